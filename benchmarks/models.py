@@ -1,0 +1,155 @@
+"""Whole models on loom against the CPU: forward pass and training step, alternating in one process.
+
+A training step is zero_grad, forward, cross-entropy, backward and SGD with momentum; it ends by
+reading the loss.
+Prints a line per case, ratio = device / cpu; every ratio has the target `TARGET`.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks import nets
+from benchmarks._common import (
+    QUICK,
+    Budget,
+    Measured,
+    Row,
+    alternate,
+    geomean,
+    parser,
+    write_docs,
+    write_json,
+)
+from torch_loom.tools.blocks import markdown_table
+
+COMMAND = "python -m benchmarks.models"
+TARGET = 1.1
+SEED = 0
+BUDGET = Budget(rounds=31, block_seconds=2e-2)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network with inputs and labels for one batch, on the host."""
+
+    name: str
+    make: Callable[[], nn.Module]
+    inputs: Callable[[], Tensor]
+    labels: Callable[[], Tensor]
+
+
+MODELS = (
+    Model(
+        "ResNet-18 16x3x64x64",
+        nets.ResNet18,
+        lambda: torch.randn(16, 3, 64, 64),
+        lambda: torch.randint(0, 1000, (16,)),
+    ),
+    Model(
+        "GPT 6x256 8x128 tokens",
+        nets.GPT,
+        lambda: torch.randint(0, 512, (8, 128)),
+        lambda: torch.randint(0, 512, (8, 128)),
+    ),
+    Model(
+        "LSTM 2x256 16x64 steps",
+        nets.LSTMClassifier,
+        lambda: torch.randn(16, 64, 256),
+        lambda: torch.randint(0, 10, (16,)),
+    ),
+    Model("MLP 64-128-10 32", nets.mlp, lambda: torch.randn(32, 64), lambda: torch.randint(0, 10, (32,))),
+)
+
+
+def forward(model: nn.Module, inputs: Tensor, device: torch.device) -> Measured:
+    """Returns the timed forward pass, in eval mode and without gradients."""
+    model.eval()
+    pass_ = torch.no_grad()(lambda: model(inputs))
+    return Measured("run()", {"run": pass_}, device)
+
+
+def training_step(model: nn.Module, inputs: Tensor, labels: Tensor, device: torch.device) -> Measured:
+    """Returns the timed training step."""
+    model.train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+
+    def step() -> float:
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(inputs).flatten(0, -2), labels.flatten())
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return Measured("run()", {"run": step}, device)
+
+
+def measure(model: Model, device: torch.device, budget: Budget) -> list[Row]:
+    """Times forward pass and training step of one model, printing a line each."""
+    torch.manual_seed(SEED)
+    cpu = torch.device("cpu")
+    made, inputs, labels = model.make(), model.inputs(), model.labels()
+    places = [
+        (copy.deepcopy(made).to(place), inputs.to(place), labels.to(place), place) for place in (cpu, device)
+    ]
+    with torch.no_grad():
+        results = [net(x).cpu() for net, x, _, _ in places]
+    torch.testing.assert_close(results[1], results[0], rtol=1e-3, atol=1e-4)
+    rows = []
+    for name in ("forward", "training step"):
+        timed = [
+            forward(net, x, place) if name == "forward" else training_step(net, x, y, place)
+            for net, x, y, place in places
+        ]
+        row = alternate(f"{model.name}, {name}", *timed, budget)
+        print(
+            f"{row.name:<38} cpu {row.cpu_seconds * 1e3:8.3f} ms  {device.type} "
+            f"{row.device_seconds * 1e3:8.3f} ms  ratio {row.ratio:5.2f}",
+            flush=True,
+        )
+        rows.append(row)
+    return rows
+
+
+def docs_body(rows: list[Row]) -> str:
+    """Returns the section for docs/performance.md."""
+    table = [
+        [row.name, f"{row.cpu_seconds * 1e3:.3f}", f"{row.device_seconds * 1e3:.3f}", f"{row.ratio:.2f}"]
+        for row in rows
+    ]
+    header = ["case", "cpu ms", "loom ms", "ratio"]
+    return f"Target: every ratio at most {TARGET}.\n\n{markdown_table(header, table)}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the benchmark; returns the exit status."""
+    options = parser("Time of whole models, device against CPU.").parse_args(arguments)
+    device = torch.device(options.device)
+    budget = QUICK if options.quick else BUDGET
+    rows = [row for model in MODELS for row in measure(model, device, budget)]
+    total = geomean(row.ratio for row in rows)
+    if options.json:
+        json_rows = [row.as_json() for row in rows]
+        write_json(options.json, {"geomean": total, "target": TARGET, "command": COMMAND, "rows": json_rows})
+    if options.write_docs:
+        write_docs("models", "Whole models", docs_body(rows), COMMAND)
+    missed = [row for row in rows if row.ratio > TARGET]
+    for row in missed:
+        print(f"missed: {row.name} {row.ratio:.3f}, target {TARGET}")
+    print(f"geomean {total:.3f}, worst {max(row.ratio for row in rows):.3f}", flush=True)
+    return 1 if options.check and missed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

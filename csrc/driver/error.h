@@ -1,0 +1,46 @@
+// The failures of driver and runtime. The torch glue turns them into PyTorch's own exception types.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace loom {
+
+struct Error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// The caller passed something that is not allowed; the message holds the value and what is allowed.
+struct InvalidArgument : Error {
+  using Error::Error;
+};
+
+// Asked about work that has not finished.
+struct NotReady : Error {
+  using Error::Error;
+};
+
+// The driver cannot do this at all; the message says why.
+struct NotSupported : Error {
+  using Error::Error;
+};
+
+// The device is in a state in which it cannot be used, for instance in a forked child.
+struct Unusable : Error {
+  using Error::Error;
+};
+
+// Device (or pinned host) memory has run out.
+struct OutOfMemory : Error {
+  OutOfMemory(const std::string& message, int device, int64_t asked_bytes, int64_t free_bytes, int64_t total_bytes)
+      : Error(message),
+        device(device),
+        asked_bytes(asked_bytes),
+        free_bytes(free_bytes),
+        total_bytes(total_bytes) {}
+  int device;  // -1: host memory
+  int64_t asked_bytes, free_bytes, total_bytes;
+};
+
+}  // namespace loom

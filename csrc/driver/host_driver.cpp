@@ -1,0 +1,192 @@
+#include "driver/host_driver.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+namespace loom::driver {
+
+// Work runs in the caller's thread, so a stream has nothing pending and an event is finished once recorded.
+struct StreamState {
+  int device;
+  StreamOptions options;
+};
+
+struct EventState {
+  EventOptions options;
+  std::atomic<int64_t> recorded_ns{kNever};
+  static constexpr int64_t kNever = -1;
+};
+
+namespace {
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void check_not_null(const void* handle, const char* method, const char* what) {
+  if (handle == nullptr) throw InvalidArgument(std::string(method) + ": " + what + " must not be null");
+}
+
+}  // namespace
+
+HostDriver::HostDriver(Info info, const DriverConfig& config) : info_(std::move(info)) {
+  for (int device = 0; device < config.device_count; ++device) {
+    spaces_.push_back(std::make_unique<AddressSpace>(device, config.memory_bytes, info_.executes_kernels));
+  }
+}
+
+HostDriver::~HostDriver() {
+  for (const auto& [address, bytes] : host_allocations_) std::free(reinterpret_cast<void*>(address));
+}
+
+AddressSpace& HostDriver::space(int device) const {
+  if (device < 0 || device >= device_count()) {
+    throw InvalidArgument("device must be in 0 … " + std::to_string(device_count() - 1) + ", got " +
+                          std::to_string(device));
+  }
+  return *spaces_[static_cast<size_t>(device)];
+}
+
+Properties HostDriver::properties(int device) const {
+  return {"loom " + info_.name + " device", space(device).info().total_bytes, 1, 0, 1, 1000};
+}
+
+Telemetry HostDriver::telemetry(int device) const {
+  const MemoryInfo memory = space(device).info();
+  const auto used = static_cast<double>(memory.total_bytes - memory.free_bytes);
+  return {0.0, 100.0 * used / static_cast<double>(memory.total_bytes), 0.0, 0.0, 1000};
+}
+
+bool HostDriver::can_access_peer(int device, int peer) const {
+  space(device);
+  space(peer);
+  return device != peer;
+}
+
+void* HostDriver::allocate(int device, size_t bytes) { return space(device).allocate(bytes); }
+
+void HostDriver::deallocate(int device, void* address) { space(device).deallocate(address); }
+
+MemoryInfo HostDriver::memory_info(int device) const { return space(device).info(); }
+
+Address HostDriver::locate(const void* address) const noexcept {
+  for (size_t device = 0; device < spaces_.size(); ++device) {
+    if (spaces_[device]->contains(address)) return {AddressKind::kDevice, static_cast<int>(device)};
+  }
+  if (num_host_allocations_.load(std::memory_order_acquire) != 0) {
+    const auto value = reinterpret_cast<uintptr_t>(address);
+    std::lock_guard<std::mutex> lock(host_mutex_);
+    auto after = host_allocations_.upper_bound(value);
+    if (after != host_allocations_.begin()) {
+      const auto& [start, bytes] = *std::prev(after);
+      if (value < start + bytes) return {AddressKind::kPinnedHost, -1};
+    }
+  }
+  return {AddressKind::kUnknown, -1};
+}
+
+void* HostDriver::allocate_host(size_t bytes) {
+  if (bytes == 0) throw InvalidArgument("allocate_host: bytes must be at least 1, got 0");
+  void* address = nullptr;
+  if (bytes > static_cast<size_t>(INT64_MAX) || posix_memalign(&address, 64, bytes) != 0) {
+    throw OutOfMemory("the host is out of memory: asked for " + std::to_string(bytes) + " bytes of pinned memory", -1,
+                      static_cast<int64_t>(bytes), 0, 0);
+  }
+  std::lock_guard<std::mutex> lock(host_mutex_);
+  host_allocations_.emplace(reinterpret_cast<uintptr_t>(address), bytes);
+  num_host_allocations_.fetch_add(1, std::memory_order_release);
+  return address;
+}
+
+void HostDriver::deallocate_host(void* address) {
+  if (address == nullptr) return;
+  {
+    std::lock_guard<std::mutex> lock(host_mutex_);
+    if (host_allocations_.erase(reinterpret_cast<uintptr_t>(address)) == 0) {
+      throw InvalidArgument("deallocate_host: the address was not returned by allocate_host()");
+    }
+    num_host_allocations_.fetch_sub(1, std::memory_order_release);
+  }
+  std::free(address);
+}
+
+Stream HostDriver::create_stream(int device, StreamOptions options) {
+  space(device);
+  return new StreamState{device, options};
+}
+
+void HostDriver::destroy_stream(Stream stream) { delete stream; }
+
+bool HostDriver::query_stream(Stream stream) {
+  check_not_null(stream, "query_stream", "stream");
+  return true;
+}
+
+void HostDriver::synchronize_stream(Stream stream) { check_not_null(stream, "synchronize_stream", "stream"); }
+
+void HostDriver::submit(Stream stream, const Kernel& kernel) {
+  check_not_null(stream, "submit", "stream");
+  struct Release {
+    const Kernel& kernel;
+    ~Release() {
+      if (kernel.release != nullptr) kernel.release(kernel.context);
+    }
+  } release{kernel};
+  if (info_.executes_kernels) kernel.run(kernel.context);
+}
+
+void HostDriver::copy(Stream stream, void* destination, const void* source, size_t bytes) {
+  check_not_null(stream, "copy", "stream");
+  if (bytes != 0 && info_.executes_kernels) std::memmove(destination, source, bytes);
+}
+
+void HostDriver::fill(Stream stream, void* destination, uint8_t value, size_t bytes) {
+  check_not_null(stream, "fill", "stream");
+  if (bytes != 0 && info_.executes_kernels) std::memset(destination, value, bytes);
+}
+
+Event HostDriver::create_event(EventOptions options) {
+  auto* event = new EventState;
+  event->options = options;
+  return event;
+}
+
+void HostDriver::destroy_event(Event event) { delete event; }
+
+void HostDriver::record_event(Event event, Stream stream) {
+  check_not_null(event, "record_event", "event");
+  check_not_null(stream, "record_event", "stream");
+  event->recorded_ns.store(now_ns());
+}
+
+void HostDriver::wait_event(Stream stream, Event event) {
+  check_not_null(stream, "wait_event", "stream");
+  check_not_null(event, "wait_event", "event");
+}
+
+bool HostDriver::query_event(Event event) {
+  check_not_null(event, "query_event", "event");
+  return true;
+}
+
+void HostDriver::synchronize_event(Event event) { check_not_null(event, "synchronize_event", "event"); }
+
+int64_t HostDriver::elapsed_ns(Event start, Event end) {
+  const auto time_of = [](Event event, const char* name) {
+    check_not_null(event, "elapsed_ns", name);
+    if (!event->options.timing) {
+      throw InvalidArgument(std::string("elapsed_ns: the ") + name + " event was created without timing");
+    }
+    const int64_t time = event->recorded_ns.load();
+    if (time == EventState::kNever) {
+      throw InvalidArgument(std::string("elapsed_ns: the ") + name + " event was never recorded");
+    }
+    return time;
+  };
+  const int64_t start_ns = time_of(start, "start");
+  return time_of(end, "end") - start_ns;
+}
+
+}  // namespace loom::driver

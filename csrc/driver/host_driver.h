@@ -1,0 +1,61 @@
+// What the drivers without hardware share: memory from address spaces, pinned host memory, and streams that run in the
+// caller's thread. A subclass says whether kernels and copies touch memory.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "driver/address_space.h"
+#include "driver/registry.h"
+
+namespace loom::driver {
+
+class HostDriver : public Driver {
+ public:
+  HostDriver(Info info, const DriverConfig& config);
+  ~HostDriver() override;
+
+  const Info& info() const noexcept override { return info_; }
+  int device_count() const noexcept override { return static_cast<int>(spaces_.size()); }
+  Properties properties(int device) const override;
+  Telemetry telemetry(int device) const override;
+  bool can_access_peer(int device, int peer) const override;
+
+  void* allocate(int device, size_t bytes) override;
+  void deallocate(int device, void* address) override;
+  MemoryInfo memory_info(int device) const override;
+  Address locate(const void* address) const noexcept override;
+  void* allocate_host(size_t bytes) override;
+  void deallocate_host(void* address) override;
+
+  Stream create_stream(int device, StreamOptions options) override;
+  void destroy_stream(Stream stream) override;
+  bool query_stream(Stream stream) override;
+  void synchronize_stream(Stream stream) override;
+
+  void submit(Stream stream, const Kernel& kernel) override;
+  void copy(Stream stream, void* destination, const void* source, size_t bytes) override;
+  void fill(Stream stream, void* destination, uint8_t value, size_t bytes) override;
+
+  Event create_event(EventOptions options) override;
+  void destroy_event(Event event) override;
+  void record_event(Event event, Stream stream) override;
+  void wait_event(Stream stream, Event event) override;
+  bool query_event(Event event) override;
+  void synchronize_event(Event event) override;
+  int64_t elapsed_ns(Event start, Event end) override;
+
+ private:
+  AddressSpace& space(int device) const;
+
+  const Info info_;
+  std::vector<std::unique_ptr<AddressSpace>> spaces_;
+  mutable std::mutex host_mutex_;
+  std::map<uintptr_t, size_t> host_allocations_;
+  std::atomic<int64_t> num_host_allocations_{0};
+};
+
+}  // namespace loom::driver

@@ -1,0 +1,130 @@
+#include "runtime/runtime.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+
+namespace loom::runtime {
+
+namespace detail {
+std::atomic<Runtime*> instance{nullptr};
+std::atomic<bool> bad_fork{false};
+}  // namespace detail
+
+namespace {
+
+std::mutex init_mutex;
+std::function<void()> initializer;
+
+thread_local int tls_device = 0;
+thread_local std::vector<int64_t> tls_streams;
+
+void after_fork_in_child() { detail::bad_fork.store(true); }
+
+}  // namespace
+
+Runtime::Runtime(const Config& config) {
+  int physical_count = 0;
+  for (const int physical : config.physical_devices) physical_count = std::max(physical_count, physical + 1);
+  driver_ = driver::create_driver(config.driver, {physical_count, config.memory_bytes});
+  runs_kernels_ = driver_->info().executes_kernels;
+  logical_of_physical_.assign(static_cast<size_t>(physical_count), -1);
+  for (const int physical : config.physical_devices) {
+    const int logical = static_cast<int>(devices_.size());
+    logical_of_physical_[static_cast<size_t>(physical)] = logical;
+    const driver::Stream default_stream = driver_->create_stream(physical, {});
+    devices_.push_back({logical, physical, default_stream, {default_stream},
+                        std::make_unique<CachingAllocator>(*driver_, physical, logical)});
+  }
+}
+
+Device& Runtime::device(int index) const {
+  if (index < 0 || index >= device_count()) {
+    throw InvalidArgument("invalid device index " + std::to_string(index) + ": " +
+                          (devices_.empty() ? "there is no device"
+                                            : "the devices are 0 … " + std::to_string(device_count() - 1)));
+  }
+  return const_cast<Device&>(devices_[static_cast<size_t>(index)]);
+}
+
+driver::Stream Runtime::stream(int index, int64_t id) const {
+  const Device& owner = device(index);
+  if (id == 0) return owner.default_stream;
+  std::lock_guard<std::mutex> lock(streams_mutex_);
+  if (id < 0 || static_cast<size_t>(id) >= owner.streams.size()) {
+    throw InvalidArgument("device " + std::to_string(index) + " has no stream with id " + std::to_string(id));
+  }
+  return owner.streams[static_cast<size_t>(id)];
+}
+
+int64_t Runtime::new_stream(int index, int priority) {
+  Device& owner = device(index);
+  std::lock_guard<std::mutex> lock(streams_mutex_);
+  owner.streams.push_back(driver_->create_stream(owner.physical, {priority, /*inline_when_idle=*/false}));
+  return static_cast<int64_t>(owner.streams.size()) - 1;
+}
+
+void Runtime::synchronize(int index) const {
+  std::vector<driver::Stream> streams;
+  {
+    std::lock_guard<std::mutex> lock(streams_mutex_);
+    streams = device(index).streams;
+  }
+  for (const driver::Stream stream : streams) driver_->synchronize_stream(stream);
+}
+
+int Runtime::device_of(const void* address) const noexcept {
+  const driver::Address where = driver_->locate(address);
+  return where.kind == driver::AddressKind::kDevice ? logical_of_physical_[static_cast<size_t>(where.device)] : -1;
+}
+
+void set_initializer(std::function<void()> callback) {
+  std::lock_guard<std::mutex> lock(init_mutex);
+  initializer = std::move(callback);
+}
+
+void initialize(const Config& config) {
+  std::lock_guard<std::mutex> lock(init_mutex);
+  if (is_initialized()) throw InvalidArgument("the devices are initialised already");
+  // Leaked on purpose: tensors held by other static objects are freed after this file's statics would be.
+  auto runtime = std::make_unique<Runtime>(config);
+  pthread_atfork(nullptr, nullptr, after_fork_in_child);
+  detail::instance.store(runtime.release(), std::memory_order_release);
+}
+
+bool is_initialized() noexcept { return detail::instance.load(std::memory_order_acquire) != nullptr; }
+
+Runtime& detail::get_slow() {
+  if (bad_fork.load()) {
+    throw Unusable(
+        "Cannot re-initialize LOOM in forked subprocess. To use LOOM with multiprocessing, you must use the 'spawn' "
+        "start method");
+  }
+  std::function<void()> callback;
+  {
+    // Not held during the call: the callback takes Python's lock, which another thread may hold while waiting here.
+    std::lock_guard<std::mutex> lock(init_mutex);
+    callback = initializer;
+  }
+  if (!is_initialized() && callback) callback();
+  Runtime* runtime = instance.load(std::memory_order_acquire);
+  if (runtime == nullptr) throw Unusable("the devices are not initialised: import torch_loom first");
+  return *runtime;
+}
+
+int current_device() noexcept { return tls_device; }
+
+void set_current_device(int index) noexcept { tls_device = index; }
+
+int64_t current_stream(int device) noexcept {
+  const auto index = static_cast<size_t>(device);
+  return index < tls_streams.size() ? tls_streams[index] : 0;
+}
+
+void set_current_stream(int device, int64_t stream) noexcept {
+  const auto index = static_cast<size_t>(device);
+  if (index >= tls_streams.size()) tls_streams.resize(index + 1, 0);
+  tls_streams[index] = stream;
+}
+
+}  // namespace loom::runtime

@@ -1,0 +1,91 @@
+// The process's devices: which driver, how many of its devices are visible, the current one, their streams and memory.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "driver/registry.h"
+#include "runtime/caching_allocator.h"
+
+namespace loom::runtime {
+
+struct Config {
+  std::string driver;
+  int64_t memory_bytes;               // per device
+  std::vector<int> physical_devices;  // logical index -> physical index
+};
+
+struct Device {
+  int logical, physical;
+  driver::Stream default_stream;        // id 0; read without a lock
+  std::vector<driver::Stream> streams;  // by stream id
+  std::unique_ptr<CachingAllocator> allocator;
+};
+
+// The devices, once initialised. Never destroyed: tensors may outlive every other static object.
+class Runtime {
+ public:
+  explicit Runtime(const Config& config);
+
+  driver::Driver& driver() const { return *driver_; }
+  int device_count() const { return static_cast<int>(devices_.size()); }
+  // Throws InvalidArgument for an index outside 0 … device_count() − 1.
+  Device& device(int index) const;
+  // The driver's stream of an id. Throws InvalidArgument for an id that new_stream() did not return.
+  driver::Stream stream(int device, int64_t id) const;
+  // A further stream of a device, by id. Streams live as long as the process.
+  int64_t new_stream(int device, int priority);
+  // Waits for all streams of a device.
+  void synchronize(int device) const;
+  // The device whose memory holds `address`, or -1.
+  int device_of(const void* address) const noexcept;
+  bool runs_kernels() const { return runs_kernels_; }
+
+ private:
+  std::unique_ptr<driver::Driver> driver_;
+  std::vector<Device> devices_;
+  std::vector<int> logical_of_physical_;
+  bool runs_kernels_;
+  mutable std::mutex streams_mutex_;
+};
+
+// Called, once, when a device is first used and nobody has called initialize(); it must call it or throw.
+void set_initializer(std::function<void()> initializer);
+// Throws InvalidArgument when called twice.
+void initialize(const Config& config);
+bool is_initialized() noexcept;
+// The devices; initialises at first use. Throws Unusable in a forked child of a process that had used a device.
+Runtime& get();
+
+// True in a child forked after initialisation: device memory and workers did not come along.
+bool in_bad_fork() noexcept;
+
+// The current device of this thread. set_ does not check: the torch glue does, with PyTorch's own message.
+int current_device() noexcept;
+void set_current_device(int index) noexcept;
+
+// The stream, by id, that work of this thread goes to on a device; 0 is the default stream.
+int64_t current_stream(int device) noexcept;
+void set_current_stream(int device, int64_t stream) noexcept;
+
+namespace detail {
+extern std::atomic<Runtime*> instance;
+extern std::atomic<bool> bad_fork;
+Runtime& get_slow();
+}  // namespace detail
+
+inline Runtime& get() {
+  Runtime* runtime = detail::instance.load(std::memory_order_acquire);
+  if (runtime != nullptr && !detail::bad_fork.load(std::memory_order_relaxed)) [[likely]] {
+    return *runtime;
+  }
+  return detail::get_slow();
+}
+
+inline bool in_bad_fork() noexcept { return detail::bad_fork.load(std::memory_order_relaxed); }
+
+}  // namespace loom::runtime

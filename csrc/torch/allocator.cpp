@@ -1,0 +1,155 @@
+#include "torch/allocator.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <cstring>
+
+#include "torch/device.h"
+
+namespace loom::glue {
+
+thread_local int birth_device = -1;
+
+namespace {
+
+// Frees device memory by its address alone, so that pointer and context of a DataPtr are the same ("simple").
+void free_device_memory(void* address) {
+  runtime::Runtime* runtime = runtime::detail::instance.load(std::memory_order_acquire);
+  // In a forked child the memory belongs to the parent: there is nothing to give back.
+  if (address == nullptr || runtime == nullptr || runtime::in_bad_fork()) return;
+  runtime->device(runtime->device_of(address)).allocator->deallocate(address);
+}
+
+void* take_device_memory(int device, size_t bytes) {
+  return translated([&] {
+    return devices().device(device).allocator->allocate(bytes, runtime::current_stream(device));
+  });
+}
+
+using c10::CachingDeviceAllocator::DeviceStats;
+
+c10::CachingAllocator::Stat to_torch(const runtime::Stat& stat) {
+  c10::CachingAllocator::Stat out;
+  out.current = stat.current;
+  out.peak = stat.peak;
+  out.allocated = stat.allocated;
+  out.freed = stat.freed;
+  return out;
+}
+
+void copy_array(const runtime::StatArray& from, c10::CachingAllocator::StatArray& to) {
+  for (size_t i = 0; i < from.size(); ++i) to[i] = to_torch(from[i]);
+}
+
+class DeviceAllocator final : public c10::DeviceAllocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    devices();  // initialises before the current device is asked for
+    const int device = runtime::current_device();
+    void* memory = take_device_memory(device, bytes);
+    return {memory, memory, &free_device_memory, c10::Device(kLoom, static_cast<c10::DeviceIndex>(device))};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_device_memory; }
+
+  void copy_data(void* destination, const void* source, size_t bytes) const override {
+    if (bytes == 0) return;
+    const int device = devices().device_of(destination);
+    translated([&] { devices().driver().copy(current_stream(device), destination, source, bytes); });
+  }
+
+  bool initialized() override { return runtime::is_initialized(); }
+  void emptyCache(c10::MempoolId_t /*pool*/) override {
+    for (int device = 0; device < devices().device_count(); ++device) devices().device(device).allocator->empty_cache();
+  }
+  // Streams run in the caller's thread: memory is reused only after the work that used it.
+  void recordStream(const c10::DataPtr& /*data*/, c10::Stream /*stream*/) override {}
+
+  DeviceStats getDeviceStats(c10::DeviceIndex index) override {
+    const runtime::AllocatorStats stats = allocator(index).stats();
+    DeviceStats out;
+    copy_array(stats.allocation, out.allocation);
+    copy_array(stats.segment, out.segment);
+    copy_array(stats.active, out.active);
+    copy_array(stats.inactive_split, out.inactive_split);
+    copy_array(stats.allocated_bytes, out.allocated_bytes);
+    copy_array(stats.reserved_bytes, out.reserved_bytes);
+    copy_array(stats.active_bytes, out.active_bytes);
+    copy_array(stats.inactive_split_bytes, out.inactive_split_bytes);
+    copy_array(stats.requested_bytes, out.requested_bytes);
+    out.num_alloc_retries = stats.num_alloc_retries;
+    out.num_ooms = stats.num_ooms;
+    out.num_device_alloc = stats.num_device_alloc;
+    out.num_device_free = stats.num_device_free;
+    return out;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex index) override { allocator(index).reset_accumulated_stats(); }
+  void resetPeakStats(c10::DeviceIndex index) override { allocator(index).reset_peak_stats(); }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
+    const driver::MemoryInfo info = allocator(index).memory_info();
+    return {static_cast<size_t>(info.free_bytes), static_cast<size_t>(info.total_bytes)};
+  }
+
+ private:
+  static runtime::CachingAllocator& allocator(c10::DeviceIndex index) {
+    check_device_index(index);
+    return *devices().device(index).allocator;
+  }
+};
+
+// The CPU's allocator, except while an op borrows in this thread.
+class EngineAllocator final : public c10::Allocator {
+ public:
+  explicit EngineAllocator(c10::Allocator* cpu) : cpu_(cpu), free_cpu_memory_(cpu->raw_deleter()) { instance_ = this; }
+
+  c10::DataPtr allocate(size_t bytes) override {
+    if (birth_device < 0 || bytes == 0) [[likely]] {
+      return cpu_->allocate(bytes);
+    }
+    void* memory = take_device_memory(birth_device, bytes);
+    return {memory, memory, &free_device_memory, c10::Device(c10::kCPU)};
+  }
+
+  // raw_allocate() pairs with this, in whichever state the thread is by then: it must know both kinds of memory.
+  c10::DeleterFnPtr raw_deleter() const override { return &free_either; }
+
+  bool is_simple_data_ptr(const c10::DataPtr& data) const override {
+    return cpu_->is_simple_data_ptr(data) ||
+           (data.get() == data.get_context() && data.get_deleter() == &free_device_memory);
+  }
+  void copy_data(void* destination, const void* source, size_t bytes) const override {
+    cpu_->copy_data(destination, source, bytes);
+  }
+
+ private:
+  static void free_either(void* address) {
+    if (devices().device_of(address) >= 0) {
+      free_device_memory(address);
+    } else {
+      instance_->free_cpu_memory_(address);
+    }
+  }
+
+  static inline EngineAllocator* instance_ = nullptr;
+  c10::Allocator* const cpu_;
+  const c10::DeleterFnPtr free_cpu_memory_;
+};
+
+DeviceAllocator allocator_instance;
+
+[[maybe_unused]] const bool registered = [] {
+  c10::SetAllocator(kLoom, &allocator_instance);
+  return true;
+}();
+
+}  // namespace
+
+c10::Allocator* device_allocator() { return &allocator_instance; }
+
+void install_engine_allocator() {
+  // Leaked: storages of the CPU keep a pointer to it until the process ends.
+  auto* allocator = new EngineAllocator(c10::GetCPUAllocator());
+  c10::SetCPUAllocator(allocator, /*priority=*/1);
+}
+
+}  // namespace loom::glue

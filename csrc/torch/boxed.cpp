@@ -1,0 +1,161 @@
+#include "torch/boxed.h"
+
+#include <ATen/core/List.h>
+
+#include <optional>
+#include <unordered_map>
+
+#include "torch/generator.h"
+#include "torch/lend.h"
+#include "torch/op_tables.h"
+
+namespace loom::glue {
+
+namespace {
+
+enum class ArgKind : uint8_t { kOther, kTensor, kTensorList, kOptionalTensorList, kDevice, kGenerator };
+
+struct Argument {
+  size_t index;
+  ArgKind kind;
+  bool is_written;
+};
+
+// What the kernel needs to know of an op's schema, worked out at its first call.
+struct OpPlan {
+  std::string name;
+  OperandPolicy policy;
+  std::vector<Argument> arguments;  // those that are not kOther
+  size_t num_arguments = 0, num_returns = 0;
+  bool has_generator = false, writes = false, is_served = false;
+};
+
+ArgKind kind_of(const c10::Type& type) {
+  if (type.isSubtypeOf(*c10::TensorType::get())) return ArgKind::kTensor;
+  if (const auto* optional = type.castRaw<c10::OptionalType>()) return kind_of(*optional->getElementType());
+  if (const auto* list = type.castRaw<c10::ListType>()) {
+    const auto& element = *list->getElementType();
+    if (element.isSubtypeOf(*c10::TensorType::get())) return ArgKind::kTensorList;
+    if (element.kind() == c10::TypeKind::OptionalType && kind_of(element) == ArgKind::kTensor) {
+      return ArgKind::kOptionalTensorList;
+    }
+    return ArgKind::kOther;
+  }
+  if (type.kind() == c10::TypeKind::DeviceObjType) return ArgKind::kDevice;
+  if (type.kind() == c10::TypeKind::GeneratorType) return ArgKind::kGenerator;
+  return ArgKind::kOther;
+}
+
+std::unique_ptr<OpPlan> make_plan(const c10::OperatorHandle& op) {
+  const c10::FunctionSchema& schema = op.schema();
+  auto plan = std::make_unique<OpPlan>();
+  plan->name = schema.name() + (schema.overload_name().empty() ? "" : "." + schema.overload_name());
+  plan->num_arguments = schema.arguments().size();
+  plan->num_returns = schema.returns().size();
+  plan->policy.host_scalars = accepts_host_scalars(plan->name);
+  plan->policy.host_tensors = accepts_host_tensors(plan->name);
+  const auto has_kernel = [&](c10::DispatchKey key) { return op.hasComputedKernelForDispatchKey(key); };
+  plan->is_served = is_borrowable(plan->name) &&
+                    (has_kernel(engine_keys().highestPriorityTypeId()) || has_kernel(c10::DispatchKey::SparseCPU) ||
+                     has_kernel(c10::DispatchKey::SparseCsrCPU));
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::Argument& argument = schema.arguments()[i];
+    const ArgKind kind = kind_of(*argument.real_type());
+    const bool is_written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+    if (kind == ArgKind::kOther) continue;
+    plan->arguments.push_back({i, kind, is_written});
+    plan->has_generator |= kind == ArgKind::kGenerator;
+    plan->writes |= is_written;
+  }
+  return plan;
+}
+
+const OpPlan& plan_of(const c10::OperatorHandle& op) {
+  // A schema lives as long as its op; a thread's own table needs no lock.
+  thread_local std::unordered_map<const void*, std::unique_ptr<OpPlan>> plans;
+  std::unique_ptr<OpPlan>& plan = plans[&op.schema()];
+  if (plan == nullptr || plan->num_arguments != op.schema().arguments().size()) plan = make_plan(op);
+  return *plan;
+}
+
+c10::List<at::Tensor> lend_list(Lending& lending, const c10::List<at::Tensor>& tensors, bool is_written) {
+  c10::List<at::Tensor> lent;
+  lent.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) lent.push_back(lending.lend_element(tensor, is_written));
+  return lent;
+}
+
+c10::IValue lend_optional_list(Lending& lending, const c10::List<std::optional<at::Tensor>>& tensors) {
+  c10::List<std::optional<at::Tensor>> lent;
+  lent.reserve(tensors.size());
+  for (const std::optional<at::Tensor>& tensor : tensors) {
+    lent.push_back(tensor.has_value() ? std::optional(lending.lend_element(*tensor, false)) : std::nullopt);
+  }
+  return lent;
+}
+
+void lend_argument(Lending& lending, c10::IValue& value, const Argument& argument) {
+  switch (argument.kind) {
+    case ArgKind::kTensor:
+      if (value.isTensor()) value = lending.lend(value.toTensor(), argument.is_written);
+      break;
+    case ArgKind::kTensorList:
+      if (value.isTensorList()) value = lend_list(lending, value.toTensorList(), argument.is_written);
+      break;
+    case ArgKind::kOptionalTensorList:
+      if (value.isOptionalTensorList()) value = lend_optional_list(lending, value.toOptionalTensorList());
+      if (value.isTensorList()) value = lend_list(lending, value.toTensorList(), argument.is_written);
+      break;
+    case ArgKind::kDevice:
+      if (value.isDevice() && value.toDevice().type() == kLoom) {
+        lending.set_device(resolve_device(value.toDevice()).index());
+        value = c10::Device(engine_type());
+      }
+      break;
+    case ArgKind::kGenerator:
+    case ArgKind::kOther:
+      break;
+  }
+}
+
+void adopt_result(Lending& lending, c10::IValue& value) {
+  if (value.isTensor()) {
+    // Moved, not copied: a result that nobody else holds becomes the device's in place.
+    value = lending.adopt(std::move(value).toTensor());
+  } else if (value.isTensorList()) {
+    c10::List<at::Tensor> adopted;
+    for (at::Tensor& tensor : value.toTensorVector()) adopted.push_back(lending.adopt(std::move(tensor)));
+    value = std::move(adopted);
+  }
+}
+
+}  // namespace
+
+void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const OpPlan& plan = plan_of(op);
+  TORCH_CHECK_NOT_IMPLEMENTED(plan.is_served, "The operator '", plan.name, "' is not implemented for ",
+                              device_name(), " devices");
+  Lending lending(plan.name.c_str(), plan.policy);
+  const size_t first = stack->size() - plan.num_arguments;
+  for (const Argument& argument : plan.arguments) lend_argument(lending, (*stack)[first + argument.index], argument);
+  const int device = lending.device();
+  if (plan.has_generator) {
+    for (const Argument& argument : plan.arguments) {
+      if (argument.kind != ArgKind::kGenerator) continue;
+      c10::IValue& value = (*stack)[first + argument.index];
+      value = engine_generator(value.toOptional<at::Generator>(), device, plan.name.c_str());
+    }
+  }
+  run_kernel(device, plan.name.c_str(), [&] {
+    const Birth birth(device);
+    if (lending.has_sparse()) {
+      op.callBoxed(stack);
+    } else {
+      op.redispatchBoxed(engine_keys(), stack);
+    }
+  });
+  if (plan.writes) lending.settle();
+  for (size_t i = stack->size() - plan.num_returns; i < stack->size(); ++i) adopt_result(lending, (*stack)[i]);
+}
+
+}  // namespace loom::glue

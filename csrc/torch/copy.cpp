@@ -1,0 +1,94 @@
+// Copies between any two devices and dtypes, and reading one element.
+#include "torch/copy.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/ops/_local_scalar_dense_ops.h>
+#include <ATen/ops/copy_ops.h>
+#include <torch/library.h>
+
+#include "torch/lend.h"
+
+namespace loom::glue {
+
+namespace {
+
+bool is_loom(const at::Tensor& tensor) { return tensor.device().type() == kLoom; }
+
+// The same bytes in the same order: no arithmetic, the driver copies.
+bool is_plain(const at::Tensor& destination, const at::Tensor& source) {
+  return destination.scalar_type() == source.scalar_type() && destination.sizes() == source.sizes() &&
+         destination.strides() == source.strides() && destination.is_non_overlapping_and_dense() &&
+         destination.is_conj() == source.is_conj() && destination.is_neg() == source.is_neg() &&
+         !source._is_zerotensor() && destination.layout() == c10::kStrided && source.layout() == c10::kStrided;
+}
+
+at::Tensor lend_side(Lending& lending, const at::Tensor& tensor, bool is_written) {
+  return is_loom(tensor) ? lending.lend(tensor, is_written) : tensor;
+}
+
+}  // namespace
+
+at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
+  if (destination.unsafeGetTensorImpl() == source.unsafeGetTensorImpl()) return destination;
+  TORCH_CHECK(destination.defined() && source.defined(), "copy_: both tensors must be defined");
+  TORCH_CHECK(!destination.is_meta() && !source.is_meta(),
+              "Cannot copy out of meta tensor; no data! (copy_ between ", source.device(), " and ",
+              destination.device(), ")");
+  const int device = is_loom(destination) ? destination.device().index() : source.device().index();
+  runtime::Runtime& runtime = devices();
+  if (is_plain(destination, source)) {
+    const size_t bytes = destination.nbytes();
+    void* to = destination.mutable_data_ptr();
+    const void* from = source.const_data_ptr();
+    if (to != from) translated([&] { runtime.driver().copy(current_stream(device), to, from, bytes); });
+    return destination;
+  }
+  if (!runtime.runs_kernels()) {
+    TORCH_CHECK(at::is_expandable_to(source.sizes(), destination.sizes()), "copy_: a tensor of shape ", source.sizes(),
+                " does not broadcast to ", destination.sizes());
+    translated([&] { runtime.driver().copy(current_stream(device), nullptr, nullptr, 0); });
+    return destination;
+  }
+  // Each side is lent on its own: the two may be on different devices.
+  Lending lend_destination("aten::copy_", {true, true}), lend_source("aten::copy_", {true, true});
+  at::Tensor to = lend_side(lend_destination, destination, true);
+  at::Tensor from = is_loom(destination) && is_loom(source) && destination.device() == source.device()
+                        ? lend_side(lend_destination, source, false)
+                        : lend_side(lend_source, source, false);
+  run_kernel(device, "aten::copy_",
+             [&] { at::_ops::copy_::redispatch(engine_keys(), to, from, non_blocking); });
+  return destination;
+}
+
+namespace {
+
+at::Tensor copy_from(const at::Tensor& source, const at::Tensor& destination, bool non_blocking) {
+  copy_(const_cast<at::Tensor&>(destination), source, non_blocking);
+  return destination;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& destination) {
+  if (destination.sizes() != source.sizes()) destination.resize_(source.sizes());
+  return copy_from(source, destination, false);
+}
+
+at::Scalar local_scalar_dense(const at::Tensor& self) {
+  TORCH_CHECK_NOT_IMPLEMENTED(devices().runs_kernels(), "Tensor.item() needs contents, and the '",
+                              devices().driver().info().name,
+                              "' driver executes nothing; use TORCH_LOOM_DRIVER=virtual for values");
+  Lending lending("aten::_local_scalar_dense", {});
+  const at::Tensor lent = lending.lend(self);
+  translated([&] { devices().driver().synchronize_stream(current_stream(lending.device())); });
+  return at::_ops::_local_scalar_dense::redispatch(engine_keys(), lent);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("copy_", copy_);
+  m.impl("_copy_from", copy_from);
+  m.impl("_copy_from_and_resize", copy_from_and_resize);
+  m.impl("_local_scalar_dense", local_scalar_dense);
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,64 @@
+#include "torch/host_allocator.h"
+
+#include <ATen/core/CachingHostAllocator.h>
+#include <c10/core/Event.h>
+
+#include "torch/device.h"
+
+namespace loom::glue {
+
+namespace {
+
+using Event = std::unique_ptr<c10::Event>;
+
+struct Impl final : at::CachingHostAllocatorImpl<c10::Stream, Event> {
+  void allocate_host_memory(size_t bytes, void** address) override {
+    translated([&] { *address = devices().driver().allocate_host(bytes); });
+  }
+  void free_block(at::HostBlock<c10::Stream>* block) override {
+    translated([&] { devices().driver().deallocate_host(block->ptr_); });
+  }
+  void record_stream(std::optional<std::vector<Event>>& events, c10::Stream stream) override {
+    auto event = std::make_unique<c10::Event>(kLoom);
+    event->record(stream);
+    events->push_back(std::move(event));
+  }
+  bool query_event(Event& event) override { return event->query(); }
+  c10::Stream get_current_stream() const override {
+    return c10::impl::VirtualGuardImpl(kLoom).getStream(
+        c10::Device(kLoom, static_cast<c10::DeviceIndex>(runtime::current_device())));
+  }
+  bool stream_is_capturing(c10::Stream /*stream*/) const override { return false; }
+};
+
+void free_pinned(void* context);
+
+struct HostAllocator final : at::CachingHostAllocatorInterface<Impl, &free_pinned> {};
+
+HostAllocator& instance() {
+  static auto* allocator = new HostAllocator;  // leaked: pinned tensors may outlive every other static object
+  return *allocator;
+}
+
+void free_pinned(void* context) {
+  if (!runtime::in_bad_fork()) instance().free(context);
+}
+
+[[maybe_unused]] const bool registered = [] {
+  at::setHostAllocator(kLoom, &instance());
+  return true;
+}();
+
+}  // namespace
+
+c10::Allocator* pinned_allocator() {
+  devices();
+  return &instance();
+}
+
+bool is_pinned(const void* address) {
+  return runtime::is_initialized() && !runtime::in_bad_fork() &&
+         devices().driver().locate(address).kind == driver::AddressKind::kPinnedHost;
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,81 @@
+// Lending: an op on loom tensors hands their memory to the engine's kernel, without a copy, and takes the result back.
+// This is the one file that knows that lent memory becomes another device type's tensor.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/SmallVector.h>
+
+#include "torch/device.h"
+
+namespace loom::glue {
+
+// What an op may be given besides tensors of one loom device.
+struct OperandPolicy {
+  bool host_scalars = false;  // tensors of the CPU with no dimension (TensorIterator's rule)
+  bool host_tensors = false;  // tensors of the CPU (index tensors, lengths)
+};
+
+// One op: its operands while they are lent. Not reentrant: nested ops open their own.
+class Lending {
+ public:
+  Lending(const char* op_name, OperandPolicy policy);
+  ~Lending();
+  Lending(const Lending&) = delete;
+  Lending& operator=(const Lending&) = delete;
+
+  // The engine's tensor over the same memory, with the same sizes, strides, offset and conjugate and negative bits.
+  // Throws when it is on another device than the operands before it, in CUDA's words.
+  at::Tensor lend(const at::Tensor& tensor, bool is_written = false);
+  // As lend(), for an operand of a list: no search for the same tensor among many.
+  at::Tensor lend_element(const at::Tensor& tensor, bool is_written);
+
+  // A result of the engine as a tensor of this device: the operand itself, a view of one, or new.
+  at::Tensor adopt(at::Tensor result);
+  // After the kernel: what it changed of an operand's sizes or memory is carried over. Only for written operands.
+  void settle();
+
+  // The device the op runs on: that of the operands, or one named by an argument, or the current one.
+  void set_device(int device);
+  int device();
+  bool has_device() const { return device_ >= 0; }
+  // An operand was sparse: the engine's kernel must be found by its tensors' keys.
+  bool has_sparse() const { return has_sparse_; }
+
+ private:
+  struct Loan {
+    at::Tensor original, alias;
+    bool is_written;
+  };
+
+  at::Tensor lend_checked(const at::Tensor& tensor, bool is_written, size_t search_limit);
+  at::Tensor lend_sparse(const at::Tensor& tensor);
+  at::Tensor adopt_sparse(const at::Tensor& result);
+  at::Tensor adopt_unowned(const at::Tensor& result);
+  void check_device(const at::Tensor& tensor);
+  [[noreturn]] void throw_device_mismatch(const at::Tensor& tensor) const;
+
+  const char* const op_name_;
+  const OperandPolicy policy_;
+  int device_ = -1;
+  bool has_sparse_ = false;
+  c10::SmallVector<Loan, 6> loans_;
+  c10::impl::ExcludeDispatchKeyGuard no_autograd_;
+};
+
+// While it lives, the engine's allocations of this thread are born on `device`.
+class Birth {
+ public:
+  explicit Birth(int device);
+  ~Birth();
+  Birth(const Birth&) = delete;
+  Birth& operator=(const Birth&) = delete;
+
+ private:
+  const int previous_;
+};
+
+// The keys under which the engine's kernels are found.
+c10::DispatchKeySet engine_keys();
+
+}  // namespace loom::glue

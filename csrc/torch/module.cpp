@@ -1,0 +1,195 @@
+// The Python module torch_loom._C: what torch_loom/_C.pyi declares.
+#include <pybind11/functional.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/utils/device_lazy_init.h>
+
+#include "torch/allocator.h"
+#include "torch/device.h"
+#include "torch/generator.h"
+#include "torch/native_ops.h"
+#include "torch/torch_version.h"
+
+namespace py = pybind11;
+
+namespace loom::glue {
+
+namespace {
+
+// Leaked, so that no Python object is released after the interpreter has gone.
+py::object& peek_callback() {
+  static auto* callback = new py::object;
+  return *callback;
+}
+
+int peek_device_count() noexcept {
+  if (!Py_IsInitialized()) return 0;
+  try {
+    py::gil_scoped_acquire gil;
+    return peek_callback() ? peek_callback()().cast<int>() : 0;
+  } catch (...) {
+    return 0;  // the error is raised, in full, when a device is used
+  }
+}
+
+void initialize(const std::string& driver, int64_t memory_bytes, const std::vector<int>& physical_devices) {
+  translated([&] { runtime::initialize({driver, memory_bytes, physical_devices}); });
+  install_engine_allocator();
+}
+
+void set_initializer(py::object callback) {
+  auto* kept = new py::object(std::move(callback));  // leaked, as above
+  runtime::set_initializer([kept] {
+    py::gil_scoped_acquire gil;
+    if (PyObject* result = PyObject_CallNoArgs(kept->ptr()); result == nullptr) {
+      python_error error;
+      error.persist();
+      throw std::move(error);
+    } else {
+      Py_DECREF(result);
+    }
+  });
+}
+
+void put_stat(py::dict& stats, const std::string& name, const runtime::Stat& stat) {
+  stats[py::str(name + ".current")] = stat.current;
+  stats[py::str(name + ".peak")] = stat.peak;
+  stats[py::str(name + ".allocated")] = stat.allocated;
+  stats[py::str(name + ".freed")] = stat.freed;
+}
+
+void put_array(py::dict& stats, const std::string& name, const runtime::StatArray& array) {
+  put_stat(stats, name + ".all", array[0]);
+  put_stat(stats, name + ".small_pool", array[1]);
+  put_stat(stats, name + ".large_pool", array[2]);
+}
+
+// The short names first: bytes in use, and the four counters.
+py::dict memory_stats(int64_t index) {
+  check_device_index(index);
+  const runtime::AllocatorStats stats = devices().device(static_cast<int>(index)).allocator->stats();
+  py::dict out;
+  const auto put_total = [&](const char* name, const runtime::Stat& stat, bool with_totals) {
+    const std::string prefix(name);
+    out[py::str(prefix + ".current")] = stat.current;
+    out[py::str(prefix + ".peak")] = stat.peak;
+    if (!with_totals) return;
+    out[py::str(prefix + ".total_allocated")] = stat.allocated;
+    out[py::str(prefix + ".total_freed")] = stat.freed;
+  };
+  put_total("allocated", stats.allocated_bytes[0], true);
+  put_total("reserved", stats.reserved_bytes[0], true);
+  put_total("active", stats.active_bytes[0], false);
+  put_total("cached", stats.cached_bytes, false);
+  out["num_alloc_retries"] = stats.num_alloc_retries;
+  out["num_ooms"] = stats.num_ooms;
+  out["num_device_alloc"] = stats.num_device_alloc;
+  out["num_device_free"] = stats.num_device_free;
+  put_array(out, "allocation", stats.allocation);
+  put_array(out, "segment", stats.segment);
+  put_array(out, "active", stats.active);
+  put_array(out, "inactive_split", stats.inactive_split);
+  put_array(out, "allocated_bytes", stats.allocated_bytes);
+  put_array(out, "reserved_bytes", stats.reserved_bytes);
+  put_array(out, "active_bytes", stats.active_bytes);
+  put_array(out, "inactive_split_bytes", stats.inactive_split_bytes);
+  put_array(out, "requested_bytes", stats.requested_bytes);
+  return out;
+}
+
+py::dict device_properties(int64_t index) {
+  check_device_index(index);
+  const runtime::Device& device = devices().device(static_cast<int>(index));
+  const driver::Driver& driver = devices().driver();
+  const driver::Properties properties = translated([&] { return driver.properties(device.physical); });
+  py::dict out;
+  out["name"] = properties.name;
+  out["total_memory"] = properties.total_memory_bytes;
+  out["major"] = properties.major;
+  out["minor"] = properties.minor;
+  out["multi_processor_count"] = properties.num_cores;
+  out["clock_rate_mhz"] = properties.clock_rate_mhz;
+  out["driver"] = driver.info().name;
+  out["engine"] = driver.info().engine == driver::Engine::kMeta ? "meta" : "cpu";
+  out["physical_index"] = device.physical;
+  return out;
+}
+
+runtime::CachingAllocator& allocator_of(int64_t index) {
+  check_device_index(index);
+  return *devices().device(static_cast<int>(index)).allocator;
+}
+
+void register_ops() {
+  // Lives as long as the process: destroying it would take the kernels away.
+  static auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  register_boxed(*library, register_unboxed(*library));
+}
+
+}  // namespace
+
+}  // namespace loom::glue
+
+PYBIND11_MODULE(_C, m) {
+  using namespace loom;
+  using namespace loom::glue;
+  m.attr("built_torch_version") = LOOM_BUILT_TORCH_VERSION;
+  register_ops();
+  set_device_count_peek(&peek_device_count);
+  torch::utils::register_fork_handler_for_device_init(kLoom);
+
+  m.def("initialize", torch::wrap_pybind_function(initialize));
+  m.def("set_initializer", torch::wrap_pybind_function(set_initializer));
+  m.def("set_device_count_peek", [](py::object callback) { peek_callback() = std::move(callback); });
+  m.def("is_initialized", [] { return runtime::is_initialized(); });
+  m.def("is_in_bad_fork", [] { return runtime::in_bad_fork(); });
+  m.def("device_count", [] { return device_count(); });
+  m.def("current_device", torch::wrap_pybind_function([] { return static_cast<int>(resolve_device(std::nullopt).index()); }));
+  m.def("set_device", torch::wrap_pybind_function([](int64_t index) {
+          check_device_index(index);
+          runtime::set_current_device(static_cast<int>(index));
+        }));
+  const auto exchange = [](int64_t index) {
+    if (index < 0) return -1;
+    const int previous = resolve_device(std::nullopt).index();
+    check_device_index(index);
+    runtime::set_current_device(static_cast<int>(index));
+    return previous;
+  };
+  m.def("exchange_device", torch::wrap_pybind_function(exchange));
+  m.def("maybe_exchange_device", torch::wrap_pybind_function(exchange));
+  m.def("synchronize", torch::wrap_pybind_function([](int64_t index) {
+          py::gil_scoped_release no_gil;
+          check_device_index(index);
+          translated([&] { devices().synchronize(static_cast<int>(index)); });
+        }));
+  m.def("default_generator", torch::wrap_pybind_function([](int64_t index) {
+          check_device_index(index);
+          return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator(static_cast<int>(index))));
+        }));
+  m.def("device_properties", torch::wrap_pybind_function(device_properties));
+  m.def("can_access_peer", torch::wrap_pybind_function([](int64_t index, int64_t peer) {
+          check_device_index(index);
+          check_device_index(peer);
+          return translated([&] {
+            return devices().driver().can_access_peer(devices().device(static_cast<int>(index)).physical,
+                                                      devices().device(static_cast<int>(peer)).physical);
+          });
+        }));
+  m.def("memory_stats", torch::wrap_pybind_function(memory_stats));
+  m.def("mem_get_info", torch::wrap_pybind_function([](int64_t index) {
+          const driver::MemoryInfo info = allocator_of(index).memory_info();
+          return py::make_tuple(info.free_bytes, info.total_bytes);
+        }));
+  m.def("empty_cache", torch::wrap_pybind_function([](int64_t index) { allocator_of(index).empty_cache(); }));
+  m.def("reset_peak_memory_stats",
+        torch::wrap_pybind_function([](int64_t index) { allocator_of(index).reset_peak_stats(); }));
+  m.def("reset_accumulated_memory_stats",
+        torch::wrap_pybind_function([](int64_t index) { allocator_of(index).reset_accumulated_stats(); }));
+  m.def("default_stream", torch::wrap_pybind_function([](int64_t index) {
+          check_device_index(index);
+          return py::make_tuple(0, index, static_cast<int64_t>(kLoom));
+        }));
+}

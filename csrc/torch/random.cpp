@@ -1,0 +1,30 @@
+// Random ops that have no generator argument, so that the boxed kernel cannot give them one.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/bernoulli.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/library.h>
+
+namespace loom::glue {
+
+namespace {
+
+std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
+  TORCH_CHECK_VALUE(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
+  if (input.numel() == 0) return {input, at::empty_like(input, input.options().dtype(c10::kBool))};
+  if (!train.value_or(true)) return {input.clone(), at::ones_like(input, input.options().dtype(c10::kBool))};
+  if (p == 1) return {at::zeros_like(input), at::zeros_like(input, input.options().dtype(c10::kBool))};
+  const double keep = 1 - p;
+  at::Tensor mask = at::empty_like(input, input.options().dtype(c10::kBool), at::MemoryFormat::Contiguous);
+  mask.bernoulli_(keep);
+  at::Tensor output = at::mul(input, mask);
+  return {output.mul_(1 / keep), mask};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("native_dropout", native_dropout); }
+
+}  // namespace loom::glue

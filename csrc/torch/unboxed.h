@@ -1,0 +1,107 @@
+// Borrowing without the stack: one template makes a kernel with an op's own signature. For the ops that matter most.
+#pragma once
+
+#include <ATen/core/IListRef.h>
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "torch/lend.h"
+
+namespace loom::glue {
+
+// Lends one argument of an op's C++ signature. What is not a tensor passes through.
+template <typename T>
+struct Lent {
+  static T of(Lending&, T argument) { return argument; }
+};
+template <>
+struct Lent<const at::Tensor&> {
+  static at::Tensor of(Lending& lending, const at::Tensor& tensor) { return lending.lend(tensor); }
+};
+template <>
+struct Lent<at::Tensor&> {
+  static at::Tensor of(Lending& lending, at::Tensor& tensor) { return lending.lend(tensor, /*is_written=*/true); }
+};
+template <>
+struct Lent<const std::optional<at::Tensor>&> {
+  static std::optional<at::Tensor> of(Lending& lending, const std::optional<at::Tensor>& tensor) {
+    return tensor.has_value() ? std::optional(lending.lend(*tensor)) : std::nullopt;
+  }
+};
+// A list that owns its aliases for as long as the kernel refers to them.
+struct LentList {
+  std::vector<at::Tensor> tensors;
+  operator at::TensorList() const { return tensors; }
+  operator at::ITensorListRef() const { return at::ITensorListRef(tensors); }
+};
+template <>
+struct Lent<at::TensorList> {
+  static LentList of(Lending& lending, at::TensorList tensors) {
+    LentList lent;
+    lent.tensors.reserve(tensors.size());
+    for (const at::Tensor& tensor : tensors) lent.tensors.push_back(lending.lend_element(tensor, false));
+    return lent;
+  }
+};
+template <>
+struct Lent<const at::ITensorListRef&> {
+  static LentList of(Lending& lending, const at::ITensorListRef& tensors) {
+    LentList lent;
+    lent.tensors.reserve(tensors.size());
+    for (const at::Tensor& tensor : tensors) lent.tensors.push_back(lending.lend_element(tensor, false));
+    return lent;
+  }
+};
+
+inline at::Tensor adopt_all(Lending& lending, at::Tensor&& result) { return lending.adopt(std::move(result)); }
+template <typename... T>
+std::tuple<T...> adopt_all(Lending& lending, std::tuple<T...>&& results) {
+  return std::apply(
+      [&](auto&&... one) { return std::tuple<T...>(adopt_all(lending, std::forward<decltype(one)>(one))...); },
+      std::move(results));
+}
+inline int64_t adopt_all(Lending&, int64_t&& value) { return value; }
+inline c10::SymInt adopt_all(Lending&, c10::SymInt&& value) { return value; }
+
+// The first argument that the op writes: what an in-place or out= op returns.
+template <typename First, typename... Rest>
+at::Tensor& written_argument(First&& first, Rest&&... rest) {
+  if constexpr (std::is_same_v<First, at::Tensor&>) {
+    return first;
+  } else {
+    return written_argument(std::forward<Rest>(rest)...);
+  }
+}
+
+// A kernel that runs `Op` on the engine. `Policy`: what its operands may be besides loom tensors.
+template <typename Op, bool kHostScalars, typename Signature = typename Op::schema>
+struct Borrowed;
+
+template <typename Op, bool kHostScalars, typename Return, typename... Arguments>
+struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
+  static Return call(Arguments... arguments) {
+    Lending lending(Op::name, {kHostScalars, false});
+    // Braces: arguments are lent from left to right.
+    std::tuple<decltype(Lent<Arguments>::of(lending, std::declval<Arguments>()))...> lent{
+        Lent<Arguments>::of(lending, std::forward<Arguments>(arguments))...};
+    const int device = lending.device();
+    const auto run = [&](auto&&... engine_arguments) -> decltype(auto) {
+      const Birth birth(device);
+      return Op::redispatch(engine_keys(), engine_arguments...);
+    };
+    if constexpr (std::is_same_v<Return, at::Tensor&>) {
+      run_kernel(device, Op::name, [&] { std::apply(run, lent); });
+      lending.settle();
+      return written_argument<Arguments...>(std::forward<Arguments>(arguments)...);
+    } else {
+      std::optional<Return> result;
+      run_kernel(device, Op::name, [&] { result.emplace(std::apply(run, lent)); });
+      return adopt_all(lending, std::move(*result));
+    }
+  }
+};
+
+}  // namespace loom::glue

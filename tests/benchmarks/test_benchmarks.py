@@ -1,0 +1,96 @@
+"""The benchmarks run, and their reports have the structure; numbers of such short runs mean nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import _common, dispatch, models, nets
+
+ROOT = Path(__file__).parents[2]
+# fmt: off
+OPS = (
+    "add", "mul", "add_", "relu", "gelu", "mm", "bmm", "addmm", "linear", "conv2d", "softmax", "layer_norm",
+    "sum", "mean", "cat", "index_select", "gather", "where", "view", "transpose", "slice", "clone", "copy_",
+    "embedding",
+)
+# fmt: on
+
+
+def run(*arguments):
+    # One thread: with two, small ops crawl on a machine that is busy with other tests.
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=110)
+
+
+@pytest.mark.slow
+def test_dispatch_reports_every_op(tmp_path):
+    done = run("-m", "benchmarks.dispatch", "--quick", "--json", str(tmp_path / "dispatch.json"))
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "dispatch.json").read_text())
+    assert {(row["size"], row["name"]) for row in result["rows"]} == {
+        (s, o) for s in ("tiny", "1mb") for o in OPS
+    }
+    assert all(row["ratio"] > 0 for row in result["rows"])
+    last = done.stdout.splitlines()[-1]
+    assert last == f"geomean tiny {result['geomean_tiny']:.3f}, 1mb {result['geomean_1mb']:.3f}"
+
+
+@pytest.mark.slow
+def test_models_reports_every_case_as_a_script(tmp_path):
+    done = run("benchmarks/models.py", "--quick", "--json", str(tmp_path / "models.json"))
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "models.json").read_text())
+    assert len(result["rows"]) == 2 * len(models.MODELS)
+    assert all(row["ratio"] > 0 for row in result["rows"])
+
+
+def test_operand_sizes_are_as_stated():
+    tiny, large = dispatch.SIZES
+    for name, _, operands in dispatch.OPS:
+        if name != "conv2d":
+            assert max(tensor.numel() for tensor in operands(tiny).values()) <= 64, name
+        main_operand = operands(large)["x"]
+        assert main_operand.numel() * main_operand.element_size() == 2**20, name
+        for tensor in operands(large).values():
+            assert tensor.count_nonzero() > 0, name
+
+
+@pytest.mark.parametrize(("ratio", "status"), [(1.0, 0), (9.0, 1)])
+def test_check_fails_on_a_missed_target(monkeypatch, ratio, status):
+    row = _common.Row("op", 1e-6, ratio * 1e-6, ratio)
+    monkeypatch.setattr(dispatch, "measure", lambda *_: [row])
+    monkeypatch.setattr(models, "measure", lambda *_: [row])
+    for benchmark in (dispatch, models):
+        assert benchmark.main(["--device", "cpu", "--check"]) == status
+        assert benchmark.main(["--device", "cpu"]) == 0
+
+
+def test_write_docs_replaces_its_own_section(monkeypatch, tmp_path):
+    monkeypatch.setattr(_common, "DOCS_FILE", tmp_path / "docs" / "performance.md")
+    _common.write_docs("one", "One", "first", "command one")
+    _common.write_docs("two", "Two", "second", "command two")
+    _common.write_docs("one", "One", "third", "command one")
+    text = (tmp_path / "docs" / "performance.md").read_text()
+    assert "first" not in text
+    assert text.index("third") < text.index("second")
+    assert text.count("command one --write-docs") == 1
+
+
+def test_block_length_is_reached():
+    measured = _common.Measured("x + 1", {"x": torch.ones(4)}, torch.device("cpu"))
+    measured.fit(1e-3)
+    assert measured.runs > 10
+
+
+def test_nets_have_the_stated_sizes():
+    resnet = nets.ResNet18()
+    assert sum(parameter.numel() for parameter in resnet.parameters()) == 11_689_512
+    assert nets.GPT(layers=1)(torch.zeros(2, 4, dtype=torch.long)).shape == (2, 4, 512)
+    assert nets.LSTMClassifier()(torch.randn(2, 3, 256)).shape == (2, 10)
+    assert nets.mlp()(torch.randn(2, 64)).shape == (2, 10)

@@ -1,0 +1,119 @@
+"""What all tests share: running a program in an interpreter of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+PythonRunner = Callable[..., "subprocess.CompletedProcess[str]"]
+
+# Imports torch once, without loom; then each line of input is a job, done in a forked child.
+_FORK_SERVER = """
+import json, os, sys, traceback
+import torch
+
+def raises(kind, text, body):
+    try:
+        body()
+    except Exception as error:
+        assert type(error).__name__ == kind and text in str(error), repr(error)
+    else:
+        raise AssertionError(f"{kind} was not raised")
+
+def run(job):
+    for number, file in ((1, job["stdout"]), (2, job["stderr"])):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    os.environ.update(job["env"])
+    try:
+        names = {"__name__": "__main__", "torch": torch, "raises": raises}
+        exec(compile(job["code"], "<test>", "exec"), names)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return 0
+
+for line in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(run(json.loads(line)))
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+
+
+def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
+    ours = ("TORCH_LOOM_", "TORCH_DEVICE_BACKEND_AUTOLOAD")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return {**inherited, **(env or {})}
+
+
+def _checked(done: subprocess.CompletedProcess[str], check: bool) -> subprocess.CompletedProcess[str]:
+    if check and done.returncode != 0:
+        pytest.fail(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}", pytrace=False)
+    return done
+
+
+def _run_python(
+    code: str, env: Mapping[str, str] | None = None, *, flags: tuple[str, ...] = (), check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, *flags, "-c", textwrap.dedent(code)],
+        env=_environment(env),
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    return _checked(done, check)
+
+
+@pytest.fixture(scope="session")
+def run_python() -> PythonRunner:
+    """``run_python(code, env)``: run a program in a fresh interpreter and return its CompletedProcess.
+
+    No variable of torch-loom is set but those in ``env``. The test fails, showing the output, if the program
+    does, unless ``check=False``.
+    """
+    return _run_python
+
+
+@pytest.fixture(scope="session")
+def fork_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PythonRunner]:
+    """Like ``run_python``, but twenty times faster: a forked child of an interpreter that has imported torch.
+
+    The program finds ``torch`` imported without loom, and imports ``torch_loom`` itself; it also finds
+    ``raises(class_name, text, callable)``. Nothing is torn down at its end.
+    """
+    folder: Path = tmp_path_factory.mktemp("fork")
+    with subprocess.Popen(
+        [sys.executable, "-c", _FORK_SERVER],
+        env=_environment({"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        requests, answers = server.stdin, server.stdout
+
+        def run(
+            code: str, env: Mapping[str, str] | None = None, *, check: bool = True
+        ) -> subprocess.CompletedProcess[str]:
+            files = {name: folder / name for name in ("stdout", "stderr")}
+            job = {"code": textwrap.dedent(code), "env": dict(env or {})}
+            job |= {name: str(path) for name, path in files.items()}
+            print(json.dumps(job), file=requests, flush=True)
+            status = int(answers.readline())
+            output = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
+            return _checked(subprocess.CompletedProcess(["<fork>"], status, **output), check)
+
+        yield run
+        requests.close()

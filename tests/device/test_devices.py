@@ -1,0 +1,192 @@
+"""Devices: which there are, which is current, what each is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import torch_loom.device as loom
+from torch_loom import config
+from torch_loom.errors import DeviceTypeError, InvalidDeviceError
+
+
+@pytest.fixture(autouse=True)
+def first_device() -> Iterator[None]:
+    loom.set_device(0)
+    yield
+    loom.set_device(0)
+
+
+def test_module_is_registered() -> None:
+    assert torch.get_device_module("loom") is loom
+    assert torch.accelerator.current_accelerator() == torch.device("loom")
+    for name in loom.__all__:
+        assert getattr(loom, name).__doc__ or name == "default_generators", name
+
+
+def test_count_and_availability() -> None:
+    assert loom.device_count() == torch.accelerator.device_count() == len(config.resolve().physical_devices)
+    assert loom.is_available()
+    assert torch.accelerator.is_available()
+    assert loom.is_initialized()
+    assert not loom._is_in_bad_fork()
+    loom.init()
+
+
+@pytest.mark.parametrize("which", [1, "loom:1", torch.device("loom", 1)])
+def test_set_device(which: int | str | torch.device) -> None:
+    loom.set_device(which)
+    assert loom.current_device() == torch.accelerator.current_device_index() == 1
+    assert torch.empty(1, device="loom").device == torch.device("loom:1")
+    assert torch.ones(1).loom().device.index == 1
+
+
+def test_negative_device_does_nothing() -> None:
+    loom.set_device(1)
+    loom.set_device(-1)
+    assert loom.current_device() == 1
+    with loom.device(-1):
+        assert loom.current_device() == 1
+    assert loom._exchange_device(-1) == -1
+    assert loom._maybe_exchange_device(-1) == -1
+
+
+def test_exchange_device() -> None:
+    assert loom._exchange_device(1) == 0
+    assert loom._maybe_exchange_device(0) == 1
+    with loom._DeviceGuard(1):
+        assert loom.current_device() == 1
+    assert loom.current_device() == 0
+
+
+def test_device_context_restores_also_after_an_error() -> None:
+    with loom.device("loom:1"):
+        assert loom.current_device() == 1
+        with loom.device(None):
+            assert loom.current_device() == 1
+        with pytest.raises(KeyError), loom.device(0):
+            raise KeyError
+        assert loom.current_device() == 1
+    assert loom.current_device() == 0
+    with torch.device("loom:1"):
+        assert torch.empty(1).device.index == 1
+
+
+def test_device_of() -> None:
+    here = torch.ones(2, device="loom:1")
+    for obj in (here, here.untyped_storage(), here[1:], torch.nn.Parameter(here)):
+        with loom.device_of(obj):
+            assert loom.current_device() == 1
+        assert loom.current_device() == 0
+    with loom.device_of(torch.ones(2)), loom.device_of(torch.ones(2, device="meta")):
+        assert loom.current_device() == 0
+
+
+def test_current_device_belongs_to_the_thread() -> None:
+    loom.set_device(1)
+    seen: list[int] = []
+
+    def work() -> None:
+        seen.append(loom.current_device())
+        loom.set_device(0)
+        seen.append(loom.current_device())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [0, 0]
+    assert loom.current_device() == 1
+
+
+def test_get_device_index() -> None:
+    get = loom._utils._get_device_index
+    assert get(5) == 5
+    assert get("loom:1") == get(torch.device("loom:1")) == get(loom.device(1)) == 1
+    assert get("loom", optional=True) == get(None, optional=True) == 0
+    assert get("cpu", allow_cpu=True) == -1
+    for bad in ("loom", None, "cpu", "cuda:0", torch.device("meta"), 1.0, True, [0]):
+        with pytest.raises(DeviceTypeError, match="Expected a loom device"):
+            get(bad)
+
+
+def test_properties() -> None:
+    properties = loom.get_device_properties("loom:1")
+    assert properties.name == loom.get_device_name(1)
+    assert properties.total_memory == config.resolve().memory_bytes == loom.mem_get_info(1)[1]
+    assert (properties.driver, properties.engine) == ("virtual", "cpu")
+    assert loom.get_device_capability() == (properties.major, properties.minor) == (1, 0)
+    assert properties.multi_processor_count >= 1
+    assert properties == loom.get_device_properties(loom.device(1))  # type: ignore[arg-type]
+    with pytest.raises(AttributeError):
+        properties.name = "other"  # type: ignore[misc]
+
+
+def test_peer_access() -> None:
+    assert loom.can_device_access_peer(0, 1) is loom.can_device_access_peer("loom:1", "loom:0")
+
+
+def test_synchronize() -> None:
+    loom.synchronize()
+    loom.synchronize("loom:1")
+    torch.accelerator.synchronize(1)
+
+
+def test_reduced_precision() -> None:
+    assert loom.get_amp_supported_dtype() == [torch.float16, torch.bfloat16]
+    assert loom.is_bf16_supported()
+    with loom.amp.autocast(dtype=torch.bfloat16):
+        assert torch.is_autocast_enabled("loom")
+        assert torch.get_autocast_dtype("loom") == torch.bfloat16
+    assert not torch.is_autocast_enabled("loom")
+    scaler = loom.amp.GradScaler(init_scale=8.0)
+    assert scaler.scale(torch.ones(1, device="loom")).item() == 8
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        loom.set_device,
+        loom.synchronize,
+        loom.get_device_name,
+        loom.get_device_properties,
+        loom.get_device_capability,
+        lambda index: loom.can_device_access_peer(0, index),
+        lambda index: loom.device(index).__enter__(),
+        loom._exchange_device,
+        loom._maybe_exchange_device,
+    ],
+)
+def test_a_device_that_is_not_there(use: object) -> None:
+    assert callable(use)
+    count = loom.device_count()
+    with pytest.raises(
+        InvalidDeviceError, match=rf"Invalid device index 7: there are {count} loom devices \(0…"
+    ):
+        use(7)
+
+
+def test_streams() -> None:
+    assert loom.current_stream() == loom.default_stream() == torch.accelerator.current_stream()
+    assert loom.default_stream(1).device == torch.device("loom:1")
+    assert loom.default_stream(1) != loom.default_stream(0)
+    stream = loom.Stream(device="loom:1")
+    with loom.stream(stream) as entered:
+        assert entered is None
+        assert loom.current_device() == 1
+        assert loom.current_stream() == stream
+    assert loom.current_device() == 0
+    assert loom.current_stream(1) == loom.default_stream(1)
+    with loom.stream(None):
+        assert loom.current_stream() == loom.default_stream()
+    loom.set_stream(stream)
+    assert loom.current_stream(1) == stream
+    assert loom.current_device() == 1
+    loom.set_stream(loom.default_stream(1))
+    loom.set_stream(None)
+    with pytest.raises(TypeError, match=r"Expected a torch.Stream, but got 3 \(int\)"):
+        loom.set_stream(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"Expected a torch.Stream, but got 'x' \(str\)"):
+        loom.stream("x")  # type: ignore[arg-type]

@@ -1,0 +1,55 @@
+"""What is patched in PyTorch does what its reason says, and nothing else."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+from torch.utils.dlpack import DLDeviceType
+
+
+def test_dlpack_both_ways() -> None:
+    tensor = torch.arange(6.0, device="loom:1").view(2, 3)[:, 1:]
+    assert tensor.__dlpack_device__() == (DLDeviceType.kDLExtDev, 1)
+    same = torch.from_dlpack(tensor)
+    assert same.device == tensor.device
+    assert same.data_ptr() == tensor.data_ptr()
+    assert same.stride() == tensor.stride()
+    same.fill_(5)
+    assert tensor.tolist() == [[5, 5], [5, 5]]
+    assert torch.ones(2).__dlpack_device__() == (DLDeviceType.kDLCPU, 0)
+    with pytest.raises(ValueError, match="Unknown device type meta"):
+        torch.ones(2, device="meta").__dlpack_device__()
+
+
+def test_dlpack_of_subclasses() -> None:
+    class Subclass(torch.Tensor):
+        calls = 0
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            cls.calls += func is torch.Tensor.__dlpack_device__
+            return super().__torch_function__(func, types, args, kwargs)
+
+    tensor = torch.ones(2, device="loom").as_subclass(Subclass)
+    assert tensor.__dlpack_device__() == (DLDeviceType.kDLExtDev, 0)
+    assert Subclass.calls == 1
+
+
+@pytest.mark.parametrize("tag", [b"rbln:1", b"loom:1"])
+def test_checkpoints_under_both_names(tag: bytes) -> None:
+    file = io.BytesIO()
+    torch.save(torch.arange(3, device="loom:1"), file, _use_new_zipfile_serialization=False)
+    assert file.getvalue().count(b"loom:1") == 1
+    loaded = torch.load(io.BytesIO(file.getvalue().replace(b"loom:1", tag)))
+    assert loaded.device == torch.device("loom:1")
+    assert loaded.tolist() == [0, 1, 2]
+
+
+def test_map_location_takes_both_names() -> None:
+    file = io.BytesIO()
+    torch.save(torch.arange(3), file)
+    for name in ("loom:1", "rbln:1"):
+        file.seek(0)
+        assert torch.load(file, map_location=name).device == torch.device("loom:1")

@@ -1,0 +1,175 @@
+"""The `loom` command: each sub-command's output, exit status and errors."""
+
+import sys
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from torch_loom.config import SETTINGS
+from torch_loom.tools import demo, digits, docs
+from torch_loom.tools.blocks import MissingBlockError, markdown_table, replace_block
+from torch_loom.tools.cli import app
+from torch_loom.tools.training import NUM_COMPARED_STEPS, one_thread, train
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def _wide_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    for setting in SETTINGS:
+        monkeypatch.delenv(setting.env, raising=False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    with one_thread():
+        yield
+
+
+@pytest.fixture
+def loom():
+    """Runs the command with arguments and returns the result."""
+    return lambda *arguments: CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture(scope="module")
+def data():
+    return digits.load()
+
+
+def test_env_lists_every_variable(loom):
+    result = loom("env")
+    assert result.exit_code == 0
+    for setting in SETTINGS:
+        assert setting.env in result.stdout
+        assert setting.type_name in result.stdout
+
+
+def test_env_shows_the_value_in_force(loom, monkeypatch):
+    monkeypatch.setenv("TORCH_LOOM_MEMORY", "123MiB")
+    result = loom("env")
+    assert result.exit_code == 0
+    assert "123MiB" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("TORCH_LOOM_DEVICES", "many"), ("TORCH_LOOM_MEMORY", "[red]"), ("TORCH_LOOM_DEVICE", "1")],
+)
+def test_env_names_a_bad_variable_and_fails(loom, monkeypatch, variable, value):
+    monkeypatch.setenv(variable, value)
+    result = loom("env")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"error: {variable}={value!r}")
+    assert "Traceback" not in result.output
+
+
+def test_demo_without_scikit_learn_says_what_to_install(loom, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    result = loom("demo", "--device", "cpu")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        "error: scikit-learn is not installed; the demo needs it: pip install torch-loom[demo]"
+    ]
+
+
+@pytest.mark.parametrize("device", ["no-such-device", "loom:99"])
+def test_demo_with_a_bad_device_is_one_error_line(loom, device):
+    result = loom("demo", "--device", device)
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("error: ")
+
+
+def test_demo_that_misses_its_accuracy_says_so_and_fails(loom):
+    result = loom("demo", "--device", "cpu", "--epochs", "1")
+    assert result.exit_code == 1
+    assert "error: accuracy on held-out digits" in result.stderr
+    assert "0.0e+00" in result.stdout  # the losses agree
+
+
+def test_demo_trains_on_loom(loom):
+    result = loom("demo", "--epochs", "1")
+    assert "device memory allocated, peak" in result.stdout
+    assert "losses against cpu" in result.stdout
+    assert "losses against cpu" not in result.stderr
+
+
+def test_digits_are_split_by_class(data):
+    assert len(data.train_labels) + len(data.held_out_labels) == 1797
+    counts = torch.bincount(data.held_out_labels)
+    assert counts.min() >= 34
+    assert counts.max() <= 37
+    assert data.train_images.shape[1:] == (1, 8, 8)
+    assert data.train_images.min() == 0
+    assert data.train_images.max() == 1
+
+
+def test_batches_follow_the_seed(data):
+    first, again, other = (list(digits.batches(data, 64, 1, seed)) for seed in (1, 1, 2))
+    assert len(first) == len(data.train_labels) // 64
+    assert all(torch.equal(a, b) for (a, _), (b, _) in zip(first, again, strict=True))
+    assert not torch.equal(first[0][0], other[0][0])
+
+
+def test_shifts_keep_what_stays_inside():
+    image = torch.zeros(64, 1, 8, 8)
+    image[:, :, 3:5, 3:5] = 1
+    moved = digits.shifted(image, torch.Generator().manual_seed(0))
+    assert torch.equal(moved.sum((1, 2, 3)), torch.full((64,), 4.0))
+    assert len(moved.flatten(1).unique(dim=0)) == 9
+
+
+def test_training_twice_gives_the_same_losses_and_leaves_the_generator_alone(data):
+    state = torch.get_rng_state()
+    runs = [train(data, CPU, epochs=2, seed=5, max_steps=NUM_COMPARED_STEPS) for _ in range(2)]
+    assert runs[0].first_losses == runs[1].first_losses
+    assert len(runs[0].first_losses) == NUM_COMPARED_STEPS
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_largest_relative_difference():
+    assert demo.largest_relative_difference([1.0, 2.2], [1.0, 2.0]) == pytest.approx(0.1)
+    assert demo.largest_relative_difference([float("nan")], [1.0]) == float("inf")
+
+
+def test_picture_has_a_caption_for_each_digit():
+    drawing = demo.picture(torch.ones(2, 1, 8, 8), torch.tensor([3, 4]), torch.tensor([3, 9]))
+    assert len(drawing.splitlines()) == 9
+    assert "says 3" in drawing
+    assert "says 4, is 9" in drawing
+
+
+def test_replace_block_changes_only_the_block():
+    text = "a\n<!-- begin x: note -->\nold\n<!-- end x -->\nb\n"
+    new = replace_block(text, "x", r"new \1")
+    assert new == text.replace("old", r"new \1")
+    assert replace_block(new, "x", r"new \1") == new
+    with pytest.raises(MissingBlockError, match="begin y"):
+        replace_block(text, "y", "")
+
+
+def test_markdown_table_escapes_pipes():
+    assert markdown_table(["a"], [["b|c"]]) == "| a |\n| --- |\n| b\\|c |"
+
+
+def test_example_output_is_that_of_a_real_run():
+    assert docs.example_output("```python\nprint(6 * 7)\n```\n") == "```text\n42\n```"
+    with pytest.raises(docs.DocsError, match="ZeroDivisionError"):
+        docs.example_output("```python\n1 / 0\n```\n")
+
+
+def test_docs_check_fails_on_a_stale_readme(loom, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert loom("docs").exit_code == 1
+    readme = tmp_path / "README.md"
+    blocks = "".join(
+        f"<!-- begin {name} -->\n<!-- end {name} -->\n" for name in ("example-output", "what-works")
+    )
+    readme.write_text("```python\nprint(1)\n```\n" + blocks)
+    assert loom("docs", "--check").exit_code == 1
+    assert loom("docs").exit_code == 0
+    assert loom("docs", "--check").exit_code == 0
+    assert "TORCH_LOOM_DEVICES" in readme.read_text()

@@ -1,0 +1,58 @@
+"""torch-loom: a virtual NPU.
+
+``import torch`` is enough; the device is ``"loom"``, its module is ``torch.loom``.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+# What went wrong at registration, or None; the same error is raised when a device is first used.
+_failure: Exception | None = None
+_done = False
+
+
+def _autoload() -> None:
+    """Register the device with PyTorch, once. The entry point of the group ``torch.backends``.
+
+    Never raises: ``import torch`` must not fail because of this package. What fails is told in one warning,
+    and raised when a device is first used.
+    """
+    global _done, _failure
+    if _done:
+        return
+    _done = True
+    try:
+        from torch_loom import _registration
+
+        _failure = _registration.register()
+    except Exception as error:
+        _failure = error
+    if _failure is not None:
+        _warn(f"torch-loom is not available: {_failure}")
+
+
+def _warn(message: str) -> None:
+    try:
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+    except Warning:
+        # The interpreter turns warnings into errors; the import of torch must go on all the same.
+        print(message, file=sys.stderr)
+
+
+# For `import torch_loom` with TORCH_DEVICE_BACKEND_AUTOLOAD=0; else the import of torch calls it.
+import torch  # noqa: E402  (it calls _autoload above, which must exist by then)
+
+_autoload()
+
+del torch
+
+
+def __getattr__(name: str) -> str:
+    # Read when asked for: import reads no file but code.
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("torch-loom")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,251 @@
+"""Which devices there are, which one is current, and what each is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch.types import Device
+
+from torch_loom import _C
+from torch_loom.device._init import _device_count, _lazy_init
+from torch_loom.device._utils import DEVICE_TYPE, _check_index, _existing_index, _get_device_index
+
+__all__ = [
+    "DeviceProperties",
+    "can_device_access_peer",
+    "current_device",
+    "device",
+    "device_count",
+    "device_of",
+    "get_amp_supported_dtype",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "is_available",
+    "is_bf16_supported",
+    "set_device",
+    "synchronize",
+]
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """What a device is.
+
+    Attributes:
+        name: the name of the device.
+        total_memory: capacity in bytes.
+        driver: the driver behind it, ``"virtual"`` or ``"null"``.
+        engine: the PyTorch device type whose kernels do its arithmetic.
+        multi_processor_count: how many cores it has.
+        major, minor: its capability.
+        clock_rate_mhz: core clock, 0 if it has none.
+        extra: what else the driver reports.
+    """
+
+    name: str
+    total_memory: int
+    driver: str
+    engine: str
+    multi_processor_count: int = 1
+    major: int = 1
+    minor: int = 0
+    clock_rate_mhz: int = 0
+    extra: Mapping[str, object] = field(default_factory=dict, compare=False)
+
+
+_PROPERTY_NAMES = frozenset(entry.name for entry in fields(DeviceProperties)) - {"extra"}
+
+
+def device_count() -> int:
+    """Return how many devices the program sees. Does not initialise them.
+
+    Raises:
+        ConfigurationError: a setting has a bad value.
+    """
+    return _device_count()
+
+
+def is_available() -> bool:
+    """Return whether there is at least one device. Does not initialise it.
+
+    Raises:
+        ConfigurationError: a setting has a bad value.
+    """
+    return _device_count() > 0
+
+
+def current_device() -> int:
+    """Return the index of this thread's current device.
+
+    Raises:
+        NoDeviceError: there are no devices.
+    """
+    _lazy_init()
+    return _C.current_device()
+
+
+def set_device(device: Device) -> None:
+    """Make a device current in this thread.
+
+    Args:
+        device: a device, its text or its index. A negative index does nothing, as in CUDA.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+        DeviceTypeError: ``device`` is of another type, or lacks the index.
+    """
+    index = _get_device_index(device)
+    if index >= 0:
+        _lazy_init()
+        _C.set_device(_check_index(index))
+
+
+def _exchange_device(index: int) -> int:
+    """Make a device current and return the one that was; if ``index`` is negative, only return -1."""
+    if index < 0:
+        return -1
+    _lazy_init()
+    return _C.exchange_device(_check_index(index))
+
+
+def _maybe_exchange_device(index: int) -> int:
+    """Like :func:`_exchange_device`, but a device that this process never used need not be set up."""
+    if index < 0:
+        return -1
+    _lazy_init()
+    return _C.maybe_exchange_device(_check_index(index))
+
+
+class _DeviceGuard:
+    """Context manager that makes the device with an index current; a negative one does nothing."""
+
+    def __init__(self, index: int) -> None:
+        self.idx = index
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        self.prev_idx = _exchange_device(self.idx)
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        exc_traceback: TracebackType | None,
+    ) -> None:
+        self.idx = _maybe_exchange_device(self.prev_idx)
+
+
+class device(_DeviceGuard):  # noqa: N801 (the name in torch.cuda)
+    """Context manager that makes a device current in this thread.
+
+    Args:
+        device: a device, its text, its index, or None for the current one. A negative index does nothing.
+
+    Raises:
+        DeviceTypeError: ``device`` is of another type.
+        InvalidDeviceError: on entry, if there is no such device.
+    """
+
+    def __init__(self, device: Any) -> None:
+        super().__init__(_get_device_index(device, optional=True))
+
+    def __enter__(self) -> None:
+        super().__enter__()
+
+
+class device_of(device):  # noqa: N801 (the name in torch.cuda)
+    """Context manager that makes the device of a tensor or storage current.
+
+    Does nothing if the object lies elsewhere, on the cpu for example.
+
+    Args:
+        obj: a tensor or a storage.
+
+    Raises:
+        TypeError: ``obj`` is neither.
+    """
+
+    def __init__(self, obj: Any) -> None:
+        where = getattr(obj, "device", None)
+        if not isinstance(where, torch.device):
+            raise TypeError(f"Expected a tensor or a storage, but got {obj!r} ({type(obj).__name__})")
+        super().__init__(obj.get_device() if where.type == DEVICE_TYPE else -1)
+
+
+def synchronize(device: Device = None) -> None:
+    """Wait until everything submitted to a device, on all its streams, is done.
+
+    Args:
+        device: which one; the current one if None.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+    """
+    _C.synchronize(_existing_index(device))
+
+
+def get_device_properties(device: Device = None) -> DeviceProperties:
+    """Return what a device is.
+
+    Args:
+        device: which one; the current one if None.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+    """
+    values = dict(_C.device_properties(_existing_index(device)))
+    known: dict[str, Any] = {name: values.pop(name) for name in _PROPERTY_NAMES & values.keys()}
+    return DeviceProperties(**known, extra=values)
+
+
+def get_device_name(device: Device = None) -> str:
+    """Return the name of a device.
+
+    Args:
+        device: which one; the current one if None.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+    """
+    return get_device_properties(device).name
+
+
+def get_device_capability(device: Device = None) -> tuple[int, int]:
+    """Return the major and minor capability of a device: ``(1, 0)``.
+
+    Args:
+        device: which one; the current one if None.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+    """
+    properties = get_device_properties(device)
+    return properties.major, properties.minor
+
+
+def can_device_access_peer(device: Device, peer_device: Device) -> bool:
+    """Return whether one device can read and write the memory of another directly.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+    """
+    return _C.can_access_peer(_existing_index(device), _existing_index(peer_device))
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    """Return the dtypes that autocast can use on these devices: float16 and bfloat16."""
+    return [torch.float16, torch.bfloat16]
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Return whether the devices compute in bfloat16. False if there are none.
+
+    Args:
+        including_emulation: taken for compatibility with CUDA; nothing is emulated here.
+    """
+    return is_available()

@@ -1,0 +1,1 @@
+"""The `loom` command: one file a sub-command, gathered in `cli.py`."""

@@ -1,0 +1,23 @@
+"""What every sub-command prints with, so that output and errors look the same."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+out = Console()
+err = Console(stderr=True)
+
+
+def show_error(message: object) -> None:
+    """Prints one error on standard error. The message is printed as it is: brackets are no markup."""
+    err.print(Text("error: ", style="bold red").append(str(message), style="default"), soft_wrap=True)
+
+
+def fail(message: object) -> NoReturn:
+    """Prints an error and ends the command with exit status 1."""
+    show_error(message)
+    raise typer.Exit(1)
