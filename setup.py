@@ -2,9 +2,16 @@
 
 from pathlib import Path
 
-import torch
 from setuptools import setup
-from torch.utils.cpp_extension import BuildExtension, CppExtension
+
+try:
+    import torch
+    from torch.utils.cpp_extension import BuildExtension, CppExtension
+except ModuleNotFoundError as error:
+    raise SystemExit(
+        "torch-loom is compiled against the torch that is installed, and there is none in this environment: run "
+        "`pip install torch==2.13.0`, then `pip install --no-build-isolation .`"
+    ) from error
 
 ROOT = Path(__file__).parent
 SOURCES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc").rglob("*.cpp"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import sys
 from types import ModuleType
@@ -33,6 +34,7 @@ def register() -> Exception | None:
         _check_version()
         # The extension first: its kernels and hooks must be there before anybody can name the device.
         _load_extension()
+        _stop_threads_at_exit()
         rename_privateuse1_backend(name)
         module: ModuleType = importlib.import_module("torch_loom.device")
         _register_module(name, module)
@@ -93,6 +95,13 @@ def _load_extension() -> None:
             f"The extension torch_loom._C could not be loaded ({error}). It was not built, or against "
             f"another torch than {torch.__version__}: build torch-loom again."
         ) from error
+
+
+def _stop_threads_at_exit() -> None:
+    # Registered now, so that it runs after the handlers of whoever imported torch: no backward() comes after it.
+    from torch_loom import _C
+
+    atexit.register(_C.stop_autograd_threads)
 
 
 def _register_module(name: str, module: ModuleType) -> None:

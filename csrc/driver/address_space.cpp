@@ -20,47 +20,74 @@ AddressSpace::AddressSpace(int device, int64_t capacity_bytes, bool accessible)
 }
 
 AddressSpace::~AddressSpace() {
-  if (begin_ != 0) munmap(reinterpret_cast<void*>(begin_), end_ - begin_ + kGranuleBytes);
+  for (size_t i = 0; i < num_ranges_.load(); ++i) {
+    munmap(reinterpret_cast<void*>(ranges_[i].begin), ranges_[i].bytes + kGranuleBytes);
+  }
 }
 
 void AddressSpace::reserve() {
-  const size_t usable = round_up(2 * capacity_bytes_, kGranuleBytes);
+  const size_t num_ranges = num_ranges_.load();
   const int access = accessible_ ? PROT_READ | PROT_WRITE : PROT_NONE;
-  // One granule more than is used, to align the start; it stays a gap at the end, between two devices' ranges.
-  void* range = mmap(nullptr, usable + kGranuleBytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (range == MAP_FAILED) {
-    throw Error("cannot reserve " + std::to_string(usable) + " bytes of address space for device " +
-                std::to_string(device_) + ": " + std::strerror(errno) +
+  void* address = MAP_FAILED;
+  size_t usable = 0;
+  errno = ENOMEM;
+  if (num_ranges < kMaxRanges && capacity_bytes_ <= SIZE_MAX / 4) {
+    usable = round_up(2 * capacity_bytes_, kGranuleBytes);
+    // One granule more than is used, to align the start; it stays a gap at the end, between two devices'
+    // ranges.
+    address =
+        mmap(nullptr, usable + kGranuleBytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  }
+  if (address == MAP_FAILED) {
+    throw Error("cannot reserve address space for the " + std::to_string(capacity_bytes_) +
+                " bytes of device " + std::to_string(device_) + ": " + std::strerror(errno) +
                 "; lower TORCH_LOOM_MEMORY or TORCH_LOOM_DEVICES, or raise the limit (ulimit -v)");
   }
-  begin_ = reinterpret_cast<uintptr_t>(range);
-  end_ = begin_ + usable;
-  const uintptr_t aligned = round_up(begin_, kGranuleBytes);
-  free_ranges_.emplace(aligned, (end_ - aligned) / kGranuleBytes * kGranuleBytes);
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  const uintptr_t aligned = round_up(begin, kGranuleBytes);
+  const size_t whole_granules = (begin + usable - aligned) / kGranuleBytes * kGranuleBytes;
+  if (whole_granules != 0) free_ranges_.emplace(aligned, whole_granules);
+  ranges_[num_ranges] = {begin, usable};
+  num_ranges_.store(num_ranges + 1, std::memory_order_release);
+}
+
+uintptr_t AddressSpace::take(size_t bytes) {
+  for (auto range = free_ranges_.begin(); range != free_ranges_.end(); ++range) {
+    if (range->second < bytes) continue;
+    const auto [address, available] = *range;
+    free_ranges_.erase(range);
+    if (available != bytes) free_ranges_.emplace(address + bytes, available - bytes);
+    return address;
+  }
+  return 0;
 }
 
 void* AddressSpace::allocate(size_t bytes) {
   if (bytes == 0) throw InvalidArgument("allocate: bytes must be at least 1, got 0");
   std::lock_guard<std::mutex> lock(mutex_);
   const size_t free_bytes = capacity_bytes_ - used_bytes_;
+  const auto out_of_memory = [&](const std::string& reason) {
+    return OutOfMemory("device " + std::to_string(device_) + " is out of memory: asked for " +
+                           std::to_string(bytes) + " bytes, " + std::to_string(free_bytes) + " of " +
+                           std::to_string(capacity_bytes_) + " are free" + reason,
+                       device_, static_cast<int64_t>(std::min(bytes, size_t{INT64_MAX})),
+                       static_cast<int64_t>(free_bytes), static_cast<int64_t>(capacity_bytes_));
+  };
   // Compared before rounding: a huge request must not wrap around to a small one.
-  if (bytes <= free_bytes && round_up(bytes, kGranuleBytes) <= free_bytes) {
-    const size_t rounded = round_up(bytes, kGranuleBytes);
-    for (auto range = free_ranges_.begin(); range != free_ranges_.end(); ++range) {
-      if (range->second < rounded) continue;
-      const uintptr_t address = range->first;
-      const size_t rest = range->second - rounded;
-      free_ranges_.erase(range);
-      if (rest != 0) free_ranges_.emplace(address + rounded, rest);
-      allocations_.emplace(address, rounded);
-      used_bytes_ += rounded;
-      return reinterpret_cast<void*>(address);
+  if (bytes > free_bytes || round_up(bytes, kGranuleBytes) > free_bytes) throw out_of_memory("");
+  const size_t rounded = round_up(bytes, kGranuleBytes);
+  uintptr_t address = take(rounded);
+  if (address == 0) {
+    try {
+      reserve();
+    } catch (const Error& error) {
+      throw out_of_memory(std::string(" but in pieces, and the host has no more addresses: ") + error.what());
     }
+    address = take(rounded);
   }
-  throw OutOfMemory("device " + std::to_string(device_) + " is out of memory: asked for " + std::to_string(bytes) +
-                        " bytes, " + std::to_string(free_bytes) + " of " + std::to_string(capacity_bytes_) + " are free",
-                    device_, static_cast<int64_t>(std::min(bytes, size_t{INT64_MAX})), static_cast<int64_t>(free_bytes),
-                    static_cast<int64_t>(capacity_bytes_));
+  allocations_.emplace(address, rounded);
+  used_bytes_ += rounded;
+  return reinterpret_cast<void*>(address);
 }
 
 void AddressSpace::deallocate(void* address) {

@@ -1,6 +1,9 @@
-// One reserved range of addresses per device, handed out in granules. Nothing is committed until it is touched.
+// A device's addresses, reserved from the host and handed out in granules. Nothing is committed until it is
+// touched.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -25,18 +28,34 @@ class AddressSpace {
   MemoryInfo info() const;
   bool contains(const void* address) const noexcept {
     const auto value = reinterpret_cast<uintptr_t>(address);
-    return value >= begin_ && value < end_;
+    const size_t num_ranges = num_ranges_.load(std::memory_order_acquire);
+    for (size_t i = 0; i < num_ranges; ++i) {
+      if (value - ranges_[i].begin < ranges_[i].bytes) return true;
+    }
+    return false;
   }
 
  private:
+  // A reservation is larger than the capacity, and another one is made when holes between allocations leave
+  // no room: a chip maps pages, so holes do not cost it memory. Their number grows with the logarithm of the
+  // capacity.
+  struct Range {
+    uintptr_t begin = 0;
+    size_t bytes = 0;
+  };
+  static constexpr size_t kMaxRanges = 64;
+
+  // Throws Error when the host refuses.
   void reserve();
+  // An address with so much room, or 0.
+  uintptr_t take(size_t bytes);
 
   const int device_;
   const size_t capacity_bytes_;
   const bool accessible_;
   mutable std::mutex mutex_;
-  // The range is larger than the capacity: a chip maps pages, so holes between allocations do not cost it memory.
-  uintptr_t begin_ = 0, end_ = 0;
+  std::array<Range, kMaxRanges> ranges_;
+  std::atomic<size_t> num_ranges_{0};  // published: contains() takes no lock
   size_t used_bytes_ = 0;
   std::map<uintptr_t, size_t> free_ranges_;  // address -> bytes, coalesced
   std::map<uintptr_t, size_t> allocations_;  // address -> bytes, whole granules

@@ -1,7 +1,8 @@
 // What a chip must offer. A driver is written against this file alone; it includes no PyTorch header.
 //
-// Every method may be called from any thread. Failures are thrown as the classes of error.h; a driver never aborts.
-// "In stream order" means: after everything submitted to that stream before, before everything submitted later.
+// Every method may be called from any thread. Failures are thrown as the classes of error.h; a driver never
+// aborts. A null stream, event or address is refused with InvalidArgument where nothing else is said. "In
+// stream order" means: after everything submitted to that stream before, before everything submitted later.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@ struct Info {
   Engine engine;
   bool executes_kernels;  // false: submit() runs nothing, and contents of memory are undefined
   bool host_addressable;  // true: the host can dereference what allocate() returned
-  // What this driver lacks, each as "method: reason".
+  // What this driver lacks of the contracts below, each as "method: reason".
   std::vector<std::string> lacks;
 };
 
@@ -65,8 +66,9 @@ struct EventOptions {
 using Stream = struct StreamState*;
 using Event = struct EventState*;
 
-// A unit of work. `release` is called exactly once, after `run` has returned or thrown or the kernel was dropped;
-// it may be null when `context` outlives the call and the stream is idle and inline.
+// A unit of work. `release` is called exactly once: after `run` has returned or thrown, or when the kernel is
+// dropped or refused. It does not throw, and may be null when `context` outlives the call and the stream is
+// idle and inline. `name` lives until then.
 struct Kernel {
   const char* name;
   void (*run)(void* context);
@@ -78,60 +80,72 @@ class Driver {
  public:
   virtual ~Driver() = default;
 
-  // --- the chip -----------------------------------------------------------------------------------------------
+  // --- the chip ---
+
   // Constant over the life of the driver.
   virtual const Info& info() const noexcept = 0;
   // Number of physical devices, 0 or more. Never throws, touches no device.
   virtual int device_count() const noexcept = 0;
-  // Throws InvalidArgument for a device outside 0 … device_count() − 1, as every method below that takes one does.
+  // Throws InvalidArgument for a device outside 0 … device_count() − 1, as do all methods below.
   virtual Properties properties(int device) const = 0;
   // Figures at this moment. Does not wait for the device.
   virtual Telemetry telemetry(int device) const = 0;
   // True when a copy between the two needs no staging on the host. A device is not its own peer.
   virtual bool can_access_peer(int device, int peer) const = 0;
 
-  // --- memory -------------------------------------------------------------------------------------------------
-  // Takes `bytes` (at least 1) of device memory, aligned to 2 MiB, contents undefined. Does not wait for streams.
-  // Throws OutOfMemory, with all its numbers, when more than the free bytes are asked for; nothing changes then.
+  // --- memory ---
+
+  // Takes `bytes` of device memory, aligned to 2 MiB, contents undefined. Does not wait for streams.
+  // Throws InvalidArgument for zero bytes. Throws OutOfMemory, with all its numbers, when `bytes`, rounded up
+  // to the driver's granularity, are more than are free; nothing changes then. Holes between allocations cost
+  // no memory.
   virtual void* allocate(int device, size_t bytes) = 0;
   // Gives back what allocate() returned, at once: the caller has waited for all work that uses it.
   // Throws InvalidArgument for any other address; null is a no-op.
   virtual void deallocate(int device, void* address) = 0;
   // Free and total bytes; what was allocated counts as rounded up to the driver's granularity.
   virtual MemoryInfo memory_info(int device) const = 0;
-  // Where an address lies, interior addresses included. All of a device's address range counts as that device's,
-  // allocated or not. Never blocks, never throws.
+  // Where an address lies, interior addresses included. All of a device's address range counts as that
+  // device's, allocated or not. Waits for no stream, never throws.
   virtual Address locate(const void* address) const noexcept = 0;
-  // Host memory that copies can reach without staging, aligned to 64 bytes. Throws OutOfMemory.
+  // Host memory that copies can reach without staging, aligned to 64 bytes. Throws InvalidArgument for zero
+  // bytes, OutOfMemory when the host has no more.
   virtual void* allocate_host(size_t bytes) = 0;
   // Gives back what allocate_host() returned. Throws InvalidArgument for any other address; null is a no-op.
   virtual void deallocate_host(void* address) = 0;
 
-  // --- streams ------------------------------------------------------------------------------------------------
-  // A queue on one device; the caller owns it. Work of different streams is not ordered unless events order it.
+  // --- streams ---
+
+  // A queue on one device; the caller owns it. Work of different streams is not ordered unless events order
+  // it.
   virtual Stream create_stream(int device, StreamOptions options) = 0;
   // Waits for what is pending, then ends the stream. A kept failure that nobody waited for is discarded.
+  // Null is a no-op.
   virtual void destroy_stream(Stream stream) = 0;
   // True when everything submitted has finished. Does not block and reports no failure.
   virtual bool query_stream(Stream stream) = 0;
   // Blocks until everything submitted so far has finished; rethrows the stream's kept failure, once.
   virtual void synchronize_stream(Stream stream) = 0;
 
-  // --- work ---------------------------------------------------------------------------------------------------
-  // Runs a kernel in stream order. An exception of a kernel that ran in the caller's thread leaves submit() itself;
-  // one on a worker is kept by the stream and what is queued behind it is dropped.
+  // --- work ---
+
+  // Runs a kernel in stream order. An exception of a kernel that ran in the caller's thread leaves submit()
+  // itself; one on a worker is kept by the stream and what is queued behind it is dropped.
   virtual void submit(Stream stream, const Kernel& kernel) = 0;
-  // Copies bytes in stream order; either side is device, pinned or pageable memory. Pageable memory is read or
-  // written before copy() returns. Zero bytes is a no-op; overlapping ranges behave like memmove.
+  // Copies bytes in stream order; either side is device, pinned or pageable memory. Pageable memory is read
+  // or written before copy() returns. Zero bytes is a no-op; overlapping ranges behave like memmove.
   virtual void copy(Stream stream, void* destination, const void* source, size_t bytes) = 0;
   // Sets every byte of a device range in stream order.
   virtual void fill(Stream stream, void* destination, uint8_t value, size_t bytes) = 0;
 
-  // --- events -------------------------------------------------------------------------------------------------
-  // A new event counts as finished. The caller owns it and may destroy it while it is pending.
+  // --- events ---
+
+  // A new event counts as finished; the caller owns it.
   virtual Event create_event(EventOptions options) = 0;
+  // May be called while the event is pending: what waits for it still does. Null is a no-op.
   virtual void destroy_event(Event event) = 0;
   // Marks the point reached by the stream. Recording again starts a new version; earlier waits keep theirs.
+  // Does not block.
   virtual void record_event(Event event, Stream stream) = 0;
   // Later work of `stream` starts after the version recorded last at this moment. Does not block the caller.
   virtual void wait_event(Stream stream, Event event) = 0;

@@ -33,7 +33,8 @@ struct Unusable : Error {
 
 // Device (or pinned host) memory has run out.
 struct OutOfMemory : Error {
-  OutOfMemory(const std::string& message, int device, int64_t asked_bytes, int64_t free_bytes, int64_t total_bytes)
+  OutOfMemory(const std::string& message, int device, int64_t asked_bytes, int64_t free_bytes,
+              int64_t total_bytes)
       : Error(message),
         device(device),
         asked_bytes(asked_bytes),

@@ -1,29 +1,16 @@
 #include "driver/host_driver.h"
 
-#include <chrono>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
+#include "driver/host_stream.h"
+
 namespace loom::driver {
 
-// Work runs in the caller's thread, so a stream has nothing pending and an event is finished once recorded.
-struct StreamState {
-  int device;
-  StreamOptions options;
-};
-
-struct EventState {
-  EventOptions options;
-  std::atomic<int64_t> recorded_ns{kNever};
-  static constexpr int64_t kNever = -1;
-};
-
 namespace {
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 void check_not_null(const void* handle, const char* method, const char* what) {
   if (handle == nullptr) throw InvalidArgument(std::string(method) + ": " + what + " must not be null");
@@ -33,7 +20,7 @@ void check_not_null(const void* handle, const char* method, const char* what) {
 
 HostDriver::HostDriver(Info info, const DriverConfig& config) : info_(std::move(info)) {
   for (int device = 0; device < config.device_count; ++device) {
-    spaces_.push_back(std::make_unique<AddressSpace>(device, config.memory_bytes, info_.executes_kernels));
+    spaces_.push_back(std::make_unique<AddressSpace>(device, config.memory_bytes, info_.host_addressable));
   }
 }
 
@@ -43,6 +30,8 @@ HostDriver::~HostDriver() {
 
 AddressSpace& HostDriver::space(int device) const {
   if (device < 0 || device >= device_count()) {
+    if (spaces_.empty())
+      throw InvalidArgument("there is no device " + std::to_string(device) + ": the driver has none");
     throw InvalidArgument("device must be in 0 … " + std::to_string(device_count() - 1) + ", got " +
                           std::to_string(device));
   }
@@ -56,7 +45,8 @@ Properties HostDriver::properties(int device) const {
 Telemetry HostDriver::telemetry(int device) const {
   const MemoryInfo memory = space(device).info();
   const auto used = static_cast<double>(memory.total_bytes - memory.free_bytes);
-  return {0.0, 100.0 * used / static_cast<double>(memory.total_bytes), 0.0, 0.0, 1000};
+  const auto total = static_cast<double>(std::max(memory.total_bytes, int64_t{1}));
+  return {0.0, 100.0 * used / total, 0.0, 0.0, 1000};
 }
 
 bool HostDriver::can_access_peer(int device, int peer) const {
@@ -91,8 +81,11 @@ void* HostDriver::allocate_host(size_t bytes) {
   if (bytes == 0) throw InvalidArgument("allocate_host: bytes must be at least 1, got 0");
   void* address = nullptr;
   if (bytes > static_cast<size_t>(INT64_MAX) || posix_memalign(&address, 64, bytes) != 0) {
-    throw OutOfMemory("the host is out of memory: asked for " + std::to_string(bytes) + " bytes of pinned memory", -1,
-                      static_cast<int64_t>(bytes), 0, 0);
+    const int64_t page_bytes = sysconf(_SC_PAGESIZE);
+    throw OutOfMemory(
+        "the host is out of memory: asked for " + std::to_string(bytes) + " bytes of pinned memory", -1,
+        static_cast<int64_t>(std::min(bytes, size_t{INT64_MAX})), page_bytes * sysconf(_SC_AVPHYS_PAGES),
+        page_bytes * sysconf(_SC_PHYS_PAGES));
   }
   std::lock_guard<std::mutex> lock(host_mutex_);
   host_allocations_.emplace(reinterpret_cast<uintptr_t>(address), bytes);
@@ -114,64 +107,80 @@ void HostDriver::deallocate_host(void* address) {
 
 Stream HostDriver::create_stream(int device, StreamOptions options) {
   space(device);
-  return new StreamState{device, options};
+  // No workers, so nothing to prioritise and nowhere else to run.
+  static_cast<void>(options);
+  return new StreamState;
 }
 
-void HostDriver::destroy_stream(Stream stream) { delete stream; }
+void HostDriver::destroy_stream(Stream stream) {
+  if (stream == nullptr) return;
+  stream->synchronize();
+  delete stream;
+}
 
 bool HostDriver::query_stream(Stream stream) {
   check_not_null(stream, "query_stream", "stream");
-  return true;
+  return stream->idle();
 }
 
-void HostDriver::synchronize_stream(Stream stream) { check_not_null(stream, "synchronize_stream", "stream"); }
+void HostDriver::synchronize_stream(Stream stream) {
+  check_not_null(stream, "synchronize_stream", "stream");
+  stream->synchronize();
+}
 
 void HostDriver::submit(Stream stream, const Kernel& kernel) {
-  check_not_null(stream, "submit", "stream");
   struct Release {
     const Kernel& kernel;
     ~Release() {
       if (kernel.release != nullptr) kernel.release(kernel.context);
     }
   } release{kernel};
-  if (info_.executes_kernels) kernel.run(kernel.context);
+  check_not_null(stream, "submit", "stream");
+  if (kernel.run == nullptr) throw InvalidArgument("submit: the kernel's run must not be null");
+  if (info_.executes_kernels) stream->run([&] { kernel.run(kernel.context); });
 }
 
 void HostDriver::copy(Stream stream, void* destination, const void* source, size_t bytes) {
   check_not_null(stream, "copy", "stream");
-  if (bytes != 0 && info_.executes_kernels) std::memmove(destination, source, bytes);
+  if (bytes == 0) return;
+  check_not_null(destination, "copy", "destination");
+  check_not_null(source, "copy", "source");
+  if (info_.executes_kernels) stream->run([&] { std::memmove(destination, source, bytes); });
 }
 
 void HostDriver::fill(Stream stream, void* destination, uint8_t value, size_t bytes) {
   check_not_null(stream, "fill", "stream");
-  if (bytes != 0 && info_.executes_kernels) std::memset(destination, value, bytes);
+  if (bytes == 0) return;
+  check_not_null(destination, "fill", "destination");
+  if (info_.executes_kernels) stream->run([&] { std::memset(destination, value, bytes); });
 }
 
-Event HostDriver::create_event(EventOptions options) {
-  auto* event = new EventState;
-  event->options = options;
-  return event;
-}
+Event HostDriver::create_event(EventOptions options) { return new EventState(options); }
 
 void HostDriver::destroy_event(Event event) { delete event; }
 
 void HostDriver::record_event(Event event, Stream stream) {
   check_not_null(event, "record_event", "event");
   check_not_null(stream, "record_event", "stream");
-  event->recorded_ns.store(now_ns());
+  event->record(stream->mark());
 }
 
 void HostDriver::wait_event(Stream stream, Event event) {
   check_not_null(stream, "wait_event", "stream");
   check_not_null(event, "wait_event", "event");
+  if (const Version::Shared version = event->latest()) stream->wait_for(version);
 }
 
 bool HostDriver::query_event(Event event) {
   check_not_null(event, "query_event", "event");
-  return true;
+  const Version::Shared version = event->latest();
+  return version == nullptr || version->finished();
 }
 
-void HostDriver::synchronize_event(Event event) { check_not_null(event, "synchronize_event", "event"); }
+void HostDriver::synchronize_event(Event event) {
+  check_not_null(event, "synchronize_event", "event");
+  if (const Version::Shared version = event->latest()) version->wait();
+}
 
 int64_t HostDriver::elapsed_ns(Event start, Event end) {
   const auto time_of = [](Event event, const char* name) {
@@ -179,11 +188,13 @@ int64_t HostDriver::elapsed_ns(Event start, Event end) {
     if (!event->options.timing) {
       throw InvalidArgument(std::string("elapsed_ns: the ") + name + " event was created without timing");
     }
-    const int64_t time = event->recorded_ns.load();
-    if (time == EventState::kNever) {
+    const Version::Shared version = event->latest();
+    if (version == nullptr) {
       throw InvalidArgument(std::string("elapsed_ns: the ") + name + " event was never recorded");
     }
-    return time;
+    if (!version->finished())
+      throw NotReady(std::string("elapsed_ns: the ") + name + " event has not finished");
+    return version->time_ns();
   };
   const int64_t start_ns = time_of(start, "start");
   return time_of(end, "end") - start_ns;

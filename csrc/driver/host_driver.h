@@ -1,5 +1,5 @@
-// What the drivers without hardware share: memory from address spaces, pinned host memory, and streams that run in the
-// caller's thread. A subclass says whether kernels and copies touch memory.
+// What the drivers without hardware share: memory from address spaces, pinned host memory, and streams that
+// run in the caller's thread (host_stream.h). A subclass says whether kernels and copies touch memory.
 #pragma once
 
 #include <atomic>
@@ -15,6 +15,9 @@ namespace loom::driver {
 
 class HostDriver : public Driver {
  public:
+  static constexpr const char* kNoSensors =
+      "telemetry: utilization, power and temperature read 0: a device made of host memory has no sensors";
+
   HostDriver(Info info, const DriverConfig& config);
   ~HostDriver() override;
 

@@ -1,5 +1,6 @@
-// A chip that accepts everything and executes nothing: addresses and accounting, no arithmetic. Memory cannot be
-// touched, so reading it by mistake faults instead of giving a wrong number. Also the skeleton for a new driver.
+// A chip that accepts everything and executes nothing: addresses and accounting, no arithmetic. Memory cannot
+// be touched, so reading it by mistake faults instead of giving a wrong number. Also the skeleton for a new
+// driver.
 #pragma once
 
 #include "driver/host_driver.h"
@@ -9,14 +10,15 @@ namespace loom::driver {
 class NullDriver final : public HostDriver {
  public:
   explicit NullDriver(const DriverConfig& config)
-      : HostDriver({"null",
-                    Engine::kMeta,
-                    /*executes_kernels=*/false,
-                    /*host_addressable=*/false,
-                    {"submit: kernels are accepted and released, not run: this driver has no arithmetic",
-                     "copy: bytes are not moved: device memory has no contents",
-                     "fill: bytes are not set: device memory has no contents"}},
-                   config) {}
+      : HostDriver(
+            {"null",
+             Engine::kMeta,
+             /*executes_kernels=*/false,
+             /*host_addressable=*/false,
+             {kNoSensors, "submit: kernels are accepted and released, not run: this driver has no arithmetic",
+              "copy: bytes are not moved: device memory has no contents",
+              "fill: bytes are not set: device memory has no contents"}},
+            config) {}
 };
 
 }  // namespace loom::driver

@@ -15,7 +15,7 @@ struct DriverConfig {
   int64_t memory_bytes;  // per device
 };
 
-// Throws InvalidArgument for an unknown name, listing the known ones.
+// Throws InvalidArgument for an unknown name, listing the known ones, and for a negative count or size.
 std::unique_ptr<Driver> create_driver(const std::string& name, const DriverConfig& config);
 std::vector<std::string> driver_names();
 

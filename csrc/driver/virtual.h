@@ -8,7 +8,9 @@ namespace loom::driver {
 class VirtualDriver final : public HostDriver {
  public:
   explicit VirtualDriver(const DriverConfig& config)
-      : HostDriver({"virtual", Engine::kCpu, /*executes_kernels=*/true, /*host_addressable=*/true, {}}, config) {}
+      : HostDriver(
+            {"virtual", Engine::kCpu, /*executes_kernels=*/true, /*host_addressable=*/true, {kNoSensors}},
+            config) {}
 };
 
 }  // namespace loom::driver

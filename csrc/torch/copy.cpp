@@ -36,7 +36,10 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
               destination.device(), ")");
   const int device = is_loom(destination) ? destination.device().index() : source.device().index();
   runtime::Runtime& runtime = devices();
-  if (is_plain(destination, source)) {
+  // Large copies within a device are a kernel: the engine spreads them over its threads.
+  constexpr size_t kKernelBytes = size_t{128} << 10;
+  const bool is_kernel = destination.device() == source.device() && destination.nbytes() >= kKernelBytes;
+  if (is_plain(destination, source) && (!is_kernel || !runtime.runs_kernels())) {
     const size_t bytes = destination.nbytes();
     void* to = destination.mutable_data_ptr();
     const void* from = source.const_data_ptr();
@@ -73,13 +76,29 @@ at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& dest
 }
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
-  TORCH_CHECK_NOT_IMPLEMENTED(devices().runs_kernels(), "Tensor.item() needs contents, and the '",
-                              devices().driver().info().name,
+  runtime::Runtime& runtime = devices();
+  TORCH_CHECK_NOT_IMPLEMENTED(runtime.runs_kernels(), "Tensor.item() needs contents, and the '",
+                              runtime.driver().info().name,
                               "' driver executes nothing; use TORCH_LOOM_DRIVER=virtual for values");
-  Lending lending("aten::_local_scalar_dense", {});
-  const at::Tensor lent = lending.lend(self);
-  translated([&] { devices().driver().synchronize_stream(current_stream(lending.device())); });
-  return at::_ops::_local_scalar_dense::redispatch(engine_keys(), lent);
+  alignas(16) unsigned char bytes[16];
+  TORCH_INTERNAL_ASSERT(self.itemsize() <= sizeof bytes);
+  const int device = self.device().index();
+  translated([&] {
+    const driver::Stream stream = current_stream(device);
+    runtime.driver().copy(stream, bytes, self.const_data_ptr(), self.itemsize());
+    runtime.driver().synchronize_stream(stream);
+  });
+  switch (self.scalar_type()) {
+#define LOOM_READ(type, name)  \
+  case c10::ScalarType::name: \
+    return at::Scalar(*reinterpret_cast<const type*>(bytes));
+    AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(LOOM_READ)
+#undef LOOM_READ
+    default: {
+      Lending lending("aten::_local_scalar_dense", {});
+      return at::_ops::_local_scalar_dense::redispatch(engine_keys(), lending.lend(self));
+    }
+  }
 }
 
 }  // namespace

@@ -103,7 +103,11 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   void recordDataPtrOnStream(const c10::DataPtr& /*data*/, const Stream& /*stream*/) const override {}
 
  private:
-  static int index_of(Device device) { return device.has_index() ? device.index() : runtime::current_device(); }
+  static int index_of(Device device) {
+    if (!device.has_index()) return runtime::current_device();
+    check_device_index(device.index());
+    return device.index();
+  }
   static Stream stream_of(int device, int64_t id) {
     return Stream(Stream::UNSAFE, Device(kLoom, static_cast<DeviceIndex>(device)), id);
   }

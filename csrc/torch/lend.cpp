@@ -32,24 +32,73 @@ class AliasImpl final : public c10::TensorImpl {
  public:
   AliasImpl(c10::Storage storage, DispatchKeySet keys, const c10::TensorImpl* original)
       : TensorImpl(std::move(storage), keys, original->dtype()) {
+    take_metadata(original);
+  }
+
+  void take_metadata(const c10::TensorImpl* original) {
     const c10::Device device = device_opt_.value();
     copy_generic_tensor_metadata(original, this);
     device_opt_ = device;
+    if (original->is_wrapped_number()) set_wrapped_number(true);
   }
 };
 
-c10::Storage alias_storage(c10::StorageImpl* original, bool is_written, c10::DeviceType engine) {
-  // A copy-on-write or lazy storage gives up its own memory only for writing.
-  void* data = is_written ? original->mutable_data() : const_cast<void*>(original->data());
-  c10::DataPtr borrowed(data, nullptr, [](void*) {}, c10::Device(engine));
-  auto* allocator = engine == c10::kCPU ? c10::GetAllocator(c10::kCPU) : c10::GetAllocator(engine);
-  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), original->nbytes(),
-                                                            std::move(borrowed), allocator, /*resizable=*/true));
+// A copy-on-write or lazy storage gives up its own memory only for writing.
+void* data_of(c10::StorageImpl* storage, bool is_written) {
+  return is_written ? storage->mutable_data() : const_cast<void*>(storage->data());
 }
+
+c10::DataPtr borrowed(void* data, c10::DeviceType engine) {
+  return {data, nullptr, [](void*) {}, c10::Device(engine)};
+}
+
+c10::Storage alias_storage(c10::StorageImpl* original, bool is_written, c10::DeviceType engine) {
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), original->nbytes(), borrowed(data_of(original, is_written), engine),
+      c10::GetAllocator(engine), /*resizable=*/true));
+}
+
+// Aliases that nobody holds any more, to be pointed at other memory: it saves two allocations an operand.
+class AliasPool {
+ public:
+  at::Tensor take(const c10::TensorImpl* original, c10::StorageImpl* storage, bool is_written) {
+    if (aliases_.empty()) return {};
+    at::Tensor alias = std::move(aliases_.back());
+    aliases_.pop_back();
+    auto* impl = static_cast<AliasImpl*>(alias.unsafeGetTensorImpl());
+    c10::StorageImpl* own = impl->unsafe_storage().unsafeGetStorageImpl();
+    own->set_data_ptr_noswap(borrowed(data_of(storage, is_written), c10::kCPU));
+    own->set_nbytes(storage->nbytes());
+    impl->take_metadata(original);
+    return alias;
+  }
+
+  void give_back(at::Tensor&& alias) {
+    constexpr size_t kKept = 16;
+    c10::TensorImpl* impl = alias.unsafeGetTensorImpl();
+    if (aliases_.size() >= kKept || alias.use_count() != 1 || impl->unsafe_storage().use_count() != 1) return;
+    if (impl->key_set() != fresh_keys() || impl->is_inference() || impl->is_wrapped_number()) return;
+    aliases_.push_back(std::move(alias));
+  }
+
+ private:
+  // The keys of a tensor of the engine without conjugate, negative or zero bits.
+  static DispatchKeySet fresh_keys() {
+    static const DispatchKeySet keys = at::detail::empty_cpu({0}, c10::kFloat).key_set();
+    return keys;
+  }
+
+  c10::SmallVector<at::Tensor, 16> aliases_;
+};
+
+thread_local AliasPool alias_pool;
 
 }  // namespace
 
-Birth::Birth(int device) : previous_(birth_device) { birth_device = device; }
+// An engine without arithmetic allocates nothing but the host's own scalars: those stay host memory.
+Birth::Birth(int device) : previous_(birth_device) {
+  if (devices().runs_kernels()) birth_device = device;
+}
 Birth::~Birth() { birth_device = previous_; }
 
 DispatchKeySet engine_keys() {
@@ -60,7 +109,12 @@ DispatchKeySet engine_keys() {
 Lending::Lending(const char* op_name, OperandPolicy policy)
     : op_name_(op_name), policy_(policy), no_autograd_(kExcluded) {}
 
-Lending::~Lending() = default;
+Lending::~Lending() {
+  if (engine_keys().has(DispatchKey::Meta)) return;
+  for (Loan& loan : loans_) {
+    if (loan.alias.layout() == c10::kStrided) alias_pool.give_back(std::move(loan.alias));
+  }
+}
 
 void Lending::set_device(int device) {
   if (device_ < 0) device_ = device;
@@ -125,12 +179,15 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, size
     }
   }
   const c10::DeviceType engine = engine_keys().has(DispatchKey::Meta) ? c10::kMeta : c10::kCPU;
-  const DispatchKeySet alias_keys = engine_keys() | (impl->key_set() & kMathBits);
-  if (!storage && original_storage != nullptr) storage = alias_storage(original_storage, is_written, engine);
-  if (!storage) storage = c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-                    c10::StorageImpl::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::Device(engine)), nullptr, false));
-  at::Tensor alias = at::detail::make_tensor<AliasImpl>(std::move(storage), alias_keys, impl);
-  if (impl->is_wrapped_number()) alias.unsafeGetTensorImpl()->set_wrapped_number(true);
+  const DispatchKeySet math_bits = impl->key_set() & kMathBits;
+  at::Tensor alias;
+  if (!storage && original_storage != nullptr && engine == c10::kCPU && math_bits.empty()) {
+    alias = alias_pool.take(impl, original_storage, is_written);
+  }
+  if (!alias.defined()) {
+    if (!storage) storage = alias_storage(original_storage, is_written, engine);
+    alias = at::detail::make_tensor<AliasImpl>(std::move(storage), engine_keys() | math_bits, impl);
+  }
   loans_.push_back({tensor, alias, is_written});
   return alias;
 }

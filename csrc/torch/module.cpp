@@ -10,6 +10,7 @@
 #include "torch/device.h"
 #include "torch/generator.h"
 #include "torch/native_ops.h"
+#include "torch/shutdown.h"
 #include "torch/torch_version.h"
 
 namespace py = pybind11;
@@ -165,6 +166,10 @@ PYBIND11_MODULE(_C, m) {
           check_device_index(index);
           translated([&] { devices().synchronize(static_cast<int>(index)); });
         }));
+  m.def("stop_autograd_threads", [] {
+    py::gil_scoped_release no_gil;
+    if (runtime::is_initialized() && !runtime::in_bad_fork()) stop_autograd_threads();
+  });
   m.def("default_generator", torch::wrap_pybind_function([](int64_t index) {
           check_device_index(index);
           return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator(static_cast<int>(index))));

@@ -8,7 +8,17 @@ the op that has samples. A group listed here in which every sample passes fails 
 
 from __future__ import annotations
 
-KNOWN_FAILURES: dict[tuple[str, str, str], str] = {}
+_PRECISION_BY_NAME = (
+    "torch.nn.functional accumulates float16 and bfloat16 in float32 if the device is called cpu or cuda, "
+    "and in the input's dtype on every other (LinearCrossEntropyOptions._resolve_auto_acc_dtype)"
+)
+
+KNOWN_FAILURES: dict[tuple[str, str, str], str] = {
+    ("nn.functional.linear_cross_entropy.chunked", "forward", "bfloat16"): _PRECISION_BY_NAME,
+    ("nn.functional.linear_cross_entropy.chunked", "forward", "float16"): _PRECISION_BY_NAME,
+    ("nn.functional.linear_cross_entropy.chunked_none", "forward", "bfloat16"): _PRECISION_BY_NAME,
+    ("nn.functional.linear_cross_entropy.chunked_none", "forward", "float16"): _PRECISION_BY_NAME,
+}
 
 EXCLUDED: dict[str, str] = {}
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from .cases import OpInfo, Sample
 
-KEPT_ON_HOST: dict[str, Callable[[torch.Tensor], bool]] = {
-    # The split points are read by the host; every device refuses them anywhere else.
-    "tensor_split": lambda tensor: tensor.dtype == torch.int64,
-}
+ARGUMENTS_KEPT_ON_HOST = frozenset({"tensor_split"})
+"""Ops whose arguments after the first stay on the CPU: every device refuses split points anywhere else."""
 
 
 @dataclasses.dataclass
@@ -34,11 +31,8 @@ class Moved:
 class Mover:
     """Copies whole storages, so that arguments which share memory, or are views into more of it, stay so."""
 
-    def __init__(
-        self, device: str, keep_on_host: Callable[[torch.Tensor], bool] = lambda tensor: False
-    ) -> None:
+    def __init__(self, device: str) -> None:
         self.device = device
-        self.keep_on_host = keep_on_host
         self.tensors: list[torch.Tensor] = []
         self._tensors_by_id: dict[int, torch.Tensor] = {}
         self._storages: dict[tuple[int, str], torch.Tensor] = {}
@@ -66,11 +60,10 @@ class Mover:
         known = self._tensors_by_id.get(id(tensor))
         if known is not None:
             return known
-        device = "cpu" if self.keep_on_host(tensor) else self.device
         moved = tensor
         if tensor.device.type == "cpu":
             with torch.no_grad():
-                moved = self._rebuild(tensor.detach(), device).requires_grad_(tensor.requires_grad)
+                moved = self._rebuild(tensor.detach(), self.device).requires_grad_(tensor.requires_grad)
         if isinstance(tensor, torch.nn.Parameter):
             moved = torch.nn.Parameter(moved.detach(), tensor.requires_grad)
         self._tensors_by_id[id(tensor)] = moved
@@ -113,8 +106,11 @@ class Mover:
 
 def move(info: OpInfo, sample: Sample, device: str) -> Moved:
     """Returns the sample rebuilt on `device`, also when that is the CPU: the original is never written to."""
-    mover = Mover(device, KEPT_ON_HOST.get(info.full_name, lambda tensor: False))
-    input_, args, kwargs = mover(sample.input), mover(sample.args), mover(sample.kwargs)
+    mover = Mover(device)
+    input_ = mover(sample.input)
+    if info.full_name in ARGUMENTS_KEPT_ON_HOST:
+        mover.device = "cpu"
+    args, kwargs = mover(sample.args), mover(sample.kwargs)
     if info.is_factory_function and not mover.tensors:
         kwargs = {"device": device, **kwargs}
     return Moved(input_, args, kwargs, mover.tensors, [tensor._version for tensor in mover.tensors])

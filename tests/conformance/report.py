@@ -28,7 +28,7 @@ end up equal.
 - *random*: part of *passed*. The result depends on the seed (found by running the CPU with other seeds) or is
   uninitialised memory. All but the values is compared; the device must repeat its numbers for one seed and
   change them for another.
-- *identical*: the share of the passed samples whose values are equal to the last bit (random ones never are).
+- *identical*: the share of the passed samples, random ones aside, whose values are equal to the last bit.
 - *known*: failures listed in `tests/conformance/known_failures.py`; they count as failures in the rate.
 - The rate is passed / (passed + failed + known): of the samples that pass on the CPU.
 """
@@ -108,7 +108,8 @@ def _table(rows: dict[str, Row]) -> str:
     ]
     shown = dict(rows) if len(rows) == 1 else {**rows, "**all**": total(rows.values())}
     for dtype, row in shown.items():
-        share = f"{int(1000 * row.identical / row.passed) / 10:.1f}%" if row.passed else ""
+        compared = row.passed - row.random
+        share = f"{int(1000 * row.identical / compared) / 10:.1f}%" if compared else ""
         cells = [f"{row.passed:,}", f"{row.random:,}", share, f"{row.failed:,}", f"{row.known:,}", _rate(row)]
         lines.append("| " + " | ".join([dtype, *cells, f"{row.cpu_fails:,}", f"{row.excluded:,}"]) + " |")
     return "\n".join(lines) + "\n"

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 import torch
 
 from .cases import dtypes_of, ops
-from .examine import examine
 from .known_failures import reason_for
-from .model import FAMILIES, NO_DTYPE, Case
+from .model import FAMILIES, KINDS, NO_DTYPE, Case, CaseResult
+from .runner import run_cases
+from .worker import Setup
 
 SAMPLES = 3
 """Samples of each kind per case: first, last, and the one in the middle."""
 
-pytestmark = [pytest.mark.conformance, pytest.mark.sample, pytest.mark.filterwarnings("ignore")]
+JOBS = 2
+
+Results: TypeAlias = dict[Case, CaseResult]
+
+pytestmark = [pytest.mark.conformance, pytest.mark.sample]
 
 
 def sampled_cases() -> dict[str, list[Case]]:
@@ -33,24 +39,32 @@ def sampled_cases() -> dict[str, list[Case]]:
     return chosen
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """The operands are tiny, and sums that are split between threads differ in the last bit."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+SAMPLED = sampled_cases()
 
 
-@pytest.mark.parametrize("cases", [pytest.param(cases, id=name) for name, cases in sampled_cases().items()])
-def test_op(cases: list[Case]) -> None:
+@pytest.fixture(scope="module")
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """The results of all selected ops, run at once in two processes; a crash there is a failure here."""
+    selected = [
+        case
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.module is request.module
+        for case in SAMPLED[str(item.callspec.params["op"])]
+    ]
+    log: Path = tmp_path_factory.mktemp("conformance") / "workers.log"
     device = torch._C._get_privateuse1_backend_name()
-    failures = []
-    for case in cases:
-        for kind, tally in examine(case, device, limit=SAMPLES).tallies.items():
-            if reason_for(case.op, kind, case.dtype) is None:
-                failures += [
-                    f"{kind} {case.dtype} sample {failure.sample}: {failure.message}"
-                    for failure in tally.failures
-                ]
+    found = run_cases(selected, Setup(device, KINDS, str(log), SAMPLES), JOBS, lambda result: None)
+    return {result.case: result for result in found}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("op", SAMPLED)
+def test_op(op: str, results: Results) -> None:
+    failures = [
+        f"{kind} {case.dtype} sample {failure.sample}: {failure.message}"
+        for case in SAMPLED[op]
+        for kind, tally in results[case].tallies.items()
+        if reason_for(op, kind, case.dtype) is None
+        for failure in tally.failures
+    ]
     assert not failures, "\n\n".join(failures)

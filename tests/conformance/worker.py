@@ -28,6 +28,7 @@ class Setup(NamedTuple):
     device: str
     kinds: tuple[str, ...]
     log: str
+    limit: int | None = None
 
 
 def write_position(shared: Any, kind: str, sample: str) -> None:
@@ -68,6 +69,7 @@ def serve(connection: Connection, position: ctypes.Array[ctypes.c_char], setup: 
                 setup.device,
                 setup.kinds,
                 skip=order.skip,
+                limit=setup.limit,
                 observer=lambda kind, sample: write_position(position, kind, sample),
             )
         )

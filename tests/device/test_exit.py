@@ -1,0 +1,16 @@
+"""A process that used a device ends quietly."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_a_script_may_end_right_after_backward(run_python, attempt):
+    """The engine's device thread still frees its task then; asking for the GIL too late would abort the process."""
+    done = run_python(
+        "import torch\n"
+        "x = torch.ones(2, device='loom', requires_grad=True)\n"
+        "(x * 2).sum().backward()\n"
+    )
+    assert (done.returncode, done.stderr) == (0, "")

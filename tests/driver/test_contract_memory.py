@@ -1,0 +1,317 @@
+"""The contract of driver.h, sentence by sentence: memory."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+from contract import CAPACITY_BYTES, GRANULE_BYTES, MIB, Chip, thread
+
+from torch_loom._C import driver
+
+HUGE = [2**63 - 1, 2**63, 2**64 - 2 * MIB, 2**64 - 1]
+
+
+def test_allocate_is_aligned_and_usable(chip: Chip) -> None:
+    """allocate: Takes `bytes` of device memory, aligned to 2 MiB, contents undefined."""
+    blocks = [(size, chip.driver.allocate(0, size)) for size in (1, 512, 2 * MIB, 2 * MIB + 1, 5 * MIB)]
+    assert all(address % (2 * MIB) == 0 and address != 0 for _, address in blocks)
+    spans = sorted((address, address + size) for size, address in blocks)
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
+    if chip.driver.info().host_addressable:
+        for number, (size, address) in enumerate(blocks):
+            chip.driver.write(address, bytes([number]) * size)
+        assert all(chip.driver.read(a, size) == bytes([n]) * size for n, (size, a) in enumerate(blocks))
+
+
+def test_allocate_does_not_wait(chip: Chip) -> None:
+    """allocate: Does not wait for streams."""
+    stream = chip.driver.create_stream(0)
+    with chip.busy(stream):
+        chip.driver.deallocate(0, chip.driver.allocate(0, MIB))
+        assert chip.driver.query_stream(stream) is not chip.runs
+
+
+def test_allocate_nothing(chip: Chip) -> None:
+    """allocate: Throws InvalidArgument for zero bytes."""
+    with pytest.raises(driver.InvalidArgument, match="bytes must be at least 1, got 0"):
+        chip.driver.allocate(0, 0)
+    assert chip.used_bytes() == 0
+
+
+@pytest.mark.parametrize("asked", [CAPACITY_BYTES + 1, *HUGE])
+def test_out_of_memory_with_its_numbers(chip: Chip, asked: int) -> None:
+    """allocate: Throws OutOfMemory, with all its numbers, when `bytes`, rounded up to the driver's
+    granularity, are more than are free; nothing changes then."""
+    kept = chip.driver.allocate(1, 2 * GRANULE_BYTES)
+    with pytest.raises(
+        driver.OutOfMemory, match=f"device 1 is out of memory: asked for {asked} bytes"
+    ) as caught:
+        chip.driver.allocate(1, asked)
+    error = caught.value
+    assert isinstance(error, MemoryError)
+    assert error.device == 1
+    assert error.asked_bytes == min(asked, 2**63 - 1)
+    assert error.free_bytes == CAPACITY_BYTES - 2 * GRANULE_BYTES
+    assert error.total_bytes == CAPACITY_BYTES
+    assert chip.used_bytes(1) == 2 * GRANULE_BYTES
+    chip.driver.deallocate(1, kept)
+    assert chip.used_bytes(1) == 0
+
+
+@pytest.mark.parametrize(
+    "size", [1, GRANULE_BYTES, 3 * GRANULE_BYTES + 1, CAPACITY_BYTES - 1, CAPACITY_BYTES]
+)
+def test_fill_up_exactly(chip: Chip, size: int) -> None:
+    """allocate: Throws OutOfMemory, with all its numbers, when `bytes`, rounded up to the driver's
+    granularity, are more than are free; nothing changes then."""
+    rounded = -(-size // GRANULE_BYTES) * GRANULE_BYTES
+    blocks = [chip.driver.allocate(0, size) for _ in range(CAPACITY_BYTES // rounded)]
+    assert len(set(blocks)) == len(blocks)
+    free = CAPACITY_BYTES % rounded
+    assert chip.driver.memory_info(0).free_bytes == free
+    with pytest.raises(driver.OutOfMemory) as caught:
+        chip.driver.allocate(0, free + 1)
+    assert (caught.value.asked_bytes, caught.value.free_bytes) == (free + 1, free)
+    chip.driver.allocate(1, CAPACITY_BYTES)
+    chip.driver.deallocate(0, blocks[0])
+    chip.driver.allocate(0, rounded)
+
+
+@pytest.mark.parametrize("name", driver.names())
+@pytest.mark.parametrize("capacity", [0, 1, MIB, 3 * MIB, 5 * MIB - 1])
+def test_capacity_that_is_no_multiple(name: str, capacity: int) -> None:
+    """allocate: Throws OutOfMemory, with all its numbers, when `bytes`, rounded up to the driver's
+    granularity, are more than are free; nothing changes then."""
+    chip = Chip(name, memory_bytes=capacity)
+    for _ in range(capacity // GRANULE_BYTES):
+        chip.driver.allocate(0, GRANULE_BYTES)
+    with pytest.raises(driver.OutOfMemory) as caught:
+        chip.driver.allocate(0, 1)
+    assert (caught.value.free_bytes, caught.value.total_bytes) == (capacity % GRANULE_BYTES, capacity)
+
+
+def test_holes_cost_nothing(chip: Chip) -> None:
+    """allocate: Holes between allocations cost no memory."""
+    blocks = [chip.driver.allocate(0, GRANULE_BYTES) for _ in range(CAPACITY_BYTES // GRANULE_BYTES)]
+    for address in blocks[::2]:
+        chip.driver.deallocate(0, address)
+    whole = chip.driver.allocate(0, CAPACITY_BYTES // 2)
+    assert chip.driver.memory_info(0).free_bytes == 0
+    chip.driver.deallocate(0, whole)
+
+
+def test_the_worst_holes_cost_nothing(chip: Chip) -> None:
+    """allocate: Holes between allocations cost no memory."""
+    # Robson's adversary: fill up, keep what spoils the most room, ask for blocks of twice the size.
+    live: dict[int, int] = {}
+    origin = None
+    size = GRANULE_BYTES
+    while size <= CAPACITY_BYTES // 2:
+        while chip.driver.memory_info(0).free_bytes >= size:
+            live[chip.driver.allocate(0, size)] = size
+        origin = min(live) if origin is None else origin
+        kept = {}
+        for address in sorted(live):
+            # At most one block for each aligned stretch of twice the size.
+            slot = (address - origin) // (2 * size)
+            if slot in kept or len(kept) * size >= CAPACITY_BYTES // 2:
+                chip.driver.deallocate(0, address)
+                del live[address]
+            else:
+                kept[slot] = address
+        size *= 2
+    assert chip.used_bytes() == sum(live.values())
+
+
+def test_random_patterns_fit(chip: Chip) -> None:
+    """allocate: Holes between allocations cost no memory."""
+    rng = random.Random(0)
+    live: dict[int, int] = {}
+    for _ in range(5000):
+        size = min(GRANULE_BYTES * 2 ** rng.randrange(5), chip.driver.memory_info(0).free_bytes)
+        if size and rng.random() < 0.6:
+            address = chip.driver.allocate(0, size)
+            assert all(address + size <= other or other + live[other] <= address for other in live)
+            live[address] = size
+        elif live:
+            address = rng.choice(list(live))
+            chip.driver.deallocate(0, address)
+            del live[address]
+        assert chip.used_bytes() == sum(live.values())
+
+
+def test_8_threads(chip: Chip) -> None:
+    """allocate: Takes `bytes` of device memory, aligned to 2 MiB, contents undefined.
+    deallocate: Gives back what allocate() returned, at once: the caller has waited for all work that uses
+    it."""
+
+    def churn(seed: int) -> None:
+        rng = random.Random(seed)
+        mine: list[int] = []
+        for _ in range(300):
+            if mine and (len(mine) == 4 or rng.random() < 0.5):
+                address = mine.pop(rng.randrange(len(mine)))
+                if chip.driver.info().host_addressable:
+                    assert chip.driver.read(address, 8) == bytes([seed]) * 8, "two threads hold one address"
+                chip.driver.deallocate(0, address)
+            else:
+                mine.append(chip.driver.allocate(0, rng.randrange(1, GRANULE_BYTES + 1)))
+                if chip.driver.info().host_addressable:
+                    chip.driver.write(mine[-1], bytes([seed]) * 8)
+        for address in mine:
+            chip.driver.deallocate(0, address)
+
+    with thread(*(lambda seed=seed: churn(seed) for seed in range(8))):
+        pass
+    assert chip.used_bytes() == 0
+
+
+def test_deallocate_gives_back_at_once(chip: Chip) -> None:
+    """deallocate: Gives back what allocate() returned, at once: the caller has waited for all work that
+    uses it."""
+    stream = chip.driver.create_stream(0)
+    with chip.busy(stream):
+        for _ in range(3):
+            address = chip.driver.allocate(0, CAPACITY_BYTES)
+            chip.driver.deallocate(0, address)
+            assert chip.used_bytes() == 0
+
+
+def test_deallocate_another_address(chip: Chip) -> None:
+    """deallocate: Throws InvalidArgument for any other address; null is a no-op."""
+    address, pinned = chip.driver.allocate(0, 2 * GRANULE_BYTES), chip.driver.allocate_host(64)
+    freed = chip.driver.allocate(0, 1)
+    chip.driver.deallocate(0, freed)
+    interior = (address + 1, address + GRANULE_BYTES)
+    for other in (*interior, freed, pinned, 64, 2**64 - 1):
+        with pytest.raises(driver.InvalidArgument, match=r"not returned by allocate\(\) on device 0"):
+            chip.driver.deallocate(0, other)
+    with pytest.raises(driver.InvalidArgument, match=r"not returned by allocate\(\) on device 1"):
+        chip.driver.deallocate(1, address)
+    assert chip.used_bytes() == 2 * GRANULE_BYTES
+    chip.driver.deallocate(0, 0)
+    chip.driver.deallocate(0, address)
+    with pytest.raises(driver.InvalidArgument):
+        chip.driver.deallocate(0, address)
+    assert chip.used_bytes() == 0
+
+
+def test_memory_info(chip: Chip) -> None:
+    """memory_info: Free and total bytes; what was allocated counts as rounded up to the driver's
+    granularity."""
+    info = chip.driver.memory_info(0)
+    assert (info.free_bytes, info.total_bytes) == (CAPACITY_BYTES, CAPACITY_BYTES)
+    for size, used in ((1, 1), (GRANULE_BYTES, 2), (GRANULE_BYTES + 1, 4)):
+        chip.driver.allocate(0, size)
+        info = chip.driver.memory_info(0)
+        assert info.total_bytes - info.free_bytes == used * GRANULE_BYTES
+        assert info.total_bytes == CAPACITY_BYTES
+    assert chip.used_bytes(1) == 0
+
+
+def test_locate_interior(chip: Chip) -> None:
+    """locate: Where an address lies, interior addresses included."""
+    for device in range(2):
+        address = chip.driver.allocate(device, 3 * MIB)
+        for offset in (0, 1, MIB, 3 * MIB - 1):
+            where = chip.driver.locate(address + offset)
+            assert (where.kind, where.device) == (driver.AddressKind.DEVICE, device)
+    pinned = chip.driver.allocate_host(100)
+    for offset in (0, 1, 99):
+        where = chip.driver.locate(pinned + offset)
+        assert (where.kind, where.device) == (driver.AddressKind.PINNED_HOST, -1)
+    pageable = chip.buffer("pageable", b"x")
+    for address in (0, 1, pinned + 100, pageable.address, 2**63, 2**64 - 1):
+        where = chip.driver.locate(address)
+        assert (where.kind, where.device) == (driver.AddressKind.UNKNOWN, -1)
+    chip.driver.deallocate_host(pinned)
+    assert chip.driver.locate(pinned).kind == driver.AddressKind.UNKNOWN
+
+
+def test_locate_the_whole_range(chip: Chip) -> None:
+    """locate: All of a device's address range counts as that device's, allocated or not."""
+    for device in range(2):
+        address = chip.driver.allocate(device, CAPACITY_BYTES)
+        chip.driver.deallocate(device, address)
+        for offset in (0, CAPACITY_BYTES // 2, CAPACITY_BYTES - 1):
+            where = chip.driver.locate(address + offset)
+            assert (where.kind, where.device) == (driver.AddressKind.DEVICE, device)
+
+
+@pytest.mark.parametrize("name", driver.names())
+def test_locate_between_devices(name: str) -> None:
+    """locate: Where an address lies, interior addresses included."""
+    # An address one past the end of a device's memory belongs to nobody, least of all to the next device.
+    chip = Chip(name, device_count=16)
+    for device in range(16):
+        address = chip.driver.allocate(device, 1)
+        for step in (1, -1):
+            probe = address
+            while chip.driver.locate(probe).device == device:
+                probe += step * MIB
+            while chip.driver.locate(probe).device != device:
+                probe -= step * 4096
+            beyond = chip.driver.locate(probe + step * 4096)
+            # Before the start lies the gap at the end of another range, never its memory.
+            assert (beyond.kind, beyond.device) == (driver.AddressKind.UNKNOWN, -1)
+
+
+def test_locate_after_growth(chip: Chip) -> None:
+    """locate: Where an address lies, interior addresses included."""
+    # Asks for ever larger blocks behind a wall of small ones, so that further addresses are needed.
+    live = []
+    for size in (1, 2, 4, 8, 16):
+        blocks = []
+        while chip.driver.memory_info(0).free_bytes >= size * GRANULE_BYTES:
+            blocks.append(chip.driver.allocate(0, size * GRANULE_BYTES))
+        for address in blocks[1::2]:
+            chip.driver.deallocate(0, address)
+        live += blocks[::2]
+    assert all(chip.driver.locate(address + GRANULE_BYTES - 1).device == 0 for address in live)
+
+
+def test_locate_does_not_wait(chip: Chip) -> None:
+    """locate: Waits for no stream, never throws."""
+    address = chip.driver.allocate(0, 1)
+    stream = chip.driver.create_stream(0)
+    with chip.busy(stream):
+        assert chip.driver.locate(address).device == 0
+        assert chip.driver.query_stream(stream) is not chip.runs
+
+
+def test_host_memory(chip: Chip) -> None:
+    """allocate_host: Host memory that copies can reach without staging, aligned to 64 bytes."""
+    for size in (1, 63, 64, 4097):
+        address = chip.driver.allocate_host(size)
+        assert address % 64 == 0
+        chip.driver.write(address, b"\xa5" * size)
+        assert chip.driver.read(address, size) == b"\xa5" * size
+        chip.driver.deallocate_host(address)
+    assert chip.used_bytes() == 0
+
+
+@pytest.mark.parametrize("asked", [2**62, *HUGE])
+def test_host_memory_runs_out(chip: Chip, asked: int) -> None:
+    """allocate_host: Throws InvalidArgument for zero bytes, OutOfMemory when the host has no more."""
+    with pytest.raises(driver.OutOfMemory, match=f"asked for {asked} bytes of pinned memory") as caught:
+        chip.driver.allocate_host(asked)
+    error = caught.value
+    assert (error.device, error.asked_bytes) == (-1, min(asked, 2**63 - 1))
+    assert 0 < error.free_bytes < error.total_bytes
+    with pytest.raises(driver.InvalidArgument, match="bytes must be at least 1, got 0"):
+        chip.driver.allocate_host(0)
+
+
+def test_deallocate_host(chip: Chip) -> None:
+    """deallocate_host: Gives back what allocate_host() returned. Throws InvalidArgument for any other
+    address; null is a no-op."""
+    address, device = chip.driver.allocate_host(64), chip.driver.allocate(0, 1)
+    for other in (address + 1, address + 63, device, 64, 2**64 - 1):
+        with pytest.raises(driver.InvalidArgument, match=r"not returned by allocate_host\(\)"):
+            chip.driver.deallocate_host(other)
+    chip.driver.deallocate_host(0)
+    chip.driver.deallocate_host(address)
+    with pytest.raises(driver.InvalidArgument):
+        chip.driver.deallocate_host(address)
