@@ -9,8 +9,8 @@ try:
     from torch.utils.cpp_extension import BuildExtension, CppExtension
 except ModuleNotFoundError as error:
     raise SystemExit(
-        "torch-loom is compiled against the torch that is installed, and there is none in this environment: run "
-        "`pip install torch==2.13.0`, then `pip install --no-build-isolation .`"
+        "torch-loom is compiled against the torch that is installed, and there is none in this environment: "
+        "run `pip install torch==2.13.0`, then `pip install --no-build-isolation .`"
     ) from error
 
 ROOT = Path(__file__).parent
@@ -38,7 +38,14 @@ setup(
             include_dirs=[str(ROOT / "csrc")],
             # The version the extension was built against; it is compared with the running one at first use.
             define_macros=[("LOOM_BUILT_TORCH_VERSION", f'"{torch.__version__}"')],
-            extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"],
+            extra_compile_args=[
+                "-O2",
+                "-g0",
+                "-fvisibility=hidden",
+                "-Wall",
+                "-Wextra",
+                "-Wno-unused-parameter",
+            ],
         )
     ],
     cmdclass={"build_ext": BuildExtensionAndRecord.with_options(use_ninja=True)},

@@ -98,7 +98,8 @@ def _load_extension() -> None:
 
 
 def _stop_threads_at_exit() -> None:
-    # Registered now, so that it runs after the handlers of whoever imported torch: no backward() comes after it.
+    # Registered now, so that it runs after the handlers of whoever imported torch: no backward() comes
+    # after it.
     from torch_loom import _C
 
     atexit.register(_C.stop_autograd_threads)

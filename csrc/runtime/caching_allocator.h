@@ -33,7 +33,7 @@ enum class StatType { kAggregate = 0, kSmallPool = 1, kLargePool = 2 };
 using StatArray = std::array<Stat, 3>;
 
 struct AllocatorStats {
-  StatArray allocation, segment, active, inactive_split;                                          // counts
+  StatArray allocation, segment, active, inactive_split;                                           // counts
   StatArray allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, requested_bytes;  // bytes
   Stat cached_bytes;  // reserved − active
   int64_t num_alloc_retries = 0, num_ooms = 0, num_device_alloc = 0, num_device_free = 0;
@@ -47,7 +47,8 @@ class CachingAllocator {
   // Memory for use on `stream` (an opaque id; blocks are reused within one stream only). Null for 0 bytes.
   // Throws OutOfMemory with all numbers after the cache was flushed and tried again; nothing changes then.
   void* allocate(size_t bytes, int64_t stream);
-  // Returns a block to the cache. Throws InvalidArgument when `address` is no live block's start; null is a no-op.
+  // Returns a block to the cache. Throws InvalidArgument when `address` is no live block's start; null is a
+  // no-op.
   void deallocate(void* address);
   // Gives back to the driver every cached segment that is not split.
   void empty_cache();
@@ -74,7 +75,7 @@ class CachingAllocator {
     int64_t stream;
     Pool* pool;
     bool allocated;
-    Block *previous, *next;  // neighbours in the same segment
+    Block *previous, *next;    // neighbours in the same segment
     BlockSet::node_type node;  // kept while the block is in use, so that reuse takes no memory from the host
   };
 

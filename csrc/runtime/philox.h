@@ -1,4 +1,5 @@
-// Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11): a counter in, four words out.
+// Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11): a counter in, four
+// words out.
 #pragma once
 
 #include <array>

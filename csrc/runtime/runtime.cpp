@@ -33,7 +33,10 @@ Runtime::Runtime(const Config& config) {
     const int logical = static_cast<int>(devices_.size());
     logical_of_physical_[static_cast<size_t>(physical)] = logical;
     const driver::Stream default_stream = driver_->create_stream(physical, {});
-    devices_.push_back({logical, physical, default_stream, {default_stream},
+    devices_.push_back({logical,
+                        physical,
+                        default_stream,
+                        {default_stream},
                         std::make_unique<CachingAllocator>(*driver_, physical, logical)});
   }
 }
@@ -75,7 +78,8 @@ void Runtime::synchronize(int index) const {
 
 int Runtime::device_of(const void* address) const noexcept {
   const driver::Address where = driver_->locate(address);
-  return where.kind == driver::AddressKind::kDevice ? logical_of_physical_[static_cast<size_t>(where.device)] : -1;
+  return where.kind == driver::AddressKind::kDevice ? logical_of_physical_[static_cast<size_t>(where.device)]
+                                                    : -1;
 }
 
 void set_initializer(std::function<void()> callback) {
@@ -97,12 +101,14 @@ bool is_initialized() noexcept { return detail::instance.load(std::memory_order_
 Runtime& detail::get_slow() {
   if (bad_fork.load()) {
     throw Unusable(
-        "Cannot re-initialize LOOM in forked subprocess. To use LOOM with multiprocessing, you must use the 'spawn' "
+        "Cannot re-initialize LOOM in forked subprocess. To use LOOM with multiprocessing, you must use the "
+        "'spawn' "
         "start method");
   }
   std::function<void()> callback;
   {
-    // Not held during the call: the callback takes Python's lock, which another thread may hold while waiting here.
+    // Not held during the call: the callback takes Python's lock, which another thread may hold while waiting
+    // here.
     std::lock_guard<std::mutex> lock(init_mutex);
     callback = initializer;
   }

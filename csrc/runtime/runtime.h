@@ -1,4 +1,5 @@
-// The process's devices: which driver, how many of its devices are visible, the current one, their streams and memory.
+// The process's devices: which driver, how many of its devices are visible, the current one, their streams
+// and memory.
 #pragma once
 
 #include <atomic>
@@ -58,7 +59,8 @@ void set_initializer(std::function<void()> initializer);
 // Throws InvalidArgument when called twice.
 void initialize(const Config& config);
 bool is_initialized() noexcept;
-// The devices; initialises at first use. Throws Unusable in a forked child of a process that had used a device.
+// The devices; initialises at first use. Throws Unusable in a forked child of a process that had used a
+// device.
 Runtime& get();
 
 // True in a child forked after initialisation: device memory and workers did not come along.

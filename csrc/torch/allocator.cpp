@@ -22,9 +22,8 @@ void free_device_memory(void* address) {
 }
 
 void* take_device_memory(int device, size_t bytes) {
-  return translated([&] {
-    return devices().device(device).allocator->allocate(bytes, runtime::current_stream(device));
-  });
+  return translated(
+      [&] { return devices().device(device).allocator->allocate(bytes, runtime::current_stream(device)); });
 }
 
 using c10::CachingDeviceAllocator::DeviceStats;
@@ -60,7 +59,8 @@ class DeviceAllocator final : public c10::DeviceAllocator {
 
   bool initialized() override { return runtime::is_initialized(); }
   void emptyCache(c10::MempoolId_t /*pool*/) override {
-    for (int device = 0; device < devices().device_count(); ++device) devices().device(device).allocator->empty_cache();
+    for (int device = 0; device < devices().device_count(); ++device)
+      devices().device(device).allocator->empty_cache();
   }
   // Streams run in the caller's thread: memory is reused only after the work that used it.
   void recordStream(const c10::DataPtr& /*data*/, c10::Stream /*stream*/) override {}
@@ -100,7 +100,9 @@ class DeviceAllocator final : public c10::DeviceAllocator {
 // The CPU's allocator, except while an op borrows in this thread.
 class EngineAllocator final : public c10::Allocator {
  public:
-  explicit EngineAllocator(c10::Allocator* cpu) : cpu_(cpu), free_cpu_memory_(cpu->raw_deleter()) { instance_ = this; }
+  explicit EngineAllocator(c10::Allocator* cpu) : cpu_(cpu), free_cpu_memory_(cpu->raw_deleter()) {
+    instance_ = this;
+  }
 
   c10::DataPtr allocate(size_t bytes) override {
     if (birth_device < 0 || bytes == 0) [[likely]] {
@@ -110,7 +112,8 @@ class EngineAllocator final : public c10::Allocator {
     return {memory, memory, &free_device_memory, c10::Device(c10::kCPU)};
   }
 
-  // raw_allocate() pairs with this, in whichever state the thread is by then: it must know both kinds of memory.
+  // raw_allocate() pairs with this, in whichever state the thread is by then: it must know both kinds of
+  // memory.
   c10::DeleterFnPtr raw_deleter() const override { return &free_either; }
 
   bool is_simple_data_ptr(const c10::DataPtr& data) const override {

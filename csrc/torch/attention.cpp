@@ -19,23 +19,23 @@ using Flash = at::_ops::_scaled_dot_product_flash_attention_for_cpu;
 using FlashBackward = at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward;
 
 int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-               const std::optional<at::Tensor>& mask, double dropout_p, bool is_causal, std::optional<double> scale,
-               bool enable_gqa) {
+               const std::optional<at::Tensor>& mask, double dropout_p, bool is_causal,
+               std::optional<double> scale, bool enable_gqa) {
   // The fused kernel has no gradient for the mask.
   const bool needs_mask_gradient = mask.has_value() && mask->requires_grad();
   if (needs_mask_gradient || !devices().runs_kernels()) return static_cast<int64_t>(at::SDPBackend::math);
   Lending lending("aten::_fused_sdp_choice", {});
   const at::Tensor q = lending.lend(query), k = lending.lend(key), v = lending.lend(value);
   const std::optional<at::Tensor> m = mask.has_value() ? std::optional(lending.lend(*mask)) : std::nullopt;
-  const int64_t choice =
-      at::_ops::_fused_sdp_choice::redispatch(engine_keys(), q, k, v, m, dropout_p, is_causal, scale, enable_gqa);
+  const int64_t choice = at::_ops::_fused_sdp_choice::redispatch(engine_keys(), q, k, v, m, dropout_p,
+                                                                 is_causal, scale, enable_gqa);
   return choice == static_cast<int64_t>(at::SDPBackend::flash_attention)
              ? static_cast<int64_t>(at::SDPBackend::overrideable)
              : choice;
 }
 
-using AttentionResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor,
-                                   at::Tensor, at::Tensor>;
+using AttentionResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt,
+                                   at::Tensor, at::Tensor, at::Tensor>;
 
 AttentionResult attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                           const std::optional<at::Tensor>& bias, double dropout_p, bool is_causal,
@@ -48,9 +48,9 @@ AttentionResult attention(const at::Tensor& query, const at::Tensor& key, const 
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
     const at::Tensor& gradient, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-    const at::Tensor& bias, std::array<bool, 4> /*needed*/, const at::Tensor& output, const at::Tensor& logsumexp,
-    const at::Tensor&, const at::Tensor&, c10::SymInt, c10::SymInt, double dropout_p, bool is_causal,
-    const at::Tensor&, const at::Tensor&, std::optional<double> scale) {
+    const at::Tensor& bias, std::array<bool, 4> /*needed*/, const at::Tensor& output,
+    const at::Tensor& logsumexp, const at::Tensor&, const at::Tensor&, c10::SymInt, c10::SymInt,
+    double dropout_p, bool is_causal, const at::Tensor&, const at::Tensor&, std::optional<double> scale) {
   auto [dq, dk, dv] = Borrowed<FlashBackward, false>::call(
       gradient, query, key, value, output, logsumexp, dropout_p, is_causal,
       bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt, scale);

@@ -1,6 +1,6 @@
 // torch.autocast("loom"): PyTorch's own cast lists.
-#include <ATen/autocast_mode.h>
 #include <ATen/Functions.h>
+#include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
 // The macros name Tensor and Scalar as at:: does.
@@ -9,13 +9,13 @@ namespace at::autocast {
 namespace {
 
 Tensor refuse_binary_cross_entropy(const Tensor&, const Tensor&, const std::optional<Tensor>&, int64_t) {
-  TORCH_CHECK(false,
-              "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast: half precision "
-              "cannot hold probabilities near 0 and 1. Use binary_cross_entropy_with_logits or BCEWithLogitsLoss.");
+  TORCH_CHECK(
+      false,
+      "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast: half precision "
+      "cannot hold probabilities near 0 and 1. Use binary_cross_entropy_with_logits or BCEWithLogitsLoss.");
 }
 
 }  // namespace
-
 
 // Without it every op outside the lists fails while autocast is on.
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }

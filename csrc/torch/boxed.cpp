@@ -56,8 +56,8 @@ std::unique_ptr<OpPlan> make_plan(const c10::OperatorHandle& op) {
   plan->policy.host_tensors = accepts_host_tensors(plan->name);
   const auto has_kernel = [&](c10::DispatchKey key) { return op.hasComputedKernelForDispatchKey(key); };
   plan->is_served = is_borrowable(plan->name) &&
-                    (has_kernel(engine_keys().highestPriorityTypeId()) || has_kernel(c10::DispatchKey::SparseCPU) ||
-                     has_kernel(c10::DispatchKey::SparseCsrCPU));
+                    (has_kernel(engine_keys().highestPriorityTypeId()) ||
+                     has_kernel(c10::DispatchKey::SparseCPU) || has_kernel(c10::DispatchKey::SparseCsrCPU));
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::Argument& argument = schema.arguments()[i];
     const ArgKind kind = kind_of(*argument.real_type());
@@ -137,7 +137,8 @@ void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
                               device_name(), " devices");
   Lending lending(plan.name.c_str(), plan.policy);
   const size_t first = stack->size() - plan.num_arguments;
-  for (const Argument& argument : plan.arguments) lend_argument(lending, (*stack)[first + argument.index], argument);
+  for (const Argument& argument : plan.arguments)
+    lend_argument(lending, (*stack)[first + argument.index], argument);
   const int device = lending.device();
   if (plan.has_generator) {
     for (const Argument& argument : plan.arguments) {
@@ -155,7 +156,8 @@ void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     }
   });
   if (plan.writes) lending.settle();
-  for (size_t i = stack->size() - plan.num_returns; i < stack->size(); ++i) adopt_result(lending, (*stack)[i]);
+  for (size_t i = stack->size() - plan.num_returns; i < stack->size(); ++i)
+    adopt_result(lending, (*stack)[i]);
 }
 
 }  // namespace loom::glue

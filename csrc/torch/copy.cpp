@@ -19,7 +19,8 @@ bool is_plain(const at::Tensor& destination, const at::Tensor& source) {
   return destination.scalar_type() == source.scalar_type() && destination.sizes() == source.sizes() &&
          destination.strides() == source.strides() && destination.is_non_overlapping_and_dense() &&
          destination.is_conj() == source.is_conj() && destination.is_neg() == source.is_neg() &&
-         !source._is_zerotensor() && destination.layout() == c10::kStrided && source.layout() == c10::kStrided;
+         !source._is_zerotensor() && destination.layout() == c10::kStrided &&
+         source.layout() == c10::kStrided;
 }
 
 at::Tensor lend_side(Lending& lending, const at::Tensor& tensor, bool is_written) {
@@ -47,8 +48,8 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
     return destination;
   }
   if (!runtime.runs_kernels()) {
-    TORCH_CHECK(at::is_expandable_to(source.sizes(), destination.sizes()), "copy_: a tensor of shape ", source.sizes(),
-                " does not broadcast to ", destination.sizes());
+    TORCH_CHECK(at::is_expandable_to(source.sizes(), destination.sizes()), "copy_: a tensor of shape ",
+                source.sizes(), " does not broadcast to ", destination.sizes());
     translated([&] { runtime.driver().copy(current_stream(device), nullptr, nullptr, 0); });
     return destination;
   }
@@ -89,7 +90,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
     runtime.driver().synchronize_stream(stream);
   });
   switch (self.scalar_type()) {
-#define LOOM_READ(type, name)  \
+#define LOOM_READ(type, name) \
   case c10::ScalarType::name: \
     return at::Scalar(*reinterpret_cast<const type*>(bytes));
     AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(LOOM_READ)

@@ -28,20 +28,21 @@ int device_count() noexcept {
 
 void check_device_index(int64_t index) {
   const int count = device_count();
-  TORCH_CHECK(index >= 0 && index < count, device_name_upper(), " error: invalid device ordinal: got ", index,
-              count == 0 ? ", and there is no device" : ", and the devices are 0 … " + std::to_string(count - 1));
+  TORCH_CHECK(
+      index >= 0 && index < count, device_name_upper(), " error: invalid device ordinal: got ", index,
+      count == 0 ? ", and there is no device" : ", and the devices are 0 … " + std::to_string(count - 1));
 }
 
 c10::Device resolve_device(const std::optional<c10::Device>& device) {
   devices();
-  const int index =
-      device.has_value() && device->has_index() ? device->index() : runtime::current_device();
+  const int index = device.has_value() && device->has_index() ? device->index() : runtime::current_device();
   check_device_index(index);
   return c10::Device(kLoom, static_cast<c10::DeviceIndex>(index));
 }
 
 c10::DeviceType engine_type() {
-  return devices().driver().info().engine == driver::Engine::kMeta ? c10::DeviceType::Meta : c10::DeviceType::CPU;
+  return devices().driver().info().engine == driver::Engine::kMeta ? c10::DeviceType::Meta
+                                                                   : c10::DeviceType::CPU;
 }
 
 }  // namespace loom::glue

@@ -42,7 +42,9 @@ c10::DeviceType engine_type();
 // Makes a device current for this thread, for the life of the object.
 class CurrentDevice {
  public:
-  explicit CurrentDevice(int index) : previous_(runtime::current_device()) { runtime::set_current_device(index); }
+  explicit CurrentDevice(int index) : previous_(runtime::current_device()) {
+    runtime::set_current_device(index);
+  }
   ~CurrentDevice() { runtime::set_current_device(previous_); }
   CurrentDevice(const CurrentDevice&) = delete;
   CurrentDevice& operator=(const CurrentDevice&) = delete;
@@ -55,8 +57,8 @@ inline driver::Stream current_stream(int device) {
   return translated([&] { return devices().stream(device, runtime::current_stream(device)); });
 }
 
-// Runs `work` as a kernel in stream order, through the driver. A driver without arithmetic is given the command while
-// the host infers the result's metadata: `work` then runs here, on tensors that have no data.
+// Runs `work` as a kernel in stream order, through the driver. A driver without arithmetic is given the
+// command while the host infers the result's metadata: `work` then runs here, on tensors that have no data.
 template <typename F>
 void run_kernel(int device, const char* name, F&& work) {
   runtime::Runtime& runtime = devices();

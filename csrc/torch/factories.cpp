@@ -24,21 +24,22 @@ void check_options(std::optional<c10::Layout> layout, std::optional<bool> pin_me
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
 }
 
-// torch.use_deterministic_algorithms() promises that memory nobody has written reads as NaN or the largest integer.
+// torch.use_deterministic_algorithms() promises that memory nobody has written reads as NaN or the largest
+// integer.
 void fill_if_deterministic(const at::Tensor& tensor) {
-  if (at::globalContext().deterministicAlgorithms() && at::globalContext().deterministicFillUninitializedMemory())
-      [[unlikely]] {
+  if (at::globalContext().deterministicAlgorithms() &&
+      at::globalContext().deterministicFillUninitializedMemory()) [[unlikely]] {
     at::native::fill_empty_deterministic_(const_cast<at::Tensor&>(tensor));
   }
 }
 
-at::Tensor empty(at::IntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
-                 std::optional<c10::Device> device, std::optional<bool> pin_memory,
-                 std::optional<c10::MemoryFormat> format) {
+at::Tensor empty(at::IntArrayRef size, std::optional<c10::ScalarType> dtype,
+                 std::optional<c10::Layout> layout, std::optional<c10::Device> device,
+                 std::optional<bool> pin_memory, std::optional<c10::MemoryFormat> format) {
   check_options(layout, pin_memory);
   const CurrentDevice current(resolve_device(device).index());
-  at::Tensor result = at::detail::empty_generic(size, device_allocator(), kOwnKeys,
-                                                c10::dtype_or_default(dtype), format);
+  at::Tensor result =
+      at::detail::empty_generic(size, device_allocator(), kOwnKeys, c10::dtype_or_default(dtype), format);
   fill_if_deterministic(result);
   return result;
 }
@@ -75,37 +76,41 @@ void grow_storage(const at::Tensor& self, size_t bytes) {
   if (bytes > storage.nbytes()) resize_storage(storage, bytes);
 }
 
-const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size, std::optional<c10::MemoryFormat> format) {
+const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,
+                          std::optional<c10::MemoryFormat> format) {
   const int64_t old_bytes = static_cast<int64_t>(self.storage().nbytes());
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
   if (self.sizes() != size) {
     at::detail::check_size_nonnegative(size);
     impl->set_sizes_contiguous(size);
-    grow_storage(self, at::detail::computeStorageNbytesContiguous(size, self.itemsize(),
-                                                                  static_cast<size_t>(self.storage_offset())));
+    grow_storage(self, at::detail::computeStorageNbytesContiguous(
+                           size, self.itemsize(), static_cast<size_t>(self.storage_offset())));
   }
   if (format.has_value()) {
     TORCH_CHECK(*format != c10::MemoryFormat::Preserve, "Unsupported memory format ", *format);
     impl->empty_tensor_restride(*format);
   }
-  if (at::globalContext().deterministicAlgorithms() && at::globalContext().deterministicFillUninitializedMemory()) {
+  if (at::globalContext().deterministicAlgorithms() &&
+      at::globalContext().deterministicFillUninitializedMemory()) {
     at::native::fill_resize_deterministic_(self, old_bytes);
   }
   return self;
 }
 
-at::Tensor& set_source_storage_offset(at::Tensor& self, c10::Storage source, int64_t offset, at::IntArrayRef size,
-                                      at::IntArrayRef stride) {
+at::Tensor& set_source_storage_offset(at::Tensor& self, c10::Storage source, int64_t offset,
+                                      at::IntArrayRef size, at::IntArrayRef stride) {
   at::native::checkSetStorage(self, source, offset, size, stride);
   self.unsafeGetTensorImpl()->set_storage_offset(offset);
   const at::OptionalIntArrayRef optional_stride =
       stride.data() != nullptr ? at::OptionalIntArrayRef(stride) : std::nullopt;
   if (optional_stride.has_value()) {
     at::native::setStrided(self, size, stride, offset);
-    grow_storage(self, at::detail::computeStorageNbytes(size, stride, self.itemsize(), static_cast<size_t>(offset)));
+    grow_storage(
+        self, at::detail::computeStorageNbytes(size, stride, self.itemsize(), static_cast<size_t>(offset)));
   } else {
     self.unsafeGetTensorImpl()->set_sizes_contiguous(size);
-    grow_storage(self, at::detail::computeStorageNbytesContiguous(size, self.itemsize(), static_cast<size_t>(offset)));
+    grow_storage(
+        self, at::detail::computeStorageNbytesContiguous(size, self.itemsize(), static_cast<size_t>(offset)));
   }
   return self;
 }
@@ -119,12 +124,14 @@ at::Tensor& set_source_tensor(at::Tensor& self, const at::Tensor& source) {
   TORCH_CHECK(source.device() == self.device(), "set_: expected a source on ", self.device(), ", got one on ",
               source.device());
   if (self.unsafeGetTensorImpl() == source.unsafeGetTensorImpl()) return self;
-  return set_source_storage_offset(self, source.storage(), source.storage_offset(), source.sizes(), source.strides());
+  return set_source_storage_offset(self, source.storage(), source.storage_offset(), source.sizes(),
+                                   source.strides());
 }
 
 at::Tensor& set_empty(at::Tensor& self) {
-  c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), 0, c10::DataPtr(nullptr, self.device()), device_allocator(), true));
+  c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 0,
+                                                             c10::DataPtr(nullptr, self.device()),
+                                                             device_allocator(), true));
   return set_source_storage_offset(self, std::move(storage), 0, {0}, {});
 }
 

@@ -18,7 +18,8 @@ namespace {
 constexpr size_t kStateBytes = 16;  // uint64 seed, uint64 offset
 constexpr uint64_t kOffsetStep = 4;
 
-// The words of a Mersenne Twister, drawn from Philox: it starts somewhere in its sequence that seed and offset decide.
+// The words of a Mersenne Twister, drawn from Philox: it starts somewhere in its sequence that seed and
+// offset decide.
 at::mt19937 engine_at(uint64_t seed, uint64_t offset) {
   at::mt19937_data_pod data{};
   data.seed_ = seed;
@@ -61,7 +62,8 @@ void LoomGenerator::set_state(const c10::TensorImpl& state) {
                        state.dtype() == caffe2::TypeMeta::Make<uint8_t>(),
                    "RNG state must be a torch.ByteTensor on the CPU");
   TORCH_CHECK_VALUE(static_cast<size_t>(state.numel()) == kStateBytes && state.is_contiguous(),
-                    "RNG state must be ", kStateBytes, " contiguous bytes (seed, offset), got ", state.numel());
+                    "RNG state must be ", kStateBytes, " contiguous bytes (seed, offset), got ",
+                    state.numel());
   uint64_t words[2];
   std::memcpy(words, state.data(), kStateBytes);
   set_current_seed(words[0]);
@@ -95,13 +97,14 @@ const at::Generator& default_generator(int device) {
   return (*generators)[static_cast<size_t>(device)];
 }
 
-at::Generator engine_generator(const std::optional<at::Generator>& generator, int device, const char* op_name) {
+at::Generator engine_generator(const std::optional<at::Generator>& generator, int device,
+                               const char* op_name) {
   const at::Generator& source =
       generator.has_value() && generator->defined() ? *generator : default_generator(device);
-  TORCH_CHECK(source.device().type() == kLoom, "Expected a '", device_name(), "' device type for generator but found '",
-              source.device().type(), "' (in ", op_name, ")");
-  TORCH_CHECK(source.device().index() == device, "Expected a generator of device ", c10::Device(kLoom, device),
-              " but found one of ", source.device(), " (in ", op_name, ")");
+  TORCH_CHECK(source.device().type() == kLoom, "Expected a '", device_name(),
+              "' device type for generator but found '", source.device().type(), "' (in ", op_name, ")");
+  TORCH_CHECK(source.device().index() == device, "Expected a generator of device ",
+              c10::Device(kLoom, device), " but found one of ", source.device(), " (in ", op_name, ")");
   uint64_t seed = 0, offset = 0;
   {
     auto* impl = static_cast<LoomGenerator*>(source.unsafeGetGeneratorImpl());

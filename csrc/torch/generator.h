@@ -27,9 +27,10 @@ class LoomGenerator final : public c10::GeneratorImpl {
 
 const at::Generator& default_generator(int device);
 
-// A temporary generator of the engine, filled from Philox(seed, offset) of `generator` (the device's default one if
-// it is undefined), whose offset then moves on. Each offset is a stream of numbers of its own, and all 64 seed bits
-// count; the CPU's own generator is never touched.
-at::Generator engine_generator(const std::optional<at::Generator>& generator, int device, const char* op_name);
+// A temporary generator of the engine, filled from Philox(seed, offset) of `generator` (the device's default
+// one if it is undefined), whose offset then moves on. Each offset is a stream of numbers of its own, and all
+// 64 seed bits count; the CPU's own generator is never touched.
+at::Generator engine_generator(const std::optional<at::Generator>& generator, int device,
+                               const char* op_name);
 
 }  // namespace loom::glue

@@ -26,7 +26,9 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
     check_device_index(device.index());
     runtime::set_current_device(device.index());
   }
-  void uncheckedSetDevice(Device device) const noexcept override { runtime::set_current_device(device.index()); }
+  void uncheckedSetDevice(Device device) const noexcept override {
+    runtime::set_current_device(device.index());
+  }
 
   Stream getStream(Device device) const override {
     const int index = index_of(device);
@@ -65,7 +67,8 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
   void block(void* event, const Stream& stream) const override {
     if (event == nullptr) return;
-    translated([&] { devices().driver().wait_event(driver_stream(stream), static_cast<driver::Event>(event)); });
+    translated(
+        [&] { devices().driver().wait_event(driver_stream(stream), static_cast<driver::Event>(event)); });
   }
   bool queryEvent(void* event) const override {
     return event == nullptr ||

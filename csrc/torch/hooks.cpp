@@ -31,7 +31,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     setCurrentDevice(index);
     return previous;
   }
-  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override { return exchangeDevice(index); }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
+    return exchangeDevice(index);
+  }
 
   bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
   at::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
@@ -44,7 +46,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return default_generator(index < 0 ? runtime::current_device() : index);
   }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
-    const c10::Device device = index < 0 ? resolve_device(std::nullopt) : resolve_device(c10::Device(kLoom, index));
+    const c10::Device device =
+        index < 0 ? resolve_device(std::nullopt) : resolve_device(c10::Device(kLoom, index));
     return at::make_generator<LoomGenerator>(device.index());
   }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {

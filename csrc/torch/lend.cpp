@@ -1,9 +1,9 @@
 #include "torch/lend.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
 #include <ATen/ops/_sparse_coo_tensor_unsafe.h>
-#include <ATen/SparseCsrTensorUtils.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/impl/COW.h>
 
@@ -16,8 +16,10 @@ namespace {
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 
-// Kernels of the engine must not record gradients, cast, or be seen by modes: the op has been through all that.
-const DispatchKeySet kExcluded = c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
+// Kernels of the engine must not record gradients, cast, or be seen by modes: the op has been through all
+// that.
+const DispatchKeySet kExcluded =
+    c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
 
 // Bits of a tensor that change how its memory reads. Everything else in a key set says where it lives.
 const DispatchKeySet kMathBits =
@@ -54,8 +56,8 @@ c10::DataPtr borrowed(void* data, c10::DeviceType engine) {
 
 c10::Storage alias_storage(c10::StorageImpl* original, bool is_written, c10::DeviceType engine) {
   return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), original->nbytes(), borrowed(data_of(original, is_written), engine),
-      c10::GetAllocator(engine), /*resizable=*/true));
+      c10::StorageImpl::use_byte_size_t(), original->nbytes(),
+      borrowed(data_of(original, is_written), engine), c10::GetAllocator(engine), /*resizable=*/true));
 }
 
 // Aliases that nobody holds any more, to be pointed at other memory: it saves two allocations an operand.
@@ -127,8 +129,8 @@ int Lending::device() {
 
 void Lending::throw_device_mismatch(const at::Tensor& tensor) const {
   const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(device_));
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", own, " and ",
-              tensor.device(), "! (when checking the operands of ", op_name_, ")");
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", own,
+              " and ", tensor.device(), "! (when checking the operands of ", op_name_, ")");
 }
 
 void Lending::check_device(const at::Tensor& tensor) {
@@ -201,8 +203,9 @@ at::Tensor Lending::lend_sparse(const at::Tensor& tensor) {
   }
   if (at::sparse_csr::is_sparse_compressed(tensor)) {
     const auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(tensor);
-    return at::_sparse_compressed_tensor_unsafe(lend(compressed), lend(plain), lend(tensor.values()), tensor.sizes(),
-                                                tensor.scalar_type(), tensor.layout(), c10::Device(c10::kCPU), false);
+    return at::_sparse_compressed_tensor_unsafe(lend(compressed), lend(plain), lend(tensor.values()),
+                                                tensor.sizes(), tensor.scalar_type(), tensor.layout(),
+                                                c10::Device(c10::kCPU), false);
   }
   TORCH_CHECK_NOT_IMPLEMENTED(false, op_name_, " is not implemented for ", tensor.layout(), " tensors on ",
                               device_name(), " devices");
@@ -212,15 +215,17 @@ at::Tensor Lending::adopt_sparse(const at::Tensor& result) {
   const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(device()));
   if (result.layout() == c10::kSparse) {
     return at::_sparse_coo_tensor_unsafe(adopt(result._indices()), adopt(result._values()), result.sizes(),
-                                         result.scalar_type(), c10::kSparse, own, false, result.is_coalesced());
+                                         result.scalar_type(), c10::kSparse, own, false,
+                                         result.is_coalesced());
   }
   if (at::sparse_csr::is_sparse_compressed(result)) {
     const auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(result);
     return at::_sparse_compressed_tensor_unsafe(adopt(compressed), adopt(plain), adopt(result.values()),
-                                                result.sizes(), result.scalar_type(), result.layout(), own, false);
+                                                result.sizes(), result.scalar_type(), result.layout(), own,
+                                                false);
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(false, op_name_, " on ", device_name(), " devices cannot return a tensor of layout ",
-                              result.layout());
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op_name_, " on ", device_name(),
+                              " devices cannot return a tensor of layout ", result.layout());
 }
 
 at::Tensor Lending::adopt(at::Tensor result) {
@@ -229,8 +234,8 @@ at::Tensor Lending::adopt(at::Tensor result) {
   if (result.layout() != c10::kStrided) return adopt_sparse(result);
   TORCH_CHECK_NOT_IMPLEMENTED(!impl->key_set().has_all(DispatchKeySet(DispatchKey::Quantized)) &&
                                   !impl->key_set().has(DispatchKey::NestedTensor),
-                              op_name_, ": quantized and nested tensors are not implemented on ", device_name(),
-                              " devices");
+                              op_name_, ": quantized and nested tensors are not implemented on ",
+                              device_name(), " devices");
   c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
   // Fresh results belong to nobody else; only shared ones can be an operand or a view of one.
   if (result.use_count() > 1 || (storage != nullptr && impl->unsafe_storage().use_count() > 1)) {
@@ -243,7 +248,8 @@ at::Tensor Lending::adopt(at::Tensor result) {
       at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(
           c10::TensorImpl::VIEW, c10::Storage(loan.original.storage()),
           (loan.original.key_set() - kMathBits) | math_bits, impl->dtype());
-      view.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
+      view.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides(),
+                                                        impl->storage_offset());
       return view;
     }
     if (result.use_count() > 1) return adopt_unowned(result);
@@ -252,7 +258,8 @@ at::Tensor Lending::adopt(at::Tensor result) {
   if (storage == nullptr) return adopt_unowned(result);
   if (storage->device() != own) {
     void* data = storage->mutable_data();
-    if (data == nullptr && storage->nbytes() != 0) return adopt_unowned(result);  // the engine computes no contents
+    if (data == nullptr && storage->nbytes() != 0)
+      return adopt_unowned(result);  // the engine computes no contents
     if (data != nullptr && devices().device_of(data) != own.index()) return adopt_unowned(result);
     storage->_mutable_data_ptr_no_checks().unsafe_set_device(own);
     storage->set_allocator(device_allocator());
@@ -262,7 +269,8 @@ at::Tensor Lending::adopt(at::Tensor result) {
   return result;
 }
 
-// A result that was not born on the device: wrapped host memory, a tensor that the engine keeps, or one without data.
+// A result that was not born on the device: wrapped host memory, a tensor that the engine keeps, or one
+// without data.
 at::Tensor Lending::adopt_unowned(const at::Tensor& result) {
   const CurrentDevice current(device());
   c10::TensorImpl* impl = result.unsafeGetTensorImpl();
@@ -296,7 +304,8 @@ void Lending::settle() {
           memory = device_allocator()->allocate(alias_storage->nbytes());
         }
         memory.unsafe_set_device(own);
-        alias_storage->set_data_ptr_noswap(c10::DataPtr(memory.get(), nullptr, [](void*) {}, c10::Device(c10::kCPU)));
+        alias_storage->set_data_ptr_noswap(
+            c10::DataPtr(memory.get(), nullptr, [](void*) {}, c10::Device(c10::kCPU)));
         storage->set_data_ptr_noswap(std::move(memory));
       }
       storage->set_nbytes(alias_storage->nbytes());
@@ -305,6 +314,9 @@ void Lending::settle() {
         alias->storage_offset() != original->storage_offset()) {
       original->set_sizes_and_strides(alias->sizes(), alias->strides(), alias->storage_offset());
     }
+    // Some kernels leave their result conjugated and say so by the bit (linalg.lu_solve).
+    if (loan.alias.is_conj() != loan.original.is_conj()) loan.original._set_conj(loan.alias.is_conj());
+    if (loan.alias.is_neg() != loan.original.is_neg()) loan.original._set_neg(loan.alias.is_neg());
   }
 }
 

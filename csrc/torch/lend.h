@@ -1,5 +1,5 @@
-// Lending: an op on loom tensors hands their memory to the engine's kernel, without a copy, and takes the result back.
-// This is the one file that knows that lent memory becomes another device type's tensor.
+// Lending: an op on loom tensors hands their memory to the engine's kernel, without a copy, and takes the
+// result back. This is the one file that knows that lent memory becomes another device type's tensor.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,15 +24,16 @@ class Lending {
   Lending(const Lending&) = delete;
   Lending& operator=(const Lending&) = delete;
 
-  // The engine's tensor over the same memory, with the same sizes, strides, offset and conjugate and negative bits.
-  // Throws when it is on another device than the operands before it, in CUDA's words.
+  // The engine's tensor over the same memory, with the same sizes, strides, offset and conjugate and negative
+  // bits. Throws when it is on another device than the operands before it, in CUDA's words.
   at::Tensor lend(const at::Tensor& tensor, bool is_written = false);
   // As lend(), for an operand of a list: no search for the same tensor among many.
   at::Tensor lend_element(const at::Tensor& tensor, bool is_written);
 
   // A result of the engine as a tensor of this device: the operand itself, a view of one, or new.
   at::Tensor adopt(at::Tensor result);
-  // After the kernel: what it changed of an operand's sizes or memory is carried over. Only for written operands.
+  // After the kernel: what it changed of an operand's sizes or memory is carried over. Only for written
+  // operands.
   void settle();
 
   // The device the op runs on: that of the operands, or one named by an argument, or the current one.

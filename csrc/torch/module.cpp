@@ -6,6 +6,7 @@
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/utils/device_lazy_init.h>
 
+#include "driver_bindings/driver_bindings.h"
 #include "torch/allocator.h"
 #include "torch/device.h"
 #include "torch/generator.h"
@@ -125,7 +126,8 @@ runtime::CachingAllocator& allocator_of(int64_t index) {
 
 void register_ops() {
   // Lives as long as the process: destroying it would take the kernels away.
-  static auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static auto* library =
+      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   register_boxed(*library, register_unboxed(*library));
 }
 
@@ -138,6 +140,7 @@ PYBIND11_MODULE(_C, m) {
   using namespace loom::glue;
   m.attr("built_torch_version") = LOOM_BUILT_TORCH_VERSION;
   register_ops();
+  driver::bind_driver(m);
   set_device_count_peek(&peek_device_count);
   torch::utils::register_fork_handler_for_device_init(kLoom);
 
@@ -147,7 +150,8 @@ PYBIND11_MODULE(_C, m) {
   m.def("is_initialized", [] { return runtime::is_initialized(); });
   m.def("is_in_bad_fork", [] { return runtime::in_bad_fork(); });
   m.def("device_count", [] { return device_count(); });
-  m.def("current_device", torch::wrap_pybind_function([] { return static_cast<int>(resolve_device(std::nullopt).index()); }));
+  m.def("current_device",
+        torch::wrap_pybind_function([] { return static_cast<int>(resolve_device(std::nullopt).index()); }));
   m.def("set_device", torch::wrap_pybind_function([](int64_t index) {
           check_device_index(index);
           runtime::set_current_device(static_cast<int>(index));
@@ -172,7 +176,8 @@ PYBIND11_MODULE(_C, m) {
   });
   m.def("default_generator", torch::wrap_pybind_function([](int64_t index) {
           check_device_index(index);
-          return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator(static_cast<int>(index))));
+          return py::reinterpret_steal<py::object>(
+              THPGenerator_Wrap(default_generator(static_cast<int>(index))));
         }));
   m.def("device_properties", torch::wrap_pybind_function(device_properties));
   m.def("can_access_peer", torch::wrap_pybind_function([](int64_t index, int64_t peer) {

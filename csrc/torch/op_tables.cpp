@@ -58,9 +58,10 @@ bool is_borrowable(const std::string& name) {
       "aten::_make_per_tensor_quantized_tensor",
       "aten::_make_per_channel_quantized_tensor",
   };
-  // Kernels of other libraries for the CPU are not the device's: they must be registered for it, as on a card.
-  const bool is_own = starts_with(name, "aten::") || starts_with(name, "prims::") || starts_with(name, "torchvision::") ||
-                      starts_with(name, "torchaudio::");
+  // Kernels of other libraries for the CPU are not the device's: they must be registered for it, as on a
+  // card.
+  const bool is_own = starts_with(name, "aten::") || starts_with(name, "prims::") ||
+                      starts_with(name, "torchvision::") || starts_with(name, "torchaudio::");
   return is_own && names.count(name) == 0 && !starts_with(name, "aten::mkldnn_reorder");
 }
 

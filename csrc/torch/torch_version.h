@@ -1,4 +1,5 @@
-// Everything that depends on which PyTorch this is built against. Other files include it and never test versions.
+// Everything that depends on which PyTorch this is built against. Other files include it and never test
+// versions.
 #pragma once
 
 #include <torch/version.h>

@@ -24,13 +24,13 @@ namespace loom::glue {
 
 std::vector<std::string> register_unboxed(torch::Library& library) {
   std::vector<std::string> names;
-#define LOOM_REGISTER(op, host_scalars)                                                             \
-  {                                                                                                 \
-    using Op = at::_ops::op;                                                                        \
-    std::string name = Op::name + 6;                                                                \
-    if (Op::overload_name[0] != '\0') name += std::string(".") + Op::overload_name;                 \
-    library.impl(name.c_str(), torch::CppFunction(TORCH_FN((Borrowed<Op, host_scalars>::call))));   \
-    names.push_back(std::move(name));                                                               \
+#define LOOM_REGISTER(op, host_scalars)                                                           \
+  {                                                                                               \
+    using Op = at::_ops::op;                                                                      \
+    std::string name = Op::name + 6;                                                              \
+    if (Op::overload_name[0] != '\0') name += std::string(".") + Op::overload_name;               \
+    library.impl(name.c_str(), torch::CppFunction(TORCH_FN((Borrowed<Op, host_scalars>::call)))); \
+    names.push_back(std::move(name));                                                             \
   }
   LOOM_UNBOXED_OPS(LOOM_REGISTER)
 #undef LOOM_REGISTER

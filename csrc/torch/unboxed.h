@@ -1,4 +1,5 @@
-// Borrowing without the stack: one template makes a kernel with an op's own signature. For the ops that matter most.
+// Borrowing without the stack: one template makes a kernel with an op's own signature. For the ops that
+// matter most.
 #pragma once
 
 #include <ATen/core/IListRef.h>
@@ -23,7 +24,9 @@ struct Lent<const at::Tensor&> {
 };
 template <>
 struct Lent<at::Tensor&> {
-  static at::Tensor of(Lending& lending, at::Tensor& tensor) { return lending.lend(tensor, /*is_written=*/true); }
+  static at::Tensor of(Lending& lending, at::Tensor& tensor) {
+    return lending.lend(tensor, /*is_written=*/true);
+  }
 };
 template <>
 struct Lent<const std::optional<at::Tensor>&> {
@@ -56,11 +59,15 @@ struct Lent<const at::ITensorListRef&> {
   }
 };
 
-inline at::Tensor adopt_all(Lending& lending, at::Tensor&& result) { return lending.adopt(std::move(result)); }
+inline at::Tensor adopt_all(Lending& lending, at::Tensor&& result) {
+  return lending.adopt(std::move(result));
+}
 template <typename... T>
 std::tuple<T...> adopt_all(Lending& lending, std::tuple<T...>&& results) {
   return std::apply(
-      [&](auto&&... one) { return std::tuple<T...>(adopt_all(lending, std::forward<decltype(one)>(one))...); },
+      [&](auto&&... one) {
+        return std::tuple<T...>(adopt_all(lending, std::forward<decltype(one)>(one))...);
+      },
       std::move(results));
 }
 inline int64_t adopt_all(Lending&, int64_t&& value) { return value; }

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from .cases import enumerate_cases
-from .model import FAMILIES, KINDS, NO_DTYPE, Case, CaseResult
+from .model import FAMILIES, KINDS, NO_DTYPE, Case, CaseResult, Group, Tally
 from .report import KIND_TITLES, write_document, write_log
 from .runner import run_cases
 from .summary import op_counts, rows_by_dtype, stale, total, unexpected
@@ -110,18 +110,26 @@ def conclude(options: argparse.Namespace, results: list[CaseResult], console: Co
     ops32 = op_counts(results, "ops", "forward", "float32")
     console.print(f"float32 forward: {ops32.passed} of {ops32.total} ops pass with every sample")
     failing, outdated = unexpected(results), stale(results, options.families)
-    for group, tally in list(failing.items())[:LISTED]:
-        first = tally.failures[0]
-        message = first.message.partition("\n")[0][:MESSAGE_CHARACTERS]
-        console.print(
-            f"FAILED {group}: {tally.failed} of {tally.counted}; sample {first.sample}: {message}",
-            markup=False,
-        )
-    if len(failing) > LISTED:
-        console.print(f"… and {len(failing) - LISTED} groups more")
+    _print_failures(failing, console)
     for line in outdated:
         console.print(f"LISTED BUT NOT FAILING {line}: delete it from known_failures.py", markup=False)
     return 1 if failing or outdated else 0
+
+
+def _print_failures(failing: dict[Group, Tally], console: Console) -> None:
+    """Prints a line for each op and kind, with the first message; the log has all of them."""
+    dtypes: dict[tuple[str, str], list[str]] = {}
+    for group in failing:
+        dtypes.setdefault((group.op, group.kind), []).append(group.dtype)
+    for (op, kind), names in list(dtypes.items())[:LISTED]:
+        tallies = [failing[Group(op, kind, dtype)] for dtype in names]
+        first = tallies[0].failures[0]
+        message = first.message.partition("\n")[0][:MESSAGE_CHARACTERS]
+        counts = f"{sum(tally.failed for tally in tallies)} of {sum(tally.counted for tally in tallies)}"
+        where = f"{op} {kind} {','.join(names)}"
+        console.print(f"FAILED {where}: {counts}; sample {first.sample}: {message}", markup=False)
+    if len(dtypes) > LISTED:
+        console.print(f"… and {len(dtypes) - LISTED} more")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

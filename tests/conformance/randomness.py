@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,12 +10,17 @@ from unittest import mock
 
 import torch
 
-from .cases import SEED, seed_everything
+from .cases import SEED, seed_host
 
 SALTS = (0, 1, 2, 3, 4, 5, 6, 7)
 """The seeds tried to find out whether an op is random."""
 
 _manual_seed = torch.manual_seed
+
+
+@functools.cache
+def _device_module() -> Any:
+    return torch.get_device_module(torch.accelerator.current_accelerator())
 
 
 @contextmanager
@@ -24,7 +30,9 @@ def salted(salt: int) -> Iterator[None]:
     def reseed(seed: Any) -> torch.Generator:
         return _manual_seed(int(seed) + 1000 * salt)
 
-    seed_everything(SEED + salt)
+    seed_host(SEED + salt)
+    if torch.accelerator.is_available():
+        _device_module().manual_seed_all(SEED + salt)
     if salt == 0:
         yield
         return

@@ -62,7 +62,7 @@ KIND_NOTES = {
 LIMITS = """## What this does not cover
 
 Samples with sparse or nested layouts other than those in `op_db` itself, forward-mode and second-order
-gradients, and the reference decompositions (`python_ref_db`).
+gradients, the distribution of random numbers, and the reference decompositions (`python_ref_db`).
 """
 
 

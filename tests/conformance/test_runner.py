@@ -45,7 +45,7 @@ def fragile_worker(connection: Connection, position: Any, setup: Setup) -> None:
 def test_crash_is_blamed_on_the_sample_and_the_rest_is_run(
     fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "TIMEOUT_SECONDS", 10.0)
+    monkeypatch.setattr(runner, "TIMEOUT_SECONDS", 3.0)
     seen: list[CaseResult] = []
     setup = Setup(fault, ("forward",), os.devnull)
     results = run_cases(CASES, setup, 2, seen.append, target=fragile_worker)
@@ -54,7 +54,7 @@ def test_crash_is_blamed_on_the_sample_and_the_rest_is_run(
     assert [result.tallies["forward"].passed for result in results] == [2, 1, 2]
     (failure,) = results[1].tallies["forward"].failures
     assert failure.sample == "1"
-    assert ("SIGKILL" if fault == "dies" else "still running after 10 s") in failure.message
+    assert ("SIGKILL" if fault == "dies" else "still running after 3 s") in failure.message
 
 
 def test_log_of_a_worker_that_cannot_start_is_kept(tmp_path: Path) -> None:

@@ -7,10 +7,8 @@ import pytest
 
 @pytest.mark.parametrize("attempt", range(3))
 def test_a_script_may_end_right_after_backward(run_python, attempt):
-    """The engine's device thread still frees its task then; asking for the GIL too late would abort the process."""
+    """The engine's device thread still frees its task then; asking for the GIL too late would abort."""
     done = run_python(
-        "import torch\n"
-        "x = torch.ones(2, device='loom', requires_grad=True)\n"
-        "(x * 2).sum().backward()\n"
+        "import torch\nx = torch.ones(2, device='loom', requires_grad=True)\n(x * 2).sum().backward()\n"
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -357,9 +357,10 @@ def test_fill(chip: Chip, value: int) -> None:
         chip.driver.fill(stream, 0, 9, 1)
 
 
-def test_fill_moves_nothing_where_it_is_lacking(chip: Chip) -> None:
+def test_fill_where_it_is_lacking() -> None:
     """fill: Sets every byte of a device range in stream order."""
+    # Pinned memory stands in: what the null driver does to device memory cannot be seen.
+    chip = Chip("null")
     stream, pinned = chip.driver.create_stream(0), chip.buffer("pinned", b"xxxx")
     chip.driver.fill(stream, pinned.address, 7, 4)
-    chip.driver.synchronize_stream(stream)
-    assert pinned.read() == (b"xxxx" if "fill" in chip.lacks else b"\7" * 4)
+    assert pinned.read() == b"xxxx", chip.lacks["fill"]
