@@ -196,16 +196,21 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, size
 
 at::Tensor Lending::lend_sparse(const at::Tensor& tensor) {
   has_sparse_ = true;
+  // Some kernels keep what the gradient needs only if their operand says that it wants one (sparse.mm with
+  // "amax").
+  const bool wants_gradient = tensor.requires_grad();
   if (tensor.layout() == c10::kSparse) {
     const at::Tensor indices = lend(tensor._indices()), values = lend(tensor._values());
     return at::_sparse_coo_tensor_unsafe(indices, values, tensor.sizes(), tensor.scalar_type(), c10::kSparse,
-                                         c10::Device(c10::kCPU), false, tensor.is_coalesced());
+                                         c10::Device(c10::kCPU), false, tensor.is_coalesced())
+        .set_requires_grad(wants_gradient);
   }
   if (at::sparse_csr::is_sparse_compressed(tensor)) {
     const auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(tensor);
     return at::_sparse_compressed_tensor_unsafe(lend(compressed), lend(plain), lend(tensor.values()),
                                                 tensor.sizes(), tensor.scalar_type(), tensor.layout(),
-                                                c10::Device(c10::kCPU), false);
+                                                c10::Device(c10::kCPU), false)
+        .set_requires_grad(wants_gradient);
   }
   TORCH_CHECK_NOT_IMPLEMENTED(false, op_name_, " is not implemented for ", tensor.layout(), " tensors on ",
                               device_name(), " devices");

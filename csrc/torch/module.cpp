@@ -10,7 +10,7 @@
 #include "torch/allocator.h"
 #include "torch/device.h"
 #include "torch/generator.h"
-#include "torch/native_ops.h"
+#include "torch/register_ops.h"
 #include "torch/shutdown.h"
 #include "torch/torch_version.h"
 
@@ -128,7 +128,8 @@ void register_ops() {
   // Lives as long as the process: destroying it would take the kernels away.
   static auto* library =
       new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
-  register_boxed(*library, register_unboxed(*library));
+  register_unboxed(*library);
+  register_boxed();
 }
 
 }  // namespace

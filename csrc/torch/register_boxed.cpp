@@ -1,10 +1,8 @@
 // Which ops the boxed kernel serves.
 #include <torch/library.h>
 
-#include <unordered_set>
-
 #include "torch/boxed.h"
-#include "torch/native_ops.h"
+#include "torch/register_ops.h"
 
 namespace loom::glue {
 
@@ -50,31 +48,52 @@ constexpr std::pair<const char*, const char*> kWholeOps[] = {
     {"binary_cross_entropy_with_logits", ""},
 };
 
-bool is_served(const std::string& name) {
-  return name.rfind("aten::", 0) == 0 && !is_native_op(name.substr(6));
-}
+// Registers the boxed kernel under `own` for the ops of namespace aten that have none there.
+class Registrar {
+ public:
+  explicit Registrar(c10::DispatchKey own)
+      : own_(own), library_(torch::Library::IMPL, "aten", own, __FILE__, __LINE__) {}
+
+  void implement(const c10::OperatorName& op) {
+    const auto handle = c10::Dispatcher::singleton().findOp(op);
+    if (!handle.has_value() || op.getNamespace() != "aten" || handle->hasKernelForDispatchKey(own_)) return;
+    const std::string name = op.overload_name.empty() ? op.name : op.name + "." + op.overload_name;
+    library_.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&boxed>());
+  }
+
+  // All that the engine has kernels for under its own key.
+  void implement_all(c10::DispatchKey engine) {
+    for (const auto& op : c10::Dispatcher::singleton().getRegistrationsForDispatchKey(engine)) implement(op);
+  }
+
+ private:
+  const c10::DispatchKey own_;
+  torch::Library library_;
+};
 
 }  // namespace
 
-// Called when the extension is loaded: the fallback for any op, and by name those ops for which PyTorch would
-// prefer a composite kernel of its own to the fallback.
-void register_boxed(torch::Library& library, const std::vector<std::string>& taken) {
-  auto& dispatcher = c10::Dispatcher::singleton();
-  std::unordered_set<std::string> done(taken.begin(), taken.end());
-  const auto implement = [&](const c10::OperatorName& op) {
-    if (!is_served(op.name)) return;
-    std::string name = op.name.substr(6);
-    if (!op.overload_name.empty()) name += "." + op.overload_name;
-    if (!done.insert(name).second) return;
-    library.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&boxed>());
-  };
-  for (const auto& op : dispatcher.getRegistrationsForDispatchKey(c10::DispatchKey::CPU)) implement(op);
-  for (const auto& op : dispatcher.getAllOpNames()) {
-    if (op.name.rfind("aten::_foreach_", 0) == 0) implement(op);
+void register_boxed() {
+  // They live as long as the process: destroying a library takes its kernels away.
+  static auto* dense = new Registrar(c10::DispatchKey::PrivateUse1);
+  static auto* sparse = new Registrar(c10::DispatchKey::SparsePrivateUse1);
+  static auto* sparse_csr = new Registrar(c10::DispatchKey::SparseCsrPrivateUse1);
+  dense->implement_all(c10::DispatchKey::CPU);
+  for (const auto& op : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (op.name.rfind("aten::_foreach_", 0) == 0) dense->implement(op);
   }
-  for (const auto& [name, overload] : kWholeOps) implement({std::string("aten::") + name, overload});
+  for (const auto& [name, overload] : kWholeOps) dense->implement({std::string("aten::") + name, overload});
+  sparse->implement_all(c10::DispatchKey::SparseCPU);
+  sparse_csr->implement_all(c10::DispatchKey::SparseCsrCPU);
 }
 
+// Ops that come later, from other libraries.
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&boxed>()); }
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&boxed>());
+}
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&boxed>());
+}
 
 }  // namespace loom::glue

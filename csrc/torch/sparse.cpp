@@ -17,14 +17,11 @@
 #include <ATen/ops/values_native.h>
 #include <torch/library.h>
 
-#include "torch/boxed.h"
 #include "torch/device.h"
 
 namespace loom::glue {
 
 namespace {
-
-void boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) { run_boxed(op, stack); }
 
 // Other layouts and types have no tensors on this device; whoever asks for one learns which op it was.
 void refuse(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
@@ -35,12 +32,6 @@ void refuse(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&boxed>());
-}
-TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&boxed>());
-}
 TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
 }

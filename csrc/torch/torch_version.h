@@ -7,6 +7,3 @@
 #if TORCH_VERSION_MAJOR < 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 11)
 #error "torch-loom needs the headers of PyTorch 2.11 or later"
 #endif
-
-// StorageImpl has a materialisation hook since 2.12 (lazy device memory is built on it).
-#define LOOM_HAS_STORAGE_MATERIALIZER (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 12)

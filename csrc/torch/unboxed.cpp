@@ -1,7 +1,7 @@
 // The ops that run without the boxed kernel's stack, chosen by how often programs call them.
 #include "torch/unboxed.h"
 
-#include "torch/native_ops.h"
+#include "torch/register_ops.h"
 #include "torch/unboxed_ops.h"
 
 namespace loom::glue {
@@ -22,19 +22,16 @@ namespace loom::glue {
   _(convolution, false) _(convolution_backward, false)
 // clang-format on
 
-std::vector<std::string> register_unboxed(torch::Library& library) {
-  std::vector<std::string> names;
+void register_unboxed(torch::Library& library) {
 #define LOOM_REGISTER(op, host_scalars)                                                           \
   {                                                                                               \
     using Op = at::_ops::op;                                                                      \
     std::string name = Op::name + 6;                                                              \
     if (Op::overload_name[0] != '\0') name += std::string(".") + Op::overload_name;               \
     library.impl(name.c_str(), torch::CppFunction(TORCH_FN((Borrowed<Op, host_scalars>::call)))); \
-    names.push_back(std::move(name));                                                             \
   }
   LOOM_UNBOXED_OPS(LOOM_REGISTER)
 #undef LOOM_REGISTER
-  return names;
 }
 
 }  // namespace loom::glue

@@ -1,0 +1,70 @@
+"""Scaled dot product attention, and what is built on it."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+
+@pytest.mark.parametrize("masking", ["none", "causal", "bool", "float"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_results_and_gradients_are_the_cpus(masking: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    tensors = [torch.randn(2, 3, 5, 4, dtype=dtype) for _ in range(3)]
+    masks = {"bool": torch.ones(5, 5).tril().bool(), "float": torch.randn(5, 5, dtype=dtype)}
+    results = []
+    for device in ("cpu", "loom"):
+        query, key, value = (tensor.to(device, copy=True).requires_grad_() for tensor in tensors)
+        mask = masks[masking].to(device) if masking in masks else None
+        out = scaled_dot_product_attention(query, key, value, mask, is_causal=masking == "causal")
+        out.float().square().sum().backward()
+        results.append([out, query.grad, key.grad, value.grad])
+    tolerance = 1e-5 if dtype == torch.float32 else 5e-2
+    for ours, theirs in zip(results[1], results[0], strict=True):
+        assert ours.is_loom
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("backend", [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION])
+def test_backend_can_be_chosen(backend: SDPBackend) -> None:
+    x = torch.randn(1, 1, 4, 8)
+    with sdpa_kernel(backend):
+        got = scaled_dot_product_attention(*[x.to("loom")] * 3)
+    torch.testing.assert_close(got.cpu(), scaled_dot_product_attention(x, x, x))
+
+
+def test_dropout_draws_from_the_device() -> None:
+    x = torch.randn(1, 1, 16, 8, device="loom")
+    before = torch.get_rng_state()
+    torch.loom.manual_seed(1)
+    first = scaled_dot_product_attention(x, x, x, dropout_p=0.5)
+    assert not torch.equal(scaled_dot_product_attention(x, x, x, dropout_p=0.5), first)
+    torch.loom.manual_seed(1)
+    assert torch.equal(scaled_dot_product_attention(x, x, x, dropout_p=0.5), first)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_transformer_layer(training: bool) -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True).train(training)
+    x = torch.randn(2, 3, 8)
+    padding = torch.tensor([[False, False, True], [False, False, False]])
+    with torch.set_grad_enabled(training):
+        expected = layer(x, src_key_padding_mask=padding)
+        got = copy.deepcopy(layer).to("loom")(x.to("loom"), src_key_padding_mask=padding.to("loom"))
+    torch.testing.assert_close(got.cpu()[~padding], expected[~padding])
+
+
+def test_multihead_attention_weights() -> None:
+    torch.manual_seed(0)
+    attention, x = nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(2, 3, 8)
+    expected = attention(x, x, x)
+    got = copy.deepcopy(attention).to("loom")(*[x.to("loom")] * 3)
+    for ours, theirs in zip(got, expected, strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs)

@@ -1,0 +1,101 @@
+"""Copies between any two devices, dtypes and layouts."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+DEVICES = ("cpu", "loom:0", "loom:1")
+DTYPES = (
+    torch.bool,
+    torch.uint8,
+    torch.int16,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.complex128,
+    torch.float8_e4m3fn,
+    torch.uint16,
+)
+
+
+@pytest.mark.parametrize(("source", "destination"), itertools.product(DEVICES, DEVICES))
+def test_between_devices_and_dtypes(source: str, destination: str) -> None:
+    values = torch.tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
+    for from_dtype, to_dtype in itertools.product(DTYPES, DTYPES):
+        if from_dtype.is_complex and not to_dtype.is_complex:
+            continue  # PyTorch warns that it drops the imaginary part
+        x = values.to(from_dtype)
+        expected = torch.empty(2, 3, dtype=to_dtype).copy_(x)
+        copied = torch.empty(2, 3, dtype=to_dtype, device=destination).copy_(x.to(source))
+        assert copied.device == torch.device(destination)
+        assert copied.dtype == to_dtype
+        assert torch.equal(copied.cpu().view(torch.uint8), expected.view(torch.uint8)), (from_dtype, to_dtype)
+
+
+@pytest.mark.parametrize(("source", "destination"), itertools.product(DEVICES, DEVICES))
+def test_between_layouts(source: str, destination: str) -> None:
+    x = torch.arange(24.0).view(2, 3, 4)
+    for view in (lambda t: t, lambda t: t.transpose(0, 2), lambda t: t[:, :1].expand(2, 3, 4), lambda t: t[:, ::2]):
+        expected = view(x)
+        got = torch.full(expected.shape, -1.0, device=destination).mT.contiguous().mT
+        got.copy_(view(x.to(source)))
+        assert torch.equal(got.cpu(), expected)
+
+
+@pytest.mark.parametrize("destination", DEVICES)
+def test_conjugate_and_negative_sources(destination: str) -> None:
+    x = torch.tensor([1 + 2j, 3 - 4j])
+    y = x.to("loom")
+    got = torch.zeros(2, dtype=torch.complex64, device=destination).copy_(y.conj())
+    assert got.tolist() == [1 - 2j, 3 + 4j]
+    got.conj().copy_(y)
+    assert got.tolist() == [1 - 2j, 3 + 4j]
+    assert torch.zeros(2, device=destination).copy_(y.conj().imag).tolist() == [-2, 4]
+
+
+def test_source_broadcasts() -> None:
+    x = torch.zeros(2, 3, device="loom")
+    x.copy_(torch.tensor([1.0, 2.0, 3.0]))
+    assert x.tolist() == [[1, 2, 3]] * 2
+    with pytest.raises(RuntimeError, match="must match"):
+        x.copy_(torch.zeros(4))
+
+
+def test_a_copy_is_not_an_alias() -> None:
+    x = torch.ones(3)
+    y = x.to("loom")
+    x.zero_()
+    assert y.tolist() == [1, 1, 1]
+    assert y.to("loom") is y
+    assert y.to("loom", copy=True).data_ptr() != y.data_ptr()
+    z = y.to("loom:1")
+    y.zero_()
+    assert z.tolist() == [1, 1, 1]
+
+
+def test_memory_format_survives() -> None:
+    x = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    y = x.to("loom")
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(y.cpu(), x)
+    assert y.contiguous().stride() == (60, 20, 5, 1)
+    assert torch.equal(y.contiguous().cpu(), x)
+
+
+def test_reading_one_element() -> None:
+    for dtype in DTYPES:
+        value = torch.tensor([0, 1]).to(dtype)
+        assert value.to("loom")[1].item() == value[1].item()
+    with pytest.raises(RuntimeError, match="cannot be converted to Scalar"):
+        torch.zeros(2, device="loom").item()
+
+
+def test_meta_has_no_contents() -> None:
+    with pytest.raises((RuntimeError, NotImplementedError), match="Cannot copy out of meta tensor"):
+        torch.zeros(2, device="loom").copy_(torch.zeros(2, device="meta"))
