@@ -40,6 +40,9 @@ class Lending {
   void set_device(int device);
   int device();
   bool has_device() const { return device_ >= 0; }
+  // Lists of operands are written to, not only read.
+  void set_writes_lists() { writes_lists_ = true; }
+  bool writes_lists() const { return writes_lists_; }
   // An operand was sparse: the engine's kernel must be found by its tensors' keys.
   bool has_sparse() const { return has_sparse_; }
 
@@ -60,6 +63,7 @@ class Lending {
   const OperandPolicy policy_;
   int device_ = -1;
   bool has_sparse_ = false;
+  bool writes_lists_ = false;
   c10::SmallVector<Loan, 6> loans_;
   c10::impl::ExcludeDispatchKeyGuard no_autograd_;
 };

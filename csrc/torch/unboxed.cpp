@@ -19,7 +19,11 @@ namespace loom::glue {
   _(native_layer_norm_backward, false) _(native_batch_norm, false) _(native_batch_norm_backward, false) \
   _(cat, false) _(index_select, false) _(gather, false) _(embedding, false) _(embedding_dense_backward, false) \
   _(clone, true) _(argmax, false) _(nll_loss_forward, false) _(nll_loss_backward, false) \
-  _(convolution, false) _(convolution_backward, false)
+  _(convolution, false) _(convolution_backward, false) \
+  _(_foreach_add__List, true) _(_foreach_add__Scalar, true) _(_foreach_mul__Scalar, true) \
+  _(_foreach_mul__ScalarList, true) _(_foreach_mul__List, true) _(_foreach_div__ScalarList, true) \
+  _(_foreach_addcmul__Scalar, true) _(_foreach_addcdiv__ScalarList, true) _(_foreach_lerp__Scalar, true) \
+  _(_foreach_sqrt, true) _(_foreach_zero_, true)
 // clang-format on
 
 void register_unboxed(torch::Library& library) {

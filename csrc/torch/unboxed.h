@@ -45,7 +45,9 @@ struct Lent<at::TensorList> {
   static LentList of(Lending& lending, at::TensorList tensors) {
     LentList lent;
     lent.tensors.reserve(tensors.size());
-    for (const at::Tensor& tensor : tensors) lent.tensors.push_back(lending.lend_element(tensor, false));
+    for (const at::Tensor& tensor : tensors) {
+      lent.tensors.push_back(lending.lend_element(tensor, lending.writes_lists()));
+    }
     return lent;
   }
 };
@@ -70,6 +72,10 @@ std::tuple<T...> adopt_all(Lending& lending, std::tuple<T...>&& results) {
       },
       std::move(results));
 }
+inline std::vector<at::Tensor> adopt_all(Lending& lending, std::vector<at::Tensor>&& results) {
+  for (at::Tensor& result : results) result = lending.adopt(std::move(result));
+  return std::move(results);
+}
 inline int64_t adopt_all(Lending&, int64_t&& value) { return value; }
 inline c10::SymInt adopt_all(Lending&, c10::SymInt&& value) { return value; }
 
@@ -91,6 +97,8 @@ template <typename Op, bool kHostScalars, typename Return, typename... Arguments
 struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
   static Return call(Arguments... arguments) {
     Lending lending(Op::name, {kHostScalars, false});
+    // What returns nothing works in place, on lists (_foreach_add_).
+    if constexpr (std::is_void_v<Return>) lending.set_writes_lists();
     // Braces: arguments are lent from left to right.
     std::tuple<decltype(Lent<Arguments>::of(lending, std::declval<Arguments>()))...> lent{
         Lent<Arguments>::of(lending, std::forward<Arguments>(arguments))...};
@@ -99,7 +107,10 @@ struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
       const Birth birth(device);
       return Op::redispatch(engine_keys(), engine_arguments...);
     };
-    if constexpr (std::is_same_v<Return, at::Tensor&>) {
+    if constexpr (std::is_void_v<Return>) {
+      run_kernel(device, Op::name, [&] { std::apply(run, lent); });
+      lending.settle();
+    } else if constexpr (std::is_same_v<Return, at::Tensor&>) {
       run_kernel(device, Op::name, [&] { std::apply(run, lent); });
       lending.settle();
       return written_argument<Arguments...>(std::forward<Arguments>(arguments)...);

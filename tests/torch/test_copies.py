@@ -41,7 +41,12 @@ def test_between_devices_and_dtypes(source: str, destination: str) -> None:
 @pytest.mark.parametrize(("source", "destination"), itertools.product(DEVICES, DEVICES))
 def test_between_layouts(source: str, destination: str) -> None:
     x = torch.arange(24.0).view(2, 3, 4)
-    for view in (lambda t: t, lambda t: t.transpose(0, 2), lambda t: t[:, :1].expand(2, 3, 4), lambda t: t[:, ::2]):
+    for view in (
+        lambda t: t,
+        lambda t: t.transpose(0, 2),
+        lambda t: t[:, :1].expand(2, 3, 4),
+        lambda t: t[:, ::2],
+    ):
         expected = view(x)
         got = torch.full(expected.shape, -1.0, device=destination).mT.contiguous().mT
         got.copy_(view(x.to(source)))

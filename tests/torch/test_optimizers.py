@@ -7,7 +7,19 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-PLAIN = ("Adam", "AdamW", "SGD", "Adagrad", "RMSprop", "NAdam", "RAdam", "Adadelta", "Adamax", "ASGD", "Rprop")
+PLAIN = (
+    "Adam",
+    "AdamW",
+    "SGD",
+    "Adagrad",
+    "RMSprop",
+    "NAdam",
+    "RAdam",
+    "Adadelta",
+    "Adamax",
+    "ASGD",
+    "Rprop",
+)
 FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 CAPTURABLE = tuple(name for name in PLAIN if name not in ("SGD", "Adagrad"))
 CASES = [(name, kind) for name in PLAIN for kind in ("foreach", "for loop")]
@@ -56,7 +68,12 @@ def test_grad_scaler_skips_the_step_that_overflowed() -> None:
     weight = torch.ones(2, device="loom", requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=0.5)
     scaler = torch.amp.GradScaler("loom", init_scale=1024.0, growth_interval=2)
-    for factor, scale, value in ((1.0, 1024.0, 0.5), (float("inf"), 512.0, 0.5), (1.0, 512.0, 0.0), (1.0, 1024.0, -0.5)):
+    for factor, scale, value in (
+        (1.0, 1024.0, 0.5),
+        (float("inf"), 512.0, 0.5),
+        (1.0, 512.0, 0.0),
+        (1.0, 1024.0, -0.5),
+    ):
         optimizer.zero_grad()
         scaler.scale((weight * factor).sum()).backward()
         scaler.step(optimizer)
@@ -72,7 +89,15 @@ def test_autocast_lists(dtype: torch.dtype) -> None:
     with torch.autocast("loom", dtype=dtype):
         assert torch.is_autocast_enabled("loom")
         lowered = (x @ x, torch.mm(x, x), F.linear(x, x), F.conv2d(image, kernel), torch.addmm(x, x, x))
-        raised = (low.exp(), low.softmax(0), low.log(), F.mse_loss(low, low), low.sum(), low.norm(), low.pow(2))
+        raised = (
+            low.exp(),
+            low.softmax(0),
+            low.log(),
+            F.mse_loss(low, low),
+            low.sum(),
+            low.norm(),
+            low.pow(2),
+        )
         assert {result.dtype for result in lowered} == {dtype}
         assert {result.dtype for result in raised} == {torch.float32}
         assert torch.cat([x, low]).dtype == torch.float32  # promotes to the widest

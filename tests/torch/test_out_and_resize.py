@@ -116,7 +116,10 @@ def test_set_refuses_memory_of_another_device(other: str) -> None:
     [
         (lambda x: x[:1].expand(3).add_(1), "more than one element of the written-to tensor"),
         (lambda x: x[:1].expand(3).copy_(x[:3]), "more than one element of the written-to tensor"),
-        (lambda x: torch.add(x[1:], 1, out=x[:-1]), "input tensor and the written-to tensor refer to a single"),
+        (
+            lambda x: torch.add(x[1:], 1, out=x[:-1]),
+            "input tensor and the written-to tensor refer to a single",
+        ),
         (lambda x: torch.cat([x[:2], x[2:]], out=x), "written-to tensor refer to a single"),
         (lambda x: x[1:].mul_(x[:-1]), "input tensor and the written-to tensor refer to a single"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -38,9 +38,8 @@ OPS: dict[str, Callable[[], Tensor]] = {
 
 
 @pytest.fixture(autouse=True)
-def same_seed() -> Iterator[None]:
+def same_seed() -> None:
     torch.manual_seed(7)
-    yield
 
 
 @pytest.mark.parametrize("name", OPS)
