@@ -27,6 +27,7 @@ struct OpPlan {
   OperandPolicy policy;
   std::vector<Argument> arguments;  // those that are not kOther
   size_t num_arguments = 0, num_returns = 0;
+  bool is_foreach = false;
   bool has_generator = false, writes = false, is_served = false;
 };
 
@@ -52,7 +53,9 @@ std::unique_ptr<OpPlan> make_plan(const c10::OperatorHandle& op) {
   plan->name = schema.name() + (schema.overload_name().empty() ? "" : "." + schema.overload_name());
   plan->num_arguments = schema.arguments().size();
   plan->num_returns = schema.returns().size();
+  plan->is_foreach = plan->name.rfind("aten::_foreach_", 0) == 0;
   plan->policy.host_scalars = accepts_host_scalars(plan->name);
+  plan->policy.host_lists = accepts_host_indices(plan->name);
   plan->policy.host_tensors = accepts_host_tensors(plan->name);
   const auto has_kernel = [&](c10::DispatchKey key) { return op.hasComputedKernelForDispatchKey(key); };
   plan->is_served = is_borrowable(plan->name) &&
@@ -129,12 +132,26 @@ void adopt_result(Lending& lending, c10::IValue& value) {
   }
 }
 
+bool spans_devices(const OpPlan& plan, const torch::jit::Stack& stack) {
+  DeviceSpan span;
+  for (const Argument& argument : plan.arguments) {
+    const c10::IValue& value = stack[stack.size() - plan.num_arguments + argument.index];
+    if (!value.isTensorList()) continue;
+    for (const at::Tensor& tensor : value.toTensorVector()) span.add(tensor);
+  }
+  return span.is_mixed();
+}
+
 }  // namespace
 
 void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const OpPlan& plan = plan_of(op);
   TORCH_CHECK_NOT_IMPLEMENTED(plan.is_served, "The operator '", plan.name, "' is not implemented for ",
                               device_name(), " devices");
+  if (plan.is_foreach && spans_devices(plan, *stack)) {
+    op.redispatchBoxed(one_by_one_keys(), stack);
+    return;
+  }
   Lending lending(plan.name.c_str(), plan.policy);
   const size_t first = stack->size() - plan.num_arguments;
   for (const Argument& argument : plan.arguments)

@@ -18,9 +18,9 @@ bool is_loom(const at::Tensor& tensor) { return tensor.device().type() == kLoom;
 bool is_plain(const at::Tensor& destination, const at::Tensor& source) {
   return destination.scalar_type() == source.scalar_type() && destination.sizes() == source.sizes() &&
          destination.strides() == source.strides() && destination.is_non_overlapping_and_dense() &&
-         destination.is_conj() == source.is_conj() && destination.is_neg() == source.is_neg() &&
-         !source._is_zerotensor() && destination.layout() == c10::kStrided &&
-         source.layout() == c10::kStrided;
+         !destination.is_alias_of(source) && destination.is_conj() == source.is_conj() &&
+         destination.is_neg() == source.is_neg() && !source._is_zerotensor() &&
+         destination.layout() == c10::kStrided && source.layout() == c10::kStrided;
 }
 
 at::Tensor lend_side(Lending& lending, const at::Tensor& tensor, bool is_written) {
@@ -41,10 +41,12 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   constexpr size_t kKernelBytes = size_t{128} << 10;
   const bool is_kernel = destination.device() == source.device() && destination.nbytes() >= kKernelBytes;
   if (is_plain(destination, source) && (!is_kernel || !runtime.runs_kernels())) {
+    check_has_memory(destination, "aten::copy_");
+    check_has_memory(source, "aten::copy_");
     const size_t bytes = destination.nbytes();
     void* to = destination.mutable_data_ptr();
     const void* from = source.const_data_ptr();
-    if (to != from) translated([&] { runtime.driver().copy(current_stream(device), to, from, bytes); });
+    translated([&] { runtime.driver().copy(current_stream(device), to, from, bytes); });
     return destination;
   }
   if (!runtime.runs_kernels()) {

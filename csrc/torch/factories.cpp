@@ -100,17 +100,18 @@ const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,
 at::Tensor& set_source_storage_offset(at::Tensor& self, c10::Storage source, int64_t offset,
                                       at::IntArrayRef size, at::IntArrayRef stride) {
   at::native::checkSetStorage(self, source, offset, size, stride);
-  self.unsafeGetTensorImpl()->set_storage_offset(offset);
-  const at::OptionalIntArrayRef optional_stride =
-      stride.data() != nullptr ? at::OptionalIntArrayRef(stride) : std::nullopt;
-  if (optional_stride.has_value()) {
-    at::native::setStrided(self, size, stride, offset);
-    grow_storage(
-        self, at::detail::computeStorageNbytes(size, stride, self.itemsize(), static_cast<size_t>(offset)));
+  // Sizes first and memory second: the storage grows to hold what the tensor is to cover.
+  c10::TensorImpl* impl = self.unsafeGetTensorImpl();
+  const auto first = static_cast<size_t>(offset);
+  if (stride.data() != nullptr) {
+    TORCH_CHECK_VALUE(size.size() == stride.size(), "set_: ", size.size(), " sizes but ", stride.size(),
+                      " strides");
+    impl->set_sizes_and_strides(size, stride, offset);
+    grow_storage(self, at::detail::computeStorageNbytes(size, stride, self.itemsize(), first));
   } else {
-    self.unsafeGetTensorImpl()->set_sizes_contiguous(size);
-    grow_storage(
-        self, at::detail::computeStorageNbytesContiguous(size, self.itemsize(), static_cast<size_t>(offset)));
+    impl->set_storage_offset(offset);
+    impl->set_sizes_contiguous(size);
+    grow_storage(self, at::detail::computeStorageNbytesContiguous(size, self.itemsize(), first));
   }
   return self;
 }

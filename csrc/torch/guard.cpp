@@ -45,6 +45,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   Stream exchangeStream(Stream stream) const override {
     const int index = stream.device_index();
     const Stream previous = getStream(stream.device());
+    driver_stream(stream);  // throws for a stream that does not exist
     runtime::set_current_stream(index, stream.id());
     return previous;
   }
@@ -115,7 +116,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
     return Stream(Stream::UNSAFE, Device(kLoom, static_cast<DeviceIndex>(device)), id);
   }
   static driver::Stream driver_stream(const Stream& stream) {
-    return devices().stream(stream.device_index(), stream.id());
+    return translated([&] { return devices().stream(stream.device_index(), stream.id()); });
   }
 };
 

@@ -108,6 +108,16 @@ DispatchKeySet engine_keys() {
   return keys;
 }
 
+void check_has_memory(const at::Tensor& tensor, const char* op_name) {
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (impl->unsafe_storage().data() != nullptr || impl->numel() == 0 || tensor._is_zerotensor()) [[likely]] {
+    return;
+  }
+  TORCH_CHECK(false, op_name, ": a tensor of shape ", tensor.sizes(), " on ", tensor.device(),
+              " has no memory: its storage holds ", impl->unsafe_storage().nbytes(),
+              " bytes (resized after the tensor was made?)");
+}
+
 Lending::Lending(const char* op_name, OperandPolicy policy)
     : op_name_(op_name), policy_(policy), no_autograd_(kExcluded) {}
 
@@ -143,18 +153,20 @@ void Lending::check_device(const at::Tensor& tensor) {
 }
 
 at::Tensor Lending::lend(const at::Tensor& tensor, bool is_written) {
-  return lend_checked(tensor, is_written, loans_.size());
+  return lend_checked(tensor, is_written, policy_.host_tensors, loans_.size());
 }
 
 at::Tensor Lending::lend_element(const at::Tensor& tensor, bool is_written) {
-  return lend_checked(tensor, is_written, std::min<size_t>(loans_.size(), 8));
+  return lend_checked(tensor, is_written, policy_.host_tensors || policy_.host_lists,
+                      std::min<size_t>(loans_.size(), 8));
 }
 
-at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, size_t search_limit) {
+at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool takes_host,
+                                 size_t search_limit) {
   if (!tensor.defined()) return tensor;
   if (!is_loom(tensor)) {
     const bool is_host = tensor.device().is_cpu();
-    if (is_host && (policy_.host_tensors || (policy_.host_scalars && tensor.dim() == 0))) return tensor;
+    if (is_host && (takes_host || (policy_.host_scalars && tensor.dim() == 0))) return tensor;
     if (device_ < 0) device();
     throw_device_mismatch(tensor);
   }
@@ -168,6 +180,7 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, size
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   c10::Storage storage;
   c10::StorageImpl* original_storage = impl->unsafe_storage().unsafeGetStorageImpl();
+  check_has_memory(tensor, op_name_);
   for (size_t i = 0; i < search_limit; ++i) {
     Loan& loan = loans_[i];
     if (loan.original.unsafeGetTensorImpl() == impl) {

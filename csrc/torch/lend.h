@@ -13,7 +13,8 @@ namespace loom::glue {
 // What an op may be given besides tensors of one loom device.
 struct OperandPolicy {
   bool host_scalars = false;  // tensors of the CPU with no dimension (TensorIterator's rule)
-  bool host_tensors = false;  // tensors of the CPU (index tensors, lengths)
+  bool host_tensors = false;  // tensors of the CPU (lengths, steps)
+  bool host_lists = false;    // lists of tensors of the CPU (index tensors)
 };
 
 // One op: its operands while they are lent. Not reentrant: nested ops open their own.
@@ -52,7 +53,7 @@ class Lending {
     bool is_written;
   };
 
-  at::Tensor lend_checked(const at::Tensor& tensor, bool is_written, size_t search_limit);
+  at::Tensor lend_checked(const at::Tensor& tensor, bool is_written, bool takes_host, size_t search_limit);
   at::Tensor lend_sparse(const at::Tensor& tensor);
   at::Tensor adopt_sparse(const at::Tensor& result);
   at::Tensor adopt_unowned(const at::Tensor& result);
@@ -68,6 +69,9 @@ class Lending {
   c10::impl::ExcludeDispatchKeyGuard no_autograd_;
 };
 
+// Throws when a tensor with elements has no memory behind it: its storage was made smaller.
+void check_has_memory(const at::Tensor& tensor, const char* op_name);
+
 // While it lives, the engine's allocations of this thread are born on `device`.
 class Birth {
  public:
@@ -79,6 +83,25 @@ class Birth {
  private:
   const int previous_;
 };
+
+// Whether the tensors of some lists are on more than one device (CPU tensors without dimensions apart).
+class DeviceSpan {
+ public:
+  void add(const at::Tensor& tensor) {
+    if (tensor.dim() == 0 && tensor.device().is_cpu()) return;
+    if (!first_.has_value()) first_ = tensor.device();
+    mixed_ |= tensor.device() != *first_;
+  }
+  bool is_mixed() const { return mixed_; }
+
+ private:
+  std::optional<c10::Device> first_;
+  bool mixed_ = false;
+};
+
+// Keys that find PyTorch's own composite kernel of a list op, which calls the op of each tensor in turn:
+// those of a backend that has no kernels here. For lists on several devices.
+inline c10::DispatchKeySet one_by_one_keys() { return c10::DispatchKeySet(c10::DispatchKey::HPU); }
 
 // The keys under which the engine's kernels are found.
 c10::DispatchKeySet engine_keys();

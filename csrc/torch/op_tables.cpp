@@ -20,15 +20,15 @@ bool accepts_host_scalars(const std::string& name) {
   return starts_with(name, "aten::_foreach_") || starts_with(name, "aten::_fused_") || names.count(name) != 0;
 }
 
+bool accepts_host_indices(const std::string& name) {
+  static const Names names = {"aten::index.Tensor",     "aten::index.Tensor_out",
+                              "aten::_index_put_impl_", "aten::_unsafe_index.Tensor",
+                              "aten::index_put",        "aten::index_put_"};
+  return names.count(name) != 0;
+}
+
 bool accepts_host_tensors(const std::string& name) {
   static const Names names = {
-      // Index tensors are moved to the device of what they index.
-      "aten::index.Tensor",
-      "aten::index.Tensor_out",
-      "aten::_index_put_impl_",
-      "aten::_unsafe_index.Tensor",
-      "aten::index_put",
-      "aten::index_put_",
       // Lengths that the host reads.
       "aten::_pack_padded_sequence",
       "aten::_pack_padded_sequence_backward",

@@ -7,8 +7,10 @@ namespace loom::glue {
 
 // Ops on whose operands TensorIterator checks the device: tensors of the CPU without dimensions are taken.
 bool accepts_host_scalars(const std::string& name);
-// Ops that take whole tensors of the CPU, as CUDA's do: index tensors, sequence lengths.
+// Ops that take whole tensors of the CPU, as CUDA's do: sequence lengths, optimizer steps.
 bool accepts_host_tensors(const std::string& name);
+// Ops that take index tensors of the CPU for tensors of the device.
+bool accepts_host_indices(const std::string& name);
 // False for ops that must not run borrowed: their results are layouts or types that the device does not have.
 bool is_borrowable(const std::string& name);
 

@@ -23,6 +23,24 @@ namespace loom::glue {
 
 namespace {
 
+// PyTorch's sparse tensors take the current device: it must be that of their parts.
+at::Tensor coo_of_dims(int64_t sparse_dim, int64_t dense_dim, at::IntArrayRef size,
+                       std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
+                       std::optional<c10::Device> device, std::optional<bool> pin_memory) {
+  const CurrentDevice current(resolve_device(device).index());
+  return at::native::new_with_dims_sparse(sparse_dim, dense_dim, size, dtype, layout, device, pin_memory);
+}
+
+at::Tensor coo_of_tensors(int64_t sparse_dim, int64_t dense_dim, c10::SymIntArrayRef size,
+                          const at::Tensor& indices, const at::Tensor& values,
+                          std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
+                          std::optional<c10::Device> device, std::optional<bool> pin_memory,
+                          std::optional<bool> is_coalesced) {
+  const CurrentDevice current(resolve_device(values.device()).index());
+  return at::native::new_with_dims_and_tensor_sparse_symint(sparse_dim, dense_dim, size, indices, values,
+                                                            dtype, layout, device, pin_memory, is_coalesced);
+}
+
 // Other layouts and types have no tensors on this device; whoever asks for one learns which op it was.
 void refuse(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, "The operator '", op.schema().operator_name(),
@@ -40,8 +58,8 @@ TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
 }
 
 TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
-  m.impl("_sparse_coo_tensor_with_dims", at::native::new_with_dims_sparse);
-  m.impl("_sparse_coo_tensor_with_dims_and_tensors", at::native::new_with_dims_and_tensor_sparse_symint);
+  m.impl("_sparse_coo_tensor_with_dims", coo_of_dims);
+  m.impl("_sparse_coo_tensor_with_dims_and_tensors", coo_of_tensors);
   m.impl("_indices", at::native::_indices_sparse);
   m.impl("_values", at::native::_values_sparse);
   m.impl("indices", at::native::indices_sparse);

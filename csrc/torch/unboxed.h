@@ -89,6 +89,13 @@ at::Tensor& written_argument(First&& first, Rest&&... rest) {
   }
 }
 
+template <typename T>
+void add_list(DeviceSpan& span, const T& argument) {
+  if constexpr (std::is_same_v<T, at::TensorList>) {
+    for (const at::Tensor& tensor : argument) span.add(tensor);
+  }
+}
+
 // A kernel that runs `Op` on the engine. `Policy`: what its operands may be besides loom tensors.
 template <typename Op, bool kHostScalars, typename Signature = typename Op::schema>
 struct Borrowed;
@@ -96,7 +103,12 @@ struct Borrowed;
 template <typename Op, bool kHostScalars, typename Return, typename... Arguments>
 struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
   static Return call(Arguments... arguments) {
-    Lending lending(Op::name, {kHostScalars, false});
+    if constexpr ((std::is_same_v<Arguments, at::TensorList> || ...)) {
+      DeviceSpan span;
+      (add_list(span, arguments), ...);
+      if (span.is_mixed()) return Op::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
+    }
+    Lending lending(Op::name, {kHostScalars, false, false});
     // What returns nothing works in place, on lists (_foreach_add_).
     if constexpr (std::is_void_v<Return>) lending.set_writes_lists();
     // Braces: arguments are lent from left to right.

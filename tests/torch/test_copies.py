@@ -101,6 +101,20 @@ def test_reading_one_element() -> None:
         torch.zeros(2, device="loom").item()
 
 
+def test_foreach_copy_takes_sources_of_any_device() -> None:
+    destinations = [torch.zeros(2, device="loom:0"), torch.zeros(2, device="loom:1"), torch.zeros(2)]
+    torch._foreach_copy_(
+        destinations, [torch.ones(2), torch.ones(2, device="loom:0"), torch.ones(2, device="loom")]
+    )
+    assert [x.tolist() for x in destinations] == [[1, 1]] * 3
+
+
+def test_an_index_on_the_device_does_not_move_a_cpu_tensor() -> None:
+    assert torch.arange(4, device="loom")[torch.tensor([2])].tolist() == [2]
+    with pytest.raises(RuntimeError, match="device"):
+        _ = torch.arange(4)[torch.tensor([2], device="loom")]
+
+
 def test_meta_has_no_contents() -> None:
     with pytest.raises((RuntimeError, NotImplementedError), match="Cannot copy out of meta tensor"):
         torch.zeros(2, device="loom").copy_(torch.zeros(2, device="meta"))

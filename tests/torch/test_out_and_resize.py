@@ -98,6 +98,9 @@ def test_set_shares_memory() -> None:
     assert x.tolist() == [[1, 3], [2, 4]]
     x.set_(source.untyped_storage())
     assert x.shape == (6,)
+    x.set_(source.untyped_storage(), 0, (8,), (1,))  # grows the storage
+    assert source.untyped_storage().nbytes() == 32
+    assert x[:6].tolist() == source.tolist()
     assert x.set_().numel() == 0
     x.data = source[2:]
     assert x.data_ptr() == source.data_ptr() + 8
@@ -120,10 +123,11 @@ def test_set_refuses_memory_of_another_device(other: str) -> None:
             lambda x: torch.add(x[1:], 1, out=x[:-1]),
             "input tensor and the written-to tensor refer to a single",
         ),
+        (lambda x: x[1:].copy_(x[:-1]), "input tensor and the written-to tensor refer to a single"),
         (lambda x: torch.cat([x[:2], x[2:]], out=x), "written-to tensor refer to a single"),
         (lambda x: x[1:].mul_(x[:-1]), "input tensor and the written-to tensor refer to a single"),
     ],
-    ids=["expanded", "copy to expanded", "out", "cat", "in place"],
+    ids=["expanded", "copy to expanded", "out", "copy", "cat", "in place"],
 )
 def test_overlap_is_refused_as_on_the_cpu(use: Callable[[Tensor], Tensor], message: str) -> None:
     for device in ("cpu", "loom"):

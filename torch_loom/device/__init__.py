@@ -69,6 +69,14 @@ from torch_loom.device.streams import (
     stream,
 )
 
+
+def __getattr__(name: str) -> bool:
+    # torch.utils.checkpoint reads it as a variable; without it, random numbers would not be replayed.
+    if name == "_initialized":
+        return is_initialized()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "DeviceProperties",
     "Event",
