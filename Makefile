@@ -6,6 +6,7 @@ TORCH := torch==2.13.0
 STAMP := $(VENV)/.loom-dependencies
 EXTENSION := $(VENV)/.loom-extension
 CPP := $(shell find csrc -name '*.cpp' -o -name '*.h')
+GENERATED := $(wildcard csrc/torch/generated/*.inc)
 
 .PHONY: demo test conformance benchmark build lint format clean
 
@@ -31,7 +32,7 @@ $(STAMP): pyproject.toml
 	$(BIN)/pip install --quiet "setuptools>=70" wheel ninja
 	touch $@
 
-$(EXTENSION): $(STAMP) $(CPP) setup.py
+$(EXTENSION): $(STAMP) $(CPP) $(GENERATED) setup.py
 	$(BIN)/pip install --quiet --no-build-isolation --editable ".[demo,test,lint]"
 	touch $@
 
@@ -39,12 +40,12 @@ lint: build
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	find csrc -name '*.cpp' -o -name '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	find csrc -name '*.cpp' -o -name '*.h' | xargs $(BIN)/clang-format -i
+	$(BIN)/clang-format -i $(CPP)
 
 clean:
-	rm -rf build $(VENV) torch_loom/_C*.so
+	rm -rf build $(VENV) torch_loom/_C*.so torch_loom/_built_with.py

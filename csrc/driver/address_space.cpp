@@ -33,8 +33,8 @@ void AddressSpace::reserve() {
   errno = ENOMEM;
   if (num_ranges < kMaxRanges && capacity_bytes_ <= SIZE_MAX / 4) {
     usable = round_up(2 * capacity_bytes_, kGranuleBytes);
-    // One granule more than is used, to align the start; it stays a gap at the end, between two devices'
-    // ranges.
+    // One granule more than is used: a gap between this range and the next, so that free ranges of two
+    // reservations never coalesce.
     address =
         mmap(nullptr, usable + kGranuleBytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   }

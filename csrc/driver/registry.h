@@ -1,4 +1,4 @@
-// Drivers by name. Each driver registers itself here and nowhere else.
+// Drivers by name: registry.cpp is the one place that lists them.
 #pragma once
 
 #include <cstdint>

@@ -45,7 +45,8 @@ class CachingAllocator {
   ~CachingAllocator();
 
   // Memory for use on `stream` (an opaque id; blocks are reused within one stream only). Null for 0 bytes.
-  // Throws OutOfMemory with all numbers after the cache was flushed and tried again; nothing changes then.
+  // Throws OutOfMemory with all numbers after the cache was flushed and tried again; live blocks stay as they
+  // were.
   void* allocate(size_t bytes, int64_t stream);
   // Returns a block to the cache. Throws InvalidArgument when `address` is no live block's start; null is a
   // no-op.

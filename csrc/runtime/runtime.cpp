@@ -25,7 +25,14 @@ void after_fork_in_child() { detail::bad_fork.store(true); }
 
 Runtime::Runtime(const Config& config) {
   int physical_count = 0;
-  for (const int physical : config.physical_devices) physical_count = std::max(physical_count, physical + 1);
+  for (const int physical : config.physical_devices) {
+    const auto& all = config.physical_devices;
+    if (physical < 0 || std::count(all.begin(), all.end(), physical) != 1) {
+      throw InvalidArgument("physical devices must be 0 or more, each named once, got " +
+                            std::to_string(physical));
+    }
+    physical_count = std::max(physical_count, physical + 1);
+  }
   driver_ = driver::create_driver(config.driver, {physical_count, config.memory_bytes});
   runs_kernels_ = driver_->info().executes_kernels;
   logical_of_physical_.assign(static_cast<size_t>(physical_count), -1);

@@ -126,7 +126,8 @@ class EngineAllocator final : public c10::Allocator {
 
  private:
   static void free_either(void* address) {
-    if (devices().device_of(address) >= 0) {
+    // Not devices(): a forked child frees memory of the CPU through here as well.
+    if (runtime::detail::instance.load(std::memory_order_acquire)->device_of(address) >= 0) {
       free_device_memory(address);
     } else {
       instance_->free_cpu_memory_(address);
@@ -138,16 +139,20 @@ class EngineAllocator final : public c10::Allocator {
   const c10::DeleterFnPtr free_cpu_memory_;
 };
 
-DeviceAllocator allocator_instance;
+// Leaked: storages keep a pointer to it until the process ends.
+DeviceAllocator& allocator_instance() {
+  static auto* allocator = new DeviceAllocator;
+  return *allocator;
+}
 
 [[maybe_unused]] const bool registered = [] {
-  c10::SetAllocator(kLoom, &allocator_instance);
+  c10::SetAllocator(kLoom, &allocator_instance());
   return true;
 }();
 
 }  // namespace
 
-c10::Allocator* device_allocator() { return &allocator_instance; }
+c10::Allocator* device_allocator() { return &allocator_instance(); }
 
 void install_engine_allocator() {
   // Leaked: storages of the CPU keep a pointer to it until the process ends.

@@ -23,7 +23,7 @@ struct Argument {
 
 // What the kernel needs to know of an op's schema, worked out at its first call.
 struct OpPlan {
-  std::string name;
+  std::string schema_name, name;  // without and with the overload
   OperandPolicy policy;
   std::vector<Argument> arguments;  // those that are not kOther
   size_t num_arguments = 0, num_returns = 0;
@@ -50,6 +50,7 @@ ArgKind kind_of(const c10::Type& type) {
 std::unique_ptr<OpPlan> make_plan(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   auto plan = std::make_unique<OpPlan>();
+  plan->schema_name = schema.name();
   plan->name = schema.name() + (schema.overload_name().empty() ? "" : "." + schema.overload_name());
   plan->num_arguments = schema.arguments().size();
   plan->num_returns = schema.returns().size();
@@ -77,7 +78,12 @@ const OpPlan& plan_of(const c10::OperatorHandle& op) {
   // A schema lives as long as its op; a thread's own table needs no lock.
   thread_local std::unordered_map<const void*, std::unique_ptr<OpPlan>> plans;
   std::unique_ptr<OpPlan>& plan = plans[&op.schema()];
-  if (plan == nullptr || plan->num_arguments != op.schema().arguments().size()) plan = make_plan(op);
+  // An op that was taken away may have left its address to another; kernels may come later than the first
+  // call.
+  if (plan == nullptr || !plan->is_served || plan->schema_name != op.schema().name() ||
+      plan->num_arguments != op.schema().arguments().size()) {
+    plan = make_plan(op);
+  }
   return *plan;
 }
 

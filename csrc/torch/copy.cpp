@@ -46,7 +46,11 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
     const size_t bytes = destination.nbytes();
     void* to = destination.mutable_data_ptr();
     const void* from = source.const_data_ptr();
-    translated([&] { runtime.driver().copy(current_stream(device), to, from, bytes); });
+    translated([&] {
+      const driver::Stream stream = current_stream(device);
+      runtime.driver().copy(stream, to, from, bytes);
+      if (!non_blocking) runtime.driver().synchronize_stream(stream);
+    });
     return destination;
   }
   if (!runtime.runs_kernels()) {

@@ -66,8 +66,8 @@ void LoomGenerator::set_state(const c10::TensorImpl& state) {
                     state.numel());
   uint64_t words[2];
   std::memcpy(words, state.data(), kStateBytes);
-  set_current_seed(words[0]);
-  set_offset(words[1]);
+  set_offset(words[1]);  // first: it throws for an offset that is not allowed
+  seed_ = words[0];
 }
 
 c10::intrusive_ptr<c10::TensorImpl> LoomGenerator::get_state() const {

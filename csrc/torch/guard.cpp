@@ -27,7 +27,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
     runtime::set_current_device(device.index());
   }
   void uncheckedSetDevice(Device device) const noexcept override {
-    runtime::set_current_device(device.index());
+    if (device.has_index()) runtime::set_current_device(device.index());
   }
 
   Stream getStream(Device device) const override {

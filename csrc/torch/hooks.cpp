@@ -32,7 +32,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return previous;
   }
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
-    return exchangeDevice(index);
+    return index < 0 ? c10::DeviceIndex{-1} : exchangeDevice(index);
   }
 
   bool isPinnedPtr(const void* data) const override { return is_pinned(data); }

@@ -4,6 +4,7 @@
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
 #include <ATen/ops/_sparse_coo_tensor_unsafe.h>
+#include <c10/core/AutogradState.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/impl/COW.h>
 
@@ -60,6 +61,13 @@ c10::Storage alias_storage(c10::StorageImpl* original, bool is_written, c10::Dev
       borrowed(data_of(original, is_written), engine), c10::GetAllocator(engine), /*resizable=*/true));
 }
 
+// A storage lent for reading is now lent for writing: copy-on-write gives it memory of its own only then.
+void make_writable(const at::Tensor& alias, c10::StorageImpl* original) {
+  void* data = original->mutable_data();
+  c10::StorageImpl* own = alias.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  if (own->data() != data) own->set_data_ptr_noswap(borrowed(data, own->device_type()));
+}
+
 // Aliases that nobody holds any more, to be pointed at other memory: it saves two allocations an operand.
 class AliasPool {
  public:
@@ -108,6 +116,23 @@ DispatchKeySet engine_keys() {
   return keys;
 }
 
+namespace {
+
+// The autograd engine hands the backward of an accelerator to a thread of its own, so that issuing work for
+// it does not wait for the CPU's. Here work runs in the thread that issues it: the hand-off would cost two
+// wake-ups a backward (more than a small model's whole step) and buy nothing. Done once per thread, at its
+// first op: whoever calls torch.autograd.set_multithreading_enabled(True) later has the engine's threads.
+void run_backward_in_this_thread() {
+  thread_local bool done = false;
+  if (done) [[likely]] {
+    return;
+  }
+  done = true;
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+}
+
+}  // namespace
+
 void check_has_memory(const at::Tensor& tensor, const char* op_name) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (impl->unsafe_storage().data() != nullptr || impl->numel() == 0 || tensor._is_zerotensor()) [[likely]] {
@@ -119,7 +144,9 @@ void check_has_memory(const at::Tensor& tensor, const char* op_name) {
 }
 
 Lending::Lending(const char* op_name, OperandPolicy policy)
-    : op_name_(op_name), policy_(policy), no_autograd_(kExcluded) {}
+    : op_name_(op_name), policy_(policy), no_autograd_(kExcluded) {
+  run_backward_in_this_thread();
+}
 
 Lending::~Lending() {
   if (engine_keys().has(DispatchKey::Meta)) return;
@@ -185,11 +212,13 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
     Loan& loan = loans_[i];
     if (loan.original.unsafeGetTensorImpl() == impl) {
       loan.is_written |= is_written;
+      if (is_written) make_writable(loan.alias, original_storage);
       return loan.alias;
     }
     // Views of one storage stay views of one storage: the kernel's overlap checks depend on it.
     if (loan.original.layout() == c10::kStrided &&
         loan.original.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == original_storage) {
+      if (is_written) make_writable(loan.alias, original_storage);
       storage = loan.alias.unsafeGetTensorImpl()->unsafe_storage();
     }
   }

@@ -40,7 +40,6 @@ class Lending {
   // The device the op runs on: that of the operands, or one named by an argument, or the current one.
   void set_device(int device);
   int device();
-  bool has_device() const { return device_ >= 0; }
   // Lists of operands are written to, not only read.
   void set_writes_lists() { writes_lists_ = true; }
   bool writes_lists() const { return writes_lists_; }

@@ -98,7 +98,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
 
 // Whether the engine would run the layer whole: its own kernel for float32 LSTMs without projections.
 bool runs_whole_layers(const Tensor& input, at::TensorList states, at::TensorList params, bool has_biases) {
-  if (!devices().runs_kernels() || !at::globalContext().userEnabledMkldnn()) return false;
+  if (!devices().runs_kernels() || !at::hasMKLDNN() || !at::globalContext().userEnabledMkldnn()) return false;
   if (input.scalar_type() != c10::kFloat || input.numel() == 0 || !has_biases) return false;
   if (states[0].sym_size(2) != states[1].sym_size(2)) return false;
   return std::all_of(params.begin(), params.end(), [&](const Tensor& p) {
@@ -153,8 +153,12 @@ std::tuple<Tensor, Tensor> pack_padded_sequence(const Tensor& input, const Tenso
                                                 bool batch_first) {
   TORCH_CHECK(lengths.device().is_cpu(), "'lengths' argument should be a 1D CPU int64 tensor, but got 1D ",
               lengths.device(), " ", lengths.scalar_type(), " tensor");
+  TORCH_CHECK(lengths.dim() == 1 && lengths.scalar_type() == c10::kLong && lengths.numel() > 0,
+              "'lengths' argument should be a 1D CPU int64 tensor with elements, but got ", lengths.dim(),
+              "D ", lengths.scalar_type(), " of ", lengths.numel(), " elements");
+  const Tensor host_lengths = lengths.contiguous();
   const Tensor steps = batch_first ? input.transpose(0, 1) : input;
-  const auto* length = lengths.const_data_ptr<int64_t>();
+  const auto* length = host_lengths.const_data_ptr<int64_t>();
   const int64_t batch_size = steps.size(1), num_steps = length[0];
   TORCH_CHECK(input.numel() > 0, "Cannot pack empty tensors.");
   TORCH_CHECK(lengths.size(0) == batch_size, "Expected `len(lengths)` to be equal to batch_size, but got ",

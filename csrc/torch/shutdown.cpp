@@ -15,9 +15,12 @@ namespace {
 // The engine detaches its threads; their name, which the system keeps, is what is left to find them by.
 bool has_autograd_threads() {
   std::error_code error;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
+  // A thread may end while this reads: what cannot be read is not there any more.
+  for (std::filesystem::directory_iterator task("/proc/self/task", error), end; !error && task != end;
+       task.increment(error)) {
     std::string name;
-    std::getline(std::ifstream(task.path() / "comm"), name);
+    std::ifstream comm(task->path() / "comm");
+    std::getline(comm, name);
     if (name.rfind("pt_autograd", 0) == 0) return true;
   }
   return false;

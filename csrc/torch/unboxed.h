@@ -96,7 +96,7 @@ void add_list(DeviceSpan& span, const T& argument) {
   }
 }
 
-// A kernel that runs `Op` on the engine. `Policy`: what its operands may be besides loom tensors.
+// A kernel that runs `Op` on the engine. `kHostScalars`: whether its operands may be CPU scalars.
 template <typename Op, bool kHostScalars, typename Signature = typename Op::schema>
 struct Borrowed;
 

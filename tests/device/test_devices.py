@@ -190,3 +190,10 @@ def test_streams() -> None:
         loom.set_stream(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"Expected a torch.Stream, but got 'x' \(str\)"):
         loom.stream("x")  # type: ignore[arg-type]
+
+
+def test_exchanging_for_a_negative_device_changes_nothing():
+    before = torch.loom.current_device()
+    torch._C._accelerator_maybeExchangeDevice(-1)
+    assert torch.loom.current_device() == before
+    assert torch.ones(1, device="loom").item() == 1

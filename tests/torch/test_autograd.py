@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 
 import pytest
 import torch
@@ -132,3 +133,22 @@ def test_inference_tensors_stay_out_of_autograd() -> None:
     with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
         x.add_(1)
     assert (x * 0).tolist() == [0, 0]
+
+
+def test_backward_runs_in_the_calling_thread_on_the_device_of_the_forward():
+    seen = []
+
+    class Identity(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            seen.append((threading.current_thread(), torch.loom.current_device()))
+            return gradient
+
+    x = torch.ones(2, device="loom:1", requires_grad=True)
+    Identity.apply(x).sum().backward()
+    assert seen == [(threading.current_thread(), 1)]
+    assert torch.loom.current_device() == 0

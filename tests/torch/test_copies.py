@@ -118,3 +118,11 @@ def test_an_index_on_the_device_does_not_move_a_cpu_tensor() -> None:
 def test_meta_has_no_contents() -> None:
     with pytest.raises((RuntimeError, NotImplementedError), match="Cannot copy out of meta tensor"):
         torch.zeros(2, device="loom").copy_(torch.zeros(2, device="meta"))
+
+
+def test_a_copy_on_write_clone_written_by_an_op_that_also_reads_it_leaves_the_source_alone():
+    source = torch.ones(3, device="loom")
+    clone = torch._lazy_clone(source)
+    torch.add(clone, 1, out=clone)
+    assert source.tolist() == [1.0, 1.0, 1.0]
+    assert clone.tolist() == [2.0, 2.0, 2.0]

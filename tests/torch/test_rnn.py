@@ -59,3 +59,12 @@ def test_projection_and_dropout() -> None:
     first, second = (dropping(x.to("loom"))[0] for _ in range(2))
     assert not torch.equal(first, second)
     assert torch.equal(dropping.eval()(x.to("loom"))[0], dropping(x.to("loom"))[0])
+
+
+def test_packing_takes_lengths_that_are_not_contiguous():
+    lengths = torch.tensor([3, 9, 2, 9, 1])[::2]
+    padded = torch.randn(3, 3, 4)
+    packed = torch.nn.utils.rnn.pack_padded_sequence(padded.to("loom"), lengths)
+    expected = torch.nn.utils.rnn.pack_padded_sequence(padded, lengths)
+    assert packed.batch_sizes.tolist() == expected.batch_sizes.tolist() == [3, 2, 1]
+    assert torch.equal(packed.data.cpu(), expected.data)
