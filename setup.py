@@ -18,7 +18,15 @@ SOURCES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc").rglob("
 
 
 class BuildExtensionAndRecord(BuildExtension):
-    """Also writes which torch the extension was built against, to be read without loading the extension."""
+    """Keeps objects between builds, and records which torch the extension was built against.
+
+    The record is read without loading the extension, which may not load under another torch.
+    """
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        # Objects stay here between builds, through pip as well, so that touching one file compiles one file.
+        self.build_temp = str(ROOT / "build" / "temp")
 
     def run(self) -> None:
         super().run()
