@@ -1,5 +1,6 @@
 // Lending: an op on loom tensors hands their memory to the engine's kernel, without a copy, and takes the
-// result back. This is the one file that knows that lent memory becomes another device type's tensor.
+// result back. Only here, and where a kernel of the engine is called by name (rnn.cpp, attention.cpp), is it
+// known that lent memory becomes another device type's tensor.
 #pragma once
 
 #include <ATen/core/Tensor.h>
