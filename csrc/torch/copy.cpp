@@ -12,8 +12,6 @@ namespace loom::glue {
 
 namespace {
 
-bool is_loom(const at::Tensor& tensor) { return tensor.device().type() == kLoom; }
-
 // The same bytes in the same order: no arithmetic, the driver copies.
 bool is_plain(const at::Tensor& destination, const at::Tensor& source) {
   return destination.scalar_type() == source.scalar_type() && destination.sizes() == source.sizes() &&

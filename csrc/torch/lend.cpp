@@ -28,8 +28,6 @@ const DispatchKeySet kMathBits =
 
 const DispatchKeySet kOwnKeys(DispatchKey::PrivateUse1);
 
-bool is_loom(const at::Tensor& tensor) { return tensor.device().type() == kLoom; }
-
 // An alias has the metadata of its original, keys apart. Deriving gives access to TensorImpl's own copying.
 class AliasImpl final : public c10::TensorImpl {
  public:

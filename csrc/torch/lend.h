@@ -11,6 +11,8 @@
 
 namespace loom::glue {
 
+inline bool is_loom(const at::Tensor& tensor) { return tensor.device().type() == kLoom; }
+
 // What an op may be given besides tensors of one loom device.
 struct OperandPolicy {
   bool host_scalars = false;  // tensors of the CPU with no dimension (TensorIterator's rule)
