@@ -3,6 +3,11 @@
 // Every method may be called from any thread. Failures are thrown as the classes of error.h; a driver never
 // aborts. A null stream, event or address is refused with InvalidArgument where nothing else is said. "In
 // stream order" means: after everything submitted to that stream before, before everything submitted later.
+//
+// A kernel that does not run in its caller's thread may fail later. Its failure is kept, and what depends on it
+// is dropped: what was submitted to that stream behind it, and to streams that wait for an event recorded
+// behind it. It is raised once, with its own type, by the first call that waits for what depends on it:
+// synchronize_stream(), synchronize_event(), an in-place kernel, a copy of pageable memory.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +26,8 @@ struct Info {
   std::string name;
   Engine engine;
   bool executes_kernels;  // false: submit() runs nothing, and contents of memory are undefined
-  bool host_addressable;  // true: the host can dereference what allocate() returned
+  bool host_addressable;  // true: the host can dereference what allocate() returned; kernels always can reach
+                          // engine_address() of it
   // What this driver lacks of the contracts below, each as "method: reason".
   std::vector<std::string> lacks;
 };
@@ -51,11 +57,15 @@ enum class AddressKind { kUnknown, kDevice, kPinnedHost };
 struct Address {
   AddressKind kind;
   int device;  // -1 unless kind is kDevice
+  // What allocate() and its caller know the address as; differs from the address asked about only for what
+  // engine_address() returned.
+  const void* device_address;
 };
 
 struct StreamOptions {
   int priority = 0;  // lower is more urgent, as in CUDA; 0 is the default
-  // With nothing pending, a submitted command runs in the caller's thread before submit() returns.
+  // With nothing pending, a submitted command runs in the caller's thread before submit() returns. All else,
+  // and everything where this is false, is queued to a worker.
   bool inline_when_idle = true;
 };
 
@@ -67,13 +77,15 @@ using Stream = struct StreamState*;
 using Event = struct EventState*;
 
 // A unit of work. `release` is called exactly once: after `run` has returned or thrown, or when the kernel is
-// dropped or refused. It does not throw, and may be null when `context` outlives the call and the stream is
-// idle and inline. `name` lives until then.
+// dropped or refused. It does not throw, and may be null when `context` outlives the kernel's stay on the
+// stream. `name` lives until then. `in_place`: it runs in the caller's thread before submit() returns, after
+// what is pending on the stream; a kept failure of the stream is raised instead.
 struct Kernel {
   const char* name;
   void (*run)(void* context);
   void (*release)(void* context);
   void* context;
+  bool in_place = false;
 };
 
 class Driver {
@@ -108,6 +120,10 @@ class Driver {
   // Where an address lies, interior addresses included. All of a device's address range counts as that
   // device's, allocated or not. Waits for no stream, never throws.
   virtual Address locate(const void* address) const noexcept = 0;
+  // Where the engine's kernels reach what lies at a device address; the address itself unless host access is
+  // fenced off, and for addresses that are not device memory. Fenced memory lies there as it does at the
+  // device address: one plus an offset is the other plus that offset, within an allocation.
+  virtual void* engine_address(const void* device_address) const noexcept = 0;
   // Host memory that copies can reach without staging, aligned to 64 bytes. Throws InvalidArgument for zero
   // bytes, OutOfMemory when the host has no more.
   virtual void* allocate_host(size_t bytes) = 0;
@@ -117,23 +133,32 @@ class Driver {
   // --- streams ---
 
   // A queue on one device; the caller owns it. Work of different streams is not ordered unless events order
-  // it.
+  // it. Starts no thread.
   virtual Stream create_stream(int device, StreamOptions options) = 0;
   // Waits for what is pending, then ends the stream. A kept failure that nobody waited for is discarded.
   // Null is a no-op.
   virtual void destroy_stream(Stream stream) = 0;
   // True when everything submitted has finished. Does not block and reports no failure.
   virtual bool query_stream(Stream stream) = 0;
-  // Blocks until everything submitted so far has finished; rethrows the stream's kept failure, once.
+  // Blocks until everything submitted so far has finished or was dropped; raises a kept failure that it
+  // depends on.
   virtual void synchronize_stream(Stream stream) = 0;
+  // Blocks until everything submitted so far has finished or was dropped; a kept failure stays kept.
+  virtual void drain_stream(Stream stream) = 0;
+  // True when a kernel submitted now would run in the caller's thread.
+  virtual bool runs_in_place(Stream stream) noexcept = 0;
 
   // --- work ---
 
-  // Runs a kernel in stream order. An exception of a kernel that ran in the caller's thread leaves submit()
-  // itself; one on a worker is kept by the stream and what is queued behind it is dropped.
+  // Runs a kernel in stream order. What a kernel submits to its own stream, in its own thread, is part of it.
+  // An exception of a kernel that ran in the caller's thread leaves submit() itself; one on a worker is kept
+  // by the stream. What is queued behind it on that stream, or waits for an event recorded behind it, is
+  // dropped; other streams go on. Once a kept failure was raised, what is submitted runs again. Blocks only
+  // where very many commands are queued.
   virtual void submit(Stream stream, const Kernel& kernel) = 0;
   // Copies bytes in stream order; either side is device, pinned or pageable memory. Pageable memory is read
-  // or written before copy() returns. Zero bytes is a no-op; overlapping ranges behave like memmove.
+  // or written before copy() returns, as by an in-place kernel. Zero bytes is a no-op; overlapping ranges
+  // behave like memmove.
   virtual void copy(Stream stream, void* destination, const void* source, size_t bytes) = 0;
   // Sets every byte of a device range in stream order.
   virtual void fill(Stream stream, void* destination, uint8_t value, size_t bytes) = 0;
@@ -149,12 +174,14 @@ class Driver {
   virtual void record_event(Event event, Stream stream) = 0;
   // Later work of `stream` starts after the version recorded last at this moment. Does not block the caller.
   virtual void wait_event(Stream stream, Event event) = 0;
-  // True when the version recorded last has finished, or none was recorded. Does not block.
+  // True when the version recorded last has finished, or none was recorded. Does not block and reports no
+  // failure.
   virtual bool query_event(Event event) = 0;
-  // Blocks until the version recorded last has finished.
+  // Blocks until the version recorded last has finished; raises a kept failure that it depends on.
   virtual void synchronize_event(Event event) = 0;
   // Nanoseconds between two finished timing events; negative when `end` came first.
-  // Throws InvalidArgument for an event without timing or never recorded, NotReady for an unfinished one.
+  // Throws InvalidArgument for an event without timing or never recorded, NotReady for an unfinished one and
+  // for one recorded behind a failure.
   virtual int64_t elapsed_ns(Event start, Event end) = 0;
 };
 
