@@ -31,6 +31,11 @@ struct Unusable : Error {
   using Error::Error;
 };
 
+// Not allowed while a stream is being captured by a graph, or a capture went wrong.
+struct CaptureError : Error {
+  using Error::Error;
+};
+
 // Device (or pinned host) memory has run out.
 struct OutOfMemory : Error {
   OutOfMemory(const std::string& message, int device, int64_t asked_bytes, int64_t free_bytes,

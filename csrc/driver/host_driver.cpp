@@ -63,7 +63,7 @@ MemoryInfo HostDriver::memory_info(int device) const { return space(device).info
 
 Address HostDriver::locate(const void* address) const noexcept {
   for (size_t device = 0; device < spaces_.size(); ++device) {
-    if (spaces_[device]->contains(address)) return {AddressKind::kDevice, static_cast<int>(device)};
+    if (spaces_[device]->contains(address)) return {AddressKind::kDevice, static_cast<int>(device), address};
   }
   if (num_host_allocations_.load(std::memory_order_acquire) != 0) {
     const auto value = reinterpret_cast<uintptr_t>(address);
@@ -71,10 +71,10 @@ Address HostDriver::locate(const void* address) const noexcept {
     auto after = host_allocations_.upper_bound(value);
     if (after != host_allocations_.begin()) {
       const auto& [start, bytes] = *std::prev(after);
-      if (value < start + bytes) return {AddressKind::kPinnedHost, -1};
+      if (value < start + bytes) return {AddressKind::kPinnedHost, -1, address};
     }
   }
-  return {AddressKind::kUnknown, -1};
+  return {AddressKind::kUnknown, -1, address};
 }
 
 void* HostDriver::allocate_host(size_t bytes) {
@@ -127,6 +127,9 @@ void HostDriver::synchronize_stream(Stream stream) {
   check_not_null(stream, "synchronize_stream", "stream");
   stream->synchronize();
 }
+
+void HostDriver::drain_stream(Stream stream) { stream->synchronize(); }
+bool HostDriver::runs_in_place(Stream) noexcept { return true; }
 
 void HostDriver::submit(Stream stream, const Kernel& kernel) {
   struct Release {

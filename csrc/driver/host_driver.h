@@ -38,6 +38,9 @@ class HostDriver : public Driver {
   void destroy_stream(Stream stream) override;
   bool query_stream(Stream stream) override;
   void synchronize_stream(Stream stream) override;
+  void drain_stream(Stream stream) override;
+  bool runs_in_place(Stream stream) noexcept override;
+  void* engine_address(const void* address) const noexcept override { return const_cast<void*>(address); }
 
   void submit(Stream stream, const Kernel& kernel) override;
   void copy(Stream stream, void* destination, const void* source, size_t bytes) override;

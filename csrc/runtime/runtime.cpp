@@ -35,16 +35,17 @@ Runtime::Runtime(const Config& config) {
   }
   driver_ = driver::create_driver(config.driver, {physical_count, config.memory_bytes});
   runs_kernels_ = driver_->info().executes_kernels;
+  is_fenced_ = !driver_->info().host_addressable;
   logical_of_physical_.assign(static_cast<size_t>(physical_count), -1);
   for (const int physical : config.physical_devices) {
     const int logical = static_cast<int>(devices_.size());
     logical_of_physical_[static_cast<size_t>(physical)] = logical;
-    const driver::Stream default_stream = driver_->create_stream(physical, {});
-    devices_.push_back({logical,
-                        physical,
-                        default_stream,
-                        {default_stream},
-                        std::make_unique<CachingAllocator>(*driver_, physical, logical)});
+    auto device = std::make_unique<Device>();
+    device->logical = logical;
+    device->physical = physical;
+    device->streams[0] = driver_->create_stream(physical, {});
+    device->allocator = std::make_unique<CachingAllocator>(*driver_, physical, logical);
+    devices_.push_back(std::move(device));
   }
 }
 
@@ -54,33 +55,47 @@ Device& Runtime::device(int index) const {
                           (devices_.empty() ? "there is no device"
                                             : "the devices are 0 … " + std::to_string(device_count() - 1)));
   }
-  return const_cast<Device&>(devices_[static_cast<size_t>(index)]);
+  return *devices_[static_cast<size_t>(index)];
 }
 
 driver::Stream Runtime::stream(int index, int64_t id) const {
   const Device& owner = device(index);
-  if (id == 0) return owner.default_stream;
-  std::lock_guard<std::mutex> lock(streams_mutex_);
-  if (id < 0 || static_cast<size_t>(id) >= owner.streams.size()) {
-    throw InvalidArgument("device " + std::to_string(index) + " has no stream with id " + std::to_string(id));
+  if (id >= 0 && id < kNumStreamIds) [[likely]] {
+    const driver::Stream stream = owner.streams[static_cast<size_t>(id)].load(std::memory_order_acquire);
+    if (stream != nullptr) [[likely]] {
+      return stream;
+    }
   }
-  return owner.streams[static_cast<size_t>(id)];
+  throw InvalidArgument("device " + std::to_string(index) + " has no stream with id " + std::to_string(id));
 }
 
 int64_t Runtime::new_stream(int index, int priority) {
   Device& owner = device(index);
+  const int level = std::clamp(-priority, 0, -kHighestPriority);
+  const int64_t turn = owner.next_in_pool[static_cast<size_t>(level)].fetch_add(1) % kStreamsPerPriority;
+  const int64_t id = 1 + level * kStreamsPerPriority + turn;
+  std::atomic<driver::Stream>& place = owner.streams[static_cast<size_t>(id)];
   std::lock_guard<std::mutex> lock(streams_mutex_);
-  owner.streams.push_back(driver_->create_stream(owner.physical, {priority, /*inline_when_idle=*/false}));
-  return static_cast<int64_t>(owner.streams.size()) - 1;
+  if (place.load(std::memory_order_acquire) == nullptr) {
+    place.store(driver_->create_stream(owner.physical, {-level, /*inline_when_idle=*/false}),
+                std::memory_order_release);
+  }
+  return id;
+}
+
+std::vector<driver::Stream> Runtime::streams(int index) const {
+  std::vector<driver::Stream> all;
+  for (const std::atomic<driver::Stream>& place : device(index).streams) {
+    if (const driver::Stream stream = place.load(std::memory_order_acquire)) all.push_back(stream);
+  }
+  return all;
 }
 
 void Runtime::synchronize(int index) const {
-  std::vector<driver::Stream> streams;
-  {
-    std::lock_guard<std::mutex> lock(streams_mutex_);
-    streams = device(index).streams;
-  }
-  for (const driver::Stream stream : streams) driver_->synchronize_stream(stream);
+  const std::vector<driver::Stream> all = streams(index);
+  // All have finished before the first failure is raised; those of other streams stay kept.
+  for (const driver::Stream stream : all) driver_->drain_stream(stream);
+  for (const driver::Stream stream : all) driver_->synchronize_stream(stream);
 }
 
 int Runtime::device_of(const void* address) const noexcept {

@@ -2,6 +2,7 @@
 // and memory.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -20,10 +21,16 @@ struct Config {
   std::vector<int> physical_devices;  // logical index -> physical index
 };
 
+// Streams come from a pool, as CUDA's do: so many of each priority, handed out in turn. Their ids are 1 … 32
+// (priority 0) and 33 … 64 (priority −1, more urgent); 0 is the default stream.
+constexpr int64_t kStreamsPerPriority = 32;
+constexpr int64_t kNumStreamIds = 1 + 2 * kStreamsPerPriority;
+constexpr int kHighestPriority = -1;
+
 struct Device {
   int logical, physical;
-  driver::Stream default_stream;        // id 0; read without a lock
-  std::vector<driver::Stream> streams;  // by stream id
+  std::array<std::atomic<driver::Stream>, kNumStreamIds> streams{};  // null until handed out
+  std::array<std::atomic<uint32_t>, 2> next_in_pool{};               // by −priority
   std::unique_ptr<CachingAllocator> allocator;
 };
 
@@ -38,19 +45,32 @@ class Runtime {
   Device& device(int index) const;
   // The driver's stream of an id. Throws InvalidArgument for an id that new_stream() did not return.
   driver::Stream stream(int device, int64_t id) const;
-  // A further stream of a device, by id. Streams live as long as the process.
+  // The next stream of the pool of a priority; what is below kHighestPriority counts as that, what is above 0
+  // as 0. Streams live as long as the process.
   int64_t new_stream(int device, int priority);
+  static int priority_of(int64_t id) noexcept { return id > kStreamsPerPriority ? kHighestPriority : 0; }
+  // All streams handed out so far, the default one first.
+  std::vector<driver::Stream> streams(int device) const;
   // Waits for all streams of a device.
   void synchronize(int device) const;
   // The device whose memory holds `address`, or -1.
   int device_of(const void* address) const noexcept;
   bool runs_kernels() const { return runs_kernels_; }
+  // Where the engine's kernels reach what lies at an address of the device, and back: the same address unless
+  // device memory is fenced off from the host.
+  void* engine_address(const void* address) const noexcept {
+    return is_fenced_ ? driver_->engine_address(address) : const_cast<void*>(address);
+  }
+  void* device_address(const void* address) const noexcept {
+    return const_cast<void*>(is_fenced_ ? driver_->locate(address).device_address : address);
+  }
+  bool is_fenced() const noexcept { return is_fenced_; }
 
  private:
   std::unique_ptr<driver::Driver> driver_;
-  std::vector<Device> devices_;
+  std::vector<std::unique_ptr<Device>> devices_;
   std::vector<int> logical_of_physical_;
-  bool runs_kernels_;
+  bool runs_kernels_, is_fenced_;
   mutable std::mutex streams_mutex_;
 };
 

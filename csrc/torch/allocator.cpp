@@ -1,6 +1,5 @@
 #include "torch/allocator.h"
 
-#include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <cstring>
@@ -9,22 +8,19 @@
 
 namespace loom::glue {
 
-thread_local int birth_device = -1;
-
-namespace {
-
-// Frees device memory by its address alone, so that pointer and context of a DataPtr are the same ("simple").
 void free_device_memory(void* address) {
   runtime::Runtime* runtime = runtime::detail::instance.load(std::memory_order_acquire);
   // In a forked child the memory belongs to the parent: there is nothing to give back.
   if (address == nullptr || runtime == nullptr || runtime::in_bad_fork()) return;
-  runtime->device(runtime->device_of(address)).allocator->deallocate(address);
+  runtime->device(runtime->device_of(address)).allocator->deallocate(runtime->device_address(address));
 }
 
 void* take_device_memory(int device, size_t bytes) {
   return translated(
       [&] { return devices().device(device).allocator->allocate(bytes, runtime::current_stream(device)); });
 }
+
+namespace {
 
 using c10::CachingDeviceAllocator::DeviceStats;
 
@@ -54,7 +50,7 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   void copy_data(void* destination, const void* source, size_t bytes) const override {
     if (bytes == 0) return;
     const int device = devices().device_of(destination);
-    translated([&] { devices().driver().copy(current_stream(device), destination, source, bytes); });
+    translated([&] { runtime::copy(runtime::current_stream_of(device), destination, source, bytes); });
   }
 
   bool initialized() override { return runtime::is_initialized(); }
@@ -97,48 +93,6 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   }
 };
 
-// The CPU's allocator, except while an op borrows in this thread.
-class EngineAllocator final : public c10::Allocator {
- public:
-  explicit EngineAllocator(c10::Allocator* cpu) : cpu_(cpu), free_cpu_memory_(cpu->raw_deleter()) {
-    instance_ = this;
-  }
-
-  c10::DataPtr allocate(size_t bytes) override {
-    if (birth_device < 0 || bytes == 0) [[likely]] {
-      return cpu_->allocate(bytes);
-    }
-    void* memory = take_device_memory(birth_device, bytes);
-    return {memory, memory, &free_device_memory, c10::Device(c10::kCPU)};
-  }
-
-  // raw_allocate() pairs with this, in whichever state the thread is by then: it must know both kinds of
-  // memory.
-  c10::DeleterFnPtr raw_deleter() const override { return &free_either; }
-
-  bool is_simple_data_ptr(const c10::DataPtr& data) const override {
-    return cpu_->is_simple_data_ptr(data) ||
-           (data.get() == data.get_context() && data.get_deleter() == &free_device_memory);
-  }
-  void copy_data(void* destination, const void* source, size_t bytes) const override {
-    cpu_->copy_data(destination, source, bytes);
-  }
-
- private:
-  static void free_either(void* address) {
-    // Not devices(): a forked child frees memory of the CPU through here as well.
-    if (runtime::detail::instance.load(std::memory_order_acquire)->device_of(address) >= 0) {
-      free_device_memory(address);
-    } else {
-      instance_->free_cpu_memory_(address);
-    }
-  }
-
-  static inline EngineAllocator* instance_ = nullptr;
-  c10::Allocator* const cpu_;
-  const c10::DeleterFnPtr free_cpu_memory_;
-};
-
 // Leaked: storages keep a pointer to it until the process ends.
 DeviceAllocator& allocator_instance() {
   static auto* allocator = new DeviceAllocator;
@@ -153,11 +107,5 @@ DeviceAllocator& allocator_instance() {
 }  // namespace
 
 c10::Allocator* device_allocator() { return &allocator_instance(); }
-
-void install_engine_allocator() {
-  // Leaked: storages of the CPU keep a pointer to it until the process ends.
-  auto* allocator = new EngineAllocator(c10::GetCPUAllocator());
-  c10::SetCPUAllocator(allocator, /*priority=*/1);
-}
 
 }  // namespace loom::glue

@@ -8,12 +8,9 @@ namespace loom::glue {
 // The allocator of loom storages (a c10::DeviceAllocator).
 c10::Allocator* device_allocator();
 
-// While an op borrows (lend.h), the engine's allocations of this thread are born on this device; −1
-// otherwise.
-extern thread_local int birth_device;
-
-// Puts our allocator in front of the CPU's, so that the results of borrowed kernels are born in device
-// memory. Called once, when the devices are initialised.
-void install_engine_allocator();
+// Memory of a device for its current stream, and back. It is freed by its address alone, as the engine knows
+// it or as the user does, so that pointer and context of a DataPtr are the same ("simple").
+void* take_device_memory(int device, size_t bytes);
+void free_device_memory(void* address);
 
 }  // namespace loom::glue

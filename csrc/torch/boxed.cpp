@@ -8,6 +8,7 @@
 #include "torch/generator.h"
 #include "torch/lend.h"
 #include "torch/op_tables.h"
+#include "torch/queued_op.h"
 
 namespace loom::glue {
 
@@ -29,6 +30,10 @@ struct OpPlan {
   size_t num_arguments = 0, num_returns = 0;
   bool is_foreach = false;
   bool has_generator = false, writes = false, is_served = false;
+  // Its results are tensors whose metadata the arguments decide. `index`: only without masks.
+  bool can_queue = false, is_index = false;
+  std::vector<KeyPart> key_parts;  // of every argument
+  BirthTable births;
 };
 
 ArgKind kind_of(const c10::Type& type) {
@@ -47,6 +52,24 @@ ArgKind kind_of(const c10::Type& type) {
   return ArgKind::kOther;
 }
 
+bool is_number(const c10::Type& type) {
+  if (const auto* optional = type.castRaw<c10::OptionalType>()) return is_number(*optional->getElementType());
+  if (const auto* list = type.castRaw<c10::ListType>()) return is_number(*list->getElementType());
+  return type.kind() == c10::TypeKind::NumberType || type.kind() == c10::TypeKind::FloatType;
+}
+
+bool returns_tensors(const c10::FunctionSchema& schema) {
+  return std::all_of(schema.returns().begin(), schema.returns().end(), [](const c10::Argument& result) {
+    const ArgKind kind = kind_of(*result.real_type());
+    return kind == ArgKind::kTensor || kind == ArgKind::kTensorList;
+  });
+}
+
+// Ops whose numbers decide how many elements they return.
+bool is_sized_by_numbers(const std::string& name) {
+  return name.rfind("aten::arange", 0) == 0 || name.rfind("aten::range", 0) == 0;
+}
+
 std::unique_ptr<OpPlan> make_plan(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   auto plan = std::make_unique<OpPlan>();
@@ -62,6 +85,15 @@ std::unique_ptr<OpPlan> make_plan(const c10::OperatorHandle& op) {
   plan->is_served = is_borrowable(plan->name) &&
                     (has_kernel(engine_keys().highestPriorityTypeId()) ||
                      has_kernel(c10::DispatchKey::SparseCPU) || has_kernel(c10::DispatchKey::SparseCsrCPU));
+  plan->is_index = plan->schema_name == "aten::index";
+  // Kernels of other namespaces may be Python, which a worker must not wait for.
+  plan->can_queue = plan->name.rfind("aten::", 0) == 0 && returns_tensors(schema) &&
+                    (plan->is_index || !op.hasTag(at::Tag::dynamic_output_shape)) &&
+                    !op.hasTag(at::Tag::data_dependent_output);
+  for (const c10::Argument& argument : schema.arguments()) {
+    const bool by_type = is_number(*argument.real_type()) && !is_sized_by_numbers(plan->name);
+    plan->key_parts.push_back(by_type ? KeyPart::kTypeOnly : KeyPart::kExact);
+  }
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::Argument& argument = schema.arguments()[i];
     const ArgKind kind = kind_of(*argument.real_type());
@@ -74,7 +106,7 @@ std::unique_ptr<OpPlan> make_plan(const c10::OperatorHandle& op) {
   return plan;
 }
 
-const OpPlan& plan_of(const c10::OperatorHandle& op) {
+OpPlan& plan_of(const c10::OperatorHandle& op) {
   // A schema lives as long as its op; a thread's own table needs no lock.
   thread_local std::unordered_map<const void*, std::unique_ptr<OpPlan>> plans;
   std::unique_ptr<OpPlan>& plan = plans[&op.schema()];
@@ -148,10 +180,67 @@ bool spans_devices(const OpPlan& plan, const torch::jit::Stack& stack) {
   return span.is_mixed();
 }
 
+bool has_mask(const torch::jit::Stack& stack, size_t first, size_t num_arguments) {
+  for (size_t i = first; i < first + num_arguments; ++i) {
+    if (!stack[i].isList()) continue;
+    for (const c10::IValue& element : stack[i].toListRef()) {
+      if (!element.isTensor() || !element.toTensor().defined()) continue;
+      const c10::ScalarType type = element.toTensor().scalar_type();
+      if (type == c10::kBool || type == c10::kByte) return true;
+    }
+  }
+  return false;
+}
+
+// The key of a call whose results can be foretold; empty when they cannot.
+OutcomeKey key_of(const c10::OperatorHandle& op, const OpPlan& plan, const torch::jit::Stack& stack,
+                  const Lending& lending) {
+  const size_t first = stack.size() - plan.num_arguments;
+  if (!plan.can_queue || lending.has_sparse()) return {};
+  if (plan.is_index && has_mask(stack, first, plan.num_arguments)) return {};
+  OutcomeKey key;
+  key.push_back(reinterpret_cast<int64_t>(&op.schema()));
+  for (size_t i = 0; i < plan.num_arguments; ++i) {
+    if (!add_to_key(key, stack[first + i], plan.key_parts[i])) return {};
+  }
+  return key;
+}
+
+void fill_generator(const OpPlan& plan, torch::jit::Stack* stack, int device, bool is_kept) {
+  if (!plan.has_generator) return;
+  const size_t first = stack->size() - plan.num_arguments;
+  for (const Argument& argument : plan.arguments) {
+    if (argument.kind != ArgKind::kGenerator) continue;
+    c10::IValue& value = (*stack)[first + argument.index];
+    value = engine_generator(value.toOptional<at::Generator>(), device, plan.name.c_str(), is_kept);
+  }
+}
+
+// Queues the op when what it returns is known; else the key to learn that under, from a run in place.
+bool try_queue(const c10::OperatorHandle& op, const OpPlan& plan, torch::jit::Stack* stack, Lending& lending,
+               OutcomeKey& key) {
+  key = key_of(op, plan, *stack, lending);
+  std::shared_ptr<const Outcome> outcome = key.empty() ? nullptr : find_outcome(key);
+  const bool is_captured =
+      translated([&] { return runtime::is_captured(runtime::current_stream_of(lending.device())); });
+  if (is_captured && outcome == nullptr && !key.empty()) {
+    outcome = infer_outcome(op, *stack, plan.num_arguments, plan.num_returns, lending);
+  }
+  const bool known = outcome != nullptr && outcome->can_queue;
+  TORCH_CHECK(known || !is_captured, plan.name, " cannot be captured by a graph: ",
+              outcome == nullptr && !key.empty()
+                  ? "what it returns for such arguments is not known; run it once before the capture"
+                  : "what it returns depends on values that are only known when it has run");
+  if (!known) return false;
+  fill_generator(plan, stack, lending.device(), /*is_kept=*/true);
+  queue_op(op, stack, plan.num_arguments, lending, std::move(outcome));
+  return true;
+}
+
 }  // namespace
 
 void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const OpPlan& plan = plan_of(op);
+  OpPlan& plan = plan_of(op);
   TORCH_CHECK_NOT_IMPLEMENTED(plan.is_served, "The operator '", plan.name, "' is not implemented for ",
                               device_name(), " devices");
   if (plan.is_foreach && spans_devices(plan, *stack)) {
@@ -162,22 +251,22 @@ void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t first = stack->size() - plan.num_arguments;
   for (const Argument& argument : plan.arguments)
     lend_argument(lending, (*stack)[first + argument.index], argument);
-  const int device = lending.device();
-  if (plan.has_generator) {
-    for (const Argument& argument : plan.arguments) {
-      if (argument.kind != ArgKind::kGenerator) continue;
-      c10::IValue& value = (*stack)[first + argument.index];
-      value = engine_generator(value.toOptional<at::Generator>(), device, plan.name.c_str());
-    }
-  }
-  run_kernel(device, plan.name.c_str(), [&] {
-    const Birth birth(device);
+  OutcomeKey key;
+  if (!lending.runs_in_place() && try_queue(op, plan, stack, lending, key)) return;
+  fill_generator(plan, stack, lending.device(), /*is_kept=*/false);
+  const auto work = [&] {
     if (lending.has_sparse()) {
       op.callBoxed(stack);
     } else {
       op.redispatchBoxed(engine_keys(), stack);
     }
-  });
+  };
+  if (key.empty()) {
+    lending.run(plan.births, work);
+  } else {
+    lending.run_learning(plan.births, work);
+    learn_outcome(key, observe(*stack, plan.num_returns, lending.loans(), lending.births()));
+  }
   if (plan.writes) lending.settle();
   for (size_t i = stack->size() - plan.num_returns; i < stack->size(); ++i)
     adopt_result(lending, (*stack)[i]);

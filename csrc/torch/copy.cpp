@@ -6,7 +6,7 @@
 #include <ATen/ops/copy_ops.h>
 #include <torch/library.h>
 
-#include "torch/lend.h"
+#include "torch/unboxed.h"
 
 namespace loom::glue {
 
@@ -25,6 +25,49 @@ at::Tensor lend_side(Lending& lending, const at::Tensor& tensor, bool is_written
   return is_loom(tensor) ? lending.lend(tensor, is_written) : tensor;
 }
 
+// What is submitted to `later` runs after what was submitted to `earlier`.
+void put_in_order(runtime::StreamRef earlier, runtime::StreamRef later) {
+  if (earlier == later) return;
+  driver::Driver& driver = devices().driver();
+  const driver::Event event = driver.create_event({/*timing=*/false});
+  try {
+    runtime::record_event(event, earlier);
+    runtime::wait_event(later, event);
+  } catch (...) {
+    runtime::destroy_event(event);
+    throw;
+  }
+  runtime::destroy_event(event);
+}
+
+// The stream of a copy, and the one whose work it must come between when it spans two devices: that of the
+// source, as on CUDA.
+struct CopyStreams {
+  runtime::StreamRef own, other;
+};
+
+CopyStreams streams_of(const at::Tensor& destination, const at::Tensor& source) {
+  const int from = is_loom(source) ? source.device().index() : destination.device().index();
+  const int to = is_loom(destination) ? destination.device().index() : from;
+  return {runtime::current_stream_of(from), runtime::current_stream_of(to)};
+}
+
+void copy_bytes(const at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
+  check_has_memory(destination, "aten::copy_");
+  check_has_memory(source, "aten::copy_");
+  const CopyStreams streams = streams_of(destination, source);
+  void* to = destination.mutable_data_ptr();
+  const void* from = source.const_data_ptr();
+  translated([&] {
+    put_in_order(streams.other, streams.own);
+    runtime::copy(streams.own, to, from, destination.nbytes());
+    put_in_order(streams.own, streams.other);
+    // Within the device the stream orders what follows; the host waits.
+    const bool has_host = !is_loom(destination) || !is_loom(source);
+    if (has_host && !non_blocking) runtime::synchronize_stream(streams.own);
+  });
+}
+
 }  // namespace
 
 at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
@@ -33,38 +76,31 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   TORCH_CHECK(!destination.is_meta() && !source.is_meta(),
               "Cannot copy out of meta tensor; no data! (copy_ between ", source.device(), " and ",
               destination.device(), ")");
-  const int device = is_loom(destination) ? destination.device().index() : source.device().index();
   runtime::Runtime& runtime = devices();
   // Large copies within a device are a kernel: the engine spreads them over its threads.
   constexpr size_t kKernelBytes = size_t{128} << 10;
-  const bool is_kernel = destination.device() == source.device() && destination.nbytes() >= kKernelBytes;
+  const bool is_within = destination.device() == source.device();
+  const bool is_kernel = is_within && destination.nbytes() >= kKernelBytes;
   if (is_plain(destination, source) && (!is_kernel || !runtime.runs_kernels())) {
-    check_has_memory(destination, "aten::copy_");
-    check_has_memory(source, "aten::copy_");
-    const size_t bytes = destination.nbytes();
-    void* to = destination.mutable_data_ptr();
-    const void* from = source.const_data_ptr();
-    translated([&] {
-      const driver::Stream stream = current_stream(device);
-      runtime.driver().copy(stream, to, from, bytes);
-      if (!non_blocking) runtime.driver().synchronize_stream(stream);
-    });
+    copy_bytes(destination, source, non_blocking);
     return destination;
   }
   if (!runtime.runs_kernels()) {
     TORCH_CHECK(at::is_expandable_to(source.sizes(), destination.sizes()), "copy_: a tensor of shape ",
                 source.sizes(), " does not broadcast to ", destination.sizes());
-    translated([&] { runtime.driver().copy(current_stream(device), nullptr, nullptr, 0); });
+    translated([&] { runtime::copy(streams_of(destination, source).own, nullptr, nullptr, 0); });
     return destination;
   }
-  // Each side is lent on its own: the two may be on different devices.
+  if (is_within) return Borrowed<at::_ops::copy_, true>::call(destination, source, non_blocking);
+  // Each side is lent on its own, and the host waits: the two are on different devices.
   Lending lend_destination("aten::copy_", {true, true}), lend_source("aten::copy_", {true, true});
+  const at::Tensor from = lend_side(lend_source, source, false);
   at::Tensor to = lend_side(lend_destination, destination, true);
-  at::Tensor from = is_loom(destination) && is_loom(source) && destination.device() == source.device()
-                        ? lend_side(lend_destination, source, false)
-                        : lend_side(lend_source, source, false);
-  run_kernel(device, "aten::copy_",
-             [&] { at::_ops::copy_::redispatch(engine_keys(), to, from, non_blocking); });
+  const CopyStreams streams = streams_of(destination, source);
+  translated([&] { put_in_order(streams.own, streams.other); });
+  Lending& lending = is_loom(destination) ? lend_destination : lend_source;
+  thread_local BirthTable births;
+  lending.run(births, [&] { at::_ops::copy_::redispatch(engine_keys(), to, from, non_blocking); });
   return destination;
 }
 
@@ -89,9 +125,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   TORCH_INTERNAL_ASSERT(self.itemsize() <= sizeof bytes);
   const int device = self.device().index();
   translated([&] {
-    const driver::Stream stream = current_stream(device);
-    runtime.driver().copy(stream, bytes, self.const_data_ptr(), self.itemsize());
-    runtime.driver().synchronize_stream(stream);
+    runtime::copy(runtime::current_stream_of(device), bytes, self.const_data_ptr(), self.itemsize());
   });
   switch (self.scalar_type()) {
 #define LOOM_READ(type, name) \

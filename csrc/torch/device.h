@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "runtime/commands.h"
 #include "runtime/runtime.h"
 #include "torch/errors.h"
 
@@ -52,28 +53,5 @@ class CurrentDevice {
  private:
   const int previous_;
 };
-
-inline driver::Stream current_stream(int device) {
-  return translated([&] { return devices().stream(device, runtime::current_stream(device)); });
-}
-
-// Runs `work` as a kernel in stream order, through the driver. A driver without arithmetic is given the
-// command while the host infers the result's metadata: `work` then runs here, on tensors that have no data.
-// `work` lives on the caller's stack, so this waits for it where the driver did not run it at once.
-template <typename F>
-void run_kernel(int device, const char* name, F&& work) {
-  runtime::Runtime& runtime = devices();
-  const driver::Stream stream = current_stream(device);
-  if (!runtime.runs_kernels()) {
-    work();
-    translated([&] { runtime.driver().submit(stream, {name, [](void*) {}, nullptr, nullptr}); });
-    return;
-  }
-  const auto run = [](void* context) { (*static_cast<std::remove_reference_t<F>*>(context))(); };
-  translated([&] {
-    runtime.driver().submit(stream, {name, run, nullptr, &work});
-    if (runtime::current_stream(device) != 0) runtime.driver().synchronize_stream(stream);
-  });
-}
 
 }  // namespace loom::glue

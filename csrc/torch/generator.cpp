@@ -97,8 +97,8 @@ const at::Generator& default_generator(int device) {
   return (*generators)[static_cast<size_t>(device)];
 }
 
-at::Generator engine_generator(const std::optional<at::Generator>& generator, int device,
-                               const char* op_name) {
+at::Generator engine_generator(const std::optional<at::Generator>& generator, int device, const char* op_name,
+                               bool is_kept) {
   const at::Generator& source =
       generator.has_value() && generator->defined() ? *generator : default_generator(device);
   TORCH_CHECK(source.device().type() == kLoom, "Expected a '", device_name(),
@@ -113,7 +113,8 @@ at::Generator engine_generator(const std::optional<at::Generator>& generator, in
     offset = impl->get_offset();
     impl->set_offset(offset + kOffsetStep);
   }
-  thread_local at::Generator engine = at::make_generator<at::CPUGeneratorImpl>();
+  thread_local const at::Generator own = at::make_generator<at::CPUGeneratorImpl>();
+  at::Generator engine = is_kept ? at::make_generator<at::CPUGeneratorImpl>() : own;
   auto* impl = static_cast<at::CPUGeneratorImpl*>(engine.unsafeGetGeneratorImpl());
   impl->set_engine(engine_at(seed, offset));
   impl->set_next_float_normal_sample(std::nullopt);

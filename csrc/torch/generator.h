@@ -29,8 +29,9 @@ const at::Generator& default_generator(int device);
 
 // A temporary generator of the engine, filled from Philox(seed, offset) of `generator` (the device's default
 // one if it is undefined), whose offset then moves on. Each offset is a stream of numbers of its own, and all
-// 64 seed bits count; the CPU's own generator is never touched.
-at::Generator engine_generator(const std::optional<at::Generator>& generator, int device,
-                               const char* op_name);
+// 64 seed bits count; the CPU's own generator is never touched. `is_kept`: it is used after this call of the
+// op, else until this thread's next call.
+at::Generator engine_generator(const std::optional<at::Generator>& generator, int device, const char* op_name,
+                               bool is_kept);
 
 }  // namespace loom::glue

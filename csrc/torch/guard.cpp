@@ -1,7 +1,9 @@
 // Devices, streams and events as c10 sees them: torch.Stream, torch.Event, DeviceGuard, the autograd engine.
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceCapability.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include "torch/allocator.h"
 #include "torch/device.h"
 
 namespace loom::glue {
@@ -57,27 +59,27 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
                 static_cast<int>(device_index), " does not match recording stream's device index ",
                 static_cast<int>(stream.device_index()), ".");
     translated([&] {
-      driver::Driver& driver = devices().driver();
-      if (*event == nullptr) *event = driver.create_event({flag == c10::EventFlag::BACKEND_DEFAULT});
-      driver.record_event(static_cast<driver::Event>(*event), driver_stream(stream));
+      if (*event == nullptr) {
+        *event = devices().driver().create_event({flag == c10::EventFlag::BACKEND_DEFAULT});
+      }
+      runtime::record_event(static_cast<driver::Event>(*event), reference(stream));
     });
   }
   void destroyEvent(void* event, const DeviceIndex /*device*/) const noexcept override {
     if (event == nullptr || runtime::in_bad_fork()) return;
-    devices().driver().destroy_event(static_cast<driver::Event>(event));
+    runtime::destroy_event(static_cast<driver::Event>(event));
   }
   void block(void* event, const Stream& stream) const override {
     if (event == nullptr) return;
-    translated(
-        [&] { devices().driver().wait_event(driver_stream(stream), static_cast<driver::Event>(event)); });
+    translated([&] { runtime::wait_event(reference(stream), static_cast<driver::Event>(event)); });
   }
   bool queryEvent(void* event) const override {
     return event == nullptr ||
-           translated([&] { return devices().driver().query_event(static_cast<driver::Event>(event)); });
+           translated([&] { return runtime::query_event(static_cast<driver::Event>(event)); });
   }
   void synchronizeEvent(void* event) const override {
     if (event == nullptr) return;
-    translated([&] { devices().driver().synchronize_event(static_cast<driver::Event>(event)); });
+    translated([&] { runtime::synchronize_event(static_cast<driver::Event>(event)); });
   }
   double elapsedTime(void* start, void* end, const DeviceIndex /*device*/) const override {
     TORCH_CHECK(start != nullptr && end != nullptr,
@@ -94,17 +96,21 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceCapability getDeviceCapability(Device /*device*/) const override { return {}; }
 
   bool queryStream(const Stream& stream) const override {
-    return translated([&] { return devices().driver().query_stream(driver_stream(stream)); });
+    return translated([&] { return runtime::query_stream(reference(stream)); });
   }
   void synchronizeStream(const Stream& stream) const override {
-    translated([&] { devices().driver().synchronize_stream(driver_stream(stream)); });
+    translated([&] { runtime::synchronize_stream(reference(stream)); });
   }
   void synchronizeDevice(const DeviceIndex index) const override {
     check_device_index(index);
-    translated([&] { devices().synchronize(index); });
+    translated([&] { runtime::synchronize_device(index); });
   }
-  // Memory is reused only after the work that used it, as streams run in the caller's thread.
-  void recordDataPtrOnStream(const c10::DataPtr& /*data*/, const Stream& /*stream*/) const override {}
+  bool isStreamCapturing(const Stream& stream) const override {
+    return runtime::is_initialized() && translated([&] { return runtime::is_captured(reference(stream)); });
+  }
+  void recordDataPtrOnStream(const c10::DataPtr& data, const Stream& stream) const override {
+    static_cast<c10::DeviceAllocator*>(device_allocator())->recordStream(data, stream);
+  }
 
  private:
   static int index_of(Device device) {
@@ -115,6 +121,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   static Stream stream_of(int device, int64_t id) {
     return Stream(Stream::UNSAFE, Device(kLoom, static_cast<DeviceIndex>(device)), id);
   }
+  static runtime::StreamRef reference(const Stream& stream) { return {stream.device_index(), stream.id()}; }
   static driver::Stream driver_stream(const Stream& stream) {
     return translated([&] { return devices().stream(stream.device_index(), stream.id()); });
   }

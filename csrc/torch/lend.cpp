@@ -9,6 +9,7 @@
 #include <c10/core/impl/COW.h>
 
 #include "torch/allocator.h"
+#include "torch/resize.h"
 
 namespace loom::glue {
 
@@ -44,9 +45,10 @@ class AliasImpl final : public c10::TensorImpl {
   }
 };
 
-// A copy-on-write or lazy storage gives up its own memory only for writing.
+// Where the engine reaches a storage. A copy-on-write or lazy storage gives up its own memory only for
+// writing.
 void* data_of(c10::StorageImpl* storage, bool is_written) {
-  return is_written ? storage->mutable_data() : const_cast<void*>(storage->data());
+  return devices().engine_address(is_written ? storage->mutable_data() : storage->data());
 }
 
 c10::DataPtr borrowed(void* data, c10::DeviceType engine) {
@@ -61,7 +63,7 @@ c10::Storage alias_storage(c10::StorageImpl* original, bool is_written, c10::Dev
 
 // A storage lent for reading is now lent for writing: copy-on-write gives it memory of its own only then.
 void make_writable(const at::Tensor& alias, c10::StorageImpl* original) {
-  void* data = original->mutable_data();
+  void* data = data_of(original, true);
   c10::StorageImpl* own = alias.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   if (own->data() != data) own->set_data_ptr_noswap(borrowed(data, own->device_type()));
 }
@@ -103,11 +105,7 @@ thread_local AliasPool alias_pool;
 
 }  // namespace
 
-// An engine without arithmetic allocates nothing but the host's own scalars: those stay host memory.
-Birth::Birth(int device) : previous_(birth_device) {
-  if (devices().runs_kernels()) birth_device = device;
-}
-Birth::~Birth() { birth_device = previous_; }
+DispatchKeySet excluded_keys() { return kExcluded; }
 
 DispatchKeySet engine_keys() {
   static const DispatchKeySet keys(engine_type() == c10::kMeta ? DispatchKey::Meta : DispatchKey::CPU);
@@ -147,6 +145,7 @@ Lending::Lending(const char* op_name, OperandPolicy policy)
 }
 
 Lending::~Lending() {
+  if (table_ != nullptr) table_->learn(key_, learned_);
   if (engine_keys().has(DispatchKey::Meta)) return;
   for (Loan& loan : loans_) {
     if (loan.alias.layout() == c10::kStrided) alias_pool.give_back(std::move(loan.alias));
@@ -177,6 +176,16 @@ void Lending::check_device(const at::Tensor& tensor) {
   }
 }
 
+void Lending::mix_metadata(const c10::TensorImpl* impl) {
+  const auto sizes = impl->sizes();
+  const auto strides = impl->strides();
+  mix(static_cast<uint64_t>(impl->dtype().toScalarType()) << 8 | sizes.size());
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    mix(static_cast<uint64_t>(sizes[i]));
+    mix(static_cast<uint64_t>(strides[i]));
+  }
+}
+
 at::Tensor Lending::lend(const at::Tensor& tensor, bool is_written) {
   return lend_checked(tensor, is_written, policy_.host_tensors, loans_.size());
 }
@@ -188,8 +197,13 @@ at::Tensor Lending::lend_element(const at::Tensor& tensor, bool is_written) {
 
 at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool takes_host,
                                  size_t search_limit) {
-  if (!tensor.defined()) return tensor;
+  if (!tensor.defined()) {
+    mix(1);
+    return tensor;
+  }
   if (!is_loom(tensor)) {
+    mix(2);
+    has_host_operands_ = true;
     const bool is_host = tensor.device().is_cpu();
     if (is_host && (takes_host || (policy_.host_scalars && tensor.dim() == 0))) return tensor;
     if (device_ < 0) device();
@@ -203,6 +217,7 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   }
 
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  mix_metadata(impl);
   c10::Storage storage;
   c10::StorageImpl* original_storage = impl->unsafe_storage().unsafeGetStorageImpl();
   check_has_memory(tensor, op_name_);
@@ -256,113 +271,91 @@ at::Tensor Lending::lend_sparse(const at::Tensor& tensor) {
                               device_name(), " devices");
 }
 
-at::Tensor Lending::adopt_sparse(const at::Tensor& result) {
-  const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(device()));
-  if (result.layout() == c10::kSparse) {
-    return at::_sparse_coo_tensor_unsafe(adopt(result._indices()), adopt(result._values()), result.sizes(),
-                                         result.scalar_type(), c10::kSparse, own, false,
-                                         result.is_coalesced());
-  }
-  if (at::sparse_csr::is_sparse_compressed(result)) {
-    const auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(result);
-    return at::_sparse_compressed_tensor_unsafe(adopt(compressed), adopt(plain), adopt(result.values()),
-                                                result.sizes(), result.scalar_type(), result.layout(), own,
-                                                false);
-  }
-  TORCH_CHECK_NOT_IMPLEMENTED(false, op_name_, " on ", device_name(),
-                              " devices cannot return a tensor of layout ", result.layout());
+bool Lending::is_alias(const at::Tensor& tensor) const {
+  return std::any_of(loans_.begin(), loans_.end(),
+                     [&](const Loan& loan) { return loan.alias.is_same(tensor); });
 }
 
-at::Tensor Lending::adopt(at::Tensor result) {
-  if (!result.defined() || is_loom(result)) return result;
-  c10::TensorImpl* impl = result.unsafeGetTensorImpl();
-  if (result.layout() != c10::kStrided) return adopt_sparse(result);
-  TORCH_CHECK_NOT_IMPLEMENTED(!impl->key_set().has_all(DispatchKeySet(DispatchKey::Quantized)) &&
-                                  !impl->key_set().has(DispatchKey::NestedTensor),
-                              op_name_, ": quantized and nested tensors are not implemented on ",
-                              device_name(), " devices");
-  c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
-  // Fresh results belong to nobody else; only shared ones can be an operand or a view of one.
-  if (result.use_count() > 1 || (storage != nullptr && impl->unsafe_storage().use_count() > 1)) {
-    for (Loan& loan : loans_) {
-      if (loan.alias.unsafeGetTensorImpl() == impl) return loan.original;
-    }
-    for (Loan& loan : loans_) {
-      if (loan.alias.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() != storage) continue;
-      const auto math_bits = impl->key_set() & kMathBits;
-      at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(
-          c10::TensorImpl::VIEW, c10::Storage(loan.original.storage()),
-          (loan.original.key_set() - kMathBits) | math_bits, impl->dtype());
-      view.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides(),
-                                                        impl->storage_offset());
-      return view;
-    }
-    if (result.use_count() > 1) return adopt_unowned(result);
-  }
-  const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(device()));
-  if (storage == nullptr) return adopt_unowned(result);
-  if (storage->device() != own) {
-    void* data = storage->mutable_data();
-    if (data == nullptr && storage->nbytes() != 0)
-      return adopt_unowned(result);  // the engine computes no contents
-    if (data != nullptr && devices().device_of(data) != own.index()) return adopt_unowned(result);
-    storage->_mutable_data_ptr_no_checks().unsafe_set_device(own);
-    storage->set_allocator(device_allocator());
-  }
-  impl->set_storage_keep_dtype(c10::Storage(impl->unsafe_storage()));
-  impl->_change_backend_component_keys(own);
-  return result;
+void Lending::resize_loan(size_t index, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  Loan& loan = loans_[index];
+  c10::TensorImpl* original = loan.original.unsafeGetTensorImpl();
+  original->set_sizes_and_strides(sizes, strides);
+  const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, original->itemsize(),
+                                                        static_cast<size_t>(original->storage_offset()));
+  if (bytes > original->unsafe_storage().nbytes()) resize_storage(original->unsafe_storage(), bytes);
+  c10::StorageImpl* storage = original->unsafe_storage().unsafeGetStorageImpl();
+  auto* alias = static_cast<AliasImpl*>(loan.alias.unsafeGetTensorImpl());
+  c10::StorageImpl* alias_storage = alias->unsafe_storage().unsafeGetStorageImpl();
+  alias_storage->set_data_ptr_noswap(borrowed(data_of(storage, true), alias_storage->device_type()));
+  alias_storage->set_nbytes(storage->nbytes());
+  alias->take_metadata(original);
 }
 
-// A result that was not born on the device: wrapped host memory, a tensor that the engine keeps, or one
-// without data.
-at::Tensor Lending::adopt_unowned(const at::Tensor& result) {
-  const CurrentDevice current(device());
-  c10::TensorImpl* impl = result.unsafeGetTensorImpl();
-  const size_t bytes = at::detail::computeStorageNbytes(impl->sizes(), impl->strides(), impl->itemsize());
-  const auto math_bits = impl->key_set() & kMathBits;
-  c10::DataPtr memory = device_allocator()->allocate(bytes);
-  const bool has_contents = impl->has_storage() && impl->storage().data() != nullptr && !result.is_meta();
-  if (has_contents && bytes != 0) device_allocator()->copy_data(memory.get(), result.const_data_ptr(), bytes);
-  c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                                             std::move(memory), device_allocator(), true));
-  at::Tensor owned =
-      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), kOwnKeys | math_bits, impl->dtype());
-  owned.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides());
-  return owned;
+bool Lending::runs_in_place() {
+  // Without arithmetic nothing waits for a worker.
+  if (!devices().runs_kernels()) return true;
+  return translated([&] { return runtime::runs_in_place(runtime::current_stream_of(device())); });
 }
 
-void Lending::settle() {
-  for (Loan& loan : loans_) {
-    if (!loan.is_written) continue;
-    c10::TensorImpl* alias = loan.alias.unsafeGetTensorImpl();
-    c10::TensorImpl* original = loan.original.unsafeGetTensorImpl();
-    c10::StorageImpl* alias_storage = alias->unsafe_storage().unsafeGetStorageImpl();
-    c10::StorageImpl* storage = original->unsafe_storage().unsafeGetStorageImpl();
-    if (alias_storage->nbytes() != storage->nbytes() || alias_storage->data() != storage->data()) {
-      // The kernel resized it. New memory has an owner; memory that is still lent has none.
-      const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(device_));
-      if (alias_storage->data() != storage->data() || alias_storage->data() == nullptr) {
-        c10::DataPtr memory = std::move(alias_storage->_mutable_data_ptr_no_checks());
-        if (memory.get() == nullptr && alias_storage->nbytes() != 0) {
-          const CurrentDevice current(device_);
-          memory = device_allocator()->allocate(alias_storage->nbytes());
-        }
-        memory.unsafe_set_device(own);
-        alias_storage->set_data_ptr_noswap(
-            c10::DataPtr(memory.get(), nullptr, [](void*) {}, c10::Device(c10::kCPU)));
-        storage->set_data_ptr_noswap(std::move(memory));
-      }
-      storage->set_nbytes(alias_storage->nbytes());
-    }
-    if (alias->sizes() != original->sizes() || alias->strides() != original->strides() ||
-        alias->storage_offset() != original->storage_offset()) {
-      original->set_sizes_and_strides(alias->sizes(), alias->strides(), alias->storage_offset());
-    }
-    // Some kernels leave their result conjugated and say so by the bit (linalg.lu_solve).
-    if (loan.alias.is_conj() != loan.original.is_conj()) loan.original._set_conj(loan.alias.is_conj());
-    if (loan.alias.is_neg() != loan.original.is_neg()) loan.original._set_neg(loan.alias.is_neg());
+void Lending::submit(runtime::StreamRef stream, const driver::Kernel& kernel,
+                     const std::vector<c10::Storage>& outputs) {
+  if (!runtime::tape::is_read()) [[likely]] {
+    return runtime::submit(stream, kernel);
   }
+  auto operands = describe_operands();
+  std::vector<int64_t> sizes;
+  sizes.reserve(outputs.size());
+  constexpr static int64_t kUnitStride = 1;
+  for (const c10::Storage& output : outputs) {
+    if (output.nbytes() == 0) continue;
+    sizes.push_back(static_cast<int64_t>(output.nbytes()));
+    operands.push_back({output.data(), &sizes.back(), &kUnitStride, 1, 1, true});
+  }
+  runtime::submit(stream, kernel, operands.data(), operands.size());
+}
+
+void Lending::run_kernel(Body body, void* context) {
+  struct Run {
+    Body body;
+    void* context;
+    Births* births;
+  } run{body, context, &births_};
+  const auto with_births = [](void* pointer) {
+    const auto* run = static_cast<const Run*>(pointer);
+    const Births::Active active(*run->births);
+    run->body(run->context);
+  };
+  const runtime::StreamRef stream = runtime::current_stream_of(device());
+  driver::Kernel kernel{op_name_, with_births, nullptr, &run};
+  kernel.in_place = true;
+  if (!devices().runs_kernels()) {
+    // The host infers the result's metadata: allocations are the host's own scalars.
+    body(context);
+    kernel.run = [](void*) {};
+    kernel.in_place = false;
+  }
+  translated([&] {
+    if (runtime::tape::is_read()) [[unlikely]] {
+      const auto operands = describe_operands();
+      runtime::submit(stream, kernel, operands.data(), operands.size());
+    } else {
+      runtime::submit(stream, kernel);
+    }
+  });
+}
+
+c10::SmallVector<runtime::Operand, 6> Lending::describe_operands() const {
+  c10::SmallVector<runtime::Operand, 6> operands;
+  for (const Loan& loan : loans_) {
+    if (loan.original.layout() != c10::kStrided || loan.original.numel() == 0) continue;
+    const c10::TensorImpl* impl = loan.original.unsafeGetTensorImpl();
+    const auto* first = static_cast<const char*>(impl->unsafe_storage().data());
+    if (first == nullptr) continue;
+    operands.push_back({first + impl->storage_offset() * static_cast<int64_t>(impl->itemsize()),
+                        impl->sizes().data(), impl->strides().data(), static_cast<int32_t>(impl->dim()),
+                        static_cast<int32_t>(impl->itemsize()), loan.is_written});
+  }
+  return operands;
 }
 
 }  // namespace loom::glue

@@ -7,6 +7,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
 
+#include "torch/births.h"
 #include "torch/device.h"
 
 namespace loom::glue {
@@ -18,6 +19,12 @@ struct OperandPolicy {
   bool host_scalars = false;  // tensors of the CPU with no dimension (TensorIterator's rule)
   bool host_tensors = false;  // tensors of the CPU (lengths, steps)
   bool host_lists = false;    // lists of tensors of the CPU (index tensors)
+};
+
+// An operand and the engine's tensor over its memory.
+struct Loan {
+  at::Tensor original, alias;
+  bool is_written;
 };
 
 // One op: its operands while they are lent. Not reentrant: nested ops open their own.
@@ -40,6 +47,30 @@ class Lending {
   // operands.
   void settle();
 
+  // Whether settle() would carry anything over.
+  bool has_changes() const;
+
+  // Gives a lent operand another size, and memory for it.
+  void resize_loan(size_t index, at::IntArrayRef sizes, at::IntArrayRef strides);
+
+  // Whether the current stream of the device runs a kernel in this thread, now.
+  bool runs_in_place();
+  // Submits a kernel that uses the operands and writes `outputs`.
+  void submit(runtime::StreamRef stream, const driver::Kernel& kernel,
+              const std::vector<c10::Storage>& outputs);
+
+  // Runs `work`, which calls the engine's kernel, in this thread after what is pending on the current stream;
+  // what earlier calls showed of its allocations is in `table`. A driver without arithmetic is told of a
+  // kernel, and `work` infers the result's metadata on tensors without data.
+  template <typename F>
+  void run(BirthTable& table, F&& work);
+  // As run(), seeing all of the kernel's allocations.
+  template <typename F>
+  void run_learning(BirthTable& table, F&& work) {
+    run_kernel(&call<std::remove_reference_t<F>>, const_cast<void*>(static_cast<const void*>(&work)));
+    table_ = &table;
+  }
+
   // The device the op runs on: that of the operands, or one named by an argument, or the current one.
   void set_device(int device);
   int device();
@@ -48,12 +79,27 @@ class Lending {
   bool writes_lists() const { return writes_lists_; }
   // An operand was sparse: the engine's kernel must be found by its tensors' keys.
   bool has_sparse() const { return has_sparse_; }
+  // An operand is the host's.
+  bool has_host_operands() const { return has_host_operands_; }
+  bool is_alias(const at::Tensor& tensor) const;
+  const char* op_name() const { return op_name_; }
+  const c10::SmallVector<Loan, 6>& loans() const { return loans_; }
+  const Births& births() const { return births_; }
+  // Part of the key into a BirthTable: an argument that is not a tensor. The operands count by themselves.
+  void mix(uint64_t value) { key_ = (key_ ^ value) * 0x9E3779B97F4A7C15ull; }
 
  private:
-  struct Loan {
-    at::Tensor original, alias;
-    bool is_written;
-  };
+  using Body = void (*)(void*);
+  template <typename F>
+  static void call(void* work) {
+    (*static_cast<F*>(work))();
+  }
+  void run_kernel(Body body, void* context);
+  c10::SmallVector<runtime::Operand, 6> describe_operands() const;
+  bool has_moved(const Loan& loan) const;
+  bool make_own(c10::DataPtr& memory, size_t bytes);
+  void copy_from_host(void* destination, const void* source, size_t bytes);
+  void mix_metadata(const c10::TensorImpl* impl);
 
   at::Tensor lend_checked(const at::Tensor& tensor, bool is_written, bool takes_host, size_t search_limit);
   at::Tensor lend_sparse(const at::Tensor& tensor);
@@ -66,25 +112,26 @@ class Lending {
   const OperandPolicy policy_;
   int device_ = -1;
   bool has_sparse_ = false;
+  bool has_host_operands_ = false;
   bool writes_lists_ = false;
+  uint64_t key_ = 0;
+  Births births_ = Births::learning();
+  BirthMask learned_ = 0;
+  BirthTable* table_ = nullptr;
   c10::SmallVector<Loan, 6> loans_;
   c10::impl::ExcludeDispatchKeyGuard no_autograd_;
 };
 
+template <typename F>
+void Lending::run(BirthTable& table, F&& work) {
+  const BirthMask* mask = table.find(key_);
+  if (mask == nullptr) return run_learning(table, std::forward<F>(work));
+  births_ = Births(device(), *mask);
+  run_kernel(&call<std::remove_reference_t<F>>, const_cast<void*>(static_cast<const void*>(&work)));
+}
+
 // Throws when a tensor with elements has no memory behind it: its storage was made smaller.
 void check_has_memory(const at::Tensor& tensor, const char* op_name);
-
-// While it lives, the engine's allocations of this thread are born on `device`.
-class Birth {
- public:
-  explicit Birth(int device);
-  ~Birth();
-  Birth(const Birth&) = delete;
-  Birth& operator=(const Birth&) = delete;
-
- private:
-  const int previous_;
-};
 
 // Whether the tensors of some lists are on more than one device (CPU tensors without dimensions apart).
 class DeviceSpan {
@@ -105,6 +152,8 @@ class DeviceSpan {
 // those of a backend that has no kernels here. For lists on several devices.
 inline c10::DispatchKeySet one_by_one_keys() { return c10::DispatchKeySet(c10::DispatchKey::HPU); }
 
+// Keys that the engine's kernels must not meet again: gradients, casts.
+c10::DispatchKeySet excluded_keys();
 // The keys under which the engine's kernels are found.
 c10::DispatchKeySet engine_keys();
 

@@ -9,6 +9,7 @@
 #include "driver_bindings/driver_bindings.h"
 #include "torch/allocator.h"
 #include "torch/device.h"
+#include "torch/engine_allocator.h"
 #include "torch/generator.h"
 #include "torch/register_ops.h"
 #include "torch/shutdown.h"
@@ -169,7 +170,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("synchronize", torch::wrap_pybind_function([](int64_t index) {
           py::gil_scoped_release no_gil;
           check_device_index(index);
-          translated([&] { devices().synchronize(static_cast<int>(index)); });
+          translated([&] { runtime::synchronize_device(static_cast<int>(index)); });
         }));
   m.def("stop_autograd_threads", [] {
     py::gil_scoped_release no_gil;

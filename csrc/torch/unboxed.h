@@ -4,19 +4,30 @@
 
 #include <ATen/core/IListRef.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <optional>
 #include <tuple>
 #include <vector>
 
+#include "torch/boxed.h"
 #include "torch/lend.h"
 
 namespace loom::glue {
 
-// Lends one argument of an op's C++ signature. What is not a tensor passes through.
+// Lends one argument of an op's C++ signature. What is not a tensor passes through; whole numbers tell apart
+// what a kernel allocates.
 template <typename T>
 struct Lent {
-  static T of(Lending&, T argument) { return argument; }
+  static T of(Lending& lending, T argument) {
+    if constexpr (std::is_integral_v<T>) {
+      lending.mix(static_cast<uint64_t>(argument));
+    } else if constexpr (std::is_same_v<T, at::IntArrayRef>) {
+      for (const int64_t value : argument) lending.mix(static_cast<uint64_t>(value));
+    }
+    return argument;
+  }
 };
 template <>
 struct Lent<const at::Tensor&> {
@@ -108,29 +119,41 @@ struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
       (add_list(span, arguments), ...);
       if (span.is_mixed()) return Op::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
     }
-    Lending lending(Op::name, {kHostScalars, false, false});
+    thread_local BirthTable table;
+    std::optional<Lending> lending(std::in_place, Op::name, OperandPolicy{kHostScalars, false, false});
     // What returns nothing works in place, on lists (_foreach_add_).
-    if constexpr (std::is_void_v<Return>) lending.set_writes_lists();
+    if constexpr (std::is_void_v<Return>) lending->set_writes_lists();
     // Braces: arguments are lent from left to right.
-    std::tuple<decltype(Lent<Arguments>::of(lending, std::declval<Arguments>()))...> lent{
-        Lent<Arguments>::of(lending, std::forward<Arguments>(arguments))...};
-    const int device = lending.device();
+    std::tuple<decltype(Lent<Arguments>::of(*lending, std::declval<Arguments>()))...> lent{
+        Lent<Arguments>::of(*lending, std::forward<Arguments>(arguments))...};
+    if (!lending->runs_in_place()) [[unlikely]] {
+      lending.reset();
+      return call_boxed(std::forward<Arguments>(arguments)...);
+    }
     const auto run = [&](auto&&... engine_arguments) -> decltype(auto) {
-      const Birth birth(device);
       return Op::redispatch(engine_keys(), engine_arguments...);
     };
     if constexpr (std::is_void_v<Return>) {
-      run_kernel(device, Op::name, [&] { std::apply(run, lent); });
-      lending.settle();
+      lending->run(table, [&] { std::apply(run, lent); });
+      lending->settle();
     } else if constexpr (std::is_same_v<Return, at::Tensor&>) {
-      run_kernel(device, Op::name, [&] { std::apply(run, lent); });
-      lending.settle();
+      lending->run(table, [&] { std::apply(run, lent); });
+      lending->settle();
       return written_argument<Arguments...>(std::forward<Arguments>(arguments)...);
     } else {
       std::optional<Return> result;
-      run_kernel(device, Op::name, [&] { result.emplace(std::apply(run, lent)); });
-      return adopt_all(lending, std::move(*result));
+      lending->run(table, [&] { result.emplace(std::apply(run, lent)); });
+      return adopt_all(*lending, std::move(*result));
     }
+  }
+
+ private:
+  // Work for a worker or a graph outlives this call: the boxed kernel keeps its arguments.
+  static Return call_boxed(Arguments... arguments) {
+    static const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);
+    return c10::impl::BoxedKernelWrapper<Return(Arguments...)>::call(
+        c10::BoxedKernel::makeFromFunction<&run_boxed>(), handle, engine_keys(),
+        std::forward<Arguments>(arguments)...);
   }
 };
 

@@ -1,0 +1,176 @@
+#include "runtime/commands.h"
+
+#include <utility>
+
+#include "runtime/capture.h"
+#include "runtime/runtime.h"
+
+namespace loom::runtime {
+
+namespace {
+
+driver::Stream handle_of(StreamRef stream) { return get().stream(stream.device, stream.id); }
+
+Command describe(CommandKind kind, const char* name, StreamRef stream) {
+  Command command{};
+  command.kind = kind;
+  command.name = name;
+  command.device = stream.device;
+  command.stream = stream.id;
+  return command;
+}
+
+// Commands on an event concern no stream.
+constexpr StreamRef kNoStream{-1, -1};
+
+}  // namespace
+
+StreamRef current_stream_of(int device) noexcept { return {device, current_stream(device)}; }
+
+bool is_captured(StreamRef stream) { return capture::is_underway() && capture::graph_of(stream) != nullptr; }
+
+bool runs_in_place(StreamRef stream) {
+  return get().driver().runs_in_place(handle_of(stream)) && !is_captured(stream);
+}
+
+namespace {
+
+// A kernel that is refused on its way is released here; the driver and a graph release what they took.
+class Refusal {
+ public:
+  explicit Refusal(const driver::Kernel& kernel) : kernel_(&kernel) {}
+  ~Refusal() {
+    if (kernel_ != nullptr && kernel_->release != nullptr) kernel_->release(kernel_->context);
+  }
+  Refusal(const Refusal&) = delete;
+  Refusal& operator=(const Refusal&) = delete;
+  const driver::Kernel& pass_on() { return *std::exchange(kernel_, nullptr); }
+
+ private:
+  const driver::Kernel* kernel_;
+};
+
+}  // namespace
+
+void submit(StreamRef stream, const driver::Kernel& kernel, const Operand* operands, size_t num_operands) {
+  Refusal refusal(kernel);
+  Graph* graph = capture::is_underway() ? capture::graph_of(stream) : nullptr;
+  if (graph != nullptr && kernel.in_place) capture::forbid_on(stream, kernel.name);
+  if (tape::is_read()) [[unlikely]] {
+    Command command = describe(CommandKind::kKernel, kernel.name, stream);
+    command.operands = operands;
+    command.num_operands = num_operands;
+    command.is_captured = graph != nullptr;
+    tape::write(command);
+  }
+  if (graph != nullptr) {
+    capture::keep(*graph, stream, refusal.pass_on());
+  } else {
+    const driver::Stream handle = handle_of(stream);
+    get().driver().submit(handle, refusal.pass_on());
+  }
+}
+
+void copy(StreamRef stream, void* destination, const void* source, size_t bytes) {
+  driver::Driver& driver = get().driver();
+  Graph* graph = capture::is_underway() ? capture::graph_of(stream) : nullptr;
+  if (graph != nullptr && bytes != 0) {
+    for (const void* side : {static_cast<const void*>(destination), source}) {
+      if (driver.locate(side).kind == driver::AddressKind::kUnknown) {
+        capture::forbid_on(stream, "a copy of host memory that is not pinned");
+      }
+    }
+  }
+  if (tape::is_read()) [[unlikely]] {
+    Command command = describe(CommandKind::kCopy, "copy", stream);
+    command.address = destination;
+    command.source = source;
+    command.bytes = bytes;
+    command.is_captured = graph != nullptr;
+    tape::write(command);
+  }
+  if (graph != nullptr) {
+    capture::keep_copy(*graph, stream, destination, source, bytes);
+  } else {
+    driver.copy(handle_of(stream), destination, source, bytes);
+  }
+}
+
+void fill(StreamRef stream, void* destination, uint8_t value, size_t bytes) {
+  Graph* graph = capture::is_underway() ? capture::graph_of(stream) : nullptr;
+  if (tape::is_read()) [[unlikely]] {
+    Command command = describe(CommandKind::kFill, "fill", stream);
+    command.address = destination;
+    command.bytes = bytes;
+    command.is_captured = graph != nullptr;
+    tape::write(command);
+  }
+  if (graph != nullptr) {
+    capture::keep_fill(*graph, stream, destination, value, bytes);
+  } else {
+    get().driver().fill(handle_of(stream), destination, value, bytes);
+  }
+}
+
+bool query_stream(StreamRef stream) {
+  if (capture::is_underway()) capture::forbid_on(stream, "a query of a stream");
+  return get().driver().query_stream(handle_of(stream));
+}
+
+void synchronize_stream(StreamRef stream) {
+  if (capture::is_underway()) capture::forbid_on(stream, "synchronisation with a stream");
+  if (tape::is_read()) [[unlikely]] {
+    tape::write(describe(CommandKind::kSynchronizeStream, "synchronize_stream", stream));
+  }
+  get().driver().synchronize_stream(handle_of(stream));
+}
+
+void synchronize_device(int device) {
+  if (capture::is_underway()) capture::forbid("synchronisation with a device");
+  if (tape::is_read()) [[unlikely]] {
+    tape::write(describe(CommandKind::kSynchronizeDevice, "synchronize_device", {device, -1}));
+  }
+  get().synchronize(device);
+}
+
+void record_event(driver::Event event, StreamRef stream) {
+  if (tape::is_read()) [[unlikely]] {
+    Command command = describe(CommandKind::kRecordEvent, "record_event", stream);
+    command.event = event;
+    tape::write(command);
+  }
+  if (capture::is_underway() && capture::keep_record(event, stream)) return;
+  get().driver().record_event(event, handle_of(stream));
+}
+
+void wait_event(StreamRef stream, driver::Event event) {
+  if (tape::is_read()) [[unlikely]] {
+    Command command = describe(CommandKind::kWaitEvent, "wait_event", stream);
+    command.event = event;
+    tape::write(command);
+  }
+  if (capture::is_underway() && capture::keep_wait(stream, event)) return;
+  get().driver().wait_event(handle_of(stream), event);
+}
+
+bool query_event(driver::Event event) {
+  if (capture::is_underway()) capture::forbid_on(event, "a query of an event");
+  return get().driver().query_event(event);
+}
+
+void synchronize_event(driver::Event event) {
+  if (capture::is_underway()) capture::forbid_on(event, "synchronisation with an event");
+  if (tape::is_read()) [[unlikely]] {
+    Command command = describe(CommandKind::kSynchronizeEvent, "synchronize_event", kNoStream);
+    command.event = event;
+    tape::write(command);
+  }
+  get().driver().synchronize_event(event);
+}
+
+void destroy_event(driver::Event event) {
+  if (capture::is_underway()) capture::forget(event);
+  get().driver().destroy_event(event);
+}
+
+}  // namespace loom::runtime

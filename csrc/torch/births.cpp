@@ -1,0 +1,52 @@
+#include "torch/births.h"
+
+#include <utility>
+
+#include "torch/allocator.h"
+#include "torch/device.h"
+
+namespace loom::glue {
+
+thread_local Births* births = nullptr;
+
+Births::Active::Active(Births& own) : previous_(std::exchange(births, &own)) {}
+Births::Active::~Active() { births = previous_; }
+
+int Births::index_of(const void* address) const {
+  for (size_t i = 0; i < seen_.size(); ++i) {
+    if (seen_[i].address == address) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+bool Births::is_place(const void* address) const {
+  for (size_t i = 0; i < num_places_; ++i) {
+    if (places_[i].address == address) return true;
+  }
+  return false;
+}
+
+c10::DataPtr Births::allocate(size_t bytes, c10::Allocator& host) {
+  const size_t index = count_++;
+  switch (mode_) {
+    case Mode::kKnown:
+      if (index < 64 && ((mask_ >> index) & 1) != 0) {
+        void* memory = devices().engine_address(take_device_memory(device_, bytes));
+        return {memory, memory, &free_device_memory, c10::Device(c10::kCPU)};
+      }
+      return host.allocate(bytes);
+    case Mode::kLearning: {
+      c10::DataPtr memory = host.allocate(bytes);
+      seen_.push_back({memory.get(), bytes});
+      return memory;
+    }
+    case Mode::kPlaced:
+      if (index < num_places_ && places_[index].address != nullptr && places_[index].bytes == bytes) {
+        return {places_[index].address, nullptr, [](void*) {}, c10::Device(c10::kCPU)};
+      }
+      return host.allocate(bytes);
+  }
+  return {};
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,292 @@
+#include "torch/outcome.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <shared_mutex>
+#include <string_view>
+#include <unordered_map>
+
+#include "torch/allocator.h"
+
+namespace loom::glue {
+
+namespace {
+
+const c10::DispatchKeySet kOwnKeys(c10::DispatchKey::PrivateUse1);
+
+struct KeyHash {
+  size_t operator()(const OutcomeKey& key) const {
+    uint64_t hash = key.size();
+    for (const int64_t word : key) hash = (hash ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15ull;
+    return hash ^ (hash >> 32);
+  }
+};
+
+struct OutcomeTable {
+  std::shared_mutex mutex;
+  std::unordered_map<OutcomeKey, std::shared_ptr<const Outcome>, KeyHash> outcomes;
+};
+
+// Leaked: threads may ask until the process ends.
+OutcomeTable& table() {
+  static auto* instance = new OutcomeTable;
+  return *instance;
+}
+
+// Marks between parts of a key, so that no two argument lists read the same.
+enum Mark : int64_t {
+  kNone = -1,
+  kUndefinedTensor = -2,
+  kDeviceTensor = -3,
+  kHostTensor = -4,
+  kList = -5,
+  kText = -6
+};
+
+void add_tensor(OutcomeKey& key, const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    key.push_back(kUndefinedTensor);
+    return;
+  }
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const auto dtype = static_cast<int64_t>(tensor.scalar_type());
+  const int64_t bits = int64_t{tensor.is_conj()} | int64_t{tensor.is_neg()} << 1 |
+                       int64_t{tensor._is_zerotensor()} << 2 | int64_t{impl->is_wrapped_number()} << 3;
+  key.push_back(kDeviceTensor);
+  key.push_back(dtype | bits << 8 | impl->dim() << 16);
+  for (const int64_t size : impl->sizes()) key.push_back(size);
+  for (const int64_t stride : impl->strides()) key.push_back(stride);
+}
+
+bool is_same_storage(const at::Tensor& left, const at::Tensor& right) {
+  return left.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() ==
+         right.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+}
+
+at::Tensor tensor_over(const c10::Storage& storage, const Layout& layout, c10::DispatchKeySet keys,
+                       bool is_view) {
+  if (layout.is_conj) keys = keys.add(c10::DispatchKey::Conjugate);
+  if (layout.is_neg) keys = keys.add(c10::DispatchKey::Negative);
+  const auto type = c10::scalarTypeToTypeMeta(layout.dtype);
+  at::Tensor tensor = is_view ? at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW,
+                                                                         c10::Storage(storage), keys, type)
+                              : at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage), keys, type);
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(layout.sizes, layout.strides, layout.offset);
+  return tensor;
+}
+
+}  // namespace
+
+Layout Layout::of(const at::Tensor& tensor) {
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const auto sizes = impl->sizes(), strides = impl->strides();
+  Layout layout;
+  layout.dtype = tensor.scalar_type();
+  layout.sizes.assign(sizes.begin(), sizes.end());
+  layout.strides.assign(strides.begin(), strides.end());
+  layout.offset = impl->storage_offset();
+  layout.is_conj = tensor.is_conj();
+  layout.is_neg = tensor.is_neg();
+  return layout;
+}
+
+bool Layout::fits(const at::Tensor& tensor) const {
+  return tensor.scalar_type() == dtype && tensor.sizes() == at::IntArrayRef(sizes) &&
+         tensor.is_conj() == is_conj && tensor.is_neg() == is_neg;
+}
+
+bool add_to_key(OutcomeKey& key, const c10::IValue& value, KeyPart part) {
+  if (value.isNone()) {
+    key.push_back(kNone);
+  } else if (value.isTensor()) {
+    add_tensor(key, value.toTensor());
+  } else if (value.isTensorList()) {
+    key.push_back(kList);
+    const auto& tensors = value.toListRef();
+    key.push_back(static_cast<int64_t>(tensors.size()));
+    for (const c10::IValue& tensor : tensors) add_tensor(key, tensor.toTensor());
+  } else if (value.isInt() || value.isBool()) {
+    key.push_back(value.isInt());
+    if (part == KeyPart::kExact) key.push_back(value.isInt() ? value.toInt() : int64_t{value.toBool()});
+  } else if (value.isDouble()) {
+    key.push_back(2);
+    if (part == KeyPart::kExact) {
+      int64_t word = 0;
+      const double number = value.toDouble();
+      std::memcpy(&word, &number, sizeof word);
+      key.push_back(word);
+    }
+  } else if (value.isComplexDouble()) {
+    key.push_back(3);
+  } else if (value.isDevice()) {
+    key.push_back(4);
+  } else if (value.isGenerator()) {
+    key.push_back(5);
+  } else if (value.isString()) {
+    key.push_back(kText);
+    for (const char letter : value.toStringRef()) key.push_back(letter);
+  } else if (value.isList()) {
+    key.push_back(kList);
+    const auto elements = value.toListRef();
+    key.push_back(static_cast<int64_t>(elements.size()));
+    for (const c10::IValue& element : elements) {
+      if (!add_to_key(key, element, part)) return false;
+    }
+  } else {
+    return false;
+  }
+  return true;
+}
+
+std::shared_ptr<const Outcome> find_outcome(const OutcomeKey& key) {
+  std::shared_lock<std::shared_mutex> lock(table().mutex);
+  const auto found = table().outcomes.find(key);
+  return found == table().outcomes.end() ? nullptr : found->second;
+}
+
+void learn_outcome(const OutcomeKey& key, Outcome outcome) {
+  constexpr size_t kKept = 65536;  // programs whose shapes never repeat must not grow it for ever
+  auto shared = std::make_shared<const Outcome>(std::move(outcome));
+  std::unique_lock<std::shared_mutex> lock(table().mutex);
+  if (table().outcomes.size() >= kKept) table().outcomes.clear();
+  table().outcomes[key] = std::move(shared);
+}
+
+namespace {
+
+class Observer {
+ public:
+  Observer(const c10::SmallVector<Loan, 6>& loans, const Births& births) : loans_(loans), births_(births) {}
+
+  Outcome observe(const torch::jit::Stack& stack, size_t num_returns) {
+    for (size_t i = stack.size() - num_returns; i < stack.size(); ++i) add(stack[i]);
+    for (size_t i = 0; i < loans_.size(); ++i) add_change(i);
+    for (const Births::Allocation& allocation : births_.seen()) {
+      int storage = -1;
+      for (size_t i = 0; i < memory_.size(); ++i) {
+        if (memory_[i] != nullptr && memory_[i]->data() == allocation.address) storage = static_cast<int>(i);
+      }
+      outcome_.allocations.push_back({allocation.bytes, storage});
+    }
+    return std::move(outcome_);
+  }
+
+ private:
+  void add(const c10::IValue& result) {
+    Outcome::Return returned;
+    if (result.isTensor()) {
+      returned.outputs.push_back(output_of(result.toTensor()));
+    } else if (result.isTensorList()) {
+      returned.is_list = true;
+      for (const c10::IValue& tensor : result.toListRef())
+        returned.outputs.push_back(output_of(tensor.toTensor()));
+    } else if (result.isNone()) {
+      returned.outputs.push_back({});
+    } else {
+      outcome_.can_queue = false;  // a value of the host's
+    }
+    outcome_.returns.push_back(std::move(returned));
+  }
+
+  Output output_of(const at::Tensor& tensor) {
+    if (!tensor.defined()) return {};
+    if (tensor.layout() != c10::kStrided || tensor._is_zerotensor()) {
+      outcome_.can_queue = false;
+      return {};
+    }
+    Output output{Output::Kind::kNew, 0, Layout::of(tensor)};
+    for (size_t i = 0; i < loans_.size(); ++i) {
+      if (!loans_[i].alias.is_same(tensor)) continue;
+      output.kind = Output::Kind::kOperand;
+      output.index = i;
+      return output;
+    }
+    for (size_t i = 0; i < loans_.size(); ++i) {
+      if (loans_[i].alias.layout() != c10::kStrided || !is_same_storage(loans_[i].alias, tensor)) continue;
+      output.kind = Output::Kind::kView;
+      output.index = i;
+      output.layout.offset -= loans_[i].alias.storage_offset();
+      return output;
+    }
+    const c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+    const auto known = std::find(memory_.begin(), memory_.end(), storage);
+    output.index = static_cast<size_t>(known - memory_.begin());
+    if (known == memory_.end()) {
+      memory_.push_back(storage);
+      outcome_.storage_bytes.push_back(storage == nullptr ? 0 : storage->nbytes());
+    }
+    return output;
+  }
+
+  void add_change(size_t index) {
+    const Loan& loan = loans_[index];
+    if (!loan.is_written || loan.alias.layout() != c10::kStrided) return;
+    const Layout before = Layout::of(loan.original), after = Layout::of(loan.alias);
+    if (before.is_conj != after.is_conj || before.is_neg != after.is_neg || before.offset != after.offset) {
+      outcome_.can_queue = false;
+    }
+    if (before.sizes != after.sizes || before.strides != after.strides)
+      outcome_.resized.push_back({index, after});
+  }
+
+  const c10::SmallVector<Loan, 6>& loans_;
+  const Births& births_;
+  std::vector<const c10::StorageImpl*> memory_;
+  Outcome outcome_;
+};
+
+}  // namespace
+
+Outcome observe(const torch::jit::Stack& stack, size_t num_returns, const c10::SmallVector<Loan, 6>& loans,
+                const Births& births) {
+  return Observer(loans, births).observe(stack, num_returns);
+}
+
+PreparedOutputs::PreparedOutputs(const Outcome& outcome, const c10::SmallVector<Loan, 6>& loans, int device) {
+  const CurrentDevice current(device);
+  for (const size_t bytes : outcome.storage_bytes) {
+    storages_.emplace_back(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                                 device_allocator()->allocate(bytes),
+                                                                 device_allocator(), /*resizable=*/true));
+  }
+  for (const Outcome::Return& returned : outcome.returns) {
+    if (returned.is_list) {
+      c10::List<at::Tensor> list;
+      for (const Output& output : returned.outputs) list.push_back(make(output, loans));
+      results_.emplace_back(std::move(list));
+    } else {
+      results_.emplace_back(make(returned.outputs.front(), loans));
+    }
+  }
+}
+
+at::Tensor PreparedOutputs::make(const Output& output, const c10::SmallVector<Loan, 6>& loans) const {
+  switch (output.kind) {
+    case Output::Kind::kUndefined:
+      return {};
+    case Output::Kind::kOperand:
+      return loans[output.index].original;
+    case Output::Kind::kView: {
+      const at::Tensor& original = loans[output.index].original;
+      Layout layout = output.layout;
+      layout.offset += original.storage_offset();
+      return tensor_over(original.storage(), layout, kOwnKeys, /*is_view=*/true);
+    }
+    case Output::Kind::kNew:
+      return tensor_over(storages_[output.index], output.layout, kOwnKeys, /*is_view=*/false);
+  }
+  return {};
+}
+
+void PreparedOutputs::push(torch::jit::Stack& stack) const {
+  for (const c10::IValue& result : results_) stack.push_back(result);
+}
+
+std::vector<void*> PreparedOutputs::addresses() const {
+  std::vector<void*> addresses;
+  for (const c10::Storage& storage : storages_) addresses.push_back(devices().engine_address(storage.data()));
+  return addresses;
+}
+
+}  // namespace loom::glue

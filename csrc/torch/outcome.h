@@ -1,0 +1,96 @@
+// What an op returns for arguments of given metadata: learned when it runs in place, used to make its outputs
+// before it runs on a worker or in a graph.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+#include <c10/util/SmallVector.h>
+
+#include <memory>
+#include <vector>
+
+#include "torch/lend.h"
+
+namespace loom::glue {
+
+// The size of an operand or output, and how its memory reads.
+struct Layout {
+  c10::ScalarType dtype = c10::ScalarType::Undefined;
+  c10::SmallVector<int64_t, 5> sizes, strides;
+  int64_t offset = 0;  // in elements, from the start of the storage
+  bool is_conj = false, is_neg = false;
+
+  static Layout of(const at::Tensor& tensor);
+  // What matters for values: the offset does not.
+  bool fits(const at::Tensor& tensor) const;
+};
+
+struct Output {
+  enum class Kind : uint8_t {
+    kUndefined,
+    kNew,      // in new memory: `index` counts storages
+    kOperand,  // an operand itself: `index` counts loans
+    kView      // of an operand's memory; the offset counts from that operand's
+  };
+  Kind kind = Kind::kUndefined;
+  size_t index = 0;
+  Layout layout;
+};
+
+struct Outcome {
+  struct Return {
+    bool is_list = false;
+    std::vector<Output> outputs;
+  };
+  struct Resized {  // an operand that the op gives another size
+    size_t loan;
+    Layout layout;
+  };
+  // False: what it returns cannot be made before it ran.
+  bool can_queue = true;
+  std::vector<Return> returns;
+  std::vector<size_t> storage_bytes;
+  std::vector<Resized> resized;
+  // The kernel's allocations: which storage each becomes (−1: scratch). Empty when they were not seen.
+  struct Allocation {
+    size_t bytes;
+    int storage;
+  };
+  std::vector<Allocation> allocations;
+};
+
+// Arguments as a key: everything that can decide what an op returns, and no values of floating point.
+using OutcomeKey = c10::SmallVector<int64_t, 96>;
+
+// What an op's schema says about its arguments' share in the key.
+enum class KeyPart : uint8_t { kTensor, kExact, kTypeOnly };
+
+// Adds one argument. False: the argument is of a kind that cannot be a part of a key.
+bool add_to_key(OutcomeKey& key, const c10::IValue& value, KeyPart part);
+
+// Null when no call with such arguments was seen. Safe from any thread.
+std::shared_ptr<const Outcome> find_outcome(const OutcomeKey& key);
+void learn_outcome(const OutcomeKey& key, Outcome outcome);
+
+// The outcome that the results of a run show. `results` are the engine's, before they are adopted.
+Outcome observe(const torch::jit::Stack& stack, size_t num_returns, const c10::SmallVector<Loan, 6>& loans,
+                const Births& births);
+
+// Fresh device memory and tensors for an outcome, on the current stream.
+class PreparedOutputs {
+ public:
+  PreparedOutputs(const Outcome& outcome, const c10::SmallVector<Loan, 6>& loans, int device);
+  // The results in the place of the arguments.
+  void push(torch::jit::Stack& stack) const;
+  // Where the engine reaches each new storage.
+  std::vector<void*> addresses() const;
+  const std::vector<c10::Storage>& storages() const { return storages_; }
+
+ private:
+  at::Tensor make(const Output& output, const c10::SmallVector<Loan, 6>& loans) const;
+
+  std::vector<c10::Storage> storages_;
+  std::vector<c10::IValue> results_;
+};
+
+}  // namespace loom::glue

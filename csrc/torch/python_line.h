@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+
+namespace loom::glue {
+
+// "file:line" of the Python code that this thread runs, or "" where it runs none. Takes Python's lock for a
+// moment.
+std::string python_line();
+
+}  // namespace loom::glue

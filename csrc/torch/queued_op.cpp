@@ -1,0 +1,230 @@
+#include "torch/queued_op.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/copy_ops.h>
+#include <c10/core/GradMode.h>
+
+#include <cstring>
+#include <thread>
+#include <unordered_map>
+
+#include "torch/python_line.h"
+
+namespace loom::glue {
+
+namespace {
+
+// The number of intra-op threads decides how sums are split, hence their last bits: a worker uses its
+// issuer's.
+class ThreadCount {
+ public:
+  explicit ThreadCount(int wanted) : before_(at::get_num_threads()) {
+    if (wanted != before_) at::set_num_threads(wanted);
+  }
+  // A worker keeps it for its next op; a thread of the program has its own back.
+  void restore() const {
+    if (at::get_num_threads() != before_) at::set_num_threads(before_);
+  }
+
+ private:
+  const int before_;
+};
+
+class QueuedOp {
+ public:
+  QueuedOp(const c10::OperatorHandle& op, torch::jit::Stack arguments, const Lending& lending,
+           std::shared_ptr<const Outcome> outcome, const PreparedOutputs& outputs, bool runs_once)
+      : op_(op),
+        arguments_(std::move(arguments)),
+        outcome_(std::move(outcome)),
+        name_(lending.op_name()),
+        line_(python_line()),
+        addresses_(outputs.addresses()),
+        num_threads_(at::get_num_threads()),
+        issuer_(std::this_thread::get_id()),
+        runs_once_(runs_once) {
+    for (const Outcome::Allocation& allocation : outcome_->allocations) {
+      places_.push_back({allocation.bytes, allocation.storage < 0
+                                               ? nullptr
+                                               : addresses_[static_cast<size_t>(allocation.storage)]});
+    }
+  }
+
+  const char* name() const { return name_.c_str(); }
+
+  void run() {
+    const ThreadCount threads(num_threads_);
+    try {
+      run_here();
+    } catch (c10::Error& error) {
+      if (std::this_thread::get_id() == issuer_) threads.restore();
+      error.add_context(issued());
+      throw;
+    }
+    if (std::this_thread::get_id() == issuer_) threads.restore();
+  }
+
+ private:
+  std::string issued() const {
+    return "(raised by the queued op '" + name_ + "'" + (line_.empty() ? ")" : ", issued at " + line_ + ")");
+  }
+
+  void run_here() {
+    const c10::impl::ExcludeDispatchKeyGuard no_autograd(excluded_keys());
+    const c10::AutoGradMode no_gradients(false);
+    Births births(places_.data(), places_.size());
+    torch::jit::Stack stack = runs_once_ ? std::move(arguments_) : arguments_;
+    {
+      const Births::Active active(births);
+      op_.redispatchBoxed(engine_keys(), &stack);
+    }
+    const size_t num_returns = outcome_->returns.size();
+    TORCH_INTERNAL_ASSERT(stack.size() == num_returns, name_, " left ", stack.size(), " results");
+    for (size_t i = 0; i < num_returns; ++i) land(outcome_->returns[i], stack[i]);
+  }
+
+  void land(const Outcome::Return& returned, const c10::IValue& result) {
+    if (!returned.is_list) {
+      if (result.isTensor()) land(returned.outputs.front(), result.toTensor());
+      return;
+    }
+    const auto tensors = result.toListRef();
+    TORCH_CHECK(tensors.size() == returned.outputs.size(), name_, " returned ", tensors.size(),
+                " tensors where it had returned ", returned.outputs.size(), " for such arguments before ",
+                issued());
+    for (size_t i = 0; i < tensors.size(); ++i) land(returned.outputs[i], tensors[i].toTensor());
+  }
+
+  // A result that is not where its output was made is copied there.
+  void land(const Output& output, const at::Tensor& result) {
+    if (output.kind != Output::Kind::kNew) return;
+    TORCH_CHECK(result.defined() && output.layout.fits(result), name_, " returned a ",
+                result.defined() ? result.scalar_type() : output.layout.dtype, " tensor of shape ",
+                result.defined() ? result.sizes() : at::IntArrayRef(), " where it had returned a ",
+                output.layout.dtype, " one of shape ", at::IntArrayRef(output.layout.sizes),
+                " for such arguments before ", issued());
+    void* address = addresses_[output.index];
+    if (result.numel() == 0 || result.storage().data() == address) return;
+    const size_t bytes = outcome_->storage_bytes[output.index];
+    if (result.strides() == at::IntArrayRef(output.layout.strides) &&
+        result.storage_offset() == output.layout.offset && result.storage().nbytes() == bytes) {
+      std::memcpy(address, result.storage().data(), bytes);
+      return;
+    }
+    c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), bytes,
+        c10::DataPtr(address, nullptr, [](void*) {}, c10::Device(c10::kCPU)), nullptr, /*resizable=*/false));
+    at::Tensor place =
+        at::detail::make_tensor<c10::TensorImpl>(std::move(storage), engine_keys(), result.dtype());
+    place.unsafeGetTensorImpl()->set_sizes_and_strides(output.layout.sizes, output.layout.strides,
+                                                       output.layout.offset);
+    if (output.layout.is_conj) place._set_conj(true);
+    if (output.layout.is_neg) place._set_neg(true);
+    place.copy_(result);
+  }
+
+  const c10::OperatorHandle op_;
+  torch::jit::Stack arguments_;
+  const std::shared_ptr<const Outcome> outcome_;
+  const std::string name_, line_;
+  const std::vector<void*> addresses_;
+  std::vector<Births::Place> places_;
+  const int num_threads_;
+  const std::thread::id issuer_;
+  const bool runs_once_;
+};
+
+at::Tensor kept(const at::Tensor& tensor, const Lending& lending) {
+  return tensor.defined() && !lending.is_alias(tensor) ? tensor.clone() : tensor;
+}
+
+// Tensors of the host's (scalars, index tensors) may change after the call: the op reads them as they are
+// now.
+void keep_host_tensors(torch::jit::Stack& arguments, const Lending& lending) {
+  if (!lending.has_host_operands()) return;
+  for (c10::IValue& value : arguments) {
+    if (value.isTensor()) {
+      value = kept(value.toTensor(), lending);
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(kept(tensor, lending));
+      value = std::move(list);
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+        list.push_back(tensor.has_value() ? std::optional(kept(*tensor, lending)) : std::nullopt);
+      }
+      value = std::move(list);
+    }
+  }
+}
+
+}  // namespace
+
+void queue_op(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t num_arguments, Lending& lending,
+              std::shared_ptr<const Outcome> outcome) {
+  const runtime::StreamRef stream = runtime::current_stream_of(lending.device());
+  for (const Outcome::Resized& resized : outcome->resized) {
+    lending.resize_loan(resized.loan, resized.layout.sizes, resized.layout.strides);
+  }
+  const PreparedOutputs outputs(*outcome, lending.loans(), lending.device());
+  const auto first = stack->end() - static_cast<std::ptrdiff_t>(num_arguments);
+  torch::jit::Stack arguments(std::make_move_iterator(first), std::make_move_iterator(stack->end()));
+  stack->erase(first, stack->end());
+  keep_host_tensors(arguments, lending);
+  const bool is_captured = translated([&] { return runtime::is_captured(stream); });
+  auto* queued = new QueuedOp(op, std::move(arguments), lending, std::move(outcome), outputs, !is_captured);
+  const driver::Kernel kernel{queued->name(), [](void* context) { static_cast<QueuedOp*>(context)->run(); },
+                              [](void* context) { delete static_cast<QueuedOp*>(context); }, queued};
+  translated([&] { lending.submit(stream, kernel, outputs.storages()); });
+  outputs.push(*stack);
+}
+
+std::shared_ptr<const Outcome> infer_outcome(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
+                                             size_t num_arguments, size_t num_returns,
+                                             const Lending& lending) {
+  c10::SmallVector<Loan, 6> loans;
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> stand_ins;
+  const auto stand_in = [&](const at::Tensor& tensor) -> at::Tensor {
+    if (!tensor.defined() || (tensor.dim() == 0 && !lending.is_alias(tensor))) return tensor;
+    at::Tensor& known = stand_ins[tensor.unsafeGetTensorImpl()];
+    if (!known.defined()) {
+      known = at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+    }
+    return known;
+  };
+  torch::jit::Stack shapes;
+  for (size_t i = stack.size() - num_arguments; i < stack.size(); ++i) {
+    const c10::IValue& value = stack[i];
+    if (value.isTensor()) {
+      shapes.emplace_back(stand_in(value.toTensor()));
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(stand_in(tensor));
+      shapes.emplace_back(std::move(list));
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+        list.push_back(tensor.has_value() ? std::optional(stand_in(*tensor)) : std::nullopt);
+      }
+      shapes.emplace_back(std::move(list));
+    } else if (value.isGenerator()) {
+      shapes.emplace_back();
+    } else if (value.isDevice()) {
+      shapes.emplace_back(c10::Device(c10::kMeta));
+    } else {
+      shapes.push_back(value);
+    }
+  }
+  for (const Loan& loan : lending.loans())
+    loans.push_back({loan.original, stand_in(loan.alias), loan.is_written});
+  try {
+    op.callBoxed(&shapes);
+  } catch (const c10::Error&) {
+    return nullptr;
+  }
+  return std::make_shared<const Outcome>(observe(shapes, num_returns, loans, Births::learning()));
+}
+
+}  // namespace loom::glue
