@@ -59,7 +59,7 @@ inline driver::Stream current_stream(int device) {
 
 // Runs `work` as a kernel in stream order, through the driver. A driver without arithmetic is given the
 // command while the host infers the result's metadata: `work` then runs here, on tensors that have no data.
-// `work` lives on the caller's stack, so this waits for it where the driver did not run it at once.
+// `work` lives on the caller's stack, so it runs in place.
 template <typename F>
 void run_kernel(int device, const char* name, F&& work) {
   runtime::Runtime& runtime = devices();
@@ -70,10 +70,7 @@ void run_kernel(int device, const char* name, F&& work) {
     return;
   }
   const auto run = [](void* context) { (*static_cast<std::remove_reference_t<F>*>(context))(); };
-  translated([&] {
-    runtime.driver().submit(stream, {name, run, nullptr, &work});
-    if (runtime::current_stream(device) != 0) runtime.driver().synchronize_stream(stream);
-  });
+  translated([&] { runtime.driver().submit(stream, {name, run, nullptr, &work, /*in_place=*/true}); });
 }
 
 }  // namespace loom::glue
