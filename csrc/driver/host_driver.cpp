@@ -180,9 +180,6 @@ bool HostDriver::runs_in_place(Stream stream) noexcept {
   return stream != nullptr && stream->runs_in_place();
 }
 
-void HostDriver::drain_stream(Stream stream) { stream->synchronize(); }
-bool HostDriver::runs_in_place(Stream) noexcept { return true; }
-
 void HostDriver::submit(Stream stream, const Kernel& kernel) {
   if (stream != nullptr && kernel.run != nullptr && info_.executes_kernels) [[likely]] {
     stream->submit(kernel);
