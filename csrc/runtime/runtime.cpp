@@ -23,7 +23,7 @@ void after_fork_in_child() { detail::bad_fork.store(true); }
 
 }  // namespace
 
-Runtime::Runtime(const Config& config) {
+Runtime::Runtime(const Config& config) : config_(config) {
   int physical_count = 0;
   for (const int physical : config.physical_devices) {
     const auto& all = config.physical_devices;

@@ -11,6 +11,7 @@
 
 #include "driver/registry.h"
 #include "runtime/caching_allocator.h"
+#include "runtime/chip.h"
 
 namespace loom::runtime {
 
@@ -18,6 +19,11 @@ struct Config {
   std::string driver;
   int64_t memory_bytes;               // per device
   std::vector<int> physical_devices;  // logical index -> physical index
+  Chip chip;
+  bool lazy = false;            // device memory is taken when a device op first needs it
+  std::string launch = "auto";  // "auto", "blocking" or "chaos"
+  uint64_t chaos_seed = 0;
+  bool protect = false;  // host access to device memory faults
 };
 
 struct Device {
@@ -45,8 +51,11 @@ class Runtime {
   // The device whose memory holds `address`, or -1.
   int device_of(const void* address) const noexcept;
   bool runs_kernels() const { return runs_kernels_; }
+  // What the devices were made from.
+  const Config& config() const { return config_; }
 
  private:
+  const Config config_;
   std::unique_ptr<driver::Driver> driver_;
   std::vector<Device> devices_;
   std::vector<int> logical_of_physical_;
