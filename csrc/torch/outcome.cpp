@@ -35,13 +35,7 @@ OutcomeTable& table() {
 }
 
 // Marks between parts of a key, so that no two argument lists read the same.
-enum Mark : int64_t {
-  kNone = -1,
-  kUndefinedTensor = -2,
-  kTensor = -3,
-  kList = -4,
-  kText = -5
-};
+enum Mark : int64_t { kNone = -1, kUndefinedTensor = -2, kTensor = -3, kList = -4, kText = -5 };
 
 void add_tensor(OutcomeKey& key, const at::Tensor& tensor, OperandOrder& operands) {
   if (!tensor.defined()) {
@@ -180,12 +174,11 @@ class Observer {
   Outcome observe(const torch::jit::Stack& stack, size_t num_returns) {
     for (size_t i = stack.size() - num_returns; i < stack.size(); ++i) add(stack[i]);
     for (size_t i = 0; i < loans_.size(); ++i) add_change(i);
-    for (const Births::Allocation& allocation : births_.seen()) {
-      int storage = -1;
-      for (size_t i = 0; i < memory_.size(); ++i) {
-        if (memory_[i] != nullptr && memory_[i]->data() == allocation.address) storage = static_cast<int>(i);
-      }
-      outcome_.allocations.push_back({allocation.bytes, storage});
+    for (const Births::Allocation& allocation : births_.seen())
+      outcome_.allocations.push_back({allocation.bytes, -1});
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      const int place = memory_[i] == nullptr ? -1 : births_.index_of(memory_[i]->data());
+      if (place >= 0) outcome_.allocations[static_cast<size_t>(place)].storage = static_cast<int>(i);
     }
     return std::move(outcome_);
   }

@@ -67,7 +67,7 @@ class QueuedOp {
 
  private:
   std::string issued() const {
-    return "(raised by the queued op '" + name_ + "'" + (line_.empty() ? ")" : ", issued at " + line_ + ")");
+    return "raised by the queued op '" + name_ + "'" + (line_.empty() ? "" : ", issued at " + line_);
   }
 
   void run_here() {

@@ -38,7 +38,8 @@ def examine(
 ) -> CaseResult:
     """Runs every sample of `case` (evenly spread, at most `limit` of them, if given) and counts what happens.
 
-    `rehearsed` is told to the checks: see `Subject`. `observer` is told what is about to run, so that a crash can be blamed; `skip` leaves such samples out.
+    `rehearsed` is told to the checks: see `Subject`.
+    `observer` is told what is about to run, so that a crash can be blamed; `skip` leaves such samples out.
     """
     started = time.perf_counter()
     info = ops(case.family)[case.op]

@@ -210,7 +210,12 @@ class Event(torch.Event):
             RuntimeError: one has not finished or was recorded behind a failed op, or they are of different
                 devices.
         """
-        return _C.elapsed_time_ms(self, _checked_event(end_event))
+        end = _checked_event(end_event)
+        if self.event_id and end.event_id and self.device != end.device:
+            raise RuntimeError(
+                f"Both events must be of one device, but they were recorded on {self.device} and {end.device}"
+            )
+        return _C.elapsed_time_ms(self, end)
 
     def ipc_handle(self) -> bytes:
         """Share the event with another process.
