@@ -89,12 +89,17 @@ void WorkerStream::submit_managed(OwnedKernel kernel, bool in_place) {
 // The stream reaches `turn` and then waits for `done`; in between it belongs to this thread.
 void WorkerStream::submit_in_turn(OwnedKernel& kernel) {
   struct Done {
+    WorkerStream& stream;
     const Version::Shared version = std::make_shared<Version>();
-    ~Done() { version->reach({}); }
+    ~Done() {
+      version->reach({});
+      const Section section(stream);
+      stream.settle();
+    }
   };
   for (;;) {
     const auto turn = std::make_shared<Version>();
-    const Done done;
+    const Done done{*this};
     {
       const Section section(*this);
       push(Command::Kind::kRecord, {}, turn);
@@ -301,11 +306,20 @@ bool WorkerStream::await_work() noexcept {
   return ready_.load() != kStop;
 }
 
+// Takes what must run here, up to the last kernel and the last wait with a point behind it. What is left over
+// when that has run is settled with the stream no longer running: who is told of a point finds it idle.
 bool WorkerStream::take_batch() noexcept {
   const Section section(*this);
   ready_.store(kNothing);
+  settle();
   if (running_ || !has_work()) return false;
+  size_t num_taken = queue_.size();
+  while (queue_[num_taken - 1].kind == Command::Kind::kWait) --num_taken;
+  while (queue_[num_taken - 1].kind == Command::Kind::kRecord) --num_taken;
   batch_.swap(queue_);
+  const auto rest = batch_.begin() + static_cast<std::ptrdiff_t>(num_taken);
+  queue_.assign(std::make_move_iterator(rest), std::make_move_iterator(batch_.end()));
+  batch_.erase(rest, batch_.end());
   running_ = true;
   batches_taken_.fetch_add(1, std::memory_order_acq_rel);
   batches_taken_.notify_all();
