@@ -228,7 +228,8 @@ void WorkerStream::settle() noexcept {
     if (command.kind == Command::Kind::kWait) insert_nested_waits(num_settled);
   }
   queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(num_settled));
-  failures_.forget(Failure::now());
+  // What is still queued may have been submitted before a failure was raised: it is for that to forget.
+  if (queue_.empty()) failures_.forget(Failure::now());
 }
 
 void WorkerStream::insert_nested_waits(size_t position) {
