@@ -280,20 +280,16 @@ void WorkerStream::make_ready() noexcept {
 void WorkerStream::work() noexcept {
   pthread_setname_np(pthread_self(), "loom-stream");
   while (await_work()) {
-    if (!take_batch()) continue;
-    for (Command& command : batch_) {
-      execute(command);
-      if (command.kind == Command::Kind::kRecord) continue;
-      for (const Version::Shared& version : std::exchange(nested_waits_, {})) {
-        Command wait{Command::Kind::kWait, Failure::now(), {}, version};
-        execute(wait);
+    while (take_batch()) {
+      for (Command& command : batch_) {
+        execute(command);
+        if (command.kind == Command::Kind::kRecord) continue;
+        for (const Version::Shared& version : std::exchange(nested_waits_, {})) {
+          Command wait{Command::Kind::kWait, Failure::now(), {}, version};
+          execute(wait);
+        }
       }
     }
-    batch_.clear();
-    const Section section(*this);
-    running_ = false;
-    settle();
-    if (has_work()) make_ready();
   }
 }
 
@@ -304,14 +300,16 @@ bool WorkerStream::await_work() noexcept {
     ready_.compare_exchange_strong(nothing, kAsleep);
     ready_.wait(kAsleep);
   }
-  return ready_.load() != kStop;
+  return ready_.exchange(kNothing) != kStop;
 }
 
-// Takes what must run here, up to the last kernel and the last wait with a point behind it. What is left over
-// when that has run is settled with the stream no longer running: who is told of a point finds it idle.
+// Ends the last batch and takes the next, if there is one: up to the last kernel and the last wait with a
+// point behind it. What is left over when that has run is settled with the stream no longer running: who is
+// told of a point finds it idle.
 bool WorkerStream::take_batch() noexcept {
   const Section section(*this);
-  ready_.store(kNothing);
+  if (!batch_.empty()) running_ = false;
+  batch_.clear();
   settle();
   if (running_ || !has_work()) return false;
   size_t num_taken = queue_.size();
