@@ -44,7 +44,8 @@ Runtime::Runtime(const Config& config) : config_(config) {
                         physical,
                         default_stream,
                         {default_stream},
-                        std::make_unique<CachingAllocator>(*driver_, physical, logical)});
+                        std::make_unique<CachingAllocator>(*driver_, physical, logical),
+                        std::make_unique<LazyStats>()});
   }
 }
 

@@ -12,6 +12,7 @@
 #include "driver/registry.h"
 #include "runtime/caching_allocator.h"
 #include "runtime/chip.h"
+#include "runtime/lazy_stats.h"
 
 namespace loom::runtime {
 
@@ -31,6 +32,7 @@ struct Device {
   driver::Stream default_stream;        // id 0; read without a lock
   std::vector<driver::Stream> streams;  // by stream id
   std::unique_ptr<CachingAllocator> allocator;
+  std::unique_ptr<LazyStats> lazy;
 };
 
 // The devices, once initialised. Never destroyed: tensors may outlive every other static object.

@@ -9,6 +9,7 @@
 #include <c10/core/impl/COW.h>
 
 #include "torch/allocator.h"
+#include "torch/lazy.h"
 
 namespace loom::glue {
 
@@ -44,11 +45,6 @@ class AliasImpl final : public c10::TensorImpl {
   }
 };
 
-// A copy-on-write or lazy storage gives up its own memory only for writing.
-void* data_of(c10::StorageImpl* storage, bool is_written) {
-  return is_written ? storage->mutable_data() : const_cast<void*>(storage->data());
-}
-
 c10::DataPtr borrowed(void* data, c10::DeviceType engine) {
   return {data, nullptr, [](void*) {}, c10::Device(engine)};
 }
@@ -56,12 +52,12 @@ c10::DataPtr borrowed(void* data, c10::DeviceType engine) {
 c10::Storage alias_storage(c10::StorageImpl* original, bool is_written, c10::DeviceType engine) {
   return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), original->nbytes(),
-      borrowed(data_of(original, is_written), engine), c10::GetAllocator(engine), /*resizable=*/true));
+      borrowed(device_data(original, is_written), engine), c10::GetAllocator(engine), /*resizable=*/true));
 }
 
 // A storage lent for reading is now lent for writing: copy-on-write gives it memory of its own only then.
 void make_writable(const at::Tensor& alias, c10::StorageImpl* original) {
-  void* data = original->mutable_data();
+  void* data = device_data(original, /*is_written=*/true);
   c10::StorageImpl* own = alias.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   if (own->data() != data) own->set_data_ptr_noswap(borrowed(data, own->device_type()));
 }
@@ -75,7 +71,7 @@ class AliasPool {
     aliases_.pop_back();
     auto* impl = static_cast<AliasImpl*>(alias.unsafeGetTensorImpl());
     c10::StorageImpl* own = impl->unsafe_storage().unsafeGetStorageImpl();
-    own->set_data_ptr_noswap(borrowed(data_of(storage, is_written), c10::kCPU));
+    own->set_data_ptr_noswap(borrowed(device_data(storage, is_written), c10::kCPU));
     own->set_nbytes(storage->nbytes());
     impl->take_metadata(original);
     return alias;
