@@ -35,8 +35,9 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   TORCH_CHECK(!destination.is_meta() && !source.is_meta(),
               "Cannot copy out of meta tensor; no data! (copy_ between ", source.device(), " and ",
               destination.device(), ")");
-  if (copy_on_host(destination, source)) [[unlikely]]
+  if ((is_waiting(destination) || is_waiting(source)) && copy_on_host(destination, source)) {
     return destination;
+  }
   const int device = is_loom(destination) ? destination.device().index() : source.device().index();
   runtime::Runtime& runtime = devices();
   // Large copies within a device are a kernel: the engine spreads them over its threads.

@@ -1,6 +1,7 @@
 #include "torch/lazy.h"
 
 #include <ATen/core/Tensor.h>
+#include <Python.h>
 #include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
 
@@ -62,12 +63,28 @@ c10::DataPtr waiting_data(std::unique_ptr<Waiting> waiting) {
   return {nowhere(), waiting.release(), &stop_waiting, own};
 }
 
-// Held while the host side of a storage is used or moved. Not in Waiting, which the move destroys. Recursive:
-// an observer of running out of memory may use tensors.
-std::recursive_mutex& mutex_of(const c10::StorageImpl* storage) {
-  static std::array<std::recursive_mutex, 64> mutexes;
-  return mutexes[std::hash<const void*>{}(storage) / alignof(c10::StorageImpl) / 16 % mutexes.size()];
-}
+// Held while the host side of a storage is used or moved. The mutexes are not in Waiting, which the move
+// destroys, and are shared by storages; recursive, since who watches for running out of memory may use
+// tensors. Whoever waits for one lets other threads have Python's lock: the holder may need it.
+class HostSideLock {
+ public:
+  explicit HostSideLock(const c10::StorageImpl* storage) : lock_(mutex_of(storage), std::try_to_lock) {
+    if (lock_.owns_lock()) [[likely]] {
+      return;
+    }
+    PyThreadState* state = Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr;
+    lock_.lock();
+    if (state != nullptr) PyEval_RestoreThread(state);
+  }
+
+ private:
+  static std::recursive_mutex& mutex_of(const c10::StorageImpl* storage) {
+    static std::array<std::recursive_mutex, 64> mutexes;
+    return mutexes[reinterpret_cast<uintptr_t>(storage) / sizeof(c10::StorageImpl) % mutexes.size()];
+  }
+
+  std::unique_lock<std::recursive_mutex> lock_;
+};
 
 c10::DataPtr host_memory(size_t bytes) {
   const Birth nowhere_on_a_device(-1);
@@ -139,7 +156,7 @@ void start_waiting(c10::StorageImpl* storage) {
 }
 
 void take_device_memory(c10::StorageImpl* storage) {
-  const std::lock_guard<std::recursive_mutex> lock(mutex_of(storage));
+  const HostSideLock lock(storage);
   const Waiting* waiting = waiting_of(storage);
   if (waiting == nullptr) return;
   const int device = waiting->device;
@@ -165,7 +182,7 @@ void take_device_memory(c10::StorageImpl* storage) {
 }
 
 void resize_waiting(c10::StorageImpl* storage, size_t bytes) {
-  const std::lock_guard<std::recursive_mutex> lock(mutex_of(storage));
+  const HostSideLock lock(storage);
   const Waiting* old = waiting_of(storage);
   c10::DataPtr data(nullptr, storage->device());
   if (bytes != 0) {
@@ -224,8 +241,9 @@ void carry_over(const at::Tensor& tensor, const at::Tensor& host, const void* le
 }  // namespace
 
 bool on_host(const at::Tensor& tensor, c10::function_ref<void(at::Tensor&)> body) {
+  if (!is_lazy()) return false;
   c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-  const std::lock_guard<std::recursive_mutex> lock(mutex_of(storage));
+  const HostSideLock lock(storage);
   Waiting* waiting = waiting_of(storage);
   if (waiting == nullptr && storage->nbytes() != 0) return false;
   // An engine without arithmetic has no contents, and no memory for them.

@@ -14,7 +14,7 @@
 
 namespace loom::glue {
 
-// Whether new storages wait. Initialises at first use.
+// Whether new storages wait, and what waits is filled and read on the host side. Initialises at first use.
 inline bool is_lazy() { return devices().config().lazy; }
 
 namespace detail {
@@ -56,9 +56,9 @@ void start_waiting(c10::StorageImpl* storage);
 // result waits.
 void resize_waiting(c10::StorageImpl* storage, size_t bytes);
 
-// Calls `body` with a tensor of the engine over the host side of a tensor that waits or has no bytes; what
-// the body changes of its size or memory is carried over. Returns false, and does not call it, when the
-// tensor is on the device.
+// Under the lazy policy, calls `body` with a tensor of the engine over the host side of a tensor that waits
+// or has no bytes; what the body changes of its size or memory is carried over. Returns false, and does not
+// call it, when the tensor is on the device.
 bool on_host(const at::Tensor& tensor, c10::function_ref<void(at::Tensor& host)> body);
 
 }  // namespace loom::glue

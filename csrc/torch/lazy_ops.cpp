@@ -81,7 +81,7 @@ bool fill_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 bool copy_on_host(const at::Tensor& destination, const at::Tensor& source) {
   const bool fills = is_waiting(destination) && is_host(source);
-  if (!fills && !(is_waiting(source) && is_host(destination))) return false;
+  if (!is_lazy() || (!fills && !(is_waiting(source) && is_host(destination)))) return false;
   if (!devices().runs_kernels()) {
     TORCH_CHECK(at::is_expandable_to(source.sizes(), destination.sizes()), "copy_: a tensor of shape ",
                 source.sizes(), " does not broadcast to ", destination.sizes());
