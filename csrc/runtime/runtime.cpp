@@ -40,8 +40,9 @@ Runtime::Runtime(const Config& config) : config_(config) {
     }
     physical_count = std::max(physical_count, physical + 1);
   }
-  driver_ = driver::create_driver(config.driver, {physical_count, config.memory_bytes, launch_of(config.launch),
-                                                  config.chaos_seed, config.protect});
+  driver_ = driver::create_driver(
+      config.driver,
+      {physical_count, config.memory_bytes, launch_of(config.launch), config.chaos_seed, config.protect});
   runs_kernels_ = driver_->info().executes_kernels;
   is_fenced_ = !driver_->info().host_addressable;
   logical_of_physical_.assign(static_cast<size_t>(physical_count), -1);
@@ -53,6 +54,7 @@ Runtime::Runtime(const Config& config) : config_(config) {
     device->physical = physical;
     device->streams[0] = driver_->create_stream(physical, {});
     device->allocator = std::make_unique<CachingAllocator>(*driver_, physical, logical);
+    device->lazy = std::make_unique<LazyStats>();
     devices_.push_back(std::move(device));
   }
 }
