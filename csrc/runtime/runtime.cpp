@@ -21,6 +21,18 @@ thread_local std::vector<int64_t> tls_streams;
 
 void after_fork_in_child() { detail::bad_fork.store(true); }
 
+// What a device's allocator sees of its streams.
+class DeviceStreams final : public StreamSource {
+ public:
+  DeviceStreams(const Runtime& runtime, int device) : runtime_(runtime), device_(device) {}
+  driver::Stream stream(int64_t id) const override { return runtime_.stream(device_, id); }
+  std::vector<driver::Stream> all() const override { return runtime_.streams(device_); }
+
+ private:
+  const Runtime& runtime_;
+  const int device_;
+};
+
 }  // namespace
 
 Runtime::Runtime(const Config& config) {
@@ -44,7 +56,8 @@ Runtime::Runtime(const Config& config) {
     device->logical = logical;
     device->physical = physical;
     device->streams[0] = driver_->create_stream(physical, {});
-    device->allocator = std::make_unique<CachingAllocator>(*driver_, physical, logical);
+    device->allocator = std::make_unique<CachingAllocator>(
+        *driver_, physical, logical, std::make_unique<DeviceStreams>(*this, logical));
     devices_.push_back(std::move(device));
   }
 }
