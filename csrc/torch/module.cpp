@@ -11,6 +11,7 @@
 #include "torch/device.h"
 #include "torch/engine_allocator.h"
 #include "torch/generator.h"
+#include "torch/graph_bindings.h"
 #include "torch/register_ops.h"
 #include "torch/shutdown.h"
 #include "torch/torch_version.h"
@@ -143,6 +144,7 @@ PYBIND11_MODULE(_C, m) {
   m.attr("built_torch_version") = LOOM_BUILT_TORCH_VERSION;
   register_ops();
   driver::bind_driver(m);
+  bind_graphs(m);
   set_device_count_peek(&peek_device_count);
   torch::utils::register_fork_handler_for_device_init(kLoom);
 
