@@ -7,8 +7,9 @@ STAMP := $(VENV)/.loom-dependencies
 EXTENSION := $(VENV)/.loom-extension
 CPP := $(shell find csrc -name '*.cpp' -o -name '*.h')
 GENERATED := $(wildcard csrc/torch/generated/*.inc)
+NATIVE := $(wildcard tests/native/*.cpp tests/native/*.h)
 
-.PHONY: demo test conformance benchmark build lint format clean
+.PHONY: demo test conformance benchmark sanitize build lint format clean
 
 demo: build
 	$(BIN)/loom demo
@@ -22,6 +23,30 @@ conformance: build
 benchmark: build
 	$(BIN)/python -m benchmarks.dispatch --check
 	$(BIN)/python -m benchmarks.models --check
+
+# The layers below PyTorch with their own tests, under the compiler's sanitizers: CXX says which compiler.
+SANITIZED := $(wildcard csrc/driver/*.cpp csrc/runtime/*.cpp tests/native/*.cpp)
+SANITIZE_FLAGS := -std=c++20 -O1 -g -fno-omit-frame-pointer -Wall -Wextra -Icsrc -Itests/native -pthread
+SANITIZE_address := -fsanitize=address,undefined -fno-sanitize-recover=all
+SANITIZE_thread := -fsanitize=thread
+
+sanitize:
+	$(MAKE) --no-print-directory -j2 build/sanitize/address/native build/sanitize/thread/native
+	build/sanitize/address/native
+	TSAN_OPTIONS=halt_on_error=1 build/sanitize/thread/native
+
+define SANITIZER
+build/sanitize/$(1)/%.o: %.cpp
+	@mkdir -p $$(@D)
+	$$(CXX) $$(SANITIZE_FLAGS) $$(SANITIZE_$(1)) -MMD -c $$< -o $$@
+
+build/sanitize/$(1)/native: $$(SANITIZED:%.cpp=build/sanitize/$(1)/%.o)
+	$$(CXX) $$(SANITIZE_$(1)) -pthread $$^ -o $$@
+
+-include $$(SANITIZED:%.cpp=build/sanitize/$(1)/%.d)
+endef
+$(eval $(call SANITIZER,address))
+$(eval $(call SANITIZER,thread))
 
 build: $(EXTENSION)
 
@@ -40,12 +65,12 @@ lint: build
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $(CPP)
+	$(BIN)/clang-format --dry-run --Werror $(CPP) $(NATIVE)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/clang-format -i $(CPP)
+	$(BIN)/clang-format -i $(CPP) $(NATIVE)
 
 clean:
 	rm -rf build $(VENV) torch_loom/_C*.so torch_loom/_built_with.py

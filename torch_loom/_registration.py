@@ -39,6 +39,7 @@ def register() -> Exception | None:
         # Under the new name: torch.accelerator.Graph looks for that.
         importlib.import_module("torch_loom._C").register_graph_impl()
         module: ModuleType = importlib.import_module("torch_loom.device")
+        importlib.import_module("torch_loom.device._init").set_chip_loader(_load_chip)
         _register_module(name, module)
         for submodule in _SUBMODULES:
             sys.modules[f"torch.{name}.{submodule}"] = getattr(module, submodule)
@@ -105,6 +106,11 @@ def _stop_threads_at_exit() -> None:
     from torch_loom import _C
 
     atexit.register(_C.stop_autograd_threads)
+
+
+def _load_chip(chip: str) -> Any:
+    # Imported at first use: programs that use no device need no reader of chips.
+    return importlib.import_module("torch_loom.chips.core").load_for_core(chip)
 
 
 def _register_module(name: str, module: ModuleType) -> None:

@@ -1,25 +1,43 @@
 """Every setting of torch-loom, and the only place that reads environment variables.
 
-A setting is declared once, in :data:`SETTINGS`. Its value is that of :func:`configure`, else that of its
-environment variable, else its default. Values are read when the devices are first used, not at import; only
-the device name is needed at import.
+A setting is declared once, in :mod:`torch_loom.settings`. Its value is that of :func:`configure`, else that
+of its environment variable, else its default. Values are read when the devices are first used, not at import;
+only the device name is needed at import.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Generic, Literal, TypeVar, cast
+from typing import Literal, TypeVar
 
 from torch_loom.errors import AlreadyInitializedError, ConfigurationError
+from torch_loom.settings import (
+    CHAOS_SEED,
+    CHIP,
+    CLOCK,
+    DEVICE_NAME,
+    DEVICES,
+    DRIVER,
+    LAUNCH,
+    MEMORY,
+    MEMORY_POLICY,
+    PROTECT,
+    RBLN_EAGER_MALLOC,
+    SANITIZER,
+    SETTINGS,
+    VISIBLE_DEVICES,
+    Setting,
+    parse_size,
+)
 
 __all__ = [
+    "DEVICES",
     "ENV_PREFIX",
     "SETTINGS",
+    "VISIBLE_DEVICES",
     "Setting",
     "Settings",
     "configure",
@@ -34,151 +52,10 @@ T = TypeVar("T")
 Source = Literal["configure", "environment", "default"]
 
 ENV_PREFIX = "TORCH_LOOM_"
-MAX_DEVICES = 64
-MIN_MEMORY_BYTES = 2 << 20
-MAX_MEMORY_BYTES = 16 << 40
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?B)?", re.IGNORECASE | re.ASCII)
-_UNIT_BYTES = {
-    "B": 1,
-    **{f"{prefix}B": 1000**power for power, prefix in enumerate("KMGT", 1)},
-    **{f"{prefix}IB": 1024**power for power, prefix in enumerate("KMGT", 1)},
-}
-
-
-def parse_size(text: str) -> int:
-    """Return the number of bytes that a human size such as ``512MiB``, ``1.5GiB`` or ``4096`` means.
-
-    Units: B, KiB, MiB, GiB, TiB (powers of 1024) and KB, MB, GB, TB (powers of 1000), in any case; without a
-    unit the number is bytes. A fraction of a byte is dropped.
-
-    Raises:
-        ValueError: the text is not a size.
-    """
-    match = _SIZE.fullmatch(text.strip())
-    if match is None or (match[2] is None and "." in match[1]):
-        raise ValueError("not a size in bytes")
-    return int(Fraction(match[1]) * _UNIT_BYTES[(match[2] or "B").upper()])
-
-
-def _parse_int(text: str) -> int:
-    # int() also takes "1_000" and other digits than ASCII's; a setting does not.
-    if re.fullmatch(r"[0-9]{1,9}", text.strip()) is None:
-        raise ValueError("not a whole number")
-    return int(text)
-
-
-def _parse_devices(text: str) -> int:
-    count = _parse_int(text)
-    if count > MAX_DEVICES:
-        raise ValueError("too many")
-    return count
-
-
-def _parse_memory(text: str) -> int:
-    size_bytes = parse_size(text)
-    if not MIN_MEMORY_BYTES <= size_bytes <= MAX_MEMORY_BYTES:
-        raise ValueError("out of range")
-    return size_bytes
-
-
-def _parse_indices(text: str) -> tuple[int, ...]:
-    if not text.strip():
-        return ()
-    indices = tuple(_parse_int(part) for part in text.split(","))
-    if len(set(indices)) != len(indices):
-        raise ValueError("an index appears twice")
-    return indices
-
-
-def _parse_driver(text: str) -> str:
-    if text not in ("virtual", "null"):
-        raise ValueError("no such driver")
-    return text
-
-
-def _parse_device_name(text: str) -> str:
-    # c10::Device reads only letters and underscores as the type of a device string.
-    if re.fullmatch(r"[A-Za-z_]+", text) is None:
-        raise ValueError("not a device name")
-    return text
-
-
-@dataclass(frozen=True)
-class Setting(Generic[T]):
-    """The declaration of one setting.
-
-    Attributes:
-        name: its name in :class:`Settings`, and the keyword of :func:`configure` if ``configurable``.
-        env: the environment variable.
-        type_name: the type in words, for tables.
-        default: the default as it would stand in the environment; None if it is "not set".
-        allowed: the values it takes, in words, for tables and error messages.
-        meaning: what it does, one sentence.
-        parse: makes the value from text; raises ValueError with the reason.
-        configurable: whether :func:`configure` takes it.
-    """
-
-    name: str
-    env: str
-    type_name: str
-    default: str | None
-    allowed: str
-    meaning: str
-    parse: Callable[[str], T]
-    configurable: bool = True
-
-
-DEVICE_NAME = Setting(
-    name="device_name",
-    env="TORCH_LOOM_DEVICE_NAME",
-    type_name="name",
-    default="loom",
-    allowed="letters and underscores, and not a name that torch or torch.Tensor already has",
-    meaning="The name of the device type and of the module in torch; read when torch is imported.",
-    parse=_parse_device_name,
-    configurable=False,
-)
-DEVICES = Setting(
-    name="devices",
-    env="TORCH_LOOM_DEVICES",
-    type_name="integer",
-    default="2",
-    allowed=f"0 to {MAX_DEVICES}",
-    meaning="How many devices the machine has.",
-    parse=_parse_devices,
-)
-MEMORY = Setting(
-    name="memory",
-    env="TORCH_LOOM_MEMORY",
-    type_name="size",
-    default="16GiB",
-    allowed="2MiB to 16TiB, as bytes or with a unit (512MiB, 1.5GiB, 16GiB)",
-    meaning="The memory capacity of each device; host memory is used only for what is touched.",
-    parse=_parse_memory,
-)
-VISIBLE_DEVICES = Setting(
-    name="visible_devices",
-    env="TORCH_LOOM_VISIBLE_DEVICES",
-    type_name="list of integers",
-    default=None,
-    allowed="device indices without repetition, separated by commas (1,0); empty for none",
-    meaning="Which of the devices the program sees, numbered anew from 0 in this order; all if not set.",
-    parse=_parse_indices,
-)
-DRIVER = Setting(
-    name="driver",
-    env="TORCH_LOOM_DRIVER",
-    type_name="choice",
-    default="virtual",
-    allowed="virtual, null",
-    meaning="virtual computes on host memory and threads; null computes nothing (shapes and memory only).",
-    parse=_parse_driver,
-)
-
-SETTINGS: tuple[Setting[object], ...] = cast(
-    "tuple[Setting[object], ...]", (DEVICE_NAME, DEVICES, MEMORY, VISIBLE_DEVICES, DRIVER)
-)
+# The vendor's name of the device, and the chip that it is then.
+_RBLN = "rbln"
+_RBLN_CHIP = "atom"
 
 
 @dataclass(frozen=True)
@@ -188,16 +65,30 @@ class Settings:
     Attributes:
         device_name: the device type, ``"loom"`` by default.
         devices: how many physical devices there are.
-        memory_bytes: the capacity of each device.
+        chip: the name of a shipped chip, or the path of a description.
+        memory_bytes: the capacity of each device; None for the chip's.
+        memory_policy: ``"eager"`` or ``"lazy"``; None for the chip's.
         visible_devices: the physical indices the program sees; None for all.
         driver: ``"virtual"`` or ``"null"``.
+        launch: ``"auto"``, ``"blocking"`` or ``"chaos"``.
+        chaos_seed: the seed of the order under ``"chaos"``; None for another one in each process.
+        protect: whether host access to device memory faults.
+        clock: ``"wall"``.
+        sanitizer: whether races between streams are reported.
     """
 
     device_name: str
     devices: int
-    memory_bytes: int
+    chip: str
+    memory_bytes: int | None
+    memory_policy: str | None
     visible_devices: tuple[int, ...] | None
     driver: str
+    launch: str
+    chaos_seed: int | None
+    protect: bool
+    clock: str
+    sanitizer: bool
 
     @property
     def physical_devices(self) -> tuple[int, ...]:
@@ -219,6 +110,8 @@ def _raw_value(setting: Setting[T], overrides: Mapping[str, str]) -> tuple[str |
         return overrides[setting.name], "configure"
     if setting.env in os.environ:
         return os.environ[setting.env], "environment"
+    if setting.name == CHIP.name and os.environ.get(DEVICE_NAME.env) == _RBLN:
+        return _RBLN_CHIP, "default"
     return setting.default, "default"
 
 
@@ -296,20 +189,36 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
             highest = f", the highest index is {devices - 1}" if devices else ""
             reason = f"no device {index}: the number of devices is {devices}{highest}"
             raise _complaint(VISIBLE_DEVICES, text, source, reason)
+    name = _required(DEVICE_NAME, overrides)
+    policy = _value(MEMORY_POLICY, overrides)
+    if policy is None and name == _RBLN and _required(RBLN_EAGER_MALLOC, overrides):
+        policy = "eager"
     return Settings(
-        device_name=_required(DEVICE_NAME, overrides),
+        device_name=name,
         devices=devices,
-        memory_bytes=_required(MEMORY, overrides),
+        chip=_required(CHIP, overrides),
+        memory_bytes=_value(MEMORY, overrides),
+        memory_policy=policy,
         visible_devices=visible,
         driver=_required(DRIVER, overrides),
+        launch=_required(LAUNCH, overrides),
+        chaos_seed=_value(CHAOS_SEED, overrides),
+        protect=_required(PROTECT, overrides),
+        clock=_required(CLOCK, overrides),
+        sanitizer=_required(SANITIZER, overrides),
     )
 
 
 def _as_text(setting: Setting[object], value: object) -> str:
     if isinstance(value, str):
         return value
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, bool):
+        if setting.type_name == "flag":
+            return str(int(value))
+    elif isinstance(value, int):
         return str(value)
+    if setting is CHIP and isinstance(value, os.PathLike):
+        return os.fsdecode(value)
     if setting is VISIBLE_DEVICES and isinstance(value, Iterable):
         items: list[object] = list(value)
         if all(isinstance(item, int) and not isinstance(item, bool) for item in items):
@@ -320,26 +229,40 @@ def _as_text(setting: Setting[object], value: object) -> str:
 def configure(
     *,
     devices: int | None = None,
+    chip: str | os.PathLike[str] | None = None,
     memory: int | str | None = None,
+    memory_policy: str | None = None,
     visible_devices: str | Iterable[int] | None = None,
     driver: str | None = None,
+    launch: str | None = None,
+    chaos_seed: int | None = None,
+    protect: bool | None = None,
+    clock: str | None = None,
+    sanitizer: bool | None = None,
 ) -> None:
     """Set what the environment variables set, from a program, before the devices are first used.
 
-    What is None stays as it is. Nothing changes if any value is bad.
+    What is None stays as it is. Nothing changes if any value is bad; a chip's description is read, and its
+    errors are raised, when the devices are first used.
 
     Args:
         devices: how many devices the machine has, 0 to 64.
+        chip: ``"loom1"``, ``"atom"`` or ``"h200"``, or the path of a chip description.
         memory: capacity of each device, in bytes or as a size such as ``"16GiB"``.
+        memory_policy: ``"eager"`` takes device memory when a tensor is made, ``"lazy"`` at its first use.
         visible_devices: which devices the program sees, in this order: indices, or text such as ``"1,0"``.
         driver: ``"virtual"`` or ``"null"``.
+        launch: ``"auto"``, ``"blocking"`` or ``"chaos"``.
+        chaos_seed: the seed of the order under ``"chaos"``, 0 to 2⁶⁴ − 1.
+        protect: whether host code that touches device memory faults.
+        clock: ``"wall"``.
+        sanitizer: whether races between streams are reported.
 
     Raises:
         AlreadyInitializedError: the devices have been used.
         ConfigurationError: a value is bad, or contradicts the other settings.
     """
-    given = {"devices": devices, "memory": memory, "visible_devices": visible_devices, "driver": driver}
-    given = {name: value for name, value in given.items() if value is not None}
+    given = {name: value for name, value in locals().items() if value is not None}
     if _frozen:
         call = ", ".join(f"{name}={value!r}" for name, value in given.items())
         raise AlreadyInitializedError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 __all__ = [
     "AlreadyInitializedError",
+    "ChipError",
     "ConfigurationError",
     "DeferredCallError",
     "DeviceTypeError",
@@ -27,6 +28,10 @@ class LoomError(Exception):
 
 class ConfigurationError(LoomError, ValueError):
     """A setting has a bad value; the message names the setting, the value and the values it takes."""
+
+
+class ChipError(ConfigurationError):
+    """A chip description cannot be used; the message names file, key, value and what is allowed."""
 
 
 class AlreadyInitializedError(LoomError, RuntimeError):

@@ -1,6 +1,8 @@
 #include "driver/address_space.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,41 +16,100 @@ size_t round_up(size_t bytes, size_t granule) { return (bytes + granule - 1) / g
 
 }  // namespace
 
-AddressSpace::AddressSpace(int device, int64_t capacity_bytes, bool accessible)
-    : device_(device), capacity_bytes_(static_cast<size_t>(capacity_bytes)), accessible_(accessible) {
+AddressSpace::AddressSpace(int device, int64_t capacity_bytes, HostAccess access)
+    : device_(device), capacity_bytes_(static_cast<size_t>(capacity_bytes)), access_(access) {
   reserve();
 }
 
 AddressSpace::~AddressSpace() {
   for (size_t i = 0; i < num_ranges_.load(); ++i) {
-    munmap(reinterpret_cast<void*>(ranges_[i].begin), ranges_[i].bytes + kGranuleBytes);
+    const Range& range = ranges_[i];
+    munmap(reinterpret_cast<void*>(range.begin), range.bytes + kGranuleBytes);
+    if (range.file == -1) continue;
+    munmap(reinterpret_cast<void*>(range.engine_begin), range.bytes + kGranuleBytes);
+    close(range.file);
   }
+}
+
+bool AddressSpace::map(Range& range) const {
+  // One granule more than is used: a gap between this range and the next, so that free ranges of two
+  // reservations never coalesce.
+  const size_t bytes = range.bytes + kGranuleBytes;
+  const auto mapped = [&](int access, int flags, int file) {
+    void* const address = mmap(nullptr, bytes, access, flags | MAP_NORESERVE, file, 0);
+    return address == MAP_FAILED ? 0 : reinterpret_cast<uintptr_t>(address);
+  };
+  if (access_ != HostAccess::kFenced) {
+    const int access = access_ == HostAccess::kFree ? PROT_READ | PROT_WRITE : PROT_NONE;
+    range.begin = mapped(access, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    return range.begin != 0;
+  }
+  // Sparse: pages exist once they are touched.
+  range.file = memfd_create("loom-device-memory", MFD_CLOEXEC);
+  if (range.file != -1 && ftruncate(range.file, static_cast<off_t>(bytes)) == 0) {
+    range.begin = mapped(PROT_NONE, MAP_SHARED, range.file);
+    range.engine_begin = mapped(PROT_READ | PROT_WRITE, MAP_SHARED, range.file);
+  }
+  if (range.begin != 0 && range.engine_begin != 0) {
+    // A forked child would share the memory, where a process without the fence gets a copy.
+    for (const uintptr_t begin : {range.begin, range.engine_begin}) {
+      madvise(reinterpret_cast<void*>(begin), bytes, MADV_DONTFORK);
+    }
+    return true;
+  }
+  const int reason = errno;
+  if (range.begin != 0) munmap(reinterpret_cast<void*>(range.begin), bytes);
+  if (range.file != -1) close(range.file);
+  errno = reason;
+  return false;
 }
 
 void AddressSpace::reserve() {
   const size_t num_ranges = num_ranges_.load();
-  const int access = accessible_ ? PROT_READ | PROT_WRITE : PROT_NONE;
-  void* address = MAP_FAILED;
-  size_t usable = 0;
+  Range range;
+  bool is_mapped = false;
   errno = ENOMEM;
   if (num_ranges < kMaxRanges && capacity_bytes_ <= SIZE_MAX / 4) {
-    usable = round_up(2 * capacity_bytes_, kGranuleBytes);
-    // One granule more than is used: a gap between this range and the next, so that free ranges of two
-    // reservations never coalesce.
-    address =
-        mmap(nullptr, usable + kGranuleBytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    range.bytes = round_up(2 * capacity_bytes_, kGranuleBytes);
+    is_mapped = map(range);
   }
-  if (address == MAP_FAILED) {
+  if (!is_mapped) {
     throw Error("cannot reserve address space for the " + std::to_string(capacity_bytes_) +
                 " bytes of device " + std::to_string(device_) + ": " + std::strerror(errno) +
                 "; lower TORCH_LOOM_MEMORY or TORCH_LOOM_DEVICES, or raise the limit (ulimit -v)");
   }
-  const auto begin = reinterpret_cast<uintptr_t>(address);
-  const uintptr_t aligned = round_up(begin, kGranuleBytes);
-  const size_t whole_granules = (begin + usable - aligned) / kGranuleBytes * kGranuleBytes;
+  const uintptr_t aligned = round_up(range.begin, kGranuleBytes);
+  const size_t whole_granules = (range.begin + range.bytes - aligned) / kGranuleBytes * kGranuleBytes;
   if (whole_granules != 0) free_ranges_.emplace(aligned, whole_granules);
-  ranges_[num_ranges] = {begin, usable};
+  ranges_[num_ranges] = range;
   num_ranges_.store(num_ranges + 1, std::memory_order_release);
+}
+
+const AddressSpace::Range* AddressSpace::range_of(uintptr_t device_address) const noexcept {
+  const size_t num_ranges = num_ranges_.load(std::memory_order_acquire);
+  for (size_t i = 0; i < num_ranges; ++i) {
+    if (device_address - ranges_[i].begin < ranges_[i].bytes) return &ranges_[i];
+  }
+  return nullptr;
+}
+
+void* AddressSpace::engine_address(const void* device_address) const noexcept {
+  const auto value = reinterpret_cast<uintptr_t>(device_address);
+  const Range* const range = range_of(value);
+  if (range == nullptr) return nullptr;
+  return reinterpret_cast<void*>(access_ == HostAccess::kFenced ? range->engine_begin + (value - range->begin)
+                                                                : value);
+}
+
+// The pages go back to the host: device memory that nobody holds costs nothing.
+void AddressSpace::give_back(uintptr_t address, size_t bytes) const noexcept {
+  if (access_ != HostAccess::kFenced) {
+    madvise(reinterpret_cast<void*>(address), bytes, MADV_DONTNEED);
+    return;
+  }
+  const Range* const range = range_of(address);
+  fallocate(range->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+            static_cast<off_t>(address - range->begin), static_cast<off_t>(bytes));
 }
 
 uintptr_t AddressSpace::take(size_t bytes) {
@@ -102,8 +163,7 @@ void AddressSpace::deallocate(void* address) {
   size_t bytes = found->second;
   allocations_.erase(found);
   used_bytes_ -= bytes;
-  // The pages go back to the host: device memory that nobody holds costs nothing.
-  madvise(address, bytes, MADV_DONTNEED);
+  give_back(start, bytes);
   const auto next = free_ranges_.lower_bound(start);
   if (next != free_ranges_.end() && start + bytes == next->first) {
     bytes += next->second;

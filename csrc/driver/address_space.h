@@ -13,12 +13,14 @@
 
 namespace loom::driver {
 
+// Who may touch the memory: anyone, nobody, or only who goes through engine_address().
+enum class HostAccess { kFree, kNone, kFenced };
+
 class AddressSpace {
  public:
   static constexpr size_t kGranuleBytes = size_t{2} << 20;
 
-  // `accessible`: whether the host may touch the range (the null driver's may not be touched).
-  AddressSpace(int device, int64_t capacity_bytes, bool accessible);
+  AddressSpace(int device, int64_t capacity_bytes, HostAccess access);
   ~AddressSpace();
   AddressSpace(const AddressSpace&) = delete;
   AddressSpace& operator=(const AddressSpace&) = delete;
@@ -26,14 +28,20 @@ class AddressSpace {
   void* allocate(size_t bytes);
   void deallocate(void* address);
   MemoryInfo info() const;
-  bool contains(const void* address) const noexcept {
+  // The address as allocate() counts it, for that and for an engine's address; null for any other.
+  const void* device_address(const void* address) const noexcept {
     const auto value = reinterpret_cast<uintptr_t>(address);
     const size_t num_ranges = num_ranges_.load(std::memory_order_acquire);
     for (size_t i = 0; i < num_ranges; ++i) {
-      if (value - ranges_[i].begin < ranges_[i].bytes) return true;
+      if (value - ranges_[i].begin < ranges_[i].bytes) return address;
+      if (access_ == HostAccess::kFenced && value - ranges_[i].engine_begin < ranges_[i].bytes) {
+        return reinterpret_cast<const void*>(ranges_[i].begin + (value - ranges_[i].engine_begin));
+      }
     }
-    return false;
+    return nullptr;
   }
+  // The inverse; null for what is no device address of this space.
+  void* engine_address(const void* device_address) const noexcept;
 
  private:
   // A reservation is larger than the capacity, and another one is made when holes between allocations leave
@@ -42,20 +50,27 @@ class AddressSpace {
   struct Range {
     uintptr_t begin = 0;
     size_t bytes = 0;
+    // Fenced: where the same memory can be touched, and the file that it is.
+    uintptr_t engine_begin = 0;
+    int file = -1;
   };
   static constexpr size_t kMaxRanges = 64;
 
   // Throws Error when the host refuses.
   void reserve();
+  // False, with errno, when the host refuses.
+  bool map(Range& range) const;
+  const Range* range_of(uintptr_t device_address) const noexcept;
+  void give_back(uintptr_t address, size_t bytes) const noexcept;
   // An address with so much room, or 0.
   uintptr_t take(size_t bytes);
 
   const int device_;
   const size_t capacity_bytes_;
-  const bool accessible_;
+  const HostAccess access_;
   mutable std::mutex mutex_;
   std::array<Range, kMaxRanges> ranges_;
-  std::atomic<size_t> num_ranges_{0};  // published: contains() takes no lock
+  std::atomic<size_t> num_ranges_{0};  // published: looking an address up takes no lock
   size_t used_bytes_ = 0;
   std::map<uintptr_t, size_t> free_ranges_;  // address -> bytes, coalesced
   std::map<uintptr_t, size_t> allocations_;  // address -> bytes, whole granules

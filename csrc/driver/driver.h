@@ -4,8 +4,8 @@
 // aborts. A null stream, event or address is refused with InvalidArgument where nothing else is said. "In
 // stream order" means: after everything submitted to that stream before, before everything submitted later.
 //
-// A kernel that does not run in its caller's thread may fail later. Its failure is kept, and what depends on it
-// is dropped: what was submitted to that stream behind it, and to streams that wait for an event recorded
+// A kernel that does not run in its caller's thread may fail later. Its failure is kept, and what depends on
+// it is dropped: what was submitted to that stream behind it, and to streams that wait for an event recorded
 // behind it. It is raised once, with its own type, by the first call that waits for what depends on it:
 // synchronize_stream(), synchronize_event(), an in-place kernel, a copy of pageable memory.
 #pragma once

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "driver/host_stream.h"
+#include "driver/worker_stream.h"
 
 namespace loom::driver {
 
@@ -16,15 +17,38 @@ void check_not_null(const void* handle, const char* method, const char* what) {
   if (handle == nullptr) throw InvalidArgument(std::string(method) + ": " + what + " must not be null");
 }
 
+template <typename F>
+void submit_callable(StreamState& stream, const char* name, bool in_place, const F& callable) {
+  const auto run = [](void* context) { (*static_cast<const F*>(context))(); };
+  if (in_place) {
+    stream.submit({name, run, nullptr, const_cast<F*>(&callable), true});
+  } else {
+    const auto release = [](void* context) { delete static_cast<const F*>(context); };
+    stream.submit({name, run, release, new F(callable)});
+  }
+}
+
 }  // namespace
 
-HostDriver::HostDriver(Info info, const DriverConfig& config) : info_(std::move(info)) {
+HostDriver::HostDriver(Info info, const DriverConfig& config)
+    : info_(std::move(info)),
+      launch_(config.launch),
+      protect_(config.protect && info_.executes_kernels),
+      process_(getpid()),
+      chaos_(launch_ == Launch::kChaos ? std::make_unique<Chaos>(config.chaos_seed) : nullptr) {
+  const HostAccess access = protect_                 ? HostAccess::kFenced
+                            : info_.host_addressable ? HostAccess::kFree
+                                                     : HostAccess::kNone;
   for (int device = 0; device < config.device_count; ++device) {
-    spaces_.push_back(std::make_unique<AddressSpace>(device, config.memory_bytes, info_.host_addressable));
+    spaces_.push_back(std::make_unique<AddressSpace>(device, config.memory_bytes, access));
   }
 }
 
 HostDriver::~HostDriver() {
+  // In a forked child there are no workers to wait for: what refers to them is left alone.
+  if (process_ == getpid()) {
+    while (!streams_.empty()) destroy_stream(*streams_.begin());
+  }
   for (const auto& [address, bytes] : host_allocations_) std::free(reinterpret_cast<void*>(address));
 }
 
@@ -63,7 +87,9 @@ MemoryInfo HostDriver::memory_info(int device) const { return space(device).info
 
 Address HostDriver::locate(const void* address) const noexcept {
   for (size_t device = 0; device < spaces_.size(); ++device) {
-    if (spaces_[device]->contains(address)) return {AddressKind::kDevice, static_cast<int>(device), address};
+    if (const void* known = spaces_[device]->device_address(address)) {
+      return {AddressKind::kDevice, static_cast<int>(device), known};
+    }
   }
   if (num_host_allocations_.load(std::memory_order_acquire) != 0) {
     const auto value = reinterpret_cast<uintptr_t>(address);
@@ -75,6 +101,15 @@ Address HostDriver::locate(const void* address) const noexcept {
     }
   }
   return {AddressKind::kUnknown, -1, address};
+}
+
+void* HostDriver::engine_address(const void* device_address) const noexcept {
+  if (protect_) {
+    for (const auto& space : spaces_) {
+      if (void* address = space->engine_address(device_address)) return address;
+    }
+  }
+  return const_cast<void*>(device_address);
 }
 
 void* HostDriver::allocate_host(size_t bytes) {
@@ -107,40 +142,56 @@ void HostDriver::deallocate_host(void* address) {
 
 Stream HostDriver::create_stream(int device, StreamOptions options) {
   space(device);
-  // No workers, so nothing to prioritise and nowhere else to run.
-  static_cast<void>(options);
-  return new StreamState;
+  std::unique_ptr<StreamState> stream(
+      chaos_ != nullptr ? chaos_->create_stream()
+                        : new WorkerStream(options.inline_when_idle, launch_ == Launch::kBlocking));
+  std::lock_guard<std::mutex> lock(streams_mutex_);
+  streams_.insert(stream.get());
+  return stream.release();
 }
 
 void HostDriver::destroy_stream(Stream stream) {
   if (stream == nullptr) return;
-  stream->synchronize();
+  stream->drain();
+  {
+    std::lock_guard<std::mutex> lock(streams_mutex_);
+    streams_.erase(stream);
+  }
   delete stream;
 }
 
 bool HostDriver::query_stream(Stream stream) {
   check_not_null(stream, "query_stream", "stream");
+  if (chaos_ != nullptr) chaos_->ask();
   return stream->idle();
 }
 
 void HostDriver::synchronize_stream(Stream stream) {
   check_not_null(stream, "synchronize_stream", "stream");
-  stream->synchronize();
+  stream->drain().raise();
 }
 
-void HostDriver::drain_stream(Stream stream) { stream->synchronize(); }
-bool HostDriver::runs_in_place(Stream) noexcept { return true; }
+void HostDriver::drain_stream(Stream stream) {
+  check_not_null(stream, "drain_stream", "stream");
+  stream->drain();
+}
+
+bool HostDriver::runs_in_place(Stream stream) noexcept {
+  return stream != nullptr && stream->runs_in_place();
+}
 
 void HostDriver::submit(Stream stream, const Kernel& kernel) {
-  struct Release {
-    const Kernel& kernel;
-    ~Release() {
-      if (kernel.release != nullptr) kernel.release(kernel.context);
-    }
-  } release{kernel};
+  if (stream != nullptr && kernel.run != nullptr && info_.executes_kernels) [[likely]] {
+    stream->submit(kernel);
+    return;
+  }
+  const OwnedKernel released(kernel);
   check_not_null(stream, "submit", "stream");
   if (kernel.run == nullptr) throw InvalidArgument("submit: the kernel's run must not be null");
-  if (info_.executes_kernels) stream->run([&] { kernel.run(kernel.context); });
+}
+
+bool HostDriver::is_pageable(const void* address) const noexcept {
+  return locate(address).kind == AddressKind::kUnknown;
 }
 
 void HostDriver::copy(Stream stream, void* destination, const void* source, size_t bytes) {
@@ -148,14 +199,22 @@ void HostDriver::copy(Stream stream, void* destination, const void* source, size
   if (bytes == 0) return;
   check_not_null(destination, "copy", "destination");
   check_not_null(source, "copy", "source");
-  if (info_.executes_kernels) stream->run([&] { std::memmove(destination, source, bytes); });
+  if (!info_.executes_kernels) return;
+  const auto move = [to = engine_address(destination), from = engine_address(source), bytes] {
+    std::memmove(to, from, bytes);
+  };
+  // Where it runs here anyway, what kind of memory it is does not matter.
+  const bool in_place = stream->runs_in_place() || is_pageable(destination) || is_pageable(source);
+  submit_callable(*stream, "copy", in_place, move);
 }
 
 void HostDriver::fill(Stream stream, void* destination, uint8_t value, size_t bytes) {
   check_not_null(stream, "fill", "stream");
   if (bytes == 0) return;
   check_not_null(destination, "fill", "destination");
-  if (info_.executes_kernels) stream->run([&] { std::memset(destination, value, bytes); });
+  if (!info_.executes_kernels) return;
+  const auto set = [to = engine_address(destination), value, bytes] { std::memset(to, value, bytes); };
+  submit_callable(*stream, "fill", stream->runs_in_place(), set);
 }
 
 Event HostDriver::create_event(EventOptions options) { return new EventState(options); }
@@ -176,13 +235,21 @@ void HostDriver::wait_event(Stream stream, Event event) {
 
 bool HostDriver::query_event(Event event) {
   check_not_null(event, "query_event", "event");
+  if (chaos_ != nullptr) chaos_->ask();
   const Version::Shared version = event->latest();
   return version == nullptr || version->finished();
 }
 
 void HostDriver::synchronize_event(Event event) {
   check_not_null(event, "synchronize_event", "event");
-  if (const Version::Shared version = event->latest()) version->wait();
+  const Version::Shared version = event->latest();
+  if (version == nullptr) return;
+  if (chaos_ != nullptr) {
+    chaos_->wait(*version);
+  } else {
+    version->wait();
+  }
+  version->failures().raise();
 }
 
 int64_t HostDriver::elapsed_ns(Event start, Event end) {
@@ -195,8 +262,12 @@ int64_t HostDriver::elapsed_ns(Event start, Event end) {
     if (version == nullptr) {
       throw InvalidArgument(std::string("elapsed_ns: the ") + name + " event was never recorded");
     }
-    if (!version->finished())
+    if (!version->finished()) {
       throw NotReady(std::string("elapsed_ns: the ") + name + " event has not finished");
+    }
+    if (!version->failures().empty()) {
+      throw NotReady(std::string("elapsed_ns: the ") + name + " event was recorded behind a failure");
+    }
     return version->time_ns();
   };
   const int64_t start_ns = time_of(start, "start");

@@ -1,14 +1,16 @@
-// What the drivers without hardware share: memory from address spaces, pinned host memory, and streams that
-// run in the caller's thread (host_stream.h). A subclass says whether kernels and copies touch memory.
+// What the drivers without hardware share: memory from address spaces, pinned host memory, and streams of the
+// host's threads (host_stream.h). A subclass says whether kernels and copies touch memory.
 #pragma once
 
 #include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "driver/address_space.h"
+#include "driver/chaos.h"
 #include "driver/registry.h"
 
 namespace loom::driver {
@@ -17,6 +19,8 @@ class HostDriver : public Driver {
  public:
   static constexpr const char* kNoSensors =
       "telemetry: utilization, power and temperature read 0: a device made of host memory has no sensors";
+  static constexpr const char* kNoPriorities =
+      "create_stream: priority is ignored: the host's scheduler shares its cores among the workers";
 
   HostDriver(Info info, const DriverConfig& config);
   ~HostDriver() override;
@@ -31,6 +35,7 @@ class HostDriver : public Driver {
   void deallocate(int device, void* address) override;
   MemoryInfo memory_info(int device) const override;
   Address locate(const void* address) const noexcept override;
+  void* engine_address(const void* device_address) const noexcept override;
   void* allocate_host(size_t bytes) override;
   void deallocate_host(void* address) override;
 
@@ -40,7 +45,6 @@ class HostDriver : public Driver {
   void synchronize_stream(Stream stream) override;
   void drain_stream(Stream stream) override;
   bool runs_in_place(Stream stream) noexcept override;
-  void* engine_address(const void* address) const noexcept override { return const_cast<void*>(address); }
 
   void submit(Stream stream, const Kernel& kernel) override;
   void copy(Stream stream, void* destination, const void* source, size_t bytes) override;
@@ -56,9 +60,16 @@ class HostDriver : public Driver {
 
  private:
   AddressSpace& space(int device) const;
+  bool is_pageable(const void* address) const noexcept;
 
   const Info info_;
+  const Launch launch_;
+  const bool protect_;
+  const int process_;                   // that made it: the workers are not in a forked child
+  const std::unique_ptr<Chaos> chaos_;  // null unless launch_ is kChaos
   std::vector<std::unique_ptr<AddressSpace>> spaces_;
+  std::mutex streams_mutex_;
+  std::set<Stream> streams_;
   mutable std::mutex host_mutex_;
   std::map<uintptr_t, size_t> host_allocations_;
   std::atomic<int64_t> num_host_allocations_{0};

@@ -1,113 +1,76 @@
 #include "driver/host_stream.h"
 
-#include <algorithm>
-#include <chrono>
+#include <exception>
+#include <memory>
 
 namespace loom::driver {
 
-namespace {
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-}  // namespace
-
-void Version::reach() noexcept {
-  reached_ns_.store(now_ns(), std::memory_order_release);
-  reached_ns_.notify_all();
-}
-
-bool Version::finished() const noexcept {
-  return reached_ns_.load(std::memory_order_acquire) != kPending &&
-         std::all_of(after_.begin(), after_.end(), [](const Shared& version) { return version->finished(); });
-}
-
-void Version::wait() const noexcept {
-  reached_ns_.wait(kPending, std::memory_order_acquire);
-  for (const Shared& version : after_) version->wait();
-}
-
-int64_t Version::time_ns() const noexcept {
-  int64_t time = reached_ns_.load(std::memory_order_acquire);
-  for (const Shared& version : after_) time = std::max(time, version->time_ns());
-  return time;
-}
-
-bool StreamState::attend() noexcept {
-  int state = kBusy;
-  return state_.compare_exchange_strong(state, kAttended) || state == kAttended;
-}
-
-bool StreamState::enter() {
-  if (is_mine()) return false;
-  std::unique_lock<std::mutex> lock(mutex_);
-  for (;;) {
-    int state = kIdle;
-    if (state_.compare_exchange_strong(state, kBusy, std::memory_order_acquire)) break;
-    if (state == kHeld) {
-      state_.store(kBusy);
-      break;
-    }
-    if (attend()) changed_.wait(lock);
+// Makes this thread the one that runs a kernel of the stream.
+class StreamState::Running {
+ public:
+  explicit Running(StreamState& stream) : stream_(stream) {
+    ++num_running;
+    stream.owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   }
-  owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
-  const std::vector<Version::Shared> waits = std::exchange(waits_, {});
-  lock.unlock();
-  for (const Version::Shared& version : waits) version->wait();
-  return true;
-}
-
-void StreamState::leave() noexcept {
-  std::lock_guard<std::mutex> lock(mutex_);
-  for (const Version::Shared& version : recorded_) version->reach();
-  recorded_.clear();
-  state_.store(waits_.empty() ? kIdle : kHeld, std::memory_order_release);
-  changed_.notify_all();
-}
-
-Version::Shared StreamState::mark() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  // What has finished is forgotten, so that versions do not keep all earlier ones alive.
-  std::vector<Version::Shared> after;
-  for (const Version::Shared& version : waits_) {
-    if (!version->finished()) after.push_back(version);
+  ~Running() {
+    stream_.owner_.store({}, std::memory_order_relaxed);
+    --num_running;
   }
-  auto version = std::make_shared<Version>(std::move(after));
-  if (attend()) {
-    recorded_.push_back(version);
-  } else {
-    version->reach();
-  }
-  return version;
-}
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
 
-void StreamState::wait_for(const Version::Shared& version) {
-  if (version->finished()) return;
-  std::lock_guard<std::mutex> lock(mutex_);
-  waits_.push_back(version);
-  for (;;) {
-    int state = kIdle;
-    if (state_.compare_exchange_strong(state, kHeld) || state == kHeld || attend()) return;
-  }
-}
+ private:
+  StreamState& stream_;
+};
 
-bool StreamState::idle() noexcept {
-  if (state_.load(std::memory_order_acquire) == kIdle) return true;
-  std::lock_guard<std::mutex> lock(mutex_);
-  const int state = state_.load(std::memory_order_acquire);
-  return state == kIdle ||
-         (state == kHeld && std::all_of(waits_.begin(), waits_.end(),
-                                        [](const Version::Shared& version) { return version->finished(); }));
-}
-
-void StreamState::synchronize() {
+void StreamState::refuse_own_kernel() const {
   if (is_mine()) throw InvalidArgument("a kernel must not wait for the stream that runs it");
-  mark()->wait();
-  // The thread that reached the version holds the mutex until it is done with this object.
-  std::lock_guard<std::mutex> lock(mutex_);
+}
+
+void StreamState::execute(Command& command) noexcept {
+  switch (command.kind) {
+    case Command::Kind::kKernel:
+      if (!failures_.empty()) failures_.forget(command.submitted);
+      if (failures_.empty()) {
+        try {
+          const Running running(*this);
+          command.kernel.run();
+        } catch (...) {
+          failures_.add(std::make_shared<Failure>(std::current_exception()));
+        }
+      }
+      command.kernel.release();
+      for (const Version::Shared& version : std::exchange(nested_records_, {})) version->reach(failures_);
+      break;
+    case Command::Kind::kRecord:
+      failures_.forget(command.submitted);
+      command.version->reach(failures_);
+      break;
+    case Command::Kind::kWait:
+      command.version->wait();
+      failures_.add(command.version->failures());
+      failures_.forget(command.submitted);
+      break;
+  }
+}
+
+void StreamState::run_here(OwnedKernel& kernel) {
+  struct Reach {
+    StreamState& stream;
+    ~Reach() {
+      if (stream.nested_records_.empty()) return;
+      for (const Version::Shared& version : std::exchange(stream.nested_records_, {})) version->reach({});
+    }
+  } reach{*this};
+  {
+    const Running running(*this);
+    kernel.run();
+  }
+  kernel.release();
+}
+
+Version::Shared StreamState::mark_in_kernel() {
+  return nested_records_.emplace_back(std::make_shared<Version>());
 }
 
 }  // namespace loom::driver

@@ -1,120 +1,97 @@
-// Streams and events without workers: a command runs in the thread that submits it, one at a time on a
-// stream.
+// What the streams of a host-memory device share: the commands, and what happens when one runs. How they are
+// queued and which thread runs them is up to the two kinds: worker_stream.h and chaos.h.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "driver/driver.h"
+#include "driver/failure.h"
+#include "driver/version.h"
 
 namespace loom::driver {
 
-// A point in a stream: finished when the stream has reached it and all that the stream was to wait for is
-// finished.
-class Version {
+// A kernel that is released when it goes out of scope, if not before.
+class OwnedKernel {
  public:
-  using Shared = std::shared_ptr<Version>;
-
-  explicit Version(std::vector<Shared> after) : after_(std::move(after)) {}
-  void reach() noexcept;
-  bool finished() const noexcept;
-  void wait() const noexcept;
-  // When it finished. Call it on a finished version only.
-  int64_t time_ns() const noexcept;
+  OwnedKernel() = default;
+  explicit OwnedKernel(const Kernel& kernel) : kernel_(kernel) {}
+  OwnedKernel(OwnedKernel&& other) noexcept : kernel_(std::exchange(other.kernel_, Kernel{})) {}
+  OwnedKernel& operator=(OwnedKernel&& other) noexcept {
+    std::swap(kernel_, other.kernel_);
+    return *this;
+  }
+  ~OwnedKernel() { release(); }
+  void run() const { kernel_.run(kernel_.context); }
+  void release() noexcept {
+    if (kernel_.release != nullptr) std::exchange(kernel_.release, nullptr)(kernel_.context);
+  }
 
  private:
-  static constexpr int64_t kPending = -1;
-  std::atomic<int64_t> reached_ns_{kPending};
-  const std::vector<Shared> after_;
+  Kernel kernel_{};
+};
+
+struct Command {
+  enum class Kind { kKernel, kRecord, kWait };
+  Kind kind;
+  uint64_t submitted;       // Failure::now() when it was
+  OwnedKernel kernel;       // of a kKernel
+  Version::Shared version;  // of a kRecord: reaches it; of a kWait: waits for it
 };
 
 struct StreamState {
  public:
-  // Runs `command` after everything submitted before; waits in this thread while another one runs a command
-  // here. What a command itself submits to its own stream is part of that command.
-  template <typename F>
-  void run(F&& command) {
-    const Turn turn(*this);
-    command();
-  }
+  StreamState() = default;
+  virtual ~StreamState() = default;
+  StreamState(const StreamState&) = delete;
+  StreamState& operator=(const StreamState&) = delete;
+
+  // Takes the kernel over, in any case.
+  virtual void submit(const Kernel& kernel) = 0;
   // The point reached by what was submitted so far.
-  Version::Shared mark();
-  // The next command waits for `version`.
-  void wait_for(const Version::Shared& version);
-  bool idle() noexcept;
-  // Throws InvalidArgument in a command of this stream, which would wait for itself.
-  void synchronize();
+  virtual Version::Shared mark() = 0;
+  // What is submitted later waits for `version`.
+  virtual void wait_for(const Version::Shared& version) = 0;
+  // Nothing is pending.
+  virtual bool idle() noexcept = 0;
+  virtual bool runs_in_place() noexcept = 0;
+  // Waits for what is pending, and says which failures it depends on. Throws InvalidArgument in a kernel of
+  // this stream, which would wait for itself.
+  virtual Failures drain() = 0;
 
- private:
-  // kAttended: busy, and whoever runs has recorded versions to reach or threads to wake.
-  // kHeld: nothing runs, but the next command has versions to wait for.
-  enum : int { kIdle, kBusy, kAttended, kHeld };
+  // This thread runs a kernel of any stream: it must not wait for room, which may depend on that kernel.
+  static bool in_kernel() noexcept { return num_running != 0; }
 
-  class Turn {
-   public:
-    explicit Turn(StreamState& stream) : stream_(stream) {
-      int idle = kIdle;
-      if (stream.state_.compare_exchange_strong(idle, kBusy, std::memory_order_acquire)) [[likely]] {
-        stream.owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
-      } else {
-        nested_ = !stream.enter();
-      }
-    }
-    ~Turn() {
-      if (nested_) return;
-      stream_.owner_.store({}, std::memory_order_relaxed);
-      int busy = kBusy;
-      if (!stream_.state_.compare_exchange_strong(busy, kIdle, std::memory_order_release)) stream_.leave();
-    }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-
-   private:
-    StreamState& stream_;
-    bool nested_ = false;
-  };
-
-  bool enter();  // false: this thread runs a command of this stream already
-  void leave() noexcept;
-  bool attend() noexcept;  // true: a command runs, and calls leave() at its end
+ protected:
+  // This thread runs a kernel of this stream.
   bool is_mine() const noexcept {
     return owner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
+  void refuse_own_kernel() const;
 
-  std::atomic<int> state_{kIdle};
+  // The one thread that executes: the rest may be called by no other, and holds no lock.
+
+  // Runs a command, or drops it; a kWait blocks. A failure is kept.
+  void execute(Command& command) noexcept;
+  // Runs a kernel whose failure leaves this, and reaches what it has recorded on its own stream.
+  void run_here(OwnedKernel& kernel);
+  // The recorded and awaited versions of a running kernel's own calls on its own stream.
+  Version::Shared mark_in_kernel();
+  void wait_in_kernel(const Version::Shared& version) { nested_waits_.push_back(version); }
+
   std::atomic<std::thread::id> owner_{};
-  // Guards what follows, and every change of state but those between kIdle and kBusy or from kBusy to
-  // kAttended.
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Version::Shared> recorded_;  // reached when the running command ends
-  std::vector<Version::Shared> waits_;     // of the next command
-};
-
-struct EventState {
- public:
-  explicit EventState(EventOptions options) : options(options) {}
-  // Null when never recorded.
-  Version::Shared latest() const {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return latest_;
-  }
-  void record(Version::Shared version) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    latest_ = std::move(version);
-  }
-
-  const EventOptions options;
+  Failures failures_;  // kept, of what was executed last
+  // What a kernel that has ended wants the next command to wait for.
+  std::vector<Version::Shared> nested_waits_;
 
  private:
-  mutable std::mutex mutex_;
-  Version::Shared latest_;
+  class Running;
+
+  inline static thread_local int num_running = 0;
+  std::vector<Version::Shared> nested_records_;
 };
 
 }  // namespace loom::driver

@@ -10,15 +10,15 @@ namespace loom::driver {
 class NullDriver final : public HostDriver {
  public:
   explicit NullDriver(const DriverConfig& config)
-      : HostDriver(
-            {"null",
-             Engine::kMeta,
-             /*executes_kernels=*/false,
-             /*host_addressable=*/false,
-             {kNoSensors, "submit: kernels are accepted and released, not run: this driver has no arithmetic",
-              "copy: bytes are not moved: device memory has no contents",
-              "fill: bytes are not set: device memory has no contents"}},
-            config) {}
+      : HostDriver({"null",
+                    Engine::kMeta,
+                    /*executes_kernels=*/false,
+                    /*host_addressable=*/false,
+                    {kNoSensors, kNoPriorities,
+                     "submit: kernels are accepted and released, not run: this driver has no arithmetic",
+                     "copy: bytes are not moved: device memory has no contents",
+                     "fill: bytes are not set: device memory has no contents"}},
+                   config) {}
 };
 
 }  // namespace loom::driver

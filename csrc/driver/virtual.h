@@ -8,9 +8,12 @@ namespace loom::driver {
 class VirtualDriver final : public HostDriver {
  public:
   explicit VirtualDriver(const DriverConfig& config)
-      : HostDriver(
-            {"virtual", Engine::kCpu, /*executes_kernels=*/true, /*host_addressable=*/true, {kNoSensors}},
-            config) {}
+      : HostDriver({"virtual",
+                    Engine::kCpu,
+                    /*executes_kernels=*/true,
+                    /*host_addressable=*/!config.protect,
+                    {kNoSensors, kNoPriorities}},
+                   config) {}
 };
 
 }  // namespace loom::driver

@@ -25,6 +25,14 @@ auto unlocked(F&& call) -> decltype(call()) {
   return call();
 }
 
+// A driver's end waits for its workers, which may be waiting for Python's lock.
+struct Unlocked {
+  void operator()(Driver* driver) const {
+    unlocked([&] { delete driver; });
+  }
+};
+using DriverClass = py::class_<Driver, std::unique_ptr<Driver, Unlocked>>;
+
 // A handle that knows its driver and whether it was destroyed: a wrong one is an error, not a crash.
 template <typename Pointer>
 struct Handle {
@@ -80,27 +88,30 @@ void release_python(void* context) {
   delete kernel;
 }
 
-void submit(Driver& driver, const StreamHandle* stream, py::object run, py::object release,
-            std::string name) {
+void submit(Driver& driver, const StreamHandle* stream, py::object run, py::object release, std::string name,
+            bool in_place) {
   const Stream target = get(driver, stream);
   const bool has_run = !run.is_none();
   // From here on the driver owns it: release() is called even when the kernel is refused.
   auto* context = new PythonKernel{std::move(run), std::move(release), std::move(name)};
-  const Kernel kernel{context->name.c_str(), has_run ? run_python : nullptr, release_python, context};
+  const Kernel kernel{context->name.c_str(), has_run ? run_python : nullptr, release_python, context,
+                      in_place};
   unlocked([&] { driver.submit(target, kernel); });
 }
 
-// Refuses what the host cannot touch, which would end the process.
-void check_readable(const Driver& driver, uint64_t address, size_t bytes) {
+// Where the host can touch the bytes at an address. Refuses what it cannot, which would end the process.
+char* to_touchable(const Driver& driver, uint64_t address, size_t bytes) {
   const Address first = driver.locate(to_pointer(address));
   const Address last = driver.locate(to_pointer(address + (bytes == 0 ? 0 : bytes - 1)));
   if (first.kind == AddressKind::kUnknown || first.kind != last.kind || first.device != last.device) {
     throw InvalidArgument("address " + std::to_string(address) + " with " + std::to_string(bytes) +
                           " bytes is neither device nor pinned host memory");
   }
-  if (first.kind == AddressKind::kDevice && !driver.info().host_addressable) {
+  void* const touchable = driver.engine_address(to_pointer(address));
+  if (first.kind == AddressKind::kDevice && !driver.info().executes_kernels) {
     throw NotSupported("the host cannot address the memory of driver '" + driver.info().name + "'");
   }
+  return static_cast<char*>(touchable);
 }
 
 void bind_errors(py::module_& m) {
@@ -156,10 +167,12 @@ void bind_figures(py::module_& m) {
       .def_readonly("total_bytes", &MemoryInfo::total_bytes);
   py::class_<Address>(m, "Address")
       .def_readonly("kind", &Address::kind)
-      .def_readonly("device", &Address::device);
+      .def_readonly("device", &Address::device)
+      .def_property_readonly("device_address",
+                             [](const Address& address) { return to_int(address.device_address); });
 }
 
-void bind_memory(py::class_<Driver>& cls) {
+void bind_memory(DriverClass& cls) {
   cls.def("allocate",
           [](Driver& driver, int device, size_t bytes) {
             return to_int(unlocked([&] { return driver.allocate(device, bytes); }));
@@ -174,6 +187,10 @@ void bind_memory(py::class_<Driver>& cls) {
            [](const Driver& driver, uint64_t address) {
              return unlocked([&] { return driver.locate(to_pointer(address)); });
            })
+      .def("engine_address",
+           [](const Driver& driver, uint64_t address) {
+             return to_int(unlocked([&] { return driver.engine_address(to_pointer(address)); }));
+           })
       .def("allocate_host",
            [](Driver& driver, size_t bytes) {
              return to_int(unlocked([&] { return driver.allocate_host(bytes); }));
@@ -185,25 +202,22 @@ void bind_memory(py::class_<Driver>& cls) {
       .def(
           "read",
           [](const Driver& driver, uint64_t address, size_t bytes) {
-            check_readable(driver, address, bytes);
-            return py::bytes(static_cast<const char*>(to_pointer(address)), bytes);
+            return py::bytes(to_touchable(driver, address, bytes), bytes);
           },
-          "The bytes at an address of device or pinned memory; waits for no stream. Raises NotSupported "
-          "where the "
-          "host cannot address it.")
+          "The bytes at an address of device or pinned memory, fenced or not; waits for no stream. Raises "
+          "NotSupported where there are none.")
       .def(
           "write",
           [](const Driver& driver, uint64_t address, const py::bytes& data) {
             const auto bytes = data.cast<std::string_view>();
-            check_readable(driver, address, bytes.size());
-            std::memcpy(to_pointer(address), bytes.data(), bytes.size());
+            std::memcpy(to_touchable(driver, address, bytes.size()), bytes.data(), bytes.size());
           },
-          "Sets the bytes at an address of device or pinned memory; waits for no stream. Raises NotSupported "
-          "where "
-          "the host cannot address it.");
+          "Sets the bytes at an address of device or pinned memory, fenced or not; waits for no stream. "
+          "Raises "
+          "NotSupported where there are none.");
 }
 
-void bind_streams(py::class_<Driver>& cls) {
+void bind_streams(DriverClass& cls) {
   cls.def(
          "create_stream",
          [](Driver& driver, int device, int priority, bool inline_when_idle) {
@@ -226,8 +240,18 @@ void bind_streams(py::class_<Driver>& cls) {
              const Stream pointer = get(driver, stream);
              unlocked([&] { driver.synchronize_stream(pointer); });
            })
+      .def("drain_stream",
+           [](Driver& driver, const StreamHandle* stream) {
+             const Stream pointer = get(driver, stream);
+             unlocked([&] { driver.drain_stream(pointer); });
+           })
+      .def("runs_in_place",
+           [](Driver& driver, const StreamHandle* stream) {
+             const Stream pointer = get(driver, stream);
+             return unlocked([&] { return driver.runs_in_place(pointer); });
+           })
       .def("submit", submit, py::arg("stream"), py::arg("run"), py::arg("release") = py::none(),
-           py::arg("name") = "python",
+           py::arg("name") = "python", py::arg("in_place") = false,
            "Submits a kernel that calls `run()`; `release()`, if given, is called when the driver lets go of "
            "it.")
       .def("copy",
@@ -243,7 +267,7 @@ void bind_streams(py::class_<Driver>& cls) {
            });
 }
 
-void bind_events(py::class_<Driver>& cls) {
+void bind_events(DriverClass& cls) {
   cls.def(
          "create_event",
          [](Driver& driver, bool timing) {
@@ -291,7 +315,11 @@ void bind_driver(py::module_& parent) {
   bind_figures(m);
   py::class_<StreamHandle>(m, "Stream");
   py::class_<EventHandle>(m, "Event");
-  py::class_<Driver> cls(m, "Driver");
+  py::enum_<Launch>(m, "Launch")
+      .value("AUTO", Launch::kAuto)
+      .value("BLOCKING", Launch::kBlocking)
+      .value("CHAOS", Launch::kChaos);
+  DriverClass cls(m, "Driver");
   cls.def("info", &Driver::info, py::return_value_policy::copy)
       .def("device_count", &Driver::device_count)
       .def("properties", [](const Driver& driver,
@@ -307,10 +335,15 @@ void bind_driver(py::module_& parent) {
   m.def("names", &driver_names);
   m.def(
       "create",
-      [](const std::string& name, int device_count, int64_t memory_bytes) {
-        return unlocked([&] { return create_driver(name, {device_count, memory_bytes}); });
+      [](const std::string& name, int device_count, int64_t memory_bytes, Launch launch, uint64_t chaos_seed,
+         bool protect) {
+        const DriverConfig config{device_count, memory_bytes, launch, chaos_seed, protect};
+        return std::unique_ptr<Driver, Unlocked>(
+            unlocked([&] { return create_driver(name, config).release(); }));
       },
-      py::arg("name"), py::arg("device_count"), py::arg("memory_bytes"));
+      py::arg("name"), py::arg("device_count"), py::arg("memory_bytes"),
+      py::arg("launch") = DriverConfig{}.launch, py::arg("chaos_seed") = DriverConfig{}.chaos_seed,
+      py::arg("protect") = DriverConfig{}.protect);
 }
 
 }  // namespace loom::driver

@@ -19,6 +19,13 @@ std::function<void()> initializer;
 thread_local int tls_device = 0;
 thread_local std::vector<int64_t> tls_streams;
 
+driver::Launch launch_of(const std::string& name) {
+  if (name == "auto") return driver::Launch::kAuto;
+  if (name == "blocking") return driver::Launch::kBlocking;
+  if (name == "chaos") return driver::Launch::kChaos;
+  throw InvalidArgument("launch must be auto, blocking or chaos, got '" + name + "'");
+}
+
 void after_fork_in_child() { detail::bad_fork.store(true); }
 
 // What a device's allocator sees of its streams.
@@ -35,7 +42,7 @@ class DeviceStreams final : public StreamSource {
 
 }  // namespace
 
-Runtime::Runtime(const Config& config) {
+Runtime::Runtime(const Config& config) : config_(config) {
   int physical_count = 0;
   for (const int physical : config.physical_devices) {
     const auto& all = config.physical_devices;
@@ -45,7 +52,8 @@ Runtime::Runtime(const Config& config) {
     }
     physical_count = std::max(physical_count, physical + 1);
   }
-  driver_ = driver::create_driver(config.driver, {physical_count, config.memory_bytes});
+  driver_ = driver::create_driver(config.driver, {physical_count, config.memory_bytes, launch_of(config.launch),
+                                                  config.chaos_seed, config.protect});
   runs_kernels_ = driver_->info().executes_kernels;
   is_fenced_ = !driver_->info().host_addressable;
   logical_of_physical_.assign(static_cast<size_t>(physical_count), -1);

@@ -13,6 +13,7 @@
 #include "driver/registry.h"
 #include "runtime/caching_allocator.h"
 #include "runtime/lazy_stats.h"
+#include "runtime/chip.h"
 
 namespace loom::runtime {
 
@@ -20,6 +21,11 @@ struct Config {
   std::string driver;
   int64_t memory_bytes;               // per device
   std::vector<int> physical_devices;  // logical index -> physical index
+  Chip chip;
+  bool lazy = false;            // device memory is taken when a device op first needs it
+  std::string launch = "auto";  // "auto", "blocking" or "chaos"
+  uint64_t chaos_seed = 0;
+  bool protect = false;  // host access to device memory faults
 };
 
 // Streams come from a pool, as CUDA's do: so many of each priority, handed out in turn. Their ids are 1 … 32
@@ -67,8 +73,11 @@ class Runtime {
     return const_cast<void*>(is_fenced_ ? driver_->locate(address).device_address : address);
   }
   bool is_fenced() const noexcept { return is_fenced_; }
+  // What the devices were made from.
+  const Config& config() const { return config_; }
 
  private:
+  const Config config_;
   std::unique_ptr<driver::Driver> driver_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<int> logical_of_physical_;

@@ -38,8 +38,12 @@ int peek_device_count() noexcept {
   }
 }
 
-void initialize(const std::string& driver, int64_t memory_bytes, const std::vector<int>& physical_devices) {
-  translated([&] { runtime::initialize({driver, memory_bytes, physical_devices}); });
+void initialize(const std::string& driver, int64_t memory_bytes, const std::vector<int>& physical_devices,
+                const runtime::Chip& chip, bool lazy, const std::string& launch, uint64_t chaos_seed,
+                bool protect) {
+  translated([&] {
+    runtime::initialize({driver, memory_bytes, physical_devices, chip, lazy, launch, chaos_seed, protect});
+  });
   install_engine_allocator();
 }
 
@@ -109,12 +113,14 @@ py::dict device_properties(int64_t index) {
   const driver::Driver& driver = devices().driver();
   const driver::Properties properties = translated([&] { return driver.properties(device.physical); });
   py::dict out;
-  out["name"] = properties.name;
+  const runtime::Chip& chip = devices().config().chip;
+  out["name"] = chip.name;
   out["total_memory"] = properties.total_memory_bytes;
-  out["major"] = properties.major;
-  out["minor"] = properties.minor;
-  out["multi_processor_count"] = properties.num_cores;
-  out["clock_rate_mhz"] = properties.clock_rate_mhz;
+  out["major"] = chip.capability_major;
+  out["minor"] = chip.capability_minor;
+  out["multi_processor_count"] = chip.num_cores;
+  out["clock_rate_mhz"] = chip.clock_mhz;
+  out["memory_policy"] = devices().config().lazy ? "lazy" : "eager";
   out["driver"] = driver.info().name;
   out["engine"] = driver.info().engine == driver::Engine::kMeta ? "meta" : "cpu";
   out["physical_index"] = device.physical;
@@ -124,6 +130,32 @@ py::dict device_properties(int64_t index) {
 runtime::CachingAllocator& allocator_of(int64_t index) {
   check_device_index(index);
   return *devices().device(static_cast<int>(index)).allocator;
+}
+
+void bind_chip(py::module_& m) {
+  using runtime::Chip;
+  py::class_<Chip>(m, "Chip")
+      .def(py::init([](std::string name, std::string description, int64_t memory_bytes, bool lazy_memory,
+                       std::vector<std::string> dtypes, std::vector<std::string> amp_dtypes,
+                       int capability_major, int capability_minor, int num_cores, int64_t clock_mhz) {
+             return Chip{std::move(name),  std::move(description), memory_bytes,
+                         lazy_memory,      std::move(dtypes),      std::move(amp_dtypes),
+                         capability_major, capability_minor,       num_cores,
+                         clock_mhz};
+           }),
+           py::kw_only(), py::arg("name"), py::arg("description"), py::arg("memory_bytes"),
+           py::arg("lazy_memory"), py::arg("dtypes"), py::arg("amp_dtypes"), py::arg("capability_major"),
+           py::arg("capability_minor"), py::arg("num_cores"), py::arg("clock_mhz"))
+      .def_readonly("name", &Chip::name)
+      .def_readonly("description", &Chip::description)
+      .def_readonly("memory_bytes", &Chip::memory_bytes)
+      .def_readonly("lazy_memory", &Chip::lazy_memory)
+      .def_readonly("dtypes", &Chip::dtypes)
+      .def_readonly("amp_dtypes", &Chip::amp_dtypes)
+      .def_readonly("capability_major", &Chip::capability_major)
+      .def_readonly("capability_minor", &Chip::capability_minor)
+      .def_readonly("num_cores", &Chip::num_cores)
+      .def_readonly("clock_mhz", &Chip::clock_mhz);
 }
 
 void register_ops() {
@@ -148,7 +180,11 @@ PYBIND11_MODULE(_C, m) {
   set_device_count_peek(&peek_device_count);
   torch::utils::register_fork_handler_for_device_init(kLoom);
 
-  m.def("initialize", torch::wrap_pybind_function(initialize));
+  bind_chip(m);
+  m.def("initialize", torch::wrap_pybind_function(initialize), py::kw_only(), py::arg("driver"),
+        py::arg("memory_bytes"), py::arg("physical_devices"), py::arg("chip"), py::arg("lazy"),
+        py::arg("launch"), py::arg("chaos_seed"), py::arg("protect"));
+  m.def("chip", torch::wrap_pybind_function([] { return devices().config().chip; }));
   m.def("set_initializer", torch::wrap_pybind_function(set_initializer));
   m.def("set_device_count_peek", [](py::object callback) { peek_callback() = std::move(callback); });
   m.def("is_initialized", [] { return runtime::is_initialized(); });

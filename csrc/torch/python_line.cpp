@@ -1,6 +1,5 @@
 #include "torch/python_line.h"
 
-#include <frameobject.h>
 #include <torch/csrc/python_headers.h>
 
 namespace loom::glue {

@@ -13,11 +13,26 @@ import torch_loom
 from torch_loom import config
 from torch_loom.errors import AlreadyInitializedError, ConfigurationError
 
+DEFAULTS = config.Settings(
+    device_name="loom",
+    devices=2,
+    chip="loom1",
+    memory_bytes=None,
+    memory_policy=None,
+    visible_devices=None,
+    driver="virtual",
+    launch="auto",
+    chaos_seed=None,
+    protect=False,
+    clock="wall",
+    sanitizer=False,
+)
+
 
 @pytest.fixture(autouse=True)
 def clean_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in list(os.environ):
-        if variable.startswith(config.ENV_PREFIX):
+        if variable.startswith((config.ENV_PREFIX, "TORCH_RBLN_")):
             monkeypatch.delenv(variable)
     monkeypatch.setattr(config, "_overrides", {})
     monkeypatch.setattr(config, "_frozen", False)
@@ -51,7 +66,8 @@ def test_what_is_no_size(text: str) -> None:
 def test_declarations_are_complete() -> None:
     assert len({setting.env for setting in config.SETTINGS}) == len(config.SETTINGS)
     for setting in config.SETTINGS:
-        assert setting.env == config.ENV_PREFIX + setting.name.upper()
+        prefix = "TORCH_" if setting.name.startswith("rbln_") else config.ENV_PREFIX
+        assert setting.env == prefix + setting.name.upper()
         assert setting.type_name
         assert setting.allowed
         assert setting.meaning.endswith(".")
@@ -60,7 +76,7 @@ def test_declarations_are_complete() -> None:
 
 def test_defaults() -> None:
     settings = config.resolve()
-    assert settings == config.Settings("loom", 2, 16 << 30, None, "virtual")
+    assert settings == DEFAULTS
     assert settings.physical_devices == (0, 1)
     with pytest.raises(dataclasses.FrozenInstanceError):
         settings.devices = 3  # type: ignore[misc]
@@ -71,8 +87,28 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_LOOM_MEMORY", "1.5GiB")
     monkeypatch.setenv("TORCH_LOOM_VISIBLE_DEVICES", "3, 1")
     monkeypatch.setenv("TORCH_LOOM_DRIVER", "null")
+    monkeypatch.setenv("TORCH_LOOM_CHIP", "h200")
+    monkeypatch.setenv("TORCH_LOOM_MEMORY_POLICY", "lazy")
+    monkeypatch.setenv("TORCH_LOOM_LAUNCH", "chaos")
+    monkeypatch.setenv("TORCH_LOOM_CHAOS_SEED", str(2**64 - 1))
+    monkeypatch.setenv("TORCH_LOOM_PROTECT", "1")
+    monkeypatch.setenv("TORCH_LOOM_CLOCK", "wall")
+    monkeypatch.setenv("TORCH_LOOM_SANITIZER", "1")
     settings = config.resolve()
-    assert settings == config.Settings("loom", 4, 3 << 29, (3, 1), "null")
+    assert settings == config.Settings(
+        device_name="loom",
+        devices=4,
+        chip="h200",
+        memory_bytes=3 << 29,
+        memory_policy="lazy",
+        visible_devices=(3, 1),
+        driver="null",
+        launch="chaos",
+        chaos_seed=2**64 - 1,
+        protect=True,
+        clock="wall",
+        sanitizer=True,
+    )
     assert settings.physical_devices == (3, 1)
     assert config.raw_value(config.MEMORY) == ("1.5GiB", "environment")
     assert config.raw_value(config.DEVICE_NAME) == ("loom", "default")
@@ -100,6 +136,15 @@ def test_visible_devices(monkeypatch: pytest.MonkeyPatch, text: str, indices: tu
         ("TORCH_LOOM_VISIBLE_DEVICES", "-1", "device indices"),
         ("TORCH_LOOM_VISIBLE_DEVICES", "0,", "device indices"),
         ("TORCH_LOOM_DRIVER", "cuda", "virtual, null"),
+        ("TORCH_LOOM_CHIP", "", "loom1, atom, h200"),
+        ("TORCH_LOOM_MEMORY_POLICY", "sometimes", "eager, lazy"),
+        ("TORCH_LOOM_LAUNCH", "sync", "auto, blocking, chaos"),
+        ("TORCH_LOOM_CHAOS_SEED", "-1", "0 to 18446744073709551615"),
+        ("TORCH_LOOM_CHAOS_SEED", str(2**64), "0 to 18446744073709551615"),
+        ("TORCH_LOOM_CHAOS_SEED", "", "0 to 18446744073709551615"),
+        ("TORCH_LOOM_PROTECT", "yes", "0, 1"),
+        ("TORCH_LOOM_CLOCK", "sundial", "wall"),
+        ("TORCH_LOOM_SANITIZER", "true", "0, 1"),
         ("TORCH_LOOM_DEVICE_NAME", "np0", "letters and underscores"),
     ],
 )
@@ -115,6 +160,49 @@ def test_a_bad_value_names_variable_value_and_what_is_allowed(
     assert isinstance(raised.value, ValueError)
 
 
+def test_the_simulated_clock_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_LOOM_CLOCK", "simulated")
+    with pytest.raises(ConfigurationError, match="the simulated clock comes later"):
+        config.resolve()
+
+
+@pytest.mark.parametrize(
+    ("policy", "eager_malloc", "expected"),
+    [
+        (None, None, None),
+        (None, "0", None),
+        (None, "1", "eager"),
+        ("lazy", "1", "lazy"),
+        ("eager", "0", "eager"),
+    ],
+)
+def test_under_the_name_rbln(
+    monkeypatch: pytest.MonkeyPatch, policy: str | None, eager_malloc: str | None, expected: str | None
+) -> None:
+    if policy is not None:
+        monkeypatch.setenv("TORCH_LOOM_MEMORY_POLICY", policy)
+    if eager_malloc is not None:
+        monkeypatch.setenv("TORCH_RBLN_EAGER_MALLOC", eager_malloc)
+    assert config.resolve().memory_policy == policy
+    monkeypatch.setenv("TORCH_LOOM_DEVICE_NAME", "rbln")
+    settings = config.resolve()
+    assert (settings.chip, settings.memory_bytes) == ("atom", None)
+    assert settings.memory_policy == expected
+    assert config.raw_value(config.CHIP) == ("atom", "default")
+    monkeypatch.setenv("TORCH_LOOM_CHIP", "loom1")
+    monkeypatch.setenv("TORCH_LOOM_MEMORY", "1GiB")
+    settings = config.resolve()
+    assert (settings.chip, settings.memory_bytes) == ("loom1", 1 << 30)
+
+
+def test_a_bad_value_of_the_vendors_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_RBLN_EAGER_MALLOC", "yes")
+    assert config.resolve().memory_policy is None
+    monkeypatch.setenv("TORCH_LOOM_DEVICE_NAME", "rbln")
+    with pytest.raises(ConfigurationError, match=r"TORCH_RBLN_EAGER_MALLOC='yes'.*Allowed: 0, 1"):
+        config.resolve()
+
+
 def test_an_unknown_variable_is_an_error_that_names_the_closest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_LOOM_DEVICE", "3")
     with pytest.raises(
@@ -126,9 +214,17 @@ def test_an_unknown_variable_is_an_error_that_names_the_closest(monkeypatch: pyt
 def test_configure_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_LOOM_DEVICES", "nonsense")
     config.configure(devices=4, memory=1 << 30, visible_devices=[2, 0], driver="null")
-    assert config.resolve() == config.Settings("loom", 4, 1 << 30, (2, 0), "null")
-    config.configure(memory="3MiB", visible_devices="3")
-    assert config.resolve() == config.Settings("loom", 4, 3 << 20, (3,), "null")
+    expected = dataclasses.replace(
+        DEFAULTS, devices=4, memory_bytes=1 << 30, visible_devices=(2, 0), driver="null"
+    )
+    assert config.resolve() == expected
+    config.configure(memory="3MiB", visible_devices="3", chip=Path("mine.toml"), memory_policy="lazy")
+    expected = dataclasses.replace(
+        expected, memory_bytes=3 << 20, visible_devices=(3,), chip="mine.toml", memory_policy="lazy"
+    )
+    assert config.resolve() == expected
+    config.configure(launch="chaos", chaos_seed=7, protect=True, clock="wall", sanitizer=False)
+    assert config.resolve() == dataclasses.replace(expected, launch="chaos", chaos_seed=7, protect=True)
     config.configure(visible_devices=())
     assert config.resolve().physical_devices == ()
 
@@ -147,6 +243,14 @@ def test_configure_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) ->
         ("visible_devices", [7]),
         ("driver", "cuda"),
         ("driver", object),
+        ("chip", 3.5),
+        ("memory_policy", True),
+        ("launch", "sync"),
+        ("chaos_seed", -1),
+        ("chaos_seed", False),
+        ("protect", 2),
+        ("clock", "simulated"),
+        ("sanitizer", "on"),
     ],
 )
 def test_configure_changes_nothing_if_a_value_is_bad(keyword: str, value: object) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import secrets
+import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -15,6 +18,7 @@ __all__ = ["_is_in_bad_fork", "_lazy_call", "_lazy_init", "init", "is_initialize
 _lock = threading.RLock()
 _initializing = False
 _ready = False
+_load_chip: Callable[[str], _C.Chip] | None = None
 
 
 class _Deferred:
@@ -62,7 +66,7 @@ def init() -> None:
     """Initialise the devices now instead of at first use. Does nothing the second time.
 
     Raises:
-        ConfigurationError: a setting has a bad value.
+        ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
         NoDeviceError: there are no devices.
         ForkError: the process was forked from one that had used the devices.
     """
@@ -90,7 +94,7 @@ def _lazy_init() -> None:
         _initializing = True
         try:
             if not _C.is_initialized():
-                _C.initialize(settings.driver, settings.memory_bytes, list(settings.physical_devices))
+                _initialize_core(settings)
             config.freeze()
             try:
                 _deferred.run()
@@ -99,6 +103,55 @@ def _lazy_init() -> None:
                 _ready = True
         finally:
             _initializing = False
+
+
+def _initialize_core(settings: config.Settings) -> None:
+    chip = _read_chip(settings)
+    is_lazy = chip.lazy_memory if settings.memory_policy is None else settings.memory_policy == "lazy"
+    seed = 0
+    if settings.launch == "chaos":
+        seed = secrets.randbits(64) if settings.chaos_seed is None else settings.chaos_seed
+    _C.initialize(
+        driver=settings.driver,
+        memory_bytes=chip.memory_bytes if settings.memory_bytes is None else settings.memory_bytes,
+        physical_devices=list(settings.physical_devices),
+        chip=chip,
+        lazy=is_lazy,
+        launch=settings.launch,
+        chaos_seed=seed,
+        protect=settings.protect,
+    )
+    if settings.launch == "chaos":
+        atexit.register(_tell_chaos_seed, seed)
+
+
+def _tell_chaos_seed(seed: int) -> None:
+    # The interpreter sets it for an exception that nobody caught, and test runners for a failed test.
+    if getattr(sys, "last_value", None) is not None:
+        print(
+            f"torch-loom: launch mode chaos, seed {seed}; TORCH_LOOM_CHAOS_SEED={seed} repeats this order",
+            file=sys.stderr,
+        )
+
+
+def set_chip_loader(load: Callable[[str], _C.Chip]) -> None:
+    """Say how a chip is read, by name or path: this layer knows none itself."""
+    global _load_chip
+    _load_chip = load
+
+
+def _read_chip(settings: config.Settings) -> _C.Chip:
+    assert _load_chip is not None, "_registration sets it"
+    return _load_chip(settings.chip)
+
+
+def _chip() -> _C.Chip:
+    """Return the chip that the devices are, or would be; does not initialise them.
+
+    Raises:
+        ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
+    """
+    return _C.chip() if is_initialized() else _read_chip(config.resolve())
 
 
 def _no_device_message(settings: config.Settings) -> str:

@@ -11,7 +11,7 @@ import torch
 from torch.types import Device
 
 from torch_loom import _C
-from torch_loom.device._init import _device_count, _lazy_init
+from torch_loom.device._init import _chip, _device_count, _lazy_init
 from torch_loom.device._utils import DEVICE_TYPE, _check_index, _existing_index, _get_device_index
 
 __all__ = [
@@ -37,14 +37,14 @@ class DeviceProperties:
     """What a device is.
 
     Attributes:
-        name: the name of the device.
+        name: the name of its chip.
         total_memory: capacity in bytes.
         driver: the driver behind it, ``"virtual"`` or ``"null"``.
         engine: the PyTorch device type whose kernels do its arithmetic.
-        multi_processor_count: how many cores it has.
-        major, minor: its capability.
-        clock_rate_mhz: core clock, 0 if it has none.
-        extra: what else the driver reports.
+        multi_processor_count: how many cores the chip has, 0 if that is not known.
+        major, minor: the chip's capability.
+        clock_rate_mhz: the chip's core clock, 0 if that is not known.
+        extra: what else there is to say, such as ``memory_policy``: ``"eager"`` or ``"lazy"``.
     """
 
     name: str
@@ -216,7 +216,7 @@ def get_device_name(device: Device = None) -> str:
 
 
 def get_device_capability(device: Device = None) -> tuple[int, int]:
-    """Return the major and minor capability of a device: ``(1, 0)``.
+    """Return the major and minor capability of a device: those of its chip.
 
     Args:
         device: which one; the current one if None.
@@ -238,14 +238,21 @@ def can_device_access_peer(device: Device, peer_device: Device) -> bool:
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """Return the dtypes that autocast can use on these devices: float16 and bfloat16."""
-    return [torch.float16, torch.bfloat16]
+    """Return the dtypes that autocast can use on these devices: the chip's. Does not initialise them.
+
+    Raises:
+        ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
+    """
+    return [getattr(torch, name) for name in _chip().amp_dtypes]
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Return whether the devices compute in bfloat16. False if there are none.
 
     Args:
-        including_emulation: taken for compatibility with CUDA; nothing is emulated here.
+        including_emulation: whether it counts that every dtype is computed, also one that the chip lacks.
+
+    Raises:
+        ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
     """
-    return is_available()
+    return is_available() and (including_emulation or "bfloat16" in _chip().dtypes)

@@ -1,0 +1,54 @@
+// Waiting a little before sleeping: what another core does in a microsecond is not worth a system call.
+#pragma once
+
+#include <sched.h>
+
+#include <chrono>
+#include <mutex>
+
+namespace loom::driver {
+
+inline void pause_core() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Whether `done()` became true within some 30 microseconds. Lets other threads have the core now and then:
+// there may be no second one.
+template <typename Done>
+bool spin_until(Done&& done) {
+  constexpr auto kPatience = std::chrono::microseconds(30);
+  constexpr int kPausesPerLook = 16, kLooksPerYield = 8;
+  if (done()) return true;
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  for (int looks = 1;; ++looks) {
+    for (int i = 0; i < kPausesPerLook; ++i) {
+      pause_core();
+      if (done()) return true;
+    }
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    if (looks % kLooksPerYield == 0) sched_yield();
+  }
+}
+
+// For sections of some ten instructions: a thread that finds it taken tries again before it sleeps.
+class SpinMutex {
+ public:
+  void lock() {
+    constexpr int kTries = 200;
+    for (int i = 0; i < kTries; ++i) {
+      if (mutex_.try_lock()) return;
+      pause_core();
+    }
+    mutex_.lock();
+  }
+  void unlock() { mutex_.unlock(); }
+
+ private:
+  std::mutex mutex_;
+};
+
+}  // namespace loom::driver

@@ -1,0 +1,259 @@
+"""Chip descriptions: what is shipped, what a bad file says, and what the devices make of one."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PythonRunner
+from torch_loom import chips
+from torch_loom.chips import chip as reader
+from torch_loom.errors import ChipError, ConfigurationError
+
+GOOD = """
+name = "mine"
+description = "A chip of my own"
+memory = "1GiB"
+memory_policy = "lazy"
+dtypes = ["float16", "bfloat16"]
+amp_dtypes = ["bfloat16"]
+capability_major = 2
+capability_minor = 3
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_what_is_shipped() -> None:
+    assert chips.available() == ("atom", "h200", "loom1")
+    loom1, atom, h200 = chips.load("loom1"), chips.load("atom"), chips.load("h200")
+    assert (loom1.memory_bytes, loom1.memory_policy) == (16 << 30, "eager")
+    assert loom1.amp_dtypes == ("float16", "bfloat16")
+    assert (atom.memory_bytes, atom.memory_policy) == (int(15.7 * 2**30), "lazy")
+    assert atom.amp_dtypes == ("float16",)
+    assert (h200.memory_bytes, h200.memory_policy) == (143_771 << 20, "eager")
+    assert (h200.num_cores, h200.clock_mhz) == (132, 1980)
+    assert (h200.capability_major, h200.capability_minor) == (9, 0)
+
+
+@pytest.mark.parametrize("name", chips.available())
+def test_each_figure_of_a_shipped_chip_has_its_source(name: str) -> None:
+    path = Path(reader.__file__).with_name(f"{name}.toml")
+    keys = set(reader.tomllib.loads(path.read_text(encoding="utf-8"))) - {"name", "description", "sources"}
+    chip = chips.load(name)
+    assert chip.name == name
+    assert set(chip.sources) == keys
+
+
+def test_a_description_of_ones_own(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD + 'num_cores = 4\nclock_mhz = 900\n[sources]\nmemory = "the data sheet"\n')
+    chip = chips.load(path)
+    assert chip == chips.load(str(path))
+    assert chip == reader.Chip(
+        name="mine",
+        description="A chip of my own",
+        memory_bytes=1 << 30,
+        memory_policy="lazy",
+        dtypes=("float16", "bfloat16"),
+        amp_dtypes=("bfloat16",),
+        capability_major=2,
+        capability_minor=3,
+        num_cores=4,
+        clock_mhz=900,
+        sources={"memory": "the data sheet"},
+    )
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        chip.name = "other"  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        chip.sources["memory"] = "hearsay"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("line", "allowed"),
+    [
+        ('name = "a b"', "letters"),
+        ("name = 3", "letters"),
+        ('description = ""', "1 to 400 characters"),
+        (f'description = "{"x" * 401}"', "1 to 400 characters"),
+        ('description = "two\\nlines"', "one line"),
+        ('memory = "lots"', "2MiB to 16TiB"),
+        ("memory = -1", "2MiB to 16TiB"),
+        ("memory = 1.5e9", "2MiB to 16TiB"),
+        ("memory = true", "2MiB to 16TiB"),
+        ('memory = "17TiB"', "2MiB to 16TiB"),
+        ('memory_policy = "sometimes"', "'eager', 'lazy'"),
+        ("memory_policy = []", "'eager', 'lazy'"),
+        ('dtypes = "float16"', "float64, float32"),
+        ('dtypes = ["float16", "float12"]', "float64, float32"),
+        ('dtypes = ["float16", "bfloat16", "float16"]', "without repetition"),
+        ("dtypes = [[1], {a = 2}]", "float64, float32"),
+        ('amp_dtypes = ["float32"]', "float16, bfloat16"),
+        ("capability_major = -1", "0 to 99"),
+        ("capability_minor = 1.0", "0 to 99"),
+        ("capability_minor = true", "0 to 99"),
+        ("num_cores = 0", "1 to 1000000"),
+        ("clock_mhz = 1e3", "1 to 100000"),
+        ("clock_mhz = 100001", "1 to 100000"),
+        ("clock_mhz = 2024-01-01", "1 to 100000"),
+        ('sources = "me"', "a table"),
+        ("sources.memory = 1", "text of one line"),
+    ],
+)
+def test_a_bad_value_names_file_key_value_and_what_is_allowed(
+    tmp_path: Path, line: str, allowed: str
+) -> None:
+    key = line.split(" = ")[0]
+    lines = [each for each in GOOD.splitlines() if not each.startswith(f"{key} =")]
+    path = written(tmp_path, "\n".join([*lines, line]))
+    with pytest.raises(ChipError) as raised:
+        chips.load(path)
+    message = str(raised.value)
+    assert message.startswith(f"{path}: {key} = ")
+    assert allowed in message.split("Allowed: ")[1]
+    assert isinstance(raised.value, ConfigurationError)
+
+
+def test_amp_dtypes_are_dtypes(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD.replace('["float16", "bfloat16"]', '["float32"]'))
+    with pytest.raises(ChipError, match=r"amp_dtypes = \['bfloat16'.*in 'dtypes' as well"):
+        chips.load(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the key 'name' is missing"),
+        (GOOD.replace("dtypes", "types", 1), "unknown key 'types'"),
+        (GOOD + "sram = 1", "unknown key 'sram'"),
+        (GOOD + f"{'x' * 5000} = 1", "…"),
+        (GOOD + '[sources]\nsram = "me"', "sources: unknown key 'sram'"),
+        (GOOD + "[[", "not a TOML file"),
+        (GOOD + "clock_mhz = " + "9" * 5000, "not a TOML file"),
+        (GOOD + "x = " + "[" * 5000, "not a TOML file"),
+        ("#" * (1 << 17), "too large. Allowed: 65536 bytes"),
+    ],
+)
+def test_a_bad_file(tmp_path: Path, text: str, message: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(ChipError) as raised:
+        chips.load(path)
+    assert str(path) in str(raised.value)
+    assert message in str(raised.value)
+    assert len(str(raised.value)) < 2000
+
+
+def test_what_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ChipError, match="not a TOML file"):
+        chips.load(path)
+
+
+@pytest.mark.parametrize("path", ["missing.toml", "/dev/zero", "folder/", "a\0b.toml"])
+def test_what_is_no_file(path: str) -> None:
+    with pytest.raises(ChipError, match="there is no such file"):
+        chips.load(path)
+
+
+def test_an_unknown_name_lists_the_known() -> None:
+    with pytest.raises(ChipError, match=r"There is no chip 'a100'\. Shipped are: atom, h200, loom1;"):
+        chips.load("a100")
+
+
+def test_import_reads_no_chip(run_python: PythonRunner) -> None:
+    run_python(
+        """
+        import sys
+        opened = []
+        sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
+        import torch, torch.loom
+        assert not any(path.endswith(".toml") for path in opened)
+        torch.loom.init()
+        assert [path for path in opened if path.endswith("loom1.toml")]
+        """
+    )
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({}, ("loom1", 16 << 30, "eager", (1, 0), ["float16", "bfloat16"])),
+        ({"TORCH_LOOM_CHIP": "h200"}, ("h200", 143_771 << 20, "eager", (9, 0), ["float16", "bfloat16"])),
+        ({"TORCH_LOOM_CHIP": "atom"}, ("atom", int(15.7 * 2**30), "lazy", (1, 0), ["float16"])),
+        (
+            {"TORCH_LOOM_CHIP": "atom", "TORCH_LOOM_MEMORY": "1GiB", "TORCH_LOOM_MEMORY_POLICY": "eager"},
+            ("atom", 1 << 30, "eager", (1, 0), ["float16"]),
+        ),
+        ({"TORCH_RBLN_EAGER_MALLOC": "1", "TORCH_LOOM_CHIP": "atom"}, ("atom", None, "lazy", None, None)),
+    ],
+)
+def test_what_the_devices_make_of_it(
+    fork_python: PythonRunner, env: dict[str, str], expected: tuple[object, ...]
+) -> None:
+    fork_python(
+        f"""
+        import torch_loom
+        name, memory_bytes, policy, capability, dtypes = {expected!r}
+        before = torch.loom.get_amp_supported_dtype()
+        assert not torch.loom.is_initialized()
+        properties = torch.loom.get_device_properties(1)
+        assert (properties.name, properties.extra["memory_policy"]) == (name, policy)
+        assert torch.loom.get_amp_supported_dtype() == before
+        if memory_bytes is not None:
+            assert properties.total_memory == memory_bytes == torch.loom.mem_get_info()[1]
+            assert torch.loom.get_device_capability() == capability
+            assert before == [getattr(torch, dtype) for dtype in dtypes]
+        if name == "h200":
+            assert (properties.multi_processor_count, properties.clock_rate_mhz) == (132, 1980)
+        assert torch.loom.is_bf16_supported()
+        assert torch.loom.is_bf16_supported(including_emulation=False) == (name != "atom")
+        """,
+        env,
+    )
+
+
+@pytest.mark.parametrize("eager_malloc", ["0", "1"])
+def test_under_the_vendors_name(fork_python: PythonRunner, eager_malloc: str) -> None:
+    fork_python(
+        f"""
+        import torch_loom
+        properties = torch.rbln.get_device_properties()
+        assert properties.name == "atom" and properties.total_memory == int(15.7 * 2**30)
+        assert properties.extra["memory_policy"] == ("eager" if {eager_malloc} else "lazy")
+        assert torch.rbln.get_amp_supported_dtype() == [torch.float16]
+        """,
+        {"TORCH_LOOM_DEVICE_NAME": "rbln", "TORCH_RBLN_EAGER_MALLOC": eager_malloc},
+    )
+
+
+def test_a_chip_that_cannot_be_used_is_told_at_first_use(fork_python: PythonRunner, tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD.replace("1GiB", "1KiB"))
+    fork_python(
+        """
+        import torch_loom
+        assert torch.loom.device_count() == 2
+        raises("ChipError", "memory = '1KiB'", lambda: torch.ones(1, device="loom"))
+        raises("ChipError", "memory = '1KiB'", torch.loom.get_amp_supported_dtype)
+        torch.loom.configure(chip="atom")
+        assert torch.ones(1, device="loom").item() == 1
+        """,
+        {"TORCH_LOOM_CHIP": str(path)},
+    )
+
+
+@pytest.mark.parametrize("end", ["raise ValueError('lost')", "pass"])
+@pytest.mark.parametrize("launch", ["chaos", "auto"])
+def test_the_seed_of_chaos_is_told_when_a_program_fails(
+    run_python: PythonRunner, launch: str, end: str
+) -> None:
+    env = {"TORCH_LOOM_LAUNCH": launch, "TORCH_LOOM_CHAOS_SEED": "42"}
+    done = run_python(f"import torch; torch.ones(1, device='loom'); {end}", env, check=False)
+    line = "torch-loom: launch mode chaos, seed 42; TORCH_LOOM_CHAOS_SEED=42 repeats this order\n"
+    assert done.stderr.endswith(line) == (launch == "chaos" and end != "pass")
+    assert (done.returncode == 0) == (end == "pass")
