@@ -28,6 +28,18 @@ driver::Launch launch_of(const std::string& name) {
 
 void after_fork_in_child() { detail::bad_fork.store(true); }
 
+// What a device's allocator sees of its streams.
+class DeviceStreams final : public StreamSource {
+ public:
+  DeviceStreams(const Runtime& runtime, int device) : runtime_(runtime), device_(device) {}
+  driver::Stream stream(int64_t id) const override { return runtime_.stream(device_, id); }
+  std::vector<driver::Stream> all() const override { return runtime_.streams(device_); }
+
+ private:
+  const Runtime& runtime_;
+  const int device_;
+};
+
 }  // namespace
 
 Runtime::Runtime(const Config& config) : config_(config) {
@@ -53,8 +65,8 @@ Runtime::Runtime(const Config& config) : config_(config) {
     device->logical = logical;
     device->physical = physical;
     device->streams[0] = driver_->create_stream(physical, {});
-    device->allocator = std::make_unique<CachingAllocator>(*driver_, physical, logical);
-    device->lazy = std::make_unique<LazyStats>();
+    device->allocator = std::make_unique<CachingAllocator>(
+        *driver_, physical, logical, std::make_unique<DeviceStreams>(*this, logical));
     devices_.push_back(std::move(device));
   }
 }

@@ -39,7 +39,7 @@ struct Device {
   std::array<std::atomic<driver::Stream>, kNumStreamIds> streams{};  // null until handed out
   std::array<std::atomic<uint32_t>, 2> next_in_pool{};               // by −priority
   std::unique_ptr<CachingAllocator> allocator;
-  std::unique_ptr<LazyStats> lazy;
+  LazyStats lazy_stats;
 };
 
 // The devices, once initialised. Never destroyed: tensors may outlive every other static object.

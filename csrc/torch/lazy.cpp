@@ -32,7 +32,7 @@ struct Waiting {
   }
   // Not devices(): storages are freed in forked children, too.
   runtime::LazyStats& stats() const {
-    return *runtime::detail::instance.load(std::memory_order_acquire)->device(device).lazy;
+    return runtime::detail::instance.load(std::memory_order_acquire)->device(device).lazy_stats;
   }
 
   const int device;
