@@ -258,6 +258,17 @@ def test_streams() -> None:
         assert torch.equal(tripled.cpu(), expected * 3)
 
 
+def test_memory_comes_from_the_pool_of_the_stream_that_made_the_tensor() -> None:
+    torch.loom.empty_cache()
+    x = torch.ones(3 * MIB, device="loom")
+    with torch.loom.stream(torch.loom.Stream()):
+        x + 1
+    torch.loom.synchronize()
+    address = x.data_ptr()
+    del x
+    assert on_device(torch.empty(3 * MIB, device="loom")).data_ptr() == address
+
+
 def test_record_stream() -> None:
     x = torch.ones(4, device="loom")
     before = figures()
