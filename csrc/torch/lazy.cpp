@@ -18,7 +18,10 @@ namespace {
 
 // What a storage that waits holds in place of memory.
 struct Waiting {
-  Waiting(int device_index, size_t size) : device(device_index), bytes(size) { ++stats().pending_tensors; }
+  Waiting(int device_index, int64_t stream_id, size_t size)
+      : device(device_index), stream(stream_id), bytes(size) {
+    ++stats().pending_tensors;
+  }
   ~Waiting() {
     --stats().pending_tensors;
     if (host) stats().host_bytes -= static_cast<int64_t>(bytes);
@@ -36,6 +39,7 @@ struct Waiting {
   }
 
   const int device;
+  const int64_t stream;  // the one that was current when the storage was made
   const size_t bytes;
   c10::DataPtr host;  // null until something is written or read
 };
@@ -91,11 +95,11 @@ c10::DataPtr host_memory(size_t bytes) {
   return c10::GetCPUAllocator()->allocate(bytes);
 }
 
-// The stream on which contents move; its pool gives the memory. A graph must not repeat the move, nor own the
-// memory: while the current stream is captured it is the default one.
-int64_t stream_for_move(int device) {
-  const runtime::StreamRef current = runtime::current_stream_of(device);
-  return runtime::is_captured(current) ? 0 : current.id;
+// The stream on which contents move, whose pool gives the memory: that of a tensor made eagerly. A program
+// tells the allocator of other streams that use the tensor, not of this one. A graph must not repeat the move,
+// nor own the memory: for a captured stream it is the default one.
+int64_t stream_for_move(const Waiting& waiting) {
+  return runtime::is_captured({waiting.device, waiting.stream}) ? 0 : waiting.stream;
 }
 
 class CurrentStream {
@@ -118,7 +122,7 @@ class WaitingAllocator final : public c10::Allocator {
     devices();  // initialises before the current device is asked for
     const int device = runtime::current_device();
     if (bytes == 0) return {nullptr, c10::Device(kLoom, static_cast<c10::DeviceIndex>(device))};
-    return waiting_data(std::make_unique<Waiting>(device, bytes));
+    return waiting_data(std::make_unique<Waiting>(device, runtime::current_stream(device), bytes));
   }
   void copy_data(void* destination, const void* source, size_t bytes) const override {
     device_allocator()->copy_data(destination, source, bytes);
@@ -167,7 +171,7 @@ void take_device_memory(c10::StorageImpl* storage) {
   c10::DataPtr memory;
   {
     const CurrentDevice current(device);
-    const CurrentStream stream(device, stream_for_move(device));
+    const CurrentStream stream(device, stream_for_move(*waiting));
     memory = device_allocator()->allocate(waiting->bytes);
     // The memory may come from the cache with work pending on its stream: the copy is ordered behind that.
     if (waiting->host) {
@@ -189,7 +193,9 @@ void resize_waiting(c10::StorageImpl* storage, size_t bytes) {
   const Waiting* old = waiting_of(storage);
   c10::DataPtr data(nullptr, storage->device());
   if (bytes != 0) {
-    auto waiting = std::make_unique<Waiting>(storage->device().index(), bytes);
+    const int device = storage->device().index();
+    const int64_t stream = old == nullptr ? runtime::current_stream(device) : old->stream;
+    auto waiting = std::make_unique<Waiting>(device, stream, bytes);
     if (old != nullptr && old->host) {
       waiting->set_host(host_memory(bytes));
       std::memcpy(waiting->host.get(), old->host.get(), std::min(bytes, old->bytes));
@@ -227,7 +233,8 @@ void carry_over(const at::Tensor& tensor, const at::Tensor& host, const void* le
   c10::StorageImpl* host_storage = host.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   if (host_storage->nbytes() != storage->nbytes() || host_storage->data() != lent) {
     const size_t bytes = host_storage->nbytes();
-    auto waiting = std::make_unique<Waiting>(storage->device().index(), bytes);
+    const int device = storage->device().index();
+    auto waiting = std::make_unique<Waiting>(device, runtime::current_stream(device), bytes);
     if (host_storage->data() != nullptr) {
       waiting->set_host(std::move(host_storage->_mutable_data_ptr_no_checks()));
     }

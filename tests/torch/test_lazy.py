@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.torch.lazy_figures import Figures, figures, on_device, only_lazy, rounded, since
+from tests.torch.lazy_figures import Figures, figures, on_device, only_under_the_lazy_policy, rounded, since
 
-pytestmark = only_lazy
+only_under_the_lazy_policy()
 
 Fill = Callable[[Tensor], Tensor]
 

@@ -15,9 +15,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.torch.lazy_figures import Figures, figures, on_device, only_lazy, rounded, since
+from tests.torch.lazy_figures import Figures, figures, on_device, only_under_the_lazy_policy, rounded, since
 
-pytestmark = only_lazy
+only_under_the_lazy_policy()
 
 MIB = 1 << 20
 Fill = Callable[[Tensor], Tensor]
@@ -256,6 +256,17 @@ def test_streams() -> None:
         torch.loom.synchronize()
         assert torch.equal(doubled.cpu(), expected * 2)
         assert torch.equal(tripled.cpu(), expected * 3)
+
+
+def test_memory_comes_from_the_pool_of_the_stream_that_made_the_tensor() -> None:
+    torch.loom.empty_cache()
+    x = torch.ones(3 * MIB, device="loom")
+    with torch.loom.stream(torch.loom.Stream()):
+        x + 1
+    torch.loom.synchronize()
+    address = x.data_ptr()
+    del x
+    assert on_device(torch.empty(3 * MIB, device="loom")).data_ptr() == address
 
 
 def test_record_stream() -> None:
