@@ -1,4 +1,4 @@
-// What waits in host memory for its first use on a device (chips whose memory policy is lazy).
+// What waits for device memory on one device, and what has been moved to it.
 #pragma once
 
 #include <atomic>
@@ -6,12 +6,12 @@
 
 namespace loom::runtime {
 
-// One per device. Whoever moves tensors counts here; the memory statistics read it.
 struct LazyStats {
-  std::atomic<int64_t> host_bytes{0};          // bytes held on the host by tensors not yet on the device
-  std::atomic<int64_t> pending_tensors{0};     // how many storages those are
-  std::atomic<int64_t> materialized_bytes{0};  // bytes moved to the device so far
-  std::atomic<int64_t> materializations{0};    // how many moves those were
+  std::atomic<int64_t> host_bytes{0};       // host memory held for what is not on the device yet
+  std::atomic<int64_t> pending_tensors{0};  // storages with bytes that have no device memory yet
+  // Since the start: bytes for which device memory was taken at first use, and how often.
+  std::atomic<int64_t> materialized_bytes{0};
+  std::atomic<int64_t> materializations{0};
 };
 
 }  // namespace loom::runtime

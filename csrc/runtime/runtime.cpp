@@ -52,8 +52,9 @@ Runtime::Runtime(const Config& config) : config_(config) {
     }
     physical_count = std::max(physical_count, physical + 1);
   }
-  driver_ = driver::create_driver(config.driver, {physical_count, config.memory_bytes, launch_of(config.launch),
-                                                  config.chaos_seed, config.protect});
+  driver_ = driver::create_driver(
+      config.driver,
+      {physical_count, config.memory_bytes, launch_of(config.launch), config.chaos_seed, config.protect});
   runs_kernels_ = driver_->info().executes_kernels;
   is_fenced_ = !driver_->info().host_addressable;
   logical_of_physical_.assign(static_cast<size_t>(physical_count), -1);

@@ -12,8 +12,8 @@
 
 #include "driver/registry.h"
 #include "runtime/caching_allocator.h"
-#include "runtime/lazy_stats.h"
 #include "runtime/chip.h"
+#include "runtime/lazy_stats.h"
 
 namespace loom::runtime {
 

@@ -12,6 +12,9 @@ thread_local Births* births = nullptr;
 Births::Active::Active(Births& own) : previous_(std::exchange(births, &own)) {}
 Births::Active::~Active() { births = previous_; }
 
+Births::Suspended::Suspended() : previous_(std::exchange(births, nullptr)) {}
+Births::Suspended::~Suspended() { births = previous_; }
+
 int Births::index_of(const void* address) const {
   for (size_t i = 0; i < seen_.size(); ++i) {
     if (seen_[i].address == address) return static_cast<int>(i);

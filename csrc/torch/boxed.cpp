@@ -8,6 +8,8 @@
 #include "runtime/capture.h"
 #include "torch/generator.h"
 #include "torch/graph.h"
+#include "torch/lazy.h"
+#include "torch/lazy_ops.h"
 #include "torch/lend.h"
 #include "torch/op_tables.h"
 #include "torch/queued_op.h"
@@ -30,7 +32,7 @@ struct OpPlan {
   OperandPolicy policy;
   std::vector<Argument> arguments;  // those that are not kOther
   size_t num_arguments = 0, num_returns = 0;
-  bool is_foreach = false;
+  bool is_foreach = false, makes_contents = false;
   bool has_generator = false, writes = false, is_served = false;
   // Its results are tensors whose metadata the arguments decide. `index`: only without masks.
   bool can_queue = false, is_index = false;
@@ -80,6 +82,7 @@ std::unique_ptr<OpPlan> make_plan(const c10::OperatorHandle& op) {
   plan->num_arguments = schema.arguments().size();
   plan->num_returns = schema.returns().size();
   plan->is_foreach = plan->name.rfind("aten::_foreach_", 0) == 0;
+  plan->makes_contents = makes_contents(plan->name);
   plan->policy.host_scalars = accepts_host_scalars(plan->name);
   plan->policy.host_lists = accepts_host_indices(plan->name);
   plan->policy.host_tensors = accepts_host_tensors(plan->name);
@@ -270,6 +273,7 @@ void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     op.redispatchBoxed(one_by_one_keys(), stack);
     return;
   }
+  if (plan.makes_contents && is_lazy() && fill_on_host(op, stack)) return;
   Lending lending(plan.name.c_str(), plan.policy);
   const size_t first = stack->size() - plan.num_arguments;
   for (const Argument& argument : plan.arguments)

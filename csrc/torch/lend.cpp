@@ -10,6 +10,7 @@
 
 #include "runtime/capture.h"
 #include "torch/allocator.h"
+#include "torch/lazy.h"
 #include "torch/resize.h"
 
 namespace loom::glue {
@@ -46,10 +47,9 @@ class AliasImpl final : public c10::TensorImpl {
   }
 };
 
-// Where the engine reaches a storage. A copy-on-write or lazy storage gives up its own memory only for
-// writing.
+// Where the engine reaches a storage.
 void* data_of(c10::StorageImpl* storage, bool is_written) {
-  return devices().engine_address(is_written ? storage->mutable_data() : storage->data());
+  return devices().engine_address(device_data(storage, is_written));
 }
 
 c10::DataPtr borrowed(void* data, c10::DeviceType engine) {

@@ -95,6 +95,11 @@ py::dict memory_stats(int64_t index) {
   out["num_ooms"] = stats.num_ooms;
   out["num_device_alloc"] = stats.num_device_alloc;
   out["num_device_free"] = stats.num_device_free;
+  const runtime::LazyStats& lazy = devices().device(static_cast<int>(index)).lazy_stats;
+  out["lazy.host_bytes"] = lazy.host_bytes.load();
+  out["lazy.pending_tensors"] = lazy.pending_tensors.load();
+  out["lazy.materialized_bytes"] = lazy.materialized_bytes.load();
+  out["lazy.materializations"] = lazy.materializations.load();
   put_array(out, "allocation", stats.allocation);
   put_array(out, "segment", stats.segment);
   put_array(out, "active", stats.active);

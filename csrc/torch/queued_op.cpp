@@ -78,7 +78,7 @@ class QueuedOp {
 
  private:
   std::string issued() const {
-    return "(raised by the queued op '" + name_ + "'" + (line_.empty() ? ")" : ", issued at " + line_ + ")");
+    return "raised by the queued op '" + name_ + "'" + (line_.empty() ? "" : ", issued at " + line_);
   }
 
   void run_in(QueuedOpScope& scope) {
@@ -119,7 +119,7 @@ class QueuedOp {
                 result.defined() ? result.scalar_type() : output.layout.dtype, " tensor of shape ",
                 result.defined() ? result.sizes() : at::IntArrayRef(), " where it had returned a ",
                 output.layout.dtype, " one of shape ", at::IntArrayRef(output.layout.sizes),
-                " for such arguments before ", issued());
+                " for such arguments before; ", issued());
     void* address = addresses_[output.index];
     if (result.numel() == 0 || result.storage().data() == address) return;
     const size_t bytes = outcome_->storage_bytes[output.index];
@@ -156,7 +156,10 @@ class QueuedOp {
 };
 
 at::Tensor kept(const at::Tensor& tensor, const Lending& lending) {
-  return tensor.defined() && !lending.is_alias(tensor) ? tensor.clone() : tensor;
+  if (!tensor.defined() || lending.is_alias(tensor)) return tensor;
+  at::Tensor copy = tensor.clone();
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) copy.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return copy;
 }
 
 // Tensors of the host's (scalars, index tensors) may change after the call: the op reads them as they are

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from contract import TIMEOUT_S, Chip, Log, thread
@@ -15,6 +17,7 @@ PLACES = ["device0", "device1", "pinned", "pageable"]
 TAKES_A_STREAM: dict[str, Callable[[Chip, object], object]] = {
     "query_stream": lambda chip, stream: chip.driver.query_stream(stream),
     "synchronize_stream": lambda chip, stream: chip.driver.synchronize_stream(stream),
+    "drain_stream": lambda chip, stream: chip.driver.drain_stream(stream),
     "submit": lambda chip, stream: chip.driver.submit(stream, lambda: None),
     "copy": lambda chip, stream: chip.driver.copy(stream, 0, 0, 0),
     "fill": lambda chip, stream: chip.driver.fill(stream, 0, 0, 0),
@@ -50,6 +53,25 @@ def test_create_stream(chip: Chip, inline: bool, priority: int) -> None:
         chip.driver.destroy_stream(stream)
     assert log.ran == ([0, 1, 2] if chip.runs else [])
     assert log.released == [0, 1, 2]
+
+
+def test_create_stream_starts_no_thread(chip: Chip) -> None:
+    """create_stream: Starts no thread."""
+
+    def num_threads() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    before = num_threads()
+    streams = [chip.driver.create_stream(0, 0, inline) for inline in (True, False)]
+    assert num_threads() == before
+    chip.driver.submit(streams[0], lambda: None)
+    assert num_threads() == before
+    chip.driver.submit(streams[1], lambda: None)
+    chip.driver.synchronize_stream(streams[1])
+    assert num_threads() == before + chip.queues
+    for stream in streams:
+        chip.driver.destroy_stream(stream)
+    assert num_threads() == before
 
 
 def test_streams_are_not_ordered(chip: Chip) -> None:
@@ -122,8 +144,8 @@ def test_query_stream_in_its_own_kernel(chip: Chip) -> None:
 
 
 def test_synchronize_stream_blocks(chip: Chip) -> None:
-    """synchronize_stream: Blocks until everything submitted so far has finished; rethrows the stream's
-    kept failure, once."""
+    """synchronize_stream: Blocks until everything submitted so far has finished or was dropped; raises a
+    kept failure that it depends on."""
     stream = chip.driver.create_stream(0)
     done = threading.Event()
     busy = chip.busy(stream)
@@ -136,10 +158,12 @@ def test_synchronize_stream_blocks(chip: Chip) -> None:
 
 @pytest.mark.parametrize("inline", [True, False])
 def test_a_failure_is_told_once(chip: Chip, inline: bool) -> None:
-    """synchronize_stream: Blocks until everything submitted so far has finished; rethrows the stream's
-    kept failure, once.
+    """synchronize_stream: Blocks until everything submitted so far has finished or was dropped; raises a
+    kept failure that it depends on.
     submit: An exception of a kernel that ran in the caller's thread leaves submit() itself; one on a
-    worker is kept by the stream and what is queued behind it is dropped."""
+    worker is kept by the stream. What is queued behind it on that stream, or waits for an event recorded
+    behind it, is dropped; other streams go on. Once a kept failure was raised, what is submitted runs
+    again."""
     stream, log, told = chip.driver.create_stream(0, 0, inline), Log(), []
 
     def told_by(call: Callable[[], object], name: str) -> None:
@@ -166,8 +190,8 @@ def test_a_failure_is_told_once(chip: Chip, inline: bool) -> None:
 
 
 def test_a_kernel_cannot_wait_for_itself(chip: Chip) -> None:
-    """synchronize_stream: Blocks until everything submitted so far has finished; rethrows the stream's
-    kept failure, once."""
+    """synchronize_stream: Blocks until everything submitted so far has finished or was dropped; raises a
+    kept failure that it depends on."""
     stream = chip.driver.create_stream(0)
     if chip.runs:
         with pytest.raises(
@@ -176,6 +200,161 @@ def test_a_kernel_cannot_wait_for_itself(chip: Chip) -> None:
             chip.driver.submit(stream, lambda: chip.driver.synchronize_stream(stream))
     else:
         chip.driver.submit(stream, lambda: chip.driver.synchronize_stream(stream))
+
+
+class Failed:
+    """A stream with a kept failure, and one that waits for an event behind it; each has dropped a kernel."""
+
+    def __init__(self, chip: Chip) -> None:
+        self.stream, self.waiting = (chip.driver.create_stream(0, 0, False) for _ in range(2))
+        self.log, event, gate = Log(), chip.driver.create_event(), threading.Event()
+
+        def fail() -> None:
+            assert gate.wait(TIMEOUT_S)
+            raise KernelError("kept")
+
+        chip.driver.submit(self.stream, fail)
+        self.log.submit(chip, self.stream, "behind")
+        chip.driver.record_event(event, self.stream)
+        chip.driver.wait_event(self.waiting, event)
+        self.log.submit(chip, self.waiting, "waits")
+        gate.set()
+
+
+def test_drain_keeps_a_failure(chip: Chip) -> None:
+    """drain_stream: Blocks until everything submitted so far has finished or was dropped; a kept failure
+    stays kept."""
+    if not chip.queues:
+        return
+    failed = Failed(chip)
+    for stream in (failed.stream, failed.waiting, failed.stream):
+        chip.driver.drain_stream(stream)
+        assert chip.driver.query_stream(stream)
+    assert (failed.log.ran, sorted(failed.log.released)) == ([], ["behind", "waits"])
+    with pytest.raises(KernelError, match="kept"):
+        chip.driver.synchronize_stream(failed.waiting)
+    chip.driver.synchronize_stream(failed.stream)
+
+
+def test_drain_blocks(chip: Chip) -> None:
+    """drain_stream: Blocks until everything submitted so far has finished or was dropped; a kept failure
+    stays kept."""
+    order: list[str] = []
+    stream = chip.driver.create_stream(0, 0, False)
+    with contextlib.ExitStack() as drained, chip.busy(stream, at_end=lambda: order.append("work")):
+        drained.enter_context(thread(lambda: (chip.driver.drain_stream(stream), order.append("drained"))))
+    chip.driver.synchronize_stream(stream)
+    assert order[-1] == "drained"
+
+
+def test_runs_in_place(chip: Chip) -> None:
+    """runs_in_place: True when a kernel submitted now would run in the caller's thread."""
+    inline, side = (chip.driver.create_stream(0, 0, is_inline) for is_inline in (True, False))
+    answers: list[bool] = []
+    assert chip.driver.runs_in_place(inline)
+    assert chip.driver.runs_in_place(side) is not chip.queues
+    chip.driver.submit(side, lambda: answers.append(chip.driver.runs_in_place(side)))
+    chip.driver.synchronize_stream(side)
+    assert answers == ([True] if chip.runs else [])
+    assert chip.driver.query_stream(side)
+    event = chip.driver.create_event()
+    with chip.busy(side):
+        chip.driver.record_event(event, side)
+        chip.driver.wait_event(inline, event)
+        assert chip.driver.runs_in_place(inline) is not chip.queues
+    assert chip.driver.runs_in_place(inline)
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_in_place(chip: Chip, inline: bool) -> None:
+    """Kernel: `in_place`: it runs in the caller's thread before submit() returns, after what is pending on
+    the stream; a kept failure of the stream is raised instead."""
+    stream, slow, event = (
+        chip.driver.create_stream(0, 0, inline),
+        chip.driver.create_stream(0, 0, False),
+        chip.driver.create_event(),
+    )
+    log, threads = Log(), []
+    with contextlib.ExitStack() as submitted, chip.busy(slow, at_end=lambda: log.ran.append("slow")):
+        chip.driver.record_event(event, slow)
+        chip.driver.wait_event(stream, event)
+        submitted.enter_context(chip.behind(lambda: log.submit(chip, stream, "pending")))
+        submitted.enter_context(thread(lambda: log.submit(chip, stream, "elsewhere", in_place=True)))
+    assert sorted(log.ran) == (["elsewhere", "pending", "slow"] if chip.runs else [])
+    chip.driver.submit(stream, lambda: threads.append(threading.get_ident()), in_place=True)
+    assert threads == ([threading.get_ident()] if chip.runs else [])
+    assert log.ran[:1] == (["slow"] if chip.runs else [])
+
+
+@pytest.mark.parametrize("which", ["stream", "waiting"])
+def test_in_place_raises_instead(chip: Chip, which: str) -> None:
+    """Kernel: `in_place`: it runs in the caller's thread before submit() returns, after what is pending on
+    the stream; a kept failure of the stream is raised instead."""
+    if not chip.queues:
+        return
+    failed = Failed(chip)
+    stream = getattr(failed, which)
+    with pytest.raises(KernelError, match="kept"):
+        failed.log.submit(chip, stream, "instead", in_place=True)
+    assert failed.log.ran == []
+    failed.log.submit(chip, stream, "again", in_place=True)
+    assert failed.log.ran == ["again"]
+    assert "instead" in failed.log.released
+
+
+@pytest.mark.parametrize("which", ["stream", "waiting"])
+def test_copy_of_pageable_memory_raises(chip: Chip, which: str) -> None:
+    """copy: Pageable memory is read or written before copy() returns, as by an in-place kernel."""
+    if not chip.queues:
+        return
+    failed = Failed(chip)
+    stream, device = getattr(failed, which), chip.buffer("device0", b"device")
+    target = chip.buffer("pageable", b"......")
+    with pytest.raises(KernelError, match="kept"):
+        chip.driver.copy(stream, target.address, device.address, 6)
+    assert target.read() == b"......"
+    chip.driver.copy(stream, target.address, device.address, 6)
+    assert target.read() == b"device"
+
+
+def test_what_a_failure_drops(chip: Chip) -> None:
+    """submit: What is queued behind it on that stream, or waits for an event recorded behind it, is
+    dropped; other streams go on. Once a kept failure was raised, what is submitted runs again."""
+    if not chip.queues:
+        return
+    failed, other = Failed(chip), chip.driver.create_stream(0, 0, False)
+    failed.log.submit(chip, other, "other")
+    chip.driver.synchronize_stream(other)
+    chip.driver.drain_stream(failed.waiting)
+    failed.log.submit(chip, failed.waiting, "before the raise")
+    with pytest.raises(KernelError, match="kept"):
+        chip.driver.synchronize_stream(failed.stream)
+    for stream in (failed.stream, failed.waiting):
+        failed.log.submit(chip, stream, "after the raise")
+        chip.driver.synchronize_stream(stream)
+    assert failed.log.ran == ["other", "after the raise", "after the raise"]
+    assert len(failed.log.released) == 6
+
+
+def test_submit_waits_for_room(chip: Chip) -> None:
+    """submit: Blocks only where very many commands are queued."""
+    stream, log, num_queued = chip.driver.create_stream(0, 0, False), Log(), 20000
+    submitted = 0
+
+    def submit() -> None:
+        nonlocal submitted
+        for number in range(num_queued):
+            log.submit(chip, stream, number)
+            submitted += 1
+
+    with contextlib.ExitStack() as submitting, chip.busy(stream):
+        if chip.queues:
+            for number in range(1000):
+                log.submit(chip, stream, -1 - number)
+        submitting.enter_context(thread(submit))
+    chip.driver.synchronize_stream(stream)
+    assert submitted == num_queued
+    assert log.released[-num_queued:] == list(range(num_queued))
 
 
 def test_submit_in_order(chip: Chip) -> None:
@@ -219,7 +398,9 @@ def test_submit_from_8_threads(chip: Chip) -> None:
 
 def test_submit_inline(chip: Chip) -> None:
     """submit: An exception of a kernel that ran in the caller's thread leaves submit() itself; one on a
-    worker is kept by the stream and what is queued behind it is dropped."""
+    worker is kept by the stream. What is queued behind it on that stream, or waits for an event recorded
+    behind it, is dropped; other streams go on. Once a kept failure was raised, what is submitted runs
+    again."""
     stream, threads = chip.driver.create_stream(0), []
     chip.driver.submit(stream, lambda: threads.append(threading.get_ident()))
     assert threads == ([threading.get_ident()] if chip.runs else [])
@@ -234,7 +415,7 @@ def test_submit_inline(chip: Chip) -> None:
 
 
 def test_submit_in_a_kernel(chip: Chip) -> None:
-    """submit: Runs a kernel in stream order."""
+    """submit: What a kernel submits to its own stream, in its own thread, is part of it."""
     one, other, log = chip.driver.create_stream(0), chip.driver.create_stream(0), Log()
 
     def kernel() -> None:
@@ -251,7 +432,7 @@ def test_submit_in_a_kernel(chip: Chip) -> None:
 def test_release_is_called_once(chip: Chip, inline: bool) -> None:
     """Kernel: A unit of work. `release` is called exactly once: after `run` has returned or thrown, or
     when the kernel is dropped or refused. It does not throw, and may be null when `context` outlives the
-    call and the stream is idle and inline. `name` lives until then."""
+    kernel's stay on the stream. `name` lives until then."""
     stream, log, order = chip.driver.create_stream(0, 0, inline), Log(), []
     chip.driver.submit(stream, lambda: order.append("run"), lambda: order.append("release"), "named")
     chip.driver.synchronize_stream(stream)
@@ -290,13 +471,10 @@ def test_copy_in_order(chip: Chip) -> None:
     """copy: Copies bytes in stream order; either side is device, pinned or pageable memory."""
     stream = chip.driver.create_stream(0)
     one, other = chip.buffer("pinned", b"old"), chip.buffer("device0", b"...")
-    with thread(), chip.busy(stream):
-        copies = [(other.address, one.address), (one.address, other.address)]
-        copier = threading.Thread(target=lambda: [chip.driver.copy(stream, *pair, 3) for pair in copies])
-        copier.start()
-        time.sleep(0.05)
+    copies = [(other.address, one.address), (one.address, other.address)]
+    with contextlib.ExitStack() as submitted, chip.busy(stream):
+        submitted.enter_context(chip.behind(lambda: [chip.driver.copy(stream, *pair, 3) for pair in copies]))
         chip.driver.write(one.address, b"new")
-    copier.join(TIMEOUT_S)
     chip.driver.synchronize_stream(stream)
     assert one.read() == b"new"
     if chip.moves:
@@ -305,7 +483,7 @@ def test_copy_in_order(chip: Chip) -> None:
 
 @pytest.mark.parametrize("inline", [True, False])
 def test_copy_of_pageable_memory(chip: Chip, inline: bool) -> None:
-    """copy: Pageable memory is read or written before copy() returns."""
+    """copy: Pageable memory is read or written before copy() returns, as by an in-place kernel."""
     stream = chip.driver.create_stream(0, 0, inline)
     source, device = chip.buffer("pageable", b"first"), chip.buffer("device0", b".....")
     target = chip.buffer("pageable", b".....")
