@@ -16,7 +16,8 @@ Births::Suspended::Suspended() : previous_(std::exchange(births, nullptr)) {}
 Births::Suspended::~Suspended() { births = previous_; }
 
 int Births::index_of(const void* address) const {
-  for (size_t i = 0; i < seen_.size(); ++i) {
+  // The last one: what an earlier allocation gave back may have been given out again.
+  for (size_t i = seen_.size(); i-- > 0;) {
     if (seen_[i].address == address) return static_cast<int>(i);
   }
   return -1;
@@ -45,7 +46,8 @@ c10::DataPtr Births::allocate(size_t bytes, c10::Allocator& host) {
     }
     case Mode::kPlaced:
       if (index < num_places_ && places_[index].address != nullptr && places_[index].bytes == bytes) {
-        return {places_[index].address, nullptr, [](void*) {}, c10::Device(c10::kCPU)};
+        void* const address = places_[index].address;
+        return {address, address, [](void*) {}, c10::Device(c10::kCPU)};
       }
       return host.allocate(bytes);
   }

@@ -14,6 +14,7 @@
 #include "torch/graph_bindings.h"
 #include "torch/register_ops.h"
 #include "torch/shutdown.h"
+#include "torch/stream_bindings.h"
 #include "torch/torch_version.h"
 
 namespace py = pybind11;
@@ -243,8 +244,5 @@ PYBIND11_MODULE(_C, m) {
         torch::wrap_pybind_function([](int64_t index) { allocator_of(index).reset_peak_stats(); }));
   m.def("reset_accumulated_memory_stats",
         torch::wrap_pybind_function([](int64_t index) { allocator_of(index).reset_accumulated_stats(); }));
-  m.def("default_stream", torch::wrap_pybind_function([](int64_t index) {
-          check_device_index(index);
-          return py::make_tuple(0, index, static_cast<int64_t>(kLoom));
-        }));
+  bind_streams(m);
 }
