@@ -2,10 +2,12 @@
 #include "torch/copy.h"
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/ops/_local_scalar_dense_ops.h>
 #include <ATen/ops/copy_ops.h>
 #include <torch/library.h>
 
+#include "torch/host_allocator.h"
 #include "torch/unboxed.h"
 
 namespace loom::glue {
@@ -52,6 +54,16 @@ CopyStreams streams_of(const at::Tensor& destination, const at::Tensor& source) 
   return {runtime::current_stream_of(from), runtime::current_stream_of(to)};
 }
 
+// Pinned memory of one side of a copy that is under way is not handed out again before it has finished.
+void keep_pinned(const at::Tensor& side, runtime::StreamRef stream) {
+  if (is_loom(side)) return;
+  const c10::DataPtr& memory = side.storage().data_ptr();
+  if (!is_pinned(memory.get())) return;
+  const c10::Device device(kLoom, static_cast<c10::DeviceIndex>(stream.device));
+  at::getHostAllocator(kLoom)->record_event(memory.get(), memory.get_context(),
+                                            c10::Stream(c10::Stream::UNSAFE, device, stream.id));
+}
+
 void copy_bytes(const at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
   check_has_memory(destination, "aten::copy_");
   check_has_memory(source, "aten::copy_");
@@ -62,6 +74,10 @@ void copy_bytes(const at::Tensor& destination, const at::Tensor& source, bool no
     put_in_order(streams.other, streams.own);
     runtime::copy(streams.own, to, from, destination.nbytes());
     put_in_order(streams.own, streams.other);
+    if (non_blocking) {
+      keep_pinned(destination, streams.own);
+      keep_pinned(source, streams.own);
+    }
     // Within the device the stream orders what follows; the host waits.
     const bool has_host = !is_loom(destination) || !is_loom(source);
     if (has_host && !non_blocking) runtime::synchronize_stream(streams.own);
@@ -101,6 +117,9 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   Lending& lending = is_loom(destination) ? lend_destination : lend_source;
   thread_local BirthTable births;
   lending.run(births, [&] { at::_ops::copy_::redispatch(engine_keys(), to, from, non_blocking); });
+  // It has run already: this is for who listens to the tape, and what it orders on a chip.
+  const bool has_host = !is_loom(destination) || !is_loom(source);
+  if (has_host && !non_blocking) translated([&] { runtime::synchronize_stream(streams.own); });
   return destination;
 }
 

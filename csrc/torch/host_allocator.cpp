@@ -33,7 +33,22 @@ struct Impl final : at::CachingHostAllocatorImpl<c10::Stream, Event> {
 
 void free_pinned(void* context);
 
-struct HostAllocator final : at::CachingHostAllocatorInterface<Impl, &free_pinned> {};
+struct HostAllocator final : at::CachingHostAllocatorInterface<Impl, &free_pinned> {
+  // Work that used the block before has finished; who listens to the tape learns it by the allocation.
+  at::DataPtr allocate(size_t bytes) override {
+    at::DataPtr memory = CachingHostAllocatorInterface::allocate(bytes);
+    if (memory.get() != nullptr && runtime::tape::is_read()) [[unlikely]] {
+      runtime::Command command{};
+      command.kind = runtime::CommandKind::kAllocate;
+      command.name = "allocate pinned";
+      command.device = -1;
+      command.address = memory.get();
+      command.bytes = bytes;
+      runtime::tape::write(command);
+    }
+    return memory;
+  }
+};
 
 HostAllocator& instance() {
   static auto* allocator = new HostAllocator;  // leaked: pinned tensors may outlive every other static object

@@ -13,6 +13,7 @@
 #include "torch/generator.h"
 #include "torch/register_ops.h"
 #include "torch/shutdown.h"
+#include "torch/tape_bindings.h"
 #include "torch/torch_version.h"
 
 namespace py = pybind11;
@@ -175,6 +176,7 @@ PYBIND11_MODULE(_C, m) {
   m.attr("built_torch_version") = LOOM_BUILT_TORCH_VERSION;
   register_ops();
   driver::bind_driver(m);
+  bind_tape(m);
   set_device_count_peek(&peek_device_count);
   torch::utils::register_fork_handler_for_device_init(kLoom);
 
