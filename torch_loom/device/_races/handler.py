@@ -19,29 +19,41 @@ _gather_traceback: Callable[[bool, bool, bool], Any] = torch._C._profiler.gather
 
 
 class _HostResults:
-    """Which ops wait for their stream, because the host needs what they find: their result's size, a bool."""
+    """Which ops let the host wait for their stream.
 
-    _TAGS = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
+    One that returns a value of the host's (``equal``) has finished when it returns. One whose result has as
+    many elements as the values decide (``nonzero``) waits for what was issued before it, and goes on itself.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[str, bool] = {}
+        self._tags: dict[str, frozenset[torch.Tag]] = {}
 
-    def has(self, operator: str, operands: Sequence[Operand]) -> bool:
-        is_known = self._known.get(operator)
-        if is_known is None:
-            is_known = self._known[operator] = self._look_up(operator)
-        if is_known and operator.startswith("aten::index"):
-            # Only masks are counted first; they have one byte an element.
+    def is_counted(self, operator: str, operands: Sequence[Operand]) -> bool:
+        """Return whether the host waits for the size of the result."""
+        if torch.Tag.dynamic_output_shape not in self._tags_of(operator):
+            return False
+        if operator.startswith("aten::index"):
+            # Only masks are counted; they have one byte an element.
             return any(operand[3] == 1 and not operand[4] for operand in operands)
-        return is_known
+        return True
 
-    def _look_up(self, operator: str) -> bool:
+    def is_read(self, operator: str) -> bool:
+        """Return whether the host waits for the result itself."""
+        return torch.Tag.data_dependent_output in self._tags_of(operator)
+
+    def _tags_of(self, operator: str) -> frozenset[torch.Tag]:
+        tags = self._tags.get(operator)
+        if tags is None:
+            tags = self._tags[operator] = self._look_up(operator)
+        return tags
+
+    @staticmethod
+    def _look_up(operator: str) -> frozenset[torch.Tag]:
         namespace, _, name = operator.partition("::")
         packet = getattr(getattr(torch.ops, namespace), name.partition(".")[0], None) if name else None
         if packet is None:
-            return False
-        overloads = [getattr(packet, overload) for overload in packet.overloads()]
-        return any(tag in overload.tags for overload in overloads for tag in self._TAGS)
+            return frozenset()
+        return frozenset(tag for overload in packet.overloads() for tag in getattr(packet, overload).tags)
 
 
 class EventHandler:
@@ -110,10 +122,10 @@ class EventHandler:
         if kind == TapeReader.OUTPUT:
             kernel = self._last_kernels.get(own)
             return [] if kernel is None else self._handle_uses(kernel, operands)
-        if self._host_results.has(operator, operands):
+        if self._host_results.is_counted(operator, operands):
             self.syncs.all_streams_wait_for_stream(own)
         errors = self._handle_kernel_launch(own, operator, operands)
-        if host_waits and not errors:
+        if not errors and (host_waits or self._host_results.is_read(operator)):
             self.syncs.all_streams_wait_for_stream(own)
         return errors
 
