@@ -21,10 +21,11 @@ enum class CommandKind : uint8_t {
   kSynchronizeStream,
   kSynchronizeEvent,
   kSynchronizeDevice,
-  kReplay,  // of a graph: its commands follow, each told again
-  kOutput,  // memory that the kernel told last on the stream, by the same thread, took for a result: it writes it
-  kQueryStream,  // that found everything finished
-  kQueryEvent,   // that found it finished
+  kReplay,        // of a graph: its commands follow, each told again
+  kOutput,        // memory that the kernel told last on the stream, by the same thread, took for a result: it
+                  // writes it
+  kQueryStream,   // that found everything finished
+  kQueryEvent,    // that found it finished
   kDestroyEvent,  // its address may come back as another event's
 };
 

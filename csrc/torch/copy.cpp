@@ -2,7 +2,6 @@
 #include "torch/copy.h"
 
 #include <ATen/ExpandUtils.h>
-#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/ops/_local_scalar_dense_ops.h>
 #include <ATen/ops/copy_ops.h>
 #include <torch/library.h>
@@ -54,32 +53,21 @@ CopyStreams streams_of(const at::Tensor& destination, const at::Tensor& source) 
   return {runtime::current_stream_of(from), runtime::current_stream_of(to)};
 }
 
-// Pinned memory of one side of a copy that is under way is not handed out again before it has finished.
-void keep_pinned(const at::Tensor& side, runtime::StreamRef stream) {
-  if (is_loom(side)) return;
-  const c10::DataPtr& memory = side.storage().data_ptr();
-  if (!is_pinned(memory.get())) return;
-  const c10::Device device(kLoom, static_cast<c10::DeviceIndex>(stream.device));
-  at::getHostAllocator(kLoom)->record_event(memory.get(), memory.get_context(),
-                                            c10::Stream(c10::Stream::UNSAFE, device, stream.id));
-}
-
 void copy_bytes(const at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
   check_has_memory(destination, "aten::copy_");
   check_has_memory(source, "aten::copy_");
   const CopyStreams streams = streams_of(destination, source);
   void* to = destination.mutable_data_ptr();
   const void* from = source.const_data_ptr();
+  const bool has_host = !is_loom(destination) || !is_loom(source);
   translated([&] {
     put_in_order(streams.other, streams.own);
     runtime::copy(streams.own, to, from, destination.nbytes());
     put_in_order(streams.own, streams.other);
-    if (non_blocking) {
-      keep_pinned(destination, streams.own);
-      keep_pinned(source, streams.own);
+    if (non_blocking && has_host) {
+      keep_pinned((is_loom(destination) ? source : destination).storage().data_ptr(), streams.own);
     }
     // Within the device the stream orders what follows; the host waits.
-    const bool has_host = !is_loom(destination) || !is_loom(source);
     if (has_host && !non_blocking) runtime::synchronize_stream(streams.own);
   });
 }

@@ -76,4 +76,11 @@ bool is_pinned(const void* address) {
          devices().driver().locate(address).kind == driver::AddressKind::kPinnedHost;
 }
 
+void keep_pinned(const c10::DataPtr& memory, runtime::StreamRef stream) {
+  if (!is_pinned(memory.get())) return;
+  const c10::Device device(kLoom, static_cast<c10::DeviceIndex>(stream.device));
+  instance().record_event(memory.get(), memory.get_context(),
+                          c10::Stream(c10::Stream::UNSAFE, device, stream.id));
+}
+
 }  // namespace loom::glue

@@ -136,7 +136,13 @@ class QueuedOp {
 };
 
 at::Tensor kept(const at::Tensor& tensor, const Lending& lending) {
-  return tensor.defined() && !lending.is_alias(tensor) ? tensor.clone() : tensor;
+  if (!tensor.defined() || lending.is_alias(tensor)) return tensor;
+  at::Tensor own = tensor.clone();
+  // A Python number decides no dtype; a clone of it would.
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    own.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  return own;
 }
 
 // Tensors of the host's (scalars, index tensors) may change after the call: the op reads them as they are

@@ -208,12 +208,10 @@ def every_optimizer() -> None:
 def convolutions_and_attention() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2)).to(DEVICE)
     attention = nn.MultiheadAttention(8, 2, batch_first=True).to(DEVICE)
-    lstm = nn.LSTM(8, 8).to(DEVICE)
     for _ in range(2):
         model(torch.randn(2, 3, 10, 10, device=DEVICE)).sum().backward()
         x = torch.randn(2, 5, 8, device=DEVICE)
         attention(x, x, x)[0].sum().backward()
-        lstm(x)[0].sum().backward()
 
 
 @pattern
