@@ -2,6 +2,7 @@
 # ruff: noqa: N999 (the name PyTorch gives to its own extension, too)
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 import torch
 
@@ -97,6 +98,32 @@ class Graph:
 def graph_pool_handle() -> tuple[int, int]: ...
 def is_current_stream_capturing() -> bool: ...
 def register_graph_impl() -> None: ...
+
+# The tape. The callable is called in the thread that launches, before the command is submitted, with (kind,
+# device, stream, name, operands, address, bytes, is captured by a graph, the host waits for it); an operand is
+# (address, sizes, strides, bytes of an element, is written). What it raises leaves the launch. Commands that
+# use no memory are noted, in order: (kind, device, stream, event, address, bytes, is captured).
+class TapeReader:
+    KERNEL: ClassVar[int]
+    COPY: ClassVar[int]
+    FILL: ClassVar[int]
+    RECORD_EVENT: ClassVar[int]
+    WAIT_EVENT: ClassVar[int]
+    ALLOCATE: ClassVar[int]
+    FREE: ClassVar[int]
+    RECORD_STREAM: ClassVar[int]
+    SYNCHRONIZE_STREAM: ClassVar[int]
+    SYNCHRONIZE_EVENT: ClassVar[int]
+    SYNCHRONIZE_DEVICE: ClassVar[int]
+    REPLAY: ClassVar[int]
+    OUTPUT: ClassVar[int]
+    QUERY_STREAM: ClassVar[int]
+    QUERY_EVENT: ClassVar[int]
+    DESTROY_EVENT: ClassVar[int]
+    def __init__(self, callback: Callable[..., None]) -> None: ...
+    def attach(self) -> None: ...
+    def detach(self) -> None: ...
+    def take_notes(self) -> list[tuple[int, int, int, int, int, int, bool]]: ...
 
 # Memory, in bytes.
 def memory_stats(index: int) -> dict[str, int]: ...

@@ -116,7 +116,11 @@ void fill(StreamRef stream, void* destination, uint8_t value, size_t bytes) {
 
 bool query_stream(StreamRef stream) {
   if (capture::is_underway()) capture::forbid_on(stream, "a query of a stream");
-  return get().driver().query_stream(handle_of(stream));
+  const bool is_finished = get().driver().query_stream(handle_of(stream));
+  if (is_finished && tape::is_read()) [[unlikely]] {
+    tape::write(describe(CommandKind::kQueryStream, "query_stream", stream));
+  }
+  return is_finished;
 }
 
 void synchronize_stream(StreamRef stream) {
@@ -159,7 +163,13 @@ void wait_event(StreamRef stream, driver::Event event) {
 
 bool query_event(driver::Event event) {
   if (capture::is_underway()) capture::forbid_on(event, "a query of an event");
-  return get().driver().query_event(event);
+  const bool is_finished = get().driver().query_event(event);
+  if (is_finished && tape::is_read()) [[unlikely]] {
+    Command command = describe(CommandKind::kQueryEvent, "query_event", kNoStream);
+    command.event = event;
+    tape::write(command);
+  }
+  return is_finished;
 }
 
 void synchronize_event(driver::Event event) {
@@ -181,6 +191,11 @@ int64_t elapsed_ns(driver::Event start, driver::Event end) {
 
 void destroy_event(driver::Event event) {
   if (capture::is_underway()) capture::forget(event);
+  if (tape::is_read()) [[unlikely]] {
+    Command command = describe(CommandKind::kDestroyEvent, "destroy_event", kNoStream);
+    command.event = event;
+    tape::write(command);
+  }
   get().driver().destroy_event(event);
 }
 

@@ -6,6 +6,7 @@
 #include <ATen/ops/copy_ops.h>
 #include <torch/library.h>
 
+#include "torch/host_allocator.h"
 #include "torch/lazy.h"
 #include "torch/lazy_ops.h"
 #include "torch/unboxed.h"
@@ -62,12 +63,15 @@ void copy_bytes(const at::Tensor& destination, const at::Tensor& source, bool no
   const CopyStreams streams = streams_of(destination, source);
   void* to = destination.mutable_data_ptr();
   const void* from = source.const_data_ptr();
+  const bool has_host = !is_loom(destination) || !is_loom(source);
   translated([&] {
     put_in_order(streams.other, streams.own);
     runtime::copy(streams.own, to, from, destination.nbytes());
     put_in_order(streams.own, streams.other);
+    if (non_blocking && has_host) {
+      keep_pinned((is_loom(destination) ? source : destination).storage().data_ptr(), streams.own);
+    }
     // Within the device the stream orders what follows; the host waits.
-    const bool has_host = !is_loom(destination) || !is_loom(source);
     if (has_host && !non_blocking) runtime::synchronize_stream(streams.own);
   });
 }
@@ -108,6 +112,9 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   Lending& lending = is_loom(destination) ? lend_destination : lend_source;
   thread_local BirthTable births;
   lending.run(births, [&] { at::_ops::copy_::redispatch(engine_keys(), to, from, non_blocking); });
+  // It has run already: this is for who listens to the tape, and what it orders on a chip.
+  const bool has_host = !is_loom(destination) || !is_loom(source);
+  if (has_host && !non_blocking) translated([&] { runtime::synchronize_stream(streams.own); });
   return destination;
 }
 

@@ -96,8 +96,8 @@ c10::DataPtr host_memory(size_t bytes) {
 }
 
 // The stream on which contents move, whose pool gives the memory: that of a tensor made eagerly. A program
-// tells the allocator of other streams that use the tensor, not of this one. A graph must not repeat the move,
-// nor own the memory: for a captured stream it is the default one.
+// tells the allocator of other streams that use the tensor, not of this one. A graph must not repeat the
+// move, nor own the memory: for a captured stream it is the default one.
 int64_t stream_for_move(const Waiting& waiting) {
   return runtime::is_captured({waiting.device, waiting.stream}) ? 0 : waiting.stream;
 }
@@ -174,8 +174,8 @@ void take_device_memory(c10::StorageImpl* storage) {
     const CurrentDevice current(device);
     const CurrentStream stream(device, stream_for_move(*waiting));
     memory = device_allocator()->allocate(waiting->bytes);
-    // The memory may come from the cache with work pending on its stream. A copy from pageable memory waits for
-    // that; without one, only another stream must.
+    // The memory may come from the cache with work pending on its stream. A copy from pageable memory waits
+    // for that; without one, only another stream must.
     translated([&] {
       const driver::Stream order = devices().stream(device, runtime::current_stream(device));
       if (waiting->host) {

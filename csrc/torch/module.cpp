@@ -15,6 +15,7 @@
 #include "torch/register_ops.h"
 #include "torch/shutdown.h"
 #include "torch/stream_bindings.h"
+#include "torch/tape_bindings.h"
 #include "torch/torch_version.h"
 
 namespace py = pybind11;
@@ -183,6 +184,7 @@ PYBIND11_MODULE(_C, m) {
   register_ops();
   driver::bind_driver(m);
   bind_graphs(m);
+  bind_tape(m);
   set_device_count_peek(&peek_device_count);
   torch::utils::register_fork_handler_for_device_init(kLoom);
 

@@ -5,7 +5,7 @@ The names with an underscore are those that PyTorch reads.
 # ruff: noqa: F401
 
 from torch_loom.config import configure
-from torch_loom.device import _utils, amp, devices, graphs, memory, random, streams
+from torch_loom.device import _sanitizer, _utils, amp, devices, graphs, memory, random, sanitizer, streams
 from torch_loom.device._graphed import make_graphed_callables
 from torch_loom.device._init import (
     _is_in_bad_fork,
@@ -132,6 +132,7 @@ __all__ = [
     "random",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
+    "sanitizer",
     "seed",
     "seed_all",
     "set_device",
