@@ -21,7 +21,12 @@ enum class CommandKind : uint8_t {
   kSynchronizeStream,
   kSynchronizeEvent,
   kSynchronizeDevice,
-  kReplay,  // of a graph: its commands follow, each told again
+  kReplay,        // of a graph: its commands follow, each told again
+  kOutput,        // memory that the kernel told last on the stream, by the same thread, took for a result: it
+                  // writes it
+  kQueryStream,   // that found everything finished
+  kQueryEvent,    // that found it finished
+  kDestroyEvent,  // its address may come back as another event's
 };
 
 // A tensor that a command reads or writes: element addresses are address + Σ index·stride, in elements of
@@ -38,11 +43,11 @@ struct Operand {
 // One command. What it points to lives until the listener returns.
 struct Command {
   CommandKind kind;
-  int device;           // logical index
+  int device;           // logical index; −1 for host memory (kAllocate of a pinned block)
   int64_t stream;       // 0 is the default stream
   const char* name;     // the op of a kernel, or what the kind is called
-  const void* event;    // kRecordEvent, kWaitEvent, kSynchronizeEvent: which one
-  const void* address;  // kAllocate, kFree, kRecordStream, kFill, kCopy: the block or destination
+  const void* event;    // kRecordEvent, kWaitEvent, kSynchronizeEvent, kQueryEvent, kDestroyEvent: which one
+  const void* address;  // kAllocate, kFree, kRecordStream, kOutput, kFill, kCopy: the block or destination
   const void* source;   // kCopy
   size_t bytes;
   const Operand* operands;  // kKernel: what it reads and writes

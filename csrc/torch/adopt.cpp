@@ -97,7 +97,7 @@ bool Lending::make_own(c10::DataPtr& memory, size_t bytes) {
   const int index = births_.index_of(memory.get());
   if (index < 0) return false;
   if (index < 64) learned_ |= BirthMask{1} << index;
-  void* address = take_device_memory(own.index(), bytes);
+  void* address = take_output_memory(own.index(), bytes);
   c10::DataPtr owned{address, address, &free_device_memory, own};
   copy_from_host(address, memory.get(), bytes);
   memory = std::move(owned);
@@ -119,7 +119,9 @@ at::Tensor Lending::adopt_unowned(const at::Tensor& result) {
   c10::TensorImpl* impl = result.unsafeGetTensorImpl();
   const size_t bytes = at::detail::computeStorageNbytes(impl->sizes(), impl->strides(), impl->itemsize());
   const auto math_bits = impl->key_set() & kMathBits;
-  c10::DataPtr memory = device_allocator()->allocate(bytes);
+  void* const address = take_output_memory(device(), bytes);
+  c10::DataPtr memory{address, address, &free_device_memory,
+                      c10::Device(kLoom, static_cast<c10::DeviceIndex>(device()))};
   const bool has_contents = impl->has_storage() && impl->storage().data() != nullptr && !result.is_meta();
   if (has_contents && bytes != 0) copy_from_host(memory.get(), result.const_data_ptr(), bytes);
   c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
@@ -168,7 +170,7 @@ void Lending::settle() {
         if (bytes == 0) {
           memory = c10::DataPtr(nullptr, own);
         } else if (memory.get() == nullptr || !make_own(memory, bytes)) {
-          void* address = take_device_memory(own.index(), bytes);
+          void* address = take_output_memory(own.index(), bytes);
           if (memory.get() != nullptr) copy_from_host(address, memory.get(), bytes);
           memory = {address, address, &free_device_memory, own};
         }

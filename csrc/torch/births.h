@@ -32,6 +32,10 @@ class BirthTable {
   std::unordered_map<uint64_t, BirthMask> masks_;
 };
 
+// Device memory, on the current stream, for a result of the kernel that this thread runs; the tape hears that
+// the kernel writes it. As the tape's readers may, it throws before that happens.
+void* take_output_memory(int device, size_t bytes);
+
 // The allocations of one run of a kernel.
 class Births {
  public:
@@ -65,6 +69,18 @@ class Births {
     ~Active();
     Active(const Active&) = delete;
     Active& operator=(const Active&) = delete;
+
+   private:
+    Births* const previous_;
+  };
+
+  // While it lives, this thread's allocations are the CPU's.
+  class Suspended {
+   public:
+    Suspended();
+    ~Suspended();
+    Suspended(const Suspended&) = delete;
+    Suspended& operator=(const Suspended&) = delete;
 
    private:
     Births* const previous_;

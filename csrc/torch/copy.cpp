@@ -6,6 +6,9 @@
 #include <ATen/ops/copy_ops.h>
 #include <torch/library.h>
 
+#include "torch/host_allocator.h"
+#include "torch/lazy.h"
+#include "torch/lazy_ops.h"
 #include "torch/unboxed.h"
 
 namespace loom::glue {
@@ -55,15 +58,20 @@ CopyStreams streams_of(const at::Tensor& destination, const at::Tensor& source) 
 void copy_bytes(const at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
   check_has_memory(destination, "aten::copy_");
   check_has_memory(source, "aten::copy_");
+  take_device_memory(destination);
+  take_device_memory(source);
   const CopyStreams streams = streams_of(destination, source);
   void* to = destination.mutable_data_ptr();
   const void* from = source.const_data_ptr();
+  const bool has_host = !is_loom(destination) || !is_loom(source);
   translated([&] {
     put_in_order(streams.other, streams.own);
     runtime::copy(streams.own, to, from, destination.nbytes());
     put_in_order(streams.own, streams.other);
+    if (non_blocking && has_host) {
+      keep_pinned((is_loom(destination) ? source : destination).storage().data_ptr(), streams.own);
+    }
     // Within the device the stream orders what follows; the host waits.
-    const bool has_host = !is_loom(destination) || !is_loom(source);
     if (has_host && !non_blocking) runtime::synchronize_stream(streams.own);
   });
 }
@@ -76,6 +84,9 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   TORCH_CHECK(!destination.is_meta() && !source.is_meta(),
               "Cannot copy out of meta tensor; no data! (copy_ between ", source.device(), " and ",
               destination.device(), ")");
+  if ((is_waiting(destination) || is_waiting(source)) && copy_on_host(destination, source)) {
+    return destination;
+  }
   runtime::Runtime& runtime = devices();
   // Large copies within a device are a kernel: the engine spreads them over its threads.
   constexpr size_t kKernelBytes = size_t{128} << 10;
@@ -101,6 +112,9 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   Lending& lending = is_loom(destination) ? lend_destination : lend_source;
   thread_local BirthTable births;
   lending.run(births, [&] { at::_ops::copy_::redispatch(engine_keys(), to, from, non_blocking); });
+  // It has run already: this is for who listens to the tape, and what it orders on a chip.
+  const bool has_host = !is_loom(destination) || !is_loom(source);
+  if (has_host && !non_blocking) translated([&] { runtime::synchronize_stream(streams.own); });
   return destination;
 }
 
@@ -121,6 +135,13 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   TORCH_CHECK_NOT_IMPLEMENTED(runtime.runs_kernels(), "Tensor.item() needs contents, and the '",
                               runtime.driver().info().name,
                               "' driver executes nothing; use TORCH_LOOM_DRIVER=virtual for values");
+  if (is_waiting(self)) {
+    at::Scalar value;
+    const auto read = [&](at::Tensor& host) {
+      value = at::_ops::_local_scalar_dense::redispatch(engine_keys(), host);
+    };
+    if (on_host(self, read)) return value;
+  }
   alignas(16) unsigned char bytes[16];
   TORCH_INTERNAL_ASSERT(self.itemsize() <= sizeof bytes);
   const int device = self.device().index();

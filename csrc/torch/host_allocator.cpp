@@ -3,6 +3,7 @@
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/Event.h>
 
+#include "runtime/capture.h"
 #include "torch/device.h"
 
 namespace loom::glue {
@@ -23,17 +24,40 @@ struct Impl final : at::CachingHostAllocatorImpl<c10::Stream, Event> {
     event->record(stream);
     events->push_back(std::move(event));
   }
-  bool query_event(Event& event) override { return event->query(); }
+  bool query_event(Event& event) override {
+    if (!runtime::capture::is_underway()) return event->query();
+    // Housekeeping: no capture's mode forbids it, and an event of a capture is not over before the capture
+    // is.
+    const runtime::capture::Relaxed relaxed;
+    return !runtime::capture::is_marked(static_cast<driver::Event>(event->eventId())) && event->query();
+  }
   c10::Stream get_current_stream() const override {
     return c10::impl::VirtualGuardImpl(kLoom).getStream(
         c10::Device(kLoom, static_cast<c10::DeviceIndex>(runtime::current_device())));
   }
-  bool stream_is_capturing(c10::Stream /*stream*/) const override { return false; }
+  bool stream_is_capturing(c10::Stream stream) const override {
+    return runtime::is_captured({stream.device_index(), stream.id()});
+  }
 };
 
 void free_pinned(void* context);
 
-struct HostAllocator final : at::CachingHostAllocatorInterface<Impl, &free_pinned> {};
+struct HostAllocator final : at::CachingHostAllocatorInterface<Impl, &free_pinned> {
+  // Work that used the block before has finished; who listens to the tape learns it by the allocation.
+  at::DataPtr allocate(size_t bytes) override {
+    at::DataPtr memory = CachingHostAllocatorInterface::allocate(bytes);
+    if (memory.get() != nullptr && runtime::tape::is_read()) [[unlikely]] {
+      runtime::Command command{};
+      command.kind = runtime::CommandKind::kAllocate;
+      command.name = "allocate pinned";
+      command.device = -1;
+      command.address = memory.get();
+      command.bytes = bytes;
+      runtime::tape::write(command);
+    }
+    return memory;
+  }
+};
 
 HostAllocator& instance() {
   static auto* allocator = new HostAllocator;  // leaked: pinned tensors may outlive every other static object
@@ -59,6 +83,13 @@ c10::Allocator* pinned_allocator() {
 bool is_pinned(const void* address) {
   return runtime::is_initialized() && !runtime::in_bad_fork() &&
          devices().driver().locate(address).kind == driver::AddressKind::kPinnedHost;
+}
+
+void keep_pinned(const c10::DataPtr& memory, runtime::StreamRef stream) {
+  if (!is_pinned(memory.get())) return;
+  const c10::Device device(kLoom, static_cast<c10::DeviceIndex>(stream.device));
+  instance().record_event(memory.get(), memory.get_context(),
+                          c10::Stream(c10::Stream::UNSAFE, device, stream.id));
 }
 
 }  // namespace loom::glue

@@ -8,7 +8,9 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/core/impl/COW.h>
 
+#include "runtime/capture.h"
 #include "torch/allocator.h"
+#include "torch/lazy.h"
 #include "torch/resize.h"
 
 namespace loom::glue {
@@ -45,10 +47,9 @@ class AliasImpl final : public c10::TensorImpl {
   }
 };
 
-// Where the engine reaches a storage. A copy-on-write or lazy storage gives up its own memory only for
-// writing.
+// Where the engine reaches a storage.
 void* data_of(c10::StorageImpl* storage, bool is_written) {
-  return devices().engine_address(is_written ? storage->mutable_data() : storage->data());
+  return devices().engine_address(device_data(storage, is_written));
 }
 
 c10::DataPtr borrowed(void* data, c10::DeviceType engine) {
@@ -299,7 +300,8 @@ bool Lending::runs_in_place() {
 
 void Lending::submit(runtime::StreamRef stream, const driver::Kernel& kernel,
                      const std::vector<c10::Storage>& outputs) {
-  if (!runtime::tape::is_read()) [[likely]] {
+  // A graph keeps them: a reader may listen to its replays.
+  if (!runtime::tape::is_read() && !runtime::capture::is_underway()) [[likely]] {
     return runtime::submit(stream, kernel);
   }
   auto operands = describe_operands();

@@ -126,3 +126,36 @@ def test_a_copy_on_write_clone_written_by_an_op_that_also_reads_it_leaves_the_so
     torch.add(clone, 1, out=clone)
     assert source.tolist() == [1.0, 1.0, 1.0]
     assert clone.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_pinned_memory_is_kept_until_its_copy_has_finished() -> None:
+    side, x = torch.Stream("loom"), torch.randn(512, 512, device="loom")
+    torch.loom.synchronize()
+    with torch.loom.stream(side):
+        for _ in range(2):  # the first time, an op runs in place
+            for _ in range(20):
+                x @ x
+        host = torch.arange(4096.0).pin_memory()
+        copied = host.to("loom", non_blocking=True)
+        is_under_way = not side.query()
+        address = host.data_ptr()
+        del host
+        other = torch.zeros(4096).pin_memory()
+    assert not is_under_way or other.data_ptr() != address
+    side.synchronize()
+    assert torch.equal(copied.cpu(), torch.arange(4096.0))
+
+
+def test_a_python_number_decides_no_dtype_in_a_queue(run_python) -> None:
+    run_python(
+        """
+        import torch
+
+        with torch.Stream("loom"):
+            for _ in range(3):
+                x = torch.ones((), device="loom") + 1e-6
+        assert x.dtype == torch.float32, x.dtype
+        assert abs(x.item() - 1) < 1e-3
+        """,
+        {"TORCH_LOOM_LAUNCH": "chaos"},
+    )

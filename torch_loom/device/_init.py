@@ -123,6 +123,10 @@ def _initialize_core(settings: config.Settings) -> None:
     )
     if settings.launch == "chaos":
         atexit.register(_tell_chaos_seed, seed)
+    if settings.sanitizer:
+        from torch_loom.device import sanitizer
+
+        sanitizer.enable()
 
 
 def _tell_chaos_seed(seed: int) -> None:

@@ -1,0 +1,47 @@
+"""Right programs are not reported: training on one stream and on several, loaders, reducers, threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from race_free import PATTERNS
+
+from torch_loom.device import sanitizer
+
+
+@pytest.fixture(autouse=True)
+def sanitized() -> Iterator[None]:
+    sanitizer.enable()
+    yield
+    sanitizer.disable()
+
+
+def _by_name(body: Callable[[], None]) -> str:
+    return body.__name__
+
+
+@pytest.mark.parametrize("body", PATTERNS, ids=_by_name)
+def test_not_reported(body: Callable[[], None]) -> None:
+    body()
+    torch.loom.synchronize()
+
+
+@pytest.mark.parametrize("mode", ["blocking", "chaos"])
+def test_launch_modes(mode: str, run_python) -> None:
+    run_python(
+        f"""
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        import torch
+        from race_free import PATTERNS
+
+        for body in PATTERNS:
+            print(body.__name__, flush=True)
+            body()
+            torch.loom.synchronize()
+        """,
+        {"TORCH_LOOM_LAUNCH": mode, "TORCH_LOOM_SANITIZER": "1", "TORCH_LOOM_DEVICES": "2"},
+    )

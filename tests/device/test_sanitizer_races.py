@@ -1,0 +1,90 @@
+"""Every planted race is found, and its repaired twin is not reported, in all launch modes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import planted_races
+import pytest
+import torch
+from planted_races import RACES, Race
+
+from torch_loom.device import _sanitizer, sanitizer
+
+
+@pytest.fixture(autouse=True)
+def sanitized() -> Iterator[None]:
+    torch.loom.synchronize()
+    torch.loom.synchronize(1)
+    sanitizer.enable()
+    yield
+    sanitizer.disable()
+    torch.loom.synchronize()
+    torch.loom.synchronize(1)
+
+
+def _skip_if_impossible(race: Race) -> None:
+    if race.needs is not None and not hasattr(torch.loom, race.needs):
+        pytest.skip(f"torch.loom.{race.needs} is not there yet")
+
+
+def _by_name(race: Race) -> str:
+    return race.name
+
+
+@pytest.mark.parametrize("race", RACES, ids=_by_name)
+def test_found(race: Race, capsys: pytest.CaptureFixture[str]) -> None:
+    _skip_if_impossible(race)
+    with pytest.raises(_sanitizer.CUDASanitizerErrors) as caught:
+        race.body(False)
+    error = caught.value.errors[0]
+    assert type(error).__name__ == race.error
+    assert error.current_access.stream != error.previous_access.stream
+    assert _sanitizer.AccessType.WRITE in (error.current_access.type, error.previous_access.type)
+    for access in (error.current_access, error.previous_access):
+        assert race.name in [frame.name for frame in access.stack_trace]
+        assert access.sizes
+    assert str(error) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("race", RACES, ids=_by_name)
+def test_repaired(race: Race) -> None:
+    _skip_if_impossible(race)
+    race.body(True)
+
+
+@pytest.mark.parametrize("mode", ["blocking", "chaos"])
+def test_launch_modes(mode: str, run_python) -> None:
+    run_python(
+        f"""
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        import torch
+        from planted_races import RACES
+
+        wrong = []
+        for race in RACES:
+            if race.needs is not None and not hasattr(torch.loom, race.needs):
+                continue
+            for fixed in (False, True):
+                errors = ["none"]
+                try:
+                    race.body(fixed)
+                except torch.loom._sanitizer.CUDASanitizerErrors as caught:
+                    errors = [type(error).__name__ for error in caught.errors]
+                if errors[0] != ("none" if fixed else race.error):
+                    wrong.append((race.name, fixed, errors))
+                for device in range(2):
+                    torch.loom.synchronize(device)
+        assert not wrong, wrong
+        """,
+        {"TORCH_LOOM_LAUNCH": mode, "TORCH_LOOM_SANITIZER": "1", "TORCH_LOOM_DEVICES": "2"},
+    )
+
+
+def test_table_is_long_and_documented() -> None:
+    assert len(RACES) >= 20
+    text = planted_races.DOC.read_text(encoding="utf-8")
+    assert text == planted_races.written(text), f"run {sys.executable} tests/device/planted_races.py"
