@@ -140,6 +140,7 @@ def test_copies_between_devices_are_ordered_with_both(gate: Gate) -> None:
     assert there.tolist() == [6] * 4
 
 
+@pytest.mark.xfail(reason="the caching allocator does not heed record_stream yet")
 def test_record_stream_keeps_memory_from_being_used_again(gate: Gate) -> None:
     side = loom.Stream()
     x = torch.ones(1 << 20, device="loom")
