@@ -237,8 +237,10 @@ class Observer {
     if (before.is_conj != after.is_conj || before.is_neg != after.is_neg || before.offset != after.offset) {
       outcome_.can_queue = false;
     }
-    if (before.sizes != after.sizes || before.strides != after.strides)
-      outcome_.resized.push_back({index, after});
+    if (before.sizes == after.sizes && before.strides == after.strides) return;
+    outcome_.resized.push_back({index, after});
+    // Given its new size before the kernel runs, it would be read at that size: x.addbmm_(…) of a smaller x.
+    if (loan.original.numel() != 0) outcome_.can_queue = false;
   }
 
   const c10::SmallVector<Loan, 6>& loans_;

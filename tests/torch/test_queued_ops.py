@@ -148,6 +148,17 @@ def test_out_is_resized_at_once(gate: Gate) -> None:
     torch.testing.assert_close(result.cpu(), x + 1)
 
 
+def test_an_operand_that_grows_is_read_at_its_old_size() -> None:
+    left, right = torch.ones(2, 3, 5, device="loom"), torch.ones(2, 5, 4, device="loom")
+    side = loom.Stream()
+    side.wait_stream(loom.current_stream())
+    with loom.stream(side):
+        for start in range(3):
+            y = torch.full((1,), float(start), device="loom")
+            y.addbmm_(left, right)
+            assert y.tolist() == [[10.0 + start] * 4] * 3
+
+
 def test_undefined_results(gate: Gate) -> None:
     y, weight = x.to("loom"), torch.ones(4, device="loom")
     result, _ = on_side(
