@@ -277,7 +277,7 @@ void WorkerStream::make_ready() noexcept {
 
 // --- what the worker does ---
 
-void WorkerStream::work() noexcept {
+void WorkerStream::work() {
   pthread_setname_np(pthread_self(), "loom-stream");
   while (await_work()) {
     while (take_batch()) {

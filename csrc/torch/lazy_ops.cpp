@@ -69,9 +69,9 @@ bool fill_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const std::string& name = op.schema().name();
   const bool done = on_host(tensor, [&](at::Tensor& host) {
     if (generator != nullptr) {
-      *generator =
-          engine_generator(generator->toOptional<at::Generator>(), tensor.device().index(), name.c_str(),
-                           /*is_kept=*/false);
+      const auto given = generator->toOptional<at::Generator>();
+      *generator = engine_generator(generator_of(given, tensor.device().index(), name.c_str()),
+                                    /*is_kept=*/false);
     }
     *filled = host;
     op.redispatchBoxed(engine_keys(), stack);

@@ -113,6 +113,10 @@ class Buffer:
         return self._driver.read(self.address, self._size)
 
 
+class KernelError(Exception):
+    """What a failing kernel raises."""
+
+
 class Log:
     """Kernels that write down when they run and when they are released."""
 
