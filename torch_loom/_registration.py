@@ -18,7 +18,10 @@ from torch_loom import config
 from torch_loom.errors import ConfigurationError, ExtensionError, LoomError, VersionMismatchError
 
 # What `import torch.loom.<name>` must find instead of importing a second copy of the file.
-_SUBMODULES = ("amp", "devices", "memory", "random", "sanitizer", "streams", "_sanitizer", "_utils")
+_SUBMODULES = (
+    *("amp", "devices", "graphs", "memory", "random", "sanitizer", "streams"),
+    *("_sanitizer", "_utils"),
+)
 
 
 def register() -> Exception | None:
@@ -36,6 +39,8 @@ def register() -> Exception | None:
         _load_extension()
         _stop_threads_at_exit()
         rename_privateuse1_backend(name)
+        # Under the new name: torch.accelerator.Graph looks for that.
+        importlib.import_module("torch_loom._C").register_graph_impl()
         module: ModuleType = importlib.import_module("torch_loom.device")
         importlib.import_module("torch_loom.device._init").set_chip_loader(_load_chip)
         _register_module(name, module)

@@ -177,7 +177,7 @@ void HostDriver::drain_stream(Stream stream) {
 }
 
 bool HostDriver::runs_in_place(Stream stream) noexcept {
-  return stream != nullptr && stream->runs_in_place();
+  return stream != nullptr && (!info_.executes_kernels || stream->runs_in_place());
 }
 
 void HostDriver::submit(Stream stream, const Kernel& kernel) {

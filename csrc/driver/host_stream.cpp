@@ -1,5 +1,7 @@
 #include "driver/host_stream.h"
 
+#include <cxxabi.h>
+
 #include <exception>
 #include <memory>
 
@@ -27,7 +29,7 @@ void StreamState::refuse_own_kernel() const {
   if (is_mine()) throw InvalidArgument("a kernel must not wait for the stream that runs it");
 }
 
-void StreamState::execute(Command& command) noexcept {
+void StreamState::execute(Command& command) {
   switch (command.kind) {
     case Command::Kind::kKernel:
       if (!failures_.empty()) failures_.forget(command.submitted);
@@ -35,6 +37,8 @@ void StreamState::execute(Command& command) noexcept {
         try {
           const Running running(*this);
           command.kernel.run();
+        } catch (const abi::__forced_unwind&) {
+          throw;  // no failure: the kernel's thread is being ended, as Python does at its own end
         } catch (...) {
           failures_.add(std::make_shared<Failure>(std::current_exception()));
         }

@@ -75,7 +75,7 @@ struct StreamState {
   // The one thread that executes: the rest may be called by no other, and holds no lock.
 
   // Runs a command, or drops it; a kWait blocks. A failure is kept.
-  void execute(Command& command) noexcept;
+  void execute(Command& command);
   // Runs a kernel whose failure leaves this, and reaches what it has recorded on its own stream.
   void run_here(OwnedKernel& kernel);
   // The recorded and awaited versions of a running kernel's own calls on its own stream.

@@ -3,8 +3,8 @@
 
 #include <sched.h>
 
+#include <atomic>
 #include <chrono>
-#include <mutex>
 
 namespace loom::driver {
 
@@ -21,7 +21,7 @@ inline void pause_core() noexcept {
 template <typename Done>
 bool spin_until(Done&& done) {
   constexpr auto kPatience = std::chrono::microseconds(30);
-  constexpr int kPausesPerLook = 16, kLooksPerYield = 8;
+  constexpr int kPausesPerLook = 16, kLooksPerYield = 2;
   if (done()) return true;
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   for (int looks = 1;; ++looks) {
@@ -34,21 +34,30 @@ bool spin_until(Done&& done) {
   }
 }
 
-// For sections of some ten instructions: a thread that finds it taken tries again before it sleeps.
+// For sections of some ten instructions: a thread that finds it taken looks again before it sleeps.
 class SpinMutex {
  public:
   void lock() {
-    constexpr int kTries = 200;
-    for (int i = 0; i < kTries; ++i) {
-      if (mutex_.try_lock()) return;
+    constexpr int kLooks = 200;
+    int state = kFree;
+    if (state_.compare_exchange_strong(state, kTaken, std::memory_order_acquire)) return;
+    for (int i = 0; i < kLooks; ++i) {
+      state = kFree;
+      if (state_.load(std::memory_order_relaxed) == kFree &&
+          state_.compare_exchange_strong(state, kTaken, std::memory_order_acquire)) {
+        return;
+      }
       pause_core();
     }
-    mutex_.lock();
+    while (state_.exchange(kContended, std::memory_order_acquire) != kFree) state_.wait(kContended);
   }
-  void unlock() { mutex_.unlock(); }
+  void unlock() {
+    if (state_.exchange(kFree, std::memory_order_release) == kContended) state_.notify_one();
+  }
 
  private:
-  std::mutex mutex_;
+  enum : int { kFree, kTaken, kContended };
+  std::atomic<int> state_{kFree};
 };
 
 }  // namespace loom::driver

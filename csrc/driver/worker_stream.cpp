@@ -89,12 +89,17 @@ void WorkerStream::submit_managed(OwnedKernel kernel, bool in_place) {
 // The stream reaches `turn` and then waits for `done`; in between it belongs to this thread.
 void WorkerStream::submit_in_turn(OwnedKernel& kernel) {
   struct Done {
+    WorkerStream& stream;
     const Version::Shared version = std::make_shared<Version>();
-    ~Done() { version->reach({}); }
+    ~Done() {
+      version->reach({});
+      const Section section(stream);
+      stream.settle();
+    }
   };
   for (;;) {
     const auto turn = std::make_shared<Version>();
-    const Done done;
+    const Done done{*this};
     {
       const Section section(*this);
       push(Command::Kind::kRecord, {}, turn);
@@ -223,7 +228,8 @@ void WorkerStream::settle() noexcept {
     if (command.kind == Command::Kind::kWait) insert_nested_waits(num_settled);
   }
   queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(num_settled));
-  failures_.forget(Failure::now());
+  // What is still queued may have been submitted before a failure was raised: it is for that to forget.
+  if (queue_.empty()) failures_.forget(Failure::now());
 }
 
 void WorkerStream::insert_nested_waits(size_t position) {
@@ -271,23 +277,19 @@ void WorkerStream::make_ready() noexcept {
 
 // --- what the worker does ---
 
-void WorkerStream::work() noexcept {
+void WorkerStream::work() {
   pthread_setname_np(pthread_self(), "loom-stream");
   while (await_work()) {
-    if (!take_batch()) continue;
-    for (Command& command : batch_) {
-      execute(command);
-      if (command.kind == Command::Kind::kRecord) continue;
-      for (const Version::Shared& version : std::exchange(nested_waits_, {})) {
-        Command wait{Command::Kind::kWait, Failure::now(), {}, version};
-        execute(wait);
+    while (take_batch()) {
+      for (Command& command : batch_) {
+        execute(command);
+        if (command.kind == Command::Kind::kRecord) continue;
+        for (const Version::Shared& version : std::exchange(nested_waits_, {})) {
+          Command wait{Command::Kind::kWait, Failure::now(), {}, version};
+          execute(wait);
+        }
       }
     }
-    batch_.clear();
-    const Section section(*this);
-    running_ = false;
-    settle();
-    if (has_work()) make_ready();
   }
 }
 
@@ -298,14 +300,25 @@ bool WorkerStream::await_work() noexcept {
     ready_.compare_exchange_strong(nothing, kAsleep);
     ready_.wait(kAsleep);
   }
-  return ready_.load() != kStop;
+  return ready_.exchange(kNothing) != kStop;
 }
 
+// Ends the last batch and takes the next, if there is one: up to the last kernel and the last wait with a
+// point behind it. What is left over when that has run is settled with the stream no longer running: who is
+// told of a point finds it idle.
 bool WorkerStream::take_batch() noexcept {
   const Section section(*this);
-  ready_.store(kNothing);
+  if (!batch_.empty()) running_ = false;
+  batch_.clear();
+  settle();
   if (running_ || !has_work()) return false;
+  size_t num_taken = queue_.size();
+  while (queue_[num_taken - 1].kind == Command::Kind::kWait) --num_taken;
+  while (queue_[num_taken - 1].kind == Command::Kind::kRecord) --num_taken;
   batch_.swap(queue_);
+  const auto rest = batch_.begin() + static_cast<std::ptrdiff_t>(num_taken);
+  queue_.assign(std::make_move_iterator(rest), std::make_move_iterator(batch_.end()));
+  batch_.erase(rest, batch_.end());
   running_ = true;
   batches_taken_.fetch_add(1, std::memory_order_acq_rel);
   batches_taken_.notify_all();

@@ -63,7 +63,7 @@ class WorkerStream final : public StreamState {
   void ensure_worker();
   void make_ready() noexcept;
 
-  void work() noexcept;
+  void work();
   bool await_work() noexcept;
   bool take_batch() noexcept;
 

@@ -25,9 +25,19 @@ auto unlocked(F&& call) -> decltype(call()) {
   return call();
 }
 
-// A driver's end waits for its workers, which may be waiting for Python's lock.
+bool is_python_ending() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_IsFinalizing() != 0;
+#else
+  return _Py_IsFinalizing() != 0;
+#endif
+}
+
+// A driver's end waits for its workers, which may be waiting for Python's lock. When Python itself ends they
+// never get it: then the driver ends with the process.
 struct Unlocked {
   void operator()(Driver* driver) const {
+    if (is_python_ending()) return;
     unlocked([&] { delete driver; });
   }
 };

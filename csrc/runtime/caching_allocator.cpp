@@ -1,286 +1,318 @@
 #include "runtime/caching_allocator.h"
 
 #include <cstdio>
-#include <vector>
+#include <utility>
 
 namespace loom::runtime {
 
-namespace {
+CachingAllocator::CachingAllocator(driver::Driver& driver, int physical_device, int logical_device,
+                                   std::unique_ptr<StreamSource> streams)
+    : driver_(driver),
+      physical_device_(physical_device),
+      logical_device_(logical_device),
+      streams_(std::move(streams)) {}
 
-constexpr size_t kMinBlockBytes = 512;             // every size is rounded up to this
-constexpr size_t kSmallBytes = size_t{1} << 20;    // largest allocation of the small pool
-constexpr size_t kSmallSegment = size_t{2} << 20;  // segments of the small pool
-constexpr size_t kLargeSegment = size_t{20} << 20;
-constexpr size_t kMinLargeAlloc = size_t{10} << 20;  // from here on a segment is made to measure
-constexpr size_t kRoundLarge = size_t{2} << 20;
-constexpr size_t kMaxBytes = size_t{1} << 62;  // beyond this, rounding up could wrap around
-
-size_t round_up(size_t bytes, size_t granule) { return (bytes + granule - 1) / granule * granule; }
-
-size_t segment_bytes(size_t rounded) {
-  if (rounded <= kSmallBytes) return kSmallSegment;
-  if (rounded < kMinLargeAlloc) return kLargeSegment;
-  return round_up(rounded, kRoundLarge);
-}
-
-std::string format_bytes(int64_t bytes) {
-  const char* unit[] = {"bytes", "KiB", "MiB", "GiB"};
-  double value = static_cast<double>(bytes);
-  size_t index = 0;
-  while (index < 3 && value >= 1024.0) {
-    value /= 1024.0;
-    ++index;
+CachingAllocator::~CachingAllocator() {
+  for (auto& [stream, events] : pending_) {
+    for (const PendingEvent& pending : events) driver_.destroy_event(pending.event);
   }
-  char text[64];
-  std::snprintf(text, sizeof text, index == 0 ? "%.0f %s" : "%.2f %s", value, unit[index]);
-  return text;
-}
-
-}  // namespace
-
-bool CachingAllocator::Order::operator()(const Block* left, const Block* right) const {
-  if (left->stream != right->stream) return left->stream < right->stream;
-  if (left->size != right->size) return left->size < right->size;
-  return left->address < right->address;
-}
-
-CachingAllocator::CachingAllocator(driver::Driver& driver, int physical_device, int logical_device)
-    : driver_(driver), physical_device_(physical_device), logical_device_(logical_device) {}
-
-CachingAllocator::~CachingAllocator() = default;
-
-void CachingAllocator::increase(const Pool& pool, StatArray& stat, size_t amount) {
-  each_stat(pool, stat, [&](Stat& one) { one.increase(static_cast<int64_t>(amount)); });
-}
-
-void CachingAllocator::decrease(const Pool& pool, StatArray& stat, size_t amount) {
-  each_stat(pool, stat, [&](Stat& one) { one.decrease(static_cast<int64_t>(amount)); });
-}
-
-void CachingAllocator::update_cached() {
-  const int64_t cached = stats_.reserved_bytes[0].current - stats_.active_bytes[0].current;
-  stats_.cached_bytes.current = cached;
-  if (cached > stats_.cached_bytes.peak) stats_.cached_bytes.peak = cached;
-}
-
-CachingAllocator::Block* CachingAllocator::own(std::unique_ptr<Block> block) {
-  Block* raw = block.get();
-  blocks_.emplace(raw->address, std::move(block));
-  return raw;
+  for (const driver::Event event : spare_events_) driver_.destroy_event(event);
+  for (Segment* segment : segments_) delete segment;
 }
 
 void CachingAllocator::insert_free(Block* block) {
-  if (block->node) {
-    block->pool->free_blocks.insert(std::move(block->node));
-  } else {
-    block->pool->free_blocks.insert(block);
-  }
+  Pool& pool = *block->segment->pool;
+  block->freed_at = pool.num_searches;
+  pool.free_blocks(block->segment->stream).insert(block);
 }
 
-void CachingAllocator::erase_free(Block* block) { block->node = block->pool->free_blocks.extract(block); }
+void CachingAllocator::erase_free(Block* block) {
+  block->segment->pool->free_blocks(block->segment->stream).erase(block);
+}
 
-CachingAllocator::Block* CachingAllocator::find_free(Pool& pool, size_t rounded, int64_t stream) {
-  Block key{};
-  key.stream = stream;
-  key.size = rounded;
-  const auto found = pool.free_blocks.lower_bound(&key);
-  if (found == pool.free_blocks.end() || (*found)->stream != stream) return nullptr;
-  Block* block = *found;
-  block->node = pool.free_blocks.extract(found);
+Pool& CachingAllocator::pool_for(size_t rounded, int64_t stream) {
+  const bool is_small = rounded <= kSmallBytes;
+  if (!captures_.empty()) [[unlikely]] {
+    for (const Capture& capture : captures_) {
+      if (!capture.filter(stream)) continue;
+      PrivatePool& pool = *private_pools_.at(capture.id);
+      return is_small ? pool.small : pool.large;
+    }
+  }
+  return is_small ? small_ : large_;
+}
+
+Block* CachingAllocator::find_free(Pool& pool, size_t rounded, int64_t stream) {
+  ++pool.num_searches;
+  FreeBlocks& free_blocks = pool.free_blocks(stream);
+  Block* block = free_blocks.find(rounded);
+  if (block == nullptr) return nullptr;
+  // Blocks above the split limit serve large requests only, and only those of about their size.
+  if (rounded < config_.max_split_bytes) {
+    if (block->size >= config_.max_split_bytes) return nullptr;
+  } else if (block->size >= rounded + config_.max_non_split_rounding_bytes) {
+    return nullptr;
+  }
+  free_blocks.erase(block);
   return block;
 }
 
-CachingAllocator::Block* CachingAllocator::new_segment(Pool& pool, size_t rounded, int64_t stream) {
-  const size_t bytes = segment_bytes(rounded);
-  void* memory = nullptr;
-  try {
-    memory = driver_.allocate(physical_device_, bytes);
-  } catch (const OutOfMemory&) {
-    return nullptr;
-  }
-  auto block = std::make_unique<Block>();
-  block->address = reinterpret_cast<uintptr_t>(memory);
-  block->size = bytes;
-  block->stream = stream;
-  block->pool = &pool;
-  increase(pool, stats_.segment, 1);
-  increase(pool, stats_.reserved_bytes, bytes);
-  ++stats_.num_device_alloc;
-  update_cached();
-  return own(std::move(block));
-}
-
-void CachingAllocator::split(Block* block, size_t rounded) {
-  const size_t remaining = block->size - rounded;
-  const bool worth_it = block->pool->is_small ? remaining >= kMinBlockBytes : remaining > kSmallBytes;
-  const bool was_split = block->previous != nullptr || block->next != nullptr;
-  if (was_split) {  // a free part of a split segment is in use again
-    decrease(*block->pool, stats_.inactive_split, 1);
-    decrease(*block->pool, stats_.inactive_split_bytes, block->size);
-  }
-  if (!worth_it) return;
-  auto rest = std::make_unique<Block>();
-  rest->address = block->address + rounded;
-  rest->size = remaining;
-  rest->stream = block->stream;
-  rest->pool = block->pool;
-  rest->previous = block;
-  rest->next = block->next;
-  Block* raw = own(std::move(rest));
-  if (raw->next != nullptr) raw->next->previous = raw;
-  block->next = raw;
-  block->size = rounded;
-  increase(*raw->pool, stats_.inactive_split, 1);
-  increase(*raw->pool, stats_.inactive_split_bytes, remaining);
-  insert_free(raw);
+bool CachingAllocator::should_split(const Block& block, size_t rounded) const {
+  const size_t remaining = block.size - rounded;
+  const Pool& pool = *block.segment->pool;
+  if (pool.owner != nullptr && pool.owner->no_split) return false;
+  if (pool.is_small || block.segment->expandable) return remaining >= kMinBlockBytes;
+  return rounded < config_.max_split_bytes && remaining > kSmallBytes;
 }
 
 void* CachingAllocator::allocate(size_t bytes, int64_t stream) {
   if (bytes == 0) return nullptr;
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (bytes > kMaxBytes) throw_out_of_memory(bytes);
-  const size_t rounded = round_up(bytes, kMinBlockBytes);
-  return take(bytes, rounded, stream, rounded <= kSmallBytes ? small_ : large_);
+  // Before the lock is taken: the recorder may wait for Python's.
+  Context context = history_.gather(RecordContext::kState);
+  Guard lock(lock_);
+  if (has_pending_ && !may_not_ask_events()) [[unlikely]] {
+    process_events();
+  }
+  if (bytes > kMaxBytes) throw_out_of_memory(lock, bytes, bytes, stream, std::move(context));
+  const size_t rounded = config_.block_bytes(bytes);
+  Pool& pool = pool_for(rounded, stream);
+  Block* block = find_free(pool, rounded, stream);
+  if (block == nullptr) [[unlikely]] {
+    block = grow(lock, pool, bytes, rounded, stream, context);
+  }
+  hand_out(block, bytes, rounded, std::move(context));
+  void* const address = reinterpret_cast<void*>(block->address);
+  lock.unlock();
+  if (tape::is_read()) [[unlikely]] {
+    tell(CommandKind::kAllocate, "allocate", address, bytes, stream);
+  }
+  return address;
 }
 
-void* CachingAllocator::take(size_t bytes, size_t rounded, int64_t stream, Pool& pool) {
-  Block* block = find_free(pool, rounded, stream);
-  if (block == nullptr) block = new_segment(pool, rounded, stream);
-  if (block == nullptr) {
-    release_free_segments();
-    ++stats_.num_alloc_retries;
-    block = new_segment(pool, rounded, stream);
-    if (block == nullptr) throw_out_of_memory(bytes);
+// `block` is out of the index of free blocks.
+void CachingAllocator::hand_out(Block* block, size_t bytes, size_t rounded, Context context) {
+  const Pool& pool = *block->segment->pool;
+  const bool was_split = block->is_split();
+  if (should_split(*block, rounded)) {
+    Block* rest = store_.take();
+    rest->address = block->address + rounded;
+    rest->position = block->position + rounded;
+    rest->size = block->size - rounded;
+    rest->segment = block->segment;
+    rest->previous = block;
+    rest->next = block->next;
+    if (rest->next != nullptr) rest->next->previous = rest;
+    block->next = rest;
+    block->size = rounded;
+    insert_free(rest);
+    if (counts_as_split(*block)) {
+      if (was_split) {
+        decrease(pool, stats_.inactive_split_bytes, rounded);
+      } else {
+        increase(pool, stats_.inactive_split_bytes, rest->size);
+        increase(pool, stats_.inactive_split, 1);
+      }
+    }
+  } else if (was_split && counts_as_split(*block)) {
+    decrease(pool, stats_.inactive_split_bytes, block->size);
+    decrease(pool, stats_.inactive_split, 1);
   }
-  split(block, rounded);
   block->allocated = true;
   block->requested = bytes;
+  if (context != nullptr) [[unlikely]] {
+    block->more().context = std::move(context);
+  }
+  live_.insert(block);
   increase(pool, stats_.allocation, 1);
   increase(pool, stats_.allocated_bytes, block->size);
   increase(pool, stats_.active, 1);
   increase(pool, stats_.active_bytes, block->size);
   increase(pool, stats_.requested_bytes, bytes);
-  update_cached();
-  return reinterpret_cast<void*>(block->address);
+  if (block->size >= config_.max_split_bytes) [[unlikely]] {
+    stats_.oversize_allocations.increase(1);
+  }
+  if (history_.enabled()) [[unlikely]] {
+    const bool with_context = block->extra != nullptr && history_.traces_context();
+    trace(TraceAction::kAlloc, *block, with_context ? block->extra->context : nullptr);
+  }
 }
 
-void CachingAllocator::merge_into(Block* block, Block* neighbour) {
-  if (neighbour == nullptr || neighbour->allocated) return;
-  erase_free(neighbour);
-  decrease(*block->pool, stats_.inactive_split, 1);
-  decrease(*block->pool, stats_.inactive_split_bytes, neighbour->size);
-  block->size += neighbour->size;
-  if (neighbour == block->previous) {
-    block->previous = neighbour->previous;
-    if (block->previous != nullptr) block->previous->next = block;
-    // The merged block starts where its neighbour did: it takes over that place in the table.
-    auto entry = blocks_.extract(block->address);
-    block->address = neighbour->address;
-    blocks_.erase(neighbour->address);
-    entry.key() = block->address;
-    blocks_.insert(std::move(entry));
-  } else {
-    block->next = neighbour->next;
-    if (block->next != nullptr) block->next->previous = block;
-    blocks_.erase(neighbour->address);
-  }
+void CachingAllocator::trace(TraceAction action, const Block& block, Context context) {
+  const PrivatePool* owner = block.segment->pool->owner;
+  history_.record(action, block.address, block.requested, block.segment->stream,
+                  owner == nullptr ? PoolId{} : owner->id, std::move(context));
+}
+
+void CachingAllocator::tell(CommandKind kind, const char* name, const void* address, size_t bytes,
+                            int64_t stream) const {
+  Command command{};
+  command.kind = kind;
+  command.name = name;
+  command.device = logical_device_;
+  command.stream = stream;
+  command.address = address;
+  command.bytes = bytes;
+  tape::write(command);
 }
 
 void CachingAllocator::deallocate(void* address) {
   if (address == nullptr) return;
-  std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = blocks_.find(reinterpret_cast<uintptr_t>(address));
-  if (found == blocks_.end() || !found->second->allocated) {
+  // Told before another thread can get the block.
+  if (tape::is_read()) [[unlikely]] {
+    tell_free(address);
+  }
+  Context context = history_.gather(RecordContext::kAll);
+  Guard lock(lock_);
+  Block* block = live_.find(reinterpret_cast<uintptr_t>(address));
+  if (block == nullptr) {
     char text[32];
     std::snprintf(text, sizeof text, "%p", address);
     throw InvalidArgument(std::string("the address ") + text + " is not a live allocation of device " +
                           std::to_string(logical_device_) + " (freed twice?)");
   }
-  Block* block = found->second.get();
-  Pool& pool = *block->pool;
-  block->allocated = false;
+  live_.erase(block->address);
+  const Pool& pool = *block->segment->pool;
   decrease(pool, stats_.allocation, 1);
   decrease(pool, stats_.allocated_bytes, block->size);
+  if (block->size >= config_.max_split_bytes) [[unlikely]] {
+    stats_.oversize_allocations.decrease(1);
+  }
+  if (history_.enabled()) [[unlikely]] {
+    const bool has_own = context == nullptr && block->extra != nullptr;
+    trace(TraceAction::kFreeRequested, *block, has_own ? block->extra->context : context);
+  }
+  block->allocated = false;
+  if (block->extra != nullptr && !block->extra->streams.empty()) [[unlikely]] {
+    if (!may_not_ask_events()) {
+      add_events(block);
+    } else {
+      // An event that is recorded in a capture cannot be asked.
+      ++block->extra->num_events;
+      deferred_.push_back(block);
+      has_pending_ = true;
+    }
+    return;
+  }
+  free_block(block, std::move(context));
+}
+
+// The block is free for reuse from here on.
+void CachingAllocator::free_block(Block* block, Context context) {
+  const Pool& pool = *block->segment->pool;
+  if (history_.enabled()) [[unlikely]] {
+    if (context == nullptr && block->extra != nullptr) context = block->extra->context;
+    trace(TraceAction::kFreeCompleted, *block, std::move(context));
+  }
   decrease(pool, stats_.active, 1);
   decrease(pool, stats_.active_bytes, block->size);
   decrease(pool, stats_.requested_bytes, block->requested);
-  merge_into(block, block->previous);
-  merge_into(block, block->next);
-  if (block->previous != nullptr || block->next != nullptr) {
-    increase(pool, stats_.inactive_split, 1);
-    increase(pool, stats_.inactive_split_bytes, block->size);
+  note_cached();
+  block->extra.reset();
+  const auto size = static_cast<int64_t>(block->size);
+  int64_t more_blocks = 0;
+  if (Block* neighbour = block->previous; neighbour != nullptr && neighbour->is_free()) {
+    erase_free(neighbour);
+    join(neighbour, block);
+    block = neighbour;
+    --more_blocks;
+  }
+  if (Block* neighbour = block->next; neighbour != nullptr && neighbour->is_free()) {
+    erase_free(neighbour);
+    join(block, neighbour);
+    --more_blocks;
+  }
+  if (counts_as_split(*block)) {
+    // As one change, so that peaks mean what is visible from outside.
+    const bool is_split = block->is_split();
+    more_blocks += is_split ? 1 : 0;
+    const int64_t more_bytes = is_split ? size : size - static_cast<int64_t>(block->size);
+    if (more_blocks > 0) increase(pool, stats_.inactive_split, static_cast<size_t>(more_blocks));
+    if (more_blocks < 0) decrease(pool, stats_.inactive_split, static_cast<size_t>(-more_blocks));
+    if (more_bytes > 0) increase(pool, stats_.inactive_split_bytes, static_cast<size_t>(more_bytes));
+    if (more_bytes < 0) decrease(pool, stats_.inactive_split_bytes, static_cast<size_t>(-more_bytes));
   }
   insert_free(block);
-  update_cached();
 }
 
-void CachingAllocator::release_free_segments() {
-  for (Pool* pool : {&small_, &large_}) {
-    std::vector<Block*> whole;
-    for (Block* block : pool->free_blocks) {
-      if (block->previous == nullptr && block->next == nullptr) whole.push_back(block);
-    }
-    for (Block* block : whole) {
-      driver_.deallocate(physical_device_, reinterpret_cast<void*>(block->address));
-      decrease(*pool, stats_.segment, 1);
-      decrease(*pool, stats_.reserved_bytes, block->size);
-      ++stats_.num_device_free;
-      pool->free_blocks.erase(block);
-      blocks_.erase(block->address);
-    }
+// `second` becomes part of `first`. Neither is in the index of free blocks.
+void CachingAllocator::join(Block* first, Block* second) {
+  first->size += second->size;
+  first->next = second->next;
+  if (first->next != nullptr) first->next->previous = first;
+  store_.give_back(second);
+}
+
+void CachingAllocator::record_stream(void* address, int64_t stream) {
+  if (address == nullptr) return;
+  Guard lock(lock_);
+  Block* block = live_.find(reinterpret_cast<uintptr_t>(address));
+  if (block == nullptr || block->segment->stream == stream) return;
+  streams_->stream(stream);  // refuses a stream that does not exist
+  block->more().streams.insert(stream);
+  const size_t bytes = block->requested;
+  lock.unlock();
+  if (tape::is_read()) [[unlikely]] {
+    tell(CommandKind::kRecordStream, "record_stream", address, bytes, stream);
   }
-  update_cached();
 }
 
-void CachingAllocator::empty_cache() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  release_free_segments();
+void CachingAllocator::tell_free(const void* address) const {
+  Guard lock(lock_);
+  const Block* block = live_.find(reinterpret_cast<uintptr_t>(address));
+  if (block == nullptr) return;
+  const size_t bytes = block->requested;
+  const int64_t stream = block->segment->stream;
+  lock.unlock();
+  tell(CommandKind::kFree, "free", address, bytes, stream);
 }
 
-void CachingAllocator::throw_out_of_memory(size_t bytes) {
-  ++stats_.num_ooms;
-  const driver::MemoryInfo memory = memory_info();
-  const int64_t allocated = stats_.allocated_bytes[0].current;
-  const int64_t reserved = stats_.reserved_bytes[0].current;
-  const int64_t asked = bytes > static_cast<size_t>(INT64_MAX) ? INT64_MAX : static_cast<int64_t>(bytes);
-  throw OutOfMemory("out of memory. Tried to allocate " + format_bytes(asked) + ". Device " +
-                        std::to_string(logical_device_) + " has a total capacity of " +
-                        format_bytes(memory.total_bytes) + " of which " + format_bytes(memory.free_bytes) +
-                        " is free. Of the memory in use, " + format_bytes(allocated) +
-                        " is allocated by PyTorch, and " + format_bytes(reserved - allocated) +
-                        " is reserved by PyTorch but unallocated; in segments that are split, " +
-                        format_bytes(stats_.inactive_split_bytes[0].current) + " cannot be given back.",
-                    logical_device_, asked, memory.free_bytes, memory.total_bytes);
-}
-
-AllocatorStats CachingAllocator::stats() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return stats_;
-}
-
-namespace {
-
-template <typename F>
-void each_array(AllocatorStats& stats, F&& change) {
-  for (StatArray* array :
-       {&stats.allocation, &stats.segment, &stats.active, &stats.inactive_split, &stats.allocated_bytes,
-        &stats.reserved_bytes, &stats.active_bytes, &stats.inactive_split_bytes, &stats.requested_bytes}) {
-    for (Stat& stat : *array) change(stat);
+void CachingAllocator::add_events(Block* block) {
+  for (const int64_t stream : std::exchange(block->extra->streams, {})) {
+    driver::Event event = nullptr;
+    if (spare_events_.empty()) {
+      event = driver_.create_event({/*timing=*/false});
+    } else {
+      event = spare_events_.back();
+      spare_events_.pop_back();
+    }
+    driver_.record_event(event, streams_->stream(stream));
+    ++block->extra->num_events;
+    pending_[stream].push_back({event, block});
+    has_pending_ = true;
   }
-  change(stats.cached_bytes);
 }
 
-}  // namespace
-
-void CachingAllocator::reset_peak_stats() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  each_array(stats_, [](Stat& stat) { stat.peak = stat.current; });
+void CachingAllocator::process_events() {
+  for (Block* block : std::exchange(deferred_, {})) {
+    add_events(block);
+    --block->extra->num_events;
+  }
+  for (auto entry = pending_.begin(); entry != pending_.end();) {
+    std::deque<PendingEvent>& events = entry->second;
+    while (!events.empty() && driver_.query_event(events.front().event)) {
+      const PendingEvent pending = events.front();
+      events.pop_front();
+      spare_events_.push_back(pending.event);
+      if (--pending.block->extra->num_events == 0) free_block(pending.block, nullptr);
+    }
+    entry = events.empty() ? pending_.erase(entry) : std::next(entry);
+  }
+  has_pending_ = !pending_.empty();
 }
 
-void CachingAllocator::reset_accumulated_stats() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  each_array(stats_, [](Stat& stat) { stat.allocated = stat.freed = 0; });
-  stats_.num_alloc_retries = stats_.num_ooms = stats_.num_device_alloc = stats_.num_device_free = 0;
+size_t CachingAllocator::block_bytes(const void* address) const {
+  Guard lock(lock_);
+  const Block* block = live_.find(reinterpret_cast<uintptr_t>(address));
+  return block == nullptr ? 0 : block->size;
+}
+
+void CachingAllocator::configure(const AllocatorConfig& config) {
+  Guard lock(lock_);
+  config_ = config;
+  config_.update();
+  stats_.max_split_size = config.max_split_bytes == AllocatorConfig::kUnlimited
+                              ? -1
+                              : static_cast<int64_t>(config.max_split_bytes);
 }
 
 }  // namespace loom::runtime

@@ -1,111 +1,235 @@
 // The caching allocator of one device: CUDA's rules (design.md §4) over the driver's allocate and deallocate.
 // No PyTorch header: it is tested without PyTorch.
+//
+// Four files: caching_allocator.cpp hands out and takes back blocks, allocator_segments.cpp gets segments
+// from the driver and gives them back, private_pools.cpp says who allocates where, allocator_report.cpp tells
+// what is going on.
 #pragma once
 
-#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
-#include <unordered_map>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "driver/driver.h"
+#include "runtime/allocator_config.h"
+#include "runtime/allocator_stats.h"
+#include "runtime/capture.h"
+#include "runtime/lock.h"
+#include "runtime/memory_history.h"
+#include "runtime/memory_pool.h"
+#include "runtime/segment_placement.h"
+#include "runtime/tape.h"
 
 namespace loom::runtime {
 
-// One counted quantity. `allocated` and `freed` only grow, until they are reset.
-struct Stat {
-  int64_t current = 0, peak = 0, allocated = 0, freed = 0;
-  void increase(int64_t amount) {
-    current += amount;
-    allocated += amount;
-    if (current > peak) peak = current;
-  }
-  void decrease(int64_t amount) {
-    current -= amount;
-    freed += amount;
-  }
+// The streams of the allocator's device.
+class StreamSource {
+ public:
+  virtual ~StreamSource() = default;
+  // Throws InvalidArgument for an id that no stream has.
+  virtual driver::Stream stream(int64_t id) const = 0;
+  virtual std::vector<driver::Stream> all() const = 0;
 };
 
-// Index into a StatArray, in PyTorch's order.
-enum class StatType { kAggregate = 0, kSmallPool = 1, kLargePool = 2 };
-using StatArray = std::array<Stat, 3>;
+// An allocation failed: device, bytes that were to be taken from it, bytes that the process may take, bytes
+// that are free on it.
+using OutOfMemoryObserver =
+    std::function<void(int device, int64_t alloc_bytes, int64_t limit_bytes, int64_t free_bytes)>;
 
-struct AllocatorStats {
-  StatArray allocation, segment, active, inactive_split;                                           // counts
-  StatArray allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, requested_bytes;  // bytes
-  Stat cached_bytes;  // reserved − active
-  int64_t num_alloc_retries = 0, num_ooms = 0, num_device_alloc = 0, num_device_free = 0;
+struct BlockInfo {
+  uintptr_t address;
+  size_t size, requested;
+  bool allocated, active;  // active and not allocated: waits for streams that were recorded on it
+  Context context;
 };
+
+struct SegmentInfo {
+  uintptr_t address;
+  size_t total, allocated, active, requested;  // bytes
+  int64_t stream;
+  bool is_large, is_expandable;
+  PoolId pool;
+  Context context;
+  std::vector<BlockInfo> blocks;
+};
+
+struct MemorySnapshot {
+  std::vector<SegmentInfo> segments;  // by address
+  std::vector<TraceEntry> trace;      // oldest first
+};
+
+// A new private pool's name: {0, n} for pools that a user makes, {n, 0} for those of graphs.
+PoolId new_pool_id(bool user_created);
+
+// Calls to a driver that may block go through this: the torch glue lets go of Python's lock for their length,
+// since the work that is waited for may need it. It calls `body(context)` once.
+using BlockingCall = void (*)(void (*body)(void*), void* context);
+void set_blocking_call(BlockingCall call) noexcept;
 
 class CachingAllocator {
  public:
-  CachingAllocator(driver::Driver& driver, int physical_device, int logical_device);
+  // Which allocations go to a private pool: by the stream they are for. Called with the lock held.
+  using Filter = std::function<bool(int64_t stream)>;
+
+  CachingAllocator(driver::Driver& driver, int physical_device, int logical_device,
+                   std::unique_ptr<StreamSource> streams);
   ~CachingAllocator();
 
-  // Memory for use on `stream` (an opaque id; blocks are reused within one stream only). Null for 0 bytes.
+  // Memory for use on `stream`; blocks are reused within one stream only. Null for 0 bytes.
   // Throws OutOfMemory with all numbers after the cache was flushed and tried again; live blocks stay as they
   // were.
   void* allocate(size_t bytes, int64_t stream);
   // Returns a block to the cache. Throws InvalidArgument when `address` is no live block's start; null is a
   // no-op.
   void deallocate(void* address);
-  // Gives back to the driver every cached segment that is not split.
-  void empty_cache();
+  // The block is used on a further stream: once freed, it is not reused before that stream has passed the
+  // point that it had reached at the free. Does nothing for an address that is no live block's start. Throws
+  // InvalidArgument for a stream that does not exist.
+  void record_stream(void* address, int64_t stream);
+  // Bytes of the block that starts at `address`, 0 if there is none.
+  size_t block_bytes(const void* address) const;
+
+  // Gives back to the driver every cached segment that is not split, after waiting for the device's streams.
+  // {0, 0}: of all pools but the private ones in use; else of that private pool, if nobody uses it any more.
+  void empty_cache(PoolId pool = {0, 0});
+
+  void configure(const AllocatorConfig& config);
+  // The share of the device's memory that this process may take, 0 … 1. Throws InvalidArgument for others.
+  void set_memory_fraction(double fraction);
+  double memory_fraction() const;
+
+  // Private pools. A pool lives while somebody uses it, or it has segments: use_pool() makes it at first use,
+  // and each use ends with release_pool(). Between begin and end, allocations that `filter` accepts are made
+  // from it. `capturing`: a graph is being captured, so no event may be asked and nothing be given back.
+  // Throw InvalidArgument for a pool that is unknown, or begun twice.
+  void use_pool(PoolId id, bool use_on_oom = false, bool no_split = false);
+  void begin_allocate_to_pool(PoolId id, Filter filter, bool capturing);
+  void end_allocate_to_pool(PoolId id);
+  void release_pool(PoolId id);
+  int pool_use_count(PoolId id) const;
 
   AllocatorStats stats() const;
   void reset_peak_stats();
   void reset_accumulated_stats();
   driver::MemoryInfo memory_info() const { return driver_.memory_info(physical_device_); }
+  // Observers are called without the lock, before OutOfMemory is thrown.
+  void attach_out_of_memory_observer(OutOfMemoryObserver observer);
+
+  void record_history(const HistoryOptions& options);
+  void set_history_metadata(const std::string& text);
+  std::string history_metadata() const;
+  // Where the block that starts at `address` was allocated; null if that was not recorded.
+  Context allocation_context(const void* address) const;
+  // {0, 0}: all pools; else only that private pool.
+  MemorySnapshot snapshot(PoolId pool, bool with_trace);
 
  private:
-  struct Block;
-  struct Order {
-    bool operator()(const Block* left, const Block* right) const;
+  using Guard = std::unique_lock<Lock>;
+  struct Capture {
+    PoolId id;
+    Filter filter;
+    bool capturing;
   };
-  using BlockSet = std::set<Block*, Order>;
-  struct Pool {
-    bool is_small;
-    BlockSet free_blocks;
-  };
-  struct Block {
-    uintptr_t address;
-    size_t size;
-    size_t requested;
-    int64_t stream;
-    Pool* pool;
-    bool allocated;
-    Block *previous, *next;    // neighbours in the same segment
-    BlockSet::node_type node;  // kept while the block is in use, so that reuse takes no memory from the host
+  struct PendingEvent {
+    driver::Event event;
+    Block* block;
   };
 
-  void* take(size_t bytes, size_t rounded, int64_t stream, Pool& pool);
+  // caching_allocator.cpp
+  Pool& pool_for(size_t rounded, int64_t stream);
   Block* find_free(Pool& pool, size_t rounded, int64_t stream);
-  Block* new_segment(Pool& pool, size_t rounded, int64_t stream);
-  void split(Block* block, size_t rounded);
+  bool should_split(const Block& block, size_t rounded) const;
+  void hand_out(Block* block, size_t bytes, size_t rounded, Context context);
+  void trace(TraceAction action, const Block& block, Context context);
+  void free_block(Block* block, Context context);
+  void join(Block* first, Block* second);
   void insert_free(Block* block);
   void erase_free(Block* block);
-  void merge_into(Block* block, Block* neighbour);
-  void release_free_segments();
-  Block* own(std::unique_ptr<Block> block);
-  [[noreturn]] void throw_out_of_memory(size_t bytes);
+  // To the tape. Without the lock: its readers may allocate.
+  void tell(CommandKind kind, const char* name, const void* address, size_t bytes, int64_t stream) const;
+  void tell_free(const void* address) const;
+  void add_events(Block* block);
+  void process_events();
+  // A graph is being captured: recording and asking events would become part of it.
+  bool may_not_ask_events() const { return num_capturing_ != 0 || capture::is_underway(); }
 
-  template <typename F>
-  void each_stat(const Pool& pool, StatArray& stat, F&& change) {
-    change(stat[static_cast<size_t>(StatType::kAggregate)]);
-    change(stat[static_cast<size_t>(pool.is_small ? StatType::kSmallPool : StatType::kLargePool)]);
+  // allocator_segments.cpp
+  Block* grow(Guard& lock, Pool& pool, size_t bytes, size_t rounded, int64_t stream, const Context& context);
+  Block* new_segment(Pool& pool, size_t rounded, int64_t stream, const Context& context);
+  Block* extend_segment(Pool& pool, size_t rounded, int64_t stream, const Context& context);
+  Block* add_segment(Pool& pool, int64_t stream, bool expandable, void* memory, size_t bytes,
+                     const Context& context);
+  void* take_from_driver(size_t bytes);
+  void flush(Guard& lock, int64_t stream, PoolId only);
+  void collect_whole(Pool& pool, std::vector<Segment*>& segments);
+  void collect_tails(Pool& pool, std::vector<Segment*>& segments);
+  bool release_oversize(Guard& lock, Pool& pool, size_t rounded, int64_t stream);
+  void collect_garbage(Guard& lock, int64_t stream);
+  void give_back(Guard& lock, std::vector<Segment*> segments, int64_t stream);
+  bool wait_for_others(Guard& lock, int64_t stream);
+  void destroy(Segment* segment);
+  bool wait_for_device(int64_t stream);
+  bool drain(driver::Stream stream);
+  size_t limit_bytes() const;
+
+  // private_pools.cpp
+  Block* borrow_from_private_pools(bool is_small, size_t rounded, int64_t stream);
+  size_t private_bytes() const;
+
+  // allocator_report.cpp
+  [[noreturn]] void throw_out_of_memory(Guard& lock, size_t bytes, size_t rounded, int64_t stream,
+                                        Context context);
+  std::string out_of_memory_message(size_t asked, size_t alloc_bytes, driver::MemoryInfo memory) const;
+  SegmentInfo describe(const Segment& segment) const;
+
+  void increase(const Pool& pool, StatArray& stat, size_t amount) {
+    stat[0].increase(static_cast<int64_t>(amount));
+    stat[pool.is_small ? 1 : 2].increase(static_cast<int64_t>(amount));
   }
-  void increase(const Pool& pool, StatArray& stat, size_t amount);
-  void decrease(const Pool& pool, StatArray& stat, size_t amount);
-  void update_cached();
+  void decrease(const Pool& pool, StatArray& stat, size_t amount) {
+    stat[0].decrease(static_cast<int64_t>(amount));
+    stat[pool.is_small ? 1 : 2].decrease(static_cast<int64_t>(amount));
+  }
+  void note_cached() {
+    Stat& cached = stats_.cached_bytes;
+    cached.current = stats_.reserved_bytes[0].current - stats_.active_bytes[0].current;
+    if (cached.current > cached.peak) cached.peak = cached.current;
+  }
+  // A part of a split segment is or is not in use. Expandable segments are not counted: their free parts can
+  // be given back.
+  bool counts_as_split(const Block& block) const { return !block.segment->expandable; }
 
   driver::Driver& driver_;
   const int physical_device_, logical_device_;
-  mutable std::mutex mutex_;
-  Pool small_{true, {}}, large_{false, {}};
-  std::unordered_map<uintptr_t, std::unique_ptr<Block>> blocks_;  // every block, free or not, by its start
+  const std::unique_ptr<StreamSource> streams_;
+
+  mutable Lock lock_;  // guards everything below
+  AllocatorConfig config_;
   AllocatorStats stats_;
+  MemoryHistory history_;
+  BlockStore store_;
+  LiveBlocks live_;
+  Pool small_{true, nullptr}, large_{false, nullptr};
+  std::map<PoolId, std::unique_ptr<PrivatePool>> private_pools_;
+  std::vector<Capture> captures_;
+  int num_capturing_ = 0;
+  std::vector<Segment*> segments_;
+  std::atomic<int> num_giving_back_{0};  // threads that hold segments out of use; changed under the lock
+  SegmentPlacement placement_;
+  std::optional<double> fraction_;
+  std::map<int64_t, std::deque<PendingEvent>> pending_;  // by stream, oldest first
+  std::vector<Block*> deferred_;  // freed during a capture: their events are recorded after it
+  bool has_pending_ = false;      // either of the two is not empty
+  std::vector<driver::Event> spare_events_;
+  std::vector<OutOfMemoryObserver> observers_;
 };
 
 }  // namespace loom::runtime

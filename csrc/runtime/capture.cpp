@@ -1,18 +1,385 @@
 #include "runtime/capture.h"
 
-namespace loom::runtime::capture {
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "runtime/runtime.h"
+
+namespace loom::runtime {
+
+namespace {
+
+// The nodes that the next one of a stream depends on.
+using Frontier = std::set<uint32_t>;
+
+struct Member {
+  StreamRef stream;
+  Frontier frontier;
+};
+
+}  // namespace
+
+struct Capture {
+  StreamRef origin;
+  CaptureMode mode;
+  PoolId pool;
+  void* owner;
+  std::thread::id thread = std::this_thread::get_id();
+  std::vector<Member> members;  // the origin first
+  std::vector<int> devices;     // whose allocators take from the pool for it
+  std::shared_ptr<Recording> recording = std::make_shared<Recording>();
+  std::string failure;  // why it cannot end well
+  bool has_ended = false;
+
+  Member* find(StreamRef stream) {
+    const auto found = std::find_if(members.begin(), members.end(),
+                                    [&](const Member& member) { return member.stream == stream; });
+    return found == members.end() ? nullptr : &*found;
+  }
+  void fail(const std::string& reason) {
+    if (failure.empty()) failure = reason;
+  }
+};
+
+namespace capture {
 
 std::atomic<int> num_captures{0};
 
-Graph* graph_of(StreamRef) { return nullptr; }
-void keep(Graph&, StreamRef, const driver::Kernel&) {}
-void keep_copy(Graph&, StreamRef, void*, const void*, size_t) {}
-void keep_fill(Graph&, StreamRef, void*, uint8_t, size_t) {}
-void forbid(const char*) {}
-void forbid_on(StreamRef, const char*) {}
-void forbid_on(driver::Event, const char*) {}
-bool keep_record(driver::Event, StreamRef) { return false; }
-bool keep_wait(StreamRef, driver::Event) { return false; }
-void forget(driver::Event) {}
+namespace {
 
-}  // namespace loom::runtime::capture
+struct Mark {
+  Capture* capture;
+  Frontier frontier;
+};
+
+// Guards everything of every capture. Allocators ask, holding their own lock, whose streams are captured:
+// nothing that is done under this one may allocate on a device.
+std::mutex mutex;
+std::vector<CaptureRef> captures;
+std::unordered_map<driver::Event, Mark> marks;
+thread_local int num_relaxed = 0;
+
+using Guard = std::lock_guard<std::mutex>;
+
+const char* const kNotPermitted = "operation not permitted when stream is capturing";
+
+std::string name_of(StreamRef stream) {
+  return "stream " + std::to_string(stream.id) + " of device " + std::to_string(stream.device);
+}
+
+CaptureRef find(StreamRef stream) {
+  for (const CaptureRef& capture : captures) {
+    if (capture->find(stream) != nullptr) return capture;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void refuse(Capture& capture, const std::string& message) {
+  capture.fail(message);
+  throw CaptureError(message);
+}
+
+// Refuses what the modes of the captures under way forbid this thread.
+void forbid_by_mode(const std::string& what) {
+  if (num_relaxed != 0) return;
+  bool is_forbidden = false;
+  const std::string message = std::string(kNotPermitted) + " (" + what + ")";
+  for (const CaptureRef& capture : captures) {
+    if (capture->mode == CaptureMode::kRelaxed) continue;
+    if (capture->mode == CaptureMode::kThreadLocal && capture->thread != std::this_thread::get_id()) continue;
+    capture->fail(message);
+    is_forbidden = true;
+  }
+  if (is_forbidden) throw CaptureError(message);
+}
+
+bool concerns(const Capture& capture, int device) {
+  return std::any_of(capture.members.begin(), capture.members.end(),
+                     [&](const Member& member) { return member.stream.device == device; });
+}
+
+// Which streams have work that the origin does not wait for.
+std::string unjoined(Capture& capture) {
+  const std::vector<Node>& nodes = capture.recording->nodes();
+  std::vector<bool> is_joined(nodes.size(), false);
+  std::vector<uint32_t> pending(capture.members[0].frontier.begin(), capture.members[0].frontier.end());
+  while (!pending.empty()) {
+    const uint32_t node = pending.back();
+    pending.pop_back();
+    if (is_joined[node]) continue;
+    is_joined[node] = true;
+    pending.insert(pending.end(), nodes[node].after.begin(), nodes[node].after.end());
+  }
+  std::string names;
+  for (const Member& member : capture.members) {
+    const bool joined = std::all_of(member.frontier.begin(), member.frontier.end(),
+                                    [&](uint32_t node) { return is_joined[node]; });
+    if (!joined) names += (names.empty() ? "" : ", ") + name_of(member.stream);
+  }
+  return names;
+}
+
+// What is wrong with ending a capture there; empty when nothing is.
+std::string objection(Capture& capture, StreamRef stream) {
+  if (!capture.failure.empty()) {
+    return "operation failed due to a previous error during capture: " + capture.failure;
+  }
+  if (!(stream == capture.origin)) {
+    return "capture was not ended in the same stream as it began: it began on " + name_of(capture.origin) +
+           ", " + name_of(stream) + " is current";
+  }
+  if (capture.mode != CaptureMode::kRelaxed && capture.thread != std::this_thread::get_id()) {
+    return "attempt to terminate a thread-local capture sequence from another thread";
+  }
+  if (const std::string names = unjoined(capture); !names.empty()) {
+    return "capturing stream has unjoined work: " + name_of(capture.origin) + " must wait for an event of " +
+           names + " before the capture ends";
+  }
+  return "";
+}
+
+CachingAllocator& allocator_of(int device) { return *get().device(device).allocator; }
+
+// Memory for the capture's streams on a device comes from its pool. Not under the lock.
+void allocate_to_pool(const CaptureRef& capture, int device) {
+  const auto is_member = [capture, device](int64_t id) {
+    const Guard lock(mutex);
+    return !capture->has_ended && capture->find({device, id}) != nullptr;
+  };
+  allocator_of(device).begin_allocate_to_pool(capture->pool, is_member, /*capturing=*/true);
+  const Guard lock(mutex);
+  capture->devices.push_back(device);
+}
+
+// Takes a capture off the list, once.
+bool take_off(const CaptureRef& capture) {
+  if (std::exchange(capture->has_ended, true)) return false;
+  captures.erase(std::find(captures.begin(), captures.end(), capture));
+  for (auto mark = marks.begin(); mark != marks.end();) {
+    mark = mark->second.capture == capture.get() ? marks.erase(mark) : std::next(mark);
+  }
+  num_captures.fetch_sub(1, std::memory_order_relaxed);
+  return true;
+}
+
+void leave_pools(const Capture& capture, bool keeps_use) {
+  for (const int device : capture.devices) {
+    allocator_of(device).end_allocate_to_pool(capture.pool);
+    // Memory of other devices than the graph's is kept by the tensors there alone.
+    if (!keeps_use || device != capture.origin.device) allocator_of(device).release_pool(capture.pool);
+  }
+}
+
+// Appends a node; its stream's next depends on it.
+void append(Capture& capture, Node node) {
+  const Guard lock(mutex);
+  if (capture.has_ended) throw CaptureError("the capture of " + name_of(node.stream) + " has ended");
+  if (!capture.failure.empty()) {
+    throw CaptureError("operation failed due to a previous error during capture: " + capture.failure);
+  }
+  Member& member = *capture.find(node.stream);
+  node.after.assign(member.frontier.begin(), member.frontier.end());
+  member.frontier = {capture.recording->add(std::move(node))};
+}
+
+}  // namespace
+
+CaptureRef begin(StreamRef stream, CaptureMode mode, PoolId pool, void* owner) {
+  if (stream.id == 0) {
+    throw CaptureError(
+        "graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them on "
+        "the default stream.)");
+  }
+  auto capture = std::make_shared<Capture>();
+  capture->origin = stream;
+  capture->mode = mode;
+  capture->pool = pool;
+  capture->owner = owner;
+  capture->members.push_back({stream, {}});
+  {
+    const Guard lock(mutex);
+    if (find(stream) != nullptr) {
+      throw CaptureError(std::string(kNotPermitted) + " (" + name_of(stream) + " is captured already)");
+    }
+    captures.push_back(capture);
+    num_captures.fetch_add(1, std::memory_order_relaxed);
+  }
+  try {
+    allocate_to_pool(capture, stream.device);
+  } catch (...) {
+    abort(capture);
+    throw;
+  }
+  return capture;
+}
+
+std::shared_ptr<Recording> end(const CaptureRef& capture, StreamRef stream) {
+  std::string problem;
+  {
+    const Guard lock(mutex);
+    if (capture->has_ended) throw CaptureError("the capture has ended already");
+    problem = objection(*capture, stream);
+    take_off(capture);
+  }
+  leave_pools(*capture, /*keeps_use=*/problem.empty());
+  if (!problem.empty()) {
+    capture->recording.reset();
+    throw CaptureError(problem);
+  }
+  return std::move(capture->recording);
+}
+
+void abort(const CaptureRef& capture) noexcept {
+  {
+    const Guard lock(mutex);
+    if (!take_off(capture)) return;
+  }
+  leave_pools(*capture, /*keeps_use=*/false);
+  capture->recording.reset();
+}
+
+void* owner_of(StreamRef stream) {
+  const Guard lock(mutex);
+  const CaptureRef capture = find(stream);
+  return capture == nullptr ? nullptr : capture->owner;
+}
+
+void invalidate(StreamRef stream, const std::string& reason) {
+  const Guard lock(mutex);
+  if (const CaptureRef capture = find(stream)) capture->fail(reason);
+}
+
+CaptureRef of(StreamRef stream) {
+  const Guard lock(mutex);
+  return find(stream);
+}
+
+void keep(Capture& capture, StreamRef stream, const driver::Kernel& kernel, const Operand* operands,
+          size_t num_operands) {
+  Node node{CommandKind::kKernel, kernel.name, stream, {}, kernel};
+  for (size_t i = 0; i < num_operands; ++i) {
+    const Operand& operand = operands[i];
+    node.operands.push_back({operand.address,
+                             {operand.sizes, operand.sizes + operand.num_dims},
+                             {operand.strides, operand.strides + operand.num_dims},
+                             operand.item_bytes,
+                             operand.is_written});
+  }
+  try {
+    append(capture, std::move(node));
+  } catch (...) {
+    if (kernel.release != nullptr) kernel.release(kernel.context);
+    throw;
+  }
+}
+
+void keep_copy(Capture& capture, StreamRef stream, void* destination, const void* source, size_t bytes) {
+  if (bytes == 0) return;
+  Node node{CommandKind::kCopy, "copy", stream};
+  node.destination = destination;
+  node.source = source;
+  node.bytes = bytes;
+  append(capture, std::move(node));
+}
+
+void keep_fill(Capture& capture, StreamRef stream, void* destination, uint8_t value, size_t bytes) {
+  if (bytes == 0) return;
+  Node node{CommandKind::kFill, "fill", stream};
+  node.destination = destination;
+  node.value = value;
+  node.bytes = bytes;
+  append(capture, std::move(node));
+}
+
+void forbid_on_device(int device, const char* what) {
+  const Guard lock(mutex);
+  for (const CaptureRef& capture : captures) {
+    if (capture->thread == std::this_thread::get_id() && concerns(*capture, device)) {
+      refuse(*capture, std::string(kNotPermitted) + " (" + what + ")");
+    }
+  }
+  forbid_by_mode(what);
+}
+
+void forbid_on(StreamRef stream, const char* what) {
+  const Guard lock(mutex);
+  if (const CaptureRef capture = find(stream)) {
+    refuse(*capture, std::string(kNotPermitted) + " (" + what + ", on " + name_of(stream) + ")");
+  }
+  forbid_by_mode(what);
+}
+
+void forbid_on(driver::Event event, const char* what) {
+  const Guard lock(mutex);
+  if (const auto mark = marks.find(event); mark != marks.end()) {
+    refuse(*mark->second.capture,
+           std::string("operation not permitted on an event last recorded in a capturing stream (") + what +
+               ")");
+  }
+  forbid_by_mode(what);
+}
+
+bool keep_record(driver::Event event, StreamRef stream) {
+  const Guard lock(mutex);
+  const CaptureRef capture = find(stream);
+  if (capture == nullptr) {
+    marks.erase(event);
+    return false;
+  }
+  marks[event] = {capture.get(), capture->find(stream)->frontier};
+  return true;
+}
+
+bool keep_wait(StreamRef stream, driver::Event event) {
+  CaptureRef joined;
+  {
+    const Guard lock(mutex);
+    const CaptureRef own = find(stream);
+    const auto mark = marks.find(event);
+    if (mark == marks.end()) {
+      if (own == nullptr) return false;
+      refuse(*own, "dependency created on uncaptured work in another stream (" + name_of(stream) +
+                       ", which is captured, was to wait for an event recorded outside of the capture)");
+    }
+    Capture& capture = *mark->second.capture;
+    if (own != nullptr && own.get() != &capture) {
+      own->fail("operation would result in a merge of separate capture sequences");
+      refuse(capture, own->failure);
+    }
+    if (own == nullptr) {
+      if (stream.id == 0) {
+        refuse(capture, "operation would make the legacy stream depend on a capturing blocking stream (" +
+                            name_of(stream) + " was to wait for an event of a capture)");
+      }
+      capture.members.push_back({stream, {}});
+      const auto& devices = capture.devices;
+      if (std::find(devices.begin(), devices.end(), stream.device) == devices.end()) joined = find(stream);
+    }
+    Frontier& frontier = capture.find(stream)->frontier;
+    frontier.insert(mark->second.frontier.begin(), mark->second.frontier.end());
+  }
+  if (joined != nullptr) allocate_to_pool(joined, stream.device);
+  return true;
+}
+
+bool is_marked(driver::Event event) {
+  const Guard lock(mutex);
+  return marks.count(event) != 0;
+}
+
+void forget(driver::Event event) {
+  const Guard lock(mutex);
+  marks.erase(event);
+}
+
+Relaxed::Relaxed() { ++num_relaxed; }
+Relaxed::~Relaxed() { --num_relaxed; }
+
+}  // namespace capture
+
+}  // namespace loom::runtime

@@ -20,6 +20,8 @@ Command describe(CommandKind kind, const char* name, StreamRef stream) {
   return command;
 }
 
+CaptureRef capture_of(StreamRef stream) { return capture::is_underway() ? capture::of(stream) : nullptr; }
+
 // Commands on an event concern no stream.
 constexpr StreamRef kNoStream{-1, -1};
 
@@ -27,7 +29,7 @@ constexpr StreamRef kNoStream{-1, -1};
 
 StreamRef current_stream_of(int device) noexcept { return {device, current_stream(device)}; }
 
-bool is_captured(StreamRef stream) { return capture::is_underway() && capture::graph_of(stream) != nullptr; }
+bool is_captured(StreamRef stream) { return capture::is_underway() && capture::of(stream) != nullptr; }
 
 bool runs_in_place(StreamRef stream) {
   return get().driver().runs_in_place(handle_of(stream)) && !is_captured(stream);
@@ -35,7 +37,7 @@ bool runs_in_place(StreamRef stream) {
 
 namespace {
 
-// A kernel that is refused on its way is released here; the driver and a graph release what they took.
+// A kernel that is refused on its way is released here; the driver and a capture release what they took.
 class Refusal {
  public:
   explicit Refusal(const driver::Kernel& kernel) : kernel_(&kernel) {}
@@ -54,17 +56,17 @@ class Refusal {
 
 void submit(StreamRef stream, const driver::Kernel& kernel, const Operand* operands, size_t num_operands) {
   Refusal refusal(kernel);
-  Graph* graph = capture::is_underway() ? capture::graph_of(stream) : nullptr;
-  if (graph != nullptr && kernel.in_place) capture::forbid_on(stream, kernel.name);
+  const CaptureRef keeper = capture_of(stream);
+  if (keeper != nullptr && kernel.in_place) capture::forbid_on(stream, kernel.name);
   if (tape::is_read()) [[unlikely]] {
     Command command = describe(CommandKind::kKernel, kernel.name, stream);
     command.operands = operands;
     command.num_operands = num_operands;
-    command.is_captured = graph != nullptr;
+    command.is_captured = keeper != nullptr;
     tape::write(command);
   }
-  if (graph != nullptr) {
-    capture::keep(*graph, stream, refusal.pass_on());
+  if (keeper != nullptr) {
+    capture::keep(*keeper, stream, refusal.pass_on(), operands, num_operands);
   } else {
     const driver::Stream handle = handle_of(stream);
     get().driver().submit(handle, refusal.pass_on());
@@ -73,8 +75,8 @@ void submit(StreamRef stream, const driver::Kernel& kernel, const Operand* opera
 
 void copy(StreamRef stream, void* destination, const void* source, size_t bytes) {
   driver::Driver& driver = get().driver();
-  Graph* graph = capture::is_underway() ? capture::graph_of(stream) : nullptr;
-  if (graph != nullptr && bytes != 0) {
+  const CaptureRef keeper = capture_of(stream);
+  if (bytes != 0 && capture::is_underway()) {
     for (const void* side : {static_cast<const void*>(destination), source}) {
       if (driver.locate(side).kind == driver::AddressKind::kUnknown) {
         capture::forbid_on(stream, "a copy of host memory that is not pinned");
@@ -86,27 +88,27 @@ void copy(StreamRef stream, void* destination, const void* source, size_t bytes)
     command.address = destination;
     command.source = source;
     command.bytes = bytes;
-    command.is_captured = graph != nullptr;
+    command.is_captured = keeper != nullptr;
     tape::write(command);
   }
-  if (graph != nullptr) {
-    capture::keep_copy(*graph, stream, destination, source, bytes);
+  if (keeper != nullptr) {
+    capture::keep_copy(*keeper, stream, destination, source, bytes);
   } else {
     driver.copy(handle_of(stream), destination, source, bytes);
   }
 }
 
 void fill(StreamRef stream, void* destination, uint8_t value, size_t bytes) {
-  Graph* graph = capture::is_underway() ? capture::graph_of(stream) : nullptr;
+  const CaptureRef keeper = capture_of(stream);
   if (tape::is_read()) [[unlikely]] {
     Command command = describe(CommandKind::kFill, "fill", stream);
     command.address = destination;
     command.bytes = bytes;
-    command.is_captured = graph != nullptr;
+    command.is_captured = keeper != nullptr;
     tape::write(command);
   }
-  if (graph != nullptr) {
-    capture::keep_fill(*graph, stream, destination, value, bytes);
+  if (keeper != nullptr) {
+    capture::keep_fill(*keeper, stream, destination, value, bytes);
   } else {
     get().driver().fill(handle_of(stream), destination, value, bytes);
   }
@@ -130,7 +132,7 @@ void synchronize_stream(StreamRef stream) {
 }
 
 void synchronize_device(int device) {
-  if (capture::is_underway()) capture::forbid("synchronisation with a device");
+  if (capture::is_underway()) capture::forbid_on_device(device, "synchronisation with a device");
   if (tape::is_read()) [[unlikely]] {
     tape::write(describe(CommandKind::kSynchronizeDevice, "synchronize_device", {device, -1}));
   }
@@ -141,6 +143,7 @@ void record_event(driver::Event event, StreamRef stream) {
   if (tape::is_read()) [[unlikely]] {
     Command command = describe(CommandKind::kRecordEvent, "record_event", stream);
     command.event = event;
+    command.is_captured = is_captured(stream);
     tape::write(command);
   }
   if (capture::is_underway() && capture::keep_record(event, stream)) return;
@@ -151,6 +154,7 @@ void wait_event(StreamRef stream, driver::Event event) {
   if (tape::is_read()) [[unlikely]] {
     Command command = describe(CommandKind::kWaitEvent, "wait_event", stream);
     command.event = event;
+    command.is_captured = is_captured(stream);
     tape::write(command);
   }
   if (capture::is_underway() && capture::keep_wait(stream, event)) return;
@@ -176,6 +180,13 @@ void synchronize_event(driver::Event event) {
     tape::write(command);
   }
   get().driver().synchronize_event(event);
+}
+
+int64_t elapsed_ns(driver::Event start, driver::Event end) {
+  if (capture::is_underway()) {
+    for (const driver::Event event : {start, end}) capture::forbid_on(event, "the elapsed time of events");
+  }
+  return get().driver().elapsed_ns(start, end);
 }
 
 void destroy_event(driver::Event event) {

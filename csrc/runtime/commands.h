@@ -38,6 +38,7 @@ void record_event(driver::Event event, StreamRef stream);
 void wait_event(StreamRef stream, driver::Event event);
 bool query_event(driver::Event event);
 void synchronize_event(driver::Event event);
+int64_t elapsed_ns(driver::Event start, driver::Event end);
 void destroy_event(driver::Event event);
 
 }  // namespace loom::runtime

@@ -28,6 +28,18 @@ driver::Launch launch_of(const std::string& name) {
 
 void after_fork_in_child() { detail::bad_fork.store(true); }
 
+// What a device's allocator sees of its streams.
+class DeviceStreams final : public StreamSource {
+ public:
+  DeviceStreams(const Runtime& runtime, int device) : runtime_(runtime), device_(device) {}
+  driver::Stream stream(int64_t id) const override { return runtime_.stream(device_, id); }
+  std::vector<driver::Stream> all() const override { return runtime_.streams(device_); }
+
+ private:
+  const Runtime& runtime_;
+  const int device_;
+};
+
 }  // namespace
 
 Runtime::Runtime(const Config& config) : config_(config) {
@@ -40,8 +52,9 @@ Runtime::Runtime(const Config& config) : config_(config) {
     }
     physical_count = std::max(physical_count, physical + 1);
   }
-  driver_ = driver::create_driver(config.driver, {physical_count, config.memory_bytes, launch_of(config.launch),
-                                                  config.chaos_seed, config.protect});
+  driver_ = driver::create_driver(
+      config.driver,
+      {physical_count, config.memory_bytes, launch_of(config.launch), config.chaos_seed, config.protect});
   runs_kernels_ = driver_->info().executes_kernels;
   is_fenced_ = !driver_->info().host_addressable;
   logical_of_physical_.assign(static_cast<size_t>(physical_count), -1);
@@ -52,7 +65,8 @@ Runtime::Runtime(const Config& config) : config_(config) {
     device->logical = logical;
     device->physical = physical;
     device->streams[0] = driver_->create_stream(physical, {});
-    device->allocator = std::make_unique<CachingAllocator>(*driver_, physical, logical);
+    device->allocator = std::make_unique<CachingAllocator>(
+        *driver_, physical, logical, std::make_unique<DeviceStreams>(*this, logical));
     devices_.push_back(std::move(device));
   }
 }

@@ -13,6 +13,7 @@
 #include "driver/registry.h"
 #include "runtime/caching_allocator.h"
 #include "runtime/chip.h"
+#include "runtime/lazy_stats.h"
 
 namespace loom::runtime {
 
@@ -38,6 +39,7 @@ struct Device {
   std::array<std::atomic<driver::Stream>, kNumStreamIds> streams{};  // null until handed out
   std::array<std::atomic<uint32_t>, 2> next_in_pool{};               // by −priority
   std::unique_ptr<CachingAllocator> allocator;
+  LazyStats lazy_stats;
 };
 
 // The devices, once initialised. Never destroyed: tensors may outlive every other static object.

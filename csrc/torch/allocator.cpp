@@ -8,43 +8,16 @@
 
 namespace loom::glue {
 
-namespace {
-
-void tell(runtime::CommandKind kind, const char* name, runtime::StreamRef stream, const void* address,
-          size_t bytes) {
-  runtime::Command command{};
-  command.kind = kind;
-  command.name = name;
-  command.device = stream.device;
-  command.stream = stream.id;
-  command.address = address;
-  command.bytes = bytes;
-  runtime::tape::write(command);
-}
-
-}  // namespace
-
 void free_device_memory(void* address) {
   runtime::Runtime* runtime = runtime::detail::instance.load(std::memory_order_acquire);
   // In a forked child the memory belongs to the parent: there is nothing to give back.
   if (address == nullptr || runtime == nullptr || runtime::in_bad_fork()) return;
-  const int device = runtime->device_of(address);
-  void* const block = runtime->device_address(address);
-  // Told before another thread can get the block.
-  if (runtime::tape::is_read()) [[unlikely]] {
-    tell(runtime::CommandKind::kFree, "free", {device, 0}, block, 0);
-  }
-  runtime->device(device).allocator->deallocate(block);
+  runtime->device(runtime->device_of(address)).allocator->deallocate(runtime->device_address(address));
 }
 
 void* take_device_memory(int device, size_t bytes) {
-  const runtime::StreamRef stream = runtime::current_stream_of(device);
-  void* const block =
-      translated([&] { return devices().device(device).allocator->allocate(bytes, stream.id); });
-  if (block != nullptr && runtime::tape::is_read()) [[unlikely]] {
-    tell(runtime::CommandKind::kAllocate, "allocate", stream, block, bytes);
-  }
-  return block;
+  return translated(
+      [&] { return devices().device(device).allocator->allocate(bytes, runtime::current_stream(device)); });
 }
 
 namespace {
@@ -88,8 +61,13 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   // Streams run in the caller's thread: memory is reused only after the work that used it.
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
     if (data.get() == nullptr || !runtime::tape::is_read()) return;
-    tell(runtime::CommandKind::kRecordStream, "record_stream", {stream.device_index(), stream.id()},
-         data.get(), 0);
+    runtime::Command command{};
+    command.kind = runtime::CommandKind::kRecordStream;
+    command.name = "record_stream";
+    command.device = stream.device_index();
+    command.stream = stream.id();
+    command.address = data.get();
+    runtime::tape::write(command);
   }
 
   DeviceStats getDeviceStats(c10::DeviceIndex index) override {

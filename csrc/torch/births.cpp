@@ -34,6 +34,9 @@ void* take_output_memory(int device, size_t bytes) {
   return memory;
 }
 
+Births::Suspended::Suspended() : previous_(std::exchange(births, nullptr)) {}
+Births::Suspended::~Suspended() { births = previous_; }
+
 int Births::index_of(const void* address) const {
   for (size_t i = 0; i < seen_.size(); ++i) {
     if (seen_[i].address == address) return static_cast<int>(i);

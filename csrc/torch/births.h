@@ -74,6 +74,18 @@ class Births {
     Births* const previous_;
   };
 
+  // While it lives, this thread's allocations are the CPU's.
+  class Suspended {
+   public:
+    Suspended();
+    ~Suspended();
+    Suspended(const Suspended&) = delete;
+    Suspended& operator=(const Suspended&) = delete;
+
+   private:
+    Births* const previous_;
+  };
+
   // For the engine's allocator: memory for one allocation of the kernel, from `host` when it is scratch.
   c10::DataPtr allocate(size_t bytes, c10::Allocator& host);
   // Whether an address that the kernel frees is an output's place: it belongs to the output.

@@ -5,7 +5,11 @@
 #include <optional>
 #include <unordered_map>
 
+#include "runtime/capture.h"
 #include "torch/generator.h"
+#include "torch/graph.h"
+#include "torch/lazy.h"
+#include "torch/lazy_ops.h"
 #include "torch/lend.h"
 #include "torch/op_tables.h"
 #include "torch/queued_op.h"
@@ -28,7 +32,7 @@ struct OpPlan {
   OperandPolicy policy;
   std::vector<Argument> arguments;  // those that are not kOther
   size_t num_arguments = 0, num_returns = 0;
-  bool is_foreach = false;
+  bool is_foreach = false, makes_contents = false;
   bool has_generator = false, writes = false, is_served = false;
   // Its results are tensors whose metadata the arguments decide. `index`: only without masks.
   bool can_queue = false, is_index = false;
@@ -78,6 +82,7 @@ std::unique_ptr<OpPlan> make_plan(const c10::OperatorHandle& op) {
   plan->num_arguments = schema.arguments().size();
   plan->num_returns = schema.returns().size();
   plan->is_foreach = plan->name.rfind("aten::_foreach_", 0) == 0;
+  plan->makes_contents = makes_contents(plan->name);
   plan->policy.host_scalars = accepts_host_scalars(plan->name);
   plan->policy.host_lists = accepts_host_indices(plan->name);
   plan->policy.host_tensors = accepts_host_tensors(plan->name);
@@ -206,14 +211,31 @@ OutcomeKey key_of(const c10::OperatorHandle& op, const OpPlan& plan, const torch
   return key;
 }
 
-void fill_generator(const OpPlan& plan, torch::jit::Stack* stack, int device, bool is_kept) {
-  if (!plan.has_generator) return;
+// Gives the op a generator of the engine in the place of the program's. Kept by a graph: one that each replay
+// fills.
+CapturedDraw fill_generator(const OpPlan& plan, torch::jit::Stack* stack, int device, bool is_kept,
+                            bool is_captured) {
+  if (!plan.has_generator) return {};
+  CapturedDraw draw;
   const size_t first = stack->size() - plan.num_arguments;
   for (const Argument& argument : plan.arguments) {
     if (argument.kind != ArgKind::kGenerator) continue;
     c10::IValue& value = (*stack)[first + argument.index];
-    value = engine_generator(value.toOptional<at::Generator>(), device, plan.name.c_str(), is_kept);
+    const std::optional<at::Generator> given = value.toOptional<at::Generator>();
+    const at::Generator& source = generator_of(given, device, plan.name.c_str());
+    if (is_captured) {
+      draw = captured_draw(source, device, plan.name.c_str());
+      value = draw.engine;
+    } else {
+      value = engine_generator(source, is_kept);
+    }
   }
+  return draw;
+}
+
+[[noreturn]] void refuse_capture(runtime::StreamRef stream, const std::string& reason) {
+  runtime::capture::invalidate(stream, reason);
+  TORCH_CHECK(false, reason);
 }
 
 // Queues the op when what it returns is known; else the key to learn that under, from a run in place.
@@ -221,19 +243,23 @@ bool try_queue(const c10::OperatorHandle& op, const OpPlan& plan, torch::jit::St
                OutcomeKey& key) {
   key = key_of(op, plan, *stack, lending);
   std::shared_ptr<const Outcome> outcome = key.empty() ? nullptr : find_outcome(key);
-  const bool is_captured =
-      translated([&] { return runtime::is_captured(runtime::current_stream_of(lending.device())); });
+  const runtime::StreamRef stream = runtime::current_stream_of(lending.device());
+  const bool is_captured = translated([&] { return runtime::is_captured(stream); });
   if (is_captured && outcome == nullptr && !key.empty()) {
     outcome = infer_outcome(op, *stack, plan.num_arguments, plan.num_returns, lending);
   }
   const bool known = outcome != nullptr && outcome->can_queue;
-  TORCH_CHECK(known || !is_captured, plan.name, " cannot be captured by a graph: ",
-              outcome == nullptr && !key.empty()
-                  ? "what it returns for such arguments is not known; run it once before the capture"
-                  : "what it returns depends on values that are only known when it has run");
+  if (is_captured && !known) {
+    const bool is_unseen = outcome == nullptr && !key.empty();
+    refuse_capture(stream, plan.name + " cannot be captured by a graph: " +
+                               (is_unseen ? "what it returns for such arguments is not known; run it once "
+                                            "before the capture"
+                                          : "what it returns depends on values that are only known when it "
+                                            "has run"));
+  }
   if (!known) return false;
-  fill_generator(plan, stack, lending.device(), /*is_kept=*/true);
-  queue_op(op, stack, plan.num_arguments, lending, std::move(outcome));
+  CapturedDraw draw = fill_generator(plan, stack, lending.device(), /*is_kept=*/true, is_captured);
+  queue_op(op, stack, plan.num_arguments, lending, std::move(outcome), std::move(draw));
   return true;
 }
 
@@ -247,13 +273,14 @@ void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     op.redispatchBoxed(one_by_one_keys(), stack);
     return;
   }
+  if (plan.makes_contents && is_lazy() && fill_on_host(op, stack)) return;
   Lending lending(plan.name.c_str(), plan.policy);
   const size_t first = stack->size() - plan.num_arguments;
   for (const Argument& argument : plan.arguments)
     lend_argument(lending, (*stack)[first + argument.index], argument);
   OutcomeKey key;
   if (!lending.runs_in_place() && try_queue(op, plan, stack, lending, key)) return;
-  fill_generator(plan, stack, lending.device(), /*is_kept=*/false);
+  fill_generator(plan, stack, lending.device(), /*is_kept=*/false, /*is_captured=*/false);
   const auto work = [&] {
     if (lending.has_sparse()) {
       op.callBoxed(stack);

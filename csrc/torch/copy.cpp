@@ -7,6 +7,8 @@
 #include <torch/library.h>
 
 #include "torch/host_allocator.h"
+#include "torch/lazy.h"
+#include "torch/lazy_ops.h"
 #include "torch/unboxed.h"
 
 namespace loom::glue {
@@ -56,6 +58,8 @@ CopyStreams streams_of(const at::Tensor& destination, const at::Tensor& source) 
 void copy_bytes(const at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
   check_has_memory(destination, "aten::copy_");
   check_has_memory(source, "aten::copy_");
+  take_device_memory(destination);
+  take_device_memory(source);
   const CopyStreams streams = streams_of(destination, source);
   void* to = destination.mutable_data_ptr();
   const void* from = source.const_data_ptr();
@@ -80,6 +84,9 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   TORCH_CHECK(!destination.is_meta() && !source.is_meta(),
               "Cannot copy out of meta tensor; no data! (copy_ between ", source.device(), " and ",
               destination.device(), ")");
+  if ((is_waiting(destination) || is_waiting(source)) && copy_on_host(destination, source)) {
+    return destination;
+  }
   runtime::Runtime& runtime = devices();
   // Large copies within a device are a kernel: the engine spreads them over its threads.
   constexpr size_t kKernelBytes = size_t{128} << 10;
@@ -128,6 +135,13 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   TORCH_CHECK_NOT_IMPLEMENTED(runtime.runs_kernels(), "Tensor.item() needs contents, and the '",
                               runtime.driver().info().name,
                               "' driver executes nothing; use TORCH_LOOM_DRIVER=virtual for values");
+  if (is_waiting(self)) {
+    at::Scalar value;
+    const auto read = [&](at::Tensor& host) {
+      value = at::_ops::_local_scalar_dense::redispatch(engine_keys(), host);
+    };
+    if (on_host(self, read)) return value;
+  }
   alignas(16) unsigned char bytes[16];
   TORCH_INTERNAL_ASSERT(self.itemsize() <= sizeof bytes);
   const int device = self.device().index();

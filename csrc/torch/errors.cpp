@@ -16,6 +16,10 @@ void rethrow_as_torch() {
     C10_THROW_ERROR(ValueError, error.what());
   } catch (const NotSupported& error) {
     C10_THROW_ERROR(NotImplementedError, error.what());
+  } catch (const CaptureError& error) {
+    constexpr int32_t kStreamCaptureUnsupported = 900;  // CUDA's number
+    throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+                                kStreamCaptureUnsupported, device_name_upper() + " error: " + error.what());
   } catch (const Error& error) {
     TORCH_CHECK(false, error.what());
   }

@@ -10,6 +10,7 @@
 #include "torch/allocator.h"
 #include "torch/copy.h"
 #include "torch/device.h"
+#include "torch/lazy.h"
 #include "torch/resize.h"
 
 namespace loom::glue {
@@ -33,14 +34,24 @@ void fill_if_deterministic(const at::Tensor& tensor) {
   }
 }
 
+// Memory of new tensors of the current device, which begin_life() is called on next.
+c10::Allocator* birthplace() {
+  return new_storages_wait(runtime::current_device()) ? waiting_allocator() : device_allocator();
+}
+
+void begin_life(const at::Tensor& tensor) {
+  if (is_lazy()) start_waiting(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  fill_if_deterministic(tensor);
+}
+
 at::Tensor empty(at::IntArrayRef size, std::optional<c10::ScalarType> dtype,
                  std::optional<c10::Layout> layout, std::optional<c10::Device> device,
                  std::optional<bool> pin_memory, std::optional<c10::MemoryFormat> format) {
   check_options(layout, pin_memory);
   const CurrentDevice current(resolve_device(device).index());
   at::Tensor result =
-      at::detail::empty_generic(size, device_allocator(), kOwnKeys, c10::dtype_or_default(dtype), format);
-  fill_if_deterministic(result);
+      at::detail::empty_generic(size, birthplace(), kOwnKeys, c10::dtype_or_default(dtype), format);
+  begin_life(result);
   return result;
 }
 
@@ -49,9 +60,9 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
                          std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
   const CurrentDevice current(resolve_device(device).index());
-  at::Tensor result = at::detail::empty_strided_generic(size, stride, device_allocator(), kOwnKeys,
-                                                        c10::dtype_or_default(dtype));
-  fill_if_deterministic(result);
+  at::Tensor result =
+      at::detail::empty_strided_generic(size, stride, birthplace(), kOwnKeys, c10::dtype_or_default(dtype));
+  begin_life(result);
   return result;
 }
 
@@ -146,6 +157,7 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
 }
 
 void record_stream(at::Tensor& self, c10::Stream stream) {
+  take_device_memory(self);
   static_cast<c10::DeviceAllocator*>(device_allocator())->recordStream(self.storage().data_ptr(), stream);
 }
 
@@ -154,11 +166,16 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
 void resize_storage(const c10::Storage& storage, size_t bytes) {
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
   TORCH_CHECK(impl->resizable(), "Trying to resize storage that is not resizable");
+  if (is_waiting(impl) || (is_lazy() && impl->nbytes() == 0)) {
+    resize_waiting(impl, bytes);
+    return;
+  }
   const CurrentDevice current(storage.device().index());
   c10::DataPtr memory = device_allocator()->allocate(bytes);
   const size_t kept = std::min(bytes, impl->nbytes());
   if (kept != 0 && impl->data() != nullptr) device_allocator()->copy_data(memory.get(), impl->data(), kept);
   impl->set_data_ptr_noswap(std::move(memory));
+  impl->clear_materializer();  // copy-on-write's: the memory is the storage's own now
   impl->set_nbytes(bytes);
 }
 

@@ -8,6 +8,7 @@
 #include <deque>
 #include <mutex>
 
+#include "runtime/capture.h"
 #include "runtime/philox.h"
 #include "torch/device.h"
 
@@ -16,7 +17,6 @@ namespace loom::glue {
 namespace {
 
 constexpr size_t kStateBytes = 16;  // uint64 seed, uint64 offset
-constexpr uint64_t kOffsetStep = 4;
 
 // The words of a Mersenne Twister, drawn from Philox: it starts somewhere in its sequence that seed and
 // offset decide.
@@ -42,13 +42,29 @@ LoomGenerator::LoomGenerator(c10::DeviceIndex device)
     : GeneratorImpl(c10::Device(kLoom, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
 
 void LoomGenerator::set_current_seed(uint64_t seed) {
+  TORCH_CHECK(seed == seed_ || !is_captured(),
+              "the seed of a generator can be set during stream capture only to what it is");
+  if (is_captured()) return;
   seed_ = seed;
   offset_ = 0;
 }
 
 void LoomGenerator::set_offset(uint64_t offset) {
   TORCH_CHECK_VALUE(offset % kOffsetStep == 0, "offset must be a multiple of 4, got ", offset);
+  TORCH_CHECK(!is_captured(), "the offset of a generator cannot be set during stream capture");
   offset_ = offset;
+}
+
+CapturedRandom LoomGenerator::take(uint64_t steps) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const CapturedRandom before{seed_, offset_};
+  offset_ += steps * kOffsetStep;
+  return before;
+}
+
+bool LoomGenerator::is_captured() const {
+  return runtime::capture::is_underway() &&
+         runtime::is_captured(runtime::current_stream_of(device().index()));
 }
 
 uint64_t LoomGenerator::seed() {
@@ -97,28 +113,36 @@ const at::Generator& default_generator(int device) {
   return (*generators)[static_cast<size_t>(device)];
 }
 
-at::Generator engine_generator(const std::optional<at::Generator>& generator, int device, const char* op_name,
-                               bool is_kept) {
+const at::Generator& generator_of(const std::optional<at::Generator>& generator, int device,
+                                  const char* op_name) {
   const at::Generator& source =
       generator.has_value() && generator->defined() ? *generator : default_generator(device);
   TORCH_CHECK(source.device().type() == kLoom, "Expected a '", device_name(),
               "' device type for generator but found '", source.device().type(), "' (in ", op_name, ")");
   TORCH_CHECK(source.device().index() == device, "Expected a generator of device ",
-              c10::Device(kLoom, device), " but found one of ", source.device(), " (in ", op_name, ")");
-  uint64_t seed = 0, offset = 0;
-  {
-    auto* impl = static_cast<LoomGenerator*>(source.unsafeGetGeneratorImpl());
-    std::lock_guard<std::mutex> lock(impl->mutex_);
-    seed = impl->current_seed();
-    offset = impl->get_offset();
-    impl->set_offset(offset + kOffsetStep);
-  }
-  thread_local const at::Generator own = at::make_generator<at::CPUGeneratorImpl>();
-  at::Generator engine = is_kept ? at::make_generator<at::CPUGeneratorImpl>() : own;
+              c10::Device(kLoom, static_cast<c10::DeviceIndex>(device)), " but found one of ",
+              source.device(), " (in ", op_name, ")");
+  return source;
+}
+
+namespace {
+
+void fill(const at::Generator& engine, uint64_t seed, uint64_t offset) {
   auto* impl = static_cast<at::CPUGeneratorImpl*>(engine.unsafeGetGeneratorImpl());
   impl->set_engine(engine_at(seed, offset));
   impl->set_next_float_normal_sample(std::nullopt);
   impl->set_next_double_normal_sample(std::nullopt);
+}
+
+}  // namespace
+
+void CapturedDraw::refill() const { fill(engine, random->seed, random->offset + offset); }
+
+at::Generator engine_generator(const at::Generator& source, bool is_kept) {
+  const CapturedRandom start = static_cast<LoomGenerator*>(source.unsafeGetGeneratorImpl())->take(1);
+  thread_local const at::Generator own = at::make_generator<at::CPUGeneratorImpl>();
+  at::Generator engine = is_kept ? at::make_generator<at::CPUGeneratorImpl>() : own;
+  fill(engine, start.seed, start.offset);
   return engine;
 }
 

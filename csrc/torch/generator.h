@@ -4,8 +4,18 @@
 #include <ATen/core/Generator.h>
 #include <c10/core/GeneratorImpl.h>
 
+#include <memory>
+#include <optional>
+
 namespace loom::glue {
 
+// Where the random numbers of a graph's ops start: written by each replay before its ops run.
+struct CapturedRandom {
+  uint64_t seed = 0, offset = 0;
+};
+
+// While the current stream of its device is captured, seed and offset cannot be changed: replays take them
+// from the generator as it is then.
 class LoomGenerator final : public c10::GeneratorImpl {
  public:
   explicit LoomGenerator(c10::DeviceIndex device);
@@ -15,11 +25,14 @@ class LoomGenerator final : public c10::GeneratorImpl {
   uint64_t get_offset() const override { return offset_; }
   uint64_t current_seed() const override { return seed_; }
   uint64_t seed() override;
+  // Moves the offset on by `steps`; returns where it was, with the seed.
+  CapturedRandom take(uint64_t steps);
   void set_state(const c10::TensorImpl& state) override;
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
 
  private:
   LoomGenerator* clone_impl() const override;
+  bool is_captured() const;
 
   uint64_t seed_ = c10::default_rng_seed_val;
   uint64_t offset_ = 0;  // a multiple of 4, as CUDA demands
@@ -27,11 +40,26 @@ class LoomGenerator final : public c10::GeneratorImpl {
 
 const at::Generator& default_generator(int device);
 
-// A temporary generator of the engine, filled from Philox(seed, offset) of `generator` (the device's default
-// one if it is undefined), whose offset then moves on. Each offset is a stream of numbers of its own, and all
-// 64 seed bits count; the CPU's own generator is never touched. `is_kept`: it is used after this call of the
-// op, else until this thread's next call.
-at::Generator engine_generator(const std::optional<at::Generator>& generator, int device, const char* op_name,
-                               bool is_kept);
+// The generator of an op that a graph keeps: filled anew before each run.
+struct CapturedDraw {
+  at::Generator engine;
+  std::shared_ptr<const CapturedRandom> random;  // null: the op is no graph's, or draws no numbers
+  uint64_t offset = 0;                           // from where the replay's numbers start
+
+  void refill() const;
+};
+
+// How far the offset moves with each op that draws numbers.
+constexpr uint64_t kOffsetStep = 4;
+
+// The generator of an op: `generator`, or the device's default one if it is undefined. Throws when it is
+// another device's.
+const at::Generator& generator_of(const std::optional<at::Generator>& generator, int device,
+                                  const char* op_name);
+
+// A temporary generator of the engine, filled from Philox(seed, offset) of `source`, whose offset then moves
+// on. Each offset is a stream of numbers of its own, and all 64 seed bits count; the CPU's own generator is
+// never touched. `is_kept`: it is used after this call of the op, else until this thread's next call.
+at::Generator engine_generator(const at::Generator& source, bool is_kept);
 
 }  // namespace loom::glue

@@ -86,8 +86,8 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
                 "Both events must be recorded before calculating elapsed time.");
     constexpr double kNanosecondsPerMillisecond = 1e6;
     return translated([&] {
-      return static_cast<double>(devices().driver().elapsed_ns(static_cast<driver::Event>(start),
-                                                               static_cast<driver::Event>(end))) /
+      return static_cast<double>(
+                 runtime::elapsed_ns(static_cast<driver::Event>(start), static_cast<driver::Event>(end))) /
              kNanosecondsPerMillisecond;
     });
   }

@@ -3,6 +3,7 @@
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/Event.h>
 
+#include "runtime/capture.h"
 #include "torch/device.h"
 
 namespace loom::glue {
@@ -23,12 +24,20 @@ struct Impl final : at::CachingHostAllocatorImpl<c10::Stream, Event> {
     event->record(stream);
     events->push_back(std::move(event));
   }
-  bool query_event(Event& event) override { return event->query(); }
+  bool query_event(Event& event) override {
+    if (!runtime::capture::is_underway()) return event->query();
+    // Housekeeping: no capture's mode forbids it, and an event of a capture is not over before the capture
+    // is.
+    const runtime::capture::Relaxed relaxed;
+    return !runtime::capture::is_marked(static_cast<driver::Event>(event->eventId())) && event->query();
+  }
   c10::Stream get_current_stream() const override {
     return c10::impl::VirtualGuardImpl(kLoom).getStream(
         c10::Device(kLoom, static_cast<c10::DeviceIndex>(runtime::current_device())));
   }
-  bool stream_is_capturing(c10::Stream /*stream*/) const override { return false; }
+  bool stream_is_capturing(c10::Stream stream) const override {
+    return runtime::is_captured({stream.device_index(), stream.id()});
+  }
 };
 
 void free_pinned(void* context);

@@ -9,6 +9,7 @@
 #include <c10/core/impl/COW.h>
 
 #include "torch/allocator.h"
+#include "torch/lazy.h"
 #include "torch/resize.h"
 
 namespace loom::glue {
@@ -45,10 +46,9 @@ class AliasImpl final : public c10::TensorImpl {
   }
 };
 
-// Where the engine reaches a storage. A copy-on-write or lazy storage gives up its own memory only for
-// writing.
+// Where the engine reaches a storage.
 void* data_of(c10::StorageImpl* storage, bool is_written) {
-  return devices().engine_address(is_written ? storage->mutable_data() : storage->data());
+  return devices().engine_address(device_data(storage, is_written));
 }
 
 c10::DataPtr borrowed(void* data, c10::DeviceType engine) {

@@ -11,6 +11,7 @@
 #include "torch/device.h"
 #include "torch/engine_allocator.h"
 #include "torch/generator.h"
+#include "torch/graph_bindings.h"
 #include "torch/register_ops.h"
 #include "torch/shutdown.h"
 #include "torch/tape_bindings.h"
@@ -95,6 +96,11 @@ py::dict memory_stats(int64_t index) {
   out["num_ooms"] = stats.num_ooms;
   out["num_device_alloc"] = stats.num_device_alloc;
   out["num_device_free"] = stats.num_device_free;
+  const runtime::LazyStats& lazy = devices().device(static_cast<int>(index)).lazy_stats;
+  out["lazy.host_bytes"] = lazy.host_bytes.load();
+  out["lazy.pending_tensors"] = lazy.pending_tensors.load();
+  out["lazy.materialized_bytes"] = lazy.materialized_bytes.load();
+  out["lazy.materializations"] = lazy.materializations.load();
   put_array(out, "allocation", stats.allocation);
   put_array(out, "segment", stats.segment);
   put_array(out, "active", stats.active);
@@ -177,6 +183,7 @@ PYBIND11_MODULE(_C, m) {
   register_ops();
   driver::bind_driver(m);
   bind_tape(m);
+  bind_graphs(m);
   set_device_count_peek(&peek_device_count);
   torch::utils::register_fork_handler_for_device_init(kLoom);
 

@@ -43,6 +43,19 @@ bool accepts_host_tensors(const std::string& name) {
   return names.count(name) != 0;
 }
 
+bool makes_contents(const std::string& name) {
+  static const Names names = {
+      "aten::arange.start_out", "aten::range.out",    "aten::linspace.out",
+      "aten::logspace.out",     "aten::eye.out",      "aten::eye.m_out",
+      "aten::tril_indices",     "aten::triu_indices", "aten::randperm.generator_out",
+      "aten::fill_.Tensor",     "aten::normal_",      "aten::uniform_",
+      "aten::random_",          "aten::random_.from", "aten::random_.to",
+      "aten::bernoulli_.float", "aten::exponential_", "aten::cauchy_",
+      "aten::log_normal_",      "aten::geometric_",
+  };
+  return names.count(name) != 0;
+}
+
 bool is_borrowable(const std::string& name) {
   static const Names names = {
       "aten::to_mkldnn",

@@ -11,6 +11,9 @@ bool accepts_host_scalars(const std::string& name);
 bool accepts_host_tensors(const std::string& name);
 // Ops that take index tensors of the CPU for tensors of the device.
 bool accepts_host_indices(const std::string& name);
+// Ops that make the contents of their one result from no tensor but host scalars: under the lazy policy they
+// fill the host side of a result that waits for device memory.
+bool makes_contents(const std::string& name);
 // False for ops that must not run borrowed: their results are layouts or types that the device does not have.
 bool is_borrowable(const std::string& name);
 

@@ -4,8 +4,8 @@
 
 namespace loom::glue {
 
-// "file:line" of the Python code that this thread runs, or "" where it runs none. Takes Python's lock for a
-// moment.
+// "file:line" of the Python code that this thread runs, outside of PyTorch's own files where there is any, or
+// "" where it runs none. Takes Python's lock for a moment.
 std::string python_line();
 
 }  // namespace loom::glue

@@ -3,44 +3,50 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/copy_ops.h>
-#include <c10/core/GradMode.h>
 
 #include <cstring>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "torch/python_line.h"
 
 namespace loom::glue {
 
+thread_local QueuedOpScope* QueuedOpScope::current_ = nullptr;
+
+QueuedOpScope::QueuedOpScope(bool keeps_threads)
+    : outer_(std::exchange(current_, this)),
+      keeps_threads_(keeps_threads),
+      threads_before_(at::get_num_threads()),
+      num_threads_(threads_before_),
+      no_autograd_(excluded_keys()),
+      no_gradients_(false) {}
+
+QueuedOpScope::~QueuedOpScope() {
+  current_ = outer_;
+  if (!keeps_threads_ && num_threads_ != threads_before_) at::set_num_threads(threads_before_);
+}
+
+void QueuedOpScope::set_threads(int wanted) {
+  at::set_num_threads(wanted);
+  num_threads_ = wanted;
+}
+
 namespace {
-
-// The number of intra-op threads decides how sums are split, hence their last bits: a worker uses its
-// issuer's.
-class ThreadCount {
- public:
-  explicit ThreadCount(int wanted) : before_(at::get_num_threads()) {
-    if (wanted != before_) at::set_num_threads(wanted);
-  }
-  // A worker keeps it for its next op; a thread of the program has its own back.
-  void restore() const {
-    if (at::get_num_threads() != before_) at::set_num_threads(before_);
-  }
-
- private:
-  const int before_;
-};
 
 class QueuedOp {
  public:
   QueuedOp(const c10::OperatorHandle& op, torch::jit::Stack arguments, const Lending& lending,
-           std::shared_ptr<const Outcome> outcome, const PreparedOutputs& outputs, bool runs_once)
+           std::shared_ptr<const Outcome> outcome, const PreparedOutputs& outputs, CapturedDraw draw,
+           bool runs_once)
       : op_(op),
         arguments_(std::move(arguments)),
         outcome_(std::move(outcome)),
         name_(lending.op_name()),
         line_(python_line()),
         addresses_(outputs.addresses()),
+        draw_(std::move(draw)),
         num_threads_(at::get_num_threads()),
         issuer_(std::this_thread::get_id()),
         runs_once_(runs_once) {
@@ -49,31 +55,36 @@ class QueuedOp {
                                                ? nullptr
                                                : addresses_[static_cast<size_t>(allocation.storage)]});
     }
+    // What the op's shape function foretold does not say what its kernel allocates: the first run does.
+    learns_places_ = !runs_once_ && places_.empty() && !addresses_.empty();
   }
 
   const char* name() const { return name_.c_str(); }
 
   void run() {
-    const ThreadCount threads(num_threads_);
     try {
-      run_here();
+      if (QueuedOpScope* scope = QueuedOpScope::current()) {
+        run_in(*scope);
+      } else {
+        // A worker keeps the number of threads for its next op; a thread of the program has its own back.
+        QueuedOpScope own(/*keeps_threads=*/std::this_thread::get_id() != issuer_);
+        run_in(own);
+      }
     } catch (c10::Error& error) {
-      if (std::this_thread::get_id() == issuer_) threads.restore();
       error.add_context(issued());
       throw;
     }
-    if (std::this_thread::get_id() == issuer_) threads.restore();
   }
 
  private:
   std::string issued() const {
-    return "(raised by the queued op '" + name_ + "'" + (line_.empty() ? ")" : ", issued at " + line_ + ")");
+    return "raised by the queued op '" + name_ + "'" + (line_.empty() ? "" : ", issued at " + line_);
   }
 
-  void run_here() {
-    const c10::impl::ExcludeDispatchKeyGuard no_autograd(excluded_keys());
-    const c10::AutoGradMode no_gradients(false);
-    Births births(places_.data(), places_.size());
+  void run_in(QueuedOpScope& scope) {
+    scope.use_threads(num_threads_);
+    if (draw_.random != nullptr) draw_.refill();
+    Births births = learns_places_ ? Births::learning() : Births(places_.data(), places_.size());
     torch::jit::Stack stack = runs_once_ ? std::move(arguments_) : arguments_;
     {
       const Births::Active active(births);
@@ -81,34 +92,41 @@ class QueuedOp {
     }
     const size_t num_returns = outcome_->returns.size();
     TORCH_INTERNAL_ASSERT(stack.size() == num_returns, name_, " left ", stack.size(), " results");
-    for (size_t i = 0; i < num_returns; ++i) land(outcome_->returns[i], stack[i]);
+    if (learns_places_) {
+      for (const Births::Allocation& allocation : births.seen())
+        places_.push_back({allocation.bytes, nullptr});
+    }
+    for (size_t i = 0; i < num_returns; ++i) land(outcome_->returns[i], stack[i], births);
+    learns_places_ = false;
   }
 
-  void land(const Outcome::Return& returned, const c10::IValue& result) {
+  void land(const Outcome::Return& returned, const c10::IValue& result, const Births& births) {
     if (!returned.is_list) {
-      if (result.isTensor()) land(returned.outputs.front(), result.toTensor());
+      if (result.isTensor()) land(returned.outputs.front(), result.toTensor(), births);
       return;
     }
     const auto tensors = result.toListRef();
     TORCH_CHECK(tensors.size() == returned.outputs.size(), name_, " returned ", tensors.size(),
                 " tensors where it had returned ", returned.outputs.size(), " for such arguments before ",
                 issued());
-    for (size_t i = 0; i < tensors.size(); ++i) land(returned.outputs[i], tensors[i].toTensor());
+    for (size_t i = 0; i < tensors.size(); ++i) land(returned.outputs[i], tensors[i].toTensor(), births);
   }
 
   // A result that is not where its output was made is copied there.
-  void land(const Output& output, const at::Tensor& result) {
+  void land(const Output& output, const at::Tensor& result, const Births& births) {
     if (output.kind != Output::Kind::kNew) return;
     TORCH_CHECK(result.defined() && output.layout.fits(result), name_, " returned a ",
                 result.defined() ? result.scalar_type() : output.layout.dtype, " tensor of shape ",
                 result.defined() ? result.sizes() : at::IntArrayRef(), " where it had returned a ",
                 output.layout.dtype, " one of shape ", at::IntArrayRef(output.layout.sizes),
-                " for such arguments before ", issued());
+                " for such arguments before; ", issued());
     void* address = addresses_[output.index];
     if (result.numel() == 0 || result.storage().data() == address) return;
     const size_t bytes = outcome_->storage_bytes[output.index];
     if (result.strides() == at::IntArrayRef(output.layout.strides) &&
         result.storage_offset() == output.layout.offset && result.storage().nbytes() == bytes) {
+      const int born = learns_places_ ? births.index_of(result.storage().data()) : -1;
+      if (born >= 0) places_[static_cast<size_t>(born)].address = address;
       std::memcpy(address, result.storage().data(), bytes);
       return;
     }
@@ -130,6 +148,8 @@ class QueuedOp {
   const std::string name_, line_;
   const std::vector<void*> addresses_;
   std::vector<Births::Place> places_;
+  bool learns_places_;
+  const CapturedDraw draw_;
   const int num_threads_;
   const std::thread::id issuer_;
   const bool runs_once_;
@@ -137,12 +157,9 @@ class QueuedOp {
 
 at::Tensor kept(const at::Tensor& tensor, const Lending& lending) {
   if (!tensor.defined() || lending.is_alias(tensor)) return tensor;
-  at::Tensor own = tensor.clone();
-  // A Python number decides no dtype; a clone of it would.
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-    own.unsafeGetTensorImpl()->set_wrapped_number(true);
-  }
-  return own;
+  at::Tensor copy = tensor.clone();
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) copy.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return copy;
 }
 
 // Tensors of the host's (scalars, index tensors) may change after the call: the op reads them as they are
@@ -169,7 +186,7 @@ void keep_host_tensors(torch::jit::Stack& arguments, const Lending& lending) {
 }  // namespace
 
 void queue_op(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t num_arguments, Lending& lending,
-              std::shared_ptr<const Outcome> outcome) {
+              std::shared_ptr<const Outcome> outcome, CapturedDraw draw) {
   const runtime::StreamRef stream = runtime::current_stream_of(lending.device());
   for (const Outcome::Resized& resized : outcome->resized) {
     lending.resize_loan(resized.loan, resized.layout.sizes, resized.layout.strides);
@@ -180,7 +197,8 @@ void queue_op(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t nu
   stack->erase(first, stack->end());
   keep_host_tensors(arguments, lending);
   const bool is_captured = translated([&] { return runtime::is_captured(stream); });
-  auto* queued = new QueuedOp(op, std::move(arguments), lending, std::move(outcome), outputs, !is_captured);
+  auto* queued = new QueuedOp(op, std::move(arguments), lending, std::move(outcome), outputs, std::move(draw),
+                              !is_captured);
   const driver::Kernel kernel{queued->name(), [](void* context) { static_cast<QueuedOp*>(context)->run(); },
                               [](void* context) { delete static_cast<QueuedOp*>(context); }, queued};
   translated([&] { lending.submit(stream, kernel, outputs.storages()); });

@@ -4,15 +4,48 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include "torch/generator.h"
 #include "torch/outcome.h"
 
 namespace loom::glue {
 
 // Queues `op` on the current stream of the lending's device. The arguments at the end of `stack` are lent
 // already; its results take their place. The caller knows that `outcome` is what such arguments lead to.
+// `draw`: of the generator among the arguments.
 void queue_op(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t num_arguments, Lending& lending,
-              std::shared_ptr<const Outcome> outcome);
+              std::shared_ptr<const Outcome> outcome, CapturedDraw draw);
+
+// What queued ops need of the thread that runs them: one for all ops of a graph costs less than one each. An
+// op that finds none in its thread makes its own.
+class QueuedOpScope {
+ public:
+  // `keeps_threads`: the number of intra-op threads stays what the last op wanted.
+  explicit QueuedOpScope(bool keeps_threads);
+  ~QueuedOpScope();
+  QueuedOpScope(const QueuedOpScope&) = delete;
+  QueuedOpScope& operator=(const QueuedOpScope&) = delete;
+
+  static QueuedOpScope* current() { return current_; }
+  // The number of intra-op threads decides how sums are split, hence their last bits: an op uses its
+  // issuer's.
+  void use_threads(int wanted) {
+    if (wanted != num_threads_) set_threads(wanted);
+  }
+
+ private:
+  void set_threads(int wanted);
+
+  static thread_local QueuedOpScope* current_;
+  QueuedOpScope* const outer_;
+  const bool keeps_threads_;
+  const int threads_before_;
+  int num_threads_;
+  const c10::impl::ExcludeDispatchKeyGuard no_autograd_;
+  const c10::AutoGradMode no_gradients_;
+};
 
 // The outcome of a call that nothing was seen of, from the op's shape function; null when it has none that
 // answers. Runs Python, computes nothing.

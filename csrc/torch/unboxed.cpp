@@ -13,7 +13,7 @@ namespace loom::glue {
   _(sigmoid, true) _(relu, true) _(relu_, true) _(gelu, true) _(silu, true) _(pow_Tensor_Scalar, true) \
   _(threshold_backward, true) _(gelu_backward, true) _(tanh_backward, true) _(sigmoid_backward, true) \
   _(addcmul_, true) _(addcdiv_, true) _(where_self, true) _(eq_Tensor, true) _(ne_Scalar, true) _(eq_Scalar, true) \
-  _(fill__Scalar, true) _(zero_, true) _(sum_dim_IntList, true) _(mean_dim, true) _(sum, true) _(mean, true) \
+  _(sum_dim_IntList, true) _(mean_dim, true) _(sum, true) _(mean, true) \
   _(mm, false) _(bmm, false) _(addmm, false) _(baddbmm, false) _(_softmax, false) _(_log_softmax, false) \
   _(_softmax_backward_data, false) _(_log_softmax_backward_data, false) _(native_layer_norm, false) \
   _(native_layer_norm_backward, false) _(native_batch_norm, false) _(native_batch_norm_backward, false) \

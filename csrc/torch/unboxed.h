@@ -123,9 +123,9 @@ struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
     std::optional<Lending> lending(std::in_place, Op::name, OperandPolicy{kHostScalars, false, false});
     // What returns nothing works in place, on lists (_foreach_add_).
     if constexpr (std::is_void_v<Return>) lending->set_writes_lists();
-    // Braces: arguments are lent from left to right.
+    // Braces: arguments are lent from left to right. Copied, not moved: they may be needed again below.
     std::tuple<decltype(Lent<Arguments>::of(*lending, std::declval<Arguments>()))...> lent{
-        Lent<Arguments>::of(*lending, std::forward<Arguments>(arguments))...};
+        Lent<Arguments>::of(*lending, arguments)...};
     if (!lending->runs_in_place()) [[unlikely]] {
       lending.reset();
       return call_boxed(std::forward<Arguments>(arguments)...);

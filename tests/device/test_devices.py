@@ -117,7 +117,7 @@ def test_properties() -> None:
     assert properties.name == loom.get_device_name(1)
     assert properties.name == _C.chip().name
     assert properties.total_memory == loom.mem_get_info(1)[1]
-    assert properties.total_memory == config.resolve().memory_bytes or _C.chip().memory_bytes
+    assert properties.total_memory == (config.resolve().memory_bytes or _C.chip().memory_bytes)
     assert (properties.driver, properties.engine) == ("virtual", "cpu")
     assert loom.get_device_capability() == (properties.major, properties.minor) == (1, 0)
     assert properties.multi_processor_count == _C.chip().num_cores

@@ -1,4 +1,4 @@
-"""The suite runs for every driver that there is."""
+"""The suite runs for every driver that there is, and for its modes that keep the whole contract."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from contract import Chip
 
 from torch_loom._C import driver
 
+VARIANTS: dict[str, dict[str, object]] = {
+    **{name: {"name": name} for name in driver.names()},
+    "virtual-blocking": {"name": "virtual", "launch": driver.Launch.BLOCKING},
+    "virtual-protected": {"name": "virtual", "protect": True},
+}
 
-@pytest.fixture(params=driver.names())
+
+@pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
 def chip(request: pytest.FixtureRequest) -> Chip:
     """Two devices of 64 MiB."""
-    return Chip(request.param)
+    return Chip(**request.param)

@@ -24,14 +24,27 @@ TIMEOUT_S = 20.0
 class Chip:
     """A driver with what it lacks by method, so that a test can say what it does instead."""
 
-    def __init__(self, name: str, device_count: int = 2, memory_bytes: int = CAPACITY_BYTES) -> None:
-        self.driver = driver.create(name, device_count, memory_bytes)
+    def __init__(
+        self,
+        name: str,
+        device_count: int = 2,
+        memory_bytes: int = CAPACITY_BYTES,
+        launch: driver.Launch = driver.Launch.AUTO,
+        protect: bool = False,
+    ) -> None:
+        self.driver = driver.create(name, device_count, memory_bytes, launch, protect=protect)
+        self.is_blocking = launch == driver.Launch.BLOCKING
         self.lacks = dict(entry.split(": ", 1) for entry in self.driver.info().lacks)
 
     @property
     def runs(self) -> bool:
         """Whether kernels run; where not, they are released at once and nothing is ever pending."""
         return "submit" not in self.lacks
+
+    @property
+    def queues(self) -> bool:
+        """Whether side streams run elsewhere than in the thread that submits."""
+        return self.runs and not self.is_blocking
 
     @property
     def moves(self) -> bool:
@@ -46,20 +59,32 @@ class Chip:
         return Buffer(self, where, data)
 
     @contextlib.contextmanager
-    def busy(self, stream: object) -> Iterator[None]:
+    def busy(self, stream: object, at_end: Callable[[], object] = lambda: None) -> Iterator[None]:
         """Keep a stream busy with a kernel until the block ends. Where kernels do not run, it is idle."""
         started, gate = threading.Event(), threading.Event()
+        end = self.driver.create_event()
 
         def kernel() -> None:
             started.set()
             assert gate.wait(TIMEOUT_S)
+            at_end()
 
         with thread(lambda: self.driver.submit(stream, kernel)):
             try:
                 assert not self.runs or started.wait(TIMEOUT_S)
+                self.driver.record_event(end, stream)
                 yield
             finally:
                 gate.set()
+        self.driver.synchronize_event(end)
+
+    @contextlib.contextmanager
+    def behind(self, call: Callable[[], object]) -> Iterator[None]:
+        """Make a call that submits behind unfinished work, which blocks where everything is in place."""
+        with thread(*([call] if self.is_blocking else [])):
+            if not self.is_blocking:
+                call()
+            yield
 
 
 class Buffer:
@@ -80,12 +105,16 @@ class Buffer:
 
     @property
     def readable(self) -> bool:
-        return not self._where.startswith("device") or self._driver.info().host_addressable
+        return not self._where.startswith("device") or self._driver.info().executes_kernels
 
     def read(self) -> bytes:
         if self._where == "pageable":
             return ctypes.string_at(self.address, self._size)
         return self._driver.read(self.address, self._size)
+
+
+class KernelError(Exception):
+    """What a failing kernel raises."""
 
 
 class Log:
@@ -95,13 +124,20 @@ class Log:
         self.ran: list[object] = []
         self.released: list[object] = []
 
-    def submit(self, chip: Chip, stream: object, name: object, error: Exception | None = None) -> None:
+    def submit(
+        self,
+        chip: Chip,
+        stream: object,
+        name: object,
+        error: Exception | None = None,
+        in_place: bool = False,
+    ) -> None:
         def run() -> None:
             self.ran.append(name)
             if error is not None:
                 raise error
 
-        chip.driver.submit(stream, run, lambda: self.released.append(name))
+        chip.driver.submit(stream, run, lambda: self.released.append(name), in_place=in_place)
 
 
 @contextlib.contextmanager

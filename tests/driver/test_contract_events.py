@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
 
 import pytest
-from contract import Chip, Log, thread
+from contract import TIMEOUT_S, Chip, Log, thread
 
 from torch_loom._C import driver
 
@@ -60,23 +61,20 @@ def test_destroy_a_pending_event(chip: Chip) -> None:
     event = chip.driver.create_event()
     slow, waiting = chip.driver.create_stream(0), chip.driver.create_stream(1, 0, False)
     log = Log()
-    with thread():
-        with chip.busy(slow):
-            chip.driver.record_event(event, slow)
-            chip.driver.wait_event(waiting, event)
-            chip.driver.destroy_event(event)
-            submitter = threading.Thread(target=lambda: log.submit(chip, waiting, "after"))
-            submitter.start()
-            time.sleep(0.05)
-            assert log.released == ([] if chip.runs else ["after"])
-        submitter.join()
+    with contextlib.ExitStack() as submitted, chip.busy(slow, at_end=lambda: log.ran.append("before")):
+        chip.driver.record_event(event, slow)
+        chip.driver.wait_event(waiting, event)
+        chip.driver.destroy_event(event)
+        submitted.enter_context(chip.behind(lambda: log.submit(chip, waiting, "after")))
     chip.driver.synchronize_stream(waiting)
+    assert log.ran == (["before", "after"] if chip.runs else [])
     assert log.released == ["after"]
 
 
 def test_record_marks_the_point(chip: Chip) -> None:
     """record_event: Marks the point reached by the stream.
-    query_event: True when the version recorded last has finished, or none was recorded. Does not block.
+    query_event: True when the version recorded last has finished, or none was recorded. Does not block and
+    reports no failure.
     record_event: Does not block."""
     before, after = chip.driver.create_event(), chip.driver.create_event()
     stream = chip.driver.create_stream(0)
@@ -100,6 +98,43 @@ def test_record_in_a_kernel(chip: Chip) -> None:
     chip.driver.synchronize_stream(stream)
     assert answers == ([False] if chip.runs else [])
     assert chip.driver.query_event(event)
+
+
+def kept_failure(chip: Chip) -> tuple[object, object]:
+    """A stream, and an event recorded behind a kernel that fails on its worker."""
+    stream, event = chip.driver.create_stream(0, 0, False), chip.driver.create_event()
+    gate = threading.Event()
+
+    def fail() -> None:
+        assert gate.wait(TIMEOUT_S)
+        raise KeyError("kept")
+
+    chip.driver.submit(stream, fail)
+    chip.driver.record_event(event, stream)
+    gate.set()
+    return stream, event
+
+
+def test_asking_about_a_failed_event(chip: Chip) -> None:
+    """query_event: True when the version recorded last has finished, or none was recorded. Does not block
+    and reports no failure."""
+    if chip.queues:
+        stream, event = kept_failure(chip)
+        chip.driver.drain_stream(stream)
+        assert chip.driver.query_event(event)
+
+
+def test_synchronize_a_failed_event(chip: Chip) -> None:
+    """synchronize_event: Blocks until the version recorded last has finished; raises a kept failure that it
+    depends on."""
+    if chip.queues:
+        stream, event = kept_failure(chip)
+        unrelated = recorded(chip)
+        chip.driver.synchronize_event(unrelated)
+        with pytest.raises(KeyError, match="kept"):
+            chip.driver.synchronize_event(event)
+        chip.driver.synchronize_event(event)
+        chip.driver.synchronize_stream(stream)
 
 
 def test_a_failed_kernel_reaches_its_event(chip: Chip) -> None:
@@ -157,17 +192,14 @@ def test_wait_event(chip: Chip, inline: bool) -> None:
     event = chip.driver.create_event()
     slow, waiting = chip.driver.create_stream(0), chip.driver.create_stream(1, 0, inline)
     log = Log()
-    with thread():
-        with chip.busy(slow):
-            log.submit(chip, waiting, "earlier")
-            chip.driver.record_event(event, slow)
-            chip.driver.wait_event(waiting, event)
-            submitter = threading.Thread(target=lambda: log.submit(chip, waiting, "later"))
-            submitter.start()
-            time.sleep(0.05)
-            assert log.released == (["earlier"] if chip.runs else ["earlier", "later"])
-        submitter.join()
+    with contextlib.ExitStack() as submitted, chip.busy(slow, at_end=lambda: log.ran.append("slow")):
+        log.submit(chip, waiting, "earlier")
+        chip.driver.synchronize_stream(waiting)
+        chip.driver.record_event(event, slow)
+        chip.driver.wait_event(waiting, event)
+        submitted.enter_context(chip.behind(lambda: log.submit(chip, waiting, "later")))
     chip.driver.synchronize_stream(waiting)
+    assert log.ran == (["earlier", "slow", "later"] if chip.runs else [])
     assert log.released == ["earlier", "later"]
 
 
@@ -193,7 +225,8 @@ def test_waits_are_passed_on(chip: Chip) -> None:
 
 
 def test_synchronize_event(chip: Chip) -> None:
-    """synchronize_event: Blocks until the version recorded last has finished."""
+    """synchronize_event: Blocks until the version recorded last has finished; raises a kept failure that it
+    depends on."""
     event, stream, done = chip.driver.create_event(), chip.driver.create_stream(0), threading.Event()
     busy = chip.busy(stream)
     busy.__enter__()
@@ -222,7 +255,7 @@ def test_elapsed(chip: Chip) -> None:
 
 def test_elapsed_refuses(chip: Chip) -> None:
     """elapsed_ns: Throws InvalidArgument for an event without timing or never recorded, NotReady for an
-    unfinished one."""
+    unfinished one and for one recorded behind a failure."""
     good, stream = recorded(chip), chip.driver.create_stream(0)
     never, untimed = chip.driver.create_event(), chip.driver.create_event(timing=False)
     chip.driver.record_event(untimed, stream)
@@ -236,7 +269,7 @@ def test_elapsed_refuses(chip: Chip) -> None:
 
 def test_elapsed_of_a_pending_event(chip: Chip) -> None:
     """elapsed_ns: Throws InvalidArgument for an event without timing or never recorded, NotReady for an
-    unfinished one."""
+    unfinished one and for one recorded behind a failure."""
     good, pending, stream = recorded(chip), chip.driver.create_event(), chip.driver.create_stream(0)
     with chip.busy(stream):
         chip.driver.record_event(pending, stream)
@@ -248,6 +281,16 @@ def test_elapsed_of_a_pending_event(chip: Chip) -> None:
                 chip.driver.elapsed_ns(start, end)
     chip.driver.synchronize_event(pending)
     assert chip.driver.elapsed_ns(good, pending) >= 0
+
+
+def test_elapsed_of_a_failed_event(chip: Chip) -> None:
+    """elapsed_ns: Throws InvalidArgument for an event without timing or never recorded, NotReady for an
+    unfinished one and for one recorded behind a failure."""
+    if chip.queues:
+        stream, event = kept_failure(chip)
+        chip.driver.drain_stream(stream)
+        with pytest.raises(driver.NotReady, match="the end event was recorded behind a failure"):
+            chip.driver.elapsed_ns(recorded(chip), event)
 
 
 def test_events_from_8_threads(chip: Chip) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import random
 
@@ -19,7 +20,7 @@ def test_allocate_is_aligned_and_usable(chip: Chip) -> None:
     assert all(address % (2 * MIB) == 0 and address != 0 for _, address in blocks)
     spans = sorted((address, address + size) for size, address in blocks)
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
-    if chip.driver.info().host_addressable:
+    if chip.driver.info().executes_kernels:
         for number, (size, address) in enumerate(blocks):
             chip.driver.write(address, bytes([number]) * size)
         assert all(chip.driver.read(a, size) == bytes([n]) * size for n, (size, a) in enumerate(blocks))
@@ -152,12 +153,12 @@ def test_8_threads(chip: Chip) -> None:
         for _ in range(300):
             if mine and (len(mine) == 4 or rng.random() < 0.5):
                 address = mine.pop(rng.randrange(len(mine)))
-                if chip.driver.info().host_addressable:
+                if chip.driver.info().executes_kernels:
                     assert chip.driver.read(address, 8) == bytes([seed]) * 8, "two threads hold one address"
                 chip.driver.deallocate(0, address)
             else:
                 mine.append(chip.driver.allocate(0, rng.randrange(1, GRANULE_BYTES + 1)))
-                if chip.driver.info().host_addressable:
+                if chip.driver.info().executes_kernels:
                     chip.driver.write(mine[-1], bytes([seed]) * 8)
         for address in mine:
             chip.driver.deallocate(0, address)
@@ -227,6 +228,53 @@ def test_locate_interior(chip: Chip) -> None:
         assert (where.kind, where.device) == (driver.AddressKind.UNKNOWN, -1)
     chip.driver.deallocate_host(pinned)
     assert chip.driver.locate(pinned).kind == driver.AddressKind.UNKNOWN
+
+
+def test_engine_address(chip: Chip) -> None:
+    """engine_address: Where the engine's kernels reach what lies at a device address; the address itself
+    unless host access is fenced off, and for addresses that are not device memory."""
+    info = chip.driver.info()
+    pinned = chip.driver.allocate_host(64)
+    assert all(chip.driver.engine_address(address) == address for address in (0, 1, pinned, 2**64 - 1))
+    for device in range(2):
+        address = chip.driver.allocate(device, 3 * MIB)
+        engine = chip.driver.engine_address(address)
+        assert (engine != address) is (info.executes_kernels and not info.host_addressable)
+        assert [chip.driver.engine_address(address + offset) - engine for offset in (1, MIB)] == [1, MIB]
+        if info.executes_kernels:
+            chip.driver.write(address + 5, b"device")
+            assert ctypes.string_at(engine + 5, 6) == b"device"
+            ctypes.memmove(engine + 5, b"engine", 6)
+            assert chip.driver.read(address + 5, 6) == b"engine"
+
+
+def test_engine_addresses_of_an_allocation(chip: Chip) -> None:
+    """engine_address: Fenced memory lies there as it does at the device address: one plus an offset is the
+    other plus that offset, within an allocation.
+    locate: Where an address lies, interior addresses included."""
+    address = chip.driver.allocate(1, CAPACITY_BYTES)
+    engine = chip.driver.engine_address(address)
+    for offset in (0, 1, GRANULE_BYTES, CAPACITY_BYTES - 1):
+        assert chip.driver.engine_address(address + offset) == engine + offset
+        for known in (address + offset, engine + offset):
+            where = chip.driver.locate(known)
+            assert (where.kind, where.device) == (driver.AddressKind.DEVICE, 1)
+            assert where.device_address == address + offset
+    pinned = chip.driver.allocate_host(8)
+    assert chip.driver.locate(pinned + 3).device_address == pinned + 3
+    assert chip.driver.locate(64).device_address == 64
+
+
+def test_fenced_memory_goes_back(chip: Chip) -> None:
+    """deallocate: Gives back what allocate() returned, at once: the caller has waited for all work that
+    uses it."""
+    if not chip.runs:
+        return
+    address = chip.driver.allocate(0, 2 * MIB)
+    chip.driver.write(address, b"x" * 100)
+    chip.driver.deallocate(0, address)
+    # The pages are gone, with what they held.
+    assert chip.driver.read(address, 100) == bytes(100)
 
 
 def test_locate_the_whole_range(chip: Chip) -> None:

@@ -8,8 +8,8 @@ from contract import Chip, kernel_comment, methods, quotes, sentences
 from torch_loom._C import driver
 
 
-def test_at_most_25_methods() -> None:
-    assert 0 < len(methods()) <= 25
+def test_at_most_28_methods() -> None:
+    assert 0 < len(methods()) <= 28
 
 
 def test_python_has_every_method() -> None:
@@ -52,13 +52,19 @@ def test_lacks_agree_with_the_flags(chip: Chip) -> None:
 
 def test_what_each_driver_lacks() -> None:
     """Adding to this list is a decision, not an accident."""
-    assert set(Chip("virtual").lacks) == {"telemetry"}
-    assert set(Chip("null").lacks) == {"telemetry", "submit", "copy", "fill"}
+    assert set(Chip("virtual").lacks) == {"telemetry", "create_stream"}
+    assert set(Chip("null").lacks) == {"telemetry", "create_stream", "submit", "copy", "fill"}
 
 
 def test_engines() -> None:
     assert Chip("virtual").driver.info().engine == driver.Engine.CPU
     assert Chip("null").driver.info().engine == driver.Engine.META
+
+
+def test_fenced_memory_is_not_addressable() -> None:
+    assert Chip("virtual").driver.info().host_addressable
+    assert not Chip("virtual", protect=True).driver.info().host_addressable
+    assert not Chip("null", protect=True).driver.info().host_addressable
 
 
 def test_unknown_driver() -> None:
@@ -85,7 +91,7 @@ def test_read_and_write_only_what_the_host_can_touch(chip: Chip) -> None:
     pinned = chip.driver.allocate_host(8)
     chip.driver.write(pinned, b"12345678")
     assert chip.driver.read(pinned, 8) == b"12345678"
-    if chip.driver.info().host_addressable:
+    if chip.driver.info().executes_kernels:
         chip.driver.write(address, b"12345678")
         assert chip.driver.read(address + 2, 3) == b"345"
     else:

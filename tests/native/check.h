@@ -30,8 +30,8 @@ struct Register {
   Register(const char* name, void (*run)()) { tests().push_back({name, run}); }
 };
 
-#define TEST(name)                                                \
-  static void name();                                             \
+#define TEST(name)                                                  \
+  static void name();                                               \
   static const ::loom::test::Register register_##name(#name, name); \
   static void name()
 

@@ -116,6 +116,26 @@ TEST(an_in_place_kernel_runs_here_after_what_is_pending) {
   }
 }
 
+TEST(what_has_been_waited_for_is_idle) {
+  Chip chip;
+  const Stream side = chip.side_stream(), main = chip.inline_stream();
+  for (int i = 0; i < 2000; ++i) {
+    chip.submit(side, [] {});
+    const Event event = chip.recorded(side);
+    chip->wait_event(main, event);
+    chip.submit(main, [] {});
+    if (i % 3 == 0) {
+      chip->synchronize_stream(main);
+      chip->synchronize_event(event);
+    } else if (i % 3 == 1) {
+      chip.submit(main, [] {}, /*in_place=*/true);
+    } else {
+      chip->synchronize_event(chip.recorded(main));
+    }
+    CHECK(chip->query_stream(main) && chip->runs_in_place(main) && chip->query_stream(side));
+  }
+}
+
 TEST(in_place_kernels_of_a_busy_stream_are_served_in_turn) {
   // One thread keeps the stream busy until the other has had its turn.
   Chip chip;

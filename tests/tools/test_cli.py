@@ -66,6 +66,13 @@ def test_env_names_a_bad_variable_and_fails(loom, monkeypatch, variable, value):
     assert "Traceback" not in result.output
 
 
+def test_env_names_a_chip_that_is_not_there_and_fails(loom, monkeypatch):
+    monkeypatch.setenv("TORCH_LOOM_CHIP", "loom9")
+    result = loom("env")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: There is no chip 'loom9'")
+
+
 def test_demo_without_scikit_learn_says_what_to_install(loom, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     result = loom("demo", "--device", "cpu")

@@ -5,7 +5,7 @@ The names with an underscore are those that PyTorch reads.
 # ruff: noqa: F401
 
 from torch_loom.config import configure
-from torch_loom.device import _sanitizer, _utils, amp, devices, memory, random, sanitizer, streams
+from torch_loom.device import _sanitizer, _utils, amp, devices, graphs, memory, random, sanitizer, streams
 from torch_loom.device._init import (
     _is_in_bad_fork,
     _lazy_call,
@@ -13,6 +13,7 @@ from torch_loom.device._init import (
     init,
     is_initialized,
 )
+from torch_loom.device._graphed import make_graphed_callables
 from torch_loom.device._utils import _get_device_index
 from torch_loom.device.devices import (
     DeviceProperties,
@@ -32,6 +33,13 @@ from torch_loom.device.devices import (
     is_bf16_supported,
     set_device,
     synchronize,
+)
+from torch_loom.device.graphs import (
+    CUDAGraph,
+    LoomGraph,
+    graph,
+    graph_pool_handle,
+    is_current_stream_capturing,
 )
 from torch_loom.device.memory import (
     empty_cache,
@@ -78,8 +86,10 @@ def __getattr__(name: str) -> bool:
 
 
 __all__ = [
+    "CUDAGraph",
     "DeviceProperties",
     "Event",
+    "LoomGraph",
     "Stream",
     "StreamContext",
     "amp",
@@ -100,11 +110,16 @@ __all__ = [
     "get_device_properties",
     "get_rng_state",
     "get_rng_state_all",
+    "graph",
+    "graph_pool_handle",
+    "graphs",
     "init",
     "initial_seed",
     "is_available",
     "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",

@@ -55,6 +55,12 @@ def memory_stats(device: Device = None) -> dict[str, int]:
     ``cached``, with ``.current`` and ``.peak``; ``num_alloc_retries``, ``num_ooms``, ``num_device_alloc`` and
     ``num_device_free``. Sizes are bytes. Empty if there are no devices.
 
+    All of these count device memory only. Under the lazy memory policy a new tensor waits, with its contents
+    on the host, until a device op needs it: ``lazy.pending_tensors`` storages wait now, and hold
+    ``lazy.host_bytes`` of host memory (nothing for a tensor that was never written);
+    ``lazy.materialized_bytes`` of device memory were taken at first uses since the start, which were
+    ``lazy.materializations``.
+
     Args:
         device: which one; the current one if None.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 from rich.text import Text
 
+from torch_loom import chips
 from torch_loom.config import SETTINGS, Setting, raw_value, resolve
 from torch_loom.errors import ConfigurationError
 from torch_loom.tools import console
@@ -42,6 +43,6 @@ def run() -> None:
     """Prints the table; ends with exit status 1 if the values cannot be used."""
     console.out.print(table())
     try:
-        resolve()
+        chips.load(resolve().chip)
     except ConfigurationError as error:
         console.fail(error)

@@ -1,0 +1,388 @@
+// Segments: taken from the driver when no cached block fits, given back when memory runs short or on request.
+#include <algorithm>
+#include <atomic>
+
+#include "runtime/caching_allocator.h"
+
+namespace loom::runtime {
+
+namespace {
+
+std::atomic<BlockingCall> blocking_call{nullptr};
+
+template <typename F>
+void call_blocking(F&& body) {
+  const auto run = [](void* context) { (*static_cast<std::remove_reference_t<F>*>(context))(); };
+  if (const BlockingCall call = blocking_call.load()) {
+    call(run, &body);
+  } else {
+    body();
+  }
+}
+
+}  // namespace
+
+void set_blocking_call(BlockingCall call) noexcept { blocking_call = call; }
+
+size_t CachingAllocator::limit_bytes() const {
+  const auto total = static_cast<double>(memory_info().total_bytes);
+  return static_cast<size_t>(fraction_ ? *fraction_ * total : total);
+}
+
+void CachingAllocator::set_memory_fraction(double fraction) {
+  if (!(fraction >= 0.0 && fraction <= 1.0)) {
+    throw InvalidArgument("Invalid fraction value: " + std::to_string(fraction) + ". Allowed range: 0~1");
+  }
+  Guard lock(lock_);
+  fraction_ = fraction;
+}
+
+double CachingAllocator::memory_fraction() const {
+  Guard lock(lock_);
+  return fraction_.value_or(1.0);
+}
+
+// A free block of at least `rounded` bytes, not in the index of free blocks. Throws OutOfMemory.
+Block* CachingAllocator::grow(Guard& lock, Pool& pool, size_t bytes, size_t rounded, int64_t stream,
+                              const Context& context) {
+  if (config_.garbage_collection_threshold > 0.0 && num_capturing_ == 0) collect_garbage(lock, stream);
+  if (Block* block = new_segment(pool, rounded, stream, context)) return block;
+  if (release_oversize(lock, pool, rounded, stream)) {
+    if (Block* block = new_segment(pool, rounded, stream, context)) return block;
+  }
+  if (num_capturing_ == 0) {
+    flush(lock, stream, {0, 0});
+    ++stats_.num_alloc_retries;
+    // The lock was let go, and events may have freed blocks.
+    if (Block* block = find_free(pool, rounded, stream)) return block;
+    if (Block* block = new_segment(pool, rounded, stream, context)) return block;
+    if (wait_for_others(lock, stream)) {
+      if (Block* block = find_free(pool, rounded, stream)) return block;
+      if (Block* block = new_segment(pool, rounded, stream, context)) return block;
+    }
+  }
+  if (Block* block = borrow_from_private_pools(pool.is_small, rounded, stream)) return block;
+  throw_out_of_memory(lock, bytes, rounded, stream, context);
+}
+
+// Null when the device, or the share of it that this process may take, has no more.
+void* CachingAllocator::take_from_driver(size_t bytes) {
+  if (fraction_ && static_cast<size_t>(stats_.reserved_bytes[0].current) + bytes > limit_bytes())
+    return nullptr;
+  try {
+    return driver_.allocate(physical_device_, bytes);
+  } catch (const OutOfMemory&) {
+    return nullptr;
+  }
+}
+
+Block* CachingAllocator::new_segment(Pool& pool, size_t rounded, int64_t stream, const Context& context) {
+  if (config_.expandable_segments) return extend_segment(pool, rounded, stream, context);
+  const size_t bytes = config_.segment_bytes(rounded);
+  void* memory = take_from_driver(bytes);
+  return memory == nullptr ? nullptr : add_segment(pool, stream, false, memory, bytes, context);
+}
+
+Block* CachingAllocator::add_segment(Pool& pool, int64_t stream, bool expandable, void* memory, size_t bytes,
+                                     const Context& context) {
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  auto* segment = new Segment{&pool,
+                              stream,
+                              expandable ? placement_.place_growing() : placement_.place(bytes),
+                              expandable,
+                              bytes,
+                              {{address, bytes}},
+                              nullptr,
+                              segments_.size(),
+                              context};
+  segments_.push_back(segment);
+  Block* block = store_.take();
+  block->address = address;
+  block->position = segment->position;
+  block->size = bytes;
+  block->segment = segment;
+  segment->first = block;
+  if (pool.owner != nullptr) ++pool.owner->num_segments;
+  increase(pool, stats_.segment, 1);
+  increase(pool, stats_.reserved_bytes, bytes);
+  if (bytes >= config_.max_split_bytes) stats_.oversize_segments.increase(1);
+  ++stats_.num_device_alloc;
+  note_cached();
+  history_.record(expandable ? TraceAction::kSegmentMap : TraceAction::kSegmentAlloc, address, bytes, stream,
+                  pool.owner == nullptr ? PoolId{} : pool.owner->id, context);
+  return block;
+}
+
+// A driver has no way to put memory at a given address, so an expandable segment grows for as long as the
+// driver's next allocation lies right behind it; where it does not, a further segment begins.
+Block* CachingAllocator::extend_segment(Pool& pool, size_t rounded, int64_t stream, const Context& context) {
+  const size_t granule = pool.is_small ? kSmallSegment : config_.large_segment_bytes;
+  Segment* segment = nullptr;
+  for (Segment* each : segments_) {
+    if (each->expandable && each->pool == &pool && each->stream == stream &&
+        (segment == nullptr || each->position < segment->position)) {
+      segment = each;  // the newest
+    }
+  }
+  Block* tail = nullptr;
+  if (segment != nullptr) {
+    for (tail = segment->first; tail->next != nullptr;) tail = tail->next;
+  }
+  const size_t available = tail != nullptr && tail->is_free() ? tail->size : 0;
+  const size_t missing = round_up(rounded - std::min(available, rounded), granule);
+  void* memory = take_from_driver(missing);
+  if (memory == nullptr) return nullptr;
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  if (tail == nullptr || address != tail->address + tail->size) {
+    const size_t whole = round_up(rounded, granule);
+    if (whole != missing) {
+      driver_.deallocate(physical_device_, memory);
+      memory = take_from_driver(whole);
+      if (memory == nullptr) return nullptr;
+    }
+    return add_segment(pool, stream, true, memory, whole, context);
+  }
+  segment->pieces.push_back({address, missing});
+  segment->bytes += missing;
+  Block* added = store_.take();
+  added->address = address;
+  added->position = tail->position + tail->size;
+  added->size = missing;
+  added->segment = segment;
+  added->previous = tail;
+  tail->next = added;
+  increase(pool, stats_.reserved_bytes, missing);
+  ++stats_.num_device_alloc;
+  note_cached();
+  history_.record(TraceAction::kSegmentMap, address, missing, stream,
+                  pool.owner == nullptr ? PoolId{} : pool.owner->id, context);
+  if (available == 0) return added;
+  erase_free(tail);
+  join(tail, added);
+  return tail;
+}
+
+// Takes the free segments of a pool out of use.
+void CachingAllocator::collect_whole(Pool& pool, std::vector<Segment*>& segments) {
+  for (Block* block : pool.all_free_blocks()) {
+    if (block->is_split()) continue;
+    erase_free(block);
+    segments.push_back(block->segment);
+  }
+}
+
+// The free end of an expandable segment becomes a segment of its own, out of use.
+void CachingAllocator::collect_tails(Pool& pool, std::vector<Segment*>& segments) {
+  for (Block* block : pool.all_free_blocks()) {
+    Segment* segment = block->segment;
+    if (!segment->expandable || block->next != nullptr || block->previous == nullptr) continue;
+    const auto cut =
+        std::find_if(segment->pieces.begin(), segment->pieces.end(),
+                     [&](const Segment::Piece& piece) { return piece.address >= block->address; });
+    if (cut == segment->pieces.end()) continue;
+    const size_t kept = cut->address - block->address;
+    erase_free(block);
+    Block* rest = block;
+    if (kept != 0) {
+      rest = store_.take();
+      rest->address = cut->address;
+      rest->position = block->position + kept;
+      rest->size = block->size - kept;
+      block->size = kept;
+      insert_free(block);
+    } else {
+      block->previous->next = nullptr;
+      block->previous = nullptr;
+    }
+    auto* tail =
+        new Segment{&pool, segment->stream,  rest->position, true, rest->size, {cut, segment->pieces.end()},
+                    rest,  segments_.size(), nullptr};
+    rest->segment = tail;
+    segments_.push_back(tail);
+    segment->pieces.erase(cut, segment->pieces.end());
+    segment->bytes -= tail->bytes;
+    increase(pool, stats_.segment, 1);
+    if (pool.owner != nullptr) ++pool.owner->num_segments;
+    segments.push_back(tail);
+  }
+}
+
+void CachingAllocator::empty_cache(PoolId pool) {
+  Guard lock(lock_);
+  flush(lock, 0, pool);
+}
+
+void CachingAllocator::flush(Guard& lock, int64_t stream, PoolId only) {
+  if (has_pending_ && !may_not_ask_events()) {
+    // What waits for other streams becomes free, and may make a segment whole.
+    lock.unlock();
+    call_blocking([&] { wait_for_device(stream); });
+    lock.lock();
+    process_events();
+    ++stats_.num_sync_all_streams;
+  }
+  std::vector<Segment*> segments;
+  const auto collect = [&](Pool& pool) {
+    collect_whole(pool, segments);
+    collect_tails(pool, segments);
+  };
+  if (only == PoolId{}) {
+    collect(large_);
+    collect(small_);
+  }
+  for (auto& [id, pool] : private_pools_) {
+    if (pool->use_count != 0 || (only != PoolId{} && only != id)) continue;
+    collect(pool->large);
+    collect(pool->small);
+  }
+  give_back(lock, std::move(segments), stream);
+}
+
+// With a split limit: one cached block above the limit that is large enough goes back, or else several, the
+// largest first. True when that makes room for the request.
+bool CachingAllocator::release_oversize(Guard& lock, Pool& pool, size_t rounded, int64_t stream) {
+  if (config_.max_split_bytes == AllocatorConfig::kUnlimited || num_capturing_ != 0) return false;
+  const size_t wanted = std::max(rounded, config_.max_split_bytes);
+  FreeBlocks& free_blocks = pool.free_blocks(stream);
+  std::vector<Block*> chosen;
+  if (Block* block = free_blocks.find(wanted); block != nullptr && !block->is_split()) {
+    chosen.push_back(block);
+  } else {
+    const std::vector<Block*> all = free_blocks.all();
+    size_t released = 0;
+    for (auto each = all.rbegin(); each != all.rend() && released < wanted; ++each) {
+      if ((*each)->size < config_.max_split_bytes) break;
+      if ((*each)->is_split()) continue;
+      released += (*each)->size;
+      chosen.push_back(*each);
+    }
+    if (released < wanted) return false;
+  }
+  std::vector<Segment*> segments;
+  for (Block* block : chosen) {
+    erase_free(block);
+    segments.push_back(block->segment);
+  }
+  give_back(lock, std::move(segments), stream);
+  return true;
+}
+
+// Above the threshold, cached large segments go back until it is met, those first that were not used for the
+// longest.
+void CachingAllocator::collect_garbage(Guard& lock, int64_t stream) {
+  const double threshold = config_.garbage_collection_threshold * static_cast<double>(limit_bytes());
+  const auto reserved = static_cast<double>(stats_.reserved_bytes[0].current);
+  if (reserved <= threshold) return;
+  const double target = reserved - threshold;
+  const auto age = [&](const Block* block) { return large_.num_searches - block->freed_at; };
+  std::vector<Block*> candidates;
+  double total_age = 0.0;
+  for (Block* block : large_.all_free_blocks()) {
+    if (block->is_split() || block->segment->expandable) continue;
+    candidates.push_back(block);
+    total_age += static_cast<double>(age(block));
+  }
+  std::vector<Segment*> segments;
+  double reclaimed = 0.0;
+  for (bool found = true; found && reclaimed < target && !candidates.empty();) {
+    const double old = total_age / static_cast<double>(candidates.size());
+    std::vector<Block*> younger;
+    found = false;
+    for (Block* block : candidates) {
+      if (static_cast<double>(age(block)) < old) {
+        younger.push_back(block);
+        continue;
+      }
+      found = true;
+      reclaimed += static_cast<double>(block->size);
+      total_age -= static_cast<double>(age(block));
+      erase_free(block);
+      segments.push_back(block->segment);
+    }
+    candidates = std::move(younger);
+  }
+  give_back(lock, std::move(segments), stream);
+}
+
+// Waits until the work submitted to `stream` so far has finished. False when this thread runs a kernel of
+// that stream: everything before that kernel has finished then.
+bool CachingAllocator::drain(driver::Stream stream) {
+  try {
+    driver_.drain_stream(stream);
+  } catch (const InvalidArgument&) {
+    return false;
+  }
+  return true;
+}
+
+// Waits for all streams of the device; for none, and returns false, when the calling thread runs a kernel of
+// `stream`: another stream's kernel might wait for this one in the same way.
+bool CachingAllocator::wait_for_device(int64_t stream) {
+  if (!drain(streams_->stream(stream))) return false;
+  for (const driver::Stream each : streams_->all()) drain(each);
+  return true;
+}
+
+// Gives segments, which are out of use, to the driver. The lock is let go while the device is waited for: its
+// kernels may allocate.
+void CachingAllocator::give_back(Guard& lock, std::vector<Segment*> segments, int64_t stream) {
+  if (segments.empty()) return;
+  bool waited = false;
+  ++num_giving_back_;
+  lock.unlock();
+  call_blocking([&] { waited = wait_for_device(stream); });
+  lock.lock();
+  for (Segment* segment : segments) {
+    if (waited || segment->stream == stream || driver_.query_stream(streams_->stream(segment->stream))) {
+      destroy(segment);
+    } else {
+      insert_free(segment->first);
+    }
+  }
+  --num_giving_back_;
+  num_giving_back_.notify_all();
+  for (auto pool = private_pools_.begin(); pool != private_pools_.end();) {
+    const bool gone = pool->second->use_count == 0 && pool->second->num_segments == 0;
+    pool = gone ? private_pools_.erase(pool) : std::next(pool);
+  }
+}
+
+// Another thread holds segments that it has not given back yet: waits for that, and returns true. Returns
+// false at once where there is none, or where that thread may be waiting for the kernel that this thread
+// runs.
+bool CachingAllocator::wait_for_others(Guard& lock, int64_t stream) {
+  if (num_giving_back_ == 0) return false;
+  bool waited = false;
+  lock.unlock();
+  call_blocking([&] {
+    waited = drain(streams_->stream(stream));
+    if (!waited) return;
+    for (int others = num_giving_back_; others != 0; others = num_giving_back_) num_giving_back_.wait(others);
+  });
+  lock.lock();
+  return waited;
+}
+
+void CachingAllocator::destroy(Segment* segment) {
+  Pool& pool = *segment->pool;
+  for (const Segment::Piece& piece : segment->pieces) {
+    driver_.deallocate(physical_device_, reinterpret_cast<void*>(piece.address));
+    ++stats_.num_device_free;
+  }
+  decrease(pool, stats_.segment, 1);
+  decrease(pool, stats_.reserved_bytes, segment->bytes);
+  note_cached();
+  if (segment->bytes >= config_.max_split_bytes) stats_.oversize_segments.decrease(1);
+  history_.record(segment->expandable ? TraceAction::kSegmentUnmap : TraceAction::kSegmentFree,
+                  segment->address(), segment->bytes, segment->stream,
+                  pool.owner == nullptr ? PoolId{} : pool.owner->id, segment->context);
+  if (!segment->expandable) placement_.remove(segment->position, segment->bytes);
+  if (pool.owner != nullptr) --pool.owner->num_segments;
+  store_.give_back(segment->first);
+  segments_.back()->index = segment->index;
+  segments_[segment->index] = segments_.back();
+  segments_.pop_back();
+  delete segment;
+}
+
+}  // namespace loom::runtime

@@ -1,0 +1,118 @@
+#include "runtime/graph.h"
+
+#include <cstring>
+#include <sstream>
+#include <utility>
+
+#include "runtime/capture.h"
+#include "runtime/runtime.h"
+
+namespace loom::runtime {
+
+Recording::~Recording() {
+  for (const Node& node : nodes_) {
+    if (node.kernel.release != nullptr) node.kernel.release(node.kernel.context);
+  }
+}
+
+uint32_t Recording::add(Node node) {
+  nodes_.push_back(std::move(node));
+  return static_cast<uint32_t>(nodes_.size() - 1);
+}
+
+void Recording::run() const {
+  const Runtime& runtime = get();
+  for (const Node& node : nodes_) {
+    switch (node.kind) {
+      case CommandKind::kKernel:
+        node.kernel.run(node.kernel.context);
+        break;
+      case CommandKind::kCopy:
+        std::memmove(runtime.engine_address(node.destination), runtime.engine_address(node.source),
+                     node.bytes);
+        break;
+      default:
+        std::memset(runtime.engine_address(node.destination), node.value, node.bytes);
+        break;
+    }
+  }
+}
+
+void Recording::tell(StreamRef stream) const {
+  std::vector<Operand> operands;
+  for (const Node& node : nodes_) {
+    operands.clear();
+    for (const Node::KeptOperand& kept : node.operands) {
+      operands.push_back({kept.address, kept.sizes.data(), kept.strides.data(),
+                          static_cast<int32_t>(kept.sizes.size()), kept.item_bytes, kept.is_written});
+    }
+    Command command{};
+    command.kind = node.kind;
+    command.device = stream.device;
+    command.stream = stream.id;
+    command.name = node.name.c_str();
+    command.address = node.destination;
+    command.source = node.source;
+    command.bytes = node.bytes;
+    command.operands = operands.data();
+    command.num_operands = operands.size();
+    tape::write(command);
+  }
+}
+
+std::string Recording::to_dot() const {
+  std::ostringstream out;
+  out << "digraph loom_graph {\n  node [shape=box, fontname=monospace];\n";
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
+    // Quotes and backslashes end no label: names of ops have neither.
+    out << "  n" << i << " [label=\"" << i << ": " << node.name << "\\nstream " << node.stream.id
+        << " of device " << node.stream.device;
+    if (node.kind != CommandKind::kKernel) {
+      out << "\\nto " << node.destination;
+      if (node.source != nullptr) out << "\\nfrom " << node.source;
+      out << "\\n" << node.bytes << " bytes";
+    }
+    for (const Node::KeptOperand& operand : node.operands) {
+      out << "\\n" << (operand.is_written ? "writes " : "reads ") << operand.address << " [";
+      for (size_t d = 0; d < operand.sizes.size(); ++d) out << (d == 0 ? "" : ", ") << operand.sizes[d];
+      out << "] of " << operand.item_bytes << " bytes";
+    }
+    out << "\"];\n";
+    for (const uint32_t before : node.after) out << "  n" << before << " -> n" << i << ";\n";
+  }
+  out << "}\n";
+  return out.str();
+}
+
+ReplayQueue::ReplayQueue() : finished_(get().driver().create_event({/*timing=*/false})) {}
+
+ReplayQueue::~ReplayQueue() {
+  if (!in_bad_fork()) get().driver().destroy_event(finished_);
+}
+
+void ReplayQueue::submit(StreamRef stream, const Recording& recording,
+                         const std::function<std::unique_ptr<Replay>()>& make) {
+  if (is_captured(stream)) capture::forbid_on(stream, "the replay of a graph");
+  if (tape::is_read()) [[unlikely]] {
+    Command command{};
+    command.kind = CommandKind::kReplay;
+    command.name = "graph replay";
+    command.device = stream.device;
+    command.stream = stream.id;
+    tape::write(command);
+    recording.tell(stream);
+  }
+  driver::Driver& driver = get().driver();
+  const driver::Stream handle = get().stream(stream.device, stream.id);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (has_replayed_ && !(last_stream_ == stream)) wait_event(stream, finished_);
+  const driver::Kernel kernel{"graph replay", [](void* context) { static_cast<Replay*>(context)->run(); },
+                              [](void* context) { delete static_cast<Replay*>(context); }, make().release()};
+  driver.submit(handle, kernel);
+  record_event(finished_, stream);
+  has_replayed_ = true;
+  last_stream_ = stream;
+}
+
+}  // namespace loom::runtime

@@ -1,0 +1,93 @@
+// A graph: commands kept by a capture, run again by each replay as one kernel, in the order in which they
+// were captured (which respects every dependency that the capture saw).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "driver/driver.h"
+#include "runtime/commands.h"
+#include "runtime/memory_history.h"
+
+namespace loom::runtime {
+
+// A command that a graph keeps.
+struct Node {
+  // An operand of a kernel, for the tape: as in Operand, with metadata of its own.
+  struct KeptOperand {
+    const void* address;
+    std::vector<int64_t> sizes, strides;
+    int32_t item_bytes;
+    bool is_written;
+  };
+
+  CommandKind kind;  // kKernel, kCopy or kFill
+  std::string name;
+  StreamRef stream;               // that it was captured on
+  std::vector<uint32_t> after{};  // nodes that must have run, by their place in the recording
+  driver::Kernel kernel{};        // kKernel
+  std::vector<KeptOperand> operands{};
+  void* destination = nullptr;  // kCopy, kFill
+  const void* source = nullptr;
+  size_t bytes = 0;
+  uint8_t value = 0;
+};
+
+// What one capture kept. Changed by the capture alone; then shared by the replays under way.
+class Recording {
+ public:
+  Recording() = default;
+  // Releases the kernels.
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  uint32_t add(Node node);
+  const std::vector<Node>& nodes() const { return nodes_; }
+  // Runs the nodes, one after the other, in this thread. What one throws ends the run.
+  void run() const;
+  // Tells the tape of each, as of commands of `stream`.
+  void tell(StreamRef stream) const;
+  // Graphviz's language: a box for each node, an arrow for each dependency.
+  std::string to_dot() const;
+
+ private:
+  std::vector<Node> nodes_;
+};
+
+// One replay on its way. A derived class prepares in its thread what the kernels need.
+class Replay {
+ public:
+  explicit Replay(std::shared_ptr<const Recording> recording) : recording_(std::move(recording)) {}
+  virtual ~Replay() = default;
+  virtual void run() { recording_->run(); }
+
+ protected:
+  const std::shared_ptr<const Recording> recording_;
+};
+
+// The replays of one recording: never two at a time, on whichever streams.
+class ReplayQueue {
+ public:
+  ReplayQueue();
+  ~ReplayQueue();
+  ReplayQueue(const ReplayQueue&) = delete;
+  ReplayQueue& operator=(const ReplayQueue&) = delete;
+
+  // Submits one kernel to `stream`: what `make` returns, which is asked in the order of the replays. Throws
+  // CaptureError while the stream is captured.
+  void submit(StreamRef stream, const Recording& recording,
+              const std::function<std::unique_ptr<Replay>()>& make);
+
+ private:
+  std::mutex mutex_;
+  const driver::Event finished_;  // recorded behind each replay
+  bool has_replayed_ = false;
+  StreamRef last_stream_{-1, -1};
+};
+
+}  // namespace loom::runtime

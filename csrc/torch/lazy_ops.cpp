@@ -1,0 +1,134 @@
+#include "torch/lazy_ops.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/ops/_lazy_clone_native.h>
+#include <ATen/ops/copy_ops.h>
+#include <ATen/ops/fill_ops.h>
+#include <ATen/ops/zero_ops.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include "torch/generator.h"
+#include "torch/lazy.h"
+#include "torch/unboxed.h"
+
+namespace loom::glue {
+
+namespace {
+
+// As in a Lending: the op has been through autograd and autocast.
+class BelowAutograd {
+  c10::impl::ExcludeDispatchKeyGuard guard_{c10::autograd_dispatch_keyset_with_ADInplaceOrView |
+                                            c10::autocast_dispatch_keyset};
+};
+
+bool is_host(const at::Tensor& tensor) {
+  return tensor.device().is_cpu() && tensor.layout() == c10::kStrided;
+}
+
+// A waiting tensor, or one without bytes that a kernel will give some.
+bool can_be_filled(const at::Tensor& tensor) {
+  if (!is_loom(tensor) || tensor.layout() != c10::kStrided || tensor._is_zerotensor()) return false;
+  return is_waiting(tensor) || (tensor.numel() == 0 && tensor.storage().nbytes() == 0);
+}
+
+// tril_indices: there is no operand to fill; the host's result is copied, which leaves it waiting.
+void make_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::IValue& device) {
+  const c10::Device own = resolve_device(device.toOptional<c10::Device>());
+  device = c10::Device(c10::kCPU);
+  op.redispatchBoxed(engine_keys(), stack);
+  c10::IValue& result = stack->back();
+  result = result.toTensor().to(own);
+}
+
+}  // namespace
+
+bool fill_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const std::vector<c10::Argument>& arguments = op.schema().arguments();
+  c10::IValue* const values = stack->data() + (stack->size() - arguments.size());
+  c10::IValue *filled = nullptr, *generator = nullptr, *device = nullptr;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].name() == "generator") generator = &values[i];
+    if (arguments[i].name() == "device") device = &values[i];
+    if (!values[i].isTensor()) continue;
+    if (arguments[i].is_out() ||
+        (arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite())) {
+      filled = &values[i];
+    } else if (!is_host(values[i].toTensor()) || values[i].toTensor().dim() != 0) {
+      return false;
+    }
+  }
+  const BelowAutograd guard;
+  if (filled == nullptr) {
+    if (device == nullptr || !devices().runs_kernels()) return false;
+    make_on_host(op, stack, *device);
+    return true;
+  }
+  const at::Tensor tensor = filled->toTensor();
+  if (!can_be_filled(tensor)) return false;
+  const std::string& name = op.schema().name();
+  const bool done = on_host(tensor, [&](at::Tensor& host) {
+    if (generator != nullptr) {
+      const auto given = generator->toOptional<at::Generator>();
+      *generator = engine_generator(generator_of(given, tensor.device().index(), name.c_str()),
+                                    /*is_kept=*/false);
+    }
+    *filled = host;
+    op.redispatchBoxed(engine_keys(), stack);
+  });
+  if (done) stack->back() = tensor;
+  return done;
+}
+
+bool copy_on_host(const at::Tensor& destination, const at::Tensor& source) {
+  const bool fills = is_waiting(destination) && is_host(source);
+  if (!is_lazy() || (!fills && !(is_waiting(source) && is_host(destination)))) return false;
+  if (!devices().runs_kernels()) {
+    TORCH_CHECK(at::is_expandable_to(source.sizes(), destination.sizes()), "copy_: a tensor of shape ",
+                source.sizes(), " does not broadcast to ", destination.sizes());
+    return true;  // there are no contents
+  }
+  const BelowAutograd guard;
+  return on_host(fills ? destination : source, [&](at::Tensor& host) {
+    at::Tensor to = fills ? host : destination;
+    at::_ops::copy_::redispatch(engine_keys(), to, fills ? source : host, /*non_blocking=*/false);
+  });
+}
+
+namespace {
+
+at::Tensor& zero_(at::Tensor& self) {
+  const auto fill = [](at::Tensor& host) {
+    const BelowAutograd guard;
+    at::_ops::zero_::redispatch(engine_keys(), host);
+  };
+  if (is_waiting(self) && on_host(self, fill)) [[unlikely]]
+    return self;
+  return Borrowed<at::_ops::zero_, true>::call(self);
+}
+
+at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
+  const auto fill = [&](at::Tensor& host) {
+    const BelowAutograd guard;
+    at::_ops::fill__Scalar::redispatch(engine_keys(), host, value);
+  };
+  if (is_waiting(self) && on_host(self, fill)) [[unlikely]]
+    return self;
+  return Borrowed<at::_ops::fill__Scalar, true>::call(self, value);
+}
+
+// Copy-on-write takes the place of the materializer, and shares device memory.
+at::Tensor lazy_clone(const at::Tensor& self) {
+  take_device_memory(self);
+  return at::native::_lazy_clone(self);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("zero_", zero_);
+  m.impl("fill_.Scalar", fill_);
+  m.impl("_lazy_clone", lazy_clone);
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,190 @@
+"""The contract of driver.h, sentence by sentence: kernels in place, and failures."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+import pytest
+from contract import TIMEOUT_S, Chip, KernelError, Log, thread
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_destroy_stream_discards_a_failure(chip: Chip, inline: bool) -> None:
+    """destroy_stream: A kept failure that nobody waited for is discarded."""
+    stream = chip.driver.create_stream(0, 0, inline)
+    log = Log()
+    try:
+        log.submit(chip, stream, 0, KernelError("discarded"))
+    except KernelError:
+        assert chip.runs
+    chip.driver.destroy_stream(stream)
+    assert log.released == [0]
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_failure_is_told_once(chip: Chip, inline: bool) -> None:
+    """synchronize_stream: Blocks until everything submitted so far has finished or was dropped; raises a
+    kept failure that it depends on.
+    submit: An exception of a kernel that ran in the caller's thread leaves submit() itself; one on a
+    worker is kept by the stream. What is queued behind it on that stream, or waits for an event recorded
+    behind it, is dropped; other streams go on. Once a kept failure was raised, what is submitted runs
+    again."""
+    stream, log, told = chip.driver.create_stream(0, 0, inline), Log(), []
+
+    def told_by(call: Callable[[], object], name: str) -> None:
+        try:
+            call()
+        except KernelError:
+            told.append(name)
+
+    told_by(lambda: log.submit(chip, stream, "fails", KernelError("told once")), "submit")
+    at_once = bool(told)
+    told_by(lambda: log.submit(chip, stream, "behind"), "submit")
+    for _ in range(2):
+        told_by(lambda: chip.driver.synchronize_stream(stream), "synchronize")
+    assert log.released == ["fails", "behind"]
+    if not chip.runs:
+        assert (told, log.ran) == ([], [])
+        return
+    assert told == ["submit" if at_once else "synchronize"]
+    assert at_once or not inline
+    assert log.ran == (["fails", "behind"] if at_once else ["fails"])
+    log.submit(chip, stream, "later")
+    chip.driver.synchronize_stream(stream)
+    assert log.ran[-1] == "later"
+
+
+class Failed:
+    """A stream with a kept failure, and one that waits for an event behind it; each has dropped a kernel."""
+
+    def __init__(self, chip: Chip) -> None:
+        self.stream, self.waiting = (chip.driver.create_stream(0, 0, False) for _ in range(2))
+        self.log, event, gate = Log(), chip.driver.create_event(), threading.Event()
+
+        def fail() -> None:
+            assert gate.wait(TIMEOUT_S)
+            raise KernelError("kept")
+
+        chip.driver.submit(self.stream, fail)
+        self.log.submit(chip, self.stream, "behind")
+        chip.driver.record_event(event, self.stream)
+        chip.driver.wait_event(self.waiting, event)
+        self.log.submit(chip, self.waiting, "waits")
+        gate.set()
+
+
+def test_drain_keeps_a_failure(chip: Chip) -> None:
+    """drain_stream: Blocks until everything submitted so far has finished or was dropped; a kept failure
+    stays kept."""
+    if not chip.queues:
+        return
+    failed = Failed(chip)
+    for stream in (failed.stream, failed.waiting, failed.stream):
+        chip.driver.drain_stream(stream)
+        assert chip.driver.query_stream(stream)
+    assert (failed.log.ran, sorted(failed.log.released)) == ([], ["behind", "waits"])
+    with pytest.raises(KernelError, match="kept"):
+        chip.driver.synchronize_stream(failed.waiting)
+    chip.driver.synchronize_stream(failed.stream)
+
+
+def test_drain_blocks(chip: Chip) -> None:
+    """drain_stream: Blocks until everything submitted so far has finished or was dropped; a kept failure
+    stays kept."""
+    order: list[str] = []
+    stream = chip.driver.create_stream(0, 0, False)
+    with contextlib.ExitStack() as drained, chip.busy(stream, at_end=lambda: order.append("work")):
+        drained.enter_context(thread(lambda: (chip.driver.drain_stream(stream), order.append("drained"))))
+    chip.driver.synchronize_stream(stream)
+    assert order[-1] == "drained"
+
+
+def test_runs_in_place(chip: Chip) -> None:
+    """runs_in_place: True when a kernel submitted now would run in the caller's thread."""
+    inline, side = (chip.driver.create_stream(0, 0, is_inline) for is_inline in (True, False))
+    answers: list[bool] = []
+    assert chip.driver.runs_in_place(inline)
+    assert chip.driver.runs_in_place(side) is not chip.queues
+    chip.driver.submit(side, lambda: answers.append(chip.driver.runs_in_place(side)))
+    chip.driver.synchronize_stream(side)
+    assert answers == ([True] if chip.runs else [])
+    assert chip.driver.query_stream(side)
+    event = chip.driver.create_event()
+    with chip.busy(side):
+        chip.driver.record_event(event, side)
+        chip.driver.wait_event(inline, event)
+        assert chip.driver.runs_in_place(inline) is not chip.queues
+    assert chip.driver.runs_in_place(inline)
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_in_place(chip: Chip, inline: bool) -> None:
+    """Kernel: `in_place`: it runs in the caller's thread before submit() returns, after what is pending on
+    the stream; a kept failure of the stream is raised instead."""
+    stream, slow, event = (
+        chip.driver.create_stream(0, 0, inline),
+        chip.driver.create_stream(0, 0, False),
+        chip.driver.create_event(),
+    )
+    log, threads = Log(), []
+    with contextlib.ExitStack() as submitted, chip.busy(slow, at_end=lambda: log.ran.append("slow")):
+        chip.driver.record_event(event, slow)
+        chip.driver.wait_event(stream, event)
+        submitted.enter_context(chip.behind(lambda: log.submit(chip, stream, "pending")))
+        submitted.enter_context(thread(lambda: log.submit(chip, stream, "elsewhere", in_place=True)))
+    assert sorted(log.ran) == (["elsewhere", "pending", "slow"] if chip.runs else [])
+    chip.driver.submit(stream, lambda: threads.append(threading.get_ident()), in_place=True)
+    assert threads == ([threading.get_ident()] if chip.runs else [])
+    assert log.ran[:1] == (["slow"] if chip.runs else [])
+
+
+@pytest.mark.parametrize("which", ["stream", "waiting"])
+def test_in_place_raises_instead(chip: Chip, which: str) -> None:
+    """Kernel: `in_place`: it runs in the caller's thread before submit() returns, after what is pending on
+    the stream; a kept failure of the stream is raised instead."""
+    if not chip.queues:
+        return
+    failed = Failed(chip)
+    stream = getattr(failed, which)
+    with pytest.raises(KernelError, match="kept"):
+        failed.log.submit(chip, stream, "instead", in_place=True)
+    assert failed.log.ran == []
+    failed.log.submit(chip, stream, "again", in_place=True)
+    assert failed.log.ran == ["again"]
+    assert "instead" in failed.log.released
+
+
+@pytest.mark.parametrize("which", ["stream", "waiting"])
+def test_copy_of_pageable_memory_raises(chip: Chip, which: str) -> None:
+    """copy: Pageable memory is read or written before copy() returns, as by an in-place kernel."""
+    if not chip.queues:
+        return
+    failed = Failed(chip)
+    stream, device = getattr(failed, which), chip.buffer("device0", b"device")
+    target = chip.buffer("pageable", b"......")
+    with pytest.raises(KernelError, match="kept"):
+        chip.driver.copy(stream, target.address, device.address, 6)
+    assert target.read() == b"......"
+    chip.driver.copy(stream, target.address, device.address, 6)
+    assert target.read() == b"device"
+
+
+def test_what_a_failure_drops(chip: Chip) -> None:
+    """submit: What is queued behind it on that stream, or waits for an event recorded behind it, is
+    dropped; other streams go on. Once a kept failure was raised, what is submitted runs again."""
+    if not chip.queues:
+        return
+    failed, other = Failed(chip), chip.driver.create_stream(0, 0, False)
+    failed.log.submit(chip, other, "other")
+    chip.driver.synchronize_stream(other)
+    chip.driver.drain_stream(failed.waiting)
+    failed.log.submit(chip, failed.waiting, "before the raise")
+    with pytest.raises(KernelError, match="kept"):
+        chip.driver.synchronize_stream(failed.stream)
+    for stream in (failed.stream, failed.waiting):
+        failed.log.submit(chip, stream, "after the raise")
+        chip.driver.synchronize_stream(stream)
+    assert failed.log.ran == ["other", "after the raise", "after the raise"]
+    assert len(failed.log.released) == 6
