@@ -9,8 +9,12 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from gate import Gate
 
 PythonRunner = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -117,3 +121,12 @@ def fork_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PythonRunn
 
         yield run
         requests.close()
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    """What holds streams up: see :class:`gate.Gate`."""
+    from gate import installed
+
+    with installed() as gate:
+        yield gate

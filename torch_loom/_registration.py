@@ -18,10 +18,7 @@ from torch_loom import config
 from torch_loom.errors import ConfigurationError, ExtensionError, LoomError, VersionMismatchError
 
 # What `import torch.loom.<name>` must find instead of importing a second copy of the file.
-_SUBMODULES = (
-    *("amp", "devices", "graphs", "memory", "random", "sanitizer", "streams"),
-    *("_sanitizer", "_utils"),
-)
+_SUBMODULES = ("amp", "devices", "graphs", "memory", "random", "sanitizer", "streams", "_sanitizer", "_utils")
 
 
 def register() -> Exception | None:

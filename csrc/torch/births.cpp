@@ -12,6 +12,9 @@ thread_local Births* births = nullptr;
 Births::Active::Active(Births& own) : previous_(std::exchange(births, &own)) {}
 Births::Active::~Active() { births = previous_; }
 
+Births::Suspended::Suspended() : previous_(std::exchange(births, nullptr)) {}
+Births::Suspended::~Suspended() { births = previous_; }
+
 void* take_output_memory(int device, size_t bytes) {
   void* const memory = take_device_memory(device, bytes);
   if (memory == nullptr || !runtime::tape::is_read()) [[likely]] {
@@ -34,11 +37,9 @@ void* take_output_memory(int device, size_t bytes) {
   return memory;
 }
 
-Births::Suspended::Suspended() : previous_(std::exchange(births, nullptr)) {}
-Births::Suspended::~Suspended() { births = previous_; }
-
 int Births::index_of(const void* address) const {
-  for (size_t i = 0; i < seen_.size(); ++i) {
+  // The last one: what an earlier allocation gave back may have been given out again.
+  for (size_t i = seen_.size(); i-- > 0;) {
     if (seen_[i].address == address) return static_cast<int>(i);
   }
   return -1;
@@ -67,7 +68,8 @@ c10::DataPtr Births::allocate(size_t bytes, c10::Allocator& host) {
     }
     case Mode::kPlaced:
       if (index < num_places_ && places_[index].address != nullptr && places_[index].bytes == bytes) {
-        return {places_[index].address, nullptr, [](void*) {}, c10::Device(c10::kCPU)};
+        void* const address = places_[index].address;
+        return {address, address, [](void*) {}, c10::Device(c10::kCPU)};
       }
       return host.allocate(bytes);
   }

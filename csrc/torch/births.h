@@ -59,7 +59,7 @@ class Births {
     size_t bytes;
   };
   const c10::SmallVector<Allocation, 8>& seen() const { return seen_; }
-  // The place of an address among the allocations seen, or −1.
+  // The place among the allocations seen of the one that an address belongs to now, or −1.
   int index_of(const void* address) const;
 
   // While it lives, this thread's allocations are these births.

@@ -1,6 +1,7 @@
 #include "torch/boxed.h"
 
 #include <ATen/core/List.h>
+#include <c10/core/DefaultDtype.h>
 
 #include <optional>
 #include <unordered_map>
@@ -204,9 +205,11 @@ OutcomeKey key_of(const c10::OperatorHandle& op, const OpPlan& plan, const torch
   if (!plan.can_queue || lending.has_sparse()) return {};
   if (plan.is_index && has_mask(stack, first, plan.num_arguments)) return {};
   OutcomeKey key;
+  OperandOrder operands(lending.loans());
   key.push_back(reinterpret_cast<int64_t>(&op.schema()));
+  key.push_back(static_cast<int64_t>(c10::get_default_dtype_as_scalartype()));  // that of int / int
   for (size_t i = 0; i < plan.num_arguments; ++i) {
-    if (!add_to_key(key, stack[first + i], plan.key_parts[i])) return {};
+    if (!add_to_key(key, stack[first + i], plan.key_parts[i], operands)) return {};
   }
   return key;
 }

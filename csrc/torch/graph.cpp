@@ -66,9 +66,7 @@ void write_file(const std::string& path, const std::string& text) {
 }  // namespace
 
 LoomGraph::~LoomGraph() {
-  if (runtime::in_bad_fork()) return;
-  if (capture_ != nullptr) runtime::capture::abort(capture_);
-  forget_recording();
+  if (!runtime::in_bad_fork()) reset();
 }
 
 void LoomGraph::capture_begin(at::MempoolId_t pool, at::GraphCaptureMode mode) {

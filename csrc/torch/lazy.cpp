@@ -102,7 +102,7 @@ int64_t stream_for_move(const Waiting& waiting) {
   return runtime::is_captured({waiting.device, waiting.stream}) ? 0 : waiting.stream;
 }
 
-// The copy of a move returns when it is done, and so is what was pending before it.
+// To the tape: a move has waited for what was pending on the stream.
 void tell_finished(runtime::StreamRef stream) {
   if (!runtime::tape::is_read()) return;
   runtime::Command command{};
@@ -179,19 +179,24 @@ void take_device_memory(c10::StorageImpl* storage) {
   const Waiting* waiting = waiting_of(storage);
   if (waiting == nullptr) return;
   const int device = waiting->device;
+  const int64_t user_stream = runtime::current_stream(device);
   c10::DataPtr memory;
   {
     const CurrentDevice current(device);
     const CurrentStream stream(device, stream_for_move(*waiting));
     memory = device_allocator()->allocate(waiting->bytes);
-    // The memory may come from the cache with work pending on its stream: the copy is ordered behind that.
-    if (waiting->host) {
-      translated([&] {
-        const driver::Stream order = devices().stream(device, runtime::current_stream(device));
+    // The memory may come from the cache with work pending on its stream. A copy from pageable memory waits
+    // for that; without one, only another stream must.
+    translated([&] {
+      const driver::Stream order = devices().stream(device, runtime::current_stream(device));
+      if (waiting->host) {
         devices().driver().copy(order, memory.get(), waiting->host.get(), waiting->bytes);
-      });
-      tell_finished({device, runtime::current_stream(device)});
-    }
+        tell_finished({device, runtime::current_stream(device)});
+      } else if (user_stream != runtime::current_stream(device)) {
+        devices().driver().drain_stream(order);
+        tell_finished({device, runtime::current_stream(device)});
+      }
+    });
   }
   runtime::LazyStats& stats = waiting->stats();
   stats.materialized_bytes += static_cast<int64_t>(waiting->bytes);

@@ -8,6 +8,7 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/core/impl/COW.h>
 
+#include "runtime/capture.h"
 #include "torch/allocator.h"
 #include "torch/lazy.h"
 #include "torch/resize.h"
@@ -299,7 +300,8 @@ bool Lending::runs_in_place() {
 
 void Lending::submit(runtime::StreamRef stream, const driver::Kernel& kernel,
                      const std::vector<c10::Storage>& outputs) {
-  if (!runtime::tape::is_read()) [[likely]] {
+  // A graph keeps them: a reader may listen to its replays.
+  if (!runtime::tape::is_read() && !runtime::capture::is_underway()) [[likely]] {
     return runtime::submit(stream, kernel);
   }
   auto operands = describe_operands();

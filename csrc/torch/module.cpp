@@ -14,6 +14,7 @@
 #include "torch/graph_bindings.h"
 #include "torch/register_ops.h"
 #include "torch/shutdown.h"
+#include "torch/stream_bindings.h"
 #include "torch/tape_bindings.h"
 #include "torch/torch_version.h"
 
@@ -182,8 +183,8 @@ PYBIND11_MODULE(_C, m) {
   m.attr("built_torch_version") = LOOM_BUILT_TORCH_VERSION;
   register_ops();
   driver::bind_driver(m);
-  bind_tape(m);
   bind_graphs(m);
+  bind_tape(m);
   set_device_count_peek(&peek_device_count);
   torch::utils::register_fork_handler_for_device_init(kLoom);
 
@@ -245,8 +246,5 @@ PYBIND11_MODULE(_C, m) {
         torch::wrap_pybind_function([](int64_t index) { allocator_of(index).reset_peak_stats(); }));
   m.def("reset_accumulated_memory_stats",
         torch::wrap_pybind_function([](int64_t index) { allocator_of(index).reset_accumulated_stats(); }));
-  m.def("default_stream", torch::wrap_pybind_function([](int64_t index) {
-          check_device_index(index);
-          return py::make_tuple(0, index, static_cast<int64_t>(kLoom));
-        }));
+  bind_streams(m);
 }

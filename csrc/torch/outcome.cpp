@@ -35,16 +35,9 @@ OutcomeTable& table() {
 }
 
 // Marks between parts of a key, so that no two argument lists read the same.
-enum Mark : int64_t {
-  kNone = -1,
-  kUndefinedTensor = -2,
-  kDeviceTensor = -3,
-  kHostTensor = -4,
-  kList = -5,
-  kText = -6
-};
+enum Mark : int64_t { kNone = -1, kUndefinedTensor = -2, kTensor = -3, kList = -4, kText = -5 };
 
-void add_tensor(OutcomeKey& key, const at::Tensor& tensor) {
+void add_tensor(OutcomeKey& key, const at::Tensor& tensor, OperandOrder& operands) {
   if (!tensor.defined()) {
     key.push_back(kUndefinedTensor);
     return;
@@ -53,7 +46,8 @@ void add_tensor(OutcomeKey& key, const at::Tensor& tensor) {
   const auto dtype = static_cast<int64_t>(tensor.scalar_type());
   const int64_t bits = int64_t{tensor.is_conj()} | int64_t{tensor.is_neg()} << 1 |
                        int64_t{tensor._is_zerotensor()} << 2 | int64_t{impl->is_wrapped_number()} << 3;
-  key.push_back(kDeviceTensor);
+  key.push_back(kTensor);
+  key.push_back(operands.next(tensor));
   key.push_back(dtype | bits << 8 | impl->dim() << 16);
   for (const int64_t size : impl->sizes()) key.push_back(size);
   for (const int64_t stride : impl->strides()) key.push_back(stride);
@@ -96,16 +90,34 @@ bool Layout::fits(const at::Tensor& tensor) const {
          tensor.is_conj() == is_conj && tensor.is_neg() == is_neg;
 }
 
-bool add_to_key(OutcomeKey& key, const c10::IValue& value, KeyPart part) {
+int64_t OperandOrder::next(const at::Tensor& tensor) {
+  // Kernels take views of one storage for such only among the first operands of a list: see lend_element().
+  constexpr size_t kSearched = 16;
+  if (num_seen_ < loans_.size() && loans_[num_seen_].alias.is_same(tensor)) {
+    const size_t place = num_seen_++;
+    if (tensor.layout() != c10::kStrided) return kFresh;
+    for (size_t i = 0; i < std::min(place, kSearched); ++i) {
+      const at::Tensor& earlier = loans_[i].alias;
+      if (earlier.layout() == c10::kStrided && is_same_storage(earlier, tensor)) return -1 - int64_t(i);
+    }
+    return kFresh;
+  }
+  for (size_t i = 0; i < num_seen_; ++i) {
+    if (loans_[i].alias.is_same(tensor)) return int64_t(i);
+  }
+  return kNone;
+}
+
+bool add_to_key(OutcomeKey& key, const c10::IValue& value, KeyPart part, OperandOrder& operands) {
   if (value.isNone()) {
     key.push_back(kNone);
   } else if (value.isTensor()) {
-    add_tensor(key, value.toTensor());
+    add_tensor(key, value.toTensor(), operands);
   } else if (value.isTensorList()) {
     key.push_back(kList);
     const auto& tensors = value.toListRef();
     key.push_back(static_cast<int64_t>(tensors.size()));
-    for (const c10::IValue& tensor : tensors) add_tensor(key, tensor.toTensor());
+    for (const c10::IValue& tensor : tensors) add_tensor(key, tensor.toTensor(), operands);
   } else if (value.isInt() || value.isBool()) {
     key.push_back(value.isInt());
     if (part == KeyPart::kExact) key.push_back(value.isInt() ? value.toInt() : int64_t{value.toBool()});
@@ -131,7 +143,7 @@ bool add_to_key(OutcomeKey& key, const c10::IValue& value, KeyPart part) {
     const auto elements = value.toListRef();
     key.push_back(static_cast<int64_t>(elements.size()));
     for (const c10::IValue& element : elements) {
-      if (!add_to_key(key, element, part)) return false;
+      if (!add_to_key(key, element, part, operands)) return false;
     }
   } else {
     return false;
@@ -162,12 +174,11 @@ class Observer {
   Outcome observe(const torch::jit::Stack& stack, size_t num_returns) {
     for (size_t i = stack.size() - num_returns; i < stack.size(); ++i) add(stack[i]);
     for (size_t i = 0; i < loans_.size(); ++i) add_change(i);
-    for (const Births::Allocation& allocation : births_.seen()) {
-      int storage = -1;
-      for (size_t i = 0; i < memory_.size(); ++i) {
-        if (memory_[i] != nullptr && memory_[i]->data() == allocation.address) storage = static_cast<int>(i);
-      }
-      outcome_.allocations.push_back({allocation.bytes, storage});
+    for (const Births::Allocation& allocation : births_.seen())
+      outcome_.allocations.push_back({allocation.bytes, -1});
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      const int place = memory_[i] == nullptr ? -1 : births_.index_of(memory_[i]->data());
+      if (place >= 0) outcome_.allocations[static_cast<size_t>(place)].storage = static_cast<int>(i);
     }
     return std::move(outcome_);
   }

@@ -65,8 +65,22 @@ using OutcomeKey = c10::SmallVector<int64_t, 96>;
 // What an op's schema says about its arguments' share in the key.
 enum class KeyPart : uint8_t { kTensor, kExact, kTypeOnly };
 
+// Which operand each tensor among the arguments is: x.mul_(x) returns its first operand where x.mul_(y) has
+// two. The arguments are asked about in the order in which they were lent.
+class OperandOrder {
+ public:
+  explicit OperandOrder(const c10::SmallVector<Loan, 6>& loans) : loans_(loans) {}
+  // The earlier operand that the tensor is (0, 1, …) or shares memory with (−1, −2, …), or one of:
+  static constexpr int64_t kFresh = INT64_MAX, kNone = INT64_MAX - 1;  // no operand: the host's
+  int64_t next(const at::Tensor& tensor);
+
+ private:
+  const c10::SmallVector<Loan, 6>& loans_;
+  size_t num_seen_ = 0;
+};
+
 // Adds one argument. False: the argument is of a kind that cannot be a part of a key.
-bool add_to_key(OutcomeKey& key, const c10::IValue& value, KeyPart part);
+bool add_to_key(OutcomeKey& key, const c10::IValue& value, KeyPart part, OperandOrder& operands);
 
 // Null when no call with such arguments was seen. Safe from any thread.
 std::shared_ptr<const Outcome> find_outcome(const OutcomeKey& key);

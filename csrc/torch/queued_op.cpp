@@ -107,8 +107,7 @@ class QueuedOp {
     }
     const auto tensors = result.toListRef();
     TORCH_CHECK(tensors.size() == returned.outputs.size(), name_, " returned ", tensors.size(),
-                " tensors where it had returned ", returned.outputs.size(), " for such arguments before ",
-                issued());
+                " tensors where it had returned ", returned.outputs.size(), " for such arguments before");
     for (size_t i = 0; i < tensors.size(); ++i) land(returned.outputs[i], tensors[i].toTensor(), births);
   }
 
@@ -119,7 +118,7 @@ class QueuedOp {
                 result.defined() ? result.scalar_type() : output.layout.dtype, " tensor of shape ",
                 result.defined() ? result.sizes() : at::IntArrayRef(), " where it had returned a ",
                 output.layout.dtype, " one of shape ", at::IntArrayRef(output.layout.sizes),
-                " for such arguments before; ", issued());
+                " for such arguments before");
     void* address = addresses_[output.index];
     if (result.numel() == 0 || result.storage().data() == address) return;
     const size_t bytes = outcome_->storage_bytes[output.index];
@@ -158,6 +157,7 @@ class QueuedOp {
 at::Tensor kept(const at::Tensor& tensor, const Lending& lending) {
   if (!tensor.defined() || lending.is_alias(tensor)) return tensor;
   at::Tensor copy = tensor.clone();
+  // A number of Python's in the shape of a tensor does not decide the dtype of a result.
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) copy.unsafeGetTensorImpl()->set_wrapped_number(true);
   return copy;
 }
@@ -245,8 +245,8 @@ std::shared_ptr<const Outcome> infer_outcome(const c10::OperatorHandle& op, cons
     loans.push_back({loan.original, stand_in(loan.alias), loan.is_written});
   try {
     op.callBoxed(&shapes);
-  } catch (const c10::Error&) {
-    return nullptr;
+  } catch (const std::exception&) {
+    return nullptr;  // one of Python's as well: most shape functions are written in it
   }
   return std::make_shared<const Outcome>(observe(shapes, num_returns, loans, Births::learning()));
 }

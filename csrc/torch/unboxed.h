@@ -123,7 +123,7 @@ struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
     std::optional<Lending> lending(std::in_place, Op::name, OperandPolicy{kHostScalars, false, false});
     // What returns nothing works in place, on lists (_foreach_add_).
     if constexpr (std::is_void_v<Return>) lending->set_writes_lists();
-    // Braces: arguments are lent from left to right. Copied, not moved: they may be needed again below.
+    // Braces: arguments are lent from left to right. Not forwarded: call_boxed() may need them afterwards.
     std::tuple<decltype(Lent<Arguments>::of(*lending, std::declval<Arguments>()))...> lent{
         Lent<Arguments>::of(*lending, arguments)...};
     if (!lending->runs_in_place()) [[unlikely]] {

@@ -50,6 +50,15 @@ def test_models_reports_every_case_as_a_script(tmp_path):
     assert all(row["ratio"] > 0 for row in result["rows"])
 
 
+@pytest.mark.slow
+def test_graphs_reports_a_step_of_a_hundred_ops(tmp_path):
+    done = run("-m", "benchmarks.graphs", "--quick", "--json", str(tmp_path / "graphs.json"))
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "graphs.json").read_text())
+    assert 80 <= result["num_ops"] <= 120
+    assert 0 < result["ratio"] < 2
+
+
 def test_operand_sizes_are_as_stated():
     tiny, large = dispatch.SIZES
     for name, _, operands in dispatch.OPS:

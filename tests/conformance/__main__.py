@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from .cases import enumerate_cases
-from .model import FAMILIES, KINDS, NO_DTYPE, Case, CaseResult, Group, Tally
+from .model import FAMILIES, KINDS, NO_DTYPE, STREAMS, Case, CaseResult, Group, Tally
 from .report import KIND_TITLES, write_document, write_log
 from .runner import run_cases
 from .summary import op_counts, rows_by_dtype, stale, total, unexpected
@@ -39,9 +39,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--families", metavar="LIST", help=f"only these: {','.join(FAMILIES)}")
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (2)")
     parser.add_argument("--no-write", action="store_true", help="leave docs/conformance.md alone")
+    parser.add_argument("--limit", type=int, help="at most so many samples of each kind per case")
+    parser.add_argument(
+        "--stream", choices=STREAMS, default="default", help="side: each sample is queued to a worker"
+    )
     parser.add_argument("--device", default=torch._C._get_privateuse1_backend_name(), help="what to examine")
     options = parser.parse_args(arguments)
-    options.partial = any((options.ops, options.dtypes, options.kinds, options.families))
+    chosen = (options.ops, options.dtypes, options.kinds, options.families, options.limit)
+    options.partial = any(chosen) or options.stream != "default"
     options.kinds = _choices(parser, "--kinds", options.kinds, KINDS)
     options.families = _choices(parser, "--families", options.families, FAMILIES)
     cases = enumerate_cases(options.families)
@@ -77,7 +82,7 @@ def run(options: argparse.Namespace, console: Console) -> list[CaseResult]:
     LOG_DIRECTORY.mkdir(parents=True, exist_ok=True)
     workers_log = LOG_DIRECTORY / "workers.log"
     workers_log.write_text("")
-    setup = Setup(options.device, options.kinds, str(workers_log))
+    setup = Setup(options.device, options.kinds, str(workers_log), options.limit, options.stream)
     columns = (
         TextColumn("{task.description:32.32}"),
         BarColumn(),

@@ -34,15 +34,17 @@ def examine(
     skip: Collection[Position] = (),
     observer: Observer = lambda kind, sample: None,
     limit: int | None = None,
+    rehearsed: bool = False,
 ) -> CaseResult:
     """Runs every sample of `case` (evenly spread, at most `limit` of them, if given) and counts what happens.
 
+    `rehearsed` is told to the checks: see `Subject`.
     `observer` is told what is about to run, so that a crash can be blamed; `skip` leaves such samples out.
     """
     started = time.perf_counter()
     info = ops(case.family)[case.op]
     result = CaseResult(case, {})
-    for kind, name, check in _tasks(Subject(info, device), case.dtype, kinds, limit):
+    for kind, name, check in _tasks(Subject(info, device, rehearsed), case.dtype, kinds, limit):
         tally = result.tallies.setdefault(kind, Tally())
         if (kind, name) in skip:
             continue

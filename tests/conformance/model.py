@@ -12,6 +12,9 @@ KINDS = ("forward", "inplace", "out", "gradient", "error")
 FAMILIES = ("ops", "foreach")
 """`ops` is PyTorch's `op_db`, `foreach` its five `foreach_*_op_db` lists together."""
 
+STREAMS = ("default", "side")
+"""Where the device runs the samples: its default stream, in place; or one with a worker, queued."""
+
 NO_DTYPE = "-"
 """The dtype of the case that holds an op's error inputs: the database lists those per op, not per dtype."""
 

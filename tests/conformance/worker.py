@@ -29,6 +29,7 @@ class Setup(NamedTuple):
     kinds: tuple[str, ...]
     log: str
     limit: int | None = None
+    stream: str = "default"
 
 
 def write_position(shared: Any, kind: str, sample: str) -> None:
@@ -58,6 +59,9 @@ def serve(connection: Connection, position: ctypes.Array[ctypes.c_char], setup: 
 
     torch.set_num_threads(1)
     torch._C._set_warnAlways(False)
+    on_side_stream = setup.stream == "side"
+    if on_side_stream:
+        torch.accelerator.set_stream(torch.Stream(device=setup.device))
     while True:
         try:
             order: Order = connection.recv()
@@ -70,6 +74,7 @@ def serve(connection: Connection, position: ctypes.Array[ctypes.c_char], setup: 
                 setup.kinds,
                 skip=order.skip,
                 limit=setup.limit,
+                rehearsed=on_side_stream,
                 observer=lambda kind, sample: write_position(position, kind, sample),
             )
         )

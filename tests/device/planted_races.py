@@ -515,7 +515,9 @@ def averaged_weights(fixed: bool) -> None:
 # --- memory that is freed ---
 
 
-@race("a tensor is freed while a side stream reads it, and its memory is used again", "MissingRecordStreamError")
+@race(
+    "a tensor is freed while a side stream reads it, and its memory is used again", "MissingRecordStreamError"
+)
 def missing_record_stream(fixed: bool) -> None:
     x, a = ones(), side()
     a.wait_stream(default())
@@ -563,7 +565,10 @@ def record_stream_of_another_stream(fixed: bool) -> None:
     ones()
 
 
-@race("the stream that frees a tensor waits for its user only after the memory is used again", "MissingRecordStreamError")
+@race(
+    "the stream that frees a tensor waits for its user only after the memory is used again",
+    "MissingRecordStreamError",
+)
 def wait_after_reuse(fixed: bool) -> None:
     x, a = ones(), side()
     a.wait_stream(default())

@@ -36,10 +36,19 @@ def _race() -> torch.Tensor:
 
 def test_names_of_cuda() -> None:
     cuda = importlib.import_module("torch.cuda._sanitizer")
-    for name in (
-        "AccessType Access SynchronizationError UnsynchronizedAccessError CUDASanitizerErrors TensorInfo "
-        "StreamSynchronizations EventHandler CUDASanitizerDispatchMode CUDASanitizer enable_cuda_sanitizer"
-    ).split():
+    for name in [
+        "AccessType",
+        "Access",
+        "SynchronizationError",
+        "UnsynchronizedAccessError",
+        "CUDASanitizerErrors",
+        "TensorInfo",
+        "StreamSynchronizations",
+        "EventHandler",
+        "CUDASanitizerDispatchMode",
+        "CUDASanitizer",
+        "enable_cuda_sanitizer",
+    ]:
         assert hasattr(cuda, name)
         assert getattr(torch.loom._sanitizer, name).__name__ == name
     assert torch.loom._sanitizer.LoomSanitizerErrors is Errors

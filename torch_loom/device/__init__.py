@@ -6,6 +6,7 @@ The names with an underscore are those that PyTorch reads.
 
 from torch_loom.config import configure
 from torch_loom.device import _sanitizer, _utils, amp, devices, graphs, memory, random, sanitizer, streams
+from torch_loom.device._graphed import make_graphed_callables
 from torch_loom.device._init import (
     _is_in_bad_fork,
     _lazy_call,
@@ -13,7 +14,6 @@ from torch_loom.device._init import (
     init,
     is_initialized,
 )
-from torch_loom.device._graphed import make_graphed_callables
 from torch_loom.device._utils import _get_device_index
 from torch_loom.device.devices import (
     DeviceProperties,

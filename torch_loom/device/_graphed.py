@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from torch_loom.device._utils import DEVICE_TYPE
 from torch_loom.device.devices import synchronize
 from torch_loom.device.graphs import LoomGraph, graph, graph_pool_handle
 from torch_loom.device.streams import Stream, StreamContext
@@ -48,7 +49,7 @@ def make_graphed_callables(
             sample arguments differ.
         TypeError: a sample argument is no tensor.
     """
-    if torch.is_autocast_enabled() and torch.is_autocast_cache_enabled():
+    if torch.is_autocast_enabled(DEVICE_TYPE) and torch.is_autocast_cache_enabled():
         raise RuntimeError(
             "make_graphed_callables does not support the autocast caching. Please set `cache_enabled=False`."
         )
@@ -100,8 +101,9 @@ class _Passes:
         if isinstance(function, nn.Module):
             if function._backward_hooks or function._forward_hooks or function._forward_pre_hooks:
                 raise ValueError(
-                    "Modules must not have hooks registered at the time they are passed. However, registering "
-                    "hooks on modules after passing them through make_graphed_callables is allowed."
+                    "Modules must not have hooks registered at the time they are passed. However, "
+                    "registering hooks on modules after passing them through make_graphed_callables is "
+                    "allowed."
                 )
             wanting = [name for name, buffer in function.named_buffers() if buffer.requires_grad]
             if wanting:
@@ -181,7 +183,7 @@ class _Passes:
                 return passes.run_forward(inputs)
 
             @staticmethod
-            @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+            @torch.autograd.function.once_differentiable
             def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
                 return passes.run_backward(gradients)
 
@@ -192,7 +194,8 @@ class _Passes:
                     f"a graphed callable takes {passes.num_user_inputs} tensors, as in its sample_args, got "
                     f"{len(user_inputs)}"
                 )
-            outputs = Graphed.apply(*user_inputs, *passes.inputs[passes.num_user_inputs :])
+            parameters = passes.inputs[passes.num_user_inputs :]
+            outputs = Graphed.apply(*user_inputs, *parameters)  # type: ignore[no-untyped-call]
             assert passes.output_spec is not None
             return pytree.tree_unflatten(outputs, passes.output_spec)
 

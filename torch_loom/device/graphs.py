@@ -45,9 +45,7 @@ class LoomGraph(_C.Graph):
             :meth:`capture_end`.
     """
 
-    def capture_begin(
-        self, pool: tuple[int, int] | None = None, capture_error_mode: str = "global"
-    ) -> None:
+    def capture_begin(self, pool: tuple[int, int] | None = None, capture_error_mode: str = "global") -> None:
         """Begin to capture the current stream, which must not be the default one.
 
         Streams that wait for an event of a captured stream are captured as well.

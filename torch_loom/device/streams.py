@@ -1,8 +1,12 @@
-"""Streams and events: PyTorch's device-generic ones, chosen per device and thread."""
+"""Streams and events: ``torch.Stream`` and ``torch.Event`` with what CUDA's classes have beyond them.
+
+Work submitted to a stream runs in the order of submission; work of two streams is ordered by events only.
+"""
 
 from __future__ import annotations
 
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import torch
 from torch.types import Device
@@ -11,6 +15,9 @@ from torch_loom import _C
 from torch_loom.device._init import _lazy_init
 from torch_loom.device._utils import DEVICE_TYPE, _existing_index
 from torch_loom.errors import DeviceTypeError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "Event",
@@ -22,8 +29,214 @@ __all__ = [
     "stream",
 ]
 
-Stream = torch.Stream
-Event = torch.Event
+_NO_IPC = "sharing events between processes is not implemented yet; synchronise before handing over instead"
+
+
+class Stream(torch.Stream):
+    """A queue of work on one device. It runs on a worker of its own, beside the host and other streams.
+
+    Streams come from a pool of 32 of each priority and device, handed out in turn: the 33rd is the first
+    again. As a context manager it makes itself and its device current, and restores both.
+
+    Args:
+        device: which one; the current one if None or negative.
+        priority: lower is more urgent. What is outside :meth:`priority_range` counts as its nearest end.
+        stream_id: with ``device_index``: another object for an existing stream, as its attributes name it.
+        device_index: see ``stream_id``.
+        device_type: see ``stream_id``; that of these devices if None.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+        DeviceTypeError: the device is of another type.
+        TypeError: only one of ``stream_id`` and ``device_index`` is given, or a value has a wrong type.
+        ValueError: no stream has this ``stream_id``.
+    """
+
+    def __new__(
+        cls,
+        device: Device = None,
+        priority: int = 0,
+        *,
+        stream_id: int | None = None,
+        device_index: int | None = None,
+        device_type: int | None = None,
+    ) -> Self:
+        if stream_id is None and device_index is None:
+            where = torch.device(DEVICE_TYPE, _index(device))
+            return super().__new__(cls, device=where, priority=priority)
+        if stream_id is None or device_index is None:
+            raise TypeError(
+                "stream_id and device_index name a stream together, but got "
+                f"stream_id={stream_id!r}, device_index={device_index!r}"
+            )
+        _, index, own_type = _C.default_stream(_existing_index(device_index))
+        if device_type not in (None, own_type):
+            raise DeviceTypeError(f"Expected device_type {own_type} ({DEVICE_TYPE}), but got {device_type!r}")
+        self = super().__new__(cls, stream_id=stream_id, device_index=index, device_type=own_type)
+        self.native_handle  # type: ignore[attr-defined] # noqa: B018 - ValueError if there is no such stream
+        return self
+
+    @property
+    def priority(self) -> int:
+        """0, or −1 for the more urgent streams."""
+        return _C.stream_priority(self.stream_id)
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """Return the least and the greatest priority: ``(0, -1)``."""
+        return 0, _C.highest_priority()
+
+    def record_event(self, event: torch.Event | None = None) -> torch.Event:
+        """Mark the point that the stream has reached.
+
+        Args:
+            event: what to mark it with; a new :class:`Event` without timing if None.
+
+        Returns:
+            The event.
+
+        Raises:
+            TypeError: ``event`` is not an event.
+            RuntimeError: the event was recorded on another device before.
+        """
+        recorded = Event() if event is None else _checked_event(event)
+        recorded.record(self)
+        return recorded
+
+    def wait_event(self, event: torch.Event) -> None:
+        """Let all later work of this stream start after an event. The host does not wait.
+
+        Raises:
+            TypeError: ``event`` is not an event.
+        """
+        super().wait_event(_checked_event(event))
+
+    def wait_stream(self, stream: torch.Stream) -> None:
+        """Let all later work of this stream start after what was submitted to another one so far.
+
+        Args:
+            stream: a stream of any device of this type. The host does not wait for it.
+
+        Raises:
+            TypeError: ``stream`` is not a stream.
+            DeviceTypeError: it is a stream of another kind of device.
+        """
+        super().wait_stream(_checked_stream(stream))
+
+    def query(self) -> bool:
+        """Return whether everything submitted has finished; does not wait."""
+        return super().query()
+
+    def synchronize(self) -> None:
+        """Wait until everything submitted has finished.
+
+        Raises:
+            Exception: what an op of this stream has failed with, and what was not raised yet. The ops behind
+                it were dropped; the stream can be used again.
+        """
+        super().synchronize()
+
+    def __repr__(self) -> str:
+        return f"<torch.{DEVICE_TYPE}.Stream device={self.device} stream_id={self.stream_id}>"
+
+
+class Event(torch.Event):
+    """A point in the work of a stream, to wait for or to measure from.
+
+    It belongs to the device that it is first recorded on; streams of any device can wait for it. An event
+    that was never recorded counts as finished.
+
+    Args:
+        enable_timing: keep the time, for :meth:`elapsed_time`.
+        blocking: let :meth:`synchronize` sleep. It always does, after some microseconds.
+        interprocess: for sharing between processes, which comes later; see :meth:`ipc_handle`.
+    """
+
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Self:
+        return super().__new__(
+            cls,
+            device=DEVICE_TYPE,
+            enable_timing=enable_timing,
+            blocking=blocking,
+            interprocess=interprocess,
+        )
+
+    def record(self, stream: torch.Stream | None = None) -> None:
+        """Mark the point that a stream has reached. Whoever waits for an earlier record still does.
+
+        Args:
+            stream: a stream of the event's device; the current one of the current device if None.
+
+        Raises:
+            TypeError: ``stream`` is not a stream.
+            DeviceTypeError: it is a stream of another kind of device.
+            RuntimeError: it is a stream of another device than the event's.
+        """
+        super().record(None if stream is None else _checked_stream(stream))
+
+    def wait(self, stream: torch.Stream | None = None) -> None:
+        """Let all later work of a stream start after this event. The host does not wait.
+
+        Args:
+            stream: a stream of any device; the current one of the current device if None.
+
+        Raises:
+            TypeError: ``stream`` is not a stream.
+            DeviceTypeError: it is a stream of another kind of device.
+        """
+        super().wait(None if stream is None else _checked_stream(stream))
+
+    def query(self) -> bool:
+        """Return whether the work before the event has finished; does not wait."""
+        return super().query()
+
+    def synchronize(self) -> None:
+        """Wait until the work before the event has finished.
+
+        Raises:
+            Exception: what an op before the event has failed with, and what was not raised yet.
+        """
+        super().synchronize()
+
+    def elapsed_time(self, end_event: torch.Event) -> float:
+        """Return the milliseconds from this event to another; negative if the other came first.
+
+        Args:
+            end_event: any event of the same device.
+
+        Raises:
+            TypeError: ``end_event`` is not an event.
+            ValueError: one was made without timing, or never recorded.
+            RuntimeError: one has not finished or was recorded behind a failed op, or they are of different
+                devices.
+        """
+        end = _checked_event(end_event)
+        if self.event_id and end.event_id and self.device != end.device:
+            raise RuntimeError(
+                f"Both events must be of one device, but they were recorded on {self.device} and {end.device}"
+            )
+        return _C.elapsed_time_ms(self, end)
+
+    def ipc_handle(self) -> bytes:
+        """Share the event with another process.
+
+        Raises:
+            NotImplementedError: always, so far.
+        """
+        raise NotImplementedError(_NO_IPC)
+
+    @classmethod
+    def from_ipc_handle(cls, device: Device, ipc_handle: bytes) -> Event:
+        """Return the event that another process shares.
+
+        Raises:
+            NotImplementedError: always, so far.
+        """
+        raise NotImplementedError(_NO_IPC)
+
+    def __repr__(self) -> str:
+        state = f"{self.event_id:#x} device={self.device}" if self.event_id else "uninitialized"
+        return f"<torch.{DEVICE_TYPE}.Event {state}>"
 
 
 def _checked_stream(stream: object) -> torch.Stream:
@@ -34,29 +247,49 @@ def _checked_stream(stream: object) -> torch.Stream:
     return stream
 
 
-def current_stream(device: Device = None) -> torch.Stream:
+def _checked_event(event: object) -> torch.Event:
+    if not isinstance(event, torch.Event):
+        raise TypeError(f"Expected a torch.Event, but got {event!r} ({type(event).__name__})")
+    return event
+
+
+def _index(device: Device) -> int:
+    """Return the index of an existing device: the current one for None and, as in CUDA, negative ones."""
+    return _existing_index(None if isinstance(device, int) and device < 0 else device)
+
+
+def _stream(handle: tuple[int, int, int]) -> Stream:
+    """Return the stream of a handle of the core: known to exist."""
+    stream_id, device_index, device_type = handle
+    return torch.Stream.__new__(
+        Stream, stream_id=stream_id, device_index=device_index, device_type=device_type
+    )
+
+
+def current_stream(device: Device = None) -> Stream:
     """Return the stream that this thread submits to on a device.
 
     Args:
-        device: which one; the current one if None.
+        device: which one; the current one if None or negative.
 
     Raises:
         InvalidDeviceError: there is no such device.
     """
-    return torch.accelerator.current_stream(_existing_index(device))
+    return _stream(_C.current_stream(_index(device)))
 
 
-def default_stream(device: Device = None) -> torch.Stream:
+def default_stream(device: Device = None) -> Stream:
     """Return the stream that is current on a device if none was chosen.
 
+    With nothing pending, its work runs in the thread that submits it.
+
     Args:
-        device: which one; the current one if None.
+        device: which one; the current one if None or negative.
 
     Raises:
         InvalidDeviceError: there is no such device.
     """
-    stream_id, device_index, device_type = _C.default_stream(_existing_index(device))
-    return torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type)
+    return _stream(_C.default_stream(_index(device)))
 
 
 def set_stream(stream: torch.Stream | None) -> None:

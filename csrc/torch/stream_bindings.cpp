@@ -1,0 +1,43 @@
+#include "torch/stream_bindings.h"
+
+#include <torch/csrc/Event.h>
+#include <torch/csrc/Exceptions.h>
+
+#include "torch/device.h"
+
+namespace py = pybind11;
+
+namespace loom::glue {
+
+namespace {
+
+// A stream as torch.Stream's constructor takes it.
+py::tuple handle(int64_t device, int64_t stream) {
+  return py::make_tuple(stream, device, static_cast<int64_t>(kLoom));
+}
+
+c10::Event& event_of(const py::object& object) {
+  TORCH_CHECK_TYPE(THPEvent_Check(object.ptr()), "expected a torch.Event");
+  return reinterpret_cast<THPEvent*>(object.ptr())->event;
+}
+
+}  // namespace
+
+void bind_streams(py::module_& m) {
+  m.def("current_stream", torch::wrap_pybind_function([](int64_t index) {
+          check_device_index(index);
+          return handle(index, runtime::current_stream(static_cast<int>(index)));
+        }));
+  m.def("default_stream", torch::wrap_pybind_function([](int64_t index) {
+          check_device_index(index);
+          return handle(index, 0);
+        }));
+  m.def("stream_priority", [](int64_t stream) { return runtime::Runtime::priority_of(stream); });
+  m.def("highest_priority", [] { return runtime::kHighestPriority; });
+  // torch.Event's own method refuses subclasses.
+  m.def("elapsed_time_ms", torch::wrap_pybind_function([](const py::object& start, const py::object& end) {
+          return event_of(start).elapsedTime(event_of(end));
+        }));
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,622 @@
+"""Graphs: what a replay computes, where its memory comes from, and which random numbers it draws."""
+
+from __future__ import annotations
+
+import copy
+import gc
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import torch_loom.device as loom
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import PythonRunner
+
+MIB = 2**20
+
+
+@pytest.fixture(autouse=True)
+def no_capture_left() -> Iterator[None]:
+    yield
+    assert not loom.is_current_stream_capturing()
+    loom.synchronize()
+
+
+def captured(body: Callable[[], object], **options: object) -> loom.LoomGraph:
+    graph = loom.LoomGraph()
+    with loom.graph(graph, **options):  # type: ignore[arg-type]
+        body()
+    return graph
+
+
+def ones(*shape: int) -> Tensor:
+    return torch.ones(*shape, device="loom")
+
+
+def test_replay_runs_what_was_captured_and_capture_runs_nothing() -> None:
+    x = ones(8)
+    graph = captured(lambda: x.add_(1))
+    assert x.tolist() == [1.0] * 8
+    for _ in range(3):
+        graph.replay()
+    assert x.tolist() == [4.0] * 8
+
+
+def test_results_are_read_from_where_they_were_captured() -> None:
+    x = ones(4, 4)
+    graph = loom.CUDAGraph()
+    with loom.graph(graph):
+        y = (x @ x).relu().sum(dim=1)
+    for value in (1.0, 2.0, -3.0):
+        x.fill_(value)
+        graph.replay()
+        assert y.tolist() == [4 * 4 * value * value] * 4
+
+
+def test_on_a_stream_of_ones_own() -> None:
+    stream = loom.Stream()
+    x = ones(1000)
+    graph = loom.CUDAGraph()
+    stream.wait_stream(loom.current_stream())
+    with loom.stream(stream):
+        graph.capture_begin()
+        assert loom.is_current_stream_capturing()
+        assert torch.accelerator.current_stream().is_capturing()
+        y = x.mul(2)
+        y = y.mul(3)
+        graph.capture_end()
+    assert not loom.is_current_stream_capturing()
+    loom.current_stream().wait_stream(stream)
+    graph.replay()
+    assert y.sum().item() == 6000
+
+
+def test_replay_on_side_streams_is_one_at_a_time() -> None:
+    x = ones(100_000)
+    graph = captured(lambda: [x.add_(1) for _ in range(5)])
+    streams = [loom.Stream() for _ in range(3)]
+    for round_ in range(10):
+        with loom.stream(streams[round_ % 3]):
+            graph.replay()
+    loom.synchronize()
+    assert torch.equal(x.cpu(), torch.full((100_000,), 51.0))
+
+
+def test_replay_is_in_stream_order() -> None:
+    stream = loom.Stream()
+    x, y = ones(1000), ones(1000)
+    graph = captured(lambda: y.copy_(x))
+    stream.wait_stream(loom.current_stream())
+    with loom.stream(stream):
+        for value in range(20):
+            x.fill_(value)
+            graph.replay()
+            x.fill_(-1)
+    stream.synchronize()
+    assert y.unique().tolist() == [19.0]
+
+
+def test_fork_and_join() -> None:
+    main, side = loom.Stream(), loom.Stream()
+    x = ones(64)
+    graph = loom.LoomGraph()
+    with loom.graph(graph, stream=main):
+        y = x + 1
+        side.wait_stream(main)
+        with loom.stream(side):
+            assert loom.is_current_stream_capturing()
+            left = y * 2
+        right = y * 3
+        main.wait_stream(side)
+        z = left + right
+    assert not side.is_capturing()
+    for value in (1.0, 5.0):
+        x.fill_(value)
+        graph.replay()
+        assert z.unique().tolist() == [(value + 1) * 5]
+
+
+def test_fork_to_another_device_and_back() -> None:
+    main, side = loom.Stream(), torch.Stream("loom:1")
+    x, y = ones(16), torch.zeros(16, device="loom:1")
+    graph = loom.LoomGraph()
+    with loom.graph(graph, stream=main):
+        side.wait_stream(main)
+        with loom.stream(side):
+            y += 1
+            z = y * 2
+        main.wait_stream(side)
+        x += 1
+    graph.replay()
+    graph.replay()
+    assert x.unique().tolist() == [3.0]
+    assert z.unique().tolist() == [4.0]
+
+
+def test_two_captures_at_once_are_two_graphs() -> None:
+    streams = [loom.Stream(), loom.Stream()]
+    graphs = [loom.LoomGraph(), loom.LoomGraph()]
+    x, y = ones(4), ones(4)
+    for stream, graph in zip(streams, graphs, strict=True):
+        with loom.stream(stream):
+            graph.capture_begin()
+    for stream, tensor in zip(streams, (x, y), strict=True):
+        with loom.stream(stream):
+            tensor.add_(1)
+    for stream, graph in zip(streams, graphs, strict=True):
+        with loom.stream(stream):
+            graph.capture_end()
+    assert graphs[0].pool() != graphs[1].pool()
+    graphs[1].replay()
+    assert (x.sum().item(), y.sum().item()) == (4.0, 8.0)
+
+
+def test_copies_and_fills_are_captured() -> None:
+    source = torch.arange(512, dtype=torch.float32).pin_memory()
+    target = torch.zeros(512).pin_memory()
+    x, y = torch.zeros(512, device="loom"), ones(512)
+
+    def body() -> None:
+        x.copy_(source, non_blocking=True)
+        y.copy_(x)
+        y.add_(1)
+        target.copy_(y, non_blocking=True)
+        x.zero_()
+
+    graph = captured(body)
+    assert target.sum() == 0
+    graph.replay()
+    loom.synchronize()
+    assert torch.equal(target, source + 1)
+    source.fill_(7)
+    graph.replay()
+    loom.synchronize()
+    assert target.unique().tolist() == [8.0]
+    assert x.sum().item() == 0
+
+
+def test_ops_first_seen_in_a_capture(fork_python: PythonRunner) -> None:
+    fork_python("""
+        import torch_loom
+        from torch.nn import functional
+        x = torch.randn(3, 4, 10, 10, device="loom")
+        w = torch.randn(5, 4, 3, 3, device="loom")
+        graph = torch.loom.LoomGraph()
+        def body(x, w):
+            y = functional.gelu(functional.conv2d(x, w, stride=2).to(memory_format=torch.channels_last))
+            parts = y.flatten(1).softmax(-1).split(7, dim=1)
+            values, where = torch.cat(parts, 1).sort(dim=1)
+            return values[:, ::2].cumsum(1), where, y.mean((2, 3)), torch.stack(torch.unbind(y, 1)).t_() \
+                if y.dim() == 2 else torch.stack(torch.unbind(y, 1))
+        with torch.loom.graph(graph):
+            found = body(x, w)
+        for _ in range(3):
+            x.copy_(torch.randn(3, 4, 10, 10))
+            graph.replay()
+            for one, other in zip(found, body(x.cpu(), w.cpu())):
+                torch.testing.assert_close(one.cpu(), other)
+                assert one.stride() == other.stride()
+    """)
+
+
+def test_host_scalars_are_read_at_the_capture() -> None:
+    x, factor = ones(4), torch.tensor(3.0)
+    graph = loom.LoomGraph()
+    with loom.graph(graph):
+        y = x * factor
+    factor.fill_(100.0)
+    graph.replay()
+    assert y.tolist() == [3.0] * 4
+
+
+# --- memory ---
+
+
+def test_memory_does_not_grow_over_replays() -> None:
+    x = ones(1024)
+    graph = captured(lambda: ((x * 2).relu() + 1).softmax(0))
+    graph.replay()
+    before = loom.memory_stats()
+    for _ in range(100):
+        graph.replay()
+    after = loom.memory_stats()
+    for key in ("allocation.all.allocated", "reserved_bytes.all.current", "allocated_bytes.all.current"):
+        assert after[key] == before[key], key
+
+
+def test_memory_freed_in_the_capture_is_used_again_inside_the_pool() -> None:
+    x = torch.ones(4 * MIB, device="loom")
+    loom.empty_cache()
+    before = loom.memory_reserved()
+
+    def body() -> None:
+        y = x
+        for _ in range(10):
+            y = y + 1
+
+    graph = captured(body)
+    # Two at a time of 16 MiB each.
+    assert loom.memory_reserved() - before <= 48 * MIB
+    # Nobody else gets the pool's memory meanwhile.
+    graph.replay()
+    other = torch.zeros(4 * MIB, device="loom")
+    graph.replay()
+    assert other.count_nonzero().item() == 0
+
+
+def test_memory_goes_back_when_the_last_graph_and_tensor_are_gone() -> None:
+    loom.synchronize()
+    gc.collect()
+    loom.empty_cache()
+    before = loom.memory_reserved()
+    pool = loom.graph_pool_handle()
+    graphs = [loom.LoomGraph(), loom.LoomGraph()]
+    kept = []
+    for graph in graphs:
+        with loom.graph(graph, pool=pool):
+            kept.append(torch.full((8 * MIB,), 3.0, device="loom"))
+        assert graph.pool() == pool
+    for graph in graphs:
+        graph.replay()
+    graphs[0].reset()
+    kept.pop(0)
+    loom.empty_cache()
+    assert loom.memory_reserved() > before
+    # The graph goes first: its tensor stays readable.
+    del graphs[1], graph
+    loom.empty_cache()
+    assert kept[0].unique().tolist() == [3.0]
+    kept.clear()
+    loom.empty_cache()
+    assert loom.memory_reserved() == before
+
+
+def test_two_graphs_that_share_a_pool_share_memory() -> None:
+    x = torch.ones(4 * MIB, device="loom")
+    stream = loom.Stream()
+
+    def reserved(pool: tuple[int, int] | None) -> tuple[int, list[loom.LoomGraph]]:
+        loom.synchronize()
+        gc.collect()
+        loom.empty_cache()
+        before, graphs = loom.memory_reserved(), []
+        for _ in range(2):
+            graphs.append(captured(lambda: (x + 1) * 2, pool=pool, stream=stream))
+        return loom.memory_reserved() - before, graphs
+
+    apart, graphs = reserved(None)
+    for graph in graphs:
+        graph.reset()
+    together, _ = reserved(loom.graph_pool_handle())
+    assert together * 2 == apart
+
+
+def test_reset_and_capture_again() -> None:
+    x = ones(4)
+    graph = loom.LoomGraph()
+    for step in range(3):
+        with loom.graph(graph):
+            y = x + step
+        with pytest.raises(RuntimeError, match="already owns a captured graph"), loom.graph(graph):
+            pass
+        graph.replay()
+        assert y.tolist() == [1.0 + step] * 4
+        graph.reset()
+        with pytest.raises(RuntimeError, match="without a preceding successful capture"):
+            graph.replay()
+        with pytest.raises(RuntimeError, match="without a preceding successful capture"):
+            graph.pool()
+
+
+def test_reset_while_replays_are_under_way() -> None:
+    stream = loom.Stream()
+    x = torch.zeros(1 << 20, device="loom")
+    for _ in range(5):
+        graph = captured(lambda: [x.add_(1) for _ in range(10)])
+        with loom.stream(stream):
+            for _ in range(4):
+                graph.replay()
+        graph.reset()
+    loom.synchronize()
+    assert x.unique().tolist() == [200.0]
+
+
+def test_keep_graph_waits_for_instantiate() -> None:
+    x = ones(4)
+    graph = loom.LoomGraph(keep_graph=True)
+    with pytest.raises(RuntimeError, match="needs a captured graph"):
+        graph.instantiate()
+    with loom.graph(graph):
+        x += 1
+    graph.instantiate()
+    graph.replay()
+    graph.instantiate()
+    graph.replay()
+    assert x.tolist() == [3.0] * 4
+
+
+def test_debug_dump_is_a_drawing_of_the_nodes(tmp_path: Path) -> None:
+    graph = loom.LoomGraph()
+    x = ones(4)
+    with loom.graph(graph):
+        (x + 1).mul_(2).zero_()
+    with pytest.warns(UserWarning, match="not enabled"):
+        graph.debug_dump(str(tmp_path / "none.dot"))
+    assert not list(tmp_path.iterdir())
+    graph.enable_debug_mode()
+    graph.debug_dump(str(tmp_path / "graph.dot"))
+    text = (tmp_path / "graph.dot").read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["graph.dot"]
+    assert text.startswith("digraph")
+    assert "aten::add" in text
+    assert "aten::mul_" in text
+    assert "n0 -> n1" in text
+    assert "reads" in text
+    with pytest.raises(RuntimeError, match="could not write"):
+        graph.debug_dump(str(tmp_path / "no" / "folder.dot"))
+
+
+def test_an_empty_graph_warns_and_replays() -> None:
+    graph = loom.LoomGraph()
+    with pytest.warns(UserWarning, match="The graph is empty"), loom.graph(graph):
+        pass
+    graph.replay()
+
+
+# --- random numbers ---
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda x: functional.dropout(x, 0.5),
+        lambda x: torch.randn(64, device="loom"),
+        lambda x: torch.rand_like(x) + torch.randint(0, 9, (64,), device="loom"),
+        lambda x: torch.bernoulli(x * 0.3).add_(torch.randperm(64, device="loom")),
+        lambda x: x.clone().normal_().add_(x.clone().exponential_()),
+    ],
+)
+def test_replays_draw_what_eager_draws(draw: Callable[[Tensor], Tensor]) -> None:
+    x = ones(64)
+    draw(x)
+    loom.manual_seed(5)
+    wanted = [draw(x).cpu() for _ in range(3)]
+    offset = loom._get_rng_state_offset()
+    graph = loom.LoomGraph()
+    loom.manual_seed(6)
+    with loom.graph(graph):
+        found = draw(x)
+    assert loom._get_rng_state_offset() == 0
+    for _ in range(2):
+        loom.manual_seed(5)
+        for one in wanted:
+            graph.replay()
+            assert torch.equal(found.cpu(), one)
+        assert loom._get_rng_state_offset() == offset
+    assert not torch.equal(wanted[0], wanted[1])
+
+
+def test_replay_and_eager_draw_from_one_sequence() -> None:
+    x = ones(32)
+    graph = loom.LoomGraph()
+    with loom.graph(graph):
+        a = torch.rand_like(x)
+        b = torch.rand_like(x)
+    loom.manual_seed(11)
+    wanted = [torch.rand_like(x).cpu() for _ in range(6)]
+    loom.manual_seed(11)
+    first = torch.rand_like(x)
+    graph.replay()
+    assert torch.equal(torch.stack([first, a, b]).cpu(), torch.stack(wanted[:3]))
+    middle = torch.rand_like(x)
+    graph.replay()
+    assert torch.equal(torch.stack([middle, a, b]).cpu(), torch.stack(wanted[3:]))
+
+
+def test_draws_on_a_side_stream_use_the_state_at_their_replay() -> None:
+    graph = loom.LoomGraph()
+    stream = loom.Stream()
+    with loom.graph(graph):
+        a = torch.rand(1000, device="loom")
+    seen = torch.zeros(3, 1000, device="loom")
+    loom.manual_seed(2)
+    stream.wait_stream(loom.current_stream())
+    with loom.stream(stream):
+        for step in range(3):
+            graph.replay()
+            seen[step].copy_(a)
+    loom.manual_seed(2)
+    loom.synchronize()
+    wanted = torch.stack([torch.rand(1000, device="loom").cpu() for _ in range(3)])
+    assert torch.equal(seen.cpu(), wanted)
+
+
+def test_a_generator_of_ones_own_is_registered() -> None:
+    generator = torch.Generator("loom").manual_seed(3)
+    graph = loom.LoomGraph()
+    with pytest.raises(RuntimeError, match="register_generator_state"), loom.graph(graph):
+        torch.rand(4, device="loom", generator=generator)
+    with pytest.raises(TypeError):
+        graph.register_generator_state(3)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="expected a generator of a loom device"):
+        graph.register_generator_state(torch.Generator())
+    graph.register_generator_state(generator)
+    with loom.graph(graph):
+        x = torch.rand(4, device="loom", generator=generator)
+    graph.replay()
+    wanted = torch.rand(4, device="loom", generator=torch.Generator("loom").manual_seed(3))
+    assert torch.equal(x.cpu(), wanted.cpu())
+
+
+def test_seeds_cannot_change_during_a_capture() -> None:
+    seed = loom.initial_seed()
+    graph = loom.LoomGraph()
+    with loom.graph(graph):
+        loom.manual_seed(seed)
+        for change in (lambda: loom.manual_seed(seed + 1), lambda: loom._set_rng_state_offset(4)):
+            with pytest.raises(RuntimeError, match="during stream capture"):
+                change()
+        torch.rand(2, device="loom")
+
+
+# --- whole steps ---
+
+
+class Net(nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.25), nn.Linear(16, 4))
+
+
+Optimizer = Callable[[nn.Module], torch.optim.Optimizer]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda net: torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9),
+        lambda net: torch.optim.Adam(net.parameters(), lr=0.01, capturable=True, foreach=True),
+        lambda net: torch.optim.AdamW(net.parameters(), lr=0.01, capturable=True, foreach=False),
+    ],
+)
+def test_a_training_step_equals_eager_to_the_bit(make: Optimizer) -> None:
+    torch.manual_seed(0)
+    nets = [Net().to("loom")]
+    nets.append(copy.deepcopy(nets[0]))
+    data = torch.randn(12, 6, 8)
+    labels = torch.randint(0, 4, (12, 6))
+    results = []
+    for net, is_graphed in zip(nets, (False, True), strict=True):
+        optimizer = make(net)
+        x, y = data[0].to("loom"), labels[0].to("loom")
+        losses: list[Tensor] = []
+
+        def step(net: nn.Module = net, x: Tensor = x, y: Tensor = y, optimizer: object = optimizer) -> Tensor:
+            optimizer.zero_grad(set_to_none=True)  # type: ignore[attr-defined]
+            loss = functional.cross_entropy(net(x), y)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()  # type: ignore[attr-defined]
+            return loss
+
+        loom.manual_seed(9)
+        stream = loom.Stream()
+        stream.wait_stream(loom.current_stream())
+        with loom.stream(stream):
+            for _ in range(2):
+                step()
+        loom.current_stream().wait_stream(stream)
+        graph = loom.LoomGraph()
+        if is_graphed:
+            with loom.graph(graph):
+                loss = step()
+        for batch, label in zip(data, labels, strict=True):
+            x.copy_(batch)
+            y.copy_(label)
+            if is_graphed:
+                graph.replay()
+            else:
+                loss = step()
+            losses.append(loss.detach().cpu().clone())
+        results.append([*losses, *(parameter.detach().cpu() for parameter in net.parameters())])
+    for eager, replayed in zip(*results, strict=True):
+        assert torch.equal(eager, replayed)
+
+
+def test_autocast_and_grad_scaler() -> None:
+    torch.manual_seed(0)
+    net = nn.Linear(8, 4).to("loom")
+    twin = copy.deepcopy(net)
+    x = torch.randn(5, 8, device="loom")
+    finals = []
+    for module, is_graphed in ((net, False), (twin, True)):
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("loom", init_scale=8.0)
+
+        def forward(module: nn.Module = module) -> Tensor:
+            with torch.autocast("loom", dtype=torch.bfloat16, cache_enabled=False):
+                return module(x).float().pow(2).mean()
+
+        def passes(scaler: torch.amp.GradScaler = scaler, run: Callable[[], Tensor] = forward) -> None:
+            scaler.scale(run()).backward()  # type: ignore[no-untyped-call]
+
+        with loom.stream(loom.Stream()):
+            passes()
+        loom.synchronize()
+        optimizer.zero_grad(set_to_none=True)
+        graph = captured(passes) if is_graphed else None
+        for _ in range(4):
+            if graph is None:
+                optimizer.zero_grad(set_to_none=True)
+                passes()
+            else:
+                graph.replay()
+            scaler.step(optimizer)
+            scaler.update()
+        finals.append([parameter.detach().cpu() for parameter in module.parameters()])
+    for one, other in zip(*finals, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_accelerator_graph() -> None:
+    x = ones(16)
+    stream = torch.Stream("loom")
+    graph = torch.accelerator.Graph(capture_error_mode="thread_local")
+    with stream, graph:
+        x += 1
+    graph.replay()
+    graph.replay()
+    assert x.unique().tolist() == [3.0]
+    second = torch.accelerator.Graph(pool=graph.pool())
+    with stream, second:
+        y = x * 2
+    second.replay()
+    assert y.unique().tolist() == [6.0]
+    graph.reset()
+
+
+def test_accelerator_graph_under_another_name(fork_python: PythonRunner) -> None:
+    code = """
+        import torch_loom
+        x = torch.ones(4, device="rbln")
+        graph = torch.accelerator.Graph()
+        with torch.Stream("rbln"), graph:
+            x += 1
+        graph.replay()
+        assert x.tolist() == [2.0] * 4
+        with torch.rbln.graph(torch.rbln.CUDAGraph()):
+            x += 1
+    """
+    fork_python(code, {"TORCH_LOOM_DEVICE_NAME": "rbln"})
+
+
+@pytest.mark.parametrize("launch", ["blocking", "chaos"])
+def test_every_launch_mode_computes_the_same(fork_python: PythonRunner, launch: str) -> None:
+    code = """
+        import torch_loom
+        torch.manual_seed(0)
+        x = torch.randn(32, 32, device="loom")
+        main, side = torch.loom.Stream(), torch.loom.Stream()
+        graph = torch.loom.LoomGraph()
+        with torch.loom.graph(graph, stream=main):
+            y = x @ x
+            side.wait_stream(main)
+            with torch.loom.stream(side):
+                left = y.relu()
+            right = y.tanh() + torch.rand_like(y)
+            main.wait_stream(side)
+            z = left + right
+        torch.manual_seed(1)
+        with torch.loom.stream(side):
+            for _ in range(3):
+                graph.replay()
+        torch.loom.synchronize()
+        print(z.double().sum().item())
+    """
+    plain = fork_python(code).stdout
+    assert fork_python(code, {"TORCH_LOOM_LAUNCH": launch}).stdout == plain

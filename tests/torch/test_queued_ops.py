@@ -1,0 +1,288 @@
+"""Ops on side streams: what the caller sees before they have run, what they compute, and how they fail.
+
+``gate`` holds a stream up, so that everything between ``hold`` and ``open`` has certainly not run yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+import torch_loom.device as loom
+
+if TYPE_CHECKING:
+    from gate import Gate
+
+
+def seen(work: Callable[[], object]) -> None:
+    """Run an op once in place, so that it is queued from then on."""
+    work()
+    loom.synchronize()
+
+
+def on_side(gate: Gate, work: Callable[[], object]) -> tuple[object, loom.Stream]:
+    """Return what an op gives while its stream is held up, and the stream. The caller opens the gate."""
+    side = loom.Stream()
+    side.wait_stream(loom.current_stream())
+    with loom.stream(side):
+        seen(work)
+        gate.hold(side)
+        result = work()
+        assert not side.query(), "it ran in place"
+    return result, side
+
+
+def finish(gate: Gate) -> None:
+    gate.open()
+    loom.synchronize()
+
+
+x = torch.arange(12.0).reshape(3, 4)
+c = torch.complex(x, x + 1)
+
+# name, what is done with x and c, or with copies of them on the device.
+OPS: list[tuple[str, Callable[[Tensor, Tensor], object]]] = [
+    ("add", lambda x, c: x + x),
+    ("promoted", lambda x, c: x + 1.5),
+    ("int / int", lambda x, c: x.long() / 7),
+    ("compared", lambda x, c: x > 3),
+    ("of a view", lambda x, c: x[1:, ::2] * 2),
+    ("transposed", lambda x, c: x.t() + 1),
+    ("channels last", lambda x, c: torch.relu(x.reshape(1, 3, 2, 2).to(memory_format=torch.channels_last))),
+    ("reduced", lambda x, c: x.sum(0, keepdim=True)),
+    ("empty", lambda x, c: x[:0] * 2),
+    ("no dimension", lambda x, c: x[0, 0] * 2),
+    ("matmul", lambda x, c: x @ x.t()),
+    ("several results", lambda x, c: torch.max(x, 1)),
+    ("tuple", lambda x, c: torch.std_mean(x, 1)),
+    ("list", lambda x, c: torch.split(x * 1, [1, 2])),
+    ("foreach", lambda x, c: torch._foreach_add([x, x[0]], 1.0)),
+    ("cat", lambda x, c: torch.cat([x, x], 1)),
+    ("where", lambda x, c: torch.where(x > 2, x, -x)),
+    ("conjugate", lambda x, c: c.conj() * 2),
+    ("negative", lambda x, c: c.conj().imag * 2),
+    ("kept conjugate", lambda x, c: c.conj()),
+    ("complex matmul", lambda x, c: c @ c.mH),
+    ("cumsum", lambda x, c: torch.cumsum(x, 1)),
+    ("sorted", lambda x, c: torch.sort(-x, dim=1)),
+    ("gather", lambda x, c: torch.gather(x, 1, torch.zeros(3, 1, dtype=torch.long, device=x.device))),
+    ("embedding", lambda x, c: F.embedding(x.argmax(0), x)),
+    ("conv", lambda x, c: F.conv1d(x.reshape(1, 3, 4), x[:, :3].reshape(3, 3, 1), padding=1, groups=1)),
+    ("batch norm", lambda x, c: F.batch_norm(x, None, None, training=True)),
+    ("layer norm", lambda x, c: F.layer_norm(x, (4,), x[0], x[1])),
+    ("attention", lambda x, c: F.scaled_dot_product_attention(*[x.reshape(1, 1, 3, 4)] * 3)),
+    ("loss", lambda x, c: F.cross_entropy(x, x.argmax(1), ignore_index=1)),
+    ("interpolate", lambda x, c: F.interpolate(x.reshape(1, 1, 3, 4), scale_factor=2.0, mode="bilinear")),
+    ("pad", lambda x, c: F.pad(x, (1, 2), value=5.0)),
+    ("fft", lambda x, c: torch.fft.rfft(x)),
+    ("qr", lambda x, c: torch.linalg.qr(x)[1].abs()),
+    ("cast", lambda x, c: x.to(torch.bfloat16)),
+    ("clone", lambda x, c: x.t().clone(memory_format=torch.contiguous_format)),
+    ("factory", lambda x, c: torch.full((2, 2), 3.5, device=x.device)),
+    ("arange", lambda x, c: torch.arange(2, 9, 3, device=x.device)),
+]
+
+
+def tensors(result: object) -> list[Tensor]:
+    return [result] if isinstance(result, Tensor) else list(result)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(("name", "work"), OPS, ids=[name for name, _ in OPS])
+def test_results_are_described_before_they_exist(
+    gate: Gate, name: str, work: Callable[[Tensor, Tensor], object]
+) -> None:
+    expected = tensors(work(x, c))
+    there = x.to("loom"), c.to("loom")
+    result, _ = on_side(gate, lambda: work(*there))
+    for queued, wanted in zip(tensors(result), expected, strict=True):
+        assert (queued.dtype, queued.shape, queued.stride()) == (wanted.dtype, wanted.shape, wanted.stride())
+        assert (queued.is_conj(), queued.is_neg()) == (wanted.is_conj(), wanted.is_neg())
+        assert queued.device == torch.device("loom:0")
+    finish(gate)
+    for queued, wanted in zip(tensors(result), expected, strict=True):
+        torch.testing.assert_close(queued.cpu(), wanted)
+
+
+def test_in_place_results_are_the_operand(gate: Gate) -> None:
+    y = x.to("loom")
+    version = y._version
+    result, _ = on_side(gate, lambda: y.mul_(2).add_(y))
+    assert result is y
+    assert y._version == version + 4
+    finish(gate)
+    torch.testing.assert_close(y.cpu(), x * 16)
+
+
+def test_one_tensor_as_two_operands_is_not_two_tensors(gate: Gate) -> None:
+    """What is known of x.mul_(y) must not be used for x.mul_(x), nor the other way round."""
+    a, b = torch.full((3,), 2.0, device="loom"), torch.full((3,), 5.0, device="loom")
+    pair = torch.full((2, 3), 3.0, device="loom")
+    side = loom.Stream()
+    side.wait_stream(loom.current_stream())
+    with loom.stream(side):
+        for _ in range(2):
+            results = [a.clone().mul_(b), b.clone()]
+            results[1].mul_(results[1])
+            results.append(torch.mul(a, b, out=torch.empty(3, device="loom")))
+            results.append(torch.mul(results[0], b, out=results[0]))
+            results.append(torch.add(pair[0], pair[1]))
+            results.append(torch.add(pair[0], pair[0]))
+            results.append(torch.addbmm(a.expand(3, 3), b.expand(1, 3, 3), b.expand(1, 3, 3)))
+    side.synchronize()
+    assert [result.flatten()[0].item() for result in results] == [50, 25, 10, 50, 6, 6, 77]
+    assert results[0] is results[3]
+
+
+def test_out_is_resized_at_once(gate: Gate) -> None:
+    y = x.to("loom")
+    out = [torch.empty(0, device="loom") for _ in range(3)]
+    result, _ = on_side(gate, lambda: torch.add(y, 1, out=out.pop()))
+    assert isinstance(result, Tensor)
+    assert result.shape == (3, 4)
+    finish(gate)
+    torch.testing.assert_close(result.cpu(), x + 1)
+
+
+def test_undefined_results(gate: Gate) -> None:
+    y, weight = x.to("loom"), torch.ones(4, device="loom")
+    result, _ = on_side(
+        gate,
+        lambda: torch.ops.aten.native_layer_norm_backward(
+            y, y, [4], y[:, :1], y[:, :1], weight, None, [True, False, False]
+        ),
+    )
+    assert isinstance(result, tuple)
+    assert [item is None for item in result] == [False, True, True]
+
+
+DATA_DEPENDENT: list[Callable[[Tensor], object]] = [
+    lambda x: x.nonzero(),
+    lambda x: x.masked_select(x > 4),
+    lambda x: x[x > 4],
+    lambda x: x.unique(),
+    lambda x: torch.unique_consecutive(x, return_counts=True),
+    lambda x: x.repeat_interleave((x[:, 1] % 3).long(), dim=0),
+    lambda x: torch.bincount(x.flatten().long()),
+    lambda x: x.sum().item(),
+    lambda x: bool((x > 3).any()),
+    lambda x: torch.equal(x, x + 1),
+    lambda x: torch.allclose(x, x),
+    lambda x: x[1].tolist(),
+    lambda x: x.to_sparse().indices(),
+    lambda x: x.float().histc(4),
+]
+
+
+@pytest.mark.parametrize("work", DATA_DEPENDENT)
+def test_results_that_depend_on_values(work: Callable[[Tensor], object]) -> None:
+    """They wait for what is queued: twice, with other values of the same shape."""
+    side = loom.Stream()
+    with loom.stream(side):
+        for shift in range(3):
+            values = (x + shift).flip(0)
+            y = (x.to("loom") + shift).flip(0)
+            result, wanted = work(y), work(values)
+            if isinstance(wanted, (float, bool, list)):
+                assert result == wanted
+            else:
+                for one, other in zip(tensors(result), tensors(wanted), strict=True):
+                    assert one.shape == other.shape
+                    torch.testing.assert_close(one.cpu(), other)
+
+
+def test_an_op_not_seen_before_runs_in_place(gate: Gate) -> None:
+    side = loom.Stream()
+    y = torch.ones(2, 3, 5, 7, device="loom")
+    with loom.stream(side):
+        for size in range(1, 4):
+            assert torch.flip(y[..., :size], (3,)).sum().item() == 30 * size
+
+
+def test_host_operands_are_read_at_the_call(gate: Gate) -> None:
+    y = torch.ones(3, device="loom")
+    scalar, index = torch.tensor(2.0), torch.tensor([2, 0])
+    rows = torch.arange(3.0, device="loom")
+    result, _ = on_side(gate, lambda: [y * scalar, rows[index], y.clone().index_put_((index,), y[:2] * 5)])
+    scalar.fill_(100)
+    index.fill_(1)
+    finish(gate)
+    assert [t.tolist() for t in result] == [[2, 2, 2], [2, 0], [5, 1, 5]]  # type: ignore[attr-defined]
+
+
+def test_a_number_stays_a_number(gate: Gate) -> None:
+    """A float64 scalar of Python's does not widen a float32 tensor, one of NumPy's shape does not either."""
+    y = torch.ones((), device="loom")
+    result, _ = on_side(gate, lambda: (y - 0.5, y * torch.tensor(2.0), torch.deg2rad(y), 3 - y))
+    finish(gate)
+    assert [t.dtype for t in tensors(result)] == [torch.float32] * 4
+    assert [round(t.item(), 4) for t in tensors(result)] == [0.5, 2, 0.0175, 2]
+
+
+def test_the_default_dtype_counts(gate: Gate) -> None:
+    y = torch.arange(3, device="loom")
+    single, _ = on_side(gate, lambda: y / 2)
+    finish(gate)
+    try:
+        torch.set_default_dtype(torch.float64)
+        double, _ = on_side(gate, lambda: y / 2)
+        finish(gate)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert (single.dtype, double.dtype) == (torch.float32, torch.float64)  # type: ignore[attr-defined]
+    assert double.tolist() == [0, 0.5, 1]  # type: ignore[attr-defined]
+
+
+def test_operands_may_be_freed_while_queued(gate: Gate) -> None:
+    """Memory that was given back is used again only behind what still reads it, on the same stream."""
+
+    def chain() -> Tensor:
+        total = torch.zeros(1000, device="loom")
+        for i in range(20):
+            total = total + torch.full((1000,), float(i), device="loom")
+        return total
+
+    result, _ = on_side(gate, chain)
+    finish(gate)
+    assert result.unique().tolist() == [190]  # type: ignore[attr-defined]
+
+
+RANDOM: list[Callable[[], Tensor]] = [
+    lambda: torch.rand(5, device="loom"),
+    lambda: torch.randn(5, device="loom"),
+    lambda: torch.randint(0, 9, (5,), device="loom"),
+    lambda: torch.randperm(9, device="loom"),
+    lambda: F.dropout(torch.ones(50, device="loom"), 0.4),
+    lambda: torch.bernoulli(torch.full((50,), 0.5, device="loom")),
+    lambda: torch.multinomial(torch.ones(9, device="loom"), 4),
+    lambda: torch.empty(5, device="loom").exponential_(),
+    lambda: torch.normal(torch.zeros(5, device="loom"), 2.0),
+]
+
+
+@pytest.mark.parametrize("draw", RANDOM)
+def test_random_numbers_are_those_of_the_default_stream(gate: Gate, draw: Callable[[], Tensor]) -> None:
+    loom.manual_seed(5)
+    wanted = [draw().tolist() for _ in range(4)]
+    offset = loom.get_rng_state()
+    loom.manual_seed(5)
+    result, _ = on_side(gate, draw)
+    rest = [draw(), draw()]
+    assert torch.equal(loom.get_rng_state(), offset)
+    finish(gate)
+    assert [result.tolist(), *(t.tolist() for t in rest)] == wanted[1:]  # type: ignore[attr-defined]
+
+
+def test_sparse_tensors_work_in_place_behind_what_is_queued() -> None:
+    side = loom.Stream()
+    with loom.stream(side):
+        for _ in range(3):
+            dense = torch.eye(3, device="loom") * 2
+            for layout in (torch.sparse_coo, torch.sparse_csr):
+                sparse = dense.to_sparse(layout=layout)
+                torch.testing.assert_close((sparse @ dense).cpu(), torch.eye(3) * 4)
+                torch.testing.assert_close((sparse * 2).to_dense().cpu(), torch.eye(3) * 4)
