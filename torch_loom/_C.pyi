@@ -100,9 +100,9 @@ def is_current_stream_capturing() -> bool: ...
 def register_graph_impl() -> None: ...
 
 # The tape. The callable is called in the thread that launches, before the command is submitted, with (kind,
-# device, stream, name, operands, address, bytes, is captured by a graph, the host waits for it); an operand is
-# (address, sizes, strides, bytes of an element, is written). What it raises leaves the launch. Commands that
-# use no memory are noted, in order: (kind, device, stream, event, address, bytes, is captured).
+# device, stream, name, operands, address, bytes, is captured by a graph, the host waits for it); an operand
+# is (address, sizes, strides, bytes of an element, is written). What it raises leaves the launch. Commands
+# that use no memory are noted, in order: (kind, device, stream, event, address, bytes, is captured).
 class TapeReader:
     KERNEL: ClassVar[int]
     COPY: ClassVar[int]

@@ -24,13 +24,11 @@ class Race:
         body: the program; its argument says whether it is the repaired twin.
         what: what is wrong, in a line.
         error: the class of the report.
-        needs: a name of ``torch.loom`` without which it cannot be tried.
     """
 
     body: Callable[[bool], None]
     what: str
     error: str
-    needs: str | None
 
     @property
     def name(self) -> str:
@@ -41,10 +39,10 @@ RACES: list[Race] = []
 
 
 def race(
-    what: str, error: str = "UnsynchronizedAccessError", needs: str | None = None
+    what: str, error: str = "UnsynchronizedAccessError"
 ) -> Callable[[Callable[[bool], None]], Callable[[bool], None]]:
     def add(body: Callable[[bool], None]) -> Callable[[bool], None]:
-        RACES.append(Race(body, what, error, needs))
+        RACES.append(Race(body, what, error))
         return body
 
     return add
@@ -596,7 +594,7 @@ def use_after_free(fixed: bool) -> None:
 # --- graphs ---
 
 
-@race("a graph's input is written while a replay on another stream reads it", needs="CUDAGraph")
+@race("a graph's input is written while a replay on another stream reads it")
 def graph_replay_against_eager(fixed: bool) -> None:
     x, a, graph = ones(), side(), torch.loom.CUDAGraph()
     x + 1
@@ -612,7 +610,7 @@ def graph_replay_against_eager(fixed: bool) -> None:
     assert y.device.type == DEVICE
 
 
-@race("a graph's output is read before the replay on another stream has finished", needs="CUDAGraph")
+@race("a graph's output is read before the replay on another stream has finished")
 def graph_output_too_early(fixed: bool) -> None:
     x, a, graph = ones(), side(), torch.loom.CUDAGraph()
     x + 1

@@ -25,18 +25,12 @@ def sanitized() -> Iterator[None]:
     torch.loom.synchronize(1)
 
 
-def _skip_if_impossible(race: Race) -> None:
-    if race.needs is not None and not hasattr(torch.loom, race.needs):
-        pytest.skip(f"torch.loom.{race.needs} is not there yet")
-
-
 def _by_name(race: Race) -> str:
     return race.name
 
 
 @pytest.mark.parametrize("race", RACES, ids=_by_name)
 def test_found(race: Race, capsys: pytest.CaptureFixture[str]) -> None:
-    _skip_if_impossible(race)
     with pytest.raises(_sanitizer.CUDASanitizerErrors) as caught:
         race.body(False)
     error = caught.value.errors[0]
@@ -51,7 +45,6 @@ def test_found(race: Race, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("race", RACES, ids=_by_name)
 def test_repaired(race: Race) -> None:
-    _skip_if_impossible(race)
     race.body(True)
 
 
@@ -66,8 +59,6 @@ def test_launch_modes(mode: str, run_python) -> None:
 
         wrong = []
         for race in RACES:
-            if race.needs is not None and not hasattr(torch.loom, race.needs):
-                continue
             for fixed in (False, True):
                 errors = ["none"]
                 try:

@@ -15,7 +15,7 @@ from torch_loom.device._races.reports import SynchronizationError, report
 
 __all__ = ["EventHandler"]
 
-_gather_traceback: Callable[[bool, bool, bool], Any] = torch._C._profiler.gather_traceback  # type: ignore[attr-defined]
+_gather_traceback: Callable[[bool, bool, bool], Any] = torch._C._profiler.gather_traceback
 
 
 class _HostResults:
