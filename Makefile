@@ -24,6 +24,7 @@ benchmark: build
 	$(BIN)/python -m benchmarks.dispatch --check
 	$(BIN)/python -m benchmarks.models --check
 	$(BIN)/python -m benchmarks.graphs --check
+	$(BIN)/python -m benchmarks.streams --check
 
 # The layers below PyTorch with their own tests, under the compiler's sanitizers: CXX says which compiler.
 SANITIZED := $(wildcard csrc/driver/*.cpp csrc/runtime/*.cpp tests/native/*.cpp)

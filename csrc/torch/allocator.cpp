@@ -8,16 +8,39 @@
 
 namespace loom::glue {
 
+namespace {
+
+// To PyTorch's profiler, which shows them beside the ops; `sign` −1: about to be freed.
+void report_to_profiler(int device, void* address, int sign) {
+  const runtime::CachingAllocator& allocator = *devices().device(device).allocator;
+  const auto bytes = sign * static_cast<int64_t>(allocator.block_bytes(address));
+  const runtime::AllocatorStats stats = allocator.stats();
+  c10::reportMemoryUsageToProfiler(address, bytes, static_cast<size_t>(stats.allocated_bytes[0].current),
+                                   static_cast<size_t>(stats.reserved_bytes[0].current),
+                                   c10::Device(kLoom, static_cast<c10::DeviceIndex>(device)));
+}
+
+}  // namespace
+
 void free_device_memory(void* address) {
   runtime::Runtime* runtime = runtime::detail::instance.load(std::memory_order_acquire);
   // In a forked child the memory belongs to the parent: there is nothing to give back.
   if (address == nullptr || runtime == nullptr || runtime::in_bad_fork()) return;
-  runtime->device(runtime->device_of(address)).allocator->deallocate(runtime->device_address(address));
+  const int device = runtime->device_of(address);
+  void* const block = runtime->device_address(address);
+  if (c10::memoryProfilingEnabled()) [[unlikely]] {
+    report_to_profiler(device, block, -1);
+  }
+  runtime->device(device).allocator->deallocate(block);
 }
 
 void* take_device_memory(int device, size_t bytes) {
-  return translated(
+  void* const block = translated(
       [&] { return devices().device(device).allocator->allocate(bytes, runtime::current_stream(device)); });
+  if (c10::memoryProfilingEnabled()) [[unlikely]] {
+    report_to_profiler(device, block, 1);
+  }
+  return block;
 }
 
 namespace {
@@ -54,13 +77,21 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   }
 
   bool initialized() override { return runtime::is_initialized(); }
-  void emptyCache(c10::MempoolId_t /*pool*/) override {
-    for (int device = 0; device < devices().device_count(); ++device)
-      devices().device(device).allocator->empty_cache();
+  void emptyCache(c10::MempoolId_t pool) override {
+    for (int device = 0; device < devices().device_count(); ++device) {
+      translated([&] { devices().device(device).allocator->empty_cache({pool.first, pool.second}); });
+    }
   }
-  // Streams run in the caller's thread: memory is reused only after the work that used it.
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
-    if (data.get() == nullptr || !runtime::tape::is_read()) return;
+    runtime::Runtime& runtime = devices();
+    const int device = runtime.device_of(data.get());
+    if (device < 0) return;
+    const int64_t id = stream.device_index() == device
+                           ? stream.id()
+                           : runtime::foreign_stream(stream.device_index(), stream.id());
+    translated(
+        [&] { runtime.device(device).allocator->record_stream(runtime.device_address(data.get()), id); });
+    if (!runtime::tape::is_read()) return;
     runtime::Command command{};
     command.kind = runtime::CommandKind::kRecordStream;
     command.name = "record_stream";
@@ -86,6 +117,10 @@ class DeviceAllocator final : public c10::DeviceAllocator {
     out.num_ooms = stats.num_ooms;
     out.num_device_alloc = stats.num_device_alloc;
     out.num_device_free = stats.num_device_free;
+    out.oversize_allocations = to_torch(stats.oversize_allocations);
+    out.oversize_segments = to_torch(stats.oversize_segments);
+    out.num_sync_all_streams = stats.num_sync_all_streams;
+    out.max_split_size = stats.max_split_size;
     return out;
   }
   void resetAccumulatedStats(c10::DeviceIndex index) override { allocator(index).reset_accumulated_stats(); }

@@ -2,6 +2,7 @@
 
 #include <ATen/core/List.h>
 #include <c10/core/DefaultDtype.h>
+#include <c10/core/GradMode.h>
 
 #include <optional>
 #include <unordered_map>
@@ -207,7 +208,9 @@ OutcomeKey key_of(const c10::OperatorHandle& op, const OpPlan& plan, const torch
   OutcomeKey key;
   OperandOrder operands(lending.loans());
   key.push_back(reinterpret_cast<int64_t>(&op.schema()));
-  key.push_back(static_cast<int64_t>(c10::get_default_dtype_as_scalartype()));  // that of int / int
+  // The default dtype is that of int / int; an LSTM keeps a workspace only where gradients are wanted.
+  key.push_back(static_cast<int64_t>(c10::get_default_dtype_as_scalartype()) << 1 |
+                int64_t{c10::GradMode::is_enabled()});
   for (size_t i = 0; i < plan.num_arguments; ++i) {
     if (!add_to_key(key, stack[first + i], plan.key_parts[i], operands)) return {};
   }

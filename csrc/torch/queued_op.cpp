@@ -21,7 +21,7 @@ QueuedOpScope::QueuedOpScope(bool keeps_threads)
       threads_before_(at::get_num_threads()),
       num_threads_(threads_before_),
       no_autograd_(excluded_keys()),
-      no_gradients_(false) {}
+      gradients_(false) {}
 
 QueuedOpScope::~QueuedOpScope() {
   current_ = outer_;
@@ -48,6 +48,7 @@ class QueuedOp {
         addresses_(outputs.addresses()),
         draw_(std::move(draw)),
         num_threads_(at::get_num_threads()),
+        has_gradients_(c10::GradMode::is_enabled()),
         issuer_(std::this_thread::get_id()),
         runs_once_(runs_once) {
     for (const Outcome::Allocation& allocation : outcome_->allocations) {
@@ -83,6 +84,7 @@ class QueuedOp {
 
   void run_in(QueuedOpScope& scope) {
     scope.use_threads(num_threads_);
+    scope.use_gradients(has_gradients_);
     if (draw_.random != nullptr) draw_.refill();
     Births births = learns_places_ ? Births::learning() : Births(places_.data(), places_.size());
     torch::jit::Stack stack = runs_once_ ? std::move(arguments_) : arguments_;
@@ -150,6 +152,7 @@ class QueuedOp {
   bool learns_places_;
   const CapturedDraw draw_;
   const int num_threads_;
+  const bool has_gradients_;
   const std::thread::id issuer_;
   const bool runs_once_;
 };

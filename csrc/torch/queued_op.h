@@ -34,6 +34,8 @@ class QueuedOpScope {
   void use_threads(int wanted) {
     if (wanted != num_threads_) set_threads(wanted);
   }
+  // Some kernels keep what a gradient needs only where its issuer wants gradients. None is recorded.
+  void use_gradients(bool wanted) { c10::GradMode::set_enabled(wanted); }
 
  private:
   void set_threads(int wanted);
@@ -44,7 +46,7 @@ class QueuedOpScope {
   const int threads_before_;
   int num_threads_;
   const c10::impl::ExcludeDispatchKeyGuard no_autograd_;
-  const c10::AutoGradMode no_gradients_;
+  const c10::AutoGradMode gradients_;  // the thread's own, restored at the end
 };
 
 // The outcome of a call that nothing was seen of, from the op's shape function; null when it has none that

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import _common, dispatch, models, nets
+from benchmarks import _common, dispatch, models, nets, streams
 
 ROOT = Path(__file__).parents[2]
 # fmt: off
@@ -57,6 +57,27 @@ def test_graphs_reports_a_step_of_a_hundred_ops(tmp_path):
     result = json.loads((tmp_path / "graphs.json").read_text())
     assert 80 <= result["num_ops"] <= 120
     assert 0 < result["ratio"] < 2
+
+
+@pytest.mark.slow
+def test_streams_reports_every_figure(tmp_path):
+    done = run("-m", "benchmarks.streams", "--quick", "--json", str(tmp_path / "streams.json"))
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "streams.json").read_text())
+    rows = {row["name"]: row for row in result["rows"]}
+    assert rows.keys() == streams.TARGETS.keys() == streams.METHODS.keys()
+    assert 0.5 < rows["overlap"]["median"] < 10
+    assert 0 < rows["issue"]["median"] < 1000
+
+
+@pytest.mark.parametrize(("median", "status"), [(0.5, 0), (99.0, 1)])
+def test_check_of_streams(monkeypatch, median, status):
+    figures = [streams.Figure(name, median, 2 * median) for name in streams.TARGETS]
+    monkeypatch.setattr(streams, "measure", lambda *_: figures)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    assert streams.main(["--check"]) == status
+    assert streams.main([]) == 0
+    assert "99.00 µs" in streams.docs_body(figures) or median < 1
 
 
 def test_operand_sizes_are_as_stated():

@@ -1,0 +1,232 @@
+"""What asynchronous execution costs and gives: overlap of two streams, issuing an op, its start on a worker.
+
+One intra-op thread. Prints median and 90th percentile of each figure; `METHODS` says how each is measured.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks._common import parser, write_docs, write_json
+from torch_loom.tools.blocks import markdown_table
+
+COMMAND = "python -m benchmarks.streams"
+TARGETS = {"overlap": 1.2, "issue": 5.0, "start": 10.0}
+UNITS = {"overlap": "times", "issue": "µs", "start": "µs"}
+METHODS = {
+    "overlap": "a copy of pinned memory to the device and a matmul of about that length, on a stream each: "
+    "the time of both, from the first call to the end of the last, over that of the longer one alone",
+    "issue": "time in the caller of `torch.add(x, y)` on four elements, in blocks of 64 on a side stream",
+    "start": "on a stream whose worker has just finished: from an event before `torch.add(x, y)` (the idle "
+    "stream reaches it in the caller) to one behind it (reached on the worker), less the median times to "
+    "issue one and to run one on the worker",
+}
+COPY_BYTES = 64 << 20
+BLOCK = 64
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One result. `p90` is the 90th percentile; both have the figure's unit."""
+
+    name: str
+    median: float
+    p90: float
+
+    @staticmethod
+    def of(name: str, values: Sequence[float]) -> Figure:
+        return Figure(name, statistics.median(values), statistics.quantiles(values, n=10)[-1])
+
+    @property
+    def missed(self) -> bool:
+        return self.median > TARGETS[self.name]
+
+    def text(self) -> str:
+        unit = UNITS[self.name]
+        return f"{self.median:.2f} {unit}, p90 {self.p90:.2f} {unit}, target {TARGETS[self.name]:g} {unit}"
+
+
+class Copy:
+    """A copy from pinned memory on a stream of its own."""
+
+    def __init__(self, device: torch.device, num_bytes: int) -> None:
+        self.stream = torch.Stream(device=device)
+        self.source = torch.ones(num_bytes, dtype=torch.uint8).pin_memory()
+        self.target = torch.zeros(num_bytes, dtype=torch.uint8, device=device)
+
+    def issue(self) -> None:
+        with self.stream:
+            self.target.copy_(self.source, non_blocking=True)
+
+
+class Matmul:
+    """A product of two square matrices on a stream of its own."""
+
+    def __init__(self, device: torch.device, size: int) -> None:
+        self.stream = torch.Stream(device=device)
+        self.x = torch.rand(size, size, device=device)
+        self.out = torch.empty(size, size, device=device)
+
+    def issue(self) -> None:
+        with self.stream:
+            torch.mm(self.x, self.x, out=self.out)
+
+
+def seconds(*works: Copy | Matmul) -> float:
+    """Returns the time from issuing all works to the end of the last one."""
+    for work in works:
+        work.stream.synchronize()
+    began = perf_counter()
+    for work in works:
+        work.issue()
+    for work in works:
+        work.stream.synchronize()
+    return perf_counter() - began
+
+
+def matmul_as_long_as(copy: Copy, device: torch.device) -> Matmul:
+    """Returns a product that takes about as long as the copy."""
+    size = 256
+    for _ in range(4):
+        matmul = Matmul(device, size)
+        wanted, taken = (min(seconds(work) for _ in range(7)) for work in (copy, matmul))
+        size = max(64, round(size * (wanted / taken) ** (1 / 3) / 16) * 16)
+    return Matmul(device, size)
+
+
+def overlap(device: torch.device, rounds: int, num_bytes: int) -> list[float]:
+    """Returns for each round the time of both works over that of the longer one alone."""
+    copy = Copy(device, num_bytes)
+    matmul = matmul_as_long_as(copy, device)
+    seconds(copy, matmul)
+    torch.accelerator.synchronize(device)
+    ratios = []
+    for _ in range(rounds):
+        alone = seconds(copy), seconds(matmul)
+        ratios.append(seconds(copy, matmul) / max(alone))
+    assert bool(copy.target.all()), "the copy has not arrived"
+    torch.testing.assert_close(matmul.out, matmul.x @ matmul.x)
+    return ratios
+
+
+def operands(device: torch.device) -> tuple[Tensor, Tensor]:
+    x, y = torch.ones(4, device=device), torch.ones(4, device=device)
+    torch.accelerator.synchronize(device)
+    return x, y
+
+
+def issue_microseconds(device: torch.device, rounds: int) -> list[float]:
+    """Returns for each block the caller's time for one op."""
+    x, y = operands(device)
+    stream = torch.Stream(device=device)
+    add = torch.add
+    times = []
+    with stream:
+        for _ in range(rounds):
+            stream.synchronize()
+            add(x, y)
+            began = perf_counter()
+            for _ in range(BLOCK):
+                add(x, y)
+            times.append((perf_counter() - began) / BLOCK * 1e6)
+        stream.synchronize()
+    return times
+
+
+def worker_microseconds(device: torch.device, rounds: int) -> float:
+    """Returns the median time of one op on the worker, from events around blocks queued behind other work."""
+    x, y = operands(device)
+    long = torch.rand(512, 512, device=device)
+    out = torch.empty_like(long)
+    stream = torch.Stream(device=device)
+    times = []
+    with stream:
+        for _ in range(rounds):
+            start, end = (torch.Event(device=device, enable_timing=True) for _ in range(2))
+            torch.mm(long, long, out=out)
+            start.record()
+            for _ in range(BLOCK):
+                torch.add(x, y)
+            end.record()
+            stream.synchronize()
+            times.append(start.elapsed_time(end) * 1e3 / BLOCK)
+    return statistics.median(times)
+
+
+def finish_microseconds(device: torch.device, rounds: int) -> list[float]:
+    """Returns for each op the time from just before it was issued to its end on an awake worker."""
+    x, y = operands(device)
+    stream = torch.Stream(device=device)
+    times = []
+    with stream:
+        torch.add(x, y)
+        for _ in range(rounds):
+            before, behind = (torch.Event(device=device, enable_timing=True) for _ in range(2))
+            torch.add(x, y)
+            while not stream.query():
+                pass
+            before.record()
+            torch.add(x, y)
+            behind.record()
+            stream.synchronize()
+            times.append(before.elapsed_time(behind) * 1e3)
+    return times
+
+
+def measure(device: torch.device, quick: bool) -> list[Figure]:
+    """Measures every figure, printing a line each."""
+    few, many = (3, 20) if quick else (31, 2000)
+    issue = issue_microseconds(device, many)
+    spent = statistics.median(issue) + worker_microseconds(device, few)
+    found = [
+        Figure.of("overlap", overlap(device, few, COPY_BYTES >> (6 if quick else 0))),
+        Figure.of("issue", issue),
+        Figure.of("start", [max(0.0, time - spent) for time in finish_microseconds(device, many)]),
+    ]
+    for figure in found:
+        print(f"{figure.name:>7} {figure.text()}", flush=True)
+    return found
+
+
+def docs_body(figures: Sequence[Figure]) -> str:
+    """Returns the section for docs/performance.md."""
+    header = ["figure", "median", "p90", "target"]
+    rows = []
+    for figure in figures:
+        unit = UNITS[figure.name]
+        numbers = (figure.median, figure.p90)
+        limit = f"≤ {TARGETS[figure.name]:g} {unit}"
+        rows.append([f"`{figure.name}`", *(f"{number:.2f} {unit}" for number in numbers), limit])
+    methods = "\n".join(f"- `{name}`: {method}." for name, method in METHODS.items())
+    return f"{markdown_table(header, rows)}\n\n{methods}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the benchmark; returns the exit status."""
+    options = parser("Overlap of streams, and what an op on one costs.").parse_args(arguments)
+    torch.set_num_threads(1)
+    figures = measure(torch.device(options.device), options.quick)
+    if options.json:
+        rows = [asdict(figure) for figure in figures]
+        write_json(options.json, {"targets": TARGETS, "units": UNITS, "command": COMMAND, "rows": rows})
+    if options.write_docs:
+        write_docs("streams", "Streams", docs_body(figures), COMMAND)
+    missed = [figure for figure in figures if figure.missed]
+    for figure in missed:
+        print(f"missed: {figure.name} {figure.text()}")
+    return 1 if options.check and missed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
