@@ -91,14 +91,6 @@ class DeviceAllocator final : public c10::DeviceAllocator {
                            : runtime::foreign_stream(stream.device_index(), stream.id());
     translated(
         [&] { runtime.device(device).allocator->record_stream(runtime.device_address(data.get()), id); });
-    if (!runtime::tape::is_read()) return;
-    runtime::Command command{};
-    command.kind = runtime::CommandKind::kRecordStream;
-    command.name = "record_stream";
-    command.device = stream.device_index();
-    command.stream = stream.id();
-    command.address = data.get();
-    runtime::tape::write(command);
   }
 
   DeviceStats getDeviceStats(c10::DeviceIndex index) override {
