@@ -326,6 +326,9 @@ bool CachingAllocator::drain(driver::Stream stream) {
 bool CachingAllocator::wait_for_device(int64_t stream) {
   if (!drain(streams_->stream(stream))) return false;
   for (const driver::Stream each : streams_->all()) drain(each);
+  if (tape::is_read()) [[unlikely]] {
+    tell(CommandKind::kSynchronizeDevice, "synchronize_device", nullptr, 0, -1);
+  }
   return true;
 }
 

@@ -511,25 +511,26 @@ def averaged_weights(fixed: bool) -> None:
 
 
 # --- memory that is freed ---
+# Sizes of their own: what else lies in the cache is no better fit for the second tensor than the first one's.
 
 
 @race(
     "a tensor is freed while a side stream reads it, and its memory is used again", "MissingRecordStreamError"
 )
 def missing_record_stream(fixed: bool) -> None:
-    x, a = ones(), side()
+    x, a = ones(5000), side()
     a.wait_stream(default())
     with on(a):
         x + 1
     if fixed:
         x.record_stream(a)
     del x
-    ones()
+    ones(5000)
 
 
 @race("as before, and the memory becomes the result of an op", "MissingRecordStreamError")
 def missing_record_stream_before_an_op(fixed: bool) -> None:
-    x, other, a = ones(), ones(), side()
+    x, other, a = ones(5500), ones(5500), side()
     a.wait_stream(default())
     with on(a):
         x + 1
@@ -541,7 +542,7 @@ def missing_record_stream_before_an_op(fixed: bool) -> None:
 
 @race("a prefetched batch is freed while the default stream reads it", "MissingRecordStreamError")
 def missing_record_stream_of_a_batch(fixed: bool) -> None:
-    host, a = torch.ones(4096).pin_memory(), side()
+    host, a = torch.ones(6000).pin_memory(), side()
     for _ in range(2):
         with on(a):
             batch = host.to(DEVICE, non_blocking=True)
@@ -554,13 +555,13 @@ def missing_record_stream_of_a_batch(fixed: bool) -> None:
 
 @race("record_stream names another stream than the one that uses the tensor", "MissingRecordStreamError")
 def record_stream_of_another_stream(fixed: bool) -> None:
-    x, a, b = ones(), side(), side()
+    x, a, b = ones(6500), side(), side()
     a.wait_stream(default())
     with on(a):
         x + 1
     x.record_stream(a if fixed else b)
     del x
-    ones()
+    ones(6500)
 
 
 @race(
@@ -568,23 +569,23 @@ def record_stream_of_another_stream(fixed: bool) -> None:
     "MissingRecordStreamError",
 )
 def wait_after_reuse(fixed: bool) -> None:
-    x, a = ones(), side()
+    x, a = ones(7000), side()
     a.wait_stream(default())
     with on(a):
         x + 1
     del x
     if fixed:
         default().wait_stream(a)
-    ones()
+    ones(7000)
     default().wait_stream(a)
 
 
 @race("new memory is used on a side stream while its last owner's kernel is pending", "UseAfterFreeError")
 def use_after_free(fixed: bool) -> None:
-    x, a = ones(), side()
+    x, a = ones(7500), side()
     x.mul_(2)
     del x
-    y = torch.empty(4096, device=DEVICE)
+    y = torch.empty(7500, device=DEVICE)
     if fixed:
         a.wait_stream(default())
     with on(a):

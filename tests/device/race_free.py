@@ -356,6 +356,17 @@ def freed_before_the_wait() -> None:
 
 
 @pattern
+def cache_is_emptied_between() -> None:
+    x, a = torch.ones(1 << 22, device=DEVICE), side()
+    a.wait_stream(default())
+    with on(a):
+        x + 1
+    del x
+    torch.loom.empty_cache()  # waits for the device before memory is given back
+    torch.ones(1 << 22, device=DEVICE)
+
+
+@pattern
 def two_devices_in_threads() -> None:
     model = _model()
     for _ in range(2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch_loom.device import _sanitizer, sanitizer
 
 @pytest.fixture(autouse=True)
 def sanitized() -> Iterator[None]:
+    gc.collect()  # tensors that the last error held are not to be freed in the middle of a program
     torch.loom.synchronize()
     torch.loom.synchronize(1)
     sanitizer.enable()

@@ -145,6 +145,7 @@ class EventHandler:
         errors = [
             report(Use(launch, operand, tensor), previous)
             for operand, tensor in zip(operands, tensors, strict=True)
+            if not tensor.is_only_used_by(launch.stream)
             for previous in tensor.unordered(operand, launch.stream, self.syncs)
         ]
         if not errors:
