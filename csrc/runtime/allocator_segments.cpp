@@ -10,6 +10,9 @@ namespace {
 
 std::atomic<BlockingCall> blocking_call{nullptr};
 
+// Of one allocation, while other threads take what it gave back.
+constexpr int kMaxFlushes = 32;
+
 template <typename F>
 void call_blocking(F&& body) {
   const auto run = [](void* context) { (*static_cast<std::remove_reference_t<F>*>(context))(); };
@@ -51,14 +54,15 @@ Block* CachingAllocator::grow(Guard& lock, Pool& pool, size_t bytes, size_t roun
     if (Block* block = new_segment(pool, rounded, stream, context)) return block;
   }
   if (num_capturing_ == 0) {
-    flush(lock, stream, {0, 0});
     ++stats_.num_alloc_retries;
-    // The lock was let go, and events may have freed blocks.
-    if (Block* block = find_free(pool, rounded, stream)) return block;
-    if (Block* block = new_segment(pool, rounded, stream, context)) return block;
-    if (wait_for_others(lock, stream)) {
+    // The lock is let go meanwhile: others may take what was given back, and leave more to be given back.
+    for (int flushes = 0; flushes < kMaxFlushes; ++flushes) {
+      const int64_t given_back = stats_.num_device_free;
+      flush(lock, stream, {0, 0});
+      const bool waited = wait_for_others(lock, stream);
       if (Block* block = find_free(pool, rounded, stream)) return block;
       if (Block* block = new_segment(pool, rounded, stream, context)) return block;
+      if (!waited && stats_.num_device_free == given_back) break;
     }
   }
   if (Block* block = borrow_from_private_pools(pool.is_small, rounded, stream)) return block;
@@ -216,11 +220,13 @@ void CachingAllocator::flush(Guard& lock, int64_t stream, PoolId only) {
   if (has_pending_ && !may_not_ask_events()) {
     // What waits for other streams becomes free, and may make a segment whole.
     lock.unlock();
-    call_blocking([&] { wait_for_device(stream); });
+    call_blocking([&] {
+      wait_for_device(stream);
+      process_events();
+    });
     lock.lock();
-    process_events();
-    ++stats_.num_sync_all_streams;
   }
+  if (only == PoolId{}) ++stats_.num_sync_all_streams;
   std::vector<Segment*> segments;
   const auto collect = [&](Pool& pool) {
     collect_whole(pool, segments);
@@ -320,6 +326,9 @@ bool CachingAllocator::drain(driver::Stream stream) {
 bool CachingAllocator::wait_for_device(int64_t stream) {
   if (!drain(streams_->stream(stream))) return false;
   for (const driver::Stream each : streams_->all()) drain(each);
+  if (tape::is_read()) [[unlikely]] {
+    tell(CommandKind::kSynchronizeDevice, "synchronize_device", nullptr, 0, -1);
+  }
   return true;
 }
 
@@ -327,18 +336,20 @@ bool CachingAllocator::wait_for_device(int64_t stream) {
 // kernels may allocate.
 void CachingAllocator::give_back(Guard& lock, std::vector<Segment*> segments, int64_t stream) {
   if (segments.empty()) return;
-  bool waited = false;
+  std::vector<Segment*> used;
   ++num_giving_back_;
   lock.unlock();
-  call_blocking([&] { waited = wait_for_device(stream); });
+  call_blocking([&] {
+    if (wait_for_device(stream)) return;
+    const auto unused = std::stable_partition(segments.begin(), segments.end(), [&](const Segment* segment) {
+      return segment->stream == stream || driver_.query_stream(streams_->stream(segment->stream));
+    });
+    used.assign(unused, segments.end());
+    segments.erase(unused, segments.end());
+  });
   lock.lock();
-  for (Segment* segment : segments) {
-    if (waited || segment->stream == stream || driver_.query_stream(streams_->stream(segment->stream))) {
-      destroy(segment);
-    } else {
-      insert_free(segment->first);
-    }
-  }
+  for (Segment* segment : segments) destroy(segment);
+  for (Segment* segment : used) insert_free(segment->first);
   --num_giving_back_;
   num_giving_back_.notify_all();
   for (auto pool = private_pools_.begin(); pool != private_pools_.end();) {

@@ -69,10 +69,10 @@ void* CachingAllocator::allocate(size_t bytes, int64_t stream) {
   if (bytes == 0) return nullptr;
   // Before the lock is taken: the recorder may wait for Python's.
   Context context = history_.gather(RecordContext::kState);
-  Guard lock(lock_);
-  if (has_pending_ && !may_not_ask_events()) [[unlikely]] {
+  if (has_pending_.load(std::memory_order_relaxed) && !may_not_ask_events()) [[unlikely]] {
     process_events();
   }
+  Guard lock(lock_);
   if (bytes > kMaxBytes) throw_out_of_memory(lock, bytes, bytes, stream, std::move(context));
   const size_t rounded = config_.block_bytes(bytes);
   Pool& pool = pool_for(rounded, stream);
@@ -84,7 +84,12 @@ void* CachingAllocator::allocate(size_t bytes, int64_t stream) {
   void* const address = reinterpret_cast<void*>(block->address);
   lock.unlock();
   if (tape::is_read()) [[unlikely]] {
-    tell(CommandKind::kAllocate, "allocate", address, bytes, stream);
+    try {
+      tell(CommandKind::kAllocate, "allocate", address, bytes, stream);
+    } catch (...) {
+      deallocate(address);
+      throw;
+    }
   }
   return address;
 }
@@ -132,8 +137,7 @@ void CachingAllocator::hand_out(Block* block, size_t bytes, size_t rounded, Cont
     stats_.oversize_allocations.increase(1);
   }
   if (history_.enabled()) [[unlikely]] {
-    const bool with_context = block->extra != nullptr && history_.traces_context();
-    trace(TraceAction::kAlloc, *block, with_context ? block->extra->context : nullptr);
+    trace(TraceAction::kAlloc, *block, block->extra == nullptr ? nullptr : block->extra->context);
   }
 }
 
@@ -148,8 +152,9 @@ void CachingAllocator::tell(CommandKind kind, const char* name, const void* addr
   Command command{};
   command.kind = kind;
   command.name = name;
-  command.device = logical_device_;
-  command.stream = stream;
+  const int64_t other = stream >> kForeignShift;
+  command.device = other == 0 ? logical_device_ : static_cast<int>(other) - 1;
+  command.stream = stream & ((int64_t{1} << kForeignShift) - 1);
   command.address = address;
   command.bytes = bytes;
   tape::write(command);
@@ -183,14 +188,11 @@ void CachingAllocator::deallocate(void* address) {
   }
   block->allocated = false;
   if (block->extra != nullptr && !block->extra->streams.empty()) [[unlikely]] {
-    if (!may_not_ask_events()) {
-      add_events(block);
-    } else {
-      // An event that is recorded in a capture cannot be asked.
-      ++block->extra->num_events;
-      deferred_.push_back(block);
-      has_pending_ = true;
-    }
+    ++block->extra->num_events;  // until its events are recorded
+    deferred_.push_back(block);
+    has_pending_ = true;
+    lock.unlock();
+    if (!may_not_ask_events()) record_deferred();
     return;
   }
   free_block(block, std::move(context));
@@ -266,38 +268,55 @@ void CachingAllocator::tell_free(const void* address) const {
   tell(CommandKind::kFree, "free", address, bytes, stream);
 }
 
-void CachingAllocator::add_events(Block* block) {
-  for (const int64_t stream : std::exchange(block->extra->streams, {})) {
-    driver::Event event = nullptr;
-    if (spare_events_.empty()) {
-      event = driver_.create_event({/*timing=*/false});
-    } else {
-      event = spare_events_.back();
-      spare_events_.pop_back();
+void CachingAllocator::record_deferred() {
+  std::vector<std::pair<int64_t, PendingEvent>> wanted;
+  Guard lock(lock_);
+  const std::vector<Block*> blocks = std::exchange(deferred_, {});
+  for (Block* block : blocks) {
+    for (const int64_t stream : std::exchange(block->extra->streams, {})) {
+      driver::Event event = nullptr;
+      if (!spare_events_.empty()) {
+        event = spare_events_.back();
+        spare_events_.pop_back();
+      }
+      wanted.push_back({stream, {event, block}});
+      ++block->extra->num_events;
     }
-    driver_.record_event(event, streams_->stream(stream));
-    ++block->extra->num_events;
-    pending_[stream].push_back({event, block});
-    has_pending_ = true;
   }
+  lock.unlock();
+  for (auto& [stream, pending] : wanted) {
+    if (pending.event == nullptr) pending.event = driver_.create_event({/*timing=*/false});
+    driver_.record_event(pending.event, streams_->stream(stream));
+  }
+  lock.lock();
+  for (const auto& [stream, pending] : wanted) pending_[stream].push_back(pending);
+  for (Block* block : blocks) --block->extra->num_events;
 }
 
 void CachingAllocator::process_events() {
-  for (Block* block : std::exchange(deferred_, {})) {
-    add_events(block);
-    --block->extra->num_events;
-  }
-  for (auto entry = pending_.begin(); entry != pending_.end();) {
-    std::deque<PendingEvent>& events = entry->second;
+  record_deferred();
+  Guard lock(lock_);
+  std::map<int64_t, std::deque<PendingEvent>> asked = std::exchange(pending_, {});
+  has_pending_ = !deferred_.empty();
+  lock.unlock();
+  std::vector<PendingEvent> finished;
+  for (auto& [stream, events] : asked) {
     while (!events.empty() && driver_.query_event(events.front().event)) {
-      const PendingEvent pending = events.front();
+      finished.push_back(events.front());
       events.pop_front();
-      spare_events_.push_back(pending.event);
-      if (--pending.block->extra->num_events == 0) free_block(pending.block, nullptr);
     }
-    entry = events.empty() ? pending_.erase(entry) : std::next(entry);
   }
-  has_pending_ = !pending_.empty();
+  lock.lock();
+  for (auto& [stream, events] : asked) {
+    if (events.empty()) continue;
+    std::deque<PendingEvent>& later = pending_[stream];  // recorded meanwhile, by other threads
+    later.insert(later.begin(), events.begin(), events.end());
+    has_pending_ = true;
+  }
+  for (const PendingEvent& pending : finished) {
+    spare_events_.push_back(pending.event);
+    if (--pending.block->extra->num_events == 0) free_block(pending.block, nullptr);
+  }
 }
 
 size_t CachingAllocator::block_bytes(const void* address) const {

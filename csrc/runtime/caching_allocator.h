@@ -30,11 +30,17 @@
 
 namespace loom::runtime {
 
+// What record_stream() takes for a stream of another device than the allocator's own.
+constexpr int kForeignShift = 32;
+constexpr int64_t foreign_stream(int device, int64_t id) {
+  return (int64_t{device} + 1) << kForeignShift | id;
+}
+
 // The streams of the allocator's device.
 class StreamSource {
  public:
   virtual ~StreamSource() = default;
-  // Throws InvalidArgument for an id that no stream has.
+  // Also of a foreign_stream(). Throws InvalidArgument for an id that no stream has.
   virtual driver::Stream stream(int64_t id) const = 0;
   virtual std::vector<driver::Stream> all() const = 0;
 };
@@ -156,7 +162,9 @@ class CachingAllocator {
   // To the tape. Without the lock: its readers may allocate.
   void tell(CommandKind kind, const char* name, const void* address, size_t bytes, int64_t stream) const;
   void tell_free(const void* address) const;
-  void add_events(Block* block);
+  // Not under the lock: a driver may run queued work when it is told or asked something, and that work frees
+  // memory.
+  void record_deferred();
   void process_events();
   // A graph is being captured: recording and asking events would become part of it.
   bool may_not_ask_events() const { return num_capturing_ != 0 || capture::is_underway(); }
@@ -220,14 +228,14 @@ class CachingAllocator {
   Pool small_{true, nullptr}, large_{false, nullptr};
   std::map<PoolId, std::unique_ptr<PrivatePool>> private_pools_;
   std::vector<Capture> captures_;
-  int num_capturing_ = 0;
+  std::atomic<int> num_capturing_{0};
   std::vector<Segment*> segments_;
   std::atomic<int> num_giving_back_{0};  // threads that hold segments out of use; changed under the lock
   SegmentPlacement placement_;
   std::optional<double> fraction_;
   std::map<int64_t, std::deque<PendingEvent>> pending_;  // by stream, oldest first
-  std::vector<Block*> deferred_;  // freed during a capture: their events are recorded after it
-  bool has_pending_ = false;      // either of the two is not empty
+  std::vector<Block*> deferred_;          // freed, and their events not recorded yet: after a capture
+  std::atomic<bool> has_pending_{false};  // either of the two is not empty
   std::vector<driver::Event> spare_events_;
   std::vector<OutOfMemoryObserver> observers_;
 };

@@ -94,7 +94,16 @@ ReplayQueue::~ReplayQueue() {
 void ReplayQueue::submit(StreamRef stream, const Recording& recording,
                          const std::function<std::unique_ptr<Replay>()>& make) {
   if (is_captured(stream)) capture::forbid_on(stream, "the replay of a graph");
+  const auto follow_last = [&] {
+    if (has_replayed_ && !(last_stream_ == stream)) wait_event(stream, finished_);
+  };
   if (tape::is_read()) [[unlikely]] {
+    {
+      // The tape hears of the order before it hears of the commands; and of those without the lock, since its
+      // readers may wait for Python's.
+      const std::lock_guard<std::mutex> lock(mutex_);
+      follow_last();
+    }
     Command command{};
     command.kind = CommandKind::kReplay;
     command.name = "graph replay";
@@ -106,7 +115,7 @@ void ReplayQueue::submit(StreamRef stream, const Recording& recording,
   driver::Driver& driver = get().driver();
   const driver::Stream handle = get().stream(stream.device, stream.id);
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (has_replayed_ && !(last_stream_ == stream)) wait_event(stream, finished_);
+  follow_last();
   const driver::Kernel kernel{"graph replay", [](void* context) { static_cast<Replay*>(context)->run(); },
                               [](void* context) { delete static_cast<Replay*>(context); }, make().release()};
   driver.submit(handle, kernel);

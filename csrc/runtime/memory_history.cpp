@@ -33,6 +33,7 @@ void MemoryHistory::record_now(TraceEntry entry) {
   entry.time_us = std::chrono::duration_cast<std::chrono::microseconds>(
                       std::chrono::system_clock::now().time_since_epoch())
                       .count();
+  if (!traces_context()) entry.context = nullptr;
   if (entries_.size() < max_entries_) {
     entries_.push_back(std::move(entry));
     return;

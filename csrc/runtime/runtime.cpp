@@ -32,7 +32,12 @@ void after_fork_in_child() { detail::bad_fork.store(true); }
 class DeviceStreams final : public StreamSource {
  public:
   DeviceStreams(const Runtime& runtime, int device) : runtime_(runtime), device_(device) {}
-  driver::Stream stream(int64_t id) const override { return runtime_.stream(device_, id); }
+  driver::Stream stream(int64_t key) const override {
+    const int64_t other = key >> kForeignShift;
+    return other == 0
+               ? runtime_.stream(device_, key)
+               : runtime_.stream(static_cast<int>(other) - 1, key & ((int64_t{1} << kForeignShift) - 1));
+  }
   std::vector<driver::Stream> all() const override { return runtime_.streams(device_); }
 
  private:
@@ -65,8 +70,8 @@ Runtime::Runtime(const Config& config) : config_(config) {
     device->logical = logical;
     device->physical = physical;
     device->streams[0] = driver_->create_stream(physical, {});
-    device->allocator = std::make_unique<CachingAllocator>(
-        *driver_, physical, logical, std::make_unique<DeviceStreams>(*this, logical));
+    device->allocator = std::make_unique<CachingAllocator>(*driver_, physical, logical,
+                                                           std::make_unique<DeviceStreams>(*this, logical));
     devices_.push_back(std::move(device));
   }
 }

@@ -10,16 +10,14 @@ namespace loom::glue {
 
 namespace {
 
-void tell(runtime::CommandKind kind, const char* name, runtime::StreamRef stream, const void* address,
-          size_t bytes) {
-  runtime::Command command{};
-  command.kind = kind;
-  command.name = name;
-  command.device = stream.device;
-  command.stream = stream.id;
-  command.address = address;
-  command.bytes = bytes;
-  runtime::tape::write(command);
+// To PyTorch's profiler, which shows them beside the ops; `sign` −1: about to be freed.
+void report_to_profiler(int device, void* address, int sign) {
+  const runtime::CachingAllocator& allocator = *devices().device(device).allocator;
+  const auto bytes = sign * static_cast<int64_t>(allocator.block_bytes(address));
+  const runtime::AllocatorStats stats = allocator.stats();
+  c10::reportMemoryUsageToProfiler(address, bytes, static_cast<size_t>(stats.allocated_bytes[0].current),
+                                   static_cast<size_t>(stats.reserved_bytes[0].current),
+                                   c10::Device(kLoom, static_cast<c10::DeviceIndex>(device)));
 }
 
 }  // namespace
@@ -30,19 +28,17 @@ void free_device_memory(void* address) {
   if (address == nullptr || runtime == nullptr || runtime::in_bad_fork()) return;
   const int device = runtime->device_of(address);
   void* const block = runtime->device_address(address);
-  // Told before another thread can get the block.
-  if (runtime::tape::is_read()) [[unlikely]] {
-    tell(runtime::CommandKind::kFree, "free", {device, 0}, block, 0);
+  if (c10::memoryProfilingEnabled()) [[unlikely]] {
+    report_to_profiler(device, block, -1);
   }
   runtime->device(device).allocator->deallocate(block);
 }
 
 void* take_device_memory(int device, size_t bytes) {
-  const runtime::StreamRef stream = runtime::current_stream_of(device);
-  void* const block =
-      translated([&] { return devices().device(device).allocator->allocate(bytes, stream.id); });
-  if (block != nullptr && runtime::tape::is_read()) [[unlikely]] {
-    tell(runtime::CommandKind::kAllocate, "allocate", stream, block, bytes);
+  void* const block = translated(
+      [&] { return devices().device(device).allocator->allocate(bytes, runtime::current_stream(device)); });
+  if (c10::memoryProfilingEnabled()) [[unlikely]] {
+    report_to_profiler(device, block, 1);
   }
   return block;
 }
@@ -81,15 +77,20 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   }
 
   bool initialized() override { return runtime::is_initialized(); }
-  void emptyCache(c10::MempoolId_t /*pool*/) override {
-    for (int device = 0; device < devices().device_count(); ++device)
-      devices().device(device).allocator->empty_cache();
+  void emptyCache(c10::MempoolId_t pool) override {
+    for (int device = 0; device < devices().device_count(); ++device) {
+      translated([&] { devices().device(device).allocator->empty_cache({pool.first, pool.second}); });
+    }
   }
-  // Streams run in the caller's thread: memory is reused only after the work that used it.
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
-    if (data.get() == nullptr || !runtime::tape::is_read()) return;
-    tell(runtime::CommandKind::kRecordStream, "record_stream", {stream.device_index(), stream.id()},
-         data.get(), 0);
+    runtime::Runtime& runtime = devices();
+    const int device = runtime.device_of(data.get());
+    if (device < 0) return;
+    const int64_t id = stream.device_index() == device
+                           ? stream.id()
+                           : runtime::foreign_stream(stream.device_index(), stream.id());
+    translated(
+        [&] { runtime.device(device).allocator->record_stream(runtime.device_address(data.get()), id); });
   }
 
   DeviceStats getDeviceStats(c10::DeviceIndex index) override {
@@ -108,6 +109,10 @@ class DeviceAllocator final : public c10::DeviceAllocator {
     out.num_ooms = stats.num_ooms;
     out.num_device_alloc = stats.num_device_alloc;
     out.num_device_free = stats.num_device_free;
+    out.oversize_allocations = to_torch(stats.oversize_allocations);
+    out.oversize_segments = to_torch(stats.oversize_segments);
+    out.num_sync_all_streams = stats.num_sync_all_streams;
+    out.max_split_size = stats.max_split_size;
     return out;
   }
   void resetAccumulatedStats(c10::DeviceIndex index) override { allocator(index).reset_accumulated_stats(); }

@@ -14,6 +14,7 @@ Births::Active::~Active() { births = previous_; }
 
 Births::Suspended::Suspended() : previous_(std::exchange(births, nullptr)) {}
 Births::Suspended::~Suspended() { births = previous_; }
+
 void* take_output_memory(int device, size_t bytes) {
   void* const memory = take_device_memory(device, bytes);
   if (memory == nullptr || !runtime::tape::is_read()) [[likely]] {

@@ -102,6 +102,17 @@ int64_t stream_for_move(const Waiting& waiting) {
   return runtime::is_captured({waiting.device, waiting.stream}) ? 0 : waiting.stream;
 }
 
+// To the tape: a move has waited for what was pending on the stream.
+void tell_finished(runtime::StreamRef stream) {
+  if (!runtime::tape::is_read()) return;
+  runtime::Command command{};
+  command.kind = runtime::CommandKind::kQueryStream;
+  command.name = "query_stream";
+  command.device = stream.device;
+  command.stream = stream.id;
+  runtime::tape::write(command);
+}
+
 class CurrentStream {
  public:
   CurrentStream(int device, int64_t stream) : device_(device), previous_(runtime::current_stream(device)) {
@@ -180,8 +191,10 @@ void take_device_memory(c10::StorageImpl* storage) {
       const driver::Stream order = devices().stream(device, runtime::current_stream(device));
       if (waiting->host) {
         devices().driver().copy(order, memory.get(), waiting->host.get(), waiting->bytes);
+        tell_finished({device, runtime::current_stream(device)});
       } else if (user_stream != runtime::current_stream(device)) {
         devices().driver().drain_stream(order);
+        tell_finished({device, runtime::current_stream(device)});
       }
     });
   }

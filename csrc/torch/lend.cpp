@@ -293,9 +293,14 @@ void Lending::resize_loan(size_t index, at::IntArrayRef sizes, at::IntArrayRef s
 }
 
 bool Lending::runs_in_place() {
+  const runtime::Runtime& runtime = devices();
   // Without arithmetic nothing waits for a worker.
-  if (!devices().runs_kernels()) return true;
-  return translated([&] { return runtime::runs_in_place(runtime::current_stream_of(device())); });
+  if (!runtime.runs_kernels()) return true;
+  const runtime::StreamRef stream = runtime::current_stream_of(device());
+  const driver::Stream handle = translated([&] { return runtime.stream(stream.device, stream.id); });
+  if (!runtime.driver().runs_in_place(handle) || runtime::is_captured(stream)) return false;
+  in_place_stream_ = handle;
+  return true;
 }
 
 void Lending::submit(runtime::StreamRef stream, const driver::Kernel& kernel,
@@ -327,9 +332,13 @@ void Lending::run_kernel(Body body, void* context) {
     const Births::Active active(*run->births);
     run->body(run->context);
   };
-  const runtime::StreamRef stream = runtime::current_stream_of(device());
   driver::Kernel kernel{op_name_, with_births, nullptr, &run};
   kernel.in_place = true;
+  // What runtime::submit() looks for has been looked for.
+  if (in_place_stream_ != nullptr && !runtime::tape::is_read()) [[likely]] {
+    return translated([&] { devices().driver().submit(in_place_stream_, kernel); });
+  }
+  const runtime::StreamRef stream = runtime::current_stream_of(device());
   if (!devices().runs_kernels()) {
     // The host infers the result's metadata: allocations are the host's own scalars.
     body(context);

@@ -114,6 +114,7 @@ class Lending {
   bool has_sparse_ = false;
   bool has_host_operands_ = false;
   bool writes_lists_ = false;
+  driver::Stream in_place_stream_ = nullptr;  // set when it runs kernels in this thread
   uint64_t key_ = 0;
   Births births_ = Births::learning();
   BirthMask learned_ = 0;

@@ -7,11 +7,12 @@
 #include <torch/csrc/utils/device_lazy_init.h>
 
 #include "driver_bindings/driver_bindings.h"
-#include "torch/allocator.h"
+#include "torch/alloc_conf.h"
 #include "torch/device.h"
 #include "torch/engine_allocator.h"
 #include "torch/generator.h"
 #include "torch/graph_bindings.h"
+#include "torch/memory_bindings.h"
 #include "torch/register_ops.h"
 #include "torch/shutdown.h"
 #include "torch/stream_bindings.h"
@@ -43,9 +44,11 @@ int peek_device_count() noexcept {
 void initialize(const std::string& driver, int64_t memory_bytes, const std::vector<int>& physical_devices,
                 const runtime::Chip& chip, bool lazy, const std::string& launch, uint64_t chaos_seed,
                 bool protect) {
+  current_alloc_conf();  // refuses bad settings before there are devices
   translated([&] {
     runtime::initialize({driver, memory_bytes, physical_devices, chip, lazy, launch, chaos_seed, protect});
   });
+  prepare_memory();
   install_engine_allocator();
 }
 
@@ -61,57 +64,6 @@ void set_initializer(py::object callback) {
       Py_DECREF(result);
     }
   });
-}
-
-void put_stat(py::dict& stats, const std::string& name, const runtime::Stat& stat) {
-  stats[py::str(name + ".current")] = stat.current;
-  stats[py::str(name + ".peak")] = stat.peak;
-  stats[py::str(name + ".allocated")] = stat.allocated;
-  stats[py::str(name + ".freed")] = stat.freed;
-}
-
-void put_array(py::dict& stats, const std::string& name, const runtime::StatArray& array) {
-  put_stat(stats, name + ".all", array[0]);
-  put_stat(stats, name + ".small_pool", array[1]);
-  put_stat(stats, name + ".large_pool", array[2]);
-}
-
-// The short names first: bytes in use, and the four counters.
-py::dict memory_stats(int64_t index) {
-  check_device_index(index);
-  const runtime::AllocatorStats stats = devices().device(static_cast<int>(index)).allocator->stats();
-  py::dict out;
-  const auto put_total = [&](const char* name, const runtime::Stat& stat, bool with_totals) {
-    const std::string prefix(name);
-    out[py::str(prefix + ".current")] = stat.current;
-    out[py::str(prefix + ".peak")] = stat.peak;
-    if (!with_totals) return;
-    out[py::str(prefix + ".total_allocated")] = stat.allocated;
-    out[py::str(prefix + ".total_freed")] = stat.freed;
-  };
-  put_total("allocated", stats.allocated_bytes[0], true);
-  put_total("reserved", stats.reserved_bytes[0], true);
-  put_total("active", stats.active_bytes[0], false);
-  put_total("cached", stats.cached_bytes, false);
-  out["num_alloc_retries"] = stats.num_alloc_retries;
-  out["num_ooms"] = stats.num_ooms;
-  out["num_device_alloc"] = stats.num_device_alloc;
-  out["num_device_free"] = stats.num_device_free;
-  const runtime::LazyStats& lazy = devices().device(static_cast<int>(index)).lazy_stats;
-  out["lazy.host_bytes"] = lazy.host_bytes.load();
-  out["lazy.pending_tensors"] = lazy.pending_tensors.load();
-  out["lazy.materialized_bytes"] = lazy.materialized_bytes.load();
-  out["lazy.materializations"] = lazy.materializations.load();
-  put_array(out, "allocation", stats.allocation);
-  put_array(out, "segment", stats.segment);
-  put_array(out, "active", stats.active);
-  put_array(out, "inactive_split", stats.inactive_split);
-  put_array(out, "allocated_bytes", stats.allocated_bytes);
-  put_array(out, "reserved_bytes", stats.reserved_bytes);
-  put_array(out, "active_bytes", stats.active_bytes);
-  put_array(out, "inactive_split_bytes", stats.inactive_split_bytes);
-  put_array(out, "requested_bytes", stats.requested_bytes);
-  return out;
 }
 
 py::dict device_properties(int64_t index) {
@@ -132,11 +84,6 @@ py::dict device_properties(int64_t index) {
   out["engine"] = driver.info().engine == driver::Engine::kMeta ? "meta" : "cpu";
   out["physical_index"] = device.physical;
   return out;
-}
-
-runtime::CachingAllocator& allocator_of(int64_t index) {
-  check_device_index(index);
-  return *devices().device(static_cast<int>(index)).allocator;
 }
 
 void bind_chip(py::module_& m) {
@@ -236,15 +183,8 @@ PYBIND11_MODULE(_C, m) {
                                                       devices().device(static_cast<int>(peer)).physical);
           });
         }));
-  m.def("memory_stats", torch::wrap_pybind_function(memory_stats));
-  m.def("mem_get_info", torch::wrap_pybind_function([](int64_t index) {
-          const driver::MemoryInfo info = allocator_of(index).memory_info();
-          return py::make_tuple(info.free_bytes, info.total_bytes);
-        }));
-  m.def("empty_cache", torch::wrap_pybind_function([](int64_t index) { allocator_of(index).empty_cache(); }));
-  m.def("reset_peak_memory_stats",
-        torch::wrap_pybind_function([](int64_t index) { allocator_of(index).reset_peak_stats(); }));
-  m.def("reset_accumulated_memory_stats",
-        torch::wrap_pybind_function([](int64_t index) { allocator_of(index).reset_accumulated_stats(); }));
+  bind_memory(m);
+  bind_memory_history(m);
+  bind_allocator(m);
   bind_streams(m);
 }

@@ -356,6 +356,17 @@ def freed_before_the_wait() -> None:
 
 
 @pattern
+def cache_is_emptied_between() -> None:
+    x, a = torch.ones(1 << 22, device=DEVICE), side()
+    a.wait_stream(default())
+    with on(a):
+        x + 1
+    del x
+    torch.loom.empty_cache()  # waits for the device before memory is given back
+    torch.ones(1 << 22, device=DEVICE)
+
+
+@pattern
 def two_devices_in_threads() -> None:
     model = _model()
     for _ in range(2):
@@ -419,9 +430,21 @@ def threads_with_streams_of_their_own() -> None:
 
 
 @pattern
+def replays_of_one_graph_on_two_streams() -> None:
+    x, graph, streams = ones(64), torch.loom.CUDAGraph(), [side(), side()]
+    with torch.loom.graph(graph):
+        x.mul_(2)
+    for stream in streams:
+        stream.wait_stream(default())
+    for stream in (*streams, *streams):  # a graph comes after its own last replay
+        with on(stream):
+            graph.replay()
+    torch.loom.synchronize()
+    assert x.sum().item() == 64 * 16
+
+
+@pattern
 def graph_replays() -> None:
-    if not hasattr(torch.loom, "CUDAGraph"):
-        return
     x, a, graph = ones(64), side(), torch.loom.CUDAGraph()
     a.wait_stream(default())
     with on(a):

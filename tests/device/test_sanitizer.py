@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from torch_loom import _C
 from torch_loom.device import _sanitizer, sanitizer
 from torch_loom.device._races import regions
 from torch_loom.device._races.clocks import pack_stream, unpack_stream
@@ -237,6 +238,60 @@ def test_a_finalizer_may_run_ops(sanitized) -> None:
             torch.ones(8, device="loom") + 1
     finally:
         gc.set_threshold(*threshold)
+
+
+def test_what_a_reader_of_the_tape_hears() -> None:
+    heard: list[tuple[object, ...]] = []
+    reader = _C.TapeReader(lambda *launch: heard.append(launch))
+    side, event = torch.loom.Stream(), torch.loom.Event()
+    reader.attach()
+    try:
+        with pytest.raises(ValueError, match="attached to the tape already"):
+            reader.attach()
+        x = torch.empty(4, 3, device="loom")
+        x.t()[1:].add_(1)
+        event.record()
+        side.wait_event(event)
+        address = x.data_ptr()
+        host = torch.empty(4, 3)
+        host.copy_(x)
+        del x
+    finally:
+        reader.detach()
+    with pytest.raises(ValueError, match="not attached to the tape"):
+        reader.detach()
+    allocate, kernel, copy = heard
+    assert allocate[:4] == (_C.TapeReader.ALLOCATE, 0, 0, "allocate")
+    assert allocate[5:] == (address, 48, False, False)
+    assert kernel[0] == _C.TapeReader.KERNEL
+    assert str(kernel[3]).startswith("aten::add_")
+    assert kernel[4][0] == (address + 4, (2, 4), (1, 3), 4, True)  # type: ignore[index]
+    assert copy[0] == _C.TapeReader.COPY
+    assert copy[4] == ((address, (48,), (1,), 1, False),)
+    assert copy[8] is True
+    notes = reader.take_notes()
+    kinds = [note[0] for note in notes]
+    expected = ["RECORD_EVENT", "WAIT_EVENT", "SYNCHRONIZE_STREAM", "FREE"]
+    assert kinds == [getattr(_C.TapeReader, name) for name in expected]
+    assert notes[0][3] == notes[1][3] != 0
+    assert notes[3][4] == address
+    assert reader.take_notes() == []
+
+
+def test_what_a_reader_raises_leaves_the_launch() -> None:
+    def refuse(*launch: object) -> None:
+        if launch[0] == _C.TapeReader.KERNEL:
+            raise KeyError(launch[3])
+
+    x = torch.ones(4, device="loom")
+    reader = _C.TapeReader(refuse)
+    reader.attach()
+    try:
+        with pytest.raises(KeyError, match="aten::add_"):
+            x.add_(1)
+    finally:
+        reader.detach()
+    assert x.tolist() == [1.0] * 4
 
 
 def test_streams_of_devices_are_apart() -> None:

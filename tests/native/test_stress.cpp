@@ -4,7 +4,6 @@
 #include <random>
 
 #include "check.h"
-#include "runtime/caching_allocator.h"
 
 namespace loom::test {
 
@@ -139,34 +138,6 @@ TEST(streams_and_events_come_and_go) {
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < 4; ++i) threads.emplace_back(body, i);
   for (std::thread& thread : threads) thread.join();
-}
-
-TEST(the_caching_allocator_from_8_threads) {
-  Chip chip;
-  runtime::CachingAllocator allocator(*chip, /*physical_device=*/0, /*logical_device=*/0);
-  std::atomic<bool> is_corrupt{false};
-  const auto body = [&](unsigned seed) {
-    std::mt19937 random(seed);
-    std::vector<std::pair<unsigned char*, size_t>> mine;
-    for (int step = 0; step < 3000; ++step) {
-      if (!mine.empty() && (mine.size() == 8 || random() % 2 == 0)) {
-        const auto [block, bytes] = mine.back();
-        mine.pop_back();
-        if (block[0] != seed || block[bytes - 1] != seed) is_corrupt = true;
-        allocator.deallocate(block);
-      } else {
-        const size_t bytes = 1 + random() % (random() % 4 == 0 ? 100000 : 2000);
-        auto* const block = static_cast<unsigned char*>(allocator.allocate(bytes, seed % 2));
-        block[0] = block[bytes - 1] = static_cast<unsigned char>(seed);
-        mine.emplace_back(block, bytes);
-      }
-    }
-    for (const auto& [block, bytes] : mine) allocator.deallocate(block);
-  };
-  std::vector<std::thread> threads;
-  for (unsigned i = 0; i < kNumThreads; ++i) threads.emplace_back(body, i);
-  for (std::thread& thread : threads) thread.join();
-  CHECK(!is_corrupt);
 }
 
 }  // namespace loom::test

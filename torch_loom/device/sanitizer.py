@@ -1,4 +1,4 @@
-"""The stream sanitizer: reports commands on different streams that use the same memory and are not ordered."""
+"""The stream sanitizer: reports commands on different streams that use the same memory, not ordered."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def enable() -> None:
     """Report races between streams from now on, in every thread.
 
     The launch of a command that races with an earlier one prints both, with the Python stacks that issued
-    them, to stderr and raises ``torch.loom._sanitizer.CUDASanitizerErrors``; the command is not submitted. The
-    program can go on. What was submitted before is not known: enable it first, or with
+    them, to stderr and raises ``torch.loom._sanitizer.CUDASanitizerErrors``; the command is not submitted.
+    The program can go on. What was submitted before is not known: enable it first, or with
     ``TORCH_LOOM_SANITIZER=1``. Does nothing when it is enabled; initialises no device.
 
     Example:

@@ -1,1 +1,1 @@
-"""What the stream sanitizer is made of: clocks of streams, regions of memory, histories of blocks, reports."""
+"""What the stream sanitizer is made of: clocks of streams, regions and histories of memory, reports."""

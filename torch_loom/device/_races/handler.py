@@ -15,7 +15,7 @@ from torch_loom.device._races.reports import SynchronizationError, report
 
 __all__ = ["EventHandler"]
 
-_gather_traceback: Callable[[bool, bool, bool], Any] = torch._C._profiler.gather_traceback  # type: ignore[attr-defined]
+_gather_traceback: Callable[[bool, bool, bool], Any] = torch._C._profiler.gather_traceback
 
 
 class _HostResults:
@@ -145,6 +145,7 @@ class EventHandler:
         errors = [
             report(Use(launch, operand, tensor), previous)
             for operand, tensor in zip(operands, tensors, strict=True)
+            if not tensor.is_only_used_by(launch.stream)
             for previous in tensor.unordered(operand, launch.stream, self.syncs)
         ]
         if not errors:

@@ -95,6 +95,11 @@ class TensorInfo:
         """The Python stack that allocated it; None if that was before the sanitizer was enabled."""
         return None if self._stack is None else _summary(self._stack)
 
+    def is_only_used_by(self, stream: StreamId) -> bool:
+        """Return whether no other stream has a use here: a quick answer to most questions."""
+        newest = self.newest
+        return not self.earlier and (not newest or (len(newest) == 1 and stream in newest))
+
     def unordered(self, operand: Operand, stream: StreamId, syncs: StreamSynchronizations) -> Iterator[Use]:
         """Yield the last use of each stream that a use by ``stream`` would race with."""
         for tensor in (self, *self.earlier) if self.earlier else (self,):

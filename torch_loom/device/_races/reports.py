@@ -39,7 +39,7 @@ class Access:
     Attributes:
         type: whether it reads or writes.
         seq_num: the number of the command in the order in which all were issued.
-        stream: the stream, as :func:`~torch_loom.device._races.clocks.pack_stream` numbers it: on device 0 its id.
+        stream: the stream, as ``clocks.pack_stream`` numbers it: on device 0 by its own id.
         operator: the name of the op, or ``"copy"``, ``"fill"``.
         data_ptr: the address of the tensor's first element.
         sizes: its shape; memory that an op takes for its result is told as bytes.
@@ -144,7 +144,7 @@ class MissingRecordStreamError(UseAfterFreeError):
     )
 
 
-class CUDASanitizerErrors(Exception):
+class CUDASanitizerErrors(Exception):  # noqa: N818 (CUDA's name)
     """What the sanitizer raises: all that is wrong with one command.
 
     Attributes:

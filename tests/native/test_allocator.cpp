@@ -1,0 +1,156 @@
+// The caching allocator under threads, streams, events and a device that runs full.
+#include <array>
+#include <random>
+
+#include "check.h"
+#include "runtime/caching_allocator.h"
+
+namespace loom::test {
+
+using driver::Launch;
+using driver::Stream;
+using runtime::AllocatorStats;
+using runtime::CachingAllocator;
+
+namespace {
+
+constexpr int kNumStreams = 4;
+constexpr size_t kMiB = size_t{1} << 20;
+
+class Streams final : public runtime::StreamSource {
+ public:
+  explicit Streams(std::vector<Stream> streams) : streams_(std::move(streams)) {}
+  Stream stream(int64_t id) const override { return streams_.at(static_cast<size_t>(id)); }
+  std::vector<Stream> all() const override { return streams_; }
+
+ private:
+  const std::vector<Stream> streams_;
+};
+
+struct Fixture {
+  explicit Fixture(Launch launch = Launch::kAuto) : chip(launch, 5) {
+    streams.push_back(chip.inline_stream());
+    for (int i = 1; i < kNumStreams; ++i) streams.push_back(chip.side_stream());
+    allocator = std::make_unique<CachingAllocator>(*chip, 0, 0, std::make_unique<Streams>(streams));
+  }
+  Chip chip;
+  std::vector<Stream> streams;
+  std::unique_ptr<CachingAllocator> allocator;
+};
+
+// Blocks are filled on their stream with a value of their own and read there before they are freed: a block
+// that two hold at once has another's value.
+void churn(Fixture& fixture, unsigned seed, int num_steps, std::atomic<int>& corrupted) {
+  struct Held {
+    unsigned char* memory;
+    int64_t stream;
+    unsigned char value;
+  };
+  std::mt19937 draw(seed);
+  std::vector<Held> held;
+  const auto release = [&](size_t index) {
+    const Held block = held[index];
+    held.erase(held.begin() + static_cast<std::ptrdiff_t>(index));
+    const Stream stream = fixture.streams[static_cast<size_t>(block.stream)];
+    fixture.chip.submit(stream, [block, &corrupted] {
+      if (block.memory[0] != block.value || block.memory[511] != block.value) ++corrupted;
+    });
+    if (draw() % 3 == 0) {
+      const int64_t other = draw() % kNumStreams;
+      fixture.allocator->record_stream(block.memory, other);
+    }
+    fixture.allocator->deallocate(block.memory);
+  };
+  for (int step = 0; step < num_steps; ++step) {
+    if (!held.empty() && (held.size() > 6 || draw() % 2 == 0)) {
+      release(draw() % held.size());
+    } else {
+      const int64_t stream = draw() % kNumStreams;
+      const size_t bytes = draw() % 4 == 0 ? 3 * kMiB + draw() % kMiB : 512 + draw() % 100'000;
+      try {
+        auto* memory = static_cast<unsigned char*>(fixture.allocator->allocate(bytes, stream));
+        const auto value = static_cast<unsigned char>(draw());
+        fixture.chip.submit(fixture.streams[static_cast<size_t>(stream)],
+                            [memory, value] { memory[0] = memory[511] = value; });
+        held.push_back({memory, stream, value});
+      } catch (const OutOfMemory&) {
+        if (!held.empty()) release(0);
+      }
+    }
+    if (draw() % 64 == 0) fixture.allocator->empty_cache();
+  }
+  while (!held.empty()) release(held.size() - 1);
+}
+
+void churn_on_threads(Launch launch, int num_threads, int num_steps) {
+  Fixture fixture(launch);
+  std::atomic<int> corrupted{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < num_threads; ++i) {
+    threads.emplace_back([&, i] { churn(fixture, static_cast<unsigned>(i), num_steps, corrupted); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Stream stream : fixture.streams) fixture.chip->synchronize_stream(stream);
+  fixture.allocator->empty_cache();
+  CHECK(corrupted == 0);
+  const AllocatorStats stats = fixture.allocator->stats();
+  CHECK(stats.allocated_bytes[0].current == 0);
+  CHECK(stats.active_bytes[0].current == 0);
+  CHECK(stats.reserved_bytes[0].current == 0);
+  CHECK(stats.inactive_split[0].current == 0);
+  CHECK(stats.requested_bytes[0].current == 0);
+  CHECK(fixture.chip->memory_info(0).free_bytes == Chip::kBytes);
+}
+
+}  // namespace
+
+TEST(allocator_threads_and_streams) { churn_on_threads(Launch::kAuto, 4, 600); }
+TEST(allocator_threads_in_place) { churn_on_threads(Launch::kBlocking, 4, 600); }
+TEST(allocator_chaos) { churn_on_threads(Launch::kChaos, 2, 300); }
+
+// Kernels that allocate, on streams that wait for each other's memory.
+TEST(allocator_kernels_run_out_of_memory) {
+  Fixture fixture;
+  std::atomic<int> num_failed{0};
+  std::vector<std::thread> threads;
+  for (int64_t stream = 0; stream < kNumStreams; ++stream) {
+    threads.emplace_back([&fixture, &num_failed, stream] {
+      for (int i = 0; i < 100; ++i) {
+        fixture.chip.submit(fixture.streams[static_cast<size_t>(stream)], [&fixture, &num_failed, stream] {
+          try {
+            fixture.allocator->deallocate(fixture.allocator->allocate(30 * kMiB, stream));
+          } catch (const OutOfMemory&) {
+            ++num_failed;
+          }
+        });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Stream stream : fixture.streams) fixture.chip->synchronize_stream(stream);
+  fixture.allocator->empty_cache();
+  CHECK(fixture.allocator->stats().reserved_bytes[0].current == 0);
+  CHECK(fixture.allocator->stats().num_ooms == num_failed);
+}
+
+// Nobody is told that memory has run out while another thread is giving back enough of it.
+TEST(allocator_flushes_at_once) {
+  Fixture fixture;
+  std::atomic<int> num_failed{0};
+  std::vector<std::thread> threads;
+  for (int64_t stream = 0; stream < 2; ++stream) {
+    threads.emplace_back([&fixture, &num_failed, stream] {
+      for (size_t i = 0; i < 200; ++i) {
+        try {
+          fixture.allocator->deallocate(fixture.allocator->allocate((12 + 2 * (i % 8)) * kMiB, stream));
+        } catch (const OutOfMemory&) {
+          ++num_failed;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(num_failed == 0);
+}
+
+}  // namespace loom::test
