@@ -336,7 +336,7 @@ def test_settings_at_run_time(fork_python: PythonRunner) -> None:
             "roundup_power2_divisions:3": "roundup_power2_divisions must be a power of two, or a list",
             "roundup_power2_divisions:[256:1,512:x]": "got '[256:1,512:x]'",
             "expandable_segments:maybe": "expandable_segments must be True or False, got 'maybe'",
-            "per_process_memory_fraction:1.5": "per_process_memory_fraction must be a number from 0 to 1, got",
+            "per_process_memory_fraction:1.5": "per_process_memory_fraction must be a number from 0 to 1",
             "max_split_size:64": "there is no key 'max_split_size'; the keys are ",
         }.items():
             raises("ValueError", text, lambda: loom.memory._set_allocator_settings(bad))
