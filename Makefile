@@ -40,7 +40,7 @@ sanitize:
 define SANITIZER
 build/sanitize/$(1)/%.o: %.cpp
 	@mkdir -p $$(@D)
-	$$(CXX) $$(SANITIZE_FLAGS) $$(SANITIZE_$(1)) -MMD -c $$< -o $$@
+	$$(CXX) $$(SANITIZE_FLAGS) $$(SANITIZE_$(1)) -MMD -MP -c $$< -o $$@
 
 build/sanitize/$(1)/native: $$(SANITIZED:%.cpp=build/sanitize/$(1)/%.o)
 	$$(CXX) $$(SANITIZE_$(1)) -pthread $$^ -o $$@
