@@ -46,7 +46,9 @@ def test_models_reports_every_case_as_a_script(tmp_path):
     done = run("benchmarks/models.py", "--quick", "--json", str(tmp_path / "models.json"))
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "models.json").read_text())
-    assert len(result["rows"]) == 2 * len(models.MODELS)
+    names = [f"{model.name}, {name}" for model in models.MODELS for name in model.passes]
+    assert [row["name"] for row in result["rows"]] == names
+    assert models.TARGETS.keys() <= set(names)
     assert all(row["ratio"] > 0 for row in result["rows"])
 
 
