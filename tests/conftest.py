@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -52,6 +53,12 @@ for line in sys.stdin:
         os._exit(run(json.loads(line)))
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
+
+
+def pytest_collection_finish() -> None:
+    """Let the many tests that collect garbage not walk through all of PyTorch each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
