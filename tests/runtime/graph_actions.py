@@ -13,8 +13,8 @@ from .allocator_model import ModelError
 from .changes import CHANGES, action, change, change_model, operand_for
 from .executor import DEVICES, STREAMS, Captured, Executor, Handle, Storage
 
-# Not so: an in-place op on a tensor without elements can be captured.
-EMPTY_IN_CAPTURE = False
+# Not so: an in-place op on a view that does not begin where its storage does can be captured.
+OFFSETS_IN_CAPTURE = False
 
 
 @action
@@ -80,8 +80,9 @@ def capture(run: Executor, stream: int, picks: list[list[int]], how: int) -> Non
     for index, kind, other, value in picks:
         handle = run.pick(index, device)
         operand = None if handle is None else operand_for(run, CHANGES[kind], handle, other, value)
-        if handle is not None and operand is not None and (EMPTY_IN_CAPTURE or handle.array.size):
-            changes.append((CHANGES[kind], handle, operand))
+        if handle is None or operand is None or (handle.tensor.storage_offset() and not OFFSETS_IN_CAPTURE):
+            continue
+        changes.append((CHANGES[kind], handle, operand))
     if not changes or len(run.graphs) >= 3:
         return
     for each in range(DEVICES):
