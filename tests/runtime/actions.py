@@ -187,19 +187,22 @@ def copy_between(run: Executor, to: int, source: int, first: int, second: int, h
     handle = fitting[to % len(fitting)]
     own = source_handle.storage.device * STREAMS + first % STREAMS
     other = handle.storage.device * STREAMS + second % STREAMS
-    if handle.storage.device == source_handle.storage.device:
-        other = own
-    run.use(own, how, reads=[source_handle.storage], writes=[])
-    run.use(other, how, reads=[], writes=[handle.storage])
     count = min(len(handle.array), len(source_handle.array))
-    with run.stream(other), run.stream(own):
-        handle.tensor[:count].copy_(source_handle.tensor[:count])
-    if own != other:
+    if own // STREAMS == other // STREAMS:
+        run.use(own, how, reads=[source_handle.storage], writes=[handle.storage])
+        with run.stream(own):
+            handle.tensor[:count].copy_(source_handle.tensor[:count])
+    else:
+        run.order(own, source_handle.storage.access.writes, how)
+        run.order(other, handle.storage.access.all, how)
+        with run.stream(other), run.stream(own):
+            handle.tensor[:count].copy_(source_handle.tensor[:count])
         # It runs on the source's stream, between what the other has got before and gets later.
         run.clocks.wait(own, run.clocks.of(other))
         source_handle.storage.access.note(own, run.clocks.submit(own), False)
         run.clocks.wait(other, run.clocks.of(own))
         handle.storage.access.note(other, run.clocks.submit(other), True)
+        handle.storage.checked = False
     handle.array[:count] = source_handle.array[:count]
 
 
