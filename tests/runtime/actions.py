@@ -103,6 +103,13 @@ def empty_cache(run: Executor, device: int) -> None:
 
 
 @action
+def limit_memory(run: Executor, device: int, eighths: int) -> None:
+    """Set the share of the device's memory that the process may take."""
+    loom.set_per_process_memory_fraction(eighths / 8, device)
+    run.ledgers[device].limited(eighths / 8)
+
+
+@action
 def record_stream(run: Executor, index: int, stream: int) -> None:
     """Record a stream, of the tensor's device, that may not have used the tensor."""
     handle = run.pick(index)
@@ -301,7 +308,7 @@ def synchronize(run: Executor, what: int, index: int) -> None:
         run.clocks.synchronize(run.recorded[event])
     else:
         run.synchronize_device(index % DEVICES)
-    run.check_contents()
+    run.check_memory()
 
 
 @action
@@ -311,4 +318,4 @@ def query(run: Executor, what: int, index: int) -> None:
         run.clocks.synchronize(dict(run.clocks.of(index)))
     elif what == 1 and run.events[index % (DEVICES * EVENTS)].query():
         run.clocks.synchronize(run.recorded[index % (DEVICES * EVENTS)])
-    run.check_contents()
+    run.check_memory()

@@ -81,6 +81,7 @@ class AllocatorModel:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
+        self.limit = capacity  # what the process may take of it
         self.segments: list[Segment] = []
         self.pools_in_use: set[Pool] = set()
         self.live: dict[int, tuple[Segment, Block]] = {}
@@ -170,8 +171,15 @@ class AllocatorModel:
         ]
         return len(sizes), sum(sizes)
 
+    def layout(self) -> dict[int, list[tuple[int, int, bool]]]:
+        """Return the blocks of each segment by its address: address, bytes, and whether in use."""
+        return {
+            segment.address: [(block.address, block.size, block.used) for block in segment.blocks]
+            for segment in self.segments
+        }
+
     def _free_bytes(self) -> int:
-        return self.capacity - self.stats["reserved_bytes"].current
+        return self.limit - self.stats["reserved_bytes"].current
 
     def _finish_waiting(self) -> None:
         for segment, block in self.waiting:

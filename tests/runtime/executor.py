@@ -87,6 +87,7 @@ class Executor:
             loom.empty_cache(device)
             loom.reset_peak_memory_stats(device)
             loom.reset_accumulated_memory_stats(device)
+            loom.set_per_process_memory_fraction(1.0, device)
         self.machine = machine
         self.clocks = Clocks()
         self.ledgers = [Ledger(machine.capacity, exact) for _ in range(DEVICES)]
@@ -218,6 +219,13 @@ class Executor:
         for device, ledger in enumerate(self.ledgers):
             ledger.check(loom.memory_stats(device), loom.mem_get_info(device))
 
+    def check_memory(self) -> None:
+        """Compare the segments of both devices with the ledgers, then what is known of contents."""
+        segments = loom.memory_snapshot()
+        for device, ledger in enumerate(self.ledgers):
+            ledger.check_snapshot([each for each in segments if each["device"] == device])
+        self.check_contents()
+
     def check_contents(self) -> None:
         """Compare with the model what the host need not wait for any more."""
         seen: set[int] = set()
@@ -252,7 +260,7 @@ class Executor:
             self.synchronize_device(device)
         for handle in (*self.handles, *self.pinned):
             handle.storage.checked = False
-        self.check_contents()
+        self.check_memory()
         digests = [zlib.crc32(each.array.tobytes()) for each in (*self.handles, *self.pinned)]
         for captured in list(self.graphs):
             self.drop_graph(captured)

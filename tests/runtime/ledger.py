@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from .allocator_model import DEFAULT_POOL, MIB, AllocatorModel, ModelError, Pool, Stat, round_up
 
 # A block of the large pool is at most this much larger than asked for; one of the small pool never is.
 MAX_UNSPLIT = MIB
+# States of a block in a snapshot.
+LIVE, FREE = "active_allocated", "inactive"
 FIGURES = ("current", "peak", "allocated", "freed")
 
 
@@ -106,6 +109,11 @@ class Ledger:
         if self.model is not None:
             self.model.flush()
 
+    def limited(self, fraction: float) -> None:
+        """Follow a `set_per_process_memory_fraction`."""
+        if self.model is not None:
+            self.model.limit = int(fraction * self.capacity)
+
     def reset_peaks(self) -> None:
         """Follow `reset_peak_memory_stats`."""
         for stat in (*self.count.values(), self.small_bytes):
@@ -147,6 +155,30 @@ class Ledger:
         if wrong:
             raise ModelError(f"statistics (found, expected): {wrong}")
         self._check_bounds(stats)
+
+    def check_snapshot(self, segments: Iterable[Mapping[str, Any]]) -> None:
+        """Compare with the device's segments: blocks fill them, and exactly what is live is in use.
+
+        Raises:
+            ModelError: a block is wrong.
+        """
+        live: dict[int, int] = {}
+        layout: dict[int, list[tuple[int, int, bool]]] = {}
+        for segment in segments:
+            blocks = segment["blocks"]
+            ends = [segment["address"], *(block["address"] + block["size"] for block in blocks)]
+            starts = [*(block["address"] for block in blocks), segment["address"] + segment["total_size"]]
+            if starts != ends:
+                raise ModelError(f"blocks do not fill their segment: {segment}")
+            live |= {each["address"]: each["requested_size"] for each in blocks if each["state"] == LIVE}
+            layout[segment["address"]] = [
+                (block["address"], block["size"], block["state"] != FREE) for block in blocks
+            ]
+        expected = {address: block.requested for address, block in self.live.items()}
+        if live != expected:
+            raise ModelError(f"live blocks are {live}, expected {expected}")
+        if self.model is not None and layout != self.model.layout():
+            raise ModelError(f"segments are {layout}, expected {self.model.layout()}")
 
     def _requested(self, stats: Mapping[str, int]) -> dict[str, int]:
         live = sum(block.requested for block in self.live.values())

@@ -73,6 +73,7 @@ _RULES: dict[str, dict[str, Any]] = {
     "view": {"index": INDEX, "start": st.integers(0, 2000), "step": st.integers(1, 3)},
     "resize": {"index": INDEX, "size": SIZES, "value": VALUE},
     "empty_cache": {"device": DEVICE},
+    "limit_memory": {"device": DEVICE, "eighths": st.sampled_from([8, 8, 8, 6, 4, 1])},
     "record_stream": {"index": INDEX, "stream": STREAM},
     "reset_peaks": {"device": DEVICE},
     "reset_accumulated": {"device": DEVICE},
@@ -94,7 +95,15 @@ _RULES: dict[str, dict[str, Any]] = {
     "forget_graph": {"index": INDEX},
 }
 # Hypothesis chooses among rules evenly; these are to come more often.
-_OFTEN = {"allocate": 4, "free": 2, "change_in_place": 3, "make": 2, "copy_between": 2, "replay": 2}
+_OFTEN = {
+    "allocate": 5,
+    "free": 2,
+    "change_in_place": 3,
+    "make": 3,
+    "copy_between": 2,
+    "capture": 3,
+    "replay": 2,
+}
 for _name, _arguments in _RULES.items():
     for _number in range(_OFTEN.get(_name, 1)):
         setattr(Programs, f"{_name}_{_number}", _rule(_name, **_arguments))
