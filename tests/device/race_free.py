@@ -33,9 +33,11 @@ class _Reducer:
             flat.split([p.numel() for p in bucket])
             for flat, bucket in zip(self.flat, self.buckets, strict=True)
         ]
-        for index, bucket in enumerate(self.buckets):
-            for view, parameter in zip(self.views[index], bucket, strict=True):
-                parameter.register_post_accumulate_grad_hook(self._hook(index, view))
+        self.hooks = [
+            parameter.register_post_accumulate_grad_hook(self._hook(index, view))
+            for index, bucket in enumerate(self.buckets)
+            for view, parameter in zip(self.views[index], bucket, strict=True)
+        ]
         self.comm.wait_stream(default())
         self.start()
 
@@ -51,6 +53,11 @@ class _Reducer:
                 self._reduce(index)
 
         return ready
+
+    def close(self) -> None:
+        """Lets go of the parameters: their hooks refer to them."""
+        for hook in self.hooks:
+            hook.remove()
 
     def _reduce(self, index: int) -> None:
         ready, reduced = torch.loom.Event(), torch.loom.Event()
@@ -83,6 +90,7 @@ def gradient_buckets() -> None:
         reducer.finish()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+    reducer.close()
 
 
 @pattern

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ memory = loom.memory
 
 @pytest.fixture(autouse=True)
 def stopped() -> Iterator[None]:
+    gc.collect()  # what other tests left in cycles holds memory
     loom.set_device(0)
     loom.empty_cache()
     yield

@@ -25,6 +25,7 @@ def sanitized() -> Iterator[None]:
     sanitizer.disable()
     torch.loom.synchronize()
     torch.loom.synchronize(1)
+    gc.collect()
 
 
 def _by_name(race: Race) -> str:

@@ -163,6 +163,7 @@ def test_recording_again_is_a_new_version(chip: Chip) -> None:
             chip.driver.wait_event(waiting, event)
             chip.driver.record_event(event, second)
             assert chip.driver.query_stream(waiting) is not chip.runs
+        chip.driver.synchronize_stream(first)
         # The first version has finished, the second has not: the wait was for the first.
         assert chip.driver.query_event(event) is not chip.runs
         assert chip.driver.query_stream(waiting)
