@@ -178,6 +178,20 @@ def make(run: Executor, index: int, stream: int, value: int, how: int) -> None:
 
 
 @action
+def replace(run: Executor, index: int, stream: int, value: int) -> None:
+    """Let go of a tensor that another stream is using, and fill new memory of its size."""
+    handle = run.pick(index)
+    if handle is None or handle.storage.handles > 1:
+        return
+    where = run.handles.index(handle)
+    change_in_place(run, where, stream, CHANGES.index("mul_"), 0, value, 0)
+    make(run, where, stream, value, 0)
+    storage, dtype = handle.storage, DTYPES.index(handle.tensor.dtype)
+    run.drop(handle, 0)
+    allocate(run, storage.home, storage.data.nbytes, dtype, value, 1)
+
+
+@action
 def copy_between(run: Executor, to: int, source: int, first: int, second: int, how: int) -> None:
     """Copy the beginning of a tensor to another, maybe of the other device."""
     whole = [each for each in run.handles if each.tensor.is_contiguous()]

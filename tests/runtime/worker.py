@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import traceback
+from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
@@ -46,16 +47,30 @@ def recovered() -> bool:
     return not any(loom.memory_reserved(device) for device in range(DEVICES))
 
 
+def serve(connection: Connection) -> None:
+    """Answer programs; after one that left something behind, end."""
+    machine = Machine()
+    exact = os.environ.get("TORCH_LOOM_LAUNCH") == "blocking"
+    while True:
+        try:
+            steps = connection.recv()
+        except EOFError:
+            return
+        answer = run(machine, steps, exact)
+        answer["clean"] = "error" not in answer or recovered()
+        connection.send(answer)
+        if not answer["clean"]:
+            return
+
+
 def main() -> None:
-    """Answer until the input ends."""
+    """Run the programs in the input, and print what comes out."""
     torch.set_num_threads(1)
     machine = Machine()
     exact = os.environ.get("TORCH_LOOM_LAUNCH") == "blocking"
     for line in sys.stdin:
         answer = run(machine, json.loads(line), exact)
-        print(json.dumps(answer), flush=True)
-        if "error" in answer and not recovered():
-            return
+        print(answer.pop("error", ""), answer, flush=True)
 
 
 if __name__ == "__main__":
