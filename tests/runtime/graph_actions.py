@@ -73,7 +73,7 @@ def _wait(run: Executor, stream: int, how: int, device: torch.device) -> None:
 
 
 @action
-def capture(run: Executor, stream: int, picks: list[list[int]], how: int) -> None:
+def capture(run: Executor, stream: int, picks: list[list[int]]) -> None:
     """Capture changes of tensors, one with a temporary from the graph's pool."""
     device, number = stream // STREAMS, stream
     changes: list[tuple[str, Handle, Any]] = []
@@ -93,7 +93,6 @@ def capture(run: Executor, stream: int, picks: list[list[int]], how: int) -> Non
         ledger.model.pools_in_use.add(pool)
     captured = Captured(graph, device, changes, pool)
     run.graphs.append(captured)
-    run.order(number, {}, how)
     with loom.device(device):
         try:
             with loom.graph(graph, pool=pool, stream=run.stream(number)):

@@ -90,7 +90,7 @@ _RULES: dict[str, dict[str, Any]] = {
     "synchronize": {"what": st.integers(0, 2), "index": STREAM},
     "query": {"what": st.integers(0, 1), "index": STREAM},
     "fail": {"stream": SIDE, "index": INDEX, "waits": st.integers(0, 2)},
-    "capture": {"stream": SIDE, "picks": PICKS, "how": HOW},
+    "capture": {"stream": SIDE, "picks": PICKS},
     "replay": {"index": INDEX, "stream": STREAM, "how": HOW},
     "forget_graph": {"index": INDEX},
 }
