@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
+import torch
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
@@ -121,6 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="the first seed (default: another one each time)")
     parser.add_argument("--write-docs", action="store_true", help="write the result into docs/reliability.md")
     options = parser.parse_args(arguments)
+    torch.set_num_threads(1)  # as the workers do; the report says how many
     console = Console()
     seed = secrets.randbelow(1 << 30) if options.seed is None else options.seed
     outcome = run(options.seconds, seed, console)
