@@ -23,6 +23,7 @@ conformance: build
 benchmark: build
 	$(BIN)/python -m benchmarks.dispatch --check
 	$(BIN)/python -m benchmarks.models --check
+	$(BIN)/python -m benchmarks.allocator_speed --check
 	$(BIN)/python -m benchmarks.graphs --check
 	$(BIN)/python -m benchmarks.streams --check
 
@@ -40,7 +41,7 @@ sanitize:
 define SANITIZER
 build/sanitize/$(1)/%.o: %.cpp
 	@mkdir -p $$(@D)
-	$$(CXX) $$(SANITIZE_FLAGS) $$(SANITIZE_$(1)) -MMD -c $$< -o $$@
+	$$(CXX) $$(SANITIZE_FLAGS) $$(SANITIZE_$(1)) -MMD -MP -c $$< -o $$@
 
 build/sanitize/$(1)/native: $$(SANITIZED:%.cpp=build/sanitize/$(1)/%.o)
 	$$(CXX) $$(SANITIZE_$(1)) -pthread $$^ -o $$@

@@ -2,7 +2,7 @@
 
 A training step is zero_grad, forward, cross-entropy, backward and SGD with momentum; it ends by
 reading the loss.
-Prints a line per case, ratio = device / cpu; every ratio has the target `TARGET`.
+Prints a line per case, ratio = device / cpu; `target` says how large it may be.
 """
 
 from __future__ import annotations
@@ -35,19 +35,30 @@ from benchmarks._common import (
 from torch_loom.tools.blocks import markdown_table
 
 COMMAND = "python -m benchmarks.models"
-TARGET = 1.1
 SEED = 0
 BUDGET = Budget(rounds=31, block_seconds=2e-2)
 
 
+FORWARD, TRAINING = "forward", "training step"
+# With large tensors the cached segments spare the page faults of the CPU's allocator.
+TARGET = 1.1
+TARGETS = {f"ResNet-18 16x3x224x224, {TRAINING}": 0.9}
+
+
+def target(case: str) -> float:
+    """Returns how large the ratio of a case may be."""
+    return TARGETS.get(case, TARGET)
+
+
 @dataclass(frozen=True)
 class Model:
-    """A network with inputs and labels for one batch, on the host."""
+    """A network with inputs and labels for one batch, on the host, and what is timed of it."""
 
     name: str
     make: Callable[[], nn.Module]
     inputs: Callable[[], Tensor]
     labels: Callable[[], Tensor]
+    passes: tuple[str, ...] = (FORWARD, TRAINING)
 
 
 MODELS = (
@@ -56,6 +67,13 @@ MODELS = (
         nets.ResNet18,
         lambda: torch.randn(16, 3, 64, 64),
         lambda: torch.randint(0, 1000, (16,)),
+    ),
+    Model(
+        "ResNet-18 16x3x224x224",
+        nets.ResNet18,
+        lambda: torch.randn(16, 3, 224, 224),
+        lambda: torch.randint(0, 1000, (16,)),
+        passes=(TRAINING,),
     ),
     Model(
         "GPT 6x256 8x128 tokens",
@@ -96,7 +114,7 @@ def training_step(model: nn.Module, inputs: Tensor, labels: Tensor, device: torc
 
 
 def measure(model: Model, device: torch.device, budget: Budget) -> list[Row]:
-    """Times forward pass and training step of one model, printing a line each."""
+    """Times the passes of one model, printing a line each."""
     torch.manual_seed(SEED)
     cpu = torch.device("cpu")
     made, inputs, labels = model.make(), model.inputs(), model.labels()
@@ -107,15 +125,15 @@ def measure(model: Model, device: torch.device, budget: Budget) -> list[Row]:
         results = [net(x).cpu() for net, x, _, _ in places]
     torch.testing.assert_close(results[1], results[0], rtol=1e-3, atol=1e-4)
     rows = []
-    for name in ("forward", "training step"):
+    for name in model.passes:
         timed = [
-            forward(net, x, place) if name == "forward" else training_step(net, x, y, place)
+            forward(net, x, place) if name == FORWARD else training_step(net, x, y, place)
             for net, x, y, place in places
         ]
         row = alternate(f"{model.name}, {name}", *timed, budget)
         print(
             f"{row.name:<38} cpu {row.cpu_seconds * 1e3:8.3f} ms  {device.type} "
-            f"{row.device_seconds * 1e3:8.3f} ms  ratio {row.ratio:5.2f}",
+            f"{row.device_seconds * 1e3:8.3f} ms  ratio {row.ratio:5.2f} (target {target(row.name)})",
             flush=True,
         )
         rows.append(row)
@@ -125,11 +143,16 @@ def measure(model: Model, device: torch.device, budget: Budget) -> list[Row]:
 def docs_body(rows: list[Row]) -> str:
     """Returns the section for docs/performance.md."""
     table = [
-        [row.name, f"{row.cpu_seconds * 1e3:.3f}", f"{row.device_seconds * 1e3:.3f}", f"{row.ratio:.2f}"]
+        [
+            row.name,
+            f"{row.cpu_seconds * 1e3:.3f}",
+            f"{row.device_seconds * 1e3:.3f}",
+            f"{row.ratio:.2f}",
+            f"{target(row.name)}",
+        ]
         for row in rows
     ]
-    header = ["case", "cpu ms", "loom ms", "ratio"]
-    return f"Target: every ratio at most {TARGET}.\n\n{markdown_table(header, table)}"
+    return markdown_table(["case", "cpu ms", "loom ms", "ratio", "at most"], table)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -140,13 +163,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = [row for model in MODELS for row in measure(model, device, budget)]
     total = geomean(row.ratio for row in rows)
     if options.json:
-        json_rows = [row.as_json() for row in rows]
-        write_json(options.json, {"geomean": total, "target": TARGET, "command": COMMAND, "rows": json_rows})
+        json_rows = [{**row.as_json(), "target": target(row.name)} for row in rows]
+        write_json(options.json, {"geomean": total, "command": COMMAND, "rows": json_rows})
     if options.write_docs:
         write_docs("models", "Whole models", docs_body(rows), COMMAND)
-    missed = [row for row in rows if row.ratio > TARGET]
+    missed = [row for row in rows if row.ratio > target(row.name)]
     for row in missed:
-        print(f"missed: {row.name} {row.ratio:.3f}, target {TARGET}")
+        print(f"missed: {row.name} {row.ratio:.3f}, target {target(row.name)}")
     print(f"geomean {total:.3f}, worst {max(row.ratio for row in rows):.3f}", flush=True)
     return 1 if options.check and missed else 0
 

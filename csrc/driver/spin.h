@@ -37,10 +37,12 @@ bool spin_until(Done&& done) {
 // For sections of some ten instructions: a thread that finds it taken looks again before it sleeps.
 class SpinMutex {
  public:
-  void lock() {
+  void lock() noexcept {
     constexpr int kLooks = 200;
     int state = kFree;
-    if (state_.compare_exchange_strong(state, kTaken, std::memory_order_acquire)) return;
+    if (state_.compare_exchange_strong(state, kTaken, std::memory_order_acquire)) [[likely]] {
+      return;
+    }
     for (int i = 0; i < kLooks; ++i) {
       state = kFree;
       if (state_.load(std::memory_order_relaxed) == kFree &&
@@ -51,8 +53,10 @@ class SpinMutex {
     }
     while (state_.exchange(kContended, std::memory_order_acquire) != kFree) state_.wait(kContended);
   }
-  void unlock() {
-    if (state_.exchange(kFree, std::memory_order_release) == kContended) state_.notify_one();
+  void unlock() noexcept {
+    if (state_.exchange(kFree, std::memory_order_release) == kContended) [[unlikely]] {
+      state_.notify_one();
+    }
   }
 
  private:

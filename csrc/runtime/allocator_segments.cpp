@@ -1,6 +1,7 @@
 // Segments: taken from the driver when no cached block fits, given back when memory runs short or on request.
 #include <algorithm>
 #include <atomic>
+#include <exception>
 
 #include "runtime/caching_allocator.h"
 
@@ -22,6 +23,21 @@ void call_blocking(F&& body) {
     body();
   }
 }
+
+// One more while it lives; those who wait for none are woken at its end.
+class Counted {
+ public:
+  explicit Counted(std::atomic<int>& count) : count_(count) { ++count_; }
+  ~Counted() {
+    --count_;
+    count_.notify_all();
+  }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<int>& count_;
+};
 
 }  // namespace
 
@@ -117,97 +133,22 @@ Block* CachingAllocator::add_segment(Pool& pool, int64_t stream, bool expandable
   return block;
 }
 
-// A driver has no way to put memory at a given address, so an expandable segment grows for as long as the
-// driver's next allocation lies right behind it; where it does not, a further segment begins.
-Block* CachingAllocator::extend_segment(Pool& pool, size_t rounded, int64_t stream, const Context& context) {
-  const size_t granule = pool.is_small ? kSmallSegment : config_.large_segment_bytes;
-  Segment* segment = nullptr;
-  for (Segment* each : segments_) {
-    if (each->expandable && each->pool == &pool && each->stream == stream &&
-        (segment == nullptr || each->position < segment->position)) {
-      segment = each;  // the newest
-    }
-  }
-  Block* tail = nullptr;
-  if (segment != nullptr) {
-    for (tail = segment->first; tail->next != nullptr;) tail = tail->next;
-  }
-  const size_t available = tail != nullptr && tail->is_free() ? tail->size : 0;
-  const size_t missing = round_up(rounded - std::min(available, rounded), granule);
-  void* memory = take_from_driver(missing);
-  if (memory == nullptr) return nullptr;
-  const auto address = reinterpret_cast<uintptr_t>(memory);
-  if (tail == nullptr || address != tail->address + tail->size) {
-    const size_t whole = round_up(rounded, granule);
-    if (whole != missing) {
-      driver_.deallocate(physical_device_, memory);
-      memory = take_from_driver(whole);
-      if (memory == nullptr) return nullptr;
-    }
-    return add_segment(pool, stream, true, memory, whole, context);
-  }
-  segment->pieces.push_back({address, missing});
-  segment->bytes += missing;
-  Block* added = store_.take();
-  added->address = address;
-  added->position = tail->position + tail->size;
-  added->size = missing;
-  added->segment = segment;
-  added->previous = tail;
-  tail->next = added;
-  increase(pool, stats_.reserved_bytes, missing);
-  ++stats_.num_device_alloc;
-  note_cached();
-  history_.record(TraceAction::kSegmentMap, address, missing, stream,
-                  pool.owner == nullptr ? PoolId{} : pool.owner->id, context);
-  if (available == 0) return added;
-  erase_free(tail);
-  join(tail, added);
-  return tail;
+// Out of the index of free blocks, and not to be extended either.
+void CachingAllocator::take_out(Block* whole, std::vector<Segment*>& segments) {
+  segments.push_back(whole->segment);
+  erase_free(whole);
+  whole->segment->leaving = true;
+}
+
+void CachingAllocator::put_back(Segment* segment) {
+  segment->leaving = false;
+  insert_free(segment->first);
 }
 
 // Takes the free segments of a pool out of use.
 void CachingAllocator::collect_whole(Pool& pool, std::vector<Segment*>& segments) {
   for (Block* block : pool.all_free_blocks()) {
-    if (block->is_split()) continue;
-    erase_free(block);
-    segments.push_back(block->segment);
-  }
-}
-
-// The free end of an expandable segment becomes a segment of its own, out of use.
-void CachingAllocator::collect_tails(Pool& pool, std::vector<Segment*>& segments) {
-  for (Block* block : pool.all_free_blocks()) {
-    Segment* segment = block->segment;
-    if (!segment->expandable || block->next != nullptr || block->previous == nullptr) continue;
-    const auto cut =
-        std::find_if(segment->pieces.begin(), segment->pieces.end(),
-                     [&](const Segment::Piece& piece) { return piece.address >= block->address; });
-    if (cut == segment->pieces.end()) continue;
-    const size_t kept = cut->address - block->address;
-    erase_free(block);
-    Block* rest = block;
-    if (kept != 0) {
-      rest = store_.take();
-      rest->address = cut->address;
-      rest->position = block->position + kept;
-      rest->size = block->size - kept;
-      block->size = kept;
-      insert_free(block);
-    } else {
-      block->previous->next = nullptr;
-      block->previous = nullptr;
-    }
-    auto* tail =
-        new Segment{&pool, segment->stream,  rest->position, true, rest->size, {cut, segment->pieces.end()},
-                    rest,  segments_.size(), nullptr};
-    rest->segment = tail;
-    segments_.push_back(tail);
-    segment->pieces.erase(cut, segment->pieces.end());
-    segment->bytes -= tail->bytes;
-    increase(pool, stats_.segment, 1);
-    if (pool.owner != nullptr) ++pool.owner->num_segments;
-    segments.push_back(tail);
+    if (!block->is_split()) take_out(block, segments);
   }
 }
 
@@ -265,10 +206,7 @@ bool CachingAllocator::release_oversize(Guard& lock, Pool& pool, size_t rounded,
     if (released < wanted) return false;
   }
   std::vector<Segment*> segments;
-  for (Block* block : chosen) {
-    erase_free(block);
-    segments.push_back(block->segment);
-  }
+  for (Block* block : chosen) take_out(block, segments);
   give_back(lock, std::move(segments), stream);
   return true;
 }
@@ -302,8 +240,7 @@ void CachingAllocator::collect_garbage(Guard& lock, int64_t stream) {
       found = true;
       reclaimed += static_cast<double>(block->size);
       total_age -= static_cast<double>(age(block));
-      erase_free(block);
-      segments.push_back(block->segment);
+      take_out(block, segments);
     }
     candidates = std::move(younger);
   }
@@ -333,29 +270,34 @@ bool CachingAllocator::wait_for_device(int64_t stream) {
 }
 
 // Gives segments, which are out of use, to the driver. The lock is let go while the device is waited for: its
-// kernels may allocate.
+// kernels may allocate. When that throws, the segments are cached as before.
 void CachingAllocator::give_back(Guard& lock, std::vector<Segment*> segments, int64_t stream) {
   if (segments.empty()) return;
   std::vector<Segment*> used;
-  ++num_giving_back_;
+  std::exception_ptr failure;
+  const Counted counted(num_giving_back_);
   lock.unlock();
-  call_blocking([&] {
-    if (wait_for_device(stream)) return;
-    const auto unused = std::stable_partition(segments.begin(), segments.end(), [&](const Segment* segment) {
-      return segment->stream == stream || driver_.query_stream(streams_->stream(segment->stream));
+  try {
+    call_blocking([&] {
+      if (wait_for_device(stream)) return;
+      const auto unused =
+          std::stable_partition(segments.begin(), segments.end(), [&](const Segment* segment) {
+            return segment->stream == stream || driver_.query_stream(streams_->stream(segment->stream));
+          });
+      used.assign(unused, segments.end());
+      segments.erase(unused, segments.end());
     });
-    used.assign(unused, segments.end());
-    segments.erase(unused, segments.end());
-  });
+  } catch (...) {
+    failure = std::current_exception();
+  }
   lock.lock();
-  for (Segment* segment : segments) destroy(segment);
-  for (Segment* segment : used) insert_free(segment->first);
-  --num_giving_back_;
-  num_giving_back_.notify_all();
+  for (Segment* segment : segments) failure == nullptr ? destroy(segment) : put_back(segment);
+  for (Segment* segment : used) put_back(segment);
   for (auto pool = private_pools_.begin(); pool != private_pools_.end();) {
     const bool gone = pool->second->use_count == 0 && pool->second->num_segments == 0;
     pool = gone ? private_pools_.erase(pool) : std::next(pool);
   }
+  if (failure != nullptr) std::rethrow_exception(failure);
 }
 
 // Another thread holds segments that it has not given back yet: waits for that, and returns true. Returns

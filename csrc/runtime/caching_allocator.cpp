@@ -1,6 +1,7 @@
 #include "runtime/caching_allocator.h"
 
 #include <cstdio>
+#include <exception>
 #include <utility>
 
 namespace loom::runtime {
@@ -268,10 +269,12 @@ void CachingAllocator::tell_free(const void* address) const {
   tell(CommandKind::kFree, "free", address, bytes, stream);
 }
 
+// When that throws, what has no event yet is deferred as before.
 void CachingAllocator::record_deferred() {
   std::vector<std::pair<int64_t, PendingEvent>> wanted;
   Guard lock(lock_);
   const std::vector<Block*> blocks = std::exchange(deferred_, {});
+  if (blocks.empty()) return;
   for (Block* block : blocks) {
     for (const int64_t stream : std::exchange(block->extra->streams, {})) {
       driver::Event event = nullptr;
@@ -283,40 +286,73 @@ void CachingAllocator::record_deferred() {
       ++block->extra->num_events;
     }
   }
+  ++num_asking_;
   lock.unlock();
-  for (auto& [stream, pending] : wanted) {
-    if (pending.event == nullptr) pending.event = driver_.create_event({/*timing=*/false});
-    driver_.record_event(pending.event, streams_->stream(stream));
+  auto next = wanted.begin();
+  std::exception_ptr failure;
+  try {
+    for (; next != wanted.end(); ++next) {
+      auto& [stream, pending] = *next;
+      if (pending.event == nullptr) pending.event = driver_.create_event({/*timing=*/false});
+      driver_.record_event(pending.event, streams_->stream(stream));
+    }
+  } catch (...) {
+    failure = std::current_exception();
   }
   lock.lock();
-  for (const auto& [stream, pending] : wanted) pending_[stream].push_back(pending);
-  for (Block* block : blocks) --block->extra->num_events;
+  for (auto recorded = wanted.begin(); recorded != next; ++recorded) {
+    pending_[recorded->first].push_back(recorded->second);
+  }
+  for (; next != wanted.end(); ++next) {
+    const auto& [stream, pending] = *next;
+    if (pending.event != nullptr) spare_events_.push_back(pending.event);
+    pending.block->extra->streams.insert(stream);
+    --pending.block->extra->num_events;
+  }
+  for (Block* block : blocks) {
+    if (block->extra->streams.empty()) {
+      --block->extra->num_events;
+    } else {
+      deferred_.push_back(block);
+    }
+  }
+  --num_asking_;
+  note_pending();
+  if (failure != nullptr) std::rethrow_exception(failure);
 }
 
+// When that throws, what was not asked about is pending as before.
 void CachingAllocator::process_events() {
   record_deferred();
   Guard lock(lock_);
   std::map<int64_t, std::deque<PendingEvent>> asked = std::exchange(pending_, {});
-  has_pending_ = !deferred_.empty();
+  ++num_asking_;
   lock.unlock();
   std::vector<PendingEvent> finished;
-  for (auto& [stream, events] : asked) {
-    while (!events.empty() && driver_.query_event(events.front().event)) {
-      finished.push_back(events.front());
-      events.pop_front();
+  std::exception_ptr failure;
+  try {
+    for (auto& [stream, events] : asked) {
+      while (!events.empty() && driver_.query_event(events.front().event)) {
+        finished.push_back(events.front());
+        events.pop_front();
+      }
     }
+  } catch (...) {
+    failure = std::current_exception();
   }
   lock.lock();
   for (auto& [stream, events] : asked) {
     if (events.empty()) continue;
     std::deque<PendingEvent>& later = pending_[stream];  // recorded meanwhile, by other threads
     later.insert(later.begin(), events.begin(), events.end());
-    has_pending_ = true;
   }
   for (const PendingEvent& pending : finished) {
     spare_events_.push_back(pending.event);
     if (--pending.block->extra->num_events == 0) free_block(pending.block, nullptr);
   }
+  --num_asking_;
+  note_pending();
+  if (failure != nullptr) std::rethrow_exception(failure);
 }
 
 size_t CachingAllocator::block_bytes(const void* address) const {

@@ -1,9 +1,9 @@
 // The caching allocator of one device: CUDA's rules (design.md §4) over the driver's allocate and deallocate.
 // No PyTorch header: it is tested without PyTorch.
 //
-// Four files: caching_allocator.cpp hands out and takes back blocks, allocator_segments.cpp gets segments
-// from the driver and gives them back, private_pools.cpp says who allocates where, allocator_report.cpp tells
-// what is going on.
+// Five files: caching_allocator.cpp hands out and takes back blocks, allocator_segments.cpp gets segments
+// from the driver and gives them back, expandable_segments.cpp does so for those that grow and shrink,
+// private_pools.cpp says who allocates where, allocator_report.cpp tells what is going on.
 #pragma once
 
 #include <atomic>
@@ -19,10 +19,10 @@
 #include <vector>
 
 #include "driver/driver.h"
+#include "driver/spin.h"
 #include "runtime/allocator_config.h"
 #include "runtime/allocator_stats.h"
 #include "runtime/capture.h"
-#include "runtime/lock.h"
 #include "runtime/memory_history.h"
 #include "runtime/memory_pool.h"
 #include "runtime/segment_placement.h"
@@ -138,7 +138,7 @@ class CachingAllocator {
   MemorySnapshot snapshot(PoolId pool, bool with_trace);
 
  private:
-  using Guard = std::unique_lock<Lock>;
+  using Guard = std::unique_lock<driver::SpinMutex>;
   struct Capture {
     PoolId id;
     Filter filter;
@@ -166,19 +166,21 @@ class CachingAllocator {
   // memory.
   void record_deferred();
   void process_events();
+  void note_pending() { has_pending_ = !deferred_.empty() || !pending_.empty() || num_asking_ != 0; }
   // A graph is being captured: recording and asking events would become part of it.
   bool may_not_ask_events() const { return num_capturing_ != 0 || capture::is_underway(); }
 
   // allocator_segments.cpp
   Block* grow(Guard& lock, Pool& pool, size_t bytes, size_t rounded, int64_t stream, const Context& context);
   Block* new_segment(Pool& pool, size_t rounded, int64_t stream, const Context& context);
-  Block* extend_segment(Pool& pool, size_t rounded, int64_t stream, const Context& context);
   Block* add_segment(Pool& pool, int64_t stream, bool expandable, void* memory, size_t bytes,
                      const Context& context);
   void* take_from_driver(size_t bytes);
   void flush(Guard& lock, int64_t stream, PoolId only);
+  // Out of use, and back.
+  void take_out(Block* whole, std::vector<Segment*>& segments);
+  void put_back(Segment* segment);
   void collect_whole(Pool& pool, std::vector<Segment*>& segments);
-  void collect_tails(Pool& pool, std::vector<Segment*>& segments);
   bool release_oversize(Guard& lock, Pool& pool, size_t rounded, int64_t stream);
   void collect_garbage(Guard& lock, int64_t stream);
   void give_back(Guard& lock, std::vector<Segment*> segments, int64_t stream);
@@ -187,6 +189,10 @@ class CachingAllocator {
   bool wait_for_device(int64_t stream);
   bool drain(driver::Stream stream);
   size_t limit_bytes() const;
+
+  // expandable_segments.cpp
+  Block* extend_segment(Pool& pool, size_t rounded, int64_t stream, const Context& context);
+  void collect_tails(Pool& pool, std::vector<Segment*>& segments);
 
   // private_pools.cpp
   Block* borrow_from_private_pools(bool is_small, size_t rounded, int64_t stream);
@@ -219,7 +225,7 @@ class CachingAllocator {
   const int physical_device_, logical_device_;
   const std::unique_ptr<StreamSource> streams_;
 
-  mutable Lock lock_;  // guards everything below
+  mutable driver::SpinMutex lock_;  // guards everything below
   AllocatorConfig config_;
   AllocatorStats stats_;
   MemoryHistory history_;
@@ -235,7 +241,8 @@ class CachingAllocator {
   std::optional<double> fraction_;
   std::map<int64_t, std::deque<PendingEvent>> pending_;  // by stream, oldest first
   std::vector<Block*> deferred_;          // freed, and their events not recorded yet: after a capture
-  std::atomic<bool> has_pending_{false};  // either of the two is not empty
+  int num_asking_ = 0;                    // threads that took some out of either of the two meanwhile
+  std::atomic<bool> has_pending_{false};  // there are any
   std::vector<driver::Event> spare_events_;
   std::vector<OutOfMemoryObserver> observers_;
 };

@@ -22,6 +22,12 @@ struct Member {
   Frontier frontier;
 };
 
+// A device with streams of a capture.
+struct Joined {
+  int device;
+  bool takes_from_pool = false;  // its allocator was told
+};
+
 }  // namespace
 
 struct Capture {
@@ -31,7 +37,7 @@ struct Capture {
   void* owner;
   std::thread::id thread = std::this_thread::get_id();
   std::vector<Member> members;  // the origin first
-  std::vector<int> devices;     // whose allocators take from the pool for it
+  std::vector<Joined> devices;  // the origin's first
   std::shared_ptr<Recording> recording = std::make_shared<Recording>();
   std::string failure;  // why it cannot end well
   bool has_ended = false;
@@ -145,15 +151,33 @@ std::string objection(Capture& capture, StreamRef stream) {
 
 CachingAllocator& allocator_of(int device) { return *get().device(device).allocator; }
 
-// Memory for the capture's streams on a device comes from its pool. Not under the lock.
+// Memory for the capture's streams on a device, which is in its list, comes from its pool. Not under the
+// lock: another thread may end the capture meanwhile.
 void allocate_to_pool(const CaptureRef& capture, int device) {
   const auto is_member = [capture, device](int64_t id) {
     const Guard lock(mutex);
     return !capture->has_ended && capture->find({device, id}) != nullptr;
   };
-  allocator_of(device).begin_allocate_to_pool(capture->pool, is_member, /*capturing=*/true);
-  const Guard lock(mutex);
-  capture->devices.push_back(device);
+  const auto entry = [&] {
+    return std::find_if(capture->devices.begin(), capture->devices.end(),
+                        [&](const Joined& each) { return each.device == device; });
+  };
+  try {
+    allocator_of(device).begin_allocate_to_pool(capture->pool, is_member, /*capturing=*/true);
+  } catch (...) {
+    const Guard lock(mutex);
+    if (!capture->has_ended) capture->devices.erase(entry());
+    throw;
+  }
+  {
+    const Guard lock(mutex);
+    if (!capture->has_ended) {
+      entry()->takes_from_pool = true;
+      return;
+    }
+  }
+  allocator_of(device).end_allocate_to_pool(capture->pool);
+  allocator_of(device).release_pool(capture->pool);
 }
 
 // Takes a capture off the list, once.
@@ -168,7 +192,8 @@ bool take_off(const CaptureRef& capture) {
 }
 
 void leave_pools(const Capture& capture, bool keeps_use) {
-  for (const int device : capture.devices) {
+  for (const auto& [device, takes_from_pool] : capture.devices) {
+    if (!takes_from_pool) continue;  // whoever was about to tell its allocator takes that back
     allocator_of(device).end_allocate_to_pool(capture.pool);
     // Memory of other devices than the graph's is kept by the tensors there alone.
     if (!keeps_use || device != capture.origin.device) allocator_of(device).release_pool(capture.pool);
@@ -201,6 +226,7 @@ CaptureRef begin(StreamRef stream, CaptureMode mode, PoolId pool, void* owner) {
   capture->pool = pool;
   capture->owner = owner;
   capture->members.push_back({stream, {}});
+  capture->devices.push_back({stream.device});
   {
     const Guard lock(mutex);
     if (find(stream) != nullptr) {
@@ -357,8 +383,12 @@ bool keep_wait(StreamRef stream, driver::Event event) {
                             name_of(stream) + " was to wait for an event of a capture)");
       }
       capture.members.push_back({stream, {}});
-      const auto& devices = capture.devices;
-      if (std::find(devices.begin(), devices.end(), stream.device) == devices.end()) joined = find(stream);
+      auto& devices = capture.devices;
+      if (std::none_of(devices.begin(), devices.end(),
+                       [&](const Joined& each) { return each.device == stream.device; })) {
+        devices.push_back({stream.device});
+        joined = find(stream);
+      }
     }
     Frontier& frontier = capture.find(stream)->frontier;
     frontier.insert(mark->second.frontier.begin(), mark->second.frontier.end());

@@ -1,6 +1,5 @@
 #include "runtime/graph.h"
 
-#include <cstring>
 #include <sstream>
 #include <utility>
 
@@ -20,19 +19,18 @@ uint32_t Recording::add(Node node) {
   return static_cast<uint32_t>(nodes_.size() - 1);
 }
 
-void Recording::run() const {
-  const Runtime& runtime = get();
+void Recording::run(driver::Stream stream) const {
+  driver::Driver& driver = get().driver();
   for (const Node& node : nodes_) {
     switch (node.kind) {
       case CommandKind::kKernel:
         node.kernel.run(node.kernel.context);
         break;
       case CommandKind::kCopy:
-        std::memmove(runtime.engine_address(node.destination), runtime.engine_address(node.source),
-                     node.bytes);
+        driver.copy(stream, node.destination, node.source, node.bytes);
         break;
       default:
-        std::memset(runtime.engine_address(node.destination), node.value, node.bytes);
+        driver.fill(stream, node.destination, node.value, node.bytes);
         break;
     }
   }
@@ -88,21 +86,22 @@ std::string Recording::to_dot() const {
 ReplayQueue::ReplayQueue() : finished_(get().driver().create_event({/*timing=*/false})) {}
 
 ReplayQueue::~ReplayQueue() {
-  if (!in_bad_fork()) get().driver().destroy_event(finished_);
+  if (!in_bad_fork()) destroy_event(finished_);
 }
 
 void ReplayQueue::submit(StreamRef stream, const Recording& recording,
                          const std::function<std::unique_ptr<Replay>()>& make) {
   if (is_captured(stream)) capture::forbid_on(stream, "the replay of a graph");
-  const auto follow_last = [&] {
-    if (has_replayed_ && !(last_stream_ == stream)) wait_event(stream, finished_);
-  };
-  if (tape::is_read()) [[unlikely]] {
+  driver::Driver& driver = get().driver();
+  const driver::Stream handle = get().stream(stream.device, stream.id);
+  const auto must_follow = [&] { return has_replayed_ && !(last_stream_ == stream); };
+  const bool is_told = tape::is_read();
+  if (is_told) [[unlikely]] {
     {
       // The tape hears of the order before it hears of the commands; and of those without the lock, since its
       // readers may wait for Python's.
       const std::lock_guard<std::mutex> lock(mutex_);
-      follow_last();
+      if (must_follow()) wait_event(stream, finished_);
     }
     Command command{};
     command.kind = CommandKind::kReplay;
@@ -112,12 +111,14 @@ void ReplayQueue::submit(StreamRef stream, const Recording& recording,
     tape::write(command);
     recording.tell(stream);
   }
-  driver::Driver& driver = get().driver();
-  const driver::Stream handle = get().stream(stream.device, stream.id);
   const std::lock_guard<std::mutex> lock(mutex_);
-  follow_last();
+  // Again where it was told above: another replay may have come between.
+  if (must_follow() && is_told) driver.wait_event(handle, finished_);
+  if (must_follow() && !is_told) wait_event(stream, finished_);
+  std::unique_ptr<Replay> replay = make();
+  replay->stream_ = handle;
   const driver::Kernel kernel{"graph replay", [](void* context) { static_cast<Replay*>(context)->run(); },
-                              [](void* context) { delete static_cast<Replay*>(context); }, make().release()};
+                              [](void* context) { delete static_cast<Replay*>(context); }, replay.release()};
   driver.submit(handle, kernel);
   record_event(finished_, stream);
   has_replayed_ = true;

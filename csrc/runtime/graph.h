@@ -48,8 +48,9 @@ class Recording {
 
   uint32_t add(Node node);
   const std::vector<Node>& nodes() const { return nodes_; }
-  // Runs the nodes, one after the other, in this thread. What one throws ends the run.
-  void run() const;
+  // Runs the nodes, one after the other, in this thread, as part of a kernel of `stream`. What one throws
+  // ends the run.
+  void run(driver::Stream stream) const;
   // Tells the tape of each, as of commands of `stream`.
   void tell(StreamRef stream) const;
   // Graphviz's language: a box for each node, an arrow for each dependency.
@@ -64,10 +65,14 @@ class Replay {
  public:
   explicit Replay(std::shared_ptr<const Recording> recording) : recording_(std::move(recording)) {}
   virtual ~Replay() = default;
-  virtual void run() { recording_->run(); }
+  virtual void run() { recording_->run(stream_); }
 
  protected:
   const std::shared_ptr<const Recording> recording_;
+
+ private:
+  friend class ReplayQueue;
+  driver::Stream stream_ = nullptr;  // that the replay was submitted to
 };
 
 // The replays of one recording: never two at a time, on whichever streams.

@@ -59,6 +59,7 @@ struct Segment {
   Block* first;
   size_t index;  // in the allocator's list
   Context context;
+  bool leaving = false;  // out of use: a thread gives it back without holding the lock
 
   uintptr_t address() const { return pieces.front().address; }
 };

@@ -10,14 +10,6 @@
 
 namespace loom::glue {
 
-namespace {
-
-const c10::DispatchKeySet kMathBits = c10::DispatchKeySet(
-    {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
-const c10::DispatchKeySet kOwnKeys(c10::DispatchKey::PrivateUse1);
-
-}  // namespace
-
 at::Tensor Lending::adopt_sparse(const at::Tensor& result) {
   const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(device()));
   if (result.layout() == c10::kSparse) {
@@ -136,21 +128,6 @@ bool Lending::has_moved(const Loan& loan) const {
   const c10::StorageImpl* alias = loan.alias.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   const c10::StorageImpl* own = loan.original.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   return alias->data() != devices().engine_address(own->data());
-}
-
-bool Lending::has_changes() const {
-  for (const Loan& loan : loans_) {
-    if (!loan.is_written) continue;
-    const c10::TensorImpl* alias = loan.alias.unsafeGetTensorImpl();
-    const c10::TensorImpl* original = loan.original.unsafeGetTensorImpl();
-    if (alias->unsafe_storage().nbytes() != original->unsafe_storage().nbytes() || has_moved(loan) ||
-        alias->sizes() != original->sizes() || alias->strides() != original->strides() ||
-        alias->storage_offset() != original->storage_offset() ||
-        loan.alias.is_conj() != loan.original.is_conj() || loan.alias.is_neg() != loan.original.is_neg()) {
-      return true;
-    }
-  }
-  return false;
 }
 
 void Lending::settle() {

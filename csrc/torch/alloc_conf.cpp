@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <optional>
 #include <set>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "torch/device.h"
@@ -21,7 +23,6 @@ using c10::CachingAllocator::AcceleratorAllocatorConfig;
 const std::set<std::string>& keys_of_cuda() {
   static const std::set<std::string> keys{"backend",
                                           "graph_capture_record_stream_reuse",
-                                          "per_process_memory_fraction",
                                           "pinned_num_register_threads",
                                           "pinned_reserve_segment_size_mb",
                                           "pinned_use_cuda_host_register",
@@ -31,6 +32,9 @@ const std::set<std::string>& keys_of_cuda() {
                                           "throw_on_cudamalloc_oom"};
   return keys;
 }
+
+// A key that PyTorch's own parser leaves to the backend.
+const char* const kMemoryFraction = "per_process_memory_fraction";
 
 struct Setting {
   std::string key, value;  // a list keeps its brackets
@@ -72,6 +76,13 @@ std::optional<size_t> to_size(const std::string& text) {
   size_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> to_number(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (end == text.c_str() || *end != '\0') return std::nullopt;
   return value;
 }
 
@@ -123,10 +134,11 @@ void check(const Setting& setting) {
   } else if (setting.key == "roundup_power2_divisions") {
     check_divisions(setting);
   } else if (setting.key == "garbage_collection_threshold") {
-    char* end = nullptr;
-    const double value = std::strtod(setting.value.c_str(), &end);
-    if (*end != '\0' || !(value > 0.0 && value < 1.0))
-      refuse(setting, "a number between 0 and 1, both excluded");
+    const std::optional<double> value = to_number(setting.value);
+    if (!value || !(*value > 0.0 && *value < 1.0)) refuse(setting, "a number between 0 and 1, both excluded");
+  } else if (setting.key == kMemoryFraction) {
+    const std::optional<double> value = to_number(setting.value);
+    if (!value || !(*value >= 0.0 && *value <= 1.0)) refuse(setting, "a number from 0 to 1");
   } else if (setting.key == "expandable_segments") {
     if (setting.value != "True" && setting.value != "False") refuse(setting, "True or False");
   } else if (const auto& keys = AcceleratorAllocatorConfig::getKeys(); keys.count(setting.key) == 0) {
@@ -147,16 +159,33 @@ std::string environment() {
   return "";
 }
 
+std::optional<double> memory_fraction_in(const std::string& text) {
+  std::optional<double> fraction;
+  for (const Setting& setting : split(text)) {
+    if (setting.key == kMemoryFraction) fraction = to_number(setting.value);
+  }
+  return fraction;
+}
+
+// What was asked for, and not handed to the devices yet: once it is, only the next setting or
+// set_per_process_memory_fraction() changes it.
+std::optional<double>& new_memory_fraction() {
+  static std::optional<double> fraction = memory_fraction_in(environment());
+  return fraction;
+}
+
 // Called by PyTorch after its own parser, whose values are in force already.
 [[maybe_unused]] const bool hooked = [] {
   // With a hook, PyTorch refuses keys that neither it nor the hook knows.
   std::unordered_set<std::string> foreign_keys(keys_of_cuda().begin(), keys_of_cuda().end());
   for (const std::string& key : AcceleratorAllocatorConfig::getKeys()) foreign_keys.erase(key);
+  foreign_keys.insert(kMemoryFraction);
   const std::function<void(const std::string&)> previous = AcceleratorAllocatorConfig::getConfigParserHook();
   AcceleratorAllocatorConfig::registerDeviceConfigParserHook(
       [previous](const std::string& text) {
         if (previous) previous(text);
         check_alloc_conf(text);
+        if (const std::optional<double> fraction = memory_fraction_in(text)) new_memory_fraction() = fraction;
         if (runtime::is_initialized() && !runtime::in_bad_fork()) apply_alloc_conf();
       },
       foreign_keys);
@@ -186,8 +215,11 @@ runtime::AllocatorConfig current_alloc_conf() {
 
 void apply_alloc_conf() {
   const runtime::AllocatorConfig config = current_alloc_conf();
+  const std::optional<double> fraction = std::exchange(new_memory_fraction(), std::nullopt);
   for (int device = 0; device < devices().device_count(); ++device) {
-    devices().device(device).allocator->configure(config);
+    runtime::CachingAllocator& allocator = *devices().device(device).allocator;
+    allocator.configure(config);
+    if (fraction) allocator.set_memory_fraction(*fraction);
   }
 }
 

@@ -11,13 +11,12 @@
 #include "torch/copy.h"
 #include "torch/device.h"
 #include "torch/lazy.h"
+#include "torch/lend.h"
 #include "torch/resize.h"
 
 namespace loom::glue {
 
 namespace {
-
-constexpr c10::DispatchKeySet kOwnKeys(c10::DispatchKey::PrivateUse1);
 
 void check_options(std::optional<c10::Layout> layout, std::optional<bool> pin_memory) {
   TORCH_CHECK_NOT_IMPLEMENTED(layout.value_or(c10::kStrided) == c10::kStrided, "empty: layout ", *layout,
@@ -166,7 +165,7 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
 void resize_storage(const c10::Storage& storage, size_t bytes) {
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
   TORCH_CHECK(impl->resizable(), "Trying to resize storage that is not resizable");
-  if (is_waiting(impl) || (is_lazy() && impl->nbytes() == 0)) {
+  if (is_waiting(impl) || (impl->nbytes() == 0 && new_storages_wait(storage.device().index()))) {
     resize_waiting(impl, bytes);
     return;
   }

@@ -149,9 +149,10 @@ c10::intrusive_ptr<c10::StorageImpl> make_storage(c10::StorageImpl::use_byte_siz
     return c10::make_intrusive<c10::StorageImpl>(in_bytes, std::move(bytes), std::move(data), allocator,
                                                  resizable);
   }
-  c10::Allocator* source = is_lazy() ? waiting_allocator() : allocator;
-  auto storage = c10::make_intrusive<c10::StorageImpl>(in_bytes, bytes, source, resizable);
-  if (is_lazy()) start_waiting(storage.get());
+  const bool waits = new_storages_wait(runtime::current_device());
+  auto storage = c10::make_intrusive<c10::StorageImpl>(in_bytes, bytes,
+                                                       waits ? waiting_allocator() : allocator, resizable);
+  if (waits) start_waiting(storage.get());
   return storage;
 }
 

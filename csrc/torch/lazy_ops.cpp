@@ -61,6 +61,7 @@ bool fill_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const BelowAutograd guard;
   if (filled == nullptr) {
     if (device == nullptr || !devices().runs_kernels()) return false;
+    if (!new_storages_wait(resolve_device(device->toOptional<c10::Device>()).index())) return false;
     make_on_host(op, stack, *device);
     return true;
   }

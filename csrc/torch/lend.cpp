@@ -25,12 +25,6 @@ using c10::DispatchKeySet;
 const DispatchKeySet kExcluded =
     c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
 
-// Bits of a tensor that change how its memory reads. Everything else in a key set says where it lives.
-const DispatchKeySet kMathBits =
-    DispatchKeySet({DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::ZeroTensor});
-
-const DispatchKeySet kOwnKeys(DispatchKey::PrivateUse1);
-
 // An alias has the metadata of its original, keys apart. Deriving gives access to TensorImpl's own copying.
 class AliasImpl final : public c10::TensorImpl {
  public:

@@ -1,6 +1,7 @@
 // Lending: an op on loom tensors hands their memory to the engine's kernel, without a copy, and takes the
-// result back. Only here, and where a kernel of the engine is called by name (rnn.cpp, attention.cpp), is it
-// known that lent memory becomes another device type's tensor.
+// result back. Only the files of this task (lend, adopt, births, outcome, queued_op, lazy), and those that
+// call a kernel of the engine by name (rnn.cpp, attention.cpp), know that device memory becomes another
+// device type's tensor.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,6 +12,13 @@
 #include "torch/device.h"
 
 namespace loom::glue {
+
+// The keys of a tensor of the device.
+inline constexpr c10::DispatchKeySet kOwnKeys(c10::DispatchKey::PrivateUse1);
+// Bits of a tensor that change how its memory reads. Everything else in a key set says where it lives.
+inline constexpr c10::DispatchKeySet kMathBits = c10::DispatchKeySet(c10::DispatchKey::Conjugate) |
+                                                 c10::DispatchKeySet(c10::DispatchKey::Negative) |
+                                                 c10::DispatchKeySet(c10::DispatchKey::ZeroTensor);
 
 inline bool is_loom(const at::Tensor& tensor) { return tensor.device().type() == kLoom; }
 
@@ -46,9 +54,6 @@ class Lending {
   // After the kernel: what it changed of an operand's sizes or memory is carried over. Only for written
   // operands.
   void settle();
-
-  // Whether settle() would carry anything over.
-  bool has_changes() const;
 
   // Gives a lent operand another size, and memory for it.
   void resize_loan(size_t index, at::IntArrayRef sizes, at::IntArrayRef strides);

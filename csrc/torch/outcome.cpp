@@ -13,8 +13,6 @@ namespace loom::glue {
 
 namespace {
 
-const c10::DispatchKeySet kOwnKeys(c10::DispatchKey::PrivateUse1);
-
 struct KeyHash {
   size_t operator()(const OutcomeKey& key) const {
     uint64_t hash = key.size();
@@ -47,7 +45,7 @@ void add_tensor(OutcomeKey& key, const at::Tensor& tensor, OperandOrder& operand
   const int64_t bits = int64_t{tensor.is_conj()} | int64_t{tensor.is_neg()} << 1 |
                        int64_t{tensor._is_zerotensor()} << 2 | int64_t{impl->is_wrapped_number()} << 3;
   key.push_back(kTensor);
-  key.push_back(operands.next(tensor));
+  operands.add_next(key, tensor);
   key.push_back(dtype | bits << 8 | impl->dim() << 16);
   for (const int64_t size : impl->sizes()) key.push_back(size);
   for (const int64_t stride : impl->strides()) key.push_back(stride);
@@ -88,6 +86,14 @@ Layout Layout::of(const at::Tensor& tensor) {
 bool Layout::fits(const at::Tensor& tensor) const {
   return tensor.scalar_type() == dtype && tensor.sizes() == at::IntArrayRef(sizes) &&
          tensor.is_conj() == is_conj && tensor.is_neg() == is_neg;
+}
+
+void OperandOrder::add_next(OutcomeKey& key, const at::Tensor& tensor) {
+  const int64_t place = next(tensor);
+  key.push_back(place);
+  // What is returned as a view of one operand may lie in another's part of the storage.
+  if (place < 0)
+    key.push_back(tensor.storage_offset() - loans_[static_cast<size_t>(-1 - place)].alias.storage_offset());
 }
 
 int64_t OperandOrder::next(const at::Tensor& tensor) {

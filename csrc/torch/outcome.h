@@ -70,11 +70,13 @@ enum class KeyPart : uint8_t { kTensor, kExact, kTypeOnly };
 class OperandOrder {
  public:
   explicit OperandOrder(const c10::SmallVector<Loan, 6>& loans) : loans_(loans) {}
+  void add_next(OutcomeKey& key, const at::Tensor& tensor);
+
+ private:
   // The earlier operand that the tensor is (0, 1, …) or shares memory with (−1, −2, …), or one of:
   static constexpr int64_t kFresh = INT64_MAX, kNone = INT64_MAX - 1;  // no operand: the host's
   int64_t next(const at::Tensor& tensor);
 
- private:
   const c10::SmallVector<Loan, 6>& loans_;
   size_t num_seen_ = 0;
 };
@@ -86,7 +88,7 @@ bool add_to_key(OutcomeKey& key, const c10::IValue& value, KeyPart part, Operand
 std::shared_ptr<const Outcome> find_outcome(const OutcomeKey& key);
 void learn_outcome(const OutcomeKey& key, Outcome outcome);
 
-// The outcome that the results of a run show. `results` are the engine's, before they are adopted.
+// The outcome that a run shows: `stack` ends with the engine's results, before they are adopted.
 Outcome observe(const torch::jit::Stack& stack, size_t num_returns, const c10::SmallVector<Loan, 6>& loans,
                 const Births& births);
 

@@ -3,8 +3,10 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/copy_ops.h>
+#include <torch/csrc/Exceptions.h>
 
 #include <cstring>
+#include <new>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -74,6 +76,13 @@ class QueuedOp {
     } catch (c10::Error& error) {
       error.add_context(issued());
       throw;
+    } catch (const python_error&) {
+      throw;  // to add to it would take Python's lock
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      // In Python it is the same RuntimeError, with one more line.
+      TORCH_CHECK(false, error.what(), "\n  ", issued());
     }
   }
 

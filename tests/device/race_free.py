@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 import torch
-from planted_races import DEVICE, default, on, ones, side
+from planted_race import DEVICE, default, on, ones, side
 from torch import nn
 
 PATTERNS: list[Callable[[], None]] = []

@@ -336,11 +336,17 @@ def test_settings_at_run_time(fork_python: PythonRunner) -> None:
             "roundup_power2_divisions:3": "roundup_power2_divisions must be a power of two, or a list",
             "roundup_power2_divisions:[256:1,512:x]": "got '[256:1,512:x]'",
             "expandable_segments:maybe": "expandable_segments must be True or False, got 'maybe'",
+            "per_process_memory_fraction:1.5": "per_process_memory_fraction must be a number from 0 to 1",
             "max_split_size:64": "there is no key 'max_split_size'; the keys are ",
         }.items():
             raises("ValueError", text, lambda: loom.memory._set_allocator_settings(bad))
         raises("ValueError", "'foo'", lambda: torch._C._accelerator_setAllocatorSettings("foo:1"))
         loom.memory._set_allocator_settings("roundup_power2_divisions:[256:1,512:2,1024:4,>:8],backend:native")
+        loom.memory._set_allocator_settings("per_process_memory_fraction:0.25")
+        assert loom.get_per_process_memory_fraction() == 0.25
+        loom.set_per_process_memory_fraction(0.5)
+        loom.memory._set_allocator_settings("max_split_size_mb:64")
+        assert loom.get_per_process_memory_fraction() == 0.5
         """
     )
 
@@ -349,6 +355,9 @@ def test_settings_of_the_environment(fork_python: PythonRunner) -> None:
     program = "import torch_loom; print(torch.loom.memory_stats()['max_split_size'])"
     done = fork_python(program, env={"PYTORCH_ALLOC_CONF": "max_split_size_mb:100,expandable_segments:True"})
     assert done.stdout.split() == [str(100 * MIB)]
+    program = "import torch_loom; print(torch.loom.get_per_process_memory_fraction())"
+    done = fork_python(program, env={"PYTORCH_ALLOC_CONF": "per_process_memory_fraction:0.5"})
+    assert done.stdout.split() == ["0.5"]
     fork_python(
         """
         import torch_loom

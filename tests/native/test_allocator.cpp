@@ -1,6 +1,7 @@
 // The caching allocator under threads, streams, events and a device that runs full.
 #include <array>
 #include <random>
+#include <stdexcept>
 
 #include "check.h"
 #include "runtime/caching_allocator.h"
@@ -9,6 +10,7 @@ namespace loom::test {
 
 using driver::Launch;
 using driver::Stream;
+using runtime::AllocatorConfig;
 using runtime::AllocatorStats;
 using runtime::CachingAllocator;
 
@@ -20,8 +22,13 @@ constexpr size_t kMiB = size_t{1} << 20;
 class Streams final : public runtime::StreamSource {
  public:
   explicit Streams(std::vector<Stream> streams) : streams_(std::move(streams)) {}
-  Stream stream(int64_t id) const override { return streams_.at(static_cast<size_t>(id)); }
+  Stream stream(int64_t id) const override {
+    if (fails_at == id) throw std::runtime_error("no thread for it");
+    return streams_.at(static_cast<size_t>(id));
+  }
   std::vector<Stream> all() const override { return streams_; }
+
+  std::atomic<int64_t> fails_at{-1};
 
  private:
   const std::vector<Stream> streams_;
@@ -31,10 +38,19 @@ struct Fixture {
   explicit Fixture(Launch launch = Launch::kAuto) : chip(launch, 5) {
     streams.push_back(chip.inline_stream());
     for (int i = 1; i < kNumStreams; ++i) streams.push_back(chip.side_stream());
-    allocator = std::make_unique<CachingAllocator>(*chip, 0, 0, std::make_unique<Streams>(streams));
+    auto owned = std::make_unique<Streams>(streams);
+    source = owned.get();
+    allocator = std::make_unique<CachingAllocator>(*chip, 0, 0, std::move(owned));
+  }
+  void configure(bool expandable, size_t max_split_bytes = AllocatorConfig::kUnlimited) {
+    AllocatorConfig config;
+    config.expandable_segments = expandable;
+    config.max_split_bytes = max_split_bytes;
+    allocator->configure(config);
   }
   Chip chip;
   std::vector<Stream> streams;
+  Streams* source = nullptr;
   std::unique_ptr<CachingAllocator> allocator;
 };
 
@@ -82,8 +98,10 @@ void churn(Fixture& fixture, unsigned seed, int num_steps, std::atomic<int>& cor
   while (!held.empty()) release(held.size() - 1);
 }
 
-void churn_on_threads(Launch launch, int num_threads, int num_steps) {
+void churn_on_threads(Launch launch, int num_threads, int num_steps, bool expandable = false,
+                      size_t max_split_bytes = AllocatorConfig::kUnlimited) {
   Fixture fixture(launch);
+  fixture.configure(expandable, max_split_bytes);
   std::atomic<int> corrupted{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < num_threads; ++i) {
@@ -107,6 +125,98 @@ void churn_on_threads(Launch launch, int num_threads, int num_steps) {
 TEST(allocator_threads_and_streams) { churn_on_threads(Launch::kAuto, 4, 600); }
 TEST(allocator_threads_in_place) { churn_on_threads(Launch::kBlocking, 4, 600); }
 TEST(allocator_chaos) { churn_on_threads(Launch::kChaos, 2, 300); }
+TEST(allocator_threads_and_expandable_segments) { churn_on_threads(Launch::kAuto, 4, 600, true); }
+TEST(allocator_threads_and_a_split_limit) { churn_on_threads(Launch::kAuto, 4, 600, true, 20 * kMiB); }
+TEST(allocator_chaos_and_expandable_segments) { churn_on_threads(Launch::kChaos, 2, 300, true); }
+
+// Its end would else be given back together with what was there when the cache was emptied.
+TEST(expandable_segment_does_not_grow_while_it_is_given_back) {
+  Fixture fixture;
+  fixture.configure(true);
+  CachingAllocator& allocator = *fixture.allocator;
+  allocator.deallocate(allocator.allocate(20 * kMiB, 0));
+  Gate gate;
+  fixture.chip.submit(fixture.streams[1], [&] { gate.wait(); });
+  std::thread emptying([&] { allocator.empty_cache(); });
+  while (allocator.stats().num_sync_all_streams == 0) std::this_thread::yield();
+  auto* memory = static_cast<unsigned char*>(allocator.allocate(40 * kMiB, 0));
+  gate.open();
+  emptying.join();
+  CHECK(allocator.stats().reserved_bytes[0].current == 40 * kMiB);
+  CHECK(fixture.chip->memory_info(0).free_bytes == Chip::kBytes - 40 * kMiB);
+  memory[0] = memory[40 * kMiB - 1] = 1;
+  allocator.deallocate(memory);
+  allocator.empty_cache();
+  CHECK(allocator.stats().reserved_bytes[0].current == 0);
+}
+
+// A segment of which the device still uses something is cached again, and grows again.
+TEST(expandable_segment_grows_after_it_was_not_given_back) {
+  Fixture fixture;
+  fixture.configure(true);
+  CachingAllocator& allocator = *fixture.allocator;
+  void* const memory = allocator.allocate(20 * kMiB, 0);
+  allocator.deallocate(memory);
+  runtime::set_blocking_call([](void (*)(void*), void*) { throw std::runtime_error("interrupted"); });
+  const bool has_thrown = throws<std::runtime_error>([&] { allocator.empty_cache(); });
+  runtime::set_blocking_call(nullptr);
+  CHECK(has_thrown);
+  CHECK(allocator.allocate(40 * kMiB, 0) == memory);
+  allocator.deallocate(memory);
+  // Nobody waits for a thread that gave up.
+  CHECK(throws<OutOfMemory>([&] { allocator.allocate(70 * kMiB, 0); }));
+  CHECK(allocator.stats().reserved_bytes[0].current == 0);
+}
+
+TEST(expandable_segment_above_the_split_limit_serves_small_requests) {
+  Fixture fixture;
+  fixture.configure(true, 20 * kMiB);
+  CachingAllocator& allocator = *fixture.allocator;
+  void* const memory = allocator.allocate(50 * kMiB, 0);
+  allocator.deallocate(memory);
+  CHECK(allocator.allocate(10 * kMiB, 0) == memory);
+  allocator.deallocate(memory);
+  allocator.empty_cache();
+  CHECK(allocator.stats().reserved_bytes[0].current == 0);
+}
+
+// A freed block whose events could not be recorded stays where it is until they are.
+TEST(allocator_records_later_what_it_could_not_record) {
+  Fixture fixture;
+  CachingAllocator& allocator = *fixture.allocator;
+  void* const memory = allocator.allocate(20 * kMiB, 0);
+  for (int64_t stream = 1; stream < kNumStreams; ++stream) allocator.record_stream(memory, stream);
+  fixture.source->fails_at = 2;
+  CHECK(throws<std::runtime_error>([&] { allocator.deallocate(memory); }));
+  CHECK(allocator.stats().active_bytes[0].current == 20 * kMiB);
+  CHECK(throws<std::runtime_error>([&] { allocator.allocate(kMiB, 0); }));
+  fixture.source->fails_at = -1;
+  allocator.empty_cache();
+  const AllocatorStats stats = allocator.stats();
+  CHECK(stats.active_bytes[0].current == 0);
+  CHECK(stats.reserved_bytes[0].current == 0);
+}
+
+// What one thread records while another asks is asked about later: nothing stays in use for ever.
+TEST(allocator_forgets_no_events) {
+  Fixture fixture;
+  CachingAllocator& allocator = *fixture.allocator;
+  for (int round = 0; round < 100; ++round) {
+    std::vector<std::thread> threads;
+    for (int64_t i = 0; i < 4; ++i) {
+      threads.emplace_back([&allocator, i] {
+        for (int step = 0; step < 10; ++step) {
+          void* const memory = allocator.allocate(512, i);
+          allocator.record_stream(memory, (i + 1) % kNumStreams);
+          allocator.deallocate(memory);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    allocator.empty_cache();
+    CHECK(allocator.stats().active_bytes[0].current == 0);
+  }
+}
 
 // Kernels that allocate, on streams that wait for each other's memory.
 TEST(allocator_kernels_run_out_of_memory) {

@@ -148,7 +148,7 @@ TEST(threads_capture_at_once_while_others_submit) {
           });
           runtime::destroy_event(event);
           if (recording->nodes().back().after != std::vector<uint32_t>{9}) ++num_wrong;
-          recording->run();
+          recording->run(devices().stream(stream.device, stream.id));
           count /= 2;
         }
         if (count != 10) ++num_wrong;
@@ -157,6 +157,37 @@ TEST(threads_capture_at_once_while_others_submit) {
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(num_wrong == 0);
+}
+
+// While the allocator of the device that joins is held up, another thread ends the capture.
+TEST(a_capture_that_ends_while_a_device_joins_leaves_its_pool) {
+  const StreamRef stream = new_stream(0), other = new_stream(1);
+  runtime::CachingAllocator& allocator = *devices().device(1).allocator;
+  Gate held, gate;
+  const runtime::PoolId holding = runtime::new_pool_id(true);
+  const auto hold = [&](int64_t) {
+    held.open();
+    gate.wait();
+    return false;
+  };
+  allocator.begin_allocate_to_pool(holding, hold, /*capturing=*/false);
+  std::thread holder([&] { allocator.deallocate(allocator.allocate(512, 0)); });
+  held.wait();
+  const runtime::PoolId pool = runtime::new_pool_id(false);
+  const runtime::CaptureRef capture = runtime::capture::begin(stream, CaptureMode::kRelaxed, pool, nullptr);
+  const driver::Event event = devices().driver().create_event({});
+  record_event(event, stream);
+  std::thread joining([&] { runtime::capture::keep_wait(other, event); });
+  while (!runtime::is_captured(other)) std::this_thread::yield();
+  runtime::capture::abort(capture);
+  gate.open();
+  holder.join();
+  joining.join();
+  runtime::destroy_event(event);
+  CHECK(allocator.pool_use_count(pool) == 0);
+  CHECK(throws<InvalidArgument>([&] { allocator.end_allocate_to_pool(pool); }));
+  allocator.end_allocate_to_pool(holding);
+  allocator.release_pool(holding);
 }
 
 TEST(what_a_capture_refuses_ends_it_and_leaves_the_stream_usable) {

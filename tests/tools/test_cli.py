@@ -1,6 +1,9 @@
 """The `loom` command: each sub-command's output, exit status and errors."""
 
+import re
 import sys
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -166,6 +169,17 @@ def test_example_output_is_that_of_a_real_run():
     assert docs.example_output("```python\nprint(6 * 7)\n```\n") == "```text\n42\n```"
     with pytest.raises(docs.DocsError, match="ZeroDivisionError"):
         docs.example_output("```python\n1 / 0\n```\n")
+
+
+def test_readme_lists_what_there_is():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^The device module `torch\.loom`: (.*)\.$", readme, re.MULTILINE)
+    names, modules = (set(re.findall(r"`(\w+)`", part)) for part in line.split("; its modules "))
+    public = {name: value for name, value in vars(torch.loom).items() if not name.startswith("_")}
+    assert set(torch.loom.__all__) <= public.keys()
+    assert names == {name for name, value in public.items() if not isinstance(value, ModuleType)}
+    assert modules == {name for name in torch.loom.__all__ if isinstance(public[name], ModuleType)}
+    assert docs.settings_table() in readme
 
 
 def test_docs_check_fails_on_a_stale_readme(loom, monkeypatch, tmp_path):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import PythonRunner
+from tests.suite import run_suite
 
 LAZY = {"TORCH_LOOM_MEMORY_POLICY": "lazy"}
-ROOT = Path(__file__).parents[2]
 
 # Prints a digest of everything that a small training run computes.
 _TRAINING = """
@@ -54,26 +51,16 @@ print(digest.hexdigest(), torch.loom.memory_stats()["lazy.materializations"])
 """
 
 
-def _pytest(*arguments: str, env: dict[str, str] | None = None) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
-        env={**os.environ, **LAZY, **(env or {})},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, f"{done.stdout[-8000:]}\n{done.stderr[-2000:]}"
-    assert " skipped" not in done.stdout.splitlines()[-1]
-
-
-def test_host_side_and_moves() -> None:
-    _pytest("tests/torch/test_lazy.py", "tests/torch/test_lazy_moves.py")
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_host_side_and_moves(tmp_path: Path) -> None:
+    assert run_suite(tmp_path, LAZY, "tests/torch/test_lazy.py", "tests/torch/test_lazy_moves.py") == set()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_all_other_tests_of_ops_and_devices() -> None:
-    _pytest("tests/torch", "tests/device", "--ignore-glob=*/test_lazy*.py")
+def test_all_other_tests_of_ops_and_devices(tmp_path: Path) -> None:
+    assert run_suite(tmp_path, LAZY, "tests/torch", "tests/device", "--ignore-glob=*/test_lazy*.py") == set()
 
 
 def test_a_training_run_has_the_same_bits_under_both_policies(run_python: PythonRunner) -> None:

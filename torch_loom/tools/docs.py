@@ -73,11 +73,15 @@ def settings_table() -> str:
 
 
 def device_names() -> str:
-    """Returns the public names of the device module, in alphabetical order."""
+    """Returns a paragraph with the public names of the device module, in alphabetical order."""
     name = config.device_name()
     module = torch.get_device_module(name)
-    public = [member for member in module.__all__ if not isinstance(getattr(module, member), ModuleType)]
-    return ", ".join(f"`{member}`" for member in sorted(public, key=str.lower))
+    names: list[str] = []
+    modules: list[str] = []
+    for member in sorted(module.__all__, key=str.lower):
+        is_module = isinstance(getattr(module, member), ModuleType)
+        (modules if is_module else names).append(f"`{member}`")
+    return f"The device module `torch.{name}`: {', '.join(names)}; its modules {', '.join(modules)}."
 
 
 def what_works(root: Path) -> str:
@@ -90,7 +94,7 @@ def what_works(root: Path) -> str:
             " ([docs/conformance.md](docs/conformance.md)):",
             conformance_table(conformance.read_text()),
         ]
-    parts += [f"The device module `torch.{config.device_name()}`: {device_names()}."]
+    parts += [device_names()]
     parts += ["Settings, checked and listed by `loom env`:", settings_table()]
     return "\n\n".join(parts)
 

@@ -1,0 +1,19 @@
+"""All tests of ops and devices with device memory that faults when host code touches it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.suite import run_suite
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_all_tests_of_ops_and_devices(tmp_path: Path) -> None:
+    protected = {"TORCH_LOOM_PROTECT": "1"}
+    assert (
+        run_suite(tmp_path, protected, "tests/torch", "tests/device", "--ignore-glob=*/test_lazy*.py")
+        == set()
+    )
