@@ -13,7 +13,7 @@ from .allocator_model import ModelError
 from .changes import CHANGES, action, change, change_model, operand_for
 from .executor import DEVICES, STREAMS, Captured, Executor, Handle, Storage
 
-# Not so: an in-place op on a view that does not begin where its storage does can be captured.
+# Not so: an in-place op first met in a capture may be on a view that does not begin where its storage does.
 OFFSETS_IN_CAPTURE = False
 
 
