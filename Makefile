@@ -15,7 +15,7 @@ demo: build
 	$(BIN)/loom demo
 
 test: build
-	$(BIN)/python -m pytest -m "not conformance or sample"
+	$(BIN)/python -m pytest -m "not conformance or sample" --stateful-seconds 60
 
 conformance: build
 	$(BIN)/python -m tests.conformance

@@ -61,6 +61,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("torch-loom")
+    group.addoption("--stateful-seconds", type=float, help="how long to run random programs (5)")
+    group.addoption(
+        "--stateful-seed", type=int, help="run the random programs of this seed, and of those after it"
+    )
+
+
 def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
     ours = ("TORCH_LOOM_", "TORCH_DEVICE_BACKEND_AUTOLOAD")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}

@@ -1,0 +1,1 @@
+"""Random programs over the allocator, streams, events and graphs, checked against models."""
