@@ -7,6 +7,8 @@
 #include <ATen/ops/set_native.h>
 #include <torch/library.h>
 
+#include <algorithm>
+
 #include "torch/allocator.h"
 #include "torch/copy.h"
 #include "torch/device.h"
@@ -92,9 +94,12 @@ const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
   if (self.sizes() != size) {
     at::detail::check_size_nonnegative(size);
+    // Memory first: the tensor stays as it was when there is none.
+    const size_t bytes = at::detail::computeStorageNbytesContiguous(
+        size, self.itemsize(), static_cast<size_t>(self.storage_offset()));
+    const bool is_empty = std::find(size.begin(), size.end(), 0) != size.end();
+    if (!is_empty && bytes > self.storage().nbytes()) resize_storage(self.storage(), bytes);
     impl->set_sizes_contiguous(size);
-    grow_storage(self, at::detail::computeStorageNbytesContiguous(
-                           size, self.itemsize(), static_cast<size_t>(self.storage_offset())));
   }
   if (format.has_value()) {
     TORCH_CHECK(*format != c10::MemoryFormat::Preserve, "Unsupported memory format ", *format);

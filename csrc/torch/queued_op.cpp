@@ -217,6 +217,23 @@ void queue_op(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t nu
   outputs.push(*stack);
 }
 
+namespace {
+
+// A tensor without memory that has the metadata of another, the place in its storage included.
+at::Tensor shape_of(const at::Tensor& tensor) {
+  const size_t bytes = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize(),
+                                                        static_cast<size_t>(tensor.storage_offset()));
+  const at::Tensor whole = at::detail::empty_strided_meta({static_cast<int64_t>(bytes / tensor.itemsize())},
+                                                          {1}, tensor.scalar_type());
+  at::Tensor part = at::detail::make_tensor<c10::TensorImpl>(
+      c10::TensorImpl::VIEW, c10::Storage(whole.storage()), whole.key_set(), whole.dtype());
+  part.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(),
+                                                    tensor.storage_offset());
+  return part;
+}
+
+}  // namespace
+
 std::shared_ptr<const Outcome> infer_outcome(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
                                              size_t num_arguments, size_t num_returns, const Lending& lending,
                                              std::string& reason) {
@@ -225,9 +242,7 @@ std::shared_ptr<const Outcome> infer_outcome(const c10::OperatorHandle& op, cons
   const auto stand_in = [&](const at::Tensor& tensor) -> at::Tensor {
     if (!tensor.defined() || (tensor.dim() == 0 && !lending.is_alias(tensor))) return tensor;
     at::Tensor& known = stand_ins[tensor.unsafeGetTensorImpl()];
-    if (!known.defined()) {
-      known = at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
-    }
+    if (!known.defined()) known = shape_of(tensor);
     return known;
   };
   torch::jit::Stack shapes;

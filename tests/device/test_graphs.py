@@ -342,3 +342,15 @@ def test_every_launch_mode_computes_the_same(fork_python: PythonRunner, launch: 
     """
     plain = fork_python(code).stdout
     assert fork_python(code, {"TORCH_LOOM_LAUNCH": launch}).stdout == plain
+
+
+def test_a_view_that_no_op_has_seen_is_captured() -> None:
+    x = torch.ones(4096, device="loom").add(1)
+    view = x[8:20]
+    graph = torch.loom.CUDAGraph()
+    with torch.loom.graph(graph):
+        view.sub_(0.5)
+    graph.replay()
+    graph.replay()
+    assert view.tolist() == [1.0] * 12
+    assert x.sum().item() == 2 * 4096 - 12

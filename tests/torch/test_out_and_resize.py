@@ -143,3 +143,11 @@ def test_full_overlap_is_allowed() -> None:
         warnings.simplefilter("error")
         torch.add(x, x, out=x)
     assert x.tolist() == [0, 2, 4]
+
+
+def test_resizing_without_memory_changes_nothing() -> None:
+    x = torch.zeros(4, dtype=torch.uint8, device="loom").add(1)
+    with pytest.raises(torch.OutOfMemoryError):
+        x.resize_(1 << 50)
+    assert x.shape == (4,)
+    assert x.tolist() == [1] * 4
