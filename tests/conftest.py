@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -57,9 +58,13 @@ for line in sys.stdin:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("torch-loom")
     group.addoption("--stateful-seconds", type=float, help="how long to run random programs (5)")
-    group.addoption(
-        "--stateful-seed", type=int, help="run the random programs of this seed, and of those after it"
-    )
+    group.addoption("--stateful-seed", type=int, help="begin with the random programs of this seed")
+
+
+def pytest_collection_finish() -> None:
+    """Let the many tests that collect garbage not walk through all of PyTorch each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def _environment(env: Mapping[str, str] | None) -> dict[str, str]:

@@ -251,15 +251,16 @@ bool try_queue(const c10::OperatorHandle& op, const OpPlan& plan, torch::jit::St
   std::shared_ptr<const Outcome> outcome = key.empty() ? nullptr : find_outcome(key);
   const runtime::StreamRef stream = runtime::current_stream_of(lending.device());
   const bool is_captured = translated([&] { return runtime::is_captured(stream); });
+  std::string reason;
   if (is_captured && outcome == nullptr && !key.empty()) {
-    outcome = infer_outcome(op, *stack, plan.num_arguments, plan.num_returns, lending);
+    outcome = infer_outcome(op, *stack, plan.num_arguments, plan.num_returns, lending, reason);
   }
   const bool known = outcome != nullptr && outcome->can_queue;
   if (is_captured && !known) {
     const bool is_unseen = outcome == nullptr && !key.empty();
     refuse_capture(stream, plan.name + " cannot be captured by a graph: " +
-                               (is_unseen ? "what it returns for such arguments is not known; run it once "
-                                            "before the capture"
+                               (is_unseen ? "what it returns for such arguments is not known (" + reason +
+                                                "); if it is right, run it once before the capture"
                                           : "what it returns depends on values that are only known when it "
                                             "has run"));
   }

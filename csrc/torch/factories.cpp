@@ -191,4 +191,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("record_stream", record_stream);
 }
 
+// PyTorch's fallbacks for these keys would clone the tensor, and expect a result that the op does not have.
+#define LOOM_RECORD_ANY_VIEW(key) \
+  TORCH_LIBRARY_IMPL(aten, key, m) { m.impl("record_stream", torch::CppFunction::makeFallthrough()); }
+LOOM_RECORD_ANY_VIEW(Conjugate)
+LOOM_RECORD_ANY_VIEW(Negative)
+LOOM_RECORD_ANY_VIEW(ZeroTensor)
+#undef LOOM_RECORD_ANY_VIEW
+
 }  // namespace loom::glue

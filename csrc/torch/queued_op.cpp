@@ -218,8 +218,8 @@ void queue_op(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t nu
 }
 
 std::shared_ptr<const Outcome> infer_outcome(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
-                                             size_t num_arguments, size_t num_returns,
-                                             const Lending& lending) {
+                                             size_t num_arguments, size_t num_returns, const Lending& lending,
+                                             std::string& reason) {
   c10::SmallVector<Loan, 6> loans;
   std::unordered_map<const c10::TensorImpl*, at::Tensor> stand_ins;
   const auto stand_in = [&](const at::Tensor& tensor) -> at::Tensor {
@@ -257,8 +257,12 @@ std::shared_ptr<const Outcome> infer_outcome(const c10::OperatorHandle& op, cons
     loans.push_back({loan.original, stand_in(loan.alias), loan.is_written});
   try {
     op.callBoxed(&shapes);
-  } catch (const std::exception&) {
-    return nullptr;  // one of Python's as well: most shape functions are written in it
+  } catch (const c10::Error& error) {
+    reason = error.what_without_backtrace();
+    return nullptr;
+  } catch (const std::exception& error) {  // one of Python's as well: most shape functions are written in it
+    reason = error.what();
+    return nullptr;
   }
   return std::make_shared<const Outcome>(observe(shapes, num_returns, loans, Births::learning()));
 }

@@ -50,9 +50,9 @@ class QueuedOpScope {
 };
 
 // The outcome of a call that nothing was seen of, from the op's shape function; null when it has none that
-// answers. Runs Python, computes nothing.
+// answers, and `reason` is what it says instead. Runs Python, computes nothing.
 std::shared_ptr<const Outcome> infer_outcome(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
-                                             size_t num_arguments, size_t num_returns,
-                                             const Lending& lending);
+                                             size_t num_arguments, size_t num_returns, const Lending& lending,
+                                             std::string& reason);
 
 }  // namespace loom::glue

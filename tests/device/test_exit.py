@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 
-@pytest.mark.parametrize("attempt", range(3))
+@pytest.mark.parametrize("attempt", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2))])
 def test_a_script_may_end_right_after_backward(run_python, attempt):
     """The engine's device thread still frees its task then; asking for the GIL too late would abort."""
     done = run_python(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import re
 from collections.abc import Callable, Iterator
@@ -391,3 +392,10 @@ def test_a_device_that_is_not_there(use: object) -> None:
         use(9)
     with pytest.raises(InvalidDeviceError, match="Invalid device index -1"):
         use(-1)
+
+
+def test_a_pool_is_not_copied() -> None:
+    pool = loom.MemPool()
+    with pytest.raises(TypeError, match="cannot be copied or pickled"):
+        copy.deepcopy(pool)
+    assert pool.use_count() == 1

@@ -242,3 +242,14 @@ def test_dump_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_bad_arguments(arguments: dict[str, Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         memory._record_memory_history(**arguments)
+
+
+def test_dumping_follows_links_and_writes_to_what_is_no_file(tmp_path: Path) -> None:
+    target, link = tmp_path / "target.pickle", tmp_path / "link.pickle"
+    target.write_bytes(b"")
+    link.symlink_to(target)
+    memory._dump_snapshot(str(link))
+    assert link.is_symlink()
+    assert pickle.loads(target.read_bytes()).keys() == memory._snapshot().keys()
+    with pytest.raises(OSError, match="No space left"):
+        memory._dump_snapshot("/dev/full")

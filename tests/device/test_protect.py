@@ -10,7 +10,7 @@ from tests.suite import run_suite
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_all_tests_of_ops_and_devices(tmp_path: Path) -> None:
     protected = {"TORCH_LOOM_PROTECT": "1"}
     assert (

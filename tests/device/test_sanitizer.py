@@ -88,7 +88,7 @@ def test_what_came_before_is_not_known() -> None:
         sanitizer.disable()
 
 
-@pytest.mark.parametrize("mode", ["auto", "blocking"])
+@pytest.mark.parametrize("mode", ["auto", pytest.param("blocking", marks=pytest.mark.slow)])
 def test_environment_variable(mode: str, run_python) -> None:
     done = run_python(
         """

@@ -29,6 +29,7 @@ def test_not_reported(body: Callable[[], None]) -> None:
     torch.loom.synchronize()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["blocking", "chaos"])
 def test_launch_modes(mode: str, run_python) -> None:
     run_python(

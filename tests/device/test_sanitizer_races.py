@@ -51,7 +51,7 @@ def test_repaired(race: Race) -> None:
     race.body(True)
 
 
-@pytest.mark.parametrize("mode", ["blocking", "chaos"])
+@pytest.mark.parametrize("mode", ["blocking", pytest.param("chaos", marks=pytest.mark.slow)])
 def test_launch_modes(mode: str, run_python) -> None:
     run_python(
         f"""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -336,3 +336,25 @@ def test_another_device_name(run_python: PythonRunner) -> None:
         """,
         {"TORCH_LOOM_DEVICE_NAME": "rbln"},
     )
+
+
+def test_leaving_a_stream_that_was_not_entered() -> None:
+    stream = torch.loom.Stream()
+    with pytest.raises(RuntimeError, match="is not the stream that was entered last"):
+        stream.__exit__(None, None, None)
+    with stream, stream:
+        assert torch.loom.current_stream() == stream
+    assert torch.loom.current_stream() == torch.loom.default_stream()
+
+
+@pytest.mark.parametrize("view", [torch.Tensor.conj, torch._neg_view])
+def test_recording_a_conjugate_or_negative_view_records_its_block(
+    view: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    stream = torch.loom.Stream()
+    x = torch.ones(64, dtype=torch.complex64, device="loom")
+    before = torch.loom.memory_allocated()
+    for _ in range(50):
+        view(x).record_stream(stream)
+    assert torch.loom.memory_allocated() == before  # nothing was cloned
+    assert torch.equal(x.cpu(), torch.ones(64, dtype=torch.complex64))

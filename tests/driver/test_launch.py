@@ -51,10 +51,17 @@ def test_blocking_runs_here() -> None:
     assert log.ran == ["fails", "behind"]
 
 
-def test_a_process_ends_with_its_workers_asleep(run_python: Callable[..., object]) -> None:
-    run_python(WORK_ON_A_SIDE_STREAM)
-    run_python(WORK_ON_A_SIDE_STREAM + "import builtins; builtins.kept = (chip, stream)")
-    run_python(WORK_ON_A_SIDE_STREAM + "chip.submit(stream, lambda: ran.append(2))")
+@pytest.mark.parametrize(
+    "end",
+    [
+        "import builtins; builtins.kept = (chip, stream)",
+        pytest.param("", marks=pytest.mark.slow),
+        pytest.param("chip.submit(stream, lambda: ran.append(2))", marks=pytest.mark.slow),
+    ],
+    ids=["kept", "dropped", "pending"],
+)
+def test_a_process_ends_with_its_workers_asleep(run_python: Callable[..., object], end: str) -> None:
+    run_python(WORK_ON_A_SIDE_STREAM + end)
 
 
 def test_a_forked_child_ends(run_python: Callable[..., object]) -> None:

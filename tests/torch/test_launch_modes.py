@@ -108,10 +108,15 @@ def outcomes(fork_python: PythonRunner, wait: str) -> list[str]:
 
 def test_chaos_finds_a_missing_wait(fork_python: PythonRunner) -> None:
     assert "False" in outcomes(fork_python, "pass")
+
+
+@pytest.mark.slow
+def test_chaos_heeds_waits(fork_python: PythonRunner) -> None:
     assert outcomes(fork_python, "default.wait_stream(side)") == ["True"] * 20
     assert outcomes(fork_python, "default.wait_event(side.record_event())") == ["True"] * 20
 
 
+@pytest.mark.slow
 def test_chaos_repeats_itself(fork_python: PythonRunner) -> None:
     assert outcomes(fork_python, "pass") == outcomes(fork_python, "pass")
 

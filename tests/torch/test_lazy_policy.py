@@ -51,18 +51,21 @@ print(digest.hexdigest(), torch.loom.memory_stats()["lazy.materializations"])
 """
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_host_side_and_moves(tmp_path: Path) -> None:
     assert run_suite(tmp_path, LAZY, "tests/torch/test_lazy.py", "tests/torch/test_lazy_moves.py") == set()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_all_other_tests_of_ops_and_devices(tmp_path: Path) -> None:
-    assert run_suite(tmp_path, LAZY, "tests/torch", "tests/device", "--ignore-glob=*/test_lazy*.py") == set()
+    skipped = run_suite(tmp_path, LAZY, "tests/torch", "tests/device", "--ignore-glob=*/test_lazy*.py")
+    assert skipped == {"tests.device.test_memory_history"}, (
+        "it expects memory to be taken where a tensor is made"
+    )
 
 
+@pytest.mark.slow
 def test_a_training_run_has_the_same_bits_under_both_policies(run_python: PythonRunner) -> None:
     lazy_digest, lazy_moves = run_python(_TRAINING, LAZY).stdout.split()
     eager_digest, eager_moves = run_python(_TRAINING).stdout.split()

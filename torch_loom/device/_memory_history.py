@@ -108,14 +108,19 @@ def _dump_snapshot(
 ) -> None:
     """Write :func:`_snapshot` to a file that PyTorch's memory viewer (pytorch.org/memory_viz) opens.
 
-    The file appears whole or not at all: it is written under another name first.
+    A file appears whole or not at all: it is written under another name first. Links are followed; what is
+    no file (a pipe, a device) is written to.
 
     Raises:
         OSError: the file cannot be written.
     """
     snapshot = _snapshot(augment_with_fx_traces=augment_with_fx_traces)
-    target = os.fspath(filename)
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target) or ".", prefix=os.path.basename(target))
+    target = os.path.realpath(os.fspath(filename))
+    if os.path.exists(target) and not os.path.isfile(target):
+        with open(target, "wb") as stream:
+            pickle.dump(snapshot, stream)
+        return
+    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=os.path.basename(target))
     try:
         with os.fdopen(handle, "wb") as file:
             pickle.dump(snapshot, file)

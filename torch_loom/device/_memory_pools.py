@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from torch.types import Device
 
@@ -42,6 +42,9 @@ class MemPool:
         self._id: tuple[int, int] = _C.new_pool_id(user_created=True)
         _C.use_pool(self._index, self._id, use_on_oom, no_split)
         self._is_used = True
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("a MemPool names memory of this process: it cannot be copied or pickled")
 
     @property
     def id(self) -> tuple[int, int]:

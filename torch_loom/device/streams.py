@@ -5,8 +5,9 @@ Work submitted to a stream runs in the order of submission; work of two streams 
 
 from __future__ import annotations
 
+import threading
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch.types import Device
@@ -75,6 +76,21 @@ class Stream(torch.Stream):
         self = super().__new__(cls, stream_id=stream_id, device_index=index, device_type=own_type)
         self.native_handle  # type: ignore[attr-defined] # noqa: B018 - ValueError if there is no such stream
         return self
+
+    def __enter__(self) -> Self:
+        _entered().append(StreamContext(self))
+        _entered()[-1].__enter__()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        exc_traceback: TracebackType | None,
+    ) -> None:
+        if not _entered() or _entered()[-1].stream != self:
+            raise RuntimeError(f"{self!r} is not the stream that was entered last by this thread")
+        _entered().pop().__exit__(exc_type, exc_value, exc_traceback)
 
     @property
     def priority(self) -> int:
@@ -304,6 +320,16 @@ def set_stream(stream: torch.Stream | None) -> None:
     checked = _checked_stream(stream)
     _lazy_init()
     torch.accelerator.set_stream(checked)
+
+
+_contexts = threading.local()
+
+
+def _entered() -> list[StreamContext]:
+    """The streams that this thread has entered as context managers, the last at the end."""
+    if not hasattr(_contexts, "stack"):
+        _contexts.stack = []
+    return cast("list[StreamContext]", _contexts.stack)
 
 
 class StreamContext:
