@@ -352,7 +352,7 @@ def test_recording_a_conjugate_or_negative_view_records_its_block(
     view: Callable[[torch.Tensor], torch.Tensor],
 ) -> None:
     stream = torch.loom.Stream()
-    x = torch.ones(64, dtype=torch.complex64, device="loom")
+    x = torch.zeros(64, dtype=torch.complex64, device="loom").add(1)
     before = torch.loom.memory_allocated()
     for _ in range(50):
         view(x).record_stream(stream)

@@ -11,9 +11,6 @@ from .allocator_model import ModelError
 from .changes import CHANGES, action, change, change_model, operand_for, pattern
 from .executor import DEVICES, DTYPES, EVENTS, NUMPY, STREAMS, Executor, Handle
 
-# Not so: resize_ that runs out of memory leaves a tensor with the new shape on the old, smaller storage.
-RESIZE_KEEPS_SHAPE = False
-
 # --- memory ---
 
 
@@ -77,9 +74,8 @@ def resize(run: Executor, index: int, size: int, value: int) -> None:
             tensor.resize_(count)
         except torch.OutOfMemoryError:
             run.ran_out(storage.home, count * tensor.dtype.itemsize)
-            if RESIZE_KEEPS_SHAPE and tensor.shape != (before,):
+            if tensor.shape != (before,):
                 raise ModelError(f"resize_ ran out of memory and left a shape of {tensor.shape}") from None
-            tensor.resize_(before)
             return
         if count > len(storage.data):
             old = storage.address
