@@ -59,8 +59,8 @@ def test_host_side_and_moves(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_all_other_tests_of_ops_and_devices(tmp_path: Path) -> None:
-    # Filling on the host is no command of the device's, so there is no race to plant; and the move of a tensor
-    # waits for the stream that made it, which these tests hold up.
+    # Filling on the host is no command of the device's, so there is no race to plant; and the move of a
+    # tensor waits for the stream that made it, which these tests hold up.
     eager_only = (
         "tests/device/test_sanitizer.py",
         "tests/device/test_sanitizer_races.py",
