@@ -47,7 +47,7 @@ class Births {
 
   // Outputs known: those of `mask` are born on `device`.
   Births(int device, BirthMask mask) : mode_(Mode::kKnown), device_(device), mask_(mask) {}
-  // Unknown: all on the host; address_of() tells afterwards.
+  // Unknown: all on the host; index_of() tells afterwards which is which.
   static Births learning() { return Births(Mode::kLearning); }
   // Outputs have memory already.
   Births(const Place* places, size_t num_places)

@@ -228,16 +228,13 @@ void resize_waiting(c10::StorageImpl* storage, size_t bytes) {
 
 namespace {
 
-c10::DeviceType engine_device() { return engine_keys().has(c10::DispatchKey::Meta) ? c10::kMeta : c10::kCPU; }
-
 at::Tensor host_tensor(const at::Tensor& tensor, void* data) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  const c10::DeviceType engine = engine_device();
+  const c10::DeviceType engine = engine_type();
   c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), impl->unsafe_storage().nbytes(),
       c10::DataPtr(data, c10::Device(engine)), c10::GetAllocator(engine), /*resizable=*/true));
-  const c10::DispatchKeySet math_bits =
-      impl->key_set() & c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+  const c10::DispatchKeySet math_bits = impl->key_set() & kMathBits;
   at::Tensor host =
       at::detail::make_tensor<c10::TensorImpl>(std::move(storage), engine_keys() | math_bits, impl->dtype());
   host.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());

@@ -16,12 +16,6 @@ namespace loom::glue {
 
 namespace {
 
-// As in a Lending: the op has been through autograd and autocast.
-class BelowAutograd {
-  c10::impl::ExcludeDispatchKeyGuard guard_{c10::autograd_dispatch_keyset_with_ADInplaceOrView |
-                                            c10::autocast_dispatch_keyset};
-};
-
 bool is_host(const at::Tensor& tensor) {
   return tensor.device().is_cpu() && tensor.layout() == c10::kStrided;
 }
@@ -58,7 +52,7 @@ bool fill_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       return false;
     }
   }
-  const BelowAutograd guard;
+  const c10::impl::ExcludeDispatchKeyGuard below_autograd(excluded_keys());
   if (filled == nullptr) {
     if (device == nullptr || !devices().runs_kernels()) return false;
     if (!new_storages_wait(resolve_device(device->toOptional<c10::Device>()).index())) return false;
@@ -89,7 +83,7 @@ bool copy_on_host(const at::Tensor& destination, const at::Tensor& source) {
                 source.sizes(), " does not broadcast to ", destination.sizes());
     return true;  // there are no contents
   }
-  const BelowAutograd guard;
+  const c10::impl::ExcludeDispatchKeyGuard below_autograd(excluded_keys());
   return on_host(fills ? destination : source, [&](at::Tensor& host) {
     at::Tensor to = fills ? host : destination;
     at::_ops::copy_::redispatch(engine_keys(), to, fills ? source : host, /*non_blocking=*/false);
@@ -100,7 +94,7 @@ namespace {
 
 at::Tensor& zero_(at::Tensor& self) {
   const auto fill = [](at::Tensor& host) {
-    const BelowAutograd guard;
+    const c10::impl::ExcludeDispatchKeyGuard below_autograd(excluded_keys());
     at::_ops::zero_::redispatch(engine_keys(), host);
   };
   if (is_waiting(self) && on_host(self, fill)) [[unlikely]]
@@ -110,7 +104,7 @@ at::Tensor& zero_(at::Tensor& self) {
 
 at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
   const auto fill = [&](at::Tensor& host) {
-    const BelowAutograd guard;
+    const c10::impl::ExcludeDispatchKeyGuard below_autograd(excluded_keys());
     at::_ops::fill__Scalar::redispatch(engine_keys(), host, value);
   };
   if (is_waiting(self) && on_host(self, fill)) [[unlikely]]

@@ -63,7 +63,7 @@ struct Outcome {
 using OutcomeKey = c10::SmallVector<int64_t, 96>;
 
 // What an op's schema says about its arguments' share in the key.
-enum class KeyPart : uint8_t { kTensor, kExact, kTypeOnly };
+enum class KeyPart : uint8_t { kExact, kTypeOnly };
 
 // Which operand each tensor among the arguments is: x.mul_(x) returns its first operand where x.mul_(y) has
 // two. The arguments are asked about in the order in which they were lent.

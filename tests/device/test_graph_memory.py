@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from captured_graph import captured, ones
 
 import torch_loom.device as loom
 
 MIB = 2**20
-
-
-def captured(body: Callable[[], object], **options: object) -> loom.LoomGraph:
-    graph = loom.LoomGraph()
-    with loom.graph(graph, **options):  # type: ignore[arg-type]
-        body()
-    return graph
-
-
-def ones(*shape: int) -> Tensor:
-    return torch.ones(*shape, device="loom")
 
 
 def test_memory_does_not_grow_over_replays() -> None:

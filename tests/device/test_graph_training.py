@@ -7,17 +7,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from captured_graph import captured
 from torch import Tensor, nn
 from torch.nn import functional
 
 import torch_loom.device as loom
-
-
-def captured(body: Callable[[], object], **options: object) -> loom.LoomGraph:
-    graph = loom.LoomGraph()
-    with loom.graph(graph, **options):  # type: ignore[arg-type]
-        body()
-    return graph
 
 
 class Net(nn.Sequential):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from torch import Tensor
+from captured_graph import captured, ones
 
 import torch_loom.device as loom
 
@@ -24,17 +24,6 @@ def no_capture_left() -> Iterator[None]:
     yield
     assert not loom.is_current_stream_capturing()
     loom.synchronize()
-
-
-def captured(body: Callable[[], object], **options: object) -> loom.LoomGraph:
-    graph = loom.LoomGraph()
-    with loom.graph(graph, **options):  # type: ignore[arg-type]
-        body()
-    return graph
-
-
-def ones(*shape: int) -> Tensor:
-    return torch.ones(*shape, device="loom")
 
 
 def test_replay_runs_what_was_captured_and_capture_runs_nothing() -> None:

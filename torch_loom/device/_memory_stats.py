@@ -73,13 +73,19 @@ def memory_stats_as_nested_dict(device: Device = None) -> dict[str, Any]:
     return nested
 
 
+def _figure(device: Device, name: str) -> int:
+    # No statistics at all, where there is no device; a name that is missing among them is a mistake.
+    stats = memory_stats(device)
+    return stats[name] if stats else 0
+
+
 def memory_allocated(device: Device = None) -> int:
     """Return the bytes that tensors occupy on a device (the current one if None).
 
     Raises:
         InvalidDeviceError: there is no such device.
     """
-    return memory_stats(device).get("allocated_bytes.all.current", 0)
+    return _figure(device, "allocated_bytes.all.current")
 
 
 def max_memory_allocated(device: Device = None) -> int:
@@ -88,7 +94,7 @@ def max_memory_allocated(device: Device = None) -> int:
     Raises:
         InvalidDeviceError: there is no such device.
     """
-    return memory_stats(device).get("allocated_bytes.all.peak", 0)
+    return _figure(device, "allocated_bytes.all.peak")
 
 
 def memory_reserved(device: Device = None) -> int:
@@ -97,7 +103,7 @@ def memory_reserved(device: Device = None) -> int:
     Raises:
         InvalidDeviceError: there is no such device.
     """
-    return memory_stats(device).get("reserved_bytes.all.current", 0)
+    return _figure(device, "reserved_bytes.all.current")
 
 
 def max_memory_reserved(device: Device = None) -> int:
@@ -106,7 +112,7 @@ def max_memory_reserved(device: Device = None) -> int:
     Raises:
         InvalidDeviceError: there is no such device.
     """
-    return memory_stats(device).get("reserved_bytes.all.peak", 0)
+    return _figure(device, "reserved_bytes.all.peak")
 
 
 def mem_get_info(device: Device = None) -> tuple[int, int]:

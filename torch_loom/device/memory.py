@@ -108,12 +108,6 @@ def empty_cache(device: Device = None) -> None:
 def set_per_process_memory_fraction(fraction: float, device: Device = None) -> None:
     """Limit what this process takes of a device's memory; beyond it, out of memory is raised.
 
-    All of these count device memory only. Under the lazy memory policy a new tensor waits, with its contents
-    on the host, until a device op needs it: ``lazy.pending_tensors`` storages wait now, and hold
-    ``lazy.host_bytes`` of host memory (nothing for a tensor that was never written);
-    ``lazy.materialized_bytes`` of device memory were taken at first uses since the start, which were
-    ``lazy.materializations``.
-
     Args:
         fraction: of the device's total, 0 … 1.
         device: which one; the current one if None.
