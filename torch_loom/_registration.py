@@ -17,9 +17,6 @@ from torch.utils.backend_registration import (
 from torch_loom import config
 from torch_loom.errors import ConfigurationError, ExtensionError, LoomError, VersionMismatchError
 
-# What `import torch.loom.<name>` must find instead of importing a second copy of the file.
-_SUBMODULES = ("amp", "devices", "graphs", "memory", "random", "sanitizer", "streams", "_sanitizer", "_utils")
-
 
 def register() -> Exception | None:
     """Register the device under its name.
@@ -41,7 +38,8 @@ def register() -> Exception | None:
         module: ModuleType = importlib.import_module("torch_loom.device")
         importlib.import_module("torch_loom.device._init").set_chip_loader(_load_chip)
         _register_module(name, module)
-        for submodule in _SUBMODULES:
+        # So that `import torch.loom.<name>` does not import a second copy of the file.
+        for submodule in module.SUBMODULES:
             sys.modules[f"torch.{name}.{submodule}"] = getattr(module, submodule)
         generate_methods_for_privateuse1_backend(
             for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True

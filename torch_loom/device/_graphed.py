@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from torch_loom.device._graph import LoomGraph, graph, graph_pool_handle
 from torch_loom.device._utils import DEVICE_TYPE
 from torch_loom.device.devices import synchronize
-from torch_loom.device.graphs import LoomGraph, graph, graph_pool_handle
 from torch_loom.device.streams import Stream, StreamContext
 
 __all__ = ["make_graphed_callables"]

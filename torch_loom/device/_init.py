@@ -13,7 +13,7 @@ from collections.abc import Callable
 from torch_loom import _C, config
 from torch_loom.errors import DeferredCallError, ForkError, NoDeviceError
 
-__all__ = ["_is_in_bad_fork", "_lazy_call", "_lazy_init", "init", "is_initialized"]
+__all__ = ["init", "is_initialized"]
 
 _lock = threading.RLock()
 _initializing = False

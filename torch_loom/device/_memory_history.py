@@ -15,6 +15,10 @@ from torch_loom import _C
 from torch_loom.device._init import _lazy_init, is_initialized
 from torch_loom.device._utils import _existing_index
 
+__all__ = [
+    "memory_snapshot",
+]
+
 _ENABLED = (None, "state", "all")
 _CONTEXTS = (None, "state", "alloc", "all")
 _STACKS = ("python", "all")

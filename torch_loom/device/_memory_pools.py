@@ -13,6 +13,11 @@ from torch_loom.device._init import _is_in_bad_fork, _lazy_init
 from torch_loom.device._memory_history import memory_snapshot
 from torch_loom.device._utils import _existing_index
 
+__all__ = [
+    "MemPool",
+    "use_mem_pool",
+]
+
 
 class MemPool:
     """A private pool of the current device: what is allocated in it is reused only by it.

@@ -12,6 +12,27 @@ from torch_loom import _C
 from torch_loom.device._init import _device_count, _is_in_bad_fork, _lazy_init, is_initialized
 from torch_loom.device._utils import DEVICE_TYPE, _check_index, _existing_index, _get_device_index
 
+__all__ = [
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
+    "max_memory_allocated",
+    "max_memory_cached",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_cached",
+    "memory_reserved",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "reset_accumulated_host_memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "reset_peak_host_memory_stats",
+    "reset_peak_memory_stats",
+]
+
 
 def _used_index(device: Device) -> int | None:
     """Return the index of the device that ``device`` means, or None if no device has been used yet."""

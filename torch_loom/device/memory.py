@@ -9,84 +9,36 @@ import torch
 from torch.types import Device
 
 from torch_loom import _C
-from torch_loom.device._init import _lazy_init
 
 # torch.cuda.memory has the underscored names too, and tools call them.
-from torch_loom.device._memory_history import (
-    _allocation_traceback as _allocation_traceback,
+from torch_loom.device import _memory_history, _memory_pools, _memory_stats
+from torch_loom.device._init import _lazy_init
+from torch_loom.device._memory_history import *  # noqa: F403
+from torch_loom.device._memory_history import (  # noqa: F401
+    _allocation_traceback,
+    _dump_snapshot,
+    _get_memory_metadata,
+    _record_memory_history,
+    _set_memory_metadata,
+    _snapshot,
 )
-from torch_loom.device._memory_history import (
-    _dump_snapshot as _dump_snapshot,
-)
-from torch_loom.device._memory_history import (
-    _get_memory_metadata as _get_memory_metadata,
-)
-from torch_loom.device._memory_history import (
-    _record_memory_history as _record_memory_history,
-)
-from torch_loom.device._memory_history import (
-    _set_memory_metadata as _set_memory_metadata,
-)
-from torch_loom.device._memory_history import (
-    _snapshot as _snapshot,
-)
-from torch_loom.device._memory_history import (
-    memory_snapshot,
-)
-from torch_loom.device._memory_pools import MemPool, use_mem_pool
-from torch_loom.device._memory_stats import (
-    _used_index,
-    host_memory_stats,
-    host_memory_stats_as_nested_dict,
-    max_memory_allocated,
-    max_memory_cached,
-    max_memory_reserved,
-    mem_get_info,
-    memory_allocated,
-    memory_cached,
-    memory_reserved,
-    memory_stats,
-    memory_stats_as_nested_dict,
-    memory_summary,
-    reset_accumulated_host_memory_stats,
-    reset_accumulated_memory_stats,
-    reset_max_memory_allocated,
-    reset_max_memory_cached,
-    reset_peak_host_memory_stats,
-    reset_peak_memory_stats,
-)
+from torch_loom.device._memory_pools import *  # noqa: F403
+from torch_loom.device._memory_stats import *  # noqa: F403
+from torch_loom.device._memory_stats import _used_index
 from torch_loom.device._utils import DEVICE_TYPE, _existing_index
 from torch_loom.errors import DeviceTypeError
 
 __all__ = [
-    "MemPool",
     "caching_allocator_alloc",
     "caching_allocator_delete",
     "empty_cache",
     "get_allocator_backend",
     "get_per_process_memory_fraction",
-    "host_memory_stats",
-    "host_memory_stats_as_nested_dict",
-    "max_memory_allocated",
-    "max_memory_cached",
-    "max_memory_reserved",
-    "mem_get_info",
-    "memory_allocated",
-    "memory_cached",
-    "memory_reserved",
-    "memory_snapshot",
-    "memory_stats",
-    "memory_stats_as_nested_dict",
-    "memory_summary",
-    "reset_accumulated_host_memory_stats",
-    "reset_accumulated_memory_stats",
-    "reset_max_memory_allocated",
-    "reset_max_memory_cached",
-    "reset_peak_host_memory_stats",
-    "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
-    "use_mem_pool",
 ]
+__all__ += _memory_history.__all__
+__all__ += _memory_pools.__all__
+__all__ += _memory_stats.__all__
 
 
 def empty_cache(device: Device = None) -> None:
