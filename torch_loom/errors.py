@@ -8,6 +8,8 @@ Out of memory is PyTorch's own ``torch.OutOfMemoryError``.
 from __future__ import annotations
 
 __all__ = [
+    "AllocatorFunctionError",
+    "AllocatorLibraryError",
     "AlreadyInitializedError",
     "ChipError",
     "ConfigurationError",
@@ -18,6 +20,7 @@ __all__ = [
     "InvalidDeviceError",
     "LoomError",
     "NoDeviceError",
+    "PinnedMemoryError",
     "VersionMismatchError",
 ]
 
@@ -64,3 +67,15 @@ class ForkError(LoomError, RuntimeError):
 
 class DeferredCallError(LoomError, RuntimeError):
     """A call made before first use, such as a seed, failed when the devices were initialised."""
+
+
+class AllocatorLibraryError(LoomError, OSError):
+    """The shared library of a pluggable allocator cannot be loaded."""
+
+
+class AllocatorFunctionError(LoomError, AttributeError):
+    """The shared library of a pluggable allocator lacks a function."""
+
+
+class PinnedMemoryError(LoomError, RuntimeError):
+    """Host memory cannot be pinned, or is not pinned."""

@@ -7,7 +7,10 @@ reads.
 
 from torch_loom.config import configure
 from torch_loom.device import (
+    _gpu_trace,
     _init,
+    _memory_viz,
+    _pin_memory_utils,
     _sanitizer,
     _utils,
     amp,
@@ -28,6 +31,7 @@ from torch_loom.device.memory import *
 from torch_loom.device.random import *
 from torch_loom.device.random import _get_generator, _get_rng_state_offset, _set_rng_state_offset
 from torch_loom.device.streams import *
+from torch_loom.device.streams import _set_stream_by_id
 
 # What `import torch.loom.<name>` finds, and `torch.loom.<name>` after `import torch`.
 SUBMODULES = (
@@ -38,6 +42,9 @@ SUBMODULES = (
     "random",
     "sanitizer",
     "streams",
+    "_gpu_trace",
+    "_memory_viz",
+    "_pin_memory_utils",
     "_sanitizer",
     "_utils",
 )
