@@ -6,8 +6,6 @@ from typing import Any, ClassVar
 
 import torch
 
-__file__: str
-
 # What the core keeps of a chip's description; torch_loom.chips says what each figure means.
 class Chip:
     def __init__(
@@ -130,8 +128,8 @@ class TapeReader:
     def detach(self) -> None: ...
     def take_notes(self) -> list[tuple[int, int, int, int, int, int, bool]]: ...
 
-# For the life of the process, the callable is called at once with (kind, first, second) for commands on events
-# and streams, device synchronisation, and allocations and frees of device memory: their addresses.
+# For the life of the process, the callable is called at once with (kind, first, second) for commands on
+# events and streams, device synchronisation, and allocations and frees of device memory: their addresses.
 def attach_trace(callback: Callable[[int, int, int], None]) -> None: ...
 
 # Memory, in bytes. A pool id is PyTorch's MempoolId_t; (0, 0) stands for the allocator's own pools.
@@ -159,9 +157,7 @@ def use_pool(
 ) -> None: ...
 def release_pool(index: int, pool: tuple[int, int]) -> None: ...
 def pool_use_count(index: int, pool: tuple[int, int]) -> int: ...
-def begin_allocate_to_pool(
-    index: int, pool: tuple[int, int], source: MemorySource | None = None
-) -> None: ...
+def begin_allocate_to_pool(index: int, pool: tuple[int, int], source: MemorySource | None = None) -> None: ...
 def end_allocate_to_pool(index: int, pool: tuple[int, int]) -> None: ...
 
 # Two C functions that provide memory, by their addresses.

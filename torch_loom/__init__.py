@@ -50,7 +50,7 @@ del torch
 
 
 def include_path() -> str:
-    """Return the folder of the C headers, ``loom_memory.h``, for libraries that provide or use device memory."""
+    """Return the folder of ``loom_memory.h``, for C libraries that provide or use device memory."""
     from pathlib import Path
 
     return str(Path(__file__).parent / "include")

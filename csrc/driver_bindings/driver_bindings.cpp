@@ -209,6 +209,14 @@ void bind_memory(DriverClass& cls) {
            [](Driver& driver, uint64_t address) {
              unlocked([&] { driver.deallocate_host(to_pointer(address)); });
            })
+      .def("register_memory",
+           [](Driver& driver, int device, uint64_t address, size_t bytes) {
+             unlocked([&] { driver.register_memory(device, to_pointer(address), bytes); });
+           })
+      .def("unregister_memory",
+           [](Driver& driver, uint64_t address) {
+             unlocked([&] { driver.unregister_memory(to_pointer(address)); });
+           })
       .def(
           "read",
           [](const Driver& driver, uint64_t address, size_t bytes) {

@@ -93,7 +93,18 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
 
   DeviceIndex deviceCount() const noexcept override { return static_cast<DeviceIndex>(device_count()); }
-  c10::DeviceCapability getDeviceCapability(Device /*device*/) const override { return {}; }
+  // The dtypes that can be made and converted into each other: chips differ in speed and not in these.
+  c10::DeviceCapability getDeviceCapability(Device device) const override {
+    check_device_index(device.index());
+    c10::DeviceCapability capability;
+    auto& has = capability.capability_data.supported_scalar_types;
+    capability.capability_data.capability_bits = 0;
+#define LOOM_HAS(type, name) has.has_##name = 1;
+    AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(LOOM_HAS)
+#undef LOOM_HAS
+    has.has_UInt16 = has.has_UInt32 = has.has_UInt64 = 1;
+    return capability;
+  }
 
   bool queryStream(const Stream& stream) const override {
     return translated([&] { return runtime::query_stream(reference(stream)); });

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
 import torch_loom.device as loom
 from torch_loom.errors import DeviceTypeError, InvalidDeviceError
+
+if TYPE_CHECKING:
+    from gate import Gate
 
 
 @pytest.fixture(autouse=True)
@@ -39,15 +43,15 @@ def test_external_stream_is_the_stream() -> None:
     assert y.sum().item() == 999000
 
 
-def test_work_of_the_external_stream_is_ordered(gate: object) -> None:
+def test_work_of_the_external_stream_is_ordered(gate: Gate) -> None:
     """An event of the external stream holds others back until the stream itself goes on."""
     stream = loom.Stream()
     external = loom.ExternalStream(stream.loom_stream, "loom:0")
-    gate.hold(stream)  # type: ignore[attr-defined]
+    gate.hold(stream)
     event = external.record_event()
     assert not external.query()
     assert not event.query()
-    gate.open()  # type: ignore[attr-defined]
+    gate.open()
     external.synchronize()
     assert event.query()
 

@@ -1,4 +1,4 @@
-"""Callbacks of torch.loom._gpu_trace. They stay for the life of a process: a child of its own for each test."""
+"""Callbacks of torch.loom._gpu_trace. They stay for the life of a process: each test has its own."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ def fail(address):
 
 calls = []
 trace.register_callback_for_memory_allocation(fail)
-trace.register_callback_for_memory_allocation(lambda address: calls.append(torch.ones(3, device="loom").sum().item()))
+def compute(address):
+    calls.append(torch.ones(3, device="loom").sum().item())
+trace.register_callback_for_memory_allocation(compute)
 x = torch.ones(10, device="loom")
 x.data_ptr()
 assert calls == [3.0], calls

@@ -247,7 +247,7 @@ def test_raw_memory() -> None:
         (lambda: loom.caching_allocator_alloc(1, stream=63), ValueError, "no stream with id 63"),
         (lambda: loom.caching_allocator_delete(1.5), TypeError, "mem_ptr must be an int, got float 1.5"),
         (lambda: loom.caching_allocator_delete(-1), ValueError, "got -1"),
-        (lambda: loom.MemPool(allocator=3), NotImplementedError, "allocator must be None"),
+        (lambda: loom.MemPool(allocator=3), TypeError, "allocator must be a PluggableAllocator or None"),
         (lambda: loom.MemPool(no_split=1), TypeError, "no_split must be a bool, got int 1"),
         (lambda: loom.use_mem_pool(None).__enter__(), TypeError, "pool must be a MemPool"),
     ],

@@ -205,7 +205,7 @@ def test_threads(library: Path) -> None:
 def test_out_of_memory(library: Path) -> None:
     before = loom.memory_stats()["num_ooms"]
     pool = loom.MemPool(plugged(library, "null"))
-    with loom.use_mem_pool(pool), pytest.raises(torch.OutOfMemoryError, match="pluggable allocator.*null"):
+    with loom.use_mem_pool(pool), pytest.raises(torch.OutOfMemoryError, match=r"pluggable allocator.*null"):
         torch.ones(10, device="loom").data_ptr()
     assert loom.memory_stats()["num_ooms"] == before + 1
     assert torch.ones(10, device="loom").sum().item() == 10
@@ -236,7 +236,7 @@ def test_libraries_that_cannot_be_loaded(library: Path, tmp_path: Path) -> None:
     with pytest.raises(AllocatorLibraryError, match="no_such"):
         loom.PluggableAllocator(str(tmp_path / "no_such.so"), "a", "b")
     (tmp_path / "text.so").write_text("no library")
-    with pytest.raises(OSError, match="text.so"):
+    with pytest.raises(OSError, match=r"text\.so"):
         loom.PluggableAllocator(tmp_path / "text.so", "a", "b")
     with pytest.raises(AllocatorFunctionError, match="'no_such'"):
         loom.PluggableAllocator(library, "no_such", "no_free")
@@ -340,14 +340,14 @@ def test_change_is_refused_after_first_use(library: Path) -> None:
 def test_protect_mode(library: Path, fork_python: PythonRunner) -> None:
     """Where the host is fenced off, memory of both kinds is still within the kernels' reach."""
     fork_python(
-        """
+        f"""
         import torch_loom.device as loom
         for kind in ("device", "host"):
-            pool = loom.MemPool(loom.PluggableAllocator({path!r}, kind + "_alloc", kind + "_free"))
+            pool = loom.MemPool(loom.PluggableAllocator({str(library)!r}, kind + "_alloc", kind + "_free"))
             with loom.use_mem_pool(pool):
                 x = torch.arange(100.0, device="loom")
                 assert (x + x).sum().item() == 9900
-        """.format(path=str(library)),
+        """,
         {"TORCH_LOOM_PROTECT": "1"},
     )
 
@@ -428,7 +428,7 @@ def test_raw_memory() -> None:
     assert loom.memory_allocated() == before
     foreign = torch.ones(10)
     for bad in (foreign.data_ptr(), 1, addresses[0] + 8):
-        with pytest.raises(ValueError, match="not memory|not a live"):
+        with pytest.raises(ValueError, match=r"not memory|not a live"):
             loom.caching_allocator_delete(bad)
     with pytest.raises(DeviceTypeError, match="loom:1"):
         loom.caching_allocator_alloc(8, 1, stream.cuda_stream)

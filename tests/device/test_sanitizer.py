@@ -271,10 +271,10 @@ def test_what_a_reader_of_the_tape_hears() -> None:
     assert copy[8] is True
     notes = reader.take_notes()
     kinds = [note[0] for note in notes]
-    expected = ["RECORD_EVENT", "WAIT_EVENT", "SYNCHRONIZE_STREAM", "FREE"]
+    expected = ["CREATE_EVENT", "RECORD_EVENT", "WAIT_EVENT", "SYNCHRONIZE_STREAM", "FREE"]
     assert kinds == [getattr(_C.TapeReader, name) for name in expected]
-    assert notes[0][3] == notes[1][3] != 0
-    assert notes[3][4] == address
+    assert notes[0][3] == notes[1][3] == notes[2][3] != 0
+    assert notes[4][4] == address
     assert reader.take_notes() == []
 
 

@@ -1,5 +1,6 @@
 // The caching allocator under threads, streams, events and a device that runs full.
 #include <array>
+#include <cstdlib>
 #include <random>
 #include <stdexcept>
 
@@ -127,6 +128,82 @@ TEST(allocator_threads_in_place) { churn_on_threads(Launch::kBlocking, 4, 600); 
 TEST(allocator_chaos) { churn_on_threads(Launch::kChaos, 2, 300); }
 TEST(allocator_threads_and_expandable_segments) { churn_on_threads(Launch::kAuto, 4, 600, true); }
 TEST(allocator_threads_and_a_split_limit) { churn_on_threads(Launch::kAuto, 4, 600, true, 20 * kMiB); }
+
+namespace {
+
+// For its life, memory is taken and given back with each allocation, from the driver or from malloc().
+class Uncached {
+ public:
+  explicit Uncached(bool has_source) {
+    runtime::memory_mode::set_caching(false);
+    if (!has_source) return;
+    runtime::memory_mode::set_source(std::make_shared<runtime::MemorySource>(
+        [](std::ptrdiff_t bytes, int, void*) {
+          ++num_taken;
+          return std::malloc(static_cast<size_t>(bytes));
+        },
+        [](void* address, std::ptrdiff_t, int, void*) {
+          --num_taken;
+          std::free(address);
+        }));
+  }
+  ~Uncached() {
+    runtime::memory_mode::set_caching(true);
+    runtime::memory_mode::set_source(nullptr);
+  }
+  Uncached(const Uncached&) = delete;
+  Uncached& operator=(const Uncached&) = delete;
+
+  static inline std::atomic<int> num_taken{0};
+};
+
+void churn_uncached(Launch launch, int num_threads, int num_steps, bool has_source) {
+  const Uncached uncached(has_source);
+  churn_on_threads(launch, num_threads, num_steps);
+  CHECK(Uncached::num_taken == 0);
+}
+
+}  // namespace
+
+TEST(allocator_uncached) { churn_uncached(Launch::kAuto, 4, 300, false); }
+TEST(allocator_uncached_in_chaos) { churn_uncached(Launch::kChaos, 2, 150, false); }
+TEST(allocator_from_a_source) { churn_uncached(Launch::kAuto, 4, 300, true); }
+TEST(allocator_from_a_source_in_chaos) { churn_uncached(Launch::kChaos, 2, 150, true); }
+
+// Its own segments serve a pool, whole and cut, from its source.
+TEST(pool_from_a_source) {
+  Fixture fixture;
+  CachingAllocator& allocator = *fixture.allocator;
+  std::shared_ptr<const runtime::MemorySource> source;
+  {
+    const Uncached uncached(true);
+    source = runtime::memory_mode::source();
+  }
+  const runtime::PoolId id{0, 1};
+  allocator.use_pool(id, false, false, source);
+  std::vector<std::thread> threads;
+  allocator.begin_allocate_to_pool(id, [](int64_t) { return true; }, false);
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&allocator, i] {
+      for (size_t step = 0; step < 100; ++step) {
+        auto* memory = static_cast<char*>(allocator.allocate(512 * (1 + step * 37 % 5000), i % 2));
+        memory[0] = memory[511] = 1;
+        allocator.deallocate(memory);
+        if (step % 10 == 0) allocator.empty_cache();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(Uncached::num_taken > 0);
+  CHECK(fixture.chip->memory_info(0).free_bytes == Chip::kBytes);
+  allocator.end_allocate_to_pool(id);
+  allocator.release_pool(id);
+  allocator.release_pool(id);
+  allocator.empty_cache();
+  CHECK(Uncached::num_taken == 0);
+  CHECK(allocator.stats().reserved_bytes[0].current == 0);
+}
+
 TEST(allocator_chaos_and_expandable_segments) { churn_on_threads(Launch::kChaos, 2, 300, true); }
 
 // Its end would else be given back together with what was there when the cache was emptied.

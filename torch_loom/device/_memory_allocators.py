@@ -66,7 +66,9 @@ class PluggableAllocator(_Allocator):
         AllocatorFunctionError: it has no such function.
     """
 
-    def __init__(self, path_to_so_file: str | os.PathLike[str], alloc_fn_name: str, free_fn_name: str) -> None:
+    def __init__(
+        self, path_to_so_file: str | os.PathLike[str], alloc_fn_name: str, free_fn_name: str
+    ) -> None:
         for name, value in (("alloc_fn_name", alloc_fn_name), ("free_fn_name", free_fn_name)):
             if not isinstance(value, str):
                 raise TypeError(f"{name} must be a str, got {type(value).__name__} {value!r}")
@@ -103,9 +105,9 @@ _current = _Allocator(None)
 def change_current_allocator(allocator: _Allocator) -> None:
     """Let all device memory come from another allocator. Possible before the devices are first used only.
 
-    A pluggable allocator is asked for each tensor, and its memory goes back with it: nothing is cached. Within
-    :func:`use_mem_pool` and graph captures, it provides the segments of the pools. Unlike with CUDA the
-    statistics, snapshots, ``record_stream`` and graphs work as with the devices' own allocator.
+    A pluggable allocator is asked for each tensor, and its memory goes back with it: nothing is cached.
+    Within :func:`use_mem_pool` and graph captures, it provides the segments of the pools. Unlike with CUDA
+    the statistics, snapshots, ``record_stream`` and graphs work as with the devices' own allocator.
 
     Args:
         allocator: a :class:`PluggableAllocator`, or what :func:`_get_current_allocator` returned.
@@ -116,7 +118,9 @@ def change_current_allocator(allocator: _Allocator) -> None:
     """
     global _current
     if not isinstance(allocator, _Allocator):
-        raise TypeError(f"allocator must be a PluggableAllocator, got {type(allocator).__name__} {allocator!r}")
+        raise TypeError(
+            f"allocator must be a PluggableAllocator, got {type(allocator).__name__} {allocator!r}"
+        )
     if is_initialized():
         raise AlreadyInitializedError(
             "The allocator cannot be changed any more: the devices have been used. Call "
@@ -173,7 +177,7 @@ def _free_mutex() -> Iterator[None]:
 
 
 def _host_allocator() -> int:
-    """Return the address of the allocator of pinned memory, as ``torch.UntypedStorage(allocator=…)`` takes it.
+    """Return the address of the allocator of pinned memory, for ``torch.UntypedStorage(allocator=…)``.
 
     Raises:
         NoDeviceError: there are no devices.

@@ -44,9 +44,7 @@ class MemPool:
     ) -> None:
         source = allocator.allocator() if isinstance(allocator, _Allocator) else allocator
         if source is not None and not isinstance(source, _C.MemorySource):
-            raise TypeError(
-                f"allocator must be a PluggableAllocator or None, got {type(allocator).__name__} {allocator!r}"
-            )
+            raise TypeError(f"allocator must be a PluggableAllocator or None, got {allocator!r}")
         for name, value in (("use_on_oom", use_on_oom), ("no_split", no_split)):
             if not isinstance(value, bool):
                 raise TypeError(f"{name} must be a bool, got {type(value).__name__} {value!r}")
