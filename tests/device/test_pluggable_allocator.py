@@ -89,6 +89,7 @@ def fresh() -> Iterator[None]:
     yield
     gc.collect()
     loom.empty_cache()
+    torch.accelerator.empty_host_cache()  # what copies used, which have finished
 
 
 @pytest.mark.parametrize("kind", KINDS)
