@@ -9,7 +9,10 @@ from torch_loom.device._utils import DEVICE_TYPE
 from torch_loom.errors import NotApplicableError
 
 _RUNTIME = "the CUDA runtime library", "commands go to a loom driver; its errors are raised as exceptions"
-_TUNING = "TunableOp, which times the GEMM kernels of cuBLAS and rocBLAS", "there is one kernel for each op here"
+_TUNING = (
+    "TunableOp, which times the GEMM kernels of cuBLAS and rocBLAS",
+    "there is one kernel for each op here",
+)
 _STORAGE = "cuFile, NVIDIA's GPUDirect Storage", "files reach a device through the host: read and copy"
 _PARTITION = "a CUDA green context, a share of a GPU's multiprocessors", "a loom device is not divided"
 _NCCL = "a communicator of NCCL", "the collectives here are copies and additions in one process"

@@ -411,7 +411,9 @@ def _wrapped_dim(dim: int, tensor: torch.Tensor) -> int:
 
 def _check_on_device(tensor: torch.Tensor, name: str) -> None:
     if tensor.device.type != DEVICE_TYPE:
-        raise CommunicationError(f"Expected {name} to be on a {DEVICE_TYPE} device, but it is on {tensor.device}")
+        raise CommunicationError(
+            f"Expected {name} to be on a {DEVICE_TYPE} device, but it is on {tensor.device}"
+        )
 
 
 def _check_alike(tensor: torch.Tensor, first: torch.Tensor, name: str) -> None:

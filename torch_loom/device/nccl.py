@@ -277,9 +277,7 @@ def _reduced(inputs: list[torch.Tensor], root: int, op: int) -> torch.Tensor:
 
 
 @contextlib.contextmanager
-def _working_on(
-    tensors: list[torch.Tensor], streams: Sequence[torch.Stream | None] | None
-) -> Iterator[None]:
+def _working_on(tensors: list[torch.Tensor], streams: Sequence[torch.Stream | None] | None) -> Iterator[None]:
     """Makes the given streams current on all of the devices at once: a copy is ordered on both of its ends."""
     given = list(streams or ())
     if given and len(given) != len(tensors):
@@ -289,6 +287,8 @@ def _working_on(
             if stream is None:
                 continue
             if stream.device != tensor.device:
-                raise CommunicationError(f"Expected a stream of {tensor.device}, but got one of {stream.device}")
+                raise CommunicationError(
+                    f"Expected a stream of {tensor.device}, but got one of {stream.device}"
+                )
             stack.enter_context(stream_context(stream))
         yield
