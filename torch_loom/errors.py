@@ -12,6 +12,8 @@ __all__ = [
     "AllocatorLibraryError",
     "AlreadyInitializedError",
     "ChipError",
+    "CommunicationError",
+    "CompilationError",
     "ConfigurationError",
     "DeferredCallError",
     "DeviceTypeError",
@@ -20,7 +22,9 @@ __all__ = [
     "InvalidDeviceError",
     "LoomError",
     "NoDeviceError",
+    "NotApplicableError",
     "PinnedMemoryError",
+    "ShapeError",
     "VersionMismatchError",
 ]
 
@@ -79,3 +83,19 @@ class AllocatorFunctionError(LoomError, AttributeError):
 
 class PinnedMemoryError(LoomError, RuntimeError):
     """Host memory cannot be pinned, or is not pinned."""
+
+
+class CommunicationError(LoomError, RuntimeError):
+    """Tensors, devices or streams of a collective function do not fit together."""
+
+
+class ShapeError(LoomError, ValueError):
+    """Tensors that must have one shape have several."""
+
+
+class CompilationError(LoomError, RuntimeError):
+    """A program's C++ text was refused by the compiler; the message has the compiler's words and the text."""
+
+
+class NotApplicableError(LoomError, NotImplementedError):
+    """A name of ``torch.cuda`` stands for an object of an NVIDIA library, which does not exist here."""

@@ -8,21 +8,33 @@ reads.
 from torch_loom.config import configure
 from torch_loom.device import (
     _gpu_trace,
+    _graph_annotations,
     _init,
+    _legacy_types,
     _memory_viz,
+    _names,
     _pin_memory_utils,
     _sanitizer,
     _utils,
     amp,
+    comm,
     devices,
+    gds,
     graphs,
+    green_contexts,
+    jiterator,
     memory,
+    nccl,
     random,
     sanitizer,
+    sparse,
     streams,
+    tunable,
 )
 from torch_loom.device._init import *
 from torch_loom.device._init import _is_in_bad_fork, _lazy_call, _lazy_init
+from torch_loom.device._legacy_types import *
+from torch_loom.device._names import *
 from torch_loom.device._utils import _get_device_index
 from torch_loom.device.devices import *
 from torch_loom.device.devices import _DeviceGuard, _exchange_device, _maybe_exchange_device
@@ -36,13 +48,21 @@ from torch_loom.device.streams import _set_stream_by_id
 # What `import torch.loom.<name>` finds, and `torch.loom.<name>` after `import torch`.
 SUBMODULES = (
     "amp",
+    "comm",
     "devices",
+    "gds",
     "graphs",
+    "green_contexts",
+    "jiterator",
     "memory",
+    "nccl",
     "random",
     "sanitizer",
+    "sparse",
     "streams",
+    "tunable",
     "_gpu_trace",
+    "_graph_annotations",
     "_memory_viz",
     "_pin_memory_utils",
     "_sanitizer",
@@ -54,6 +74,8 @@ __all__ += [name for name in SUBMODULES if not name.startswith("_")]
 __all__ += _init.__all__
 __all__ += devices.__all__
 __all__ += graphs.__all__
+__all__ += _legacy_types.__all__
+__all__ += _names.__all__
 __all__ += memory.__all__
 __all__ += random.__all__
 __all__ += streams.__all__

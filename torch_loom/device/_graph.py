@@ -14,6 +14,7 @@ from torch_loom.device._utils import DEVICE_TYPE
 from torch_loom.device.devices import current_device, synchronize
 from torch_loom.device.memory import empty_cache
 from torch_loom.device.streams import Stream, StreamContext, _checked_stream
+from torch_loom.errors import NotApplicableError
 
 __all__ = ["CUDAGraph", "LoomGraph", "graph", "graph_pool_handle", "is_current_stream_capturing"]
 
@@ -45,6 +46,9 @@ class LoomGraph(_C.Graph):
             :meth:`capture_end`.
     """
 
+    # How many captures this process has begun: annotations call a capture by its number.
+    captures_begun: ClassVar[int] = 0
+
     def capture_begin(self, pool: tuple[int, int] | None = None, capture_error_mode: str = "global") -> None:
         """Begin to capture the current stream, which must not be the default one.
 
@@ -63,6 +67,7 @@ class LoomGraph(_C.Graph):
             RuntimeError: this object holds a graph already.
         """
         super().capture_begin(pool, capture_error_mode)
+        LoomGraph.captures_begun += 1
 
     def capture_end(self) -> None:
         """End the capture; its stream must be current.
@@ -125,17 +130,17 @@ class LoomGraph(_C.Graph):
         """CUDA's handle of the captured graph.
 
         Raises:
-            NotImplementedError: always: these devices have no ``cudaGraph_t``.
+            NotApplicableError: always: these devices have no ``cudaGraph_t``.
         """
-        raise NotImplementedError("raw_cuda_graph: these devices have no cudaGraph_t; see debug_dump()")
+        raise NotApplicableError("raw_cuda_graph: these devices have no cudaGraph_t; see debug_dump()")
 
     def raw_cuda_graph_exec(self) -> int:
         """CUDA's handle of the graph that is made ready.
 
         Raises:
-            NotImplementedError: always: these devices have no ``cudaGraphExec_t``.
+            NotApplicableError: always: these devices have no ``cudaGraphExec_t``.
         """
-        raise NotImplementedError("raw_cuda_graph_exec: these devices have no cudaGraphExec_t; see replay()")
+        raise NotApplicableError("raw_cuda_graph_exec: these devices have no cudaGraphExec_t; see replay()")
 
     def register_generator_state(self, state: torch.Generator) -> None:
         """Let ops of the next capture draw from a generator. The default ones need not be registered.
