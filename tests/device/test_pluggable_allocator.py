@@ -307,7 +307,7 @@ CURRENT = """
     # The streams' generator states and the like are tensors, too.
     assert loom.memory_allocated() == 0 and read("num_frees") == read("num_allocs")
     try:
-        torch.ones(1 << 60, dtype=torch.uint8, device="loom").data_ptr()
+        torch.empty(1 << 60, dtype=torch.uint8, device="loom").data_ptr()
     except torch.OutOfMemoryError as error:
         assert "pluggable allocator" in str(error), error
     else:
@@ -378,7 +378,7 @@ def test_caching_disabled() -> None:
         assert loom.mem_get_info()[0] == free + 4 * MIB
         assert loom.memory_reserved() == reserved + 20 * MIB
         with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate"):
-            torch.zeros(1 << 50, dtype=torch.uint8, device="loom").data_ptr()
+            torch.empty(1 << 50, dtype=torch.uint8, device="loom").data_ptr()
         loom.caching_allocator_enable(True)
         z = taken()
         assert loom.memory_reserved() == reserved + 20 * MIB
