@@ -1,6 +1,8 @@
 """Add two float16 tensors on the device and print the sum.
 
     TORCH_LOOM_DEVICE_NAME=rbln python examples/rbln/basic_add.py
+
+The tensors take device memory when the addition needs them, and not before.
 """
 
 import torch

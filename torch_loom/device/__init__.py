@@ -9,6 +9,7 @@ from torch_loom.config import configure
 from torch_loom.device import (
     _init,
     _sanitizer,
+    _topology,
     _utils,
     amp,
     devices,
@@ -20,6 +21,7 @@ from torch_loom.device import (
 )
 from torch_loom.device._init import *
 from torch_loom.device._init import _is_in_bad_fork, _lazy_call, _lazy_init
+from torch_loom.device._topology import *
 from torch_loom.device._utils import _get_device_index
 from torch_loom.device.devices import *
 from torch_loom.device.devices import _DeviceGuard, _exchange_device, _maybe_exchange_device
@@ -45,6 +47,7 @@ SUBMODULES = (
 __all__ = ["configure"]
 __all__ += [name for name in SUBMODULES if not name.startswith("_")]
 __all__ += _init.__all__
+__all__ += _topology.__all__
 __all__ += devices.__all__
 __all__ += graphs.__all__
 __all__ += memory.__all__
