@@ -2,8 +2,8 @@
 
     TORCH_LOOM_DEVICE_NAME=rbln TORCH_RBLN_LOG_LEVEL=INFO python examples/rbln/fallback_log.py
 
-An op outside the chip's list, or on another dtype than its own, runs all the same, on the CPU. The log tells of each
-once, at the level INFO, with the lines of Python that called it.
+An op outside the chip's list, or on another dtype than its own, runs all the same, on the CPU. The log tells
+of each once, at the level INFO, with the lines of Python that called it.
 """
 
 import torch
