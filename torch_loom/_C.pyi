@@ -80,6 +80,17 @@ def stream_priority(stream_id: int) -> int: ...
 def highest_priority() -> int: ...
 def elapsed_time_ms(start: torch.Event, end: torch.Event) -> float: ...
 
+# Kernels compiled from a program's own text: torch_loom/device/_host_compiler.py.
+def launch_compiled(
+    function: int,
+    name: str,
+    device: int,
+    tensors: Sequence[torch.Tensor],
+    is_written: Sequence[bool],
+    numbers: Sequence[int],
+    scalars: bytes,
+) -> None: ...
+
 # Graphs. A pool is named by two numbers.
 class Graph:
     def __init__(self, keep_graph: bool = False) -> None: ...

@@ -11,6 +11,7 @@ import difflib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeVar
 
 from torch_loom import npu_groups
@@ -19,9 +20,11 @@ from torch_loom.settings import (
     CHAOS_SEED,
     CHIP,
     CLOCK,
+    COMPILER,
     DEVICE_NAME,
     DEVICES,
     DRIVER,
+    KERNEL_CACHE,
     LAUNCH,
     MEMORY,
     MEMORY_POLICY,
@@ -45,9 +48,11 @@ __all__ = [
     "VISIBLE_DEVICES",
     "Setting",
     "Settings",
+    "compiler",
     "configure",
     "describe",
     "device_name",
+    "kernel_cache",
     "parse_size",
     "raw_value",
     "resolve",
@@ -187,6 +192,28 @@ def device_name() -> str:
         ConfigurationError: TORCH_LOOM_DEVICE_NAME cannot be a device name.
     """
     return _required(DEVICE_NAME, {})
+
+
+def compiler() -> str:
+    """Return the command that compiles C++."""
+    return _required(COMPILER, {})
+
+
+def kernel_cache() -> Path:
+    """Return the folder of compiled kernels, made if it was not there.
+
+    Raises:
+        ConfigurationError: it cannot be made or written, or is another user's: code is loaded from it.
+    """
+    text, source = _raw_value(KERNEL_CACHE, {})
+    folder = Path(_required(KERNEL_CACHE, {})).expanduser()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _complaint(KERNEL_CACHE, text, source, str(error)) from error
+    if folder.stat().st_uid != os.getuid() or not os.access(folder, os.W_OK | os.X_OK):
+        raise _complaint(KERNEL_CACHE, text, source, f"{folder} is not this user's to write")
+    return folder
 
 
 def device_name_taken(name: str, what: str) -> ConfigurationError:

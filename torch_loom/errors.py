@@ -10,6 +10,8 @@ from __future__ import annotations
 __all__ = [
     "AlreadyInitializedError",
     "ChipError",
+    "CommunicationError",
+    "CompilationError",
     "ConfigurationError",
     "DeferredCallError",
     "DeviceTypeError",
@@ -18,6 +20,8 @@ __all__ = [
     "InvalidDeviceError",
     "LoomError",
     "NoDeviceError",
+    "NotApplicableError",
+    "ShapeError",
     "VersionMismatchError",
 ]
 
@@ -64,3 +68,19 @@ class ForkError(LoomError, RuntimeError):
 
 class DeferredCallError(LoomError, RuntimeError):
     """A call made before first use, such as a seed, failed when the devices were initialised."""
+
+
+class CommunicationError(LoomError, RuntimeError):
+    """Tensors, devices or streams of a collective function do not fit together."""
+
+
+class ShapeError(LoomError, ValueError):
+    """Tensors that must have one shape have several."""
+
+
+class CompilationError(LoomError, RuntimeError):
+    """A program's C++ text was refused by the compiler; the message has the compiler's words and the text."""
+
+
+class NotApplicableError(LoomError, NotImplementedError):
+    """A name of ``torch.cuda`` stands for an object of an NVIDIA library, which does not exist here."""

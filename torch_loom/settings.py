@@ -296,6 +296,27 @@ SANITIZER = Setting(
     parse=_parse_flag,
 )
 
+COMPILER = Setting(
+    name="compiler",
+    env="TORCH_LOOM_COMPILER",
+    type_name="command",
+    default="c++",
+    allowed="a C++17 compiler that takes GCC's options",
+    meaning="What compiles the kernels that a program gives as text; read at each compilation.",
+    parse=str,
+    configurable=False,
+)
+KERNEL_CACHE = Setting(
+    name="kernel_cache",
+    env="TORCH_LOOM_KERNEL_CACHE",
+    type_name="folder",
+    default="~/.cache/torch-loom/kernels",
+    allowed="a folder that this user owns and may write, or its place",
+    meaning="Where compiled kernels are kept; made at the first compilation.",
+    parse=str,
+    configurable=False,
+)
+
 SETTINGS: tuple[Setting[object], ...] = cast(
     "tuple[Setting[object], ...]",
     (
@@ -315,5 +336,7 @@ SETTINGS: tuple[Setting[object], ...] = cast(
         PROTECT,
         CLOCK,
         SANITIZER,
+        COMPILER,
+        KERNEL_CACHE,
     ),
 )

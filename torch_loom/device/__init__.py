@@ -7,20 +7,32 @@ reads.
 
 from torch_loom.config import configure
 from torch_loom.device import (
+    _graph_annotations,
     _init,
+    _legacy_types,
+    _names,
     _sanitizer,
     _topology,
     _utils,
     amp,
+    comm,
     devices,
+    gds,
     graphs,
+    green_contexts,
+    jiterator,
     memory,
+    nccl,
     random,
     sanitizer,
+    sparse,
     streams,
+    tunable,
 )
 from torch_loom.device._init import *
 from torch_loom.device._init import _is_in_bad_fork, _lazy_call, _lazy_init
+from torch_loom.device._legacy_types import *
+from torch_loom.device._names import *
 from torch_loom.device._topology import *
 from torch_loom.device._utils import _get_device_index
 from torch_loom.device.devices import *
@@ -34,12 +46,20 @@ from torch_loom.device.streams import *
 # What `import torch.loom.<name>` finds, and `torch.loom.<name>` after `import torch`.
 SUBMODULES = (
     "amp",
+    "comm",
     "devices",
+    "gds",
     "graphs",
+    "green_contexts",
+    "jiterator",
     "memory",
+    "nccl",
     "random",
     "sanitizer",
+    "sparse",
     "streams",
+    "tunable",
+    "_graph_annotations",
     "_sanitizer",
     "_utils",
 )
@@ -50,6 +70,8 @@ __all__ += _init.__all__
 __all__ += _topology.__all__
 __all__ += devices.__all__
 __all__ += graphs.__all__
+__all__ += _legacy_types.__all__
+__all__ += _names.__all__
 __all__ += memory.__all__
 __all__ += random.__all__
 __all__ += streams.__all__

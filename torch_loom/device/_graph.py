@@ -45,6 +45,9 @@ class LoomGraph(_C.Graph):
             :meth:`capture_end`.
     """
 
+    # How many captures this process has begun: annotations call a capture by its number.
+    captures_begun: ClassVar[int] = 0
+
     def capture_begin(self, pool: tuple[int, int] | None = None, capture_error_mode: str = "global") -> None:
         """Begin to capture the current stream, which must not be the default one.
 
@@ -63,6 +66,7 @@ class LoomGraph(_C.Graph):
             RuntimeError: this object holds a graph already.
         """
         super().capture_begin(pool, capture_error_mode)
+        LoomGraph.captures_begun += 1
 
     def capture_end(self) -> None:
         """End the capture; its stream must be current.
