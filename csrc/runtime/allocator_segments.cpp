@@ -122,7 +122,6 @@ Block* CachingAllocator::add_segment(Pool& pool, int64_t stream, bool expandable
   increase(pool, stats_.reserved_bytes, bytes);
   if (bytes >= config_.max_split_bytes) stats_.oversize_segments.increase(1);
   ++stats_.num_device_alloc;
-  note_cached();
   history_.record(expandable ? TraceAction::kSegmentMap : TraceAction::kSegmentAlloc, address, bytes, stream,
                   pool.owner == nullptr ? PoolId{} : pool.owner->id, context);
   return block;

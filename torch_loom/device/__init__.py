@@ -19,6 +19,7 @@ from torch_loom.device import (
     _pin_memory_utils,
 >>>>>>> 416f3f040ffed512ef889cbd5a4a03a9be55529f
     _sanitizer,
+    _topology,
     _utils,
     amp,
     comm,
@@ -39,6 +40,7 @@ from torch_loom.device._init import *
 from torch_loom.device._init import _is_in_bad_fork, _lazy_call, _lazy_init
 from torch_loom.device._legacy_types import *
 from torch_loom.device._names import *
+from torch_loom.device._topology import *
 from torch_loom.device._utils import _get_device_index
 from torch_loom.device.devices import *
 from torch_loom.device.devices import _DeviceGuard, _exchange_device, _maybe_exchange_device
@@ -79,6 +81,7 @@ SUBMODULES = (
 __all__ = ["configure"]
 __all__ += [name for name in SUBMODULES if not name.startswith("_")]
 __all__ += _init.__all__
+__all__ += _topology.__all__
 __all__ += devices.__all__
 __all__ += graphs.__all__
 __all__ += _legacy_types.__all__
