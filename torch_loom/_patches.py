@@ -23,6 +23,7 @@ def apply(device_type: str) -> None:
     """Apply all of them, for the device type with this name."""
     _patch_dlpack_device(device_type)
     _register_checkpoint_names(device_type)
+    _register_reductions()
 
 
 def _patch_dlpack_device(device_type: str) -> None:
@@ -40,6 +41,14 @@ def _patch_dlpack_device(device_type: str) -> None:
 
     __dlpack_device__.__doc__ = original.__doc__
     torch.Tensor.__dlpack_device__ = __dlpack_device__  # type: ignore[method-assign]
+
+
+def _register_reductions() -> None:
+    # torch.multiprocessing shares memory of the CPU and of CUDA; for other devices its reducer of storages
+    # fails. multiprocessing's registry of reducers takes another.
+    from torch_loom.device import ipc
+
+    ipc._register_reductions()
 
 
 def _register_checkpoint_names(device_type: str) -> None:

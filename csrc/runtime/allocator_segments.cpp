@@ -9,7 +9,8 @@ namespace loom::runtime {
 
 namespace {
 
-std::atomic<BlockingCall> blocking_call{nullptr};
+std::atomic<BlockingCall> the_blocking_call{nullptr};
+std::atomic<bool (*)()> reclaimer{nullptr};
 
 // Of one allocation, while other threads take what it gave back.
 constexpr int kMaxFlushes = 32;
@@ -17,7 +18,7 @@ constexpr int kMaxFlushes = 32;
 template <typename F>
 void call_blocking(F&& body) {
   const auto run = [](void* context) { (*static_cast<std::remove_reference_t<F>*>(context))(); };
-  if (const BlockingCall call = blocking_call.load()) {
+  if (const BlockingCall call = the_blocking_call.load()) {
     call(run, &body);
   } else {
     body();
@@ -41,7 +42,11 @@ class Counted {
 
 }  // namespace
 
-void set_blocking_call(BlockingCall call) noexcept { blocking_call = call; }
+void set_blocking_call(BlockingCall call) noexcept { the_blocking_call = call; }
+
+BlockingCall blocking_call() noexcept { return the_blocking_call; }
+
+void set_reclaimer(bool (*reclaim)()) noexcept { reclaimer = reclaim; }
 
 size_t CachingAllocator::limit_bytes() const {
   const auto total = static_cast<double>(memory_info().total_bytes);
@@ -66,6 +71,14 @@ Block* CachingAllocator::grow(Guard& lock, Pool& pool, size_t bytes, size_t roun
                               const Context& context) {
   if (config_.garbage_collection_threshold > 0.0 && num_capturing_ == 0) collect_garbage(lock, stream);
   if (Block* block = new_segment(pool, rounded, stream, context)) return block;
+  if (const auto reclaim = reclaimer.load(); reclaim != nullptr && num_capturing_ == 0) {
+    lock.unlock();
+    const bool has_freed = reclaim();
+    lock.lock();
+    if (has_freed) {
+      if (Block* block = find_free(pool, rounded, stream)) return block;
+    }
+  }
   if (release_oversize(lock, pool, rounded, stream)) {
     if (Block* block = new_segment(pool, rounded, stream, context)) return block;
   }

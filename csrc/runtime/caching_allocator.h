@@ -79,6 +79,10 @@ PoolId new_pool_id(bool user_created);
 // since the work that is waited for may need it. It calls `body(context)` once.
 using BlockingCall = void (*)(void (*body)(void*), void* context);
 void set_blocking_call(BlockingCall call) noexcept;
+BlockingCall blocking_call() noexcept;  // null if none was set
+// Called without a lock when a device is short of memory, before its cache is flushed: frees what is kept for
+// other processes and no longer used by any. True if that freed anything.
+void set_reclaimer(bool (*reclaim)()) noexcept;
 
 class CachingAllocator {
  public:

@@ -12,6 +12,7 @@
 #include "torch/engine_allocator.h"
 #include "torch/generator.h"
 #include "torch/graph_bindings.h"
+#include "torch/ipc_bindings.h"
 #include "torch/memory_bindings.h"
 #include "torch/register_ops.h"
 #include "torch/shutdown.h"
@@ -187,4 +188,5 @@ PYBIND11_MODULE(_C, m) {
   bind_memory_history(m);
   bind_allocator(m);
   bind_streams(m);
+  bind_ipc(m);
 }

@@ -13,6 +13,7 @@ from torch_loom.device import (
     amp,
     devices,
     graphs,
+    ipc,
     memory,
     random,
     sanitizer,
@@ -24,6 +25,7 @@ from torch_loom.device._utils import _get_device_index
 from torch_loom.device.devices import *
 from torch_loom.device.devices import _DeviceGuard, _exchange_device, _maybe_exchange_device
 from torch_loom.device.graphs import *
+from torch_loom.device.ipc import *
 from torch_loom.device.memory import *
 from torch_loom.device.random import *
 from torch_loom.device.random import _get_generator, _get_rng_state_offset, _set_rng_state_offset
@@ -47,6 +49,7 @@ __all__ += [name for name in SUBMODULES if not name.startswith("_")]
 __all__ += _init.__all__
 __all__ += devices.__all__
 __all__ += graphs.__all__
+__all__ += ipc.__all__
 __all__ += memory.__all__
 __all__ += random.__all__
 __all__ += streams.__all__
