@@ -7,7 +7,7 @@ see the same memory, on the device of the same index. Start processes with ``spa
   once; what either writes later, the other sees once the writer has synchronised.
 * What was sent stays allocated in the sender until no receiver holds it, even if the sender has deleted it,
   and a message that nobody receives holds it, too. A receiver that is killed holds nothing.
-* The sender must live until the message has been received. Afterwards it may end: the receiver keeps the memory.
+* The sender must live until the message has been received. After that it may end: the memory stays.
 * The receiver's statistics do not count what it received: the sender pays.
 * What was received cannot be sent on, nor be resized: send or resize a ``clone()``.
 """
