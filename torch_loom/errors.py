@@ -25,6 +25,7 @@ __all__ = [
     "NotApplicableError",
     "PinnedMemoryError",
     "ShapeError",
+    "SharingError",
     "VersionMismatchError",
 ]
 
@@ -67,6 +68,10 @@ class DeviceTypeError(LoomError, ValueError):
 
 class ForkError(LoomError, RuntimeError):
     """A device was used in a forked child of a process that had used it before."""
+
+
+class SharingError(LoomError, RuntimeError):
+    """Memory or an event cannot be shared with another process, or what it shared is there no more."""
 
 
 class DeferredCallError(LoomError, RuntimeError):

@@ -7,17 +7,13 @@ reads.
 
 from torch_loom.config import configure
 from torch_loom.device import (
-<<<<<<< HEAD
+    _gpu_trace,
     _graph_annotations,
     _init,
     _legacy_types,
-    _names,
-=======
-    _gpu_trace,
-    _init,
     _memory_viz,
+    _names,
     _pin_memory_utils,
->>>>>>> 416f3f040ffed512ef889cbd5a4a03a9be55529f
     _sanitizer,
     _topology,
     _utils,
@@ -27,6 +23,7 @@ from torch_loom.device import (
     gds,
     graphs,
     green_contexts,
+    ipc,
     jiterator,
     memory,
     nccl,
@@ -45,6 +42,7 @@ from torch_loom.device._utils import _get_device_index
 from torch_loom.device.devices import *
 from torch_loom.device.devices import _DeviceGuard, _exchange_device, _maybe_exchange_device
 from torch_loom.device.graphs import *
+from torch_loom.device.ipc import *
 from torch_loom.device.memory import *
 from torch_loom.device.random import *
 from torch_loom.device.random import _get_generator, _get_rng_state_offset, _set_rng_state_offset
@@ -66,14 +64,11 @@ SUBMODULES = (
     "sanitizer",
     "sparse",
     "streams",
-<<<<<<< HEAD
     "tunable",
     "_graph_annotations",
-=======
     "_gpu_trace",
     "_memory_viz",
     "_pin_memory_utils",
->>>>>>> 416f3f040ffed512ef889cbd5a4a03a9be55529f
     "_sanitizer",
     "_utils",
 )
@@ -86,6 +81,7 @@ __all__ += devices.__all__
 __all__ += graphs.__all__
 __all__ += _legacy_types.__all__
 __all__ += _names.__all__
+__all__ += ipc.__all__
 __all__ += memory.__all__
 __all__ += random.__all__
 __all__ += streams.__all__

@@ -66,7 +66,9 @@ class PluggableAllocator(_Allocator):
         AllocatorFunctionError: it has no such function.
     """
 
-    def __init__(self, path_to_so_file: str | os.PathLike[str], alloc_fn_name: str, free_fn_name: str) -> None:
+    def __init__(
+        self, path_to_so_file: str | os.PathLike[str], alloc_fn_name: str, free_fn_name: str
+    ) -> None:
         for name, value in (("alloc_fn_name", alloc_fn_name), ("free_fn_name", free_fn_name)):
             if not isinstance(value, str):
                 raise TypeError(f"{name} must be a str, got {type(value).__name__} {value!r}")
@@ -116,7 +118,9 @@ def change_current_allocator(allocator: _Allocator) -> None:
     """
     global _current
     if not isinstance(allocator, _Allocator):
-        raise TypeError(f"allocator must be a PluggableAllocator, got {type(allocator).__name__} {allocator!r}")
+        raise TypeError(
+            f"allocator must be a PluggableAllocator, got {type(allocator).__name__} {allocator!r}"
+        )
     if is_initialized():
         raise AlreadyInitializedError(
             "The allocator cannot be changed any more: the devices have been used. Call "
