@@ -62,6 +62,13 @@ struct Address {
   const void* device_address;
 };
 
+// Device memory that other processes can map.
+struct SharedMemory {
+  int file;       // a descriptor; the driver closes it when the memory is given back
+  size_t bytes;   // of the file
+  size_t offset;  // where in it the address asked about lies
+};
+
 struct StreamOptions {
   int priority = 0;  // lower is more urgent, as in CUDA; 0 is the default
   // With nothing pending, a submitted command runs in the caller's thread before submit() returns. All else,
@@ -112,8 +119,8 @@ class Driver {
   // to the driver's granularity, are more than are free; nothing changes then. Holes between allocations cost
   // no memory.
   virtual void* allocate(int device, size_t bytes) = 0;
-  // Gives back what allocate() returned, at once: the caller has waited for all work that uses it.
-  // Throws InvalidArgument for any other address; null is a no-op.
+  // Gives back what allocate() or map_shared() returned, at once: the caller has waited for all work that
+  // uses it. Throws InvalidArgument for any other address; null is a no-op.
   virtual void deallocate(int device, void* address) = 0;
   // Free and total bytes; what was allocated counts as rounded up to the driver's granularity.
   virtual MemoryInfo memory_info(int device) const = 0;
@@ -137,6 +144,17 @@ class Driver {
   // Ends that: the caller has waited for all work that uses it. Throws InvalidArgument for an address at
   // which no registered range begins; null is a no-op.
   virtual void unregister_memory(void* address) = 0;
+
+  // Makes the allocation around a device address memory that other processes can map, once; its addresses and
+  // contents stay, whatever runs meanwhile. Who has mapped it keeps it when it is given back, or this process
+  // ends. Throws InvalidArgument for an address in no allocation, and for memory that map_shared() returned;
+  // NotSupported where memory has no contents; SharingError when the host refuses, and the memory is as it
+  // was.
+  virtual SharedMemory share(int device, const void* address) = 0;
+  // Maps such memory of another process, all of the file, into the device's address range; it is a descriptor
+  // of the caller's, and may be closed. It costs no device memory: the process that shares it pays. Throws
+  // SharingError for a file that is no shared device memory, NotSupported as share() does.
+  virtual void* map_shared(int device, int file) = 0;
 
   // --- streams ---
 

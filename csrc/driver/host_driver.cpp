@@ -95,6 +95,10 @@ void HostDriver::deallocate(int device, void* address) { space(device).deallocat
 
 MemoryInfo HostDriver::memory_info(int device) const { return space(device).info(); }
 
+SharedMemory HostDriver::share(int device, const void* address) { return space(device).share(address); }
+
+void* HostDriver::map_shared(int device, int file) { return space(device).map_shared(file); }
+
 Address HostDriver::locate(const void* address) const noexcept {
   for (size_t device = 0; device < spaces_.size(); ++device) {
     if (const void* known = spaces_[device]->device_address(address)) {

@@ -34,6 +34,8 @@ class HostDriver : public Driver {
   void* allocate(int device, size_t bytes) override;
   void deallocate(int device, void* address) override;
   MemoryInfo memory_info(int device) const override;
+  SharedMemory share(int device, const void* address) override;
+  void* map_shared(int device, int file) override;
   Address locate(const void* address) const noexcept override;
   void* engine_address(const void* device_address) const noexcept override;
   void* allocate_host(size_t bytes) override;

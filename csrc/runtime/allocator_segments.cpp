@@ -10,6 +10,7 @@ namespace loom::runtime {
 namespace {
 
 std::atomic<BlockingCall> current_blocking_call{nullptr};
+std::atomic<bool (*)()> reclaimer{nullptr};
 
 // Of one allocation, while other threads take what it gave back.
 constexpr int kMaxFlushes = 32;
@@ -35,6 +36,8 @@ void set_blocking_call(BlockingCall call) noexcept { current_blocking_call = cal
 
 BlockingCall blocking_call() noexcept { return current_blocking_call; }
 
+void set_reclaimer(bool (*reclaim)()) noexcept { reclaimer = reclaim; }
+
 size_t CachingAllocator::limit_bytes() const {
   const auto total = static_cast<double>(memory_info().total_bytes);
   return static_cast<size_t>(fraction_ ? *fraction_ * total : total);
@@ -58,6 +61,14 @@ Block* CachingAllocator::grow(Guard& lock, Pool& pool, size_t bytes, size_t roun
                               const Context& context) {
   if (config_.garbage_collection_threshold > 0.0 && num_capturing_ == 0) collect_garbage(lock, stream);
   if (Block* block = new_segment(lock, pool, rounded, stream, context)) return block;
+  if (const auto reclaim = reclaimer.load(); reclaim != nullptr && num_capturing_ == 0) {
+    lock.unlock();
+    const bool has_freed = reclaim();
+    lock.lock();
+    if (has_freed) {
+      if (Block* block = find_free(pool, rounded, stream)) return block;
+    }
+  }
   if (release_oversize(lock, pool, rounded, stream)) {
     if (Block* block = new_segment(lock, pool, rounded, stream, context)) return block;
   }
@@ -122,7 +133,6 @@ Block* CachingAllocator::add_segment(Pool& pool, int64_t stream, bool expandable
   increase(pool, stats_.reserved_bytes, bytes);
   if (bytes >= config_.max_split_bytes) stats_.oversize_segments.increase(1);
   ++stats_.num_device_alloc;
-  note_cached();
   history_.record(expandable ? TraceAction::kSegmentMap : TraceAction::kSegmentAlloc, address, bytes, stream,
                   pool.owner == nullptr ? PoolId{} : pool.owner->id, context);
   return block;

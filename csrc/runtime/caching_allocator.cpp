@@ -84,10 +84,12 @@ void* CachingAllocator::allocate(size_t bytes, int64_t stream) {
     rounded = bytes;
   }
   Block* block = find_free(pool, rounded, stream);
-  if (block == nullptr) [[unlikely]] {
+  const bool grows = block == nullptr;
+  if (grows) [[unlikely]] {
     block = grow(lock, pool, bytes, rounded, stream, context);
   }
   hand_out(block, bytes, rounded, std::move(context));
+  if (grows) note_cached();  // only now: what is handed out of a new segment was never cached
   void* const address = reinterpret_cast<void*>(block->address);
   lock.unlock();
   if (tape::is_read()) [[unlikely]] {

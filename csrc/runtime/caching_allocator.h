@@ -77,6 +77,10 @@ struct MemorySnapshot {
 // A new private pool's name: {0, n} for pools that a user makes, {n, 0} for those of graphs.
 PoolId new_pool_id(bool user_created);
 
+// Called without a lock when a device is short of memory, before its cache is flushed: frees what is kept for
+// other processes and no longer used by any. True if that freed anything.
+void set_reclaimer(bool (*reclaim)()) noexcept;
+
 class CachingAllocator {
  public:
   // Which allocations go to a private pool: by the stream they are for. Called with the lock held.

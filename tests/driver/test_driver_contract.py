@@ -53,7 +53,15 @@ def test_lacks_agree_with_the_flags(chip: Chip) -> None:
 def test_what_each_driver_lacks() -> None:
     """Adding to this list is a decision, not an accident."""
     assert set(Chip("virtual").lacks) == {"telemetry", "create_stream"}
-    assert set(Chip("null").lacks) == {"telemetry", "create_stream", "submit", "copy", "fill"}
+    assert set(Chip("null").lacks) == {
+        "telemetry",
+        "create_stream",
+        "submit",
+        "copy",
+        "fill",
+        "share",
+        "map_shared",
+    }
 
 
 def test_engines() -> None:

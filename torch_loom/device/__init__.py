@@ -15,6 +15,7 @@ from torch_loom.device import (
     _names,
     _pin_memory_utils,
     _sanitizer,
+    _topology,
     _utils,
     amp,
     comm,
@@ -22,6 +23,7 @@ from torch_loom.device import (
     gds,
     graphs,
     green_contexts,
+    ipc,
     jiterator,
     memory,
     nccl,
@@ -35,10 +37,12 @@ from torch_loom.device._init import *
 from torch_loom.device._init import _is_in_bad_fork, _lazy_call, _lazy_init
 from torch_loom.device._legacy_types import *
 from torch_loom.device._names import *
+from torch_loom.device._topology import *
 from torch_loom.device._utils import _get_device_index
 from torch_loom.device.devices import *
 from torch_loom.device.devices import _DeviceGuard, _exchange_device, _maybe_exchange_device
 from torch_loom.device.graphs import *
+from torch_loom.device.ipc import *
 from torch_loom.device.memory import *
 from torch_loom.device.random import *
 from torch_loom.device.random import _get_generator, _get_rng_state_offset, _set_rng_state_offset
@@ -61,8 +65,8 @@ SUBMODULES = (
     "sparse",
     "streams",
     "tunable",
-    "_gpu_trace",
     "_graph_annotations",
+    "_gpu_trace",
     "_memory_viz",
     "_pin_memory_utils",
     "_sanitizer",
@@ -72,10 +76,12 @@ SUBMODULES = (
 __all__ = ["configure"]
 __all__ += [name for name in SUBMODULES if not name.startswith("_")]
 __all__ += _init.__all__
+__all__ += _topology.__all__
 __all__ += devices.__all__
 __all__ += graphs.__all__
 __all__ += _legacy_types.__all__
 __all__ += _names.__all__
+__all__ += ipc.__all__
 __all__ += memory.__all__
 __all__ += random.__all__
 __all__ += streams.__all__

@@ -51,7 +51,7 @@ class TensorType(type):
     layout: torch.layout
 
     @property
-    def __name__(cls) -> str:  # type: ignore[override]  # noqa: N805
+    def __name__(cls) -> str:  # type: ignore[override]
         # Tensor.type(t) reads the name in C, where it must be the full one.
         return cls.__qualname__
 

@@ -33,8 +33,6 @@ __all__ = [
     "stream",
 ]
 
-_NO_IPC = "sharing events between processes is not implemented yet; synchronise before handing over instead"
-
 
 class Stream(torch.Stream):
     """A queue of work on one device. It runs on a worker of its own, beside the host and other streams.
@@ -228,17 +226,26 @@ class Event(torch.Event):
     Args:
         enable_timing: keep the time, for :meth:`elapsed_time`.
         blocking: let :meth:`synchronize` sleep. It always does, after some microseconds.
-        interprocess: for sharing between processes, which comes later; see :meth:`ipc_handle`.
+        interprocess: let other processes wait for it; see :meth:`ipc_handle`. It keeps no time then.
+
+    Raises:
+        ValueError: both ``interprocess`` and ``enable_timing``.
     """
 
+    _is_shared: bool
+
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Self:
-        return super().__new__(
+        if interprocess and enable_timing:
+            raise ValueError("an event for several processes keeps no time: set enable_timing=False")
+        self = super().__new__(
             cls,
             device=DEVICE_TYPE,
             enable_timing=enable_timing,
             blocking=blocking,
             interprocess=interprocess,
         )
+        self._is_shared = interprocess
+        return self
 
     @property
     def cuda_event(self) -> int:
@@ -260,7 +267,12 @@ class Event(torch.Event):
             DeviceTypeError: it is a stream of another kind of device.
             RuntimeError: it is a stream of another device than the event's.
         """
-        super().record(None if stream is None else _checked_stream(stream))
+        is_first = self._is_shared and not self.event_id
+        where = current_stream() if is_first and stream is None else stream
+        super().record(None if where is None else _checked_stream(where))
+        if is_first:
+            assert where is not None
+            _C.share_event(self, True, where.device_index, where.stream_id)
 
     def wait(self, stream: torch.Stream | None = None) -> None:
         """Let all later work of a stream start after this event. The host does not wait.
@@ -306,21 +318,45 @@ class Event(torch.Event):
         return _C.elapsed_time_ms(self, end)
 
     def ipc_handle(self) -> bytes:
-        """Share the event with another process.
+        """Return what :meth:`from_ipc_handle` makes the event of in other processes, while this one keeps it.
+
+        An event travels through ``torch.multiprocessing`` by itself.
 
         Raises:
-            NotImplementedError: always, so far.
+            ValueError: the event was made without ``interprocess=True``.
+            SharingError: the host refuses.
         """
-        raise NotImplementedError(_NO_IPC)
+        if not self._is_shared:
+            raise ValueError("only an Event(interprocess=True) can be shared with other processes")
+        if not self.event_id:
+            # Something to share: where nothing is recorded afterwards, it counts as finished.
+            super().record(current_stream())
+            _C.share_event(self, False, 0, 0)
+        return _C.event_handle(self)
 
     @classmethod
     def from_ipc_handle(cls, device: Device, ipc_handle: bytes) -> Event:
-        """Return the event that another process shares.
+        """Return the event that another process shares. Either may record it, and wait for it.
+
+        Waiting for it raises SharingError when the process that recorded it was killed before the work had
+        finished, or when that work failed.
+
+        Args:
+            device: where it is recorded, if it is.
+            ipc_handle: what :meth:`ipc_handle` returned.
 
         Raises:
-            NotImplementedError: always, so far.
+            TypeError: ``ipc_handle`` is not bytes.
+            SharingError: it is no handle of an event, or the event is there no more.
+            InvalidDeviceError: there is no such device.
         """
-        raise NotImplementedError(_NO_IPC)
+        if not isinstance(ipc_handle, bytes):
+            raise TypeError(f"ipc_handle must be bytes, got {type(ipc_handle).__name__}")
+        index = _existing_index(device)
+        event = cls(interprocess=True)
+        torch.Event.record(event, current_stream(index))
+        _C.open_event(event, ipc_handle)
+        return event
 
     def __repr__(self) -> str:
         state = f"{self.event_id:#x} device={self.device}" if self.event_id else "uninitialized"

@@ -4,4 +4,4 @@ from torch_loom.device._not_applicable import functions
 
 globals().update(functions("tunable"))
 
-__all__ = sorted(functions("tunable"))  # noqa: PLE0605
+__all__ = sorted(functions("tunable"))
