@@ -8,6 +8,8 @@ Out of memory is PyTorch's own ``torch.OutOfMemoryError``.
 from __future__ import annotations
 
 __all__ = [
+    "AllocatorFunctionError",
+    "AllocatorLibraryError",
     "AlreadyInitializedError",
     "ChipError",
     "CommunicationError",
@@ -21,6 +23,7 @@ __all__ = [
     "LoomError",
     "NoDeviceError",
     "NotApplicableError",
+    "PinnedMemoryError",
     "ShapeError",
     "VersionMismatchError",
 ]
@@ -84,3 +87,15 @@ class CompilationError(LoomError, RuntimeError):
 
 class NotApplicableError(LoomError, NotImplementedError):
     """A name of ``torch.cuda`` stands for an object of an NVIDIA library, which does not exist here."""
+
+
+class AllocatorLibraryError(LoomError, OSError):
+    """The shared library of a pluggable allocator cannot be loaded."""
+
+
+class AllocatorFunctionError(LoomError, AttributeError):
+    """The shared library of a pluggable allocator lacks a function."""
+
+
+class PinnedMemoryError(LoomError, RuntimeError):
+    """Host memory cannot be pinned, or is not pinned."""

@@ -7,10 +7,17 @@ reads.
 
 from torch_loom.config import configure
 from torch_loom.device import (
+<<<<<<< HEAD
     _graph_annotations,
     _init,
     _legacy_types,
     _names,
+=======
+    _gpu_trace,
+    _init,
+    _memory_viz,
+    _pin_memory_utils,
+>>>>>>> 416f3f040ffed512ef889cbd5a4a03a9be55529f
     _sanitizer,
     _topology,
     _utils,
@@ -42,6 +49,7 @@ from torch_loom.device.memory import *
 from torch_loom.device.random import *
 from torch_loom.device.random import _get_generator, _get_rng_state_offset, _set_rng_state_offset
 from torch_loom.device.streams import *
+from torch_loom.device.streams import _set_stream_by_id
 
 # What `import torch.loom.<name>` finds, and `torch.loom.<name>` after `import torch`.
 SUBMODULES = (
@@ -58,8 +66,14 @@ SUBMODULES = (
     "sanitizer",
     "sparse",
     "streams",
+<<<<<<< HEAD
     "tunable",
     "_graph_annotations",
+=======
+    "_gpu_trace",
+    "_memory_viz",
+    "_pin_memory_utils",
+>>>>>>> 416f3f040ffed512ef889cbd5a4a03a9be55529f
     "_sanitizer",
     "_utils",
 )
