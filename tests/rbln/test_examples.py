@@ -48,6 +48,7 @@ def test_basic_add() -> None:
     )
 
 
+@pytest.mark.slow
 def test_breakpoint_in_module() -> None:
     out = printed("breakpoint_in_module", "p hidden\np hidden.device\n!_ = hidden.fill_(0.5)\nc\n")
     assert "breakpoint_in_module.py(22)forward()" in out
@@ -56,6 +57,7 @@ def test_breakpoint_in_module() -> None:
     assert out.endswith("result: tensor([[0.5000, 0.5000]], device='rbln:0', dtype=torch.float16)\n")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(torch.loom, "fallback_stats"), reason="fallbacks are not told of yet")
 def test_fallback_log() -> None:
     done = run("fallback_log")
@@ -67,6 +69,7 @@ def test_fallback_log() -> None:
     assert 'fallback_log.py", line 13, in <module>' in done.stderr
 
 
+@pytest.mark.slow
 def test_find_nan() -> None:
     first, second = printed("find_nan").splitlines()
     assert first.startswith("inputs times 1: [-0.4")
