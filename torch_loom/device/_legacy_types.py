@@ -73,11 +73,15 @@ class TensorType(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Make a tensor from sizes, a sequence of values, a storage or a tensor, as ``Tensor.new`` does."""
-        base = torch.empty(0, dtype=cls.dtype, layout=cls.layout, device=DEVICE_TYPE)
-        sizes = args[0] if len(args) == 1 and isinstance(args[0], torch.Size) else args
-        if cls.is_sparse and sizes and not kwargs and all(type(size) is int for size in sizes):
-            # Tensor.new makes a dense tensor of these.
-            return torch.sparse_coo_tensor(size=tuple(sizes), dtype=cls.dtype, device=DEVICE_TYPE)  # type: ignore[call-arg]
+        if not cls.is_sparse:
+            base = torch.empty(0, dtype=cls.dtype, device=DEVICE_TYPE)
+        else:
+            sizes = args[0] if len(args) == 1 and isinstance(args[0], torch.Size) else args
+            is_sized = all(type(size) is int for size in sizes)
+            shape = tuple(sizes) if is_sized and sizes else (0,)
+            base = torch.sparse_coo_tensor(size=shape, dtype=cls.dtype, device=DEVICE_TYPE)  # type: ignore[call-arg]
+            if is_sized and not kwargs:
+                return base  # Tensor.new makes a dense one of sizes
         made: torch.Tensor = base.new(*args, **kwargs)
         return made
 
