@@ -16,11 +16,13 @@ import torch
 import torch_loom.device as loom
 from torch_loom import _C
 from torch_loom.device import _host_compiler
-from torch_loom.device.jiterator import _create_jit_fn, _create_multi_output_jit_fn
+from torch_loom.device.jiterator import _common_dtype, _create_jit_fn, _create_multi_output_jit_fn
 from torch_loom.errors import CompilationError, ConfigurationError, DeviceTypeError, ShapeError
 
 if TYPE_CHECKING:
     from gate import Gate
+
+    from tests.conftest import PythonRunner
 
 AXPY = "template <typename T> T axpy(T x, T y, T alpha) { return x + alpha * y; }"
 DIVIDE = "template <typename T> T divide(T x, T y) { return x / y; }"
@@ -62,7 +64,6 @@ def test_broadcasting_strides_and_keywords(cache: Path) -> None:
     ("first", "second", "common"),
     [
         (torch.float16, torch.bool, torch.float16),
-        (torch.bfloat16, torch.int16, torch.bfloat16),
         (torch.complex64, torch.float64, torch.complex128),
     ],
 )
@@ -73,19 +74,28 @@ def test_type_promotion(first: torch.dtype, second: torch.dtype, common: torch.d
     assert result.dtype == common
     wide = torch.complex128 if common.is_complex else torch.float64
     assert torch.equal(result.cpu(), (x.to(wide) + 2 * y.to(wide)).to(common))
-    # A tensor without dimensions does not widen.
-    assert axpy(*on(x, torch.tensor(1.0, dtype=torch.float64))).dtype == first
+
+
+def test_a_tensor_without_dimensions_does_not_widen() -> None:
+    half, whole, double = torch.ones(2, dtype=torch.half), torch.ones(2).int(), torch.tensor(1.0).double()
+    for tensors, expected in (
+        ([half, double], torch.float16),
+        ([whole, double], torch.float64),
+        ([half, whole], torch.float16),
+        ([double, torch.tensor(1)], torch.float64),
+    ):
+        assert _common_dtype(tensors) == expected
 
 
 @pytest.mark.exercises("torch.cuda.jiterator._create_multi_output_jit_fn")
 def test_multiple_outputs_and_helpers() -> None:
     code = """
     template <typename T> T twice(T x) { return 2 * x; }
-    template <typename T> void both(T x, T y, T& sum, T& twice_max) { sum = x + y; twice_max = twice(::max(x, y)); }
+    template <typename T> void both(T x, T y, T& sum, T& most) { sum = x + y; most = twice(::max(x, y)); }
     """
     both = _create_multi_output_jit_fn(code, 2)
     assert both.kernel_name == "both"
-    x, y = on(torch.tensor([1, 5]), torch.tensor([4, 2]))
+    x, y = on(torch.tensor([1, 5]).bfloat16(), torch.tensor([4, 2]).bfloat16())
     assert [r.tolist() for r in both(x, y)] == [[5, 7], [8, 10]]
     with pytest.raises(ValueError, match="9"):
         _create_multi_output_jit_fn(code, 9)
@@ -108,7 +118,7 @@ def test_it_is_one_kernel_on_the_current_stream(gate: Gate) -> None:
     reader.attach()
     try:
         with side:
-            z = axpy(x, y, alpha=3)
+            z = axpy(x, y, alpha=3.0)
     finally:
         reader.detach()
     assert kernels == [("axpy", side.stream_id, [True, False, False])]
@@ -140,7 +150,7 @@ def test_what_fails_in_the_code_is_raised_where_it_is_waited_for() -> None:
     side = loom.Stream()
     with side:
         divide(x, zero)
-    with pytest.raises(RuntimeError, match="test_jiterator.py"):
+    with pytest.raises(RuntimeError, match=r"test_jiterator\.py"):
         side.synchronize()
     assert divide(x, minus).tolist() == [-1]
 
@@ -169,8 +179,14 @@ def test_errors_name_what_is_wrong() -> None:
 
 
 def test_the_cache_survives_a_killed_process(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = f"import fcntl, os, sys; f = open({str(cache / 'lock')!r}, 'w'); fcntl.flock(f, fcntl.LOCK_EX); print(1)"
-    code += f"; open({str(cache / 'building.so')!r}, 'w').write('half'); sys.stdout.flush(); sys.stdin.read()"
+    code = f"""
+import fcntl, sys
+lock = open({str(cache / "lock")!r}, "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+open({str(cache / "building.so")!r}, "w").write("half")
+print(1, flush=True)
+sys.stdin.read()
+"""
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
@@ -179,7 +195,8 @@ def test_the_cache_survives_a_killed_process(cache: Path, monkeypatch: pytest.Mo
         with (cache / "lock").open() as lock, pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         holder.kill()
-    text = f'extern "C" const char* {_host_compiler.ENTRY}(void* const*, const long*, const char*) {{ return 0; }}'
+    text = f'extern "C" const char* {_host_compiler.ENTRY}(void* const*, const long*, const char*)'
+    text += "{ return nullptr; }"
     assert _host_compiler.compiled(text, text, divides_whole_numbers=False) != 0
     assert not (cache / "building.so").exists()
     # A damaged library is made again.
@@ -203,6 +220,35 @@ def test_bad_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_LOOM_KERNEL_CACHE", os.fspath(tmp_path / "file"))
     with pytest.raises(ConfigurationError, match="TORCH_LOOM_KERNEL_CACHE"):
         _create_jit_fn(AXPY.replace("axpy", "other"), alpha=1.0)(x, x)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "TORCH_LOOM_PROTECT=1",
+        "TORCH_LOOM_MEMORY_POLICY=lazy",
+        "TORCH_LOOM_LAUNCH=chaos",
+        "TORCH_LOOM_DRIVER=null",
+    ],
+)
+def test_under_other_settings(fork_python: PythonRunner, cache: Path, setting: str) -> None:
+    name, _, value = setting.partition("=")
+    fork_python(
+        f"""
+        import torch_loom
+        axpy = torch.loom.jiterator._create_jit_fn({AXPY!r}, alpha=1.0)
+        x = torch.full((3,), 2.0).to("loom")
+        side = torch.loom.Stream()
+        side.wait_stream(torch.loom.current_stream())
+        with side:
+            y = axpy(x, x[:1], alpha=4.0)
+        torch.loom.current_stream().wait_stream(side)
+        if {value!r} != "null":
+            assert y.tolist() == [10.0] * 3, y
+        assert y.shape == (3,)
+        """,
+        {"TORCH_LOOM_KERNEL_CACHE": str(cache), name: value},
+    )
 
 
 KERNEL = """

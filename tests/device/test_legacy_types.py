@@ -11,7 +11,11 @@ from torch.storage import TypedStorage
 import torch_loom.device as loom
 from torch_loom.device import sparse
 
-pytestmark = pytest.mark.filterwarnings("ignore:TypedStorage is deprecated", "ignore:Sparse invariant")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:TypedStorage is deprecated",
+    "ignore:Sparse invariant",
+    r"ignore:torch.set_default_tensor_type\(\) is deprecated",
+)
 
 DTYPES = {
     "BFloat16": torch.bfloat16,

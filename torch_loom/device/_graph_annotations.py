@@ -1,7 +1,7 @@
 """Names for the work of a captured graph, as in ``torch.cuda._graph_annotations``.
 
-A kernel or copy that is captured has an identity: the number of its capture in the upper 32 bits, its place in
-it in the lower ones. :func:`get_kernel_annotations` says what was written about each. A graph keeps its
+A kernel or copy that is captured has an identity: the number of its capture in the upper 32 bits, its place
+in it in the lower ones. :func:`get_kernel_annotations` says what was written about each. A graph keeps its
 identity after its capture, so that :func:`remap_to_exec_graph` finds nothing to rename.
 """
 
