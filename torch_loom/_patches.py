@@ -27,6 +27,8 @@ def apply(device_type: str) -> None:
     _register_checkpoint_names(device_type)
     _provide_communication()
     _patch_default_tensor_type(device_type)
+    _patch_is_shared(device_type)
+    _register_reductions()
 
 
 def _patch_dlpack_device(device_type: str) -> None:
@@ -44,6 +46,26 @@ def _patch_dlpack_device(device_type: str) -> None:
 
     __dlpack_device__.__doc__ = original.__doc__
     torch.Tensor.__dlpack_device__ = __dlpack_device__  # type: ignore[method-assign]
+
+
+def _patch_is_shared(device_type: str) -> None:
+    # The C++ method knows of shared CPU memory and of CUDA's, and says False of other devices' memory, which
+    # can be shared as it is. No upstream issue.
+    original = torch.UntypedStorage.is_shared
+
+    def is_shared(self: torch.UntypedStorage) -> bool:
+        return self.device.type == device_type or original(self)
+
+    is_shared.__doc__ = original.__doc__
+    torch.UntypedStorage.is_shared = is_shared  # type: ignore[method-assign]
+
+
+def _register_reductions() -> None:
+    # torch.multiprocessing shares memory of the CPU and of CUDA; for other devices its reducer of storages
+    # fails. multiprocessing's registry of reducers takes another.
+    from torch_loom.device import ipc
+
+    ipc._register_reductions()
 
 
 def _register_checkpoint_names(device_type: str) -> None:

@@ -8,6 +8,8 @@ Out of memory is PyTorch's own ``torch.OutOfMemoryError``.
 from __future__ import annotations
 
 __all__ = [
+    "AllocatorFunctionError",
+    "AllocatorLibraryError",
     "AlreadyInitializedError",
     "ChipError",
     "CommunicationError",
@@ -21,7 +23,9 @@ __all__ = [
     "LoomError",
     "NoDeviceError",
     "NotApplicableError",
+    "PinnedMemoryError",
     "ShapeError",
+    "SharingError",
     "VersionMismatchError",
 ]
 
@@ -66,6 +70,10 @@ class ForkError(LoomError, RuntimeError):
     """A device was used in a forked child of a process that had used it before."""
 
 
+class SharingError(LoomError, RuntimeError):
+    """Memory or an event cannot be shared with another process, or what it shared is there no more."""
+
+
 class DeferredCallError(LoomError, RuntimeError):
     """A call made before first use, such as a seed, failed when the devices were initialised."""
 
@@ -84,3 +92,15 @@ class CompilationError(LoomError, RuntimeError):
 
 class NotApplicableError(LoomError, NotImplementedError):
     """A name of ``torch.cuda`` stands for an object of an NVIDIA library, which does not exist here."""
+
+
+class AllocatorLibraryError(LoomError, OSError):
+    """The shared library of a pluggable allocator cannot be loaded."""
+
+
+class AllocatorFunctionError(LoomError, AttributeError):
+    """The shared library of a pluggable allocator lacks a function."""
+
+
+class PinnedMemoryError(LoomError, RuntimeError):
+    """Host memory cannot be pinned, or is not pinned."""

@@ -13,6 +13,7 @@
 #include "torch/engine_allocator.h"
 #include "torch/generator.h"
 #include "torch/graph_bindings.h"
+#include "torch/ipc_bindings.h"
 #include "torch/memory_bindings.h"
 #include "torch/register_ops.h"
 #include "torch/shutdown.h"
@@ -189,4 +190,5 @@ PYBIND11_MODULE(_C, m) {
   bind_allocator(m);
   bind_streams(m);
   bind_compiled_kernels(m);
+  bind_ipc(m);
 }

@@ -125,6 +125,22 @@ class LoomGraph(_C.Graph):
         """
         super().debug_dump(path)
 
+    def raw_cuda_graph(self) -> int:
+        """CUDA's handle of the captured graph.
+
+        Raises:
+            NotImplementedError: always: these devices have no ``cudaGraph_t``.
+        """
+        raise NotImplementedError("raw_cuda_graph: these devices have no cudaGraph_t; see debug_dump()")
+
+    def raw_cuda_graph_exec(self) -> int:
+        """CUDA's handle of the graph that is made ready.
+
+        Raises:
+            NotImplementedError: always: these devices have no ``cudaGraphExec_t``.
+        """
+        raise NotImplementedError("raw_cuda_graph_exec: these devices have no cudaGraphExec_t; see replay()")
+
     def register_generator_state(self, state: torch.Generator) -> None:
         """Let ops of the next capture draw from a generator. The default ones need not be registered.
 
