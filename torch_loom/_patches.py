@@ -118,8 +118,8 @@ def _provide_communication() -> None:
 
 
 def _patch_default_tensor_type(device_type: str) -> None:
-    # torch._C knows the tensor types of the CPU and CUDA only, and refuses any other: what the type says is set
-    # by the two functions that have replaced it. No upstream issue: the function is deprecated.
+    # torch._C knows the tensor types of the CPU and CUDA only, and refuses any other: what the type says is
+    # set by the two functions that have replaced it. No upstream issue: the function is deprecated.
     from torch_loom.device._legacy_types import TensorType
 
     original = torch.set_default_tensor_type

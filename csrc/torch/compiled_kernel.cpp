@@ -38,14 +38,18 @@ struct Launch {
 };
 
 runtime::Operand describe(const at::Tensor& tensor, bool is_written) {
-  return {tensor.const_data_ptr(), tensor.sizes().data(), tensor.strides().data(),
-          static_cast<int32_t>(tensor.dim()), static_cast<int32_t>(tensor.itemsize()), is_written};
+  return {tensor.const_data_ptr(),
+          tensor.sizes().data(),
+          tensor.strides().data(),
+          static_cast<int32_t>(tensor.dim()),
+          static_cast<int32_t>(tensor.itemsize()),
+          is_written};
 }
 
 void launch(uintptr_t function, const std::string& name, int device, const std::vector<at::Tensor>& tensors,
             const std::vector<bool>& is_written, std::vector<int64_t> numbers, const py::bytes& scalars) {
-  TORCH_CHECK_VALUE(is_written.size() == tensors.size(), "launch_compiled: ", tensors.size(),
-                    " tensors but ", is_written.size(), " flags");
+  TORCH_CHECK_VALUE(is_written.size() == tensors.size(), "launch_compiled: ", tensors.size(), " tensors but ",
+                    is_written.size(), " flags");
   check_device_index(device);
   auto work = std::make_unique<Launch>();
   work->function = reinterpret_cast<Function>(function);

@@ -1,4 +1,5 @@
-// Kernels that were compiled from a program's own text: a function in a shared library, submitted like any op.
+// Kernels that were compiled from a program's own text: a function in a shared library, submitted like any
+// op.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -18,8 +18,10 @@ std::string_view file_of(PyCodeObject* code) {
   return {file, static_cast<size_t>(length)};
 }
 
-bool is_pytorchs(std::string_view file) {
-  return file.find("/site-packages/torch/") != std::string_view::npos;
+// Files that a program calls and did not write: PyTorch's, and those of torch.loom.
+bool is_librarys(std::string_view file) {
+  return file.find("/site-packages/torch/") != std::string_view::npos ||
+         file.find("/torch_loom/device/") != std::string_view::npos;
 }
 
 std::string line_of(PyFrameObject* frame) {
@@ -39,7 +41,7 @@ std::string python_line() {
   Py_XINCREF(reinterpret_cast<PyObject*>(frame));
   while (frame != nullptr) {
     PyCodeObject* code = PyFrame_GetCode(frame);
-    const bool is_own = is_pytorchs(file_of(code));
+    const bool is_own = is_librarys(file_of(code));
     Py_DECREF(code);
     // The innermost line serves until one of the program's is found.
     if (line.empty() || !is_own) line = line_of(frame);

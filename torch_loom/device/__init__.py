@@ -33,6 +33,7 @@ from torch_loom.device import (
     streams,
     tunable,
 )
+from torch_loom.device._cuda_kernel import _compile_kernel
 from torch_loom.device._init import *
 from torch_loom.device._init import _is_in_bad_fork, _lazy_call, _lazy_init
 from torch_loom.device._legacy_types import *

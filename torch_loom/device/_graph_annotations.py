@@ -1,8 +1,8 @@
 """Names for the work of a captured graph, as in ``torch.cuda._graph_annotations``.
 
-A kernel or copy that is captured has an identity: the number of its capture in the upper 32 bits, its place in it
-in the lower ones. :func:`get_kernel_annotations` says what was written about each. A graph has no second identity
-after its capture, so that :func:`remap_to_exec_graph` finds nothing to rename.
+A kernel or copy that is captured has an identity: the number of its capture in the upper 32 bits, its place
+in it in the lower ones. :func:`get_kernel_annotations` says what was written about each. A graph keeps its
+identity after its capture, so that :func:`remap_to_exec_graph` finds nothing to rename.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 Annotation = str | dict[str, Any]
 
 _annotations: defaultdict[int, list[Any]] = defaultdict(list)
-# Annotations of scopes that have ended, the inner ones first, and the identities of what was captured in each.
+# Annotations of scopes that have ended, the inner ones first, and what was captured in each.
 _pending: list[tuple[Any, list[int]]] = []
 # Above the ids of streams, so that a trace shows lanes of their own.
 _stream_ids = itertools.count(60)
@@ -71,7 +71,7 @@ class _CapturedCommands:
 
     def _read(self, kind: int, *command: Any) -> None:
         self._reader.take_notes()
-        is_captured = command[-1]
+        is_captured = command[6]
         if not is_captured or kind not in (_C.TapeReader.KERNEL, _C.TapeReader.COPY):
             return
         capture = LoomGraph.captures_begun
@@ -102,7 +102,7 @@ def mark_kernels(annotation: Annotation) -> Iterator[None]:
     Does nothing unless annotations are enabled and the current stream is being captured.
 
     Args:
-        annotation: a dict; a text is ``{"str": text}``. Of scopes within one another the inner one's keys win.
+        annotation: a dict; a text is ``{"str": text}``. Where scopes are nested the inner one's keys win.
     """
     if not _commands.is_enabled or not is_current_stream_capturing():
         yield
@@ -113,19 +113,19 @@ def mark_kernels(annotation: Annotation) -> Iterator[None]:
     try:
         yield
     finally:
-        scopes.remove(found)
+        scopes.pop()
     if found:
         _pending.append(({"str": annotation} if isinstance(annotation, str) else annotation, found))
 
 
 @contextlib.contextmanager
 def mark_stream(stream: torch.Stream, annotation: Annotation) -> Iterator[None]:
-    """As :func:`mark_kernels`, on a stream: where it is not the current one, its id is ``annotation["stream"]``.
+    """As :func:`mark_kernels`, on a stream; its id is ``annotation["stream"]`` if it is not the current one.
 
     Without annotations enabled it only makes the stream current.
     """
     if _commands.is_enabled and stream != current_stream():
-        named = {"str": annotation} if isinstance(annotation, str) else annotation
+        named: dict[str, Any] = {"str": annotation} if isinstance(annotation, str) else annotation
         named["stream"] = _id_for((stream.device_index, stream.stream_id))
         annotation = named
     with mark_kernels(annotation), stream_context(stream):
@@ -139,12 +139,12 @@ def resolve_pending_annotations() -> None:
         for identity in identities:
             by_command[identity].append(annotation)
     _pending.clear()
-    for identity, annotations in by_command.items():
-        if len(annotations) == 1:
-            _annotations[identity].append(annotations[0])
+    for identity, said in by_command.items():
+        if len(said) == 1:
+            _annotations[identity].append(said[0])
             continue
         merged: dict[str, Any] = {}
-        for annotation in reversed(annotations):
+        for annotation in reversed(said):
             merged.update(annotation if isinstance(annotation, dict) else {"name": annotation})
         _annotations[identity].append(merged)
 

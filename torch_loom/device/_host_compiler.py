@@ -1,4 +1,4 @@
-"""Compiles C++ text to a shared library for the host, once per user: libraries are kept by their contents' hash."""
+"""Compiles C++ text to shared libraries for the host, kept for each user by the hash of the text."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
 """The types of before PyTorch 0.4: ``torch.loom.FloatTensor(2, 3)``, ``torch.loom.FloatStorage(4)``.
 
-A tensor type is a constructor, a test for ``isinstance`` and an argument for ``Tensor.type``; tensors of these
-types are plain ``torch.Tensor`` objects.
+A tensor type is a constructor, a test for ``isinstance`` and an argument for ``Tensor.type``; tensors of
+these types are plain ``torch.Tensor`` objects.
 """
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import torch
@@ -72,11 +73,15 @@ class TensorType(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Make a tensor from sizes, a sequence of values, a storage or a tensor, as ``Tensor.new`` does."""
-        base = torch.empty(0, dtype=cls.dtype, layout=cls.layout, device=DEVICE_TYPE)
-        sizes = args[0] if len(args) == 1 and isinstance(args[0], torch.Size) else args
-        if cls.is_sparse and sizes and not kwargs and all(type(size) is int for size in sizes):
-            # Tensor.new makes a dense tensor of these.
-            return torch.sparse_coo_tensor(size=tuple(sizes), dtype=cls.dtype, device=DEVICE_TYPE)
+        if not cls.is_sparse:
+            base = torch.empty(0, dtype=cls.dtype, device=DEVICE_TYPE)
+        else:
+            sizes = args[0] if len(args) == 1 and isinstance(args[0], torch.Size) else args
+            is_sized = all(type(size) is int for size in sizes)
+            shape = tuple(sizes) if is_sized and sizes else (0,)
+            base = torch.sparse_coo_tensor(size=shape, dtype=cls.dtype, device=DEVICE_TYPE)  # type: ignore[call-arg]
+            if is_sized and not kwargs:
+                return base  # Tensor.new makes a dense one of sizes
         made: torch.Tensor = base.new(*args, **kwargs)
         return made
 
@@ -93,7 +98,7 @@ def _storage_type(name: str, dtype: torch.dtype) -> Any:
     # PyTorch reads the device off the module's name, and the dtype under both names.
     names = {"__module__": f"torch.{DEVICE_TYPE}", "dtype": dtype, "_dtype": dtype}
     names["__doc__"] = f"Storages of {dtype} on a {DEVICE_TYPE} device."
-    return type(_LegacyStorage)(name, (_LegacyStorage,), names)
+    return types.new_class(name, (_LegacyStorage,), exec_body=lambda body: body.update(names))
 
 
 BFloat16Tensor = tensor_type("BFloat16Tensor", torch.bfloat16)

@@ -1,4 +1,4 @@
-"""The names of ``torch.cuda`` that stand for objects of NVIDIA's libraries: using one says why it is not here."""
+"""The names of ``torch.cuda`` that stand for objects of NVIDIA's libraries: using one says why it is not."""
 
 from __future__ import annotations
 

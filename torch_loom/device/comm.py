@@ -129,8 +129,8 @@ def scatter(
         The parts, fewer than devices when there are not enough elements; or ``out``.
 
     Raises:
-        CommunicationError: both or neither of ``devices`` and ``out`` are given, sizes do not fit, or a stream
-            belongs to another device.
+        CommunicationError: both or neither of ``devices`` and ``out`` are given, sizes do not fit, or a
+            stream belongs to another device.
         IndexError: there is no such dimension.
     """
     if out is not None:
@@ -199,7 +199,9 @@ def gather(
     dim = _wrapped_dim(dim, tensors[0])
     # What the host reads must have arrived when this returns.
     is_device = out.device.type == DEVICE_TYPE
-    for part, tensor in zip(out.split([t.shape[dim] for t in tensors], dim), tensors, strict=True):
+    for part, tensor in zip(
+        torch.split_with_sizes(out, [t.shape[dim] for t in tensors], dim), tensors, strict=True
+    ):
         part.copy_(tensor, non_blocking=is_device)
     return out
 
@@ -252,8 +254,8 @@ def reduce_add_coalesced(
     """Add lists of tensors, a list from each device, element by element; small tensors in one go.
 
     Args:
-        inputs: for each device its tensors, as many as the others'. Where only some of the tensors in one place
-            are sparse, they are made dense.
+        inputs: for each device its tensors, as many as the others'. Where only some of the tensors in one
+            place are sparse, they are made dense.
         destination: where the sums go; the current device if None.
         buffer_size: bytes up to which tensors are added together; more than 0.
 
@@ -352,13 +354,13 @@ def _scatter_to(
     return tuple(out)
 
 
-def _split(tensor: torch.Tensor, sizes: list[int], dim: int, name: str) -> Sequence[torch.Tensor]:
+def _split(tensor: torch.Tensor, sizes: list[int], dim: int, name: str) -> tuple[torch.Tensor, ...]:
     if sum(sizes) != tensor.shape[dim] or min(sizes) < 0:
         raise CommunicationError(
-            f"Expected {name} along dimension {dim} to add up to {tensor.shape[dim]} and none to be negative, "
-            f"but got {sizes}"
+            f"Expected {name} along dimension {dim} to add up to {tensor.shape[dim]}, none of them "
+            f"negative, but got {sizes}"
         )
-    return tensor.split(sizes, dim)
+    return torch.split_with_sizes(tensor, sizes, dim)
 
 
 def _streams_of(
@@ -368,8 +370,8 @@ def _streams_of(
     for i, stream in enumerate(given):
         if stream is not None and stream.device_index != indices[i]:
             raise CommunicationError(
-                f"Expected streams[{i}] to be a stream of {DEVICE_TYPE}:{indices[i]}, where the part goes, but "
-                f"got one of {stream.device}"
+                f"Expected streams[{i}] to be a stream of {DEVICE_TYPE}:{indices[i]}, where the part goes, "
+                f"but got one of {stream.device}"
             )
     return given + [None] * (len(indices) - len(given))
 

@@ -1,7 +1,7 @@
 """Element-wise kernels from a program's C++ text, as in ``torch.cuda.jiterator``.
 
-The text is compiled for the host by ``c++``, at the first call for each combination of dtypes, and runs as one
-kernel on the current stream. It is the program's own code and is trusted like it.
+The text is compiled for the host by ``c++``, at the first call for each combination of dtypes, and runs as
+one kernel on the current stream. It is the program's own code and is trusted like it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _create_multi_output_jit_fn(code_string: str, num_outputs: int, **kwargs: Nu
     Args:
         code_string: ``template <typename T> void name(T x, T alpha, T& first, T& second) { … }``: as for
             :func:`_create_jit_fn`, and references to the elements of the results at the end.
-        num_outputs: how many results, 1 to 8. The function returns a tuple of them, or the tensor if there is 1.
+        num_outputs: how many results, 1 to 8. The function returns a tuple of them, or a single tensor.
         kwargs: as there.
 
     Raises:
@@ -198,7 +198,7 @@ def _common_dtype(tensors: Iterable[torch.Tensor]) -> torch.dtype:
 
 def _broadcast_shape(tensors: tuple[torch.Tensor, ...]) -> tuple[int, ...]:
     try:
-        return tuple(torch.broadcast_shapes(*(tensor.shape for tensor in tensors)))
+        return tuple(torch.broadcast_shapes(*(tensor.shape for tensor in tensors)))  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         shapes = [tuple(tensor.shape) for tensor in tensors]
         raise ShapeError(f"The shapes {shapes} cannot be broadcast to one") from error

@@ -1,7 +1,7 @@
 """Collectives over one tensor per device, in this process, as in ``torch.cuda.nccl``.
 
-No library is behind them: they are copies and additions, ordered like any others. Each tensor is read and written
-on the stream given for its device, or on the current one.
+No library is behind them: they are copies and additions, ordered like any others. Each tensor is read and
+written on the stream given for its device, or on the current one.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def all_gather(
         sources = [tensor.view(-1) for tensor in inputs]
         # An input may be its own place in its output, and no other: that copy changes nothing.
         for output in outputs:
-            for part, source in zip(output.view(-1).split(inputs[0].numel() or 1), sources, strict=False):
+            for part, source in zip(output.view(-1).chunk(len(inputs)), sources, strict=False):
                 part.copy_(source)
 
 
@@ -195,7 +195,7 @@ def reduce_scatter(
     _check_pairs(inputs, outputs, divisor=len(inputs))
     with _working_on(inputs, streams):
         total = _reduced(inputs, 0, op).view(-1)
-        for output, part in zip(outputs, total.split(outputs[0].numel() or 1), strict=False):
+        for output, part in zip(outputs, total.chunk(len(outputs)), strict=False):
             output.view(-1).copy_(part)
 
 
@@ -210,14 +210,14 @@ def _checked(tensors: object, name: str) -> list[torch.Tensor]:
             raise TypeError(f"{name} should be a collection of tensors, but {name}[{i}] is {tensor!r}")
         if not is_available([tensor]):
             raise CommunicationError(
-                f"Expected {name}[{i}] to be a contiguous dense tensor on a {DEVICE_TYPE} device, but it is a "
-                f"{tensor.layout} one with strides {_strides(tensor)} on {tensor.device}"
+                f"Expected {name}[{i}] to be a contiguous dense tensor on a {DEVICE_TYPE} device, but it "
+                f"is a {tensor.layout} one with strides {_strides(tensor)} on {tensor.device}"
             )
         first = checked[0]
         if tensor.dtype != first.dtype or tensor.numel() != first.numel():
             raise CommunicationError(
-                f"Expected {name} to be alike, but {name}[{i}] has {tensor.numel()} elements of {tensor.dtype} "
-                f"and {name}[0] has {first.numel()} of {first.dtype}"
+                f"Expected {name} to be alike, but {name}[{i}] has {tensor.numel()} elements of "
+                f"{tensor.dtype} and {name}[0] has {first.numel()} of {first.dtype}"
             )
     if not is_available(checked):
         devices = [str(tensor.device) for tensor in checked]
@@ -249,8 +249,8 @@ def _check_pairs(
         if output.numel() * divisor != tensor.numel() * factor:
             share = f"{factor} times as many" if factor > 1 else f"1/{divisor} as many"
             raise CommunicationError(
-                f"Expected {name}[{i}] to have {share if factor * divisor > 1 else 'as many'} elements as its "
-                f"input, which has {tensor.numel()}, but it has {output.numel()}"
+                f"Expected {name}[{i}] to have {share if factor * divisor > 1 else 'as many'} elements as "
+                f"its input, which has {tensor.numel()}, but it has {output.numel()}"
             )
 
 
@@ -264,7 +264,7 @@ def _reduced(inputs: list[torch.Tensor], root: int, op: int) -> torch.Tensor:
     step = _STEPS.get(op)
     if step is None:
         raise CommunicationError(
-            f"There is no reduction {op!r}: 0 is the sum, 1 the product, 2 the maximum, 3 the minimum, 4 the mean"
+            f"There is no reduction {op!r}: 0 to 4 are sum, product, maximum, minimum and mean"
         )
     home = inputs[root].device
     total = inputs[0].detach().to(home, copy=True)
@@ -278,7 +278,7 @@ def _reduced(inputs: list[torch.Tensor], root: int, op: int) -> torch.Tensor:
 
 @contextlib.contextmanager
 def _working_on(tensors: list[torch.Tensor], streams: Sequence[torch.Stream | None] | None) -> Iterator[None]:
-    """Makes the given streams current on all of the devices at once: a copy is ordered on both of its ends."""
+    """Makes the given streams current on all devices at once: a copy is ordered on both of its ends."""
     given = list(streams or ())
     if given and len(given) != len(tensors):
         raise CommunicationError(f"Got {len(tensors)} tensors but {len(given)} streams")

@@ -1,4 +1,4 @@
-"""``torch.cuda.tunable``: every function raises NotApplicableError, as there are no GEMM libraries to tune."""
+"""``torch.cuda.tunable``: every function raises NotApplicableError, as there is no GEMM library to tune."""
 
 from torch_loom.device._not_applicable import functions
 

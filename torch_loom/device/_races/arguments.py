@@ -1,4 +1,4 @@
-"""Which memory an op of PyTorch reads and writes, by its schema: the classes of ``torch.cuda._sanitizer`` for it.
+"""Which memory an op of PyTorch reads and writes, by its schema, as in ``torch.cuda._sanitizer``.
 
 The sanitizer here reads the tape and needs none of them; programs that intercept ops do.
 """

@@ -1,0 +1,176 @@
+"""Names of torch.cuda that are errors, stand for NVIDIA's objects, or belong to no other group."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+import torch
+
+import torch_loom.device as loom
+from torch_loom import errors
+from torch_loom.device import (
+    _graph_annotations,
+    _names,
+    _not_applicable,
+    _sanitizer,
+    amp,
+    gds,
+    green_contexts,
+    random,
+    tunable,
+)
+from torch_loom.errors import NotApplicableError
+
+
+def names_of(module: str) -> list[str]:
+    return [name.partition(".")[2] for name in _not_applicable.REASONS if name.startswith(module + ".")]
+
+
+REFUSED: list[tuple[ModuleType, str]] = [
+    *((tunable, name) for name in names_of("tunable")),
+    *((gds, name) for name in names_of("gds")),
+    (green_contexts, "GreenContext"),
+    *((_names, name) for name in _not_applicable.REASONS if "." not in name),
+]
+
+
+@pytest.mark.exercises(
+    *(f"torch.cuda.tunable.{name}" for name in names_of("tunable")),
+    *(f"torch.cuda.gds.{name}" for name in names_of("gds")),
+    *(f"torch.cuda.{name}" for name in _not_applicable.REASONS if "." not in name),
+    "torch.cuda.green_contexts.GreenContext",
+)
+@pytest.mark.parametrize(("module", "name"), REFUSED)
+def test_nvidias_objects_say_why_they_are_not_here(module: ModuleType, name: str) -> None:
+    for arguments in ((), (1, 2)):
+        with pytest.raises(NotApplicableError, match=rf"torch\.loom\.\S*{name} stands for .+: .+"):
+            getattr(module, name)(*arguments)
+    assert isinstance(NotApplicableError(), NotImplementedError)
+
+
+def test_classes_of_nvidias_refuse_their_members_too() -> None:
+    with pytest.raises(NotApplicableError, match="green context"):
+        _ = loom.GreenContext.create  # type: ignore[attr-defined]
+    assert not hasattr(loom.cudaStatus, "__wrapped__")
+
+
+@pytest.mark.exercises(
+    "torch.cuda.CudaError",
+    "torch.cuda.DeferredCudaCallError",
+    "torch.cuda.AcceleratorError",
+    "torch.cuda.OutOfMemoryError",
+)
+def test_errors_are_caught_under_cudas_names() -> None:
+    with pytest.raises(loom.CudaError):
+        loom.set_device(99)
+    assert loom.CudaError is errors.LoomError
+    assert loom.DeferredCudaCallError is errors.DeferredCallError
+    with pytest.raises(loom.OutOfMemoryError):
+        torch.empty(1 << 50, dtype=torch.uint8, device="loom")
+    with pytest.raises(loom.AcceleratorError):
+        loom.LoomGraph().capture_begin()  # on the default stream
+
+
+@pytest.mark.exercises("torch.cuda.amp.amp_definitely_not_available")
+def test_amp_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert amp.amp_definitely_not_available() is False
+    monkeypatch.setattr(amp, "is_available", lambda: False)
+    assert amp.amp_definitely_not_available() is True
+
+
+@pytest.mark.exercises(
+    "torch.cuda.random.current_device", "torch.cuda.random.device_count", "torch.cuda.random.is_initialized"
+)
+def test_names_of_random() -> None:
+    torch.ones(1, device="loom")
+    assert random.is_initialized() is True
+    assert random.device_count() == 2
+    with loom.device(1):
+        assert random.current_device() == 1
+
+
+@pytest.mark.exercises("torch.cuda._sanitizer.zip_by_key", "torch.cuda._sanitizer.zip_arguments")
+def test_zipping() -> None:
+    assert list(_sanitizer.zip_by_key({"a": 1, "b": 2}, {"b": 3, "c": 4})) == [("b", 2, 3)]
+    schema = torch.ops.aten.add.Tensor._schema
+    pairs = _sanitizer.zip_arguments(schema, (1, 2), {"alpha": 3, "out": 4})
+    assert [(argument.name, value) for argument, value in pairs] == [("self", 1), ("other", 2), ("alpha", 3)]
+    one = _sanitizer.zip_arguments(schema, (1,), {"other": 2})
+    assert [(argument.name, value) for argument, value in one] == [("self", 1), ("other", 2)]
+
+
+@pytest.mark.exercises(
+    "torch.cuda._sanitizer.ArgumentHandler",
+    "torch.cuda._sanitizer.TK",
+    "torch.cuda._sanitizer.TVa",
+    "torch.cuda._sanitizer.TVb",
+)
+def test_argument_handler() -> None:
+    x, y, host = torch.ones(2, device="loom"), torch.ones(2, device="loom"), torch.ones(2)
+    handler = _sanitizer.ArgumentHandler()
+    handler.parse_inputs(torch.ops.aten.add_.Tensor._schema, (x, y), {}, is_factory=False)
+    handler.parse_outputs(torch.ops.aten.add_.Tensor._schema, x, is_factory=False)
+    assert handler.dataptrs_written == {x.data_ptr()}
+    assert handler.dataptrs_read == {y.data_ptr()}
+    assert handler.outputs == {x.data_ptr()}
+    assert handler.tensor_aliases == {x.data_ptr(): ["self"], y.data_ptr(): ["other"]}
+    lists = _sanitizer.ArgumentHandler()
+    lists.parse_inputs(torch.ops.aten.cat.default._schema, ([x, host, y],), {}, is_factory=False)
+    assert lists.dataptrs_read == {x.data_ptr(), y.data_ptr()}
+    views = _sanitizer.ArgumentHandler()
+    views.parse_inputs(torch.ops.aten.view.default._schema, (x, [2]), {}, is_factory=False)
+    views.parse_outputs(torch.ops.aten.zeros_like.default._schema, y, is_factory=True)
+    assert not views.dataptrs_read | views.dataptrs_written
+    assert views.outputs == {y.data_ptr()}
+    parameters = (_sanitizer.TK, _sanitizer.TVa, _sanitizer.TVb)
+    assert [parameter.__name__ for parameter in parameters] == ["TK", "TVa", "TVb"]
+
+
+@pytest.mark.exercises(
+    *(f"torch.cuda._graph_annotations.{name}" for name in _graph_annotations.__all__),
+)
+def test_annotations_of_captured_work() -> None:
+    marks = _graph_annotations
+    x, side, graph = torch.ones(3, device="loom"), loom.Stream(), loom.LoomGraph()
+    _ = x + 1, x * 2
+    marks.enable_annotations()
+    try:
+        with marks.mark_kernels("outside"):
+            _ = x + 1
+        with loom.graph(graph):
+            y = x + 1
+            with marks.mark_kernels("outer"):
+                with marks.mark_kernels({"str": "inner", "n": 1}):
+                    y = y * 2
+                y = y + 1
+            side.wait_stream(loom.current_stream())
+            with marks.mark_stream(side, "side"):
+                z = y * 2
+                assert loom.current_stream() == side
+            loom.current_stream().wait_stream(side)
+        marks.resolve_pending_annotations()
+        marks.remap_to_exec_graph(graph)
+        found = dict(sorted(marks.get_kernel_annotations().items()))
+        lane = found[max(found)][0].pop("stream")
+        assert lane >= 60
+        assert [said for (said,) in found.values()] == [
+            {"str": "inner", "n": 1},
+            {"str": "outer"},
+            {"str": "side"},
+        ]
+        capture = loom.LoomGraph.captures_begun
+        assert [(key >> 32, key & 0xFFFFFFFF) for key in found] == [(capture, 1), (capture, 2), (capture, 3)]
+        assert marks.get_stream_for_pg("dp") == marks.get_stream_for_pg("dp") != lane
+        with pytest.raises(TypeError, match="int"):
+            marks.remap_to_exec_graph(3)  # type: ignore[arg-type]
+    finally:
+        marks.disable_annotations()
+        marks.clear_kernel_annotations()
+    assert marks.get_kernel_annotations() == {}
+    with loom.graph(loom.LoomGraph()), marks.mark_kernels("disabled"):
+        _ = x + 1
+    marks.resolve_pending_annotations()
+    assert marks.get_kernel_annotations() == {}
+    graph.replay()
+    assert z.tolist() == [10.0] * 3
