@@ -163,8 +163,8 @@ def document(root: Path) -> str:
     parts = [
         "# The device API, name by name",
         "Written by `loom docs`. *Alias*: the object goes by the name given. *Not applicable*: it names a "
-        "part of NVIDIA's software; using it raises `NotImplementedError` with the reason. A test counts when it "
-        "calls the name and asserts its effect; at most two are named.",
+        "part of NVIDIA's software; using it raises `NotImplementedError` with the reason. A test counts "
+        "when it calls the name and asserts its effect; at most two are named.",
         _counts(found_rows, tested=True),
     ]
     modules: dict[str, list[Row]] = defaultdict(list)
