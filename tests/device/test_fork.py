@@ -13,6 +13,9 @@ SENTENCE = (
 )
 
 
+@pytest.mark.exercises(
+    "torch.cuda._is_in_bad_fork",
+)
 def test_use_after_fork(fork_python: PythonRunner) -> None:
     fork_python(
         f"""

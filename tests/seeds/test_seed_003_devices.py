@@ -35,7 +35,11 @@ def test_device_tensors_have_the_functions_of_cpu_tensors() -> None:
 @pytest.mark.seed(2, "is_available", "is_initialized", "init", "device_count", "set_device")
 @pytest.mark.seed(3, "package/2", "init/1", "init/2", "init/3", "get_rng_state/3", "set_device/3")
 @pytest.mark.exercises(
-    "torch.cuda.init", "torch.cuda.is_initialized", "torch.cuda.is_available", "torch.cuda.device_count"
+    "torch.cuda._lazy_init",
+    "torch.cuda.init",
+    "torch.cuda.is_initialized",
+    "torch.cuda.is_available",
+    "torch.cuda.device_count",
 )
 def test_first_use(fork_python: PythonRunner) -> None:
     fork_python(
@@ -49,6 +53,7 @@ def test_first_use(fork_python: PythonRunner) -> None:
         assert loom.is_initialized() and loom.initial_seed() == 5
         loom.manual_seed(6)
         loom.init()  # no second time: the seed of before is not set again
+        loom._lazy_init()
         assert loom.initial_seed() == 6
         assert loom.get_device_properties(0).total_memory == 32 << 20
         raises("InvalidDeviceError", "Invalid device index 1", lambda: loom.set_device(1))
