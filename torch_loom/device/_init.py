@@ -168,16 +168,16 @@ def _no_device_message(settings: config.Settings) -> str:
     return f"No {settings.device_name} devices are available: {config.describe(setting)}"
 
 
-def _lazy_call(callback: Callable[[], None], kind: str | None = None) -> None:
-    """Call ``callback`` now if the devices are in use, else when they first are.
+def _lazy_call(callable: Callable[[], None], kind: str | None = None) -> None:
+    """Call ``callable`` now if the devices are in use, else when they first are.
 
     ``kind`` names calls of which only the last matters, such as seeds: a later one replaces an earlier one.
     """
     with _lock:
         if not is_initialized():
-            _deferred.add(callback, kind)
+            _deferred.add(callable, kind)
             return
-    callback()
+    callable()
 
 
 def _device_count() -> int:

@@ -161,7 +161,7 @@ def marked_tests(folder: Path) -> list[MarkedTest]:
     Raises:
         ValueError: a marker says it otherwise than in plain strings; the message names the file and the line.
     """
-    found = []
+    found: list[MarkedTest] = []
     for path in sorted(folder.rglob("test_*.py")):
         relative = path.relative_to(folder).as_posix()
         try:

@@ -14,8 +14,8 @@ _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 # Differences that are meant: the name in torch.cuda's spelling, and why.
 ACCEPTED: dict[str, str] = {
-    "torch.cuda._sanitizer.Access": "made by the sanitizer: a tensor is told by its address, shape and element"
-    " size from the tape, not by the names of an op's arguments",
+    "torch.cuda._sanitizer.Access": "made by the sanitizer: a tensor is told by its address, shape and"
+    " element size from the tape, not by the names of an op's arguments",
     "torch.cuda._sanitizer.TensorInfo": "made by the sanitizer: a block of memory with all uses that a later"
     " one can race with, not the last ones of a tensor",
 }
