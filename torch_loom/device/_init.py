@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import secrets
 import sys
 import threading
 import traceback
@@ -112,6 +111,8 @@ def _initialize_core(settings: config.Settings) -> None:
     memory_bytes = chip.memory_bytes if settings.memory_bytes is None else settings.memory_bytes
     seed = 0
     if settings.launch == "chaos":
+        import secrets  # here: it takes longer to import than all of this file
+
         seed = secrets.randbits(64) if settings.chaos_seed is None else settings.chaos_seed
     _C.initialize(
         driver=settings.driver,
