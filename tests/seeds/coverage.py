@@ -24,8 +24,7 @@ def sentences(seed: int) -> dict[str, str]:
             if "002" in name.listed
         }
     lines = (FOLDER / f"seed_{seed:03}.txt").read_text(encoding="utf-8").splitlines()
-    pairs = [line.split(": ", 1) for line in lines]
-    found = {key: text for key, text in pairs}
+    found = dict(line.split(": ", 1) for line in lines)
     assert len(found) == len(lines), "a key stands twice"
     return found
 

@@ -93,7 +93,7 @@ class _Reader:
             yield MarkedTest(self.path, prefix + node.name, unique, frozenset(words), asserts)
 
     def _used(self, node: ast.stmt) -> tuple[set[str], bool]:
-        """Returns the identifiers that a statement and what it uses of this file name, and whether they assert."""
+        """Returns the words of a statement and of what it uses of this file, and whether they assert."""
         words: set[str] = set()
         asserts = False
         seen: set[int] = set()

@@ -88,7 +88,7 @@ def _has_identity(value: object) -> bool:
 
 
 def bindings(value: object) -> list[str]:
-    """Returns every place under the device's module that holds this very object, such as ``torch.loom.seed``."""
+    """Returns every place that holds this very object, such as ``torch.loom.seed``."""
     return _places().get(id(value), (value, []))[1] if _has_identity(value) else []
 
 

@@ -49,7 +49,7 @@ def _last(path: str) -> str:
 
 
 def _alias_of(name: Name, places: Sequence[str]) -> str | None:
-    """Returns the name that an object goes by here if that is another one, or PyTorch's if it is PyTorch's own."""
+    """Returns the other name that an object goes by here, or PyTorch's if it is PyTorch's own."""
     value = found(name)
     own, module = getattr(value, "__name__", None), getattr(value, "__module__", None) or ""
     if not isinstance(own, str) or name.kind in ("module", "typevar", "method"):
@@ -123,7 +123,7 @@ def _state(row: Row) -> str:
 
 def _tests(row: Row) -> str:
     links = [f"[{test.path}::{test.function}](../tests/{test.path})" for test in row.tests[:MAX_TESTS]]
-    return "<br>".join(links) or ("" if row.needs_test else "–")
+    return "<br>".join(links) or ("" if row.needs_test else "-")
 
 
 def _counted(found_rows: Sequence[Row]) -> list[str]:
