@@ -18,6 +18,15 @@ ACCEPTED: dict[str, str] = {
     " element size from the tape, not by the names of an op's arguments",
     "torch.cuda._sanitizer.TensorInfo": "made by the sanitizer: a block of memory with all uses that a later"
     " one can race with, not the last ones of a tensor",
+    **dict.fromkeys(
+        ("torch.cuda.Event", "torch.cuda.streams.Event"),
+        "`external` is missing: an event that a capture records orders that capture, and nothing outside it",
+    ),
+    **dict.fromkeys(
+        ("torch.cuda.graph", "torch.cuda.graphs.graph"),
+        "`enable_annotations` and `check_input_liveness` are missing: the functions of `_graph_annotations` can"
+        " be called around a capture; whether inputs still live is not checked",
+    ),
 }
 
 
