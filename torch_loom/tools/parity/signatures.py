@@ -24,8 +24,8 @@ ACCEPTED: dict[str, str] = {
     ),
     **dict.fromkeys(
         ("torch.cuda.graph", "torch.cuda.graphs.graph"),
-        "`enable_annotations` and `check_input_liveness` are missing: the functions of `_graph_annotations` can"
-        " be called around a capture; whether inputs still live is not checked",
+        "`enable_annotations` and `check_input_liveness` are missing: the functions of `_graph_annotations`"
+        " can be called around a capture; whether inputs still live is not checked",
     ),
 }
 
