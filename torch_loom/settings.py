@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Generic, TypeVar, cast
 
 from torch_loom import npu_groups
@@ -40,6 +39,8 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None or (match[2] is None and "." in match[1]):
         raise ValueError("not a size in bytes")
+    from fractions import Fraction  # here: importing torch must stay cheap
+
     return int(Fraction(match[1]) * _UNIT_BYTES[(match[2] or "B").upper()])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import _common, dispatch, models, nets, streams
+from benchmarks import _common, dispatch, import_time, models, nets, streams
 
 ROOT = Path(__file__).parents[2]
 # fmt: off
@@ -81,6 +81,32 @@ def test_check_of_streams(monkeypatch, median, status):
     assert streams.main(["--check"]) == status
     assert streams.main([]) == 0
     assert "99.00 µs" in streams.docs_body(figures) or median < 1
+
+
+@pytest.mark.slow
+def test_import_time_reports_what_is_added(tmp_path):
+    done = run("-m", "benchmarks.import_time", "--quick", "--json", str(tmp_path / "import.json"))
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "import.json").read_text())
+    assert result["added_ms"] == pytest.approx(result["with_ms"] - result["without_ms"])
+    assert result["without_ms"] > 0
+
+
+@pytest.mark.parametrize(("added_seconds", "status"), [(0.1, 0), (0.2, 1)])
+def test_check_of_import_time(monkeypatch, added_seconds, status):
+    times = ([1.0 + added_seconds, 9.0, 1.0], [1.0, 0.5, 9.0])
+    monkeypatch.setattr(import_time, "measure", lambda _: times)
+    assert import_time.main(["--check"]) == status
+    assert import_time.main([]) == 0
+    assert "200 ms" in import_time.docs_body(1.2, 1.0, 10)
+
+
+def test_import_time_alternates_and_drops_the_first(monkeypatch):
+    calls = []
+    monkeypatch.setattr(import_time, "seconds", lambda extra: calls.append(bool(extra)) or len(calls))
+    with_loom, without = import_time.measure(2)
+    assert calls == [False, True, True, False, False, True]
+    assert (with_loom, without) == ([4, 5], [3, 6])
 
 
 def test_operand_sizes_are_as_stated():

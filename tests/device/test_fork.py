@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
 
@@ -13,6 +15,9 @@ SENTENCE = (
 )
 
 
+@pytest.mark.exercises(
+    "torch.cuda._is_in_bad_fork",
+)
 def test_use_after_fork(fork_python: PythonRunner) -> None:
     fork_python(
         f"""

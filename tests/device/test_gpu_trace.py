@@ -11,17 +11,17 @@ import torch_loom.device as loom
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
 
-NAMES = (
-    "device_synchronization",
-    "event_creation",
-    "event_deletion",
-    "event_record",
-    "event_synchronization",
-    "event_wait",
-    "memory_allocation",
-    "memory_deallocation",
-    "stream_creation",
-    "stream_synchronization",
+FUNCTIONS = (
+    "register_callback_for_device_synchronization",
+    "register_callback_for_event_creation",
+    "register_callback_for_event_deletion",
+    "register_callback_for_event_record",
+    "register_callback_for_event_synchronization",
+    "register_callback_for_event_wait",
+    "register_callback_for_memory_allocation",
+    "register_callback_for_memory_deallocation",
+    "register_callback_for_stream_creation",
+    "register_callback_for_stream_synchronization",
 )
 
 SETUP = """
@@ -29,7 +29,8 @@ import torch_loom.device as loom
 from torch_loom.device import _gpu_trace as trace
 told = []
 for name in {names!r}:
-    getattr(trace, "register_callback_for_" + name)(lambda *args, name=name: told.append((name, *args)))
+    kind = name.removeprefix("register_callback_for_")
+    getattr(trace, name)(lambda *args, kind=kind: told.append((kind, *args)))
 def taken():
     result = told[:]
     told.clear()
@@ -37,10 +38,21 @@ def taken():
 """
 
 
-@pytest.mark.exercises(*(f"torch.cuda._gpu_trace.register_callback_for_{name}" for name in NAMES))
+@pytest.mark.exercises(
+    "torch.cuda._gpu_trace.register_callback_for_device_synchronization",
+    "torch.cuda._gpu_trace.register_callback_for_event_creation",
+    "torch.cuda._gpu_trace.register_callback_for_event_deletion",
+    "torch.cuda._gpu_trace.register_callback_for_event_record",
+    "torch.cuda._gpu_trace.register_callback_for_event_synchronization",
+    "torch.cuda._gpu_trace.register_callback_for_event_wait",
+    "torch.cuda._gpu_trace.register_callback_for_memory_allocation",
+    "torch.cuda._gpu_trace.register_callback_for_memory_deallocation",
+    "torch.cuda._gpu_trace.register_callback_for_stream_creation",
+    "torch.cuda._gpu_trace.register_callback_for_stream_synchronization",
+)
 def test_each_kind(fork_python: PythonRunner) -> None:
     fork_python(
-        SETUP.format(names=NAMES)
+        SETUP.format(names=FUNCTIONS)
         + """
 x = torch.empty(10, device="loom")
 address = x.data_ptr()
@@ -127,4 +139,4 @@ def test_is_a_module_of_the_device() -> None:
     import torch
 
     assert torch.loom._gpu_trace is loom._gpu_trace  # type: ignore[attr-defined]
-    assert set(loom._gpu_trace.__all__) == {f"register_callback_for_{name}" for name in NAMES}
+    assert set(loom._gpu_trace.__all__) == set(FUNCTIONS)

@@ -97,6 +97,9 @@ def test_names_are_cudas() -> None:
     }
 
 
+@pytest.mark.exercises(
+    "torch.cuda.memory_stats_as_nested_dict",
+)
 def test_nested() -> None:
     nested, flat = loom.memory_stats_as_nested_dict(), loom.memory_stats()
     assert nested["allocated"]["current"] == flat["allocated.current"]
@@ -300,6 +303,12 @@ def test_summary() -> None:
     del tensor
 
 
+@pytest.mark.exercises(
+    "torch.cuda.host_memory_stats",
+    "torch.cuda.host_memory_stats_as_nested_dict",
+    "torch.cuda.reset_accumulated_host_memory_stats",
+    "torch.cuda.reset_peak_host_memory_stats",
+)
 def test_pinned_memory_is_counted() -> None:
     before = loom.host_memory_stats()["active_bytes.current"]
     tensor = torch.empty(5000, dtype=torch.uint8, pin_memory=True)
@@ -316,6 +325,9 @@ def test_pinned_memory_is_counted() -> None:
     assert after["allocated_bytes.peak"] == after["allocated_bytes.current"]
 
 
+@pytest.mark.exercises(
+    "torch.cuda.memory._set_allocator_settings",
+)
 def test_settings_at_run_time(fork_python: PythonRunner) -> None:
     fork_python(
         """

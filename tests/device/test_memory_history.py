@@ -44,6 +44,10 @@ def trace(snapshot: dict[str, Any], device: int = 0) -> list[tuple[str, int]]:
     return [(entry["action"], entry["size"]) for entry in snapshot["device_traces"][device]]
 
 
+@pytest.mark.exercises(
+    "torch.cuda.memory._record_memory_history",
+    "torch.cuda.memory._snapshot",
+)
 def test_actions_in_order() -> None:
     memory._record_memory_history(clear_history=True)
     tensor = allocate_here()
@@ -167,6 +171,10 @@ def test_out_of_memory_is_recorded() -> None:
     assert "addr" not in entry
 
 
+@pytest.mark.exercises(
+    "torch.cuda.memory._get_memory_metadata",
+    "torch.cuda.memory._set_memory_metadata",
+)
 def test_metadata() -> None:
     memory._record_memory_history(context=None, clear_history=True)
     memory._set_memory_metadata("step 3")
@@ -186,6 +194,9 @@ def test_off_records_nothing() -> None:
     assert memory._allocation_traceback(tensor.data_ptr()) is None
 
 
+@pytest.mark.exercises(
+    "torch.cuda.memory._dump_snapshot",
+)
 def test_pytorchs_tools_read_it(tmp_path: Path) -> None:
     memory._record_memory_history(clear_history=True)
     first = allocate_here()

@@ -19,6 +19,10 @@ def draw(index: int = 0) -> list[float]:
     return torch.rand(4, device=f"loom:{index}").tolist()  # type: ignore[no-any-return]
 
 
+@pytest.mark.exercises(
+    "torch.cuda._get_rng_state_offset",
+    "torch.cuda._set_rng_state_offset",
+)
 def test_state_is_seed_and_offset() -> None:
     loom.manual_seed(0x1234_5678_9ABC_DEF0)
     state = loom.get_rng_state()
@@ -91,6 +95,10 @@ def test_random_seeds() -> None:
     assert len(seeds) == loom.device_count()
 
 
+@pytest.mark.exercises(
+    "torch.cuda.default_generators",
+    "torch.cuda._get_generator",
+)
 def test_default_generators() -> None:
     assert len(loom.default_generators) == loom.device_count()
     generator = loom.default_generators[-1]
@@ -148,6 +156,9 @@ def test_seeds_before_first_use_are_remembered(fork_python: PythonRunner) -> Non
     )
 
 
+@pytest.mark.exercises(
+    "torch.cuda._lazy_call",
+)
 def test_a_remembered_call_that_fails_is_raised_at_first_use(fork_python: PythonRunner) -> None:
     fork_python(
         """

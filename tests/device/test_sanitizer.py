@@ -70,6 +70,9 @@ def test_on_and_off() -> None:
     _race()
 
 
+@pytest.mark.exercises(
+    "torch.cuda._sanitizer.CUDASanitizerDispatchMode",
+)
 def test_as_a_context_manager() -> None:
     with _sanitizer.CUDASanitizerDispatchMode(), pytest.raises(Errors):
         _race()
@@ -301,6 +304,9 @@ def test_streams_of_devices_are_apart() -> None:
     assert pack_stream(0, (1 + 1) << 32 | 5) == pack_stream(1, 5)
 
 
+@pytest.mark.exercises(
+    "torch.cuda._sanitizer.StreamSynchronizations",
+)
 def test_clocks() -> None:
     syncs = _sanitizer.StreamSynchronizations()
     syncs.update_seq_num(0, 1)

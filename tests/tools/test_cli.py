@@ -1,9 +1,7 @@
 """The `loom` command: each sub-command's output, exit status and errors."""
 
-import re
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
@@ -13,6 +11,7 @@ from torch_loom.config import SETTINGS
 from torch_loom.tools import demo, digits, docs
 from torch_loom.tools.blocks import MissingBlockError, markdown_table, replace_block
 from torch_loom.tools.cli import app
+from torch_loom.tools.parity import report
 from torch_loom.tools.training import NUM_COMPARED_STEPS, one_thread, train
 
 CPU = torch.device("cpu")
@@ -173,13 +172,8 @@ def test_example_output_is_that_of_a_real_run():
 
 def test_readme_lists_what_there_is():
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    (line,) = re.findall(r"^The device module `torch\.loom`: (.*)\.$", readme, re.MULTILINE)
-    names, modules = (set(re.findall(r"`(\w+)`", part)) for part in line.split("; its modules "))
-    public = {name: value for name, value in vars(torch.loom).items() if not name.startswith("_")}
-    assert set(torch.loom.__all__) <= public.keys()
-    assert names == {name for name, value in public.items() if not isinstance(value, ModuleType)}
-    assert modules == {name for name in torch.loom.__all__ if isinstance(public[name], ModuleType)}
     assert docs.settings_table() in readme
+    assert report.counts() in readme
 
 
 def test_docs_check_fails_on_a_stale_readme(loom, monkeypatch, tmp_path):
@@ -194,3 +188,6 @@ def test_docs_check_fails_on_a_stale_readme(loom, monkeypatch, tmp_path):
     assert loom("docs").exit_code == 0
     assert loom("docs", "--check").exit_code == 0
     assert "TORCH_LOOM_DEVICES" in readme.read_text()
+    page = tmp_path / report.FILE
+    page.write_text(page.read_text() + "more")
+    assert loom("docs", "--check").exit_code == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from html import escape
 
 _WIDTH, _ROW = 1200, 18  # pixels
 _NARROWEST = 0.3  # pixels; what is narrower is not drawn
@@ -49,6 +48,8 @@ def _add(root: _Frame, line: str) -> None:
 
 def _draw(rows: list[str], name: str, frame: _Frame, x: float, depth: int, scale: float, unit: str) -> int:
     """Draw a frame and those within it, and return how many rows there are."""
+    from html import escape  # here: importing torch must stay cheap
+
     # Not by recursion: stacks may be deeper than Python's.
     pending = [(name, frame, x, depth)]
     deepest = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import secrets
 import sys
 import threading
 import traceback
@@ -112,6 +111,8 @@ def _initialize_core(settings: config.Settings) -> None:
     memory_bytes = chip.memory_bytes if settings.memory_bytes is None else settings.memory_bytes
     seed = 0
     if settings.launch == "chaos":
+        import secrets  # here: it takes longer to import than all of this file
+
         seed = secrets.randbits(64) if settings.chaos_seed is None else settings.chaos_seed
     _C.initialize(
         driver=settings.driver,
@@ -168,16 +169,16 @@ def _no_device_message(settings: config.Settings) -> str:
     return f"No {settings.device_name} devices are available: {config.describe(setting)}"
 
 
-def _lazy_call(callback: Callable[[], None], kind: str | None = None) -> None:
-    """Call ``callback`` now if the devices are in use, else when they first are.
+def _lazy_call(callable: Callable[[], None], kind: str | None = None) -> None:
+    """Call ``callable`` now if the devices are in use, else when they first are.
 
     ``kind`` names calls of which only the last matters, such as seeds: a later one replaces an earlier one.
     """
     with _lock:
         if not is_initialized():
-            _deferred.add(callback, kind)
+            _deferred.add(callable, kind)
             return
-    callback()
+    callable()
 
 
 def _device_count() -> int:

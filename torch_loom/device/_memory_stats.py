@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
@@ -174,38 +175,47 @@ def reset_accumulated_memory_stats(device: Device = None) -> None:
 
 
 def reset_max_memory_allocated(device: Device = None) -> None:
-    """Reset all peaks: another name of :func:`reset_peak_memory_stats`, as in CUDA.
+    """Reset all peaks, with a FutureWarning: use :func:`reset_peak_memory_stats`.
 
     Raises:
         InvalidDeviceError: there is no such device.
     """
+    _warn_of_old_name("reset_max_memory_allocated", "reset_peak_memory_stats, which resets all peaks")
     reset_peak_memory_stats(device)
 
 
 def reset_max_memory_cached(device: Device = None) -> None:
-    """Reset all peaks: another name of :func:`reset_peak_memory_stats`, as in CUDA.
+    """Reset all peaks, with a FutureWarning: use :func:`reset_peak_memory_stats`.
 
     Raises:
         InvalidDeviceError: there is no such device.
     """
+    _warn_of_old_name("reset_max_memory_cached", "reset_peak_memory_stats, which resets all peaks")
     reset_peak_memory_stats(device)
 
 
+def _warn_of_old_name(name: str, instead: str) -> None:
+    prefix = f"torch.{DEVICE_TYPE}"
+    warnings.warn(f"{prefix}.{name} is deprecated: use {prefix}.{instead}", FutureWarning, stacklevel=3)
+
+
 def memory_cached(device: Device = None) -> int:
-    """Return :func:`memory_reserved`, under the name that it had in CUDA before.
+    """Return :func:`memory_reserved`, with a FutureWarning: this is the name that it had in CUDA before.
 
     Raises:
         InvalidDeviceError: there is no such device.
     """
+    _warn_of_old_name("memory_cached", "memory_reserved")
     return memory_reserved(device)
 
 
 def max_memory_cached(device: Device = None) -> int:
-    """Return :func:`max_memory_reserved`, under the name that it had in CUDA before.
+    """Return :func:`max_memory_reserved`, with a FutureWarning: this is the name that it had in CUDA before.
 
     Raises:
         InvalidDeviceError: there is no such device.
     """
+    _warn_of_old_name("max_memory_cached", "max_memory_reserved")
     return max_memory_reserved(device)
 
 

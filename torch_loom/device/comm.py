@@ -14,7 +14,6 @@ import torch
 from torch._utils import (
     _flatten_dense_tensors,
     _flatten_sparse_tensors,
-    _reorder_tensors_as,
     _take_tensors,
     _unflatten_dense_tensors,
     _unflatten_sparse_tensors,
@@ -305,7 +304,10 @@ def _in_buffers(tensors: list[torch.Tensor], places: list[int], limit: int) -> I
 def _sent_together(
     tensors: list[torch.Tensor], target: torch.device, buffer_bytes: int
 ) -> list[torch.Tensor]:
-    sent: list[torch.Tensor] = []
+    sent: dict[int, torch.Tensor] = {}
+    places: dict[int, list[int]] = {}
+    for place, tensor in enumerate(tensors):
+        places.setdefault(id(tensor), []).append(place)
     for chunk in _take_tensors(tensors, buffer_bytes):  # type: ignore[no-untyped-call]
         if chunk[0].is_sparse:
             indices, values = (
@@ -316,8 +318,9 @@ def _sent_together(
         else:
             flat = _flatten_dense_tensors(chunk).to(target, non_blocking=True)  # type: ignore[no-untyped-call]
             parts = _unflatten_dense_tensors(flat, chunk)  # type: ignore[no-untyped-call]
-        sent += [part.data for part in parts]
-    return list(_reorder_tensors_as(sent, tensors))  # type: ignore[no-untyped-call]
+        for tensor, part in zip(chunk, parts, strict=True):
+            sent[places[id(tensor)].pop()] = part.data
+    return [sent[place] for place in range(len(tensors))]
 
 
 def _scatter_to(

@@ -105,20 +105,20 @@ def set_device(device: Device) -> None:
         _C.set_device(_check_index(index))
 
 
-def _exchange_device(index: int) -> int:
-    """Make a device current and return the one that was; if ``index`` is negative, only return -1."""
-    if index < 0:
+def _exchange_device(device: int) -> int:
+    """Make a device current and return the one that was; if ``device`` is negative, only return -1."""
+    if device < 0:
         return -1
     _lazy_init()
-    return _C.exchange_device(_check_index(index))
+    return _C.exchange_device(_check_index(device))
 
 
-def _maybe_exchange_device(index: int) -> int:
+def _maybe_exchange_device(device: int) -> int:
     """Like :func:`_exchange_device`, but a device that this process never used need not be set up."""
-    if index < 0:
+    if device < 0:
         return -1
     _lazy_init()
-    return _C.maybe_exchange_device(_check_index(index))
+    return _C.maybe_exchange_device(_check_index(device))
 
 
 class _DeviceGuard:

@@ -335,7 +335,7 @@ class Event(torch.Event):
         return _C.event_handle(self)
 
     @classmethod
-    def from_ipc_handle(cls, device: Device, ipc_handle: bytes) -> Event:
+    def from_ipc_handle(cls, device: Device, handle: bytes) -> Event:
         """Return the event that another process shares. Either may record it, and wait for it.
 
         Waiting for it raises SharingError when the process that recorded it was killed before the work had
@@ -343,19 +343,19 @@ class Event(torch.Event):
 
         Args:
             device: where it is recorded, if it is.
-            ipc_handle: what :meth:`ipc_handle` returned.
+            handle: what :meth:`ipc_handle` returned.
 
         Raises:
-            TypeError: ``ipc_handle`` is not bytes.
+            TypeError: ``handle`` is not bytes.
             SharingError: it is no handle of an event, or the event is there no more.
             InvalidDeviceError: there is no such device.
         """
-        if not isinstance(ipc_handle, bytes):
-            raise TypeError(f"ipc_handle must be bytes, got {type(ipc_handle).__name__}")
+        if not isinstance(handle, bytes):
+            raise TypeError(f"handle must be bytes, got {type(handle).__name__}")
         index = _existing_index(device)
         event = cls(interprocess=True)
         torch.Event.record(event, current_stream(index))
-        _C.open_event(event, ipc_handle)
+        _C.open_event(event, handle)
         return event
 
     def __repr__(self) -> str:

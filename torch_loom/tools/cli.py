@@ -37,10 +37,10 @@ def env() -> None:
 @app.command()
 def docs(
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit 1 if README.md would change.")
+        bool, typer.Option("--check", help="Write nothing; exit 1 if anything would change.")
     ] = False,
 ) -> None:
-    """Rewrite the generated blocks of README.md, in a checkout."""
+    """Write the generated parts of README.md and docs, in a checkout."""
     from torch_loom.tools.docs import run
 
     run(check)

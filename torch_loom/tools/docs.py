@@ -1,4 +1,4 @@
-"""`loom docs`: rewrites the generated blocks of README.md from facts: measured results, names, a real run."""
+"""`loom docs`: writes what is generated from facts: blocks of README.md, and the pages in PAGES."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
-
-import torch
 
 from torch_loom import config
 from torch_loom.tools import console
 from torch_loom.tools.blocks import MissingBlockError, markdown_table, replace_block
+from torch_loom.tools.parity import report
 
 EXAMPLE_TIMEOUT_SECONDS = 120
 _EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# Pages that are generated as a whole: path -> function of the checkout's root.
+PAGES = {report.FILE: report.document}
 _TABLE = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
 
 
@@ -72,18 +72,6 @@ def settings_table() -> str:
     return markdown_table(["variable", "type", "default", "takes", "meaning"], rows)
 
 
-def device_names() -> str:
-    """Returns a paragraph with the public names of the device module, in alphabetical order."""
-    name = config.device_name()
-    module = torch.get_device_module(name)
-    names: list[str] = []
-    modules: list[str] = []
-    for member in sorted(module.__all__, key=str.lower):
-        is_module = isinstance(getattr(module, member), ModuleType)
-        (modules if is_module else names).append(f"`{member}`")
-    return f"The device module `torch.{name}`: {', '.join(names)}; its modules {', '.join(modules)}."
-
-
 def what_works(root: Path) -> str:
     """Returns the section on what works today."""
     parts = []
@@ -94,7 +82,11 @@ def what_works(root: Path) -> str:
             " ([docs/conformance.md](docs/conformance.md)):",
             conformance_table(conformance.read_text()),
         ]
-    parts += [device_names()]
+    parts += [
+        f"The device module `torch.{config.device_name()}` is shaped like `torch.cuda`, name by name"
+        f" ([{report.FILE}]({report.FILE}) says for each what it is and which test shows it):",
+        report.counts(),
+    ]
     parts += ["Settings, checked and listed by `loom env`:", settings_table()]
     return "\n\n".join(parts)
 
@@ -106,19 +98,24 @@ def rewritten(readme: str, root: Path) -> str:
 
 
 def run(check: bool) -> None:
-    """Rewrites README.md in the current directory; with `check`, only says whether it would."""
-    path = Path("README.md")
-    if not path.exists():
+    """Rewrites README.md and the pages in the current directory; with `check`, only says whether it would."""
+    root = Path()
+    readme = root / "README.md"
+    if not readme.exists():
         console.fail("there is no README.md here; run this in a checkout of torch-loom")
-    readme = path.read_text()
     try:
-        new = rewritten(readme, Path())
-    except (DocsError, MissingBlockError) as error:
+        new = {"README.md": rewritten(readme.read_text(), root)}
+        new |= {name: make(root) for name, make in PAGES.items()}
+    except (DocsError, MissingBlockError, ValueError) as error:
         console.fail(error)
-    if new == readme:
-        console.out.print("README.md is up to date")
-    elif check:
-        console.fail("README.md is out of date; run `loom docs`")
-    else:
-        path.write_text(new)
-        console.out.print("README.md rewritten")
+    stale = [name for name, text in new.items() if not _is_current(root / name, text)]
+    if stale and check:
+        console.fail(f"out of date: {', '.join(stale)}; run `loom docs`")
+    for name in stale:
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(new[name], encoding="utf-8")
+    console.out.print(f"written: {', '.join(stale)}" if stale else "README.md and the pages are up to date")
+
+
+def _is_current(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8") == text

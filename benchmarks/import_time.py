@@ -1,0 +1,80 @@
+"""What torch-loom adds to `import torch`: with it, and with TORCH_DEVICE_BACKEND_AUTOLOAD=0, in turns.
+
+Each is the whole life of an interpreter that imports torch and ends; the first of each is not counted.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import perf_counter
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks._common import parser, write_docs, write_json
+from torch_loom import config
+from torch_loom.tools.blocks import markdown_table
+
+COMMAND = "python -m benchmarks.import_time"
+TARGET_SECONDS = 0.150
+ROUNDS, QUICK_ROUNDS = 10, 2
+_WITHOUT = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+
+
+def environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """Returns this environment without settings of torch-loom, and with `extra`."""
+    ours = (config.ENV_PREFIX, *_WITHOUT)
+    return {**{name: value for name, value in os.environ.items() if not name.startswith(ours)}, **extra}
+
+
+def seconds(extra: Mapping[str, str]) -> float:
+    """Returns how long an interpreter lives that imports torch."""
+    began = perf_counter()
+    subprocess.run([sys.executable, "-c", "import torch"], env=environment(extra), check=True)
+    return perf_counter() - began
+
+
+def measure(rounds: int) -> tuple[list[float], list[float]]:
+    """Returns the seconds with and without torch-loom, measured in turns."""
+    seconds({}), seconds(_WITHOUT)
+    with_loom, without = [], []
+    for number in range(rounds):
+        order = [(with_loom, {}), (without, _WITHOUT)]
+        for times, extra in order if number % 2 else reversed(order):
+            times.append(seconds(extra))
+    return with_loom, without
+
+
+def docs_body(with_seconds: float, without_seconds: float, rounds: int) -> str:
+    """Returns the section for docs/performance.md."""
+    header = ["`import torch`", "with torch-loom", "without", "added", "at most"]
+    figures = (with_seconds, without_seconds, with_seconds - without_seconds, TARGET_SECONDS)
+    row = [f"median of {rounds}", *(f"{figure * 1e3:.0f} ms" for figure in figures)]
+    return markdown_table(header, [row])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the benchmark; returns the exit status."""
+    options = parser("What torch-loom adds to the import of torch.").parse_args(arguments)
+    rounds = QUICK_ROUNDS if options.quick else ROUNDS
+    with_loom, without = map(statistics.median, measure(rounds))
+    added = with_loom - without
+    print(f"with {with_loom * 1e3:.0f} ms, without {without * 1e3:.0f} ms, added {added * 1e3:.0f} ms")
+    if options.json:
+        figures = {"with_ms": with_loom * 1e3, "without_ms": without * 1e3, "added_ms": added * 1e3}
+        write_json(options.json, {"target_ms": TARGET_SECONDS * 1e3, "command": COMMAND, **figures})
+    if options.write_docs:
+        write_docs("import_time", "Import", docs_body(with_loom, without, rounds), COMMAND)
+    missed = added > TARGET_SECONDS
+    if missed:
+        print(f"missed: at most {TARGET_SECONDS * 1e3:.0f} ms")
+    return 1 if options.check and missed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,82 @@
+"""torch.loom.amp: PyTorch's mixed precision, for these devices without naming them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+import torch_loom.device as loom
+
+
+@pytest.mark.exercises("torch.cuda.amp.autocast")
+def test_autocast_casts_on_these_devices_only() -> None:
+    x = torch.ones(2, 2, device="loom")
+    with loom.amp.autocast():
+        assert (x @ x).dtype == torch.float16
+        assert (x.cpu() @ x.cpu()).dtype == torch.float32
+        with loom.amp.autocast(dtype=torch.bfloat16):
+            assert (x @ x).dtype == torch.bfloat16
+        with loom.amp.autocast(enabled=False):
+            assert (x @ x).dtype == torch.float32
+
+    @loom.amp.autocast(True, torch.bfloat16)
+    def product() -> Tensor:
+        return x @ x
+
+    assert product().dtype == torch.bfloat16
+    assert (x @ x).dtype == torch.float32
+
+
+@pytest.mark.exercises("torch.cuda.amp.GradScaler")
+def test_grad_scaler_finds_what_is_not_finite() -> None:
+    parameter = torch.nn.Parameter(torch.ones(2, device="loom"))
+    optimizer = torch.optim.SGD([parameter], lr=1.0)
+    scaler = loom.amp.GradScaler(init_scale=8.0, growth_interval=1)
+    for gradient, scale, value in ((2.0, 16.0, -1.0), (float("inf"), 8.0, -1.0)):
+        optimizer.zero_grad()
+        scaler.scale((parameter * gradient).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert scaler.get_scale() == scale
+        assert parameter.tolist() == [value, value]
+    assert not loom.amp.GradScaler(enabled=False).is_enabled()
+
+
+@pytest.mark.exercises("torch.cuda.amp.custom_fwd", "torch.cuda.amp.custom_bwd")
+def test_functions_of_ones_own_choose_their_precision() -> None:
+    seen = []
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        @loom.amp.custom_fwd(cast_inputs=torch.float32)
+        def forward(ctx: object, x: Tensor) -> Tensor:
+            seen.append((x.dtype, torch.is_autocast_enabled("loom")))
+            return x * 2
+
+        @staticmethod
+        @loom.amp.custom_bwd
+        def backward(ctx: object, gradient: Tensor) -> Tensor:
+            seen.append((gradient.dtype, torch.is_autocast_enabled("loom")))
+            return gradient * 2
+
+    x = torch.ones(2, device="loom", dtype=torch.float16, requires_grad=True)
+    with loom.amp.autocast():
+        y = Product.apply(x)
+    y.sum().backward()
+    assert y.dtype == torch.float32
+    assert seen == [(torch.float32, False), (torch.float32, False)]
+    assert x.grad is not None
+    assert x.grad.tolist() == [2, 2]
+
+
+@pytest.mark.exercises("torch.cuda.amp.amp_definitely_not_available")
+def test_whether_mixed_precision_is_out_of_the_question(fork_python) -> None:  # type: ignore[no-untyped-def]
+    assert loom.amp.amp_definitely_not_available() is False
+    fork_python(
+        """
+        import torch_loom
+        assert torch.loom.amp.amp_definitely_not_available() is True
+        """,
+        {"TORCH_LOOM_DEVICES": "0"},
+    )

@@ -1,0 +1,25 @@
+"""Runs test_seed_000.py under the vendor's device name and on the vendor's chip."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.conftest import PythonRunner
+from tests.suite import run_suite
+
+VENDOR = {"TORCH_LOOM_DEVICE_NAME": "rbln", "TORCH_LOOM_CHIP": "atom"}
+
+
+def test_under_the_vendors_name(tmp_path: Path) -> None:
+    assert run_suite(tmp_path, VENDOR, "tests/seeds/test_seed_000.py") == set()
+
+
+def test_without_devices_none_is_available(fork_python: PythonRunner) -> None:
+    fork_python(
+        """
+        import torch_loom
+        assert torch.rbln.is_available() is False
+        assert torch.rbln.device_count() == 0
+        """,
+        {**VENDOR, "TORCH_LOOM_DEVICES": "0"},
+    )
