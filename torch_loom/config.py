@@ -22,6 +22,7 @@ from torch_loom.settings import (
     DEVICES,
     DRIVER,
     LAUNCH,
+    MACHINE,
     MEMORY,
     MEMORY_POLICY,
     PROTECT,
@@ -75,6 +76,7 @@ class Settings:
         protect: whether host access to device memory faults.
         clock: ``"wall"``.
         sanitizer: whether races between streams are reported.
+        machine: whose devices they are, for telemetry; ``"none"`` for this process's alone.
     """
 
     device_name: str
@@ -89,6 +91,7 @@ class Settings:
     protect: bool
     clock: str
     sanitizer: bool
+    machine: str
 
     @property
     def physical_devices(self) -> tuple[int, ...]:
@@ -206,6 +209,7 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
         protect=_required(PROTECT, overrides),
         clock=_required(CLOCK, overrides),
         sanitizer=_required(SANITIZER, overrides),
+        machine=_required(MACHINE, overrides),
     )
 
 

@@ -105,6 +105,13 @@ def _parse_chip(text: str) -> str:
     return text
 
 
+def _parse_machine(text: str) -> str:
+    # Part of a file's name.
+    if re.fullmatch(r"[A-Za-z0-9_]{1,64}", text) is None:
+        raise ValueError("not a name")
+    return text
+
+
 def _parse_device_name(text: str) -> str:
     # c10::Device reads only letters and underscores as the type of a device string.
     if re.fullmatch(r"[A-Za-z_]+", text) is None:
@@ -256,6 +263,16 @@ SANITIZER = Setting(
     meaning="With 1, races between streams are reported from the first use on.",
     parse=_parse_flag,
 )
+MACHINE = Setting(
+    name="machine",
+    env="TORCH_LOOM_MACHINE",
+    type_name="name",
+    default="default",
+    allowed="1 to 64 letters, digits and underscores; none to be alone",
+    meaning="Processes of one user that name the same machine see each other's use of its devices.",
+    parse=_parse_machine,
+    configurable=False,
+)
 
 SETTINGS: tuple[Setting[object], ...] = cast(
     "tuple[Setting[object], ...]",
@@ -273,5 +290,6 @@ SETTINGS: tuple[Setting[object], ...] = cast(
         PROTECT,
         CLOCK,
         SANITIZER,
+        MACHINE,
     ),
 )

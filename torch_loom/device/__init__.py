@@ -10,6 +10,7 @@ from torch_loom.device import (
     _init,
     _sanitizer,
     _utils,
+    _waiting,
     amp,
     devices,
     graphs,
@@ -17,17 +18,27 @@ from torch_loom.device import (
     random,
     sanitizer,
     streams,
+    telemetry,
 )
 from torch_loom.device._init import *
 from torch_loom.device._init import _is_in_bad_fork, _lazy_call, _lazy_init
 from torch_loom.device._utils import _get_device_index
+from torch_loom.device._waiting import *
+from torch_loom.device._waiting import _busy_wait_for_flag, _clear_flag, _sleep
 from torch_loom.device.devices import *
-from torch_loom.device.devices import _DeviceGuard, _exchange_device, _maybe_exchange_device
+from torch_loom.device.devices import (
+    _device_count_nvml,
+    _DeviceGuard,
+    _exchange_device,
+    _host_arch_key,
+    _maybe_exchange_device,
+)
 from torch_loom.device.graphs import *
 from torch_loom.device.memory import *
 from torch_loom.device.random import *
 from torch_loom.device.random import _get_generator, _get_rng_state_offset, _set_rng_state_offset
 from torch_loom.device.streams import *
+from torch_loom.device.telemetry import *
 
 # What `import torch.loom.<name>` finds, and `torch.loom.<name>` after `import torch`.
 SUBMODULES = (
@@ -38,6 +49,7 @@ SUBMODULES = (
     "random",
     "sanitizer",
     "streams",
+    "telemetry",
     "_sanitizer",
     "_utils",
 )
@@ -45,11 +57,13 @@ SUBMODULES = (
 __all__ = ["configure"]
 __all__ += [name for name in SUBMODULES if not name.startswith("_")]
 __all__ += _init.__all__
+__all__ += _waiting.__all__
 __all__ += devices.__all__
 __all__ += graphs.__all__
 __all__ += memory.__all__
 __all__ += random.__all__
 __all__ += streams.__all__
+__all__ += telemetry.__all__
 
 
 def __getattr__(name: str) -> bool:
