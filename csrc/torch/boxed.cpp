@@ -219,6 +219,10 @@ bool has_host_indices(const torch::jit::Stack& stack, size_t first, size_t num_a
 // Whether a device would have to tell the host something before the op can go on.
 bool waits_for_values(const OpPlan& plan, const torch::jit::Stack& stack) {
   const size_t first = stack.size() - plan.num_arguments;
+  // x[mask] = 1.0 needs no count of the mask's elements.
+  if (plan.is_index_put && stack[first + 2].isTensor() && stack[first + 2].toTensor().dim() == 0) {
+    return has_host_indices(stack, first, plan.num_arguments);
+  }
   if (plan.is_index || plan.is_index_put) {
     return has_mask(stack, first, plan.num_arguments) || has_host_indices(stack, first, plan.num_arguments);
   }

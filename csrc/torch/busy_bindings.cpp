@@ -112,10 +112,18 @@ void clear_flag() {
 
 void bind_busy(py::module_& m) {
   namespace board = runtime::activity_board;
-  const auto no_gil = py::call_guard<py::gil_scoped_release>();
-  m.def("sleep", torch::wrap_pybind_function(sleep), no_gil);
-  m.def("busy_wait_for_flag", torch::wrap_pybind_function(busy_wait_for_flag), no_gil);
-  m.def("clear_flag", torch::wrap_pybind_function(clear_flag), no_gil);
+  m.def("sleep", torch::wrap_pybind_function([](int64_t nanoseconds) {
+          py::gil_scoped_release no_gil;
+          sleep(nanoseconds);
+        }));
+  m.def("busy_wait_for_flag", torch::wrap_pybind_function([] {
+          py::gil_scoped_release no_gil;
+          busy_wait_for_flag();
+        }));
+  m.def("clear_flag", torch::wrap_pybind_function([] {
+          py::gil_scoped_release no_gil;
+          clear_flag();
+        }));
   m.def("activity", [] { return py::bytes(board::snapshot()); });
   m.def("activity_bytes", [] { return board::bytes(); });
   m.def("publish_activity",
