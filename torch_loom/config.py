@@ -26,6 +26,7 @@ from torch_loom.settings import (
     DRIVER,
     KERNEL_CACHE,
     LAUNCH,
+    MACHINE,
     MEMORY,
     MEMORY_POLICY,
     PROTECT,
@@ -86,6 +87,7 @@ class Settings:
         protect: whether host access to device memory faults.
         clock: ``"wall"``.
         sanitizer: whether races between streams are reported.
+        machine: whose devices they are, for telemetry; ``"none"`` for this process's alone.
         device_groups: which of the visible NPUs, counted from 0, make each device; None if each is a device.
     """
 
@@ -101,6 +103,7 @@ class Settings:
     protect: bool
     clock: str
     sanitizer: bool
+    machine: str
     device_groups: npu_groups.Groups | None = None
 
     @property
@@ -257,6 +260,7 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
         protect=_required(PROTECT, overrides),
         clock=_required(CLOCK, overrides),
         sanitizer=_required(SANITIZER, overrides),
+        machine=_required(MACHINE, overrides),
         device_groups=groups,
     )
 

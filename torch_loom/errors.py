@@ -19,6 +19,7 @@ __all__ = [
     "DeviceTypeError",
     "ExtensionError",
     "ForkError",
+    "ImplicitSynchronizationError",
     "InvalidDeviceError",
     "LoomError",
     "NoDeviceError",
@@ -68,6 +69,10 @@ class DeviceTypeError(LoomError, ValueError):
 
 class ForkError(LoomError, RuntimeError):
     """A device was used in a forked child of a process that had used it before."""
+
+
+class ImplicitSynchronizationError(LoomError, RuntimeError):
+    """The host would have waited for the device without saying so, under ``set_sync_debug_mode("error")``."""
 
 
 class SharingError(LoomError, RuntimeError):

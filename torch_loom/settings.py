@@ -108,6 +108,13 @@ def _parse_chip(text: str) -> str:
     return text
 
 
+def _parse_machine(text: str) -> str:
+    # Part of a file's name.
+    if re.fullmatch(r"[A-Za-z0-9_]{1,64}", text) is None:
+        raise ValueError("not a name")
+    return text
+
+
 def _parse_npus_per_device(text: str) -> int:
     if re.fullmatch(r"-?[0-9]{1,9}", text.strip()) is None:
         raise ValueError("not a whole number")
@@ -296,6 +303,16 @@ SANITIZER = Setting(
     meaning="With 1, races between streams are reported from the first use on.",
     parse=_parse_flag,
 )
+MACHINE = Setting(
+    name="machine",
+    env="TORCH_LOOM_MACHINE",
+    type_name="name",
+    default="default",
+    allowed="1 to 64 letters, digits and underscores; none to be alone",
+    meaning="Processes of one user that name the same machine see each other's use of its devices.",
+    parse=_parse_machine,
+    configurable=False,
+)
 
 COMPILER = Setting(
     name="compiler",
@@ -337,6 +354,7 @@ SETTINGS: tuple[Setting[object], ...] = cast(
         PROTECT,
         CLOCK,
         SANITIZER,
+        MACHINE,
         COMPILER,
         KERNEL_CACHE,
     ),

@@ -267,7 +267,10 @@ void HostDriver::copy(Stream stream, void* destination, const void* source, size
   check_not_null(destination, "copy", "destination");
   check_not_null(source, "copy", "source");
   if (!info_.executes_kernels) return;
-  const auto move = [to = engine_address(destination), from = engine_address(source), bytes] {
+  // What a kernel copies on its own stream is part of the kernel.
+  StreamState* const told = stream->is_mine() ? nullptr : stream;
+  const auto move = [told, to = engine_address(destination), from = engine_address(source), bytes] {
+    if (told != nullptr) told->mark_copy();
     std::memmove(to, from, bytes);
   };
   // Where it runs here anyway, what kind of memory it is does not matter.

@@ -16,8 +16,10 @@ class StreamState::Running {
     if (num_running == 0) gate::enter();
     ++num_running;
     stream.owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    if (stream.activity_ != nullptr) stream.activity_->begin();
   }
   ~Running() {
+    if (stream_.activity_ != nullptr) stream_.activity_->end();
     stream_.owner_.store({}, std::memory_order_relaxed);
     if (--num_running == 0) gate::leave();
   }
@@ -27,6 +29,8 @@ class StreamState::Running {
  private:
   StreamState& stream_;
 };
+
+void measure(StreamState* stream, StreamActivity* activity) { stream->activity_ = activity; }
 
 void StreamState::refuse_own_kernel() const {
   if (is_mine()) throw InvalidArgument("a kernel must not wait for the stream that runs it");

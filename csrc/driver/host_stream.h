@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "driver/activity.h"
 #include "driver/driver.h"
 #include "driver/failure.h"
 #include "driver/version.h"
@@ -65,11 +66,16 @@ struct StreamState {
   // This thread runs a kernel of any stream: it must not wait for room, which may depend on that kernel.
   static bool in_kernel() noexcept { return num_running != 0; }
 
- protected:
   // This thread runs a kernel of this stream.
   bool is_mine() const noexcept {
     return owner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
+  // The kernel that this thread now runs on the stream is a copy.
+  void mark_copy() noexcept {
+    if (activity_ != nullptr) activity_->mark_copy();
+  }
+
+ protected:
   void refuse_own_kernel() const;
 
   // The one thread that executes: the rest may be called by no other, and holds no lock.
@@ -89,7 +95,9 @@ struct StreamState {
 
  private:
   class Running;
+  friend void measure(StreamState* stream, StreamActivity* activity);
 
+  StreamActivity* activity_ = nullptr;  // null: nobody wants to know
   inline static thread_local int num_running = 0;
   std::vector<Version::Shared> nested_records_;
 };

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <exception>
 
+#include "runtime/activity_board.h"
 #include "runtime/caching_allocator.h"
 
 namespace loom::runtime {
@@ -93,7 +94,9 @@ void* CachingAllocator::take_from_driver(size_t bytes) {
   if (fraction_ && static_cast<size_t>(stats_.reserved_bytes[0].current) + bytes > limit_bytes())
     return nullptr;
   try {
-    return driver_.allocate(physical_device_, bytes);
+    void* memory = driver_.allocate(physical_device_, bytes);
+    activity_board::note_memory(driver_, logical_device_, physical_device_);
+    return memory;
   } catch (const OutOfMemory&) {
     return nullptr;
   }
@@ -328,6 +331,7 @@ void CachingAllocator::destroy(Segment* segment) {
     }
     ++stats_.num_device_free;
   }
+  activity_board::note_memory(driver_, logical_device_, physical_device_);
   decrease(pool, stats_.segment, 1);
   decrease(pool, stats_.reserved_bytes, segment->bytes);
   note_cached();

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "runtime/activity_board.h"
+
 namespace loom::runtime {
 
 namespace detail {
@@ -70,6 +72,7 @@ Runtime::Runtime(const Config& config) : config_(config) {
     device->logical = logical;
     device->physical = physical;
     device->streams[0] = driver_->create_stream(physical, {});
+    driver::measure(device->streams[0], activity_board::slot(logical, 0));
     device->allocator = std::make_unique<CachingAllocator>(*driver_, physical, logical,
                                                            std::make_unique<DeviceStreams>(*this, logical));
     devices_.push_back(std::move(device));
@@ -104,8 +107,9 @@ int64_t Runtime::new_stream(int index, int priority) {
   std::atomic<driver::Stream>& place = owner.streams[static_cast<size_t>(id)];
   std::unique_lock<std::mutex> lock(streams_mutex_);
   if (place.load(std::memory_order_acquire) != nullptr) return id;
-  place.store(driver_->create_stream(owner.physical, {-level, /*inline_when_idle=*/false}),
-              std::memory_order_release);
+  const driver::Stream stream = driver_->create_stream(owner.physical, {-level, /*inline_when_idle=*/false});
+  driver::measure(stream, activity_board::slot(index, id));
+  place.store(stream, std::memory_order_release);
   lock.unlock();
   if (tape::is_read()) [[unlikely]] {
     Command command{};
@@ -159,6 +163,7 @@ void set_initializer(std::function<void()> callback) {
 void initialize(const Config& config) {
   std::lock_guard<std::mutex> lock(init_mutex);
   if (is_initialized()) throw InvalidArgument("the devices are initialised already");
+  activity_board::start(config.physical_devices);
   // Leaked on purpose: tensors held by other static objects are freed after this file's statics would be.
   auto runtime = std::make_unique<Runtime>(config);
   pthread_atfork(nullptr, nullptr, after_fork_in_child);

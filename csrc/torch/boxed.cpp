@@ -10,6 +10,7 @@
 #include "runtime/capture.h"
 #include "torch/generator.h"
 #include "torch/graph.h"
+#include "torch/implicit_sync.h"
 #include "torch/lazy.h"
 #include "torch/lazy_ops.h"
 #include "torch/lend.h"
@@ -38,6 +39,8 @@ struct OpPlan {
   bool has_generator = false, writes = false, is_served = false;
   // Its results are tensors whose metadata the arguments decide. `index`: only without masks.
   bool can_queue = false, is_index = false;
+  // The host learns a size or a value from it; `is_index_put`: only with masks, or indices of the host's.
+  bool is_data_dependent = false, is_index_put = false;
   std::vector<KeyPart> key_parts;  // of every argument
   BirthTable births;
 };
@@ -93,6 +96,10 @@ std::unique_ptr<OpPlan> make_plan(const c10::OperatorHandle& op) {
                     (has_kernel(engine_keys().highestPriorityTypeId()) ||
                      has_kernel(c10::DispatchKey::SparseCPU) || has_kernel(c10::DispatchKey::SparseCsrCPU));
   plan->is_index = plan->schema_name == "aten::index";
+  plan->is_index_put = plan->schema_name == "aten::index_put_" || plan->schema_name == "aten::index_put" ||
+                       plan->schema_name == "aten::_index_put_impl_";
+  plan->is_data_dependent =
+      op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output);
   // Kernels of other namespaces may be Python, which a worker must not wait for.
   plan->can_queue = plan->name.rfind("aten::", 0) == 0 && returns_tensors(schema) &&
                     (plan->is_index || !op.hasTag(at::Tag::dynamic_output_shape)) &&
@@ -199,6 +206,31 @@ bool has_mask(const torch::jit::Stack& stack, size_t first, size_t num_arguments
   return false;
 }
 
+bool has_host_indices(const torch::jit::Stack& stack, size_t first, size_t num_arguments) {
+  for (size_t i = first; i < first + num_arguments; ++i) {
+    if (!stack[i].isList()) continue;
+    for (const c10::IValue& element : stack[i].toListRef()) {
+      if (element.isTensor() && element.toTensor().defined() && !is_loom(element.toTensor())) return true;
+    }
+  }
+  return false;
+}
+
+// Whether a device would have to tell the host something before the op can go on.
+bool waits_for_values(const OpPlan& plan, const torch::jit::Stack& stack) {
+  const size_t first = stack.size() - plan.num_arguments;
+  // x[mask] = 1.0 needs no count of the mask's elements.
+  if (plan.is_index_put && stack[first + 2].isTensor() && stack[first + 2].toTensor().dim() == 0) {
+    return has_host_indices(stack, first, plan.num_arguments);
+  }
+  if (plan.is_index || plan.is_index_put) {
+    return has_mask(stack, first, plan.num_arguments) || has_host_indices(stack, first, plan.num_arguments);
+  }
+  // repeat_interleave that is told the size of its result, its last argument.
+  if (plan.schema_name == "aten::repeat_interleave") return stack.back().isNone();
+  return plan.is_data_dependent;
+}
+
 // The key of a call whose results can be foretold; empty when they cannot.
 OutcomeKey key_of(const c10::OperatorHandle& op, const OpPlan& plan, const torch::jit::Stack& stack,
                   const Lending& lending) {
@@ -281,6 +313,9 @@ void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     return;
   }
   if (plan.makes_contents && is_lazy() && fill_on_host(op, stack)) return;
+  if (is_sync_debugged() && waits_for_values(plan, *stack)) [[unlikely]] {
+    report_implicit_sync(plan.name.c_str());
+  }
   Lending lending(plan.name.c_str(), plan.policy);
   const size_t first = stack->size() - plan.num_arguments;
   for (const Argument& argument : plan.arguments)

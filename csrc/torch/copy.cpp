@@ -7,6 +7,7 @@
 #include <torch/library.h>
 
 #include "torch/host_allocator.h"
+#include "torch/implicit_sync.h"
 #include "torch/lazy.h"
 #include "torch/lazy_ops.h"
 #include "torch/unboxed.h"
@@ -87,6 +88,8 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
     return destination;
   }
   runtime::Runtime& runtime = devices();
+  // As on CUDA: both ways, whether or not the host's memory is pinned.
+  if (!non_blocking && is_loom(destination) != is_loom(source)) note_implicit_sync("aten::copy_");
   // Large copies within a device are a kernel: the engine spreads them over its threads.
   constexpr size_t kKernelBytes = size_t{128} << 10;
   const bool is_within = destination.device() == source.device();
@@ -141,6 +144,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
     };
     if (on_host(self, read)) return value;
   }
+  note_implicit_sync("aten::_local_scalar_dense");
   alignas(16) unsigned char bytes[16];
   TORCH_INTERNAL_ASSERT(self.itemsize() <= sizeof bytes);
   const int device = self.device().index();

@@ -8,11 +8,13 @@
 
 #include "driver_bindings/driver_bindings.h"
 #include "torch/alloc_conf.h"
+#include "torch/busy_bindings.h"
 #include "torch/compiled_kernel.h"
 #include "torch/device.h"
 #include "torch/engine_allocator.h"
 #include "torch/generator.h"
 #include "torch/graph_bindings.h"
+#include "torch/implicit_sync.h"
 #include "torch/ipc_bindings.h"
 #include "torch/memory_bindings.h"
 #include "torch/register_ops.h"
@@ -189,6 +191,8 @@ PYBIND11_MODULE(_C, m) {
   bind_memory_history(m);
   bind_allocator(m);
   bind_streams(m);
+  bind_busy(m);
+  bind_implicit_sync(m);
   bind_compiled_kernels(m);
   bind_ipc(m);
 }

@@ -40,6 +40,8 @@ def test_what_is_shipped() -> None:
     assert (h200.memory_bytes, h200.memory_policy) == (143_771 << 20, "eager")
     assert (h200.num_cores, h200.clock_mhz) == (132, 1980)
     assert (h200.capability_major, h200.capability_minor) == (9, 0)
+    assert (h200.power_idle_watts, h200.power_max_watts) == (115, 700)
+    assert (atom.power_idle_watts, atom.power_max_watts, atom.clock_idle_mhz) == (6.1, 43.9, 0)
 
 
 @pytest.mark.parametrize("name", chips.available())
@@ -75,6 +77,23 @@ def test_a_description_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        ("power_idle_watts = 5", "only one of 'power_idle_watts' and 'power_max_watts'"),
+        ("temperature_max_celsius = 5", "only one of 'temperature_idle_celsius'"),
+        (
+            "power_idle_watts = 5\npower_max_watts = 4.5",
+            "power_idle_watts = 5.0. Allowed: at most power_max_watts = 4.5",
+        ),
+        ("clock_idle_mhz = 9\nclock_mhz = 8", "clock_idle_mhz = 9. Allowed: at most clock_mhz = 8"),
+    ],
+)
+def test_figures_that_contradict_one_another(tmp_path: Path, lines: str, complaint: str) -> None:
+    with pytest.raises(ChipError, match=complaint):
+        chips.load(written(tmp_path, GOOD + lines))
+
+
+@pytest.mark.parametrize(
     ("line", "allowed"),
     [
         ('name = "a b"', "letters"),
@@ -101,6 +120,23 @@ def test_a_description_of_ones_own(tmp_path: Path) -> None:
         ("clock_mhz = 1e3", "1 to 100000"),
         ("clock_mhz = 100001", "1 to 100000"),
         ("clock_mhz = 2024-01-01", "1 to 100000"),
+        ("clock_idle_mhz = 0", "1 to 100000"),
+        ("clock_idle_mhz = 10", "at most clock_mhz = missing"),
+        ('power_idle_watts = "5W"', "a number of watts"),
+        ("power_idle_watts = inf", "a number of watts"),
+        ("power_idle_watts = nan", "a number of watts"),
+        ("power_max_watts = 0", "a number of watts"),
+        ("temperature_max_celsius = 20.5", "1 to 1000"),
+        ("tf32 = 1", "true, false"),
+        ("is_integrated = 'no'", "true, false"),
+        ("warp_size = 0", "1 to 65536"),
+        ("max_threads_per_core = -1", "1 to 1048576"),
+        ("registers_per_core = []", "1 to 1073741824"),
+        ('shared_memory_per_core = "much"', "1B to 1TiB"),
+        ("l2_cache = 0", "1B to 1TiB"),
+        ("l2_cache = true", "1B to 1TiB"),
+        ("memory_clock_mhz = 1.0", "1 to 100000"),
+        ("memory_bus_bits = 0", "1 to 1048576"),
         ('sources = "me"', "a table"),
         ("sources.memory = 1", "text of one line"),
     ],

@@ -26,6 +26,7 @@ DEFAULTS = config.Settings(
     protect=False,
     clock="wall",
     sanitizer=False,
+    machine="default",
 )
 
 
@@ -95,6 +96,7 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_LOOM_PROTECT", "1")
     monkeypatch.setenv("TORCH_LOOM_CLOCK", "wall")
     monkeypatch.setenv("TORCH_LOOM_SANITIZER", "1")
+    monkeypatch.setenv("TORCH_LOOM_MACHINE", "ci_7")
     settings = config.resolve()
     assert settings == config.Settings(
         device_name="loom",
@@ -109,6 +111,7 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         protect=True,
         clock="wall",
         sanitizer=True,
+        machine="ci_7",
     )
     assert settings.physical_devices == (3, 1)
     assert config.raw_value(config.MEMORY) == ("1.5GiB", "environment")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import threading
 from collections.abc import Iterator
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import torch_loom.device as loom
+from tests.conftest import PythonRunner
 from torch_loom import _C, config
 from torch_loom.errors import DeviceTypeError, InvalidDeviceError
 
@@ -44,6 +46,14 @@ def test_set_device(which: int | str | torch.device) -> None:
     assert torch.ones(1).loom().device.index == 1
 
 
+@pytest.mark.exercises(
+    "torch.cuda.set_device",
+    "torch.cuda.device",
+    "torch.cuda.get_device_name",
+    "torch.cuda.get_device_capability",
+    "torch.cuda._exchange_device",
+    "torch.cuda._maybe_exchange_device",
+)
 def test_negative_device_does_nothing() -> None:
     loom.set_device(1)
     loom.set_device(-1)
@@ -52,6 +62,17 @@ def test_negative_device_does_nothing() -> None:
         assert loom.current_device() == 1
     assert loom._exchange_device(-1) == -1
     assert loom._maybe_exchange_device(-1) == -1
+    assert loom.get_device_name(-1) is None
+    assert loom.get_device_capability(-1) is None
+    assert loom.get_device_name() == loom.get_device_name(1) == "loom1"
+    assert loom.get_device_capability() == loom.get_device_capability("loom:0") == (1, 0)
+
+
+@pytest.mark.exercises("torch.cuda.device")
+def test_no_device_does_nothing() -> None:
+    with loom.device(None):
+        loom.set_device(1)
+    assert loom.current_device() == 1
 
 
 def test_exchange_device() -> None:
@@ -75,14 +96,21 @@ def test_device_context_restores_also_after_an_error() -> None:
         assert torch.empty(1).device.index == 1
 
 
+@pytest.mark.exercises("torch.cuda.device_of")
 def test_device_of() -> None:
     here = torch.ones(2, device="loom:1")
-    for obj in (here, here.untyped_storage(), here[1:], torch.nn.Parameter(here)):
+    for obj in (here, here.untyped_storage(), here.storage(), here[1:], torch.nn.Parameter(here)):
         with loom.device_of(obj):
             assert loom.current_device() == 1
         assert loom.current_device() == 0
-    with loom.device_of(torch.ones(2)), loom.device_of(torch.ones(2, device="meta")):
-        assert loom.current_device() == 0
+    loom.set_device(1)
+    host, meta = torch.ones(2), torch.ones(2, device="meta")
+    for obj in (host, meta, host.untyped_storage(), host.storage()):
+        with loom.device_of(obj):
+            assert loom.current_device() == 1
+    for bad in (loom.Stream(), 0, None, "loom:1", torch.device("loom:1")):
+        with pytest.raises(TypeError, match="Expected a tensor or a storage"):
+            loom.device_of(bad)
 
 
 def test_current_device_belongs_to_the_thread() -> None:
@@ -112,6 +140,9 @@ def test_get_device_index() -> None:
             get(bad)
 
 
+@pytest.mark.exercises(
+    "torch.cuda.get_device_properties", "torch.cuda.get_device_name", "torch.cuda.get_device_capability"
+)
 def test_properties() -> None:
     properties = loom.get_device_properties("loom:1")
     assert properties.name == loom.get_device_name(1)
@@ -122,12 +153,86 @@ def test_properties() -> None:
     assert loom.get_device_capability() == (properties.major, properties.minor) == (1, 0)
     assert properties.multi_processor_count == _C.chip().num_cores
     assert properties == loom.get_device_properties(loom.device(1))  # type: ignore[arg-type]
+    assert properties.uuid != loom.get_device_properties(0).uuid
+    assert (properties.pci_domain_id, properties.pci_bus_id, properties.pci_device_id) == (0, 2, 0)
     with pytest.raises(AttributeError):
         properties.name = "other"  # type: ignore[misc]
 
 
+@pytest.mark.exercises(
+    "torch.cuda.get_device_properties",
+    "torch.cuda.get_device_capability",
+    "torch.cuda.get_arch_list",
+    "torch.cuda.is_tf32_supported",
+)
+def test_properties_of_an_h200(fork_python: PythonRunner) -> None:
+    fork_python(
+        """
+        import torch_loom
+        assert torch.loom.get_arch_list() == ["h200"] and torch.loom.is_tf32_supported()
+        assert not torch.loom.is_initialized()
+        found = torch.loom.get_device_properties(0)
+        expected = dict(
+            name="h200", major=9, minor=0, multi_processor_count=132, total_memory=143771 << 20,
+            is_integrated=0, is_multi_gpu_board=0, max_threads_per_multi_processor=2048,
+            max_threads_per_block=1024, gcnArchName="h200", warp_size=32, L2_cache_size=60 << 20,
+            clock_rate=1_980_000, memory_clock_rate=3_201_000, memory_bus_width=6144,
+            shared_memory_per_block=48 << 10, shared_memory_per_block_optin=227 << 10,
+            shared_memory_per_multiprocessor=228 << 10, regs_per_multiprocessor=65536, pci_bus_id=1,
+        )
+        assert {name: getattr(found, name) for name in expected} == expected
+        assert torch.loom.get_device_capability() == (9, 0)
+        assert len(str(found.uuid)) == 36
+        """,
+        {"TORCH_LOOM_CHIP": "h200"},
+    )
+
+
+@pytest.mark.exercises(
+    "torch.cuda.get_arch_list", "torch.cuda._device_count_nvml", "torch.cuda.is_tf32_supported"
+)
+def test_what_there_is_without_devices(fork_python: PythonRunner) -> None:
+    fork_python(
+        """
+        import torch_loom
+        assert torch.loom.get_arch_list() == [] and not torch.loom.is_tf32_supported()
+        assert torch.loom._device_count_nvml() == torch.loom.device_count() == 0
+        with torch.loom.device(None), torch.loom.device(-1):
+            pass
+        raises("NoDeviceError", "No loom devices", lambda: torch.loom.utilization())
+        assert torch.loom.get_device_name(-1) is None and not torch.loom.is_initialized()
+        """,
+        {"TORCH_LOOM_DEVICES": "0"},
+    )
+
+
+@pytest.mark.exercises(
+    "torch.cuda.get_arch_list",
+    "torch.cuda.is_tf32_supported",
+    "torch.cuda._device_count_nvml",
+    "torch.cuda._host_arch_key",
+    "torch.cuda.has_half",
+    "torch.cuda.has_magma",
+)
+def test_what_the_devices_can_do() -> None:
+    assert loom.get_arch_list() == ["loom1"]
+    assert not loom.is_tf32_supported()
+    assert loom._device_count_nvml() == loom.device_count()
+    assert loom._host_arch_key() in ("x86_64", "aarch64")
+    assert loom._host_arch_key()[-2:] == platform.machine()[-2:]
+    assert loom.has_half
+    assert (torch.ones(3, device="loom", dtype=torch.half) * 2).tolist() == [2, 2, 2]
+    assert loom.has_magma
+    matrix = torch.tensor([[2.0, 0.0], [0.0, 4.0]], device="loom")
+    assert torch.linalg.inv(matrix).tolist() == [[0.5, 0.0], [0.0, 0.25]]
+
+
+@pytest.mark.exercises("torch.cuda.can_device_access_peer")
 def test_peer_access() -> None:
-    assert loom.can_device_access_peer(0, 1) is loom.can_device_access_peer("loom:1", "loom:0")
+    assert loom.can_device_access_peer(0, 1) is loom.can_device_access_peer("loom:1", "loom:0") is True
+    assert loom.can_device_access_peer(0, 0) is False
+    with pytest.raises(InvalidDeviceError, match="Invalid device index -1"):
+        loom.can_device_access_peer(0, -1)
 
 
 def test_synchronize() -> None:

@@ -34,6 +34,11 @@ DTYPES = (
     *("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"),
     *("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool"),
 )
+# The first is at most the second; one without the other says nothing.
+_RANGES = (
+    ("power_idle_watts", "power_max_watts"),
+    ("temperature_idle_celsius", "temperature_max_celsius"),
+)
 AMP_DTYPES = ("float16", "bfloat16")
 
 
@@ -53,6 +58,21 @@ class Chip:
         capability_major, capability_minor: its capability, 0 to 99.
         num_cores: how many cores or multiprocessors it has; 0 if that is not known.
         clock_mhz: its highest core clock in MHz; 0 if that is not known.
+        clock_idle_mhz: its core clock when nothing runs, at most ``clock_mhz``; 0 if that is not known.
+        power_idle_watts, power_max_watts: what it draws when nothing runs, and at most; both or neither; 0 if
+            that is not known.
+        temperature_idle_celsius, temperature_max_celsius: at these two; both or neither; 0 if not known.
+        tf32: whether its float32 matrix products can round their operands to TF32.
+        warp_size: how many threads run in lockstep. This and the figures below are 0 if there is no such
+            thing or it is not known.
+        max_threads_per_core, max_threads_per_block: of one core, and of a group of threads on it.
+        registers_per_core: of 32 bits.
+        shared_memory_per_core_bytes, shared_memory_per_block_bytes, shared_memory_per_block_optin_bytes: fast
+            memory that a program manages: of a core, of a group of threads, and of one that asks for more. In
+            the file without ``_bytes``, as ``l2_cache``: a number of bytes, or text such as ``"228KiB"``.
+        l2_cache_bytes: the cache that all cores share.
+        memory_clock_mhz, memory_bus_bits: of the device memory.
+        is_integrated: whether it shares the host's memory.
         sources: where each figure comes from, by key of the file.
     """
 
@@ -66,6 +86,23 @@ class Chip:
     capability_minor: int
     num_cores: int = 0
     clock_mhz: int = 0
+    clock_idle_mhz: int = 0
+    power_idle_watts: float = 0.0
+    power_max_watts: float = 0.0
+    temperature_idle_celsius: int = 0
+    temperature_max_celsius: int = 0
+    tf32: bool = False
+    warp_size: int = 0
+    max_threads_per_core: int = 0
+    max_threads_per_block: int = 0
+    registers_per_core: int = 0
+    shared_memory_per_core_bytes: int = 0
+    shared_memory_per_block_bytes: int = 0
+    shared_memory_per_block_optin_bytes: int = 0
+    l2_cache_bytes: int = 0
+    memory_clock_mhz: int = 0
+    memory_bus_bits: int = 0
+    is_integrated: bool = False
     sources: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
@@ -110,7 +147,7 @@ class _Reader:
 
     def read(self) -> Chip:
         table = self.parse()
-        known = {"memory" if entry.name == "memory_bytes" else entry.name: entry for entry in fields(Chip)}
+        known = {entry.name.removesuffix("_bytes"): entry for entry in fields(Chip)}
         for key in table:
             if key not in known:
                 self.fail(f"unknown key {shown(key)}", ", ".join(known))
@@ -125,7 +162,17 @@ class _Reader:
                 self.fail_value(
                     "amp_dtypes", list(values["amp_dtypes"]), "dtypes that are in 'dtypes' as well"
                 )
+        self.check_ranges(values)
         return Chip(**values)
+
+    def check_ranges(self, values: Mapping[str, Any]) -> None:
+        """Complain about a lower figure above the upper one, or one of the two without the other."""
+        for low, high in _RANGES:
+            if (low in values) != (high in values):
+                self.fail(f"only one of {low!r} and {high!r} is there", "both or neither")
+        for low, high in (*_RANGES, ("clock_idle_mhz", "clock_mhz")):
+            if low in values and values[low] > values.get(high, 0):
+                self.fail_value(low, values[low], f"at most {high} = {values.get(high, 'missing')}")
 
     def parse(self) -> dict[str, Any]:
         try:
@@ -196,6 +243,29 @@ class _Reader:
             self.fail_value(key, value, f"a whole number, {low} to {high}")
         return value
 
+    def size(self, key: str, value: object) -> int:
+        size_bytes = -1
+        if isinstance(value, int) and not isinstance(value, bool):
+            size_bytes = value
+        elif isinstance(value, str) and len(value) <= MAX_TEXT_CHARS:
+            with contextlib.suppress(ValueError):
+                size_bytes = parse_size(value)
+        if not 1 <= size_bytes <= 1 << 40:
+            self.fail_value(
+                key, value, "1B to 1TiB, as a whole number of bytes or text with a unit ('48KiB')"
+            )
+        return size_bytes
+
+    def watts(self, key: str, value: object) -> float:
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= 100_000:
+            self.fail_value(key, value, "a number of watts, above 0, to 100000")
+        return float(value)
+
+    def flag(self, key: str, value: object) -> bool:
+        if not isinstance(value, bool):
+            self.fail_value(key, value, "true, false")
+        return value
+
     def sources(self, key: str, value: object) -> Mapping[str, str]:
         if not isinstance(value, dict):
             self.fail_value(key, value, "a table of texts, by key")
@@ -219,5 +289,22 @@ _CHECKS: dict[str, Callable[[_Reader, str, object], object]] = {
     "capability_minor": lambda reader, key, value: reader.whole(key, value, 0, 99),
     "num_cores": lambda reader, key, value: reader.whole(key, value, 1, 1_000_000),
     "clock_mhz": lambda reader, key, value: reader.whole(key, value, 1, 100_000),
+    "clock_idle_mhz": lambda reader, key, value: reader.whole(key, value, 1, 100_000),
+    "power_idle_watts": _Reader.watts,
+    "power_max_watts": _Reader.watts,
+    "temperature_idle_celsius": lambda reader, key, value: reader.whole(key, value, 1, 1000),
+    "temperature_max_celsius": lambda reader, key, value: reader.whole(key, value, 1, 1000),
+    "tf32": _Reader.flag,
+    "warp_size": lambda reader, key, value: reader.whole(key, value, 1, 65_536),
+    "max_threads_per_core": lambda reader, key, value: reader.whole(key, value, 1, 1 << 20),
+    "max_threads_per_block": lambda reader, key, value: reader.whole(key, value, 1, 1 << 20),
+    "registers_per_core": lambda reader, key, value: reader.whole(key, value, 1, 1 << 30),
+    "shared_memory_per_core": _Reader.size,
+    "shared_memory_per_block": _Reader.size,
+    "shared_memory_per_block_optin": _Reader.size,
+    "l2_cache": _Reader.size,
+    "memory_clock_mhz": lambda reader, key, value: reader.whole(key, value, 1, 100_000),
+    "memory_bus_bits": lambda reader, key, value: reader.whole(key, value, 1, 1 << 20),
+    "is_integrated": _Reader.flag,
     "sources": _Reader.sources,
 }

@@ -1,13 +1,16 @@
-"""What the C++ core is given of a chip."""
+"""What the devices are given of a chip: the C++ core its part, Python the figures."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
 
 from torch_loom import _C
 from torch_loom.chips.chip import load
 
 
-def load_for_core(chip: str) -> _C.Chip:
-    """Read a chip and return what the core keeps of it.
+def load_for_core(chip: str) -> tuple[_C.Chip, Mapping[str, float]]:
+    """Read a chip and return what the core keeps of it, and all of its figures by name; 0: not known.
 
     Args:
         chip: the name of a shipped chip, or the path of a description.
@@ -16,7 +19,7 @@ def load_for_core(chip: str) -> _C.Chip:
         ChipError: there is no such chip, or its description cannot be used.
     """
     described = load(chip)
-    return _C.Chip(
+    core = _C.Chip(
         name=described.name,
         description=described.description,
         memory_bytes=described.memory_bytes,
@@ -28,3 +31,6 @@ def load_for_core(chip: str) -> _C.Chip:
         num_cores=described.num_cores,
         clock_mhz=described.clock_mhz,
     )
+    values = {entry.name: getattr(described, entry.name) for entry in fields(described)}
+    figures = {name: value for name, value in values.items() if isinstance(value, (int, float))}
+    return core, figures

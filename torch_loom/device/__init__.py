@@ -17,6 +17,7 @@ from torch_loom.device import (
     _sanitizer,
     _topology,
     _utils,
+    _waiting,
     amp,
     comm,
     devices,
@@ -31,6 +32,7 @@ from torch_loom.device import (
     sanitizer,
     sparse,
     streams,
+    telemetry,
     tunable,
 )
 from torch_loom.device._cuda_kernel import _compile_kernel
@@ -40,8 +42,16 @@ from torch_loom.device._legacy_types import *
 from torch_loom.device._names import *
 from torch_loom.device._topology import *
 from torch_loom.device._utils import _get_device_index
+from torch_loom.device._waiting import *
+from torch_loom.device._waiting import _busy_wait_for_flag, _clear_flag, _sleep
 from torch_loom.device.devices import *
-from torch_loom.device.devices import _DeviceGuard, _exchange_device, _maybe_exchange_device
+from torch_loom.device.devices import (
+    _device_count_nvml,
+    _DeviceGuard,
+    _exchange_device,
+    _host_arch_key,
+    _maybe_exchange_device,
+)
 from torch_loom.device.graphs import *
 from torch_loom.device.ipc import *
 from torch_loom.device.memory import *
@@ -49,6 +59,7 @@ from torch_loom.device.random import *
 from torch_loom.device.random import _get_generator, _get_rng_state_offset, _set_rng_state_offset
 from torch_loom.device.streams import *
 from torch_loom.device.streams import _set_stream_by_id
+from torch_loom.device.telemetry import *
 
 # What `import torch.loom.<name>` finds, and `torch.loom.<name>` after `import torch`.
 SUBMODULES = (
@@ -65,6 +76,7 @@ SUBMODULES = (
     "sanitizer",
     "sparse",
     "streams",
+    "telemetry",
     "tunable",
     "_graph_annotations",
     "_gpu_trace",
@@ -77,6 +89,7 @@ SUBMODULES = (
 __all__ = ["configure"]
 __all__ += [name for name in SUBMODULES if not name.startswith("_")]
 __all__ += _init.__all__
+__all__ += _waiting.__all__
 __all__ += _topology.__all__
 __all__ += devices.__all__
 __all__ += graphs.__all__
@@ -86,6 +99,7 @@ __all__ += ipc.__all__
 __all__ += memory.__all__
 __all__ += random.__all__
 __all__ += streams.__all__
+__all__ += telemetry.__all__
 
 
 def __getattr__(name: str) -> bool:

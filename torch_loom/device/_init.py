@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch_loom import _C, config
@@ -18,7 +18,9 @@ __all__ = ["init", "is_initialized"]
 _lock = threading.RLock()
 _initializing = False
 _ready = False
-_load_chip: Callable[[str], _C.Chip] | None = None
+_ChipLoader = Callable[[str], "tuple[_C.Chip, Mapping[str, float]]"]
+_load_chip: _ChipLoader | None = None
+_figures: Mapping[str, float] = {}
 
 
 class _Deferred:
@@ -106,7 +108,8 @@ def _lazy_init() -> None:
 
 
 def _initialize_core(settings: config.Settings) -> None:
-    chip = _read_chip(settings)
+    global _figures
+    chip, _figures = _read_chip(settings)
     is_lazy = chip.lazy_memory if settings.memory_policy is None else settings.memory_policy == "lazy"
     memory_bytes = chip.memory_bytes if settings.memory_bytes is None else settings.memory_bytes
     seed = 0
@@ -126,6 +129,9 @@ def _initialize_core(settings: config.Settings) -> None:
     )
     if settings.launch == "chaos":
         atexit.register(_tell_chaos_seed, seed)
+    from torch_loom.device import _activity
+
+    _activity.publish(settings.machine)
     if settings.sanitizer:
         from torch_loom.device import sanitizer
 
@@ -141,13 +147,13 @@ def _tell_chaos_seed(seed: int) -> None:
         )
 
 
-def set_chip_loader(load: Callable[[str], _C.Chip]) -> None:
+def set_chip_loader(load: _ChipLoader) -> None:
     """Say how a chip is read, by name or path: this layer knows none itself."""
     global _load_chip
     _load_chip = load
 
 
-def _read_chip(settings: config.Settings) -> _C.Chip:
+def _read_chip(settings: config.Settings) -> tuple[_C.Chip, Mapping[str, float]]:
     assert _load_chip is not None, "_registration sets it"
     return _load_chip(settings.chip)
 
@@ -158,7 +164,16 @@ def _chip() -> _C.Chip:
     Raises:
         ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
     """
-    return _C.chip() if is_initialized() else _read_chip(config.resolve())
+    return _C.chip() if is_initialized() else _read_chip(config.resolve())[0]
+
+
+def _chip_figures() -> Mapping[str, float]:
+    """Return the figures of that chip, by the names of :class:`torch_loom.chips.Chip`; 0: not known.
+
+    Raises:
+        ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
+    """
+    return _figures if is_initialized() else _read_chip(config.resolve())[1]
 
 
 def _no_device_message(settings: config.Settings) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+import platform
 from types import TracebackType
 from typing import Any
 
@@ -11,7 +10,8 @@ import torch
 from torch.types import Device
 
 from torch_loom import _C
-from torch_loom.device._init import _chip, _device_count, _lazy_init
+from torch_loom.device._init import _chip, _chip_figures, _device_count, _lazy_init
+from torch_loom.device._properties import DeviceProperties, properties_of
 from torch_loom.device._utils import DEVICE_TYPE, _check_index, _existing_index, _get_device_index
 
 __all__ = [
@@ -22,43 +22,25 @@ __all__ = [
     "device_count",
     "device_of",
     "get_amp_supported_dtype",
+    "get_arch_list",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "has_half",
+    "has_magma",
     "is_available",
     "is_bf16_supported",
+    "is_tf32_supported",
     "set_device",
     "synchronize",
 ]
 
 
-@dataclass(frozen=True)
-class DeviceProperties:
-    """What a device is.
+has_half: bool = True
+"""Whether the devices compute in float16: they do."""
 
-    Attributes:
-        name: the name of its chip.
-        total_memory: capacity in bytes.
-        driver: the driver behind it, ``"virtual"`` or ``"null"``.
-        engine: the PyTorch device type whose kernels do its arithmetic.
-        multi_processor_count: how many cores the chip has, 0 if that is not known.
-        major, minor: the chip's capability.
-        clock_rate_mhz: the chip's core clock, 0 if that is not known.
-        extra: what else there is to say, such as ``memory_policy``: ``"eager"`` or ``"lazy"``.
-    """
-
-    name: str
-    total_memory: int
-    driver: str
-    engine: str
-    multi_processor_count: int = 1
-    major: int = 1
-    minor: int = 0
-    clock_rate_mhz: int = 0
-    extra: Mapping[str, object] = field(default_factory=dict, compare=False)
-
-
-_PROPERTY_NAMES = frozenset(entry.name for entry in fields(DeviceProperties)) - {"extra"}
+has_magma: bool = torch._C.has_lapack
+"""Whether linear algebra (``torch.linalg``) works on the devices: where the engine has LAPACK."""
 
 
 def device_count() -> int:
@@ -144,7 +126,7 @@ class device(_DeviceGuard):  # noqa: N801 (the name in torch.cuda)
     """Context manager that makes a device current in this thread.
 
     Args:
-        device: a device, its text, its index, or None for the current one. A negative index does nothing.
+        device: a device, its text or its index. None and a negative index do nothing.
 
     Raises:
         DeviceTypeError: ``device`` is of another type.
@@ -152,7 +134,7 @@ class device(_DeviceGuard):  # noqa: N801 (the name in torch.cuda)
     """
 
     def __init__(self, device: Any) -> None:
-        super().__init__(_get_device_index(device, optional=True))
+        super().__init__(-1 if device is None else _get_device_index(device, optional=True))
 
     def __enter__(self) -> None:
         super().__enter__()
@@ -171,10 +153,9 @@ class device_of(device):  # noqa: N801 (the name in torch.cuda)
     """
 
     def __init__(self, obj: Any) -> None:
-        where = getattr(obj, "device", None)
-        if not isinstance(where, torch.device):
+        if not isinstance(obj, (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)):
             raise TypeError(f"Expected a tensor or a storage, but got {obj!r} ({type(obj).__name__})")
-        super().__init__(obj.get_device() if where.type == DEVICE_TYPE else -1)
+        super().__init__(obj.device.index if obj.device.type == DEVICE_TYPE else -1)
 
 
 def synchronize(device: Device = None) -> None:
@@ -198,32 +179,36 @@ def get_device_properties(device: Device = None) -> DeviceProperties:
     Raises:
         InvalidDeviceError: there is no such device.
     """
-    values = dict(_C.device_properties(_existing_index(device)))
-    known: dict[str, Any] = {name: values.pop(name) for name in _PROPERTY_NAMES & values.keys()}
-    return DeviceProperties(**known, extra=values)
+    return properties_of(_existing_index(device))
 
 
-def get_device_name(device: Device = None) -> str:
-    """Return the name of a device.
+def _is_no_device(device: Device) -> bool:
+    return device is not None and _get_device_index(device, optional=True) < 0
+
+
+def get_device_name(device: Device = None) -> str | None:
+    """Return the name of a device: that of its chip.
 
     Args:
-        device: which one; the current one if None.
+        device: which one; the current one if None. A negative index does nothing: None is returned.
 
     Raises:
         InvalidDeviceError: there is no such device.
     """
-    return get_device_properties(device).name
+    return None if _is_no_device(device) else get_device_properties(device).name
 
 
-def get_device_capability(device: Device = None) -> tuple[int, int]:
+def get_device_capability(device: Device = None) -> tuple[int, int] | None:
     """Return the major and minor capability of a device: those of its chip.
 
     Args:
-        device: which one; the current one if None.
+        device: which one; the current one if None. A negative index does nothing: None is returned.
 
     Raises:
         InvalidDeviceError: there is no such device.
     """
+    if _is_no_device(device):
+        return None
     properties = get_device_properties(device)
     return properties.major, properties.minor
 
@@ -256,3 +241,36 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
         ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
     """
     return is_available() and (including_emulation or "bfloat16" in _chip().dtypes)
+
+
+def is_tf32_supported() -> bool:
+    """Return whether the chip can round the operands of float32 matrix products to TF32.
+
+    Here they are always computed in full. False if there are no devices.
+
+    Raises:
+        ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
+    """
+    return is_available() and bool(_chip_figures()["tf32"])
+
+
+def get_arch_list() -> list[str]:
+    """Return what the kernels were made for: the name of the devices' chip; nothing if there are no devices.
+
+    There is one set of kernels for all chips, so a chip of one's own is in the list as well. Does not
+    initialise the devices.
+
+    Raises:
+        ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
+    """
+    return [_chip().name] if is_available() else []
+
+
+def _device_count_nvml() -> int:
+    """Return how many devices the program sees, as :func:`device_count`: there is nobody else to ask."""
+    return _device_count()
+
+
+def _host_arch_key() -> str:
+    """Return the host's architecture as PyTorch's builds spell it: ``"x86_64"`` or ``"aarch64"``."""
+    return "aarch64" if platform.machine().lower() in ("aarch64", "arm64") else "x86_64"
