@@ -23,6 +23,7 @@ def apply(device_type: str) -> None:
     """Apply all of them, for the device type with this name."""
     _patch_dlpack_device(device_type)
     _register_checkpoint_names(device_type)
+    _patch_profiler_exit()
 
 
 def _patch_dlpack_device(device_type: str) -> None:
@@ -59,3 +60,22 @@ def _register_checkpoint_names(device_type: str) -> None:
         return torch.serialization.default_restore_location(storage, here)  # type: ignore[no-untyped-call]
 
     torch.serialization.register_package(_PACKAGE_PRIORITY, tag, restore)
+
+
+def _patch_profiler_exit() -> None:
+    # profile.__exit__ synchronises the device before it ends the profile. Where that raises what had failed
+    # on a stream, the profiler would stay on in this thread: its memory grows, and no other can be started.
+    # Not reported upstream yet; CUDA's own profile has the same fault.
+    profile = torch.autograd.profiler.profile
+    original = profile.__exit__
+
+    def __exit__(self: Any, exc_type: Any, exc_val: Any, exc_tb: Any) -> Any:  # noqa: N807
+        try:
+            return original(self, exc_type, exc_val, exc_tb)
+        except Exception:
+            # The failure is raised once, so that this time the profile ends.
+            if torch.autograd._profiler_enabled():
+                original(self, exc_type, exc_val, exc_tb)
+            raise
+
+    profile.__exit__ = __exit__  # type: ignore[method-assign]
