@@ -5,6 +5,7 @@ Each stands with its reason and the upstream issue, to be removed when that is c
 
 from __future__ import annotations
 
+import atexit
 import re
 from typing import Any
 
@@ -24,6 +25,7 @@ def apply(device_type: str) -> None:
     _patch_dlpack_device(device_type)
     _register_checkpoint_names(device_type)
     _patch_profiler_exit()
+    _end_profile_at_exit()
 
 
 def _patch_dlpack_device(device_type: str) -> None:
@@ -79,3 +81,13 @@ def _patch_profiler_exit() -> None:
             raise
 
     profile.__exit__ = __exit__  # type: ignore[method-assign]
+
+
+def _end_profile_at_exit() -> None:
+    # A profile that is still running when the interpreter ends makes PyTorch crash, whatever the device.
+    # Not reported upstream yet.
+    def end_profile() -> None:
+        if torch.autograd._profiler_enabled():
+            torch.autograd._disable_profiler()
+
+    atexit.register(end_profile)

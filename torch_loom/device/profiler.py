@@ -22,8 +22,8 @@ from torch_loom import _C
 __all__ = ["check_error", "cudart", "profile", "start", "stop"]
 
 _NO_CUDART = (
-    "{}: there is no CUDA runtime here. torch.loom.profiler.start() and stop() do what cudaProfilerStart() and "
-    "cudaProfilerStop() do; failures are raised as exceptions"
+    "{} would be NVIDIA's runtime library. torch.loom.profiler.start() and stop() do what its functions for "
+    "profilers do; failures are raised as exceptions"
 )
 
 
