@@ -8,10 +8,12 @@
 
 #include "driver_bindings/driver_bindings.h"
 #include "torch/alloc_conf.h"
+#include "torch/compiled_kernel.h"
 #include "torch/device.h"
 #include "torch/engine_allocator.h"
 #include "torch/generator.h"
 #include "torch/graph_bindings.h"
+#include "torch/ipc_bindings.h"
 #include "torch/kineto.h"
 #include "torch/memory_bindings.h"
 #include "torch/nvtx.h"
@@ -191,4 +193,6 @@ PYBIND11_MODULE(_C, m) {
   bind_memory_history(m);
   bind_allocator(m);
   bind_streams(m);
+  bind_compiled_kernels(m);
+  bind_ipc(m);
 }
