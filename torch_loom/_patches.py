@@ -94,7 +94,7 @@ def _patch_profiler_exit() -> None:
     # profile.__exit__ synchronises the device before it ends the profile. Where that raises what had failed
     # on a stream, the profiler would stay on in this thread: its memory grows, and no other can be started.
     # Not reported upstream yet; CUDA's own profile has the same fault.
-    profile = torch.autograd.profiler.profile
+    profile: Any = torch.autograd.profiler.profile
     original = profile.__exit__
 
     def __exit__(self: Any, exc_type: Any, exc_val: Any, exc_tb: Any) -> Any:  # noqa: N807
@@ -102,19 +102,19 @@ def _patch_profiler_exit() -> None:
             return original(self, exc_type, exc_val, exc_tb)
         except Exception:
             # The failure is raised once, so that this time the profile ends.
-            if torch.autograd._profiler_enabled():
+            if torch._C._autograd._profiler_enabled():
                 original(self, exc_type, exc_val, exc_tb)
             raise
 
-    profile.__exit__ = __exit__  # type: ignore[method-assign]
+    profile.__exit__ = __exit__
 
 
 def _end_profile_at_exit() -> None:
     # A profile that is still running when the interpreter ends makes PyTorch crash, whatever the device.
     # Not reported upstream yet.
     def end_profile() -> None:
-        if torch.autograd._profiler_enabled():
-            torch.autograd._disable_profiler()
+        if torch._C._autograd._profiler_enabled():
+            torch._C._autograd._disable_profiler()
 
     atexit.register(end_profile)
 

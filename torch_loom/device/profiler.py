@@ -15,16 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
 
 from torch_loom import _C
+from torch_loom.device._names import check_error, cudart
 
 __all__ = ["check_error", "cudart", "profile", "start", "stop"]
-
-_NO_CUDART = (
-    "{} would be NVIDIA's runtime library. torch.loom.profiler.start() and stop() do what its functions for "
-    "profilers do; failures are raised as exceptions"
-)
 
 
 def start() -> None:
@@ -48,13 +43,3 @@ def profile() -> Iterator[None]:
         yield
     finally:
         stop()
-
-
-def cudart() -> NoReturn:
-    """Raise NotImplementedError: it would be NVIDIA's runtime library."""
-    raise NotImplementedError(_NO_CUDART.format("cudart"))
-
-
-def check_error(res: int) -> NoReturn:
-    """Raise NotImplementedError: it would translate a code of NVIDIA's runtime library."""
-    raise NotImplementedError(_NO_CUDART.format("check_error"))
