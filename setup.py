@@ -43,7 +43,7 @@ setup(
             "torch_loom._C",
             SOURCES,
             # ninja needs absolute include paths: it compiles from the build directory.
-            include_dirs=[str(ROOT / "csrc")],
+            include_dirs=[str(ROOT / "csrc"), str(Path(torch.__file__).parent / "include" / "kineto")],
             # The version the extension was built against; it is compared with the running one at first use.
             define_macros=[("LOOM_BUILT_TORCH_VERSION", f'"{torch.__version__}"')],
             extra_compile_args=[

@@ -5,6 +5,7 @@ Each stands with its reason and the upstream issue, to be removed when that is c
 
 from __future__ import annotations
 
+import atexit
 import functools
 import re
 import sys
@@ -25,6 +26,8 @@ def apply(device_type: str) -> None:
     """Apply all of them, for the device type with this name."""
     _patch_dlpack_device(device_type)
     _register_checkpoint_names(device_type)
+    _patch_profiler_exit()
+    _end_profile_at_exit()
     _provide_communication()
     _patch_default_tensor_type(device_type)
     _patch_is_shared(device_type)
@@ -85,6 +88,35 @@ def _register_checkpoint_names(device_type: str) -> None:
         return torch.serialization.default_restore_location(storage, here)  # type: ignore[no-untyped-call]
 
     torch.serialization.register_package(_PACKAGE_PRIORITY, tag, restore)
+
+
+def _patch_profiler_exit() -> None:
+    # profile.__exit__ synchronises the device before it ends the profile. Where that raises what had failed
+    # on a stream, the profiler would stay on in this thread: its memory grows, and no other can be started.
+    # Not reported upstream yet; CUDA's own profile has the same fault.
+    profile: Any = torch.autograd.profiler.profile
+    original = profile.__exit__
+
+    def __exit__(self: Any, exc_type: Any, exc_val: Any, exc_tb: Any) -> Any:  # noqa: N807
+        try:
+            return original(self, exc_type, exc_val, exc_tb)
+        except Exception:
+            # The failure is raised once, so that this time the profile ends.
+            if torch._C._autograd._profiler_enabled():
+                original(self, exc_type, exc_val, exc_tb)
+            raise
+
+    profile.__exit__ = __exit__
+
+
+def _end_profile_at_exit() -> None:
+    # A profile that is still running when the interpreter ends makes PyTorch crash, whatever the device.
+    # Not reported upstream yet.
+    def end_profile() -> None:
+        if torch._C._autograd._profiler_enabled():
+            torch._C._autograd._disable_profiler()
+
+    atexit.register(end_profile)
 
 
 def _provide_communication() -> None:

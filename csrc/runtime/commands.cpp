@@ -5,6 +5,7 @@
 #include "runtime/capture.h"
 #include "runtime/runtime.h"
 #include "runtime/shared_events.h"
+#include "runtime/timing.h"
 
 namespace loom::runtime {
 
@@ -25,6 +26,26 @@ CaptureRef capture_of(StreamRef stream) { return capture::is_underway() ? captur
 
 // Commands on an event concern no stream.
 constexpr StreamRef kNoStream{-1, -1};
+
+// The call that issues a command. A reader of the tape that wants to know its times leaves them here.
+class Issue {
+ public:
+  Issue() = default;
+  ~Issue() {
+    if (times_ != nullptr) times_->returned_ns = timing::now_ns();
+  }
+  Issue(const Issue&) = delete;
+  Issue& operator=(const Issue&) = delete;
+
+  void tell(Command command) {
+    if (!command.is_captured) command.times = &times_;
+    tape::write(command);
+  }
+  const std::shared_ptr<CommandTimes>& times() const { return times_; }
+
+ private:
+  std::shared_ptr<CommandTimes> times_;
+};
 
 }  // namespace
 
@@ -59,17 +80,22 @@ void submit(StreamRef stream, const driver::Kernel& kernel, const Operand* opera
   Refusal refusal(kernel);
   const CaptureRef keeper = capture_of(stream);
   if (keeper != nullptr && kernel.in_place) capture::forbid_on(stream, kernel.name);
+  Issue issue;
   if (tape::is_read()) [[unlikely]] {
     Command command = describe(CommandKind::kKernel, kernel.name, stream);
     command.operands = operands;
     command.num_operands = num_operands;
     command.is_captured = keeper != nullptr;
-    tape::write(command);
+    issue.tell(command);
   }
   if (keeper != nullptr) {
     capture::keep(*keeper, stream, refusal.pass_on(), operands, num_operands);
+    return;
+  }
+  const driver::Stream handle = handle_of(stream);
+  if (issue.times() != nullptr) [[unlikely]] {
+    timing::submit(handle, refusal.pass_on(), issue.times());
   } else {
-    const driver::Stream handle = handle_of(stream);
     get().driver().submit(handle, refusal.pass_on());
   }
 }
@@ -84,16 +110,19 @@ void copy(StreamRef stream, void* destination, const void* source, size_t bytes)
       }
     }
   }
+  Issue issue;
   if (tape::is_read()) [[unlikely]] {
     Command command = describe(CommandKind::kCopy, "copy", stream);
     command.address = destination;
     command.source = source;
     command.bytes = bytes;
     command.is_captured = keeper != nullptr;
-    tape::write(command);
+    issue.tell(command);
   }
   if (keeper != nullptr) {
     capture::keep_copy(*keeper, stream, destination, source, bytes);
+  } else if (issue.times() != nullptr) [[unlikely]] {
+    timing::copy(handle_of(stream), destination, source, bytes, issue.times());
   } else {
     driver.copy(handle_of(stream), destination, source, bytes);
   }
@@ -101,15 +130,18 @@ void copy(StreamRef stream, void* destination, const void* source, size_t bytes)
 
 void fill(StreamRef stream, void* destination, uint8_t value, size_t bytes) {
   const CaptureRef keeper = capture_of(stream);
+  Issue issue;
   if (tape::is_read()) [[unlikely]] {
     Command command = describe(CommandKind::kFill, "fill", stream);
     command.address = destination;
     command.bytes = bytes;
     command.is_captured = keeper != nullptr;
-    tape::write(command);
+    issue.tell(command);
   }
   if (keeper != nullptr) {
     capture::keep_fill(*keeper, stream, destination, value, bytes);
+  } else if (issue.times() != nullptr) [[unlikely]] {
+    timing::fill(handle_of(stream), destination, value, bytes, issue.times());
   } else {
     get().driver().fill(handle_of(stream), destination, value, bytes);
   }
@@ -126,16 +158,18 @@ bool query_stream(StreamRef stream) {
 
 void synchronize_stream(StreamRef stream) {
   if (capture::is_underway()) capture::forbid_on(stream, "synchronisation with a stream");
+  Issue issue;
   if (tape::is_read()) [[unlikely]] {
-    tape::write(describe(CommandKind::kSynchronizeStream, "synchronize_stream", stream));
+    issue.tell(describe(CommandKind::kSynchronizeStream, "synchronize_stream", stream));
   }
   get().driver().synchronize_stream(handle_of(stream));
 }
 
 void synchronize_device(int device) {
   if (capture::is_underway()) capture::forbid_on_device(device, "synchronisation with a device");
+  Issue issue;
   if (tape::is_read()) [[unlikely]] {
-    tape::write(describe(CommandKind::kSynchronizeDevice, "synchronize_device", {device, -1}));
+    issue.tell(describe(CommandKind::kSynchronizeDevice, "synchronize_device", {device, -1}));
   }
   get().synchronize(device);
 }
@@ -156,11 +190,12 @@ driver::Event create_event(driver::EventOptions options) {
 }
 
 void record_event(driver::Event event, StreamRef stream) {
+  Issue issue;
   if (tape::is_read()) [[unlikely]] {
     Command command = describe(CommandKind::kRecordEvent, "record_event", stream);
     command.event = event;
     command.is_captured = is_captured(stream);
-    tape::write(command);
+    issue.tell(command);
   }
   if (capture::is_underway()) {
     if (shared_events::is_shared(event) && is_captured(stream)) {
@@ -173,11 +208,12 @@ void record_event(driver::Event event, StreamRef stream) {
 }
 
 void wait_event(StreamRef stream, driver::Event event) {
+  Issue issue;
   if (tape::is_read()) [[unlikely]] {
     Command command = describe(CommandKind::kWaitEvent, "wait_event", stream);
     command.event = event;
     command.is_captured = is_captured(stream);
-    tape::write(command);
+    issue.tell(command);
   }
   if (shared_events::wait(stream, event)) return;
   if (capture::is_underway() && capture::keep_wait(stream, event)) return;
@@ -198,10 +234,11 @@ bool query_event(driver::Event event) {
 
 void synchronize_event(driver::Event event) {
   if (capture::is_underway()) capture::forbid_on(event, "synchronisation with an event");
+  Issue issue;
   if (tape::is_read()) [[unlikely]] {
     Command command = describe(CommandKind::kSynchronizeEvent, "synchronize_event", kNoStream);
     command.event = event;
-    tape::write(command);
+    issue.tell(command);
   }
   if (!shared_events::synchronize(event)) get().driver().synchronize_event(event);
 }

@@ -19,9 +19,11 @@ uint32_t Recording::add(Node node) {
   return static_cast<uint32_t>(nodes_.size() - 1);
 }
 
-void Recording::run(driver::Stream stream) const {
+void Recording::run(driver::Stream stream, const std::vector<timing::Shared>& times) const {
   driver::Driver& driver = get().driver();
-  for (const Node& node : nodes_) {
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
+    const timing::Running running(times.empty() ? nullptr : times[i].get());
     switch (node.kind) {
       case CommandKind::kKernel:
         node.kernel.run(node.kernel.context);
@@ -36,14 +38,17 @@ void Recording::run(driver::Stream stream) const {
   }
 }
 
-void Recording::tell(StreamRef stream) const {
+std::vector<timing::Shared> Recording::tell(StreamRef stream) const {
+  std::vector<timing::Shared> all_times;
   std::vector<Operand> operands;
-  for (const Node& node : nodes_) {
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
     operands.clear();
     for (const Node::KeptOperand& kept : node.operands) {
       operands.push_back({kept.address, kept.sizes.data(), kept.strides.data(),
                           static_cast<int32_t>(kept.sizes.size()), kept.item_bytes, kept.is_written});
     }
+    timing::Shared times;
     Command command{};
     command.kind = node.kind;
     command.device = stream.device;
@@ -54,8 +59,14 @@ void Recording::tell(StreamRef stream) const {
     command.bytes = node.bytes;
     command.operands = operands.data();
     command.num_operands = operands.size();
+    command.times = &times;
     tape::write(command);
+    if (times == nullptr) continue;
+    if (!get().driver().info().executes_kernels) timing::note_not_run(*times);
+    all_times.resize(nodes_.size());
+    all_times[i] = std::move(times);
   }
+  return all_times;
 }
 
 std::string Recording::to_dot() const {
@@ -96,6 +107,8 @@ void ReplayQueue::submit(StreamRef stream, const Recording& recording,
   const driver::Stream handle = get().stream(stream.device, stream.id);
   const auto must_follow = [&] { return has_replayed_ && !(last_stream_ == stream); };
   const bool is_told = tape::is_read();
+  timing::Shared launch_times;
+  std::vector<timing::Shared> times;
   if (is_told) [[unlikely]] {
     {
       // The tape hears of the order before it hears of the commands; and of those without the lock, since its
@@ -108,8 +121,9 @@ void ReplayQueue::submit(StreamRef stream, const Recording& recording,
     command.name = "graph replay";
     command.device = stream.device;
     command.stream = stream.id;
+    command.times = &launch_times;
     tape::write(command);
-    recording.tell(stream);
+    times = recording.tell(stream);
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   // Again where it was told above: another replay may have come between.
@@ -117,9 +131,12 @@ void ReplayQueue::submit(StreamRef stream, const Recording& recording,
   if (must_follow() && !is_told) wait_event(stream, finished_);
   std::unique_ptr<Replay> replay = make();
   replay->stream_ = handle;
+  replay->times_ = std::move(times);
   const driver::Kernel kernel{"graph replay", [](void* context) { static_cast<Replay*>(context)->run(); },
                               [](void* context) { delete static_cast<Replay*>(context); }, replay.release()};
   driver.submit(handle, kernel);
+  if (launch_times != nullptr) [[unlikely]]
+    launch_times->returned_ns = timing::now_ns();
   record_event(finished_, stream);
   has_replayed_ = true;
   last_stream_ = stream;

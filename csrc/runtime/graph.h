@@ -12,6 +12,7 @@
 #include "driver/driver.h"
 #include "runtime/commands.h"
 #include "runtime/memory_history.h"
+#include "runtime/timing.h"
 
 namespace loom::runtime {
 
@@ -49,10 +50,11 @@ class Recording {
   uint32_t add(Node node);
   const std::vector<Node>& nodes() const { return nodes_; }
   // Runs the nodes, one after the other, in this thread, as part of a kernel of `stream`. What one throws
-  // ends the run.
-  void run(driver::Stream stream) const;
-  // Tells the tape of each, as of commands of `stream`.
-  void tell(StreamRef stream) const;
+  // ends the run. `times`: where those of each node go, or empty.
+  void run(driver::Stream stream, const std::vector<timing::Shared>& times) const;
+  // Tells the tape of each, as of commands of `stream`. Returns the times that its readers want; empty when
+  // they want none.
+  std::vector<timing::Shared> tell(StreamRef stream) const;
   // Graphviz's language: a box for each node, an arrow for each dependency.
   std::string to_dot() const;
 
@@ -65,7 +67,7 @@ class Replay {
  public:
   explicit Replay(std::shared_ptr<const Recording> recording) : recording_(std::move(recording)) {}
   virtual ~Replay() = default;
-  virtual void run() { recording_->run(stream_); }
+  virtual void run() { recording_->run(stream_, times_); }
 
  protected:
   const std::shared_ptr<const Recording> recording_;
@@ -73,6 +75,7 @@ class Replay {
  private:
   friend class ReplayQueue;
   driver::Stream stream_ = nullptr;  // that the replay was submitted to
+  std::vector<timing::Shared> times_;
 };
 
 // The replays of one recording: never two at a time, on whichever streams.

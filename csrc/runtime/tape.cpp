@@ -21,8 +21,9 @@ struct Attached {
   std::atomic<int> num_calls{0};  // threads that are in its read()
 };
 
-std::shared_mutex readers_mutex;
-std::vector<std::shared_ptr<Attached>> readers;
+// Leaked: readers are detached by whoever has attached them, while static objects are destroyed as well.
+std::shared_mutex& readers_mutex = *new std::shared_mutex;
+std::vector<std::shared_ptr<Attached>>& readers = *new std::vector<std::shared_ptr<Attached>>;
 
 auto find(const std::shared_ptr<TapeReader>& reader) {
   return std::find_if(readers.begin(), readers.end(),

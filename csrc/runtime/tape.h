@@ -42,6 +42,8 @@ struct Operand {
   bool is_written;
 };
 
+struct CommandTimes;  // timing.h
+
 // One command. What it points to lives until the listener returns.
 struct Command {
   CommandKind kind;
@@ -55,6 +57,9 @@ struct Command {
   const Operand* operands;  // kKernel: what it reads and writes
   size_t num_operands;
   bool is_captured;  // kept by a graph and not run now
+  // Where a listener that wants to know when the command is issued and run leaves an object for the times, if
+  // no other has; null where there are none to be had (memory, queries, what is captured).
+  std::shared_ptr<CommandTimes>* times;
 };
 
 class TapeReader {

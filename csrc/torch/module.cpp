@@ -16,7 +16,9 @@
 #include "torch/graph_bindings.h"
 #include "torch/implicit_sync.h"
 #include "torch/ipc_bindings.h"
+#include "torch/kineto.h"
 #include "torch/memory_bindings.h"
+#include "torch/nvtx.h"
 #include "torch/register_ops.h"
 #include "torch/shutdown.h"
 #include "torch/stream_bindings.h"
@@ -136,6 +138,8 @@ PYBIND11_MODULE(_C, m) {
   driver::bind_driver(m);
   bind_graphs(m);
   bind_tape(m);
+  bind_nvtx(m);
+  register_kineto_profiler();
   set_device_count_peek(&peek_device_count);
   torch::utils::register_fork_handler_for_device_init(kLoom);
 

@@ -148,7 +148,7 @@ TEST(threads_capture_at_once_while_others_submit) {
           });
           runtime::destroy_event(event);
           if (recording->nodes().back().after != std::vector<uint32_t>{9}) ++num_wrong;
-          recording->run(devices().stream(stream.device, stream.id));
+          recording->run(devices().stream(stream.device, stream.id), {});
           count /= 2;
         }
         if (count != 10) ++num_wrong;

@@ -1,0 +1,15 @@
+// The devices in torch.profiler.
+#pragma once
+
+namespace loom::glue {
+
+// To be called once.
+void register_kineto_profiler();
+
+// How many profiles were prepared so far: what was noted in one must not be told to the next.
+unsigned long num_profiles() noexcept;
+
+// Whether a running profile keeps what the devices do from now on; nothing when none runs. Each begins open.
+void set_profile_open(bool is_open);
+
+}  // namespace loom::glue
