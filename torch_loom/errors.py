@@ -8,8 +8,12 @@ Out of memory is PyTorch's own ``torch.OutOfMemoryError``.
 from __future__ import annotations
 
 __all__ = [
+    "AllocatorFunctionError",
+    "AllocatorLibraryError",
     "AlreadyInitializedError",
     "ChipError",
+    "CommunicationError",
+    "CompilationError",
     "ConfigurationError",
     "DeferredCallError",
     "DeviceTypeError",
@@ -18,6 +22,9 @@ __all__ = [
     "InvalidDeviceError",
     "LoomError",
     "NoDeviceError",
+    "NotApplicableError",
+    "PinnedMemoryError",
+    "ShapeError",
     "SharingError",
     "VersionMismatchError",
 ]
@@ -69,3 +76,31 @@ class SharingError(LoomError, RuntimeError):
 
 class DeferredCallError(LoomError, RuntimeError):
     """A call made before first use, such as a seed, failed when the devices were initialised."""
+
+
+class CommunicationError(LoomError, RuntimeError):
+    """Tensors, devices or streams of a collective function do not fit together."""
+
+
+class ShapeError(LoomError, ValueError):
+    """Tensors that must have one shape have several."""
+
+
+class CompilationError(LoomError, RuntimeError):
+    """A program's C++ text was refused by the compiler; the message has the compiler's words and the text."""
+
+
+class NotApplicableError(LoomError, NotImplementedError):
+    """A name of ``torch.cuda`` stands for an object of an NVIDIA library, which does not exist here."""
+
+
+class AllocatorLibraryError(LoomError, OSError):
+    """The shared library of a pluggable allocator cannot be loaded."""
+
+
+class AllocatorFunctionError(LoomError, AttributeError):
+    """The shared library of a pluggable allocator lacks a function."""
+
+
+class PinnedMemoryError(LoomError, RuntimeError):
+    """Host memory cannot be pinned, or is not pinned."""

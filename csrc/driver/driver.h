@@ -136,6 +136,14 @@ class Driver {
   virtual void* allocate_host(size_t bytes) = 0;
   // Gives back what allocate_host() returned. Throws InvalidArgument for any other address; null is a no-op.
   virtual void deallocate_host(void* address) = 0;
+  // From now on a range of the host's memory, which its owner keeps, counts as memory of `device`, or as
+  // pinned host memory where that is −1: locate() says so, and kernels and copies reach it. It takes none of
+  // the device's memory. Throws InvalidArgument for zero bytes, null, addresses where the host has no memory,
+  // and a range that overlaps a registered one or memory of this driver.
+  virtual void register_memory(int device, void* address, size_t bytes) = 0;
+  // Ends that: the caller has waited for all work that uses it. Throws InvalidArgument for an address at
+  // which no registered range begins; null is a no-op.
+  virtual void unregister_memory(void* address) = 0;
 
   // Makes the allocation around a device address memory that other processes can map, once; its addresses and
   // contents stay, whatever runs meanwhile. Who has mapped it keeps it when it is given back, or this process

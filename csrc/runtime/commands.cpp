@@ -140,6 +140,21 @@ void synchronize_device(int device) {
   get().synchronize(device);
 }
 
+driver::Event create_event(driver::EventOptions options) {
+  const driver::Event event = get().driver().create_event(options);
+  if (tape::is_read()) [[unlikely]] {
+    Command command = describe(CommandKind::kCreateEvent, "create_event", kNoStream);
+    command.event = event;
+    try {
+      tape::write(command);
+    } catch (...) {
+      get().driver().destroy_event(event);
+      throw;
+    }
+  }
+  return event;
+}
+
 void record_event(driver::Event event, StreamRef stream) {
   if (tape::is_read()) [[unlikely]] {
     Command command = describe(CommandKind::kRecordEvent, "record_event", stream);

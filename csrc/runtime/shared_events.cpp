@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 
+#include "runtime/blocking.h"
 #include "runtime/capture.h"
 #include "runtime/runtime.h"
 #include "runtime/shared_files.h"
@@ -146,16 +147,6 @@ struct Wait {
   const Shared shared;
   const uint64_t version;
 };
-
-template <typename F>
-void call_blocking(F&& body) {
-  const auto run = [](void* context) { (*static_cast<std::remove_reference_t<F>*>(context))(); };
-  if (const BlockingCall call = blocking_call()) {
-    call(run, &body);
-  } else {
-    body();
-  }
-}
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 
 #include "driver_bindings/driver_bindings.h"
 #include "torch/alloc_conf.h"
+#include "torch/compiled_kernel.h"
 #include "torch/device.h"
 #include "torch/engine_allocator.h"
 #include "torch/generator.h"
@@ -188,5 +189,6 @@ PYBIND11_MODULE(_C, m) {
   bind_memory_history(m);
   bind_allocator(m);
   bind_streams(m);
+  bind_compiled_kernels(m);
   bind_ipc(m);
 }

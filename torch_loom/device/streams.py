@@ -5,6 +5,7 @@ Work submitted to a stream runs in the order of submission; work of two streams 
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, cast
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Event",
+    "ExternalStream",
     "Stream",
     "StreamContext",
     "current_stream",
     "default_stream",
+    "get_stream_from_external",
     "set_stream",
     "stream",
 ]
@@ -100,6 +103,19 @@ class Stream(torch.Stream):
         """Return the least and the greatest priority: ``(0, -1)``."""
         return 0, _C.highest_priority()
 
+    @property
+    def loom_stream(self) -> int:
+        """The stream's native handle, by which C code and :class:`ExternalStream` know it."""
+        handle: int = self.native_handle  # type: ignore[attr-defined]
+        return handle
+
+    cuda_stream = loom_stream
+
+    @property
+    def _as_parameter_(self) -> ctypes.c_void_p:
+        # What ctypes passes to a C function.
+        return ctypes.c_void_p(self.loom_stream)
+
     def record_event(self, event: torch.Event | None = None) -> torch.Event:
         """Mark the point that the stream has reached.
 
@@ -154,6 +170,53 @@ class Stream(torch.Stream):
         return f"<torch.{DEVICE_TYPE}.Stream device={self.device} stream_id={self.stream_id}>"
 
 
+class ExternalStream(Stream):
+    """A stream that other code names by its native handle, such as a C library.
+
+    Args:
+        stream_ptr: the :attr:`Stream.native_handle` of a stream; 0: the default stream of ``device``.
+        device: the stream's; that to which it belongs if None (for 0: the current one).
+
+    Raises:
+        TypeError: ``stream_ptr`` is no int.
+        ValueError: it is the handle of no stream.
+        InvalidDeviceError: there is no such device.
+        DeviceTypeError: the stream is another device's.
+    """
+
+    def __new__(cls, stream_ptr: int, device: Device = None) -> Self:
+        stream_id, device_index, device_type = _external_handle(stream_ptr, device)
+        return torch.Stream.__new__(
+            cls, stream_id=stream_id, device_index=device_index, device_type=device_type
+        )
+
+
+def get_stream_from_external(data_ptr: int, device: Device = None) -> Stream:
+    """Return the stream with a native handle; arguments and errors are those of :class:`ExternalStream`."""
+    return _stream(_external_handle(data_ptr, device))
+
+
+def _external_handle(native_handle: int, device: Device) -> tuple[int, int, int]:
+    if not isinstance(native_handle, int) or isinstance(native_handle, bool):
+        raise TypeError(
+            f"the handle of a stream must be an int, got {type(native_handle).__name__} {native_handle!r}"
+        )
+    index = None if device is None else _index(device)
+    _lazy_init()
+    if native_handle == 0:
+        return _C.default_stream(_index(index))
+    found = _C.find_stream(native_handle) if 0 < native_handle < 2**64 else None
+    if found is None:
+        raise ValueError(
+            f"{native_handle:#x} is the handle of no {DEVICE_TYPE} stream: pass the native_handle of one"
+        )
+    if index not in (None, found[1]):
+        raise DeviceTypeError(
+            f"The stream {native_handle:#x} is one of {DEVICE_TYPE}:{found[1]}, not of {DEVICE_TYPE}:{index}"
+        )
+    return found
+
+
 class Event(torch.Event):
     """A point in the work of a stream, to wait for or to measure from.
 
@@ -183,6 +246,15 @@ class Event(torch.Event):
         )
         self._is_shared = interprocess
         return self
+
+    @property
+    def cuda_event(self) -> int:
+        """The event's native handle, 0 before it is first recorded."""
+        return self.event_id
+
+    @property
+    def _as_parameter_(self) -> ctypes.c_void_p:
+        return ctypes.c_void_p(self.event_id)
 
     def record(self, stream: torch.Stream | None = None) -> None:
         """Mark the point that a stream has reached. Whoever waits for an earlier record still does.
@@ -356,6 +428,18 @@ def set_stream(stream: torch.Stream | None) -> None:
     checked = _checked_stream(stream)
     _lazy_init()
     torch.accelerator.set_stream(checked)
+
+
+def _set_stream_by_id(stream_id: int, device_index: int, device_type: int) -> None:
+    """Submit to the stream with these attributes from now on; see :func:`set_stream`.
+
+    Raises:
+        TypeError: an argument is no int.
+        ValueError: no stream has this ``stream_id``.
+        DeviceTypeError: the device is of another type.
+        InvalidDeviceError: there is no such device.
+    """
+    set_stream(Stream(stream_id=stream_id, device_index=device_index, device_type=device_type))
 
 
 _contexts = threading.local()
