@@ -60,7 +60,7 @@ def _patch_is_shared(device_type: str) -> None:
         return self.device.type == device_type or original(self)
 
     is_shared.__doc__ = original.__doc__
-    torch.UntypedStorage.is_shared = is_shared  # type: ignore[method-assign]
+    torch.UntypedStorage.is_shared = is_shared  # type: ignore[method-assign, assignment]
 
 
 def _register_reductions() -> None:

@@ -344,12 +344,13 @@ def test_many_times_without_growth(peer: Peer) -> None:
 
     def figures() -> list[Any]:
         loom.ipc_collect()
-        here = (loom.memory_allocated(), len(os.listdir("/proc/self/fd")), len(os.listdir("/dev/shm")))
+        here = (loom.memory_allocated(), len(os.listdir("/proc/self/fd")))
         return [here, peer(ipc_peer.figures)]
 
-    send_one()
+    for _ in range(5):  # what is kept for the peer alternates between segments
+        send_one()
     first = figures()
-    for _ in range(200):
+    for _ in range(60):
         send_one()
     assert figures() == first
 
@@ -367,7 +368,7 @@ def test_other_memories(fork_python: PythonRunner, env: dict[str, str]) -> None:
         def receive():
             message = os.read(there, 1 << 16)
             x, big = ForkingPickler.loads(message)
-            assert x.tolist() == [0, 1, 2, 3] and big.sum().item() == 40_000_000
+            assert x.tolist() == [0, 1, 2, 3] and big.sum().item() == 10_000_000
             x += 1
             big[-1] = 7
             torch.loom.synchronize()
@@ -379,7 +380,7 @@ def test_other_memories(fork_python: PythonRunner, env: dict[str, str]) -> None:
                 traceback.print_exc()
                 os._exit(1)
             os._exit(0)
-        x, big = torch.arange(4.0, device="loom"), torch.ones(40_000_000, dtype=torch.int8, device="loom")
+        x, big = torch.arange(4.0, device="loom"), torch.ones(10_000_000, dtype=torch.int8, device="loom")
         kept = torch.ones(3, device="loom") + 1
         os.write(here, bytes(ForkingPickler.dumps((x, big))))
         assert os.waitpid(pid, 0)[1] == 0
@@ -387,7 +388,7 @@ def test_other_memories(fork_python: PythonRunner, env: dict[str, str]) -> None:
         del x, big
         torch.loom.ipc_collect()
         torch.loom.empty_cache()
-        again = torch.zeros(40_000_000, dtype=torch.int8, device="loom")
+        again = torch.zeros(10_000_000, dtype=torch.int8, device="loom")
         assert again.sum().item() == 0 and kept.tolist() == [2, 2, 2]
         """,
         env,

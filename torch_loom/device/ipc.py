@@ -40,22 +40,22 @@ def ipc_collect() -> None:
 
 def _register_reductions() -> None:
     """Tell ``multiprocessing`` how tensors, storages and events of these devices travel."""
-    reduction.register(torch.UntypedStorage, _reduce_storage)  # type: ignore[attr-defined]
-    reduction.register(torch.Tensor, _reduce_tensor)  # type: ignore[attr-defined]
-    reduction.register(torch.nn.Parameter, _reduce_tensor)  # type: ignore[attr-defined]
-    reduction.register(Event, _reduce_event)  # type: ignore[attr-defined]
+    reduction.register(torch.UntypedStorage, _reduce_storage)
+    reduction.register(torch.Tensor, _reduce_tensor)
+    reduction.register(torch.nn.Parameter, _reduce_tensor)
+    reduction.register(Event, _reduce_event)
 
 
 def _reduce_storage(storage: torch.UntypedStorage) -> Any:
     if storage.device.type != DEVICE_TYPE:
-        return reductions.reduce_storage(storage)
+        return reductions.reduce_storage(storage)  # type: ignore[no-untyped-call]
     if storage.nbytes() == 0:
         return _empty_storage, (storage.device.index,)
     return _receive_storage, (_C.ipc_send(storage),)
 
 
 def _empty_storage(index: int) -> torch.UntypedStorage:
-    return torch.UntypedStorage(0, device=torch.device(DEVICE_TYPE, index))
+    return torch.UntypedStorage(0, device=torch.device(DEVICE_TYPE, index))  # type: ignore[no-untyped-call]
 
 
 def _receive_storage(handle: bytes) -> torch.UntypedStorage:
@@ -65,10 +65,10 @@ def _receive_storage(handle: bytes) -> torch.UntypedStorage:
 
 def _reduce_tensor(tensor: torch.Tensor) -> Any:
     if tensor.device.type != DEVICE_TYPE or tensor.layout != torch.strided:
-        return reductions.reduce_tensor(tensor)
+        return reductions.reduce_tensor(tensor)  # type: ignore[no-untyped-call]
     is_conj, is_neg = tensor.is_conj(), tensor.is_neg()
     if not (is_conj or is_neg) or (tensor.requires_grad and not tensor.is_leaf):
-        return reductions.reduce_tensor(tensor)
+        return reductions.reduce_tensor(tensor)  # type: ignore[no-untyped-call]
     # PyTorch's own way loses these bits, and with them the right numbers.
     plain = tensor.detach()
     plain = torch._conj(plain) if is_conj else plain

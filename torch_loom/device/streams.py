@@ -232,7 +232,7 @@ class Event(torch.Event):
         ValueError: both ``interprocess`` and ``enable_timing``.
     """
 
-    _is_shared: bool
+    _is_shared = False
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Self:
         if interprocess and enable_timing:
