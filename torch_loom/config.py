@@ -21,11 +21,15 @@ from torch_loom.settings import (
     DEVICE_NAME,
     DEVICES,
     DRIVER,
+    FALLBACK,
     LAUNCH,
+    LOG_LEVEL,
     MEMORY,
     MEMORY_POLICY,
     PROTECT,
+    RBLN_DISABLE_FALLBACK,
     RBLN_EAGER_MALLOC,
+    RBLN_LOG_LEVEL,
     SANITIZER,
     SETTINGS,
     VISIBLE_DEVICES,
@@ -75,6 +79,8 @@ class Settings:
         protect: whether host access to device memory faults.
         clock: ``"wall"``.
         sanitizer: whether races between streams are reported.
+        fallback: ``"allow"``, ``"warn"`` or ``"error"``.
+        log_level: ``"DEBUG"``, ``"INFO"``, ``"WARNING"`` or ``"ERROR"``; None leaves it to Python's logging.
     """
 
     device_name: str
@@ -89,6 +95,8 @@ class Settings:
     protect: bool
     clock: str
     sanitizer: bool
+    fallback: str
+    log_level: str | None
 
     @property
     def physical_devices(self) -> tuple[int, ...]:
@@ -193,6 +201,13 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
     policy = _value(MEMORY_POLICY, overrides)
     if policy is None and name == _RBLN and _required(RBLN_EAGER_MALLOC, overrides):
         policy = "eager"
+    fallback = _required(FALLBACK, overrides)
+    log_level = _value(LOG_LEVEL, overrides)
+    if name == _RBLN:
+        disabled = _value(RBLN_DISABLE_FALLBACK, overrides) or ()
+        if _raw_value(FALLBACK, overrides)[1] == "default" and {"unsupported_op", "all"} & set(disabled):
+            fallback = "error"
+        log_level = log_level or _value(RBLN_LOG_LEVEL, overrides)
     return Settings(
         device_name=name,
         devices=devices,
@@ -206,6 +221,8 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
         protect=_required(PROTECT, overrides),
         clock=_required(CLOCK, overrides),
         sanitizer=_required(SANITIZER, overrides),
+        fallback=fallback,
+        log_level=log_level,
     )
 
 
@@ -239,6 +256,8 @@ def configure(
     protect: bool | None = None,
     clock: str | None = None,
     sanitizer: bool | None = None,
+    fallback: str | None = None,
+    log_level: str | None = None,
 ) -> None:
     """Set what the environment variables set, from a program, before the devices are first used.
 
@@ -257,6 +276,9 @@ def configure(
         protect: whether host code that touches device memory faults.
         clock: ``"wall"``.
         sanitizer: whether races between streams are reported.
+        fallback: ``"allow"`` runs and logs what the chip does not do itself, ``"warn"`` warns of it,
+            ``"error"`` refuses it.
+        log_level: ``"DEBUG"``, ``"INFO"``, ``"WARNING"`` or ``"ERROR"``: what is logged to stderr.
 
     Raises:
         AlreadyInitializedError: the devices have been used.

@@ -1,4 +1,4 @@
-"""Every error class that torch-loom raises from Python.
+"""Every error and warning class that torch-loom raises from Python.
 
 Each derives from :class:`LoomError` and from the built-in class that PyTorch's CUDA module raises in the same
 place, so that ``except RuntimeError`` and ``except ValueError`` written for CUDA keep working.
@@ -14,6 +14,8 @@ __all__ = [
     "DeferredCallError",
     "DeviceTypeError",
     "ExtensionError",
+    "FallbackError",
+    "FallbackWarning",
     "ForkError",
     "InvalidDeviceError",
     "LoomError",
@@ -60,6 +62,14 @@ class DeviceTypeError(LoomError, ValueError):
 
 class ForkError(LoomError, RuntimeError):
     """A device was used in a forked child of a process that had used it before."""
+
+
+class FallbackError(LoomError, NotImplementedError):
+    """An op or dtype that the chip does not do itself, under ``TORCH_LOOM_FALLBACK=error``."""
+
+
+class FallbackWarning(UserWarning):
+    """An op or dtype that the chip does not do itself, under ``TORCH_LOOM_FALLBACK=warn``."""
 
 
 class DeferredCallError(LoomError, RuntimeError):

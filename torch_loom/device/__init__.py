@@ -7,6 +7,8 @@ reads.
 
 from torch_loom.config import configure
 from torch_loom.device import (
+    _explain,
+    _fallback,
     _init,
     _sanitizer,
     _utils,
@@ -18,6 +20,8 @@ from torch_loom.device import (
     sanitizer,
     streams,
 )
+from torch_loom.device._explain import *
+from torch_loom.device._fallback import *
 from torch_loom.device._init import *
 from torch_loom.device._init import _is_in_bad_fork, _lazy_call, _lazy_init
 from torch_loom.device._utils import _get_device_index
@@ -46,6 +50,8 @@ __all__ = ["configure"]
 __all__ += [name for name in SUBMODULES if not name.startswith("_")]
 __all__ += _init.__all__
 __all__ += devices.__all__
+__all__ += _explain.__all__
+__all__ += _fallback.__all__
 __all__ += graphs.__all__
 __all__ += memory.__all__
 __all__ += random.__all__

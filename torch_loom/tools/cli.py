@@ -37,10 +37,10 @@ def env() -> None:
 @app.command()
 def docs(
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit 1 if README.md would change.")
+        bool, typer.Option("--check", help="Write nothing; exit 1 if a text would change.")
     ] = False,
 ) -> None:
-    """Rewrite the generated blocks of README.md, in a checkout."""
+    """Rewrite the generated texts of a checkout: blocks of README.md, docs/supported_ops.md."""
     from torch_loom.tools.docs import run
 
     run(check)

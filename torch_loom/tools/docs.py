@@ -1,4 +1,4 @@
-"""`loom docs`: rewrites the generated blocks of README.md from facts: measured results, names, a real run."""
+"""`loom docs`: writes README.md's generated blocks and docs/supported_ops.md from facts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import ModuleType
 import torch
 
 from torch_loom import config
-from torch_loom.tools import console
+from torch_loom.tools import console, supported_ops
 from torch_loom.tools.blocks import MissingBlockError, markdown_table, replace_block
 
 EXAMPLE_TIMEOUT_SECONDS = 120
@@ -106,19 +106,21 @@ def rewritten(readme: str, root: Path) -> str:
 
 
 def run(check: bool) -> None:
-    """Rewrites README.md in the current directory; with `check`, only says whether it would."""
-    path = Path("README.md")
-    if not path.exists():
+    """Rewrites the generated texts in the current directory; with `check`, only says whether it would."""
+    readme = Path("README.md")
+    if not readme.exists():
         console.fail("there is no README.md here; run this in a checkout of torch-loom")
-    readme = path.read_text()
     try:
-        new = rewritten(readme, Path())
+        texts = {readme: rewritten(readme.read_text(), Path())}
     except (DocsError, MissingBlockError) as error:
         console.fail(error)
-    if new == readme:
-        console.out.print("README.md is up to date")
-    elif check:
-        console.fail("README.md is out of date; run `loom docs`")
-    else:
-        path.write_text(new)
-        console.out.print("README.md rewritten")
+    texts[Path("docs", "supported_ops.md")] = supported_ops.page()
+    for path, text in texts.items():
+        if path.exists() and path.read_text() == text:
+            console.out.print(f"{path} is up to date")
+        elif check:
+            console.fail(f"{path} is out of date; run `loom docs`")
+        else:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+            console.out.print(f"{path} rewritten")
