@@ -68,7 +68,7 @@ class FallbackError(LoomError, NotImplementedError):
     """An op or dtype that the chip does not do itself, under ``TORCH_LOOM_FALLBACK=error``."""
 
 
-class FallbackWarning(UserWarning):
+class FallbackWarning(LoomError, UserWarning):
     """An op or dtype that the chip does not do itself, under ``TORCH_LOOM_FALLBACK=warn``."""
 
 
