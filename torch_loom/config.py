@@ -24,15 +24,19 @@ from torch_loom.settings import (
     DEVICE_NAME,
     DEVICES,
     DRIVER,
+    FALLBACK,
     KERNEL_CACHE,
     LAUNCH,
+    LOG_LEVEL,
     MACHINE,
     MEMORY,
     MEMORY_POLICY,
     PROTECT,
     RBLN_DEVICE_MAP,
     RBLN_DEVICES,
+    RBLN_DISABLE_FALLBACK,
     RBLN_EAGER_MALLOC,
+    RBLN_LOG_LEVEL,
     RBLN_NPUS_PER_DEVICE,
     SANITIZER,
     SETTINGS,
@@ -89,6 +93,8 @@ class Settings:
         sanitizer: whether races between streams are reported.
         machine: whose devices they are, for telemetry; ``"none"`` for this process's alone.
         device_groups: which of the visible NPUs, counted from 0, make each device; None if each is a device.
+        fallback: ``"allow"``, ``"warn"`` or ``"error"``.
+        log_level: ``"DEBUG"``, ``"INFO"``, ``"WARNING"`` or ``"ERROR"``; None leaves it to Python's logging.
     """
 
     device_name: str
@@ -104,6 +110,8 @@ class Settings:
     clock: str
     sanitizer: bool
     machine: str
+    fallback: str
+    log_level: str | None
     device_groups: npu_groups.Groups | None = None
 
     @property
@@ -240,6 +248,8 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
     name = _required(DEVICE_NAME, overrides)
     visible = _visible(VISIBLE_DEVICES, devices, overrides)
     policy = _value(MEMORY_POLICY, overrides)
+    fallback = _required(FALLBACK, overrides)
+    log_level = _value(LOG_LEVEL, overrides)
     groups = None
     if name == _RBLN:
         if visible is None:
@@ -247,6 +257,10 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
         if policy is None and _required(RBLN_EAGER_MALLOC, overrides):
             policy = "eager"
         groups = _npu_groups(devices if visible is None else len(visible), overrides)
+        disabled = _value(RBLN_DISABLE_FALLBACK, overrides) or ()
+        if _raw_value(FALLBACK, overrides)[1] == "default" and {"unsupported_op", "all"} & set(disabled):
+            fallback = "error"
+        log_level = log_level or _value(RBLN_LOG_LEVEL, overrides)
     return Settings(
         device_name=name,
         devices=devices,
@@ -262,6 +276,8 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
         sanitizer=_required(SANITIZER, overrides),
         machine=_required(MACHINE, overrides),
         device_groups=groups,
+        fallback=fallback,
+        log_level=log_level,
     )
 
 
@@ -323,6 +339,8 @@ def configure(
     protect: bool | None = None,
     clock: str | None = None,
     sanitizer: bool | None = None,
+    fallback: str | None = None,
+    log_level: str | None = None,
 ) -> None:
     """Set what the environment variables set, from a program, before the devices are first used.
 
@@ -341,6 +359,9 @@ def configure(
         protect: whether host code that touches device memory faults.
         clock: ``"wall"``.
         sanitizer: whether races between streams are reported.
+        fallback: ``"allow"`` runs and logs what the chip does not do itself, ``"warn"`` warns of it,
+            ``"error"`` refuses it.
+        log_level: ``"DEBUG"``, ``"INFO"``, ``"WARNING"`` or ``"ERROR"``: what is logged to stderr.
 
     Raises:
         AlreadyInitializedError: the devices have been used.

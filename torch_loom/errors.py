@@ -1,4 +1,4 @@
-"""Every error class that torch-loom raises from Python.
+"""Every error and warning class that torch-loom raises from Python.
 
 Each derives from :class:`LoomError` and from the built-in class that PyTorch's CUDA module raises in the same
 place, so that ``except RuntimeError`` and ``except ValueError`` written for CUDA keep working.
@@ -18,6 +18,8 @@ __all__ = [
     "DeferredCallError",
     "DeviceTypeError",
     "ExtensionError",
+    "FallbackError",
+    "FallbackWarning",
     "ForkError",
     "ImplicitSynchronizationError",
     "InvalidDeviceError",
@@ -77,6 +79,14 @@ class ImplicitSynchronizationError(LoomError, RuntimeError):
 
 class SharingError(LoomError, RuntimeError):
     """Memory or an event cannot be shared with another process, or what it shared is there no more."""
+
+
+class FallbackError(LoomError, NotImplementedError):
+    """An op or dtype that the chip does not do itself, under ``TORCH_LOOM_FALLBACK=error``."""
+
+
+class FallbackWarning(LoomError, UserWarning):  # noqa: N818 (a warning)
+    """An op or dtype that the chip does not do itself, under ``TORCH_LOOM_FALLBACK=warn``."""
 
 
 class DeferredCallError(LoomError, RuntimeError):

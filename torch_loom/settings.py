@@ -95,6 +95,17 @@ def _parse_seed(text: str) -> int:
     return int(text)
 
 
+_RBLN_FALLBACKS = ("compile_error", "non_blocking_copy", "strided_copy_error", "unsupported_op", "all")
+
+
+def _parse_rbln_fallbacks(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    for name in names:
+        if name not in _RBLN_FALLBACKS:
+            raise ValueError(f"no such word: {name!r}")
+    return names
+
+
 def _parse_clock(text: str) -> str:
     if text == "simulated":
         raise ValueError("the simulated clock comes later")
@@ -334,6 +345,44 @@ KERNEL_CACHE = Setting(
     parse=str,
     configurable=False,
 )
+FALLBACK = Setting(
+    name="fallback",
+    env="TORCH_LOOM_FALLBACK",
+    type_name="choice",
+    default="allow",
+    allowed="allow, warn, error",
+    meaning="What an op or a dtype that the chip does not do itself is: logged, warned of, or refused.",
+    parse=_one_of("allow", "warn", "error"),
+)
+RBLN_DISABLE_FALLBACK = Setting(
+    name="rbln_disable_fallback",
+    env="TORCH_RBLN_DISABLE_FALLBACK",
+    type_name="list of words",
+    default=None,
+    allowed=", ".join(_RBLN_FALLBACKS),
+    meaning="With unsupported_op or all, TORCH_LOOM_FALLBACK is error where not set; only under rbln.",
+    parse=_parse_rbln_fallbacks,
+    configurable=False,
+)
+LOG_LEVEL = Setting(
+    name="log_level",
+    env="TORCH_LOOM_LOG_LEVEL",
+    type_name="choice",
+    default=None,
+    allowed="DEBUG, INFO, WARNING, ERROR",
+    meaning="The level of the logger torch_loom, written to stderr; Python's logging decides if not set.",
+    parse=_one_of("DEBUG", "INFO", "WARNING", "ERROR"),
+)
+RBLN_LOG_LEVEL = Setting(
+    name="rbln_log_level",
+    env="TORCH_RBLN_LOG_LEVEL",
+    type_name="choice",
+    default=None,
+    allowed="DEBUG, INFO, WARNING, ERROR",
+    meaning="TORCH_LOOM_LOG_LEVEL where that is not set; only under the device name rbln.",
+    parse=_one_of("DEBUG", "INFO", "WARNING", "ERROR"),
+    configurable=False,
+)
 
 SETTINGS: tuple[Setting[object], ...] = cast(
     "tuple[Setting[object], ...]",
@@ -357,5 +406,9 @@ SETTINGS: tuple[Setting[object], ...] = cast(
         MACHINE,
         COMPILER,
         KERNEL_CACHE,
+        FALLBACK,
+        RBLN_DISABLE_FALLBACK,
+        LOG_LEVEL,
+        RBLN_LOG_LEVEL,
     ),
 )

@@ -29,6 +29,7 @@ enum class CommandKind : uint8_t {
   kDestroyEvent,  // its address may come back as another event's
   kCreateEvent,
   kCreateStream,
+  kFallback,  // the chip does not do itself what this thread issues next: an op, or its dtype
 };
 
 // A tensor that a command reads or writes: element addresses are address + Σ index·stride, in elements of
@@ -49,7 +50,8 @@ struct Command {
   CommandKind kind;
   int device;         // logical index; −1 for host memory (kAllocate of a pinned block)
   int64_t stream;     // 0 is the default stream
-  const char* name;   // the op of a kernel, or what the kind is called
+  const char* name;   // the op of a kernel or a fallback, or what the kind is called
+  const char* dtype;  // kFallback: the dtype that is the reason; null: the op itself is
   const void* event;  // kRecordEvent, kWaitEvent, kSynchronizeEvent, kQueryEvent, kDestroyEvent, kCreateEvent
   const void* address;  // kAllocate, kFree, kRecordStream, kOutput, kFill, kCopy: the block or destination
   const void* source;   // kCopy

@@ -43,6 +43,7 @@ struct OpPlan {
   bool is_data_dependent = false, is_index_put = false;
   std::vector<KeyPart> key_parts;  // of every argument
   BirthTable births;
+  const fallback::Op* fallback = nullptr;  // once it was needed
 };
 
 ArgKind kind_of(const c10::Type& type) {
@@ -131,6 +132,13 @@ OpPlan& plan_of(const c10::OperatorHandle& op) {
     plan = make_plan(op);
   }
   return *plan;
+}
+
+const fallback::Op& fallback_of(const c10::OperatorHandle& op, OpPlan& plan) {
+  if (plan.fallback == nullptr) {
+    plan.fallback = &fallback::op_of(op.schema().name(), op.schema().overload_name());
+  }
+  return *plan.fallback;
 }
 
 c10::List<at::Tensor> lend_list(Lending& lending, const c10::List<at::Tensor>& tensors, bool is_written) {
@@ -312,7 +320,14 @@ void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     op.redispatchBoxed(one_by_one_keys(), stack);
     return;
   }
-  if (plan.makes_contents && is_lazy() && fill_on_host(op, stack)) return;
+  bool is_checked = false;
+  if (plan.makes_contents && is_lazy()) {
+    if (fallback::is_watched(fallback::kAnyOp) && !fallback_of(op, plan).is_native) {
+      fallback::check(fallback_of(op, plan), fallback::kAnyOp, runtime::current_device());
+      is_checked = true;
+    }
+    if (fill_on_host(op, stack)) return;
+  }
   if (is_sync_debugged() && waits_for_values(plan, *stack)) [[unlikely]] {
     report_implicit_sync(plan.name.c_str());
   }
@@ -320,6 +335,9 @@ void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t first = stack->size() - plan.num_arguments;
   for (const Argument& argument : plan.arguments)
     lend_argument(lending, (*stack)[first + argument.index], argument);
+  if (fallback::is_watched(lending.dtypes()) && !is_checked) [[unlikely]] {
+    fallback::check(fallback_of(op, plan), lending.dtypes(), lending.device());
+  }
   OutcomeKey key;
   if (!lending.runs_in_place() && try_queue(op, plan, stack, lending, key)) return;
   fill_generator(plan, stack, lending.device(), /*is_kept=*/false, /*is_captured=*/false);

@@ -174,7 +174,9 @@ void Lending::check_device(const at::Tensor& tensor) {
 void Lending::mix_metadata(const c10::TensorImpl* impl) {
   const auto sizes = impl->sizes();
   const auto strides = impl->strides();
-  mix(static_cast<uint64_t>(impl->dtype().toScalarType()) << 8 | sizes.size());
+  const auto dtype = static_cast<uint64_t>(impl->dtype().toScalarType());
+  dtypes_ |= fallback::DtypeSet{1} << dtype;
+  mix(dtype << 8 | sizes.size());
   for (size_t i = 0; i < sizes.size(); ++i) {
     mix(static_cast<uint64_t>(sizes[i]));
     mix(static_cast<uint64_t>(strides[i]));

@@ -10,6 +10,7 @@
 
 #include "torch/births.h"
 #include "torch/device.h"
+#include "torch/fallback.h"
 
 namespace loom::glue {
 
@@ -84,6 +85,8 @@ class Lending {
   bool writes_lists() const { return writes_lists_; }
   // An operand was sparse: the engine's kernel must be found by its tensors' keys.
   bool has_sparse() const { return has_sparse_; }
+  // The dtypes of the operands on the device.
+  fallback::DtypeSet dtypes() const { return dtypes_; }
   // An operand is the host's.
   bool has_host_operands() const { return has_host_operands_; }
   bool is_alias(const at::Tensor& tensor) const;
@@ -121,6 +124,7 @@ class Lending {
   bool writes_lists_ = false;
   driver::Stream in_place_stream_ = nullptr;  // set when it runs kernels in this thread
   uint64_t key_ = 0;
+  fallback::DtypeSet dtypes_ = fallback::kAnyOp;
   Births births_ = Births::learning();
   BirthMask learned_ = 0;
   BirthTable* table_ = nullptr;

@@ -12,6 +12,8 @@
 #include "torch/compiled_kernel.h"
 #include "torch/device.h"
 #include "torch/engine_allocator.h"
+#include "torch/explain_bindings.h"
+#include "torch/fallback.h"
 #include "torch/generator.h"
 #include "torch/graph_bindings.h"
 #include "torch/implicit_sync.h"
@@ -49,13 +51,14 @@ int peek_device_count() noexcept {
 
 void initialize(const std::string& driver, int64_t memory_bytes, const std::vector<int>& physical_devices,
                 const runtime::Chip& chip, bool lazy, const std::string& launch, uint64_t chaos_seed,
-                bool protect) {
+                bool protect, bool refuse_fallbacks) {
   current_alloc_conf();  // refuses bad settings before there are devices
   translated([&] {
     runtime::initialize({driver, memory_bytes, physical_devices, chip, lazy, launch, chaos_seed, protect});
   });
   prepare_memory();
   install_engine_allocator();
+  fallback::configure(chip, refuse_fallbacks);
 }
 
 void set_initializer(py::object callback) {
@@ -97,21 +100,31 @@ void bind_chip(py::module_& m) {
   py::class_<Chip>(m, "Chip")
       .def(py::init([](std::string name, std::string description, int64_t memory_bytes, bool lazy_memory,
                        std::vector<std::string> dtypes, std::vector<std::string> amp_dtypes,
-                       int capability_major, int capability_minor, int num_cores, int64_t clock_mhz) {
-             return Chip{std::move(name),  std::move(description), memory_bytes,
-                         lazy_memory,      std::move(dtypes),      std::move(amp_dtypes),
-                         capability_major, capability_minor,       num_cores,
+                       std::optional<std::vector<std::string>> native_ops, int capability_major,
+                       int capability_minor, int num_cores, int64_t clock_mhz) {
+             return Chip{std::move(name),
+                         std::move(description),
+                         memory_bytes,
+                         lazy_memory,
+                         std::move(dtypes),
+                         std::move(amp_dtypes),
+                         std::move(native_ops),
+                         capability_major,
+                         capability_minor,
+                         num_cores,
                          clock_mhz};
            }),
            py::kw_only(), py::arg("name"), py::arg("description"), py::arg("memory_bytes"),
-           py::arg("lazy_memory"), py::arg("dtypes"), py::arg("amp_dtypes"), py::arg("capability_major"),
-           py::arg("capability_minor"), py::arg("num_cores"), py::arg("clock_mhz"))
+           py::arg("lazy_memory"), py::arg("dtypes"), py::arg("amp_dtypes"), py::arg("native_ops"),
+           py::arg("capability_major"), py::arg("capability_minor"), py::arg("num_cores"),
+           py::arg("clock_mhz"))
       .def_readonly("name", &Chip::name)
       .def_readonly("description", &Chip::description)
       .def_readonly("memory_bytes", &Chip::memory_bytes)
       .def_readonly("lazy_memory", &Chip::lazy_memory)
       .def_readonly("dtypes", &Chip::dtypes)
       .def_readonly("amp_dtypes", &Chip::amp_dtypes)
+      .def_readonly("native_ops", &Chip::native_ops)
       .def_readonly("capability_major", &Chip::capability_major)
       .def_readonly("capability_minor", &Chip::capability_minor)
       .def_readonly("num_cores", &Chip::num_cores)
@@ -146,7 +159,7 @@ PYBIND11_MODULE(_C, m) {
   bind_chip(m);
   m.def("initialize", torch::wrap_pybind_function(initialize), py::kw_only(), py::arg("driver"),
         py::arg("memory_bytes"), py::arg("physical_devices"), py::arg("chip"), py::arg("lazy"),
-        py::arg("launch"), py::arg("chaos_seed"), py::arg("protect"));
+        py::arg("launch"), py::arg("chaos_seed"), py::arg("protect"), py::arg("refuse_fallbacks"));
   m.def("chip", torch::wrap_pybind_function([] { return devices().config().chip; }));
   m.def("set_initializer", torch::wrap_pybind_function(set_initializer));
   m.def("set_device_count_peek", [](py::object callback) { peek_callback() = std::move(callback); });
@@ -199,4 +212,5 @@ PYBIND11_MODULE(_C, m) {
   bind_implicit_sync(m);
   bind_compiled_kernels(m);
   bind_ipc(m);
+  bind_explain(m);
 }

@@ -27,6 +27,7 @@ bool is_launch(CommandKind kind) {
     case CommandKind::kFill:
     case CommandKind::kOutput:
     case CommandKind::kAllocate:
+    case CommandKind::kFallback:
       return true;
     default:
       return false;
@@ -61,7 +62,7 @@ bool is_host_memory(const void* address) {
 }
 
 // (address, sizes, strides, item_bytes, is_written) of each, without memory of the host that no device
-// reaches.
+// reaches. Of a fallback: the dtype's name, if that is the reason.
 py::tuple operands_of(const Command& command) {
   switch (command.kind) {
     case CommandKind::kKernel: {
@@ -84,6 +85,8 @@ py::tuple operands_of(const Command& command) {
     case CommandKind::kFill:
     case CommandKind::kOutput:
       return py::make_tuple(range(command.address, command.bytes, true));
+    case CommandKind::kFallback:
+      return command.dtype == nullptr ? py::tuple(0) : py::make_tuple(command.dtype);
     default:
       return py::tuple(0);
   }
@@ -267,6 +270,7 @@ constexpr std::pair<const char*, CommandKind> kKinds[] = {
     {"DESTROY_EVENT", CommandKind::kDestroyEvent},
     {"CREATE_EVENT", CommandKind::kCreateEvent},
     {"CREATE_STREAM", CommandKind::kCreateStream},
+    {"FALLBACK", CommandKind::kFallback},
 };
 
 }  // namespace

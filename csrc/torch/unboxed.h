@@ -130,6 +130,10 @@ struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
       lending.reset();
       return call_boxed(std::forward<Arguments>(arguments)...);
     }
+    if (fallback::is_watched(lending->dtypes())) [[unlikely]] {
+      static const fallback::Op& op = fallback::op_of(Op::name, Op::overload_name);
+      fallback::check(op, lending->dtypes(), lending->device());
+    }
     const auto run = [&](auto&&... engine_arguments) -> decltype(auto) {
       return Op::redispatch(engine_keys(), engine_arguments...);
     };

@@ -27,6 +27,8 @@ DEFAULTS = config.Settings(
     clock="wall",
     sanitizer=False,
     machine="default",
+    fallback="allow",
+    log_level=None,
 )
 
 
@@ -97,6 +99,8 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_LOOM_CLOCK", "wall")
     monkeypatch.setenv("TORCH_LOOM_SANITIZER", "1")
     monkeypatch.setenv("TORCH_LOOM_MACHINE", "ci_7")
+    monkeypatch.setenv("TORCH_LOOM_FALLBACK", "warn")
+    monkeypatch.setenv("TORCH_LOOM_LOG_LEVEL", "INFO")
     settings = config.resolve()
     assert settings == config.Settings(
         device_name="loom",
@@ -112,6 +116,8 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         clock="wall",
         sanitizer=True,
         machine="ci_7",
+        fallback="warn",
+        log_level="INFO",
     )
     assert settings.physical_devices == (3, 1)
     assert config.raw_value(config.MEMORY) == ("1.5GiB", "environment")
@@ -255,6 +261,8 @@ def test_configure_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) ->
         ("protect", 2),
         ("clock", "simulated"),
         ("sanitizer", "on"),
+        ("fallback", "never"),
+        ("log_level", "info"),
     ],
 )
 def test_configure_changes_nothing_if_a_value_is_bad(keyword: str, value: object) -> None:

@@ -27,6 +27,7 @@ __all__ = ["Chip", "available", "load"]
 
 MAX_FILE_BYTES = 64 << 10
 MAX_TEXT_CHARS = 400
+MAX_OPS = 2000
 
 # PyTorch's names; those that a description may use.
 DTYPES = (
@@ -54,6 +55,9 @@ class Chip:
         memory_policy: ``"eager"`` takes device memory when a tensor is made, ``"lazy"`` when a device op
             first needs it.
         dtypes: PyTorch's names of the dtypes that the chip computes in itself.
+        native_ops: the ops that it does itself, as PyTorch names them in ``aten``: ``"add"`` stands for all
+            overloads, in place and ``out=`` too, ``"max.default"`` for that overload; None for every op.
+            Copies, views and fills are always native.
         amp_dtypes: those of them that ``torch.autocast`` may use; float16 and bfloat16 can be.
         capability_major, capability_minor: its capability, 0 to 99.
         num_cores: how many cores or multiprocessors it has; 0 if that is not known.
@@ -84,6 +88,7 @@ class Chip:
     amp_dtypes: tuple[str, ...]
     capability_major: int
     capability_minor: int
+    native_ops: tuple[str, ...] | None = None
     num_cores: int = 0
     clock_mhz: int = 0
     clock_idle_mhz: int = 0
@@ -238,6 +243,22 @@ class _Reader:
             self.fail_value(key, value, words)
         return tuple(value)
 
+    def ops(self, key: str, value: object) -> tuple[str, ...] | None:
+        words = (
+            "'all', or a list, without repetition, of names of PyTorch's ops without 'aten::' "
+            f"('add', 'max.default'), at most {MAX_OPS}"
+        )
+        if value == "all":
+            return None
+        if not isinstance(value, list) or len(value) > MAX_OPS:
+            self.fail_value(key, value, words)
+        for item in value:
+            if not isinstance(item, str) or re.fullmatch(r"\w{1,100}(\.\w{1,100})?", item, re.ASCII) is None:
+                self.fail_value(key, item, words)
+        if len(set(value)) != len(value):
+            self.fail_value(key, value, words)
+        return tuple(value)
+
     def whole(self, key: str, value: object, low: int, high: int) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             self.fail_value(key, value, f"a whole number, {low} to {high}")
@@ -285,6 +306,7 @@ _CHECKS: dict[str, Callable[[_Reader, str, object], object]] = {
     "memory_policy": _Reader.policy,
     "dtypes": lambda reader, key, value: reader.names_of(key, value, DTYPES),
     "amp_dtypes": lambda reader, key, value: reader.names_of(key, value, AMP_DTYPES),
+    "native_ops": _Reader.ops,
     "capability_major": lambda reader, key, value: reader.whole(key, value, 0, 99),
     "capability_minor": lambda reader, key, value: reader.whole(key, value, 0, 99),
     "num_cores": lambda reader, key, value: reader.whole(key, value, 1, 1_000_000),

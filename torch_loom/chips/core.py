@@ -5,8 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 
+import torch
+
 from torch_loom import _C
-from torch_loom.chips.chip import load
+from torch_loom.chips.chip import load, shown
+from torch_loom.errors import ChipError
+
+
+def _check_op(chip: str, op: str) -> None:
+    name, _, overload = op.partition(".")
+    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+    if not schemas or (
+        overload and overload not in {schema.overload_name or "default" for schema in schemas}
+    ):
+        raise ChipError(
+            f"{chip}: native_ops: there is no op {shown(op)}. Allowed: names in PyTorch's torch.ops.aten."
+        )
 
 
 def load_for_core(chip: str) -> tuple[_C.Chip, Mapping[str, float]]:
@@ -19,6 +33,8 @@ def load_for_core(chip: str) -> tuple[_C.Chip, Mapping[str, float]]:
         ChipError: there is no such chip, or its description cannot be used.
     """
     described = load(chip)
+    for op in described.native_ops or ():
+        _check_op(chip, op)
     core = _C.Chip(
         name=described.name,
         description=described.description,
@@ -26,6 +42,7 @@ def load_for_core(chip: str) -> tuple[_C.Chip, Mapping[str, float]]:
         lazy_memory=described.memory_policy == "lazy",
         dtypes=described.dtypes,
         amp_dtypes=described.amp_dtypes,
+        native_ops=described.native_ops,
         capability_major=described.capability_major,
         capability_minor=described.capability_minor,
         num_cores=described.num_cores,

@@ -7,6 +7,8 @@ reads.
 
 from torch_loom.config import configure
 from torch_loom.device import (
+    _explain,
+    _fallback,
     _gpu_trace,
     _graph_annotations,
     _init,
@@ -38,6 +40,8 @@ from torch_loom.device import (
     tunable,
 )
 from torch_loom.device._cuda_kernel import _compile_kernel
+from torch_loom.device._explain import *
+from torch_loom.device._fallback import *
 from torch_loom.device._init import *
 from torch_loom.device._init import _is_in_bad_fork, _lazy_call, _lazy_init
 from torch_loom.device._legacy_types import *
@@ -96,6 +100,8 @@ __all__ += _init.__all__
 __all__ += _waiting.__all__
 __all__ += _topology.__all__
 __all__ += devices.__all__
+__all__ += _explain.__all__
+__all__ += _fallback.__all__
 __all__ += graphs.__all__
 __all__ += _legacy_types.__all__
 __all__ += _names.__all__

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch_loom import _C, config
+from torch_loom.device import _fallback
 from torch_loom.errors import DeferredCallError, ForkError, NoDeviceError
 
 __all__ = ["init", "is_initialized"]
@@ -126,7 +127,9 @@ def _initialize_core(settings: config.Settings) -> None:
         launch=settings.launch,
         chaos_seed=seed,
         protect=settings.protect,
+        refuse_fallbacks=settings.fallback == "error",
     )
+    _fallback.configure(settings)
     if settings.launch == "chaos":
         atexit.register(_tell_chaos_seed, seed)
     from torch_loom.device import _activity

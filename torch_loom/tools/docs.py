@@ -6,17 +6,21 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from torch_loom import config
-from torch_loom.tools import console
+from torch_loom.tools import console, supported_ops
 from torch_loom.tools.blocks import MissingBlockError, markdown_table, replace_block
 from torch_loom.tools.parity import report
 
 EXAMPLE_TIMEOUT_SECONDS = 120
 _EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # Pages that are generated as a whole: path -> function of the checkout's root.
-PAGES = {report.FILE: report.document}
+PAGES: dict[str, Callable[[Path], str]] = {
+    report.FILE: report.document,
+    supported_ops.FILE: lambda _root: supported_ops.page(),
+}
 _TABLE = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
 
 

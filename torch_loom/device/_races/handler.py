@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from torch_loom._C import TapeReader
+from torch_loom.device._op_tags import OpTags
 from torch_loom.device._races.clocks import EventId, StreamId, StreamSynchronizations, pack_stream
 from torch_loom.device._races.history import Launch, Memory, TensorInfo, Use
 from torch_loom.device._races.regions import Operand
@@ -16,44 +17,6 @@ from torch_loom.device._races.reports import SynchronizationError, report
 __all__ = ["EventHandler"]
 
 _gather_traceback: Callable[[bool, bool, bool], Any] = torch._C._profiler.gather_traceback
-
-
-class _HostResults:
-    """Which ops let the host wait for their stream.
-
-    One that returns a value of the host's (``equal``) has finished when it returns. One whose result has as
-    many elements as the values decide (``nonzero``) waits for what was issued before it, and goes on itself.
-    """
-
-    def __init__(self) -> None:
-        self._tags: dict[str, frozenset[torch.Tag]] = {}
-
-    def is_counted(self, operator: str, operands: Sequence[Operand]) -> bool:
-        """Return whether the host waits for the size of the result."""
-        if torch.Tag.dynamic_output_shape not in self._tags_of(operator):
-            return False
-        if operator.startswith("aten::index"):
-            # Only masks are counted; they have one byte an element.
-            return any(operand[3] == 1 and not operand[4] for operand in operands)
-        return True
-
-    def is_read(self, operator: str) -> bool:
-        """Return whether the host waits for the result itself."""
-        return torch.Tag.data_dependent_output in self._tags_of(operator)
-
-    def _tags_of(self, operator: str) -> frozenset[torch.Tag]:
-        tags = self._tags.get(operator)
-        if tags is None:
-            tags = self._tags[operator] = self._look_up(operator)
-        return tags
-
-    @staticmethod
-    def _look_up(operator: str) -> frozenset[torch.Tag]:
-        namespace, _, name = operator.partition("::")
-        packet = getattr(getattr(torch.ops, namespace), name.partition(".")[0], None) if name else None
-        if packet is None:
-            return frozenset()
-        return frozenset(tag for overload in packet.overloads() for tag in getattr(packet, overload).tags)
 
 
 class EventHandler:
@@ -73,7 +36,7 @@ class EventHandler:
         self.memory = Memory()
         self.seq_num = 0
         self._last_kernels: dict[StreamId, Launch] = {}
-        self._host_results = _HostResults()
+        self._tags = OpTags()
         self._notes: dict[int, Callable[[StreamId, EventId, int, bool], None]] = {
             TapeReader.RECORD_EVENT: self._handle_event_record,
             TapeReader.WAIT_EVENT: self._handle_event_wait,
@@ -113,6 +76,8 @@ class EventHandler:
         Returns:
             What is wrong with it. If anything is, the command must not be submitted.
         """
+        if kind == TapeReader.FALLBACK:
+            return []
         if kind == TapeReader.ALLOCATE:
             self._handle_memory_allocation(device, stream, address, num_bytes)
             return []
@@ -122,10 +87,10 @@ class EventHandler:
         if kind == TapeReader.OUTPUT:
             kernel = self._last_kernels.get(own)
             return [] if kernel is None else self._handle_uses(kernel, operands)
-        if self._host_results.is_counted(operator, operands):
+        if self._tags.is_counted(operator, operands):
             self.syncs.all_streams_wait_for_stream(own)
         errors = self._handle_kernel_launch(own, operator, operands)
-        if not errors and (host_waits or self._host_results.is_read(operator)):
+        if not errors and (host_waits or self._tags.is_read(operator)):
             self.syncs.all_streams_wait_for_stream(own)
         return errors
 
