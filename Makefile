@@ -61,7 +61,7 @@ $(STAMP): pyproject.toml
 	touch $@
 
 $(EXTENSION): $(STAMP) $(CPP) $(GENERATED) setup.py
-	$(BIN)/pip install --quiet --no-build-isolation --editable ".[demo,test,lint]"
+	$(BIN)/pip install --quiet --no-build-isolation --editable ".[demo,examples,test,lint]"
 	touch $@
 
 lint: build

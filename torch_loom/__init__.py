@@ -49,6 +49,13 @@ _autoload()
 del torch
 
 
+def include_path() -> str:
+    """Return the folder of the C headers, ``loom_memory.h``, for libraries that provide or use device memory."""
+    from pathlib import Path
+
+    return str(Path(__file__).parent / "include")
+
+
 def __getattr__(name: str) -> str:
     # Read when asked for: import reads no file but code.
     if name == "__version__":

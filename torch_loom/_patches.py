@@ -5,7 +5,9 @@ Each stands with its reason and the upstream issue, to be removed when that is c
 
 from __future__ import annotations
 
+import functools
 import re
+import sys
 from typing import Any
 
 import torch
@@ -23,6 +25,10 @@ def apply(device_type: str) -> None:
     """Apply all of them, for the device type with this name."""
     _patch_dlpack_device(device_type)
     _register_checkpoint_names(device_type)
+    _provide_communication()
+    _patch_default_tensor_type(device_type)
+    _patch_is_shared(device_type)
+    _register_reductions()
 
 
 def _patch_dlpack_device(device_type: str) -> None:
@@ -42,6 +48,26 @@ def _patch_dlpack_device(device_type: str) -> None:
     torch.Tensor.__dlpack_device__ = __dlpack_device__  # type: ignore[method-assign]
 
 
+def _patch_is_shared(device_type: str) -> None:
+    # The C++ method knows of shared CPU memory and of CUDA's, and says False of other devices' memory, which
+    # can be shared as it is. No upstream issue.
+    original = torch.UntypedStorage.is_shared
+
+    def is_shared(self: torch.UntypedStorage) -> bool:
+        return self.device.type == device_type or original(self)
+
+    is_shared.__doc__ = original.__doc__
+    torch.UntypedStorage.is_shared = is_shared  # type: ignore[method-assign]
+
+
+def _register_reductions() -> None:
+    # torch.multiprocessing shares memory of the CPU and of CUDA; for other devices its reducer of storages
+    # fails. multiprocessing's registry of reducers takes another.
+    from torch_loom.device import ipc
+
+    ipc._register_reductions()
+
+
 def _register_checkpoint_names(device_type: str) -> None:
     # A checkpoint written under one name of the device loads under another, onto the same index.
     names = "|".join(name for name in _KNOWN_NAMES if name != device_type)
@@ -59,3 +85,60 @@ def _register_checkpoint_names(device_type: str) -> None:
         return torch.serialization.default_restore_location(storage, here)  # type: ignore[no-untyped-call]
 
     torch.serialization.register_package(_PACKAGE_PRIORITY, tag, restore)
+
+
+def _provide_communication() -> None:
+    # torch.nn.parallel (DataParallel, replicate, scatter, gather) calls seven functions of torch._C that only
+    # CUDA builds have, and asks torch.cuda.nccl, which knows CUDA tensors alone; parallel_apply reads devices
+    # with torch.cuda's function, which refuses any other. pytorch/pytorch #162152, intel/torch-xpu-ops #2228.
+    if hasattr(torch._C, "_broadcast_coalesced"):
+        return  # a CUDA build: these devices have no DataParallel there
+    from torch_loom.device import _utils, comm, nccl
+
+    def gather_(tensors: Any, dim: int, destination: int) -> Any:
+        return comm.gather(tensors, dim, "cpu" if destination == -1 else destination)
+
+    functions = {
+        "_broadcast": comm.broadcast,
+        "_broadcast_out": lambda tensor, out: comm.broadcast(tensor, out=out),
+        "_broadcast_coalesced": comm.broadcast_coalesced,
+        "_scatter": comm.scatter,
+        "_scatter_out": lambda tensor, out, dim, streams: comm.scatter(
+            tensor, dim=dim, streams=streams, out=out
+        ),
+        "_gather": gather_,
+        "_gather_out": lambda tensors, out, dim: comm.gather(tensors, dim, out=out),
+    }
+    for name, function in functions.items():
+        setattr(torch._C, name, function)
+    sys.modules["torch.nn.parallel.comm"].nccl = nccl  # type: ignore[attr-defined]
+    # By its module's name: torch.nn.parallel.parallel_apply is the function.
+    module = sys.modules["torch.nn.parallel.parallel_apply"]
+    module._get_device_index = _utils._get_device_index  # type: ignore[attr-defined]
+
+
+def _patch_default_tensor_type(device_type: str) -> None:
+    # torch._C knows the tensor types of the CPU and CUDA only, and refuses any other: what the type says is set
+    # by the two functions that have replaced it. No upstream issue: the function is deprecated.
+    from torch_loom.device._legacy_types import TensorType
+
+    original = torch.set_default_tensor_type
+    is_ours = False
+
+    @functools.wraps(original)
+    def set_default_tensor_type(t: Any, /) -> None:
+        nonlocal is_ours
+        kind = t
+        if isinstance(t, str) and t.startswith(f"torch.{device_type}."):
+            kind = getattr(getattr(torch, device_type), t.rpartition(".")[2], t)
+        if isinstance(kind, TensorType):
+            torch.set_default_dtype(kind.dtype)  # refuses integers
+            torch.set_default_device(device_type)
+            is_ours = True
+            return
+        original(t)
+        if is_ours:
+            torch.set_default_device(None)
+            is_ours = False
+
+    torch.set_default_tensor_type = set_default_tensor_type

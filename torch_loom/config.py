@@ -9,27 +9,34 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeVar
 
+from torch_loom import npu_groups
 from torch_loom.errors import AlreadyInitializedError, ConfigurationError
 from torch_loom.settings import (
     CHAOS_SEED,
     CHIP,
     CLOCK,
+    COMPILER,
     DEVICE_NAME,
     DEVICES,
     DRIVER,
     FALLBACK,
+    KERNEL_CACHE,
     LAUNCH,
     LOG_LEVEL,
     MEMORY,
     MEMORY_POLICY,
     PROTECT,
+    RBLN_DEVICE_MAP,
+    RBLN_DEVICES,
     RBLN_DISABLE_FALLBACK,
     RBLN_EAGER_MALLOC,
     RBLN_LOG_LEVEL,
+    RBLN_NPUS_PER_DEVICE,
     SANITIZER,
     SETTINGS,
     VISIBLE_DEVICES,
@@ -40,19 +47,23 @@ from torch_loom.settings import (
 __all__ = [
     "DEVICES",
     "ENV_PREFIX",
+    "RBLN_DEVICES",
     "SETTINGS",
     "VISIBLE_DEVICES",
     "Setting",
     "Settings",
+    "compiler",
     "configure",
     "describe",
     "device_name",
+    "kernel_cache",
     "parse_size",
     "raw_value",
     "resolve",
 ]
 
 T = TypeVar("T")
+U = TypeVar("U")
 Source = Literal["configure", "environment", "default"]
 
 ENV_PREFIX = "TORCH_LOOM_"
@@ -68,9 +79,9 @@ class Settings:
 
     Attributes:
         device_name: the device type, ``"loom"`` by default.
-        devices: how many physical devices there are.
+        devices: how many physical devices, NPUs, there are.
         chip: the name of a shipped chip, or the path of a description.
-        memory_bytes: the capacity of each device; None for the chip's.
+        memory_bytes: the capacity of each NPU; None for the chip's.
         memory_policy: ``"eager"`` or ``"lazy"``; None for the chip's.
         visible_devices: the physical indices the program sees; None for all.
         driver: ``"virtual"`` or ``"null"``.
@@ -81,6 +92,7 @@ class Settings:
         sanitizer: whether races between streams are reported.
         fallback: ``"allow"``, ``"warn"`` or ``"error"``.
         log_level: ``"DEBUG"``, ``"INFO"``, ``"WARNING"`` or ``"ERROR"``; None leaves it to Python's logging.
+        device_groups: which of the visible NPUs, counted from 0, make each device; None if each is a device.
     """
 
     device_name: str
@@ -97,11 +109,29 @@ class Settings:
     sanitizer: bool
     fallback: str
     log_level: str | None
+    device_groups: npu_groups.Groups | None = None
+
+    @property
+    def visible_npus(self) -> tuple[int, ...]:
+        """The physical index of each NPU that the program may use."""
+        return tuple(range(self.devices)) if self.visible_devices is None else self.visible_devices
+
+    @property
+    def groups(self) -> npu_groups.Groups:
+        """Which of the visible NPUs, counted from 0, make each device."""
+        if self.device_groups is not None:
+            return self.device_groups
+        return tuple((npu,) for npu in range(len(self.visible_npus)))
 
     @property
     def physical_devices(self) -> tuple[int, ...]:
-        """The physical index of each device, by the index that the program uses."""
-        return tuple(range(self.devices)) if self.visible_devices is None else self.visible_devices
+        """The physical index of each device, that of its first NPU, by the index that the program uses."""
+        return tuple(self.visible_npus[group[0]] for group in self.groups)
+
+    @property
+    def npus_per_device(self) -> int:
+        """How many NPUs a device has."""
+        return len(self.groups[0]) if self.groups else 1
 
 
 _overrides: dict[str, str] = {}
@@ -172,6 +202,28 @@ def device_name() -> str:
     return _required(DEVICE_NAME, {})
 
 
+def compiler() -> str:
+    """Return the command that compiles C++."""
+    return _required(COMPILER, {})
+
+
+def kernel_cache() -> Path:
+    """Return the folder of compiled kernels, made if it was not there.
+
+    Raises:
+        ConfigurationError: it cannot be made or written, or is another user's: code is loaded from it.
+    """
+    text, source = _raw_value(KERNEL_CACHE, {})
+    folder = Path(_required(KERNEL_CACHE, {})).expanduser()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _complaint(KERNEL_CACHE, text, source, str(error)) from error
+    if folder.stat().st_uid != os.getuid() or not os.access(folder, os.W_OK | os.X_OK):
+        raise _complaint(KERNEL_CACHE, text, source, f"{folder} is not this user's to write")
+    return folder
+
+
 def device_name_taken(name: str, what: str) -> ConfigurationError:
     """Return the error for a device name when ``what`` exists already."""
     return _complaint(DEVICE_NAME, name, "environment", f"{what} exists already")
@@ -190,24 +242,22 @@ def resolve() -> Settings:
 def _resolve(overrides: Mapping[str, str]) -> Settings:
     _reject_unknown_variables()
     devices = _required(DEVICES, overrides)
-    visible = _value(VISIBLE_DEVICES, overrides)
-    for index in visible or ():
-        if index >= devices:
-            text, source = _raw_value(VISIBLE_DEVICES, overrides)
-            highest = f", the highest index is {devices - 1}" if devices else ""
-            reason = f"no device {index}: the number of devices is {devices}{highest}"
-            raise _complaint(VISIBLE_DEVICES, text, source, reason)
     name = _required(DEVICE_NAME, overrides)
+    visible = _visible(VISIBLE_DEVICES, devices, overrides)
     policy = _value(MEMORY_POLICY, overrides)
-    if policy is None and name == _RBLN and _required(RBLN_EAGER_MALLOC, overrides):
-        policy = "eager"
     fallback = _required(FALLBACK, overrides)
     log_level = _value(LOG_LEVEL, overrides)
+    groups = None
     if name == _RBLN:
+        if visible is None:
+            visible = _visible(RBLN_DEVICES, devices, overrides)
+        if policy is None and _required(RBLN_EAGER_MALLOC, overrides):
+            policy = "eager"
         disabled = _value(RBLN_DISABLE_FALLBACK, overrides) or ()
         if _raw_value(FALLBACK, overrides)[1] == "default" and {"unsupported_op", "all"} & set(disabled):
             fallback = "error"
         log_level = log_level or _value(RBLN_LOG_LEVEL, overrides)
+        groups = _npu_groups(devices if visible is None else len(visible), overrides)
     return Settings(
         device_name=name,
         devices=devices,
@@ -223,7 +273,36 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
         sanitizer=_required(SANITIZER, overrides),
         fallback=fallback,
         log_level=log_level,
+        device_groups=groups,
     )
+
+
+def _visible(
+    setting: Setting[tuple[int, ...]], devices: int, overrides: Mapping[str, str]
+) -> tuple[int, ...] | None:
+    visible = _value(setting, overrides)
+    for index in visible or ():
+        if index >= devices:
+            text, source = _raw_value(setting, overrides)
+            highest = f", the highest index is {devices - 1}" if devices else ""
+            reason = f"no device {index}: the number of devices is {devices}{highest}"
+            raise _complaint(setting, text, source, reason)
+    return visible
+
+
+def _npu_groups(pool: int, overrides: Mapping[str, str]) -> npu_groups.Groups | None:
+    device_map = _value(RBLN_DEVICE_MAP, overrides)
+    if device_map is not None:
+        return _checked(RBLN_DEVICE_MAP, lambda: npu_groups.select(device_map, pool))
+    size = _required(RBLN_NPUS_PER_DEVICE, overrides)
+    return None if size == 1 else _checked(RBLN_NPUS_PER_DEVICE, lambda: npu_groups.divide(pool, size))
+
+
+def _checked(setting: Setting[T], body: Callable[[], U]) -> U:
+    try:
+        return body()
+    except ValueError as error:
+        raise _complaint(setting, *raw_value(setting), str(error)) from None
 
 
 def _as_text(setting: Setting[object], value: object) -> str:

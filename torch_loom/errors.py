@@ -1,4 +1,4 @@
-"""Every error and warning class that torch-loom raises from Python.
+"""Every error class that torch-loom raises from Python.
 
 Each derives from :class:`LoomError` and from the built-in class that PyTorch's CUDA module raises in the same
 place, so that ``except RuntimeError`` and ``except ValueError`` written for CUDA keep working.
@@ -8,18 +8,25 @@ Out of memory is PyTorch's own ``torch.OutOfMemoryError``.
 from __future__ import annotations
 
 __all__ = [
+    "AllocatorFunctionError",
+    "AllocatorLibraryError",
     "AlreadyInitializedError",
     "ChipError",
+    "CommunicationError",
+    "CompilationError",
     "ConfigurationError",
     "DeferredCallError",
     "DeviceTypeError",
     "ExtensionError",
     "FallbackError",
-    "FallbackWarning",
     "ForkError",
     "InvalidDeviceError",
     "LoomError",
     "NoDeviceError",
+    "NotApplicableError",
+    "PinnedMemoryError",
+    "ShapeError",
+    "SharingError",
     "VersionMismatchError",
 ]
 
@@ -68,9 +75,37 @@ class FallbackError(LoomError, NotImplementedError):
     """An op or dtype that the chip does not do itself, under ``TORCH_LOOM_FALLBACK=error``."""
 
 
-class FallbackWarning(LoomError, UserWarning):
-    """An op or dtype that the chip does not do itself, under ``TORCH_LOOM_FALLBACK=warn``."""
+class SharingError(LoomError, RuntimeError):
+    """Memory or an event cannot be shared with another process, or what it shared is there no more."""
 
 
 class DeferredCallError(LoomError, RuntimeError):
     """A call made before first use, such as a seed, failed when the devices were initialised."""
+
+
+class CommunicationError(LoomError, RuntimeError):
+    """Tensors, devices or streams of a collective function do not fit together."""
+
+
+class ShapeError(LoomError, ValueError):
+    """Tensors that must have one shape have several."""
+
+
+class CompilationError(LoomError, RuntimeError):
+    """A program's C++ text was refused by the compiler; the message has the compiler's words and the text."""
+
+
+class NotApplicableError(LoomError, NotImplementedError):
+    """A name of ``torch.cuda`` stands for an object of an NVIDIA library, which does not exist here."""
+
+
+class AllocatorLibraryError(LoomError, OSError):
+    """The shared library of a pluggable allocator cannot be loaded."""
+
+
+class AllocatorFunctionError(LoomError, AttributeError):
+    """The shared library of a pluggable allocator lacks a function."""
+
+
+class PinnedMemoryError(LoomError, RuntimeError):
+    """Host memory cannot be pinned, or is not pinned."""

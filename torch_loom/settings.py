@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Generic, TypeVar, cast
 
+from torch_loom import npu_groups
+
 T = TypeVar("T")
 
 MAX_DEVICES = 64
@@ -116,6 +118,12 @@ def _parse_chip(text: str) -> str:
     return text
 
 
+def _parse_npus_per_device(text: str) -> int:
+    if re.fullmatch(r"-?[0-9]{1,9}", text.strip()) is None:
+        raise ValueError("not a whole number")
+    return npu_groups.check_size(int(text))
+
+
 def _parse_device_name(text: str) -> str:
     # c10::Device reads only letters and underscores as the type of a device string.
     if re.fullmatch(r"[A-Za-z_]+", text) is None:
@@ -202,6 +210,37 @@ RBLN_EAGER_MALLOC = Setting(
     allowed="0, 1",
     meaning="With 1, the memory policy is eager where that is not set; only under the device name rbln.",
     parse=_parse_flag,
+    configurable=False,
+)
+RBLN_DEVICES = Setting(
+    name="rbln_devices",
+    env="RBLN_DEVICES",
+    type_name="list of integers",
+    default=None,
+    allowed="NPU indices without repetition, separated by commas (0,1); empty for none",
+    meaning="What TORCH_LOOM_VISIBLE_DEVICES is, where that is not set; only under the device name rbln.",
+    parse=_parse_indices,
+    configurable=False,
+)
+RBLN_NPUS_PER_DEVICE = Setting(
+    name="rbln_npus_per_device",
+    env="RBLN_NPUS_PER_DEVICE",
+    type_name="integer",
+    default="1",
+    allowed=", ".join(str(size) for size in npu_groups.SIZES),
+    meaning="How many of the visible NPUs make one device, with the memory of all; "
+    "only under the device name rbln.",
+    parse=_parse_npus_per_device,
+    configurable=False,
+)
+RBLN_DEVICE_MAP = Setting(
+    name="rbln_device_map",
+    env="RBLN_DEVICE_MAP",
+    type_name="groups of integers",
+    default=None,
+    allowed="groups of visible NPUs, of one size, each NPU once ([0,1],[2,3])",
+    meaning="Which NPUs make each device, instead of RBLN_NPUS_PER_DEVICE; only under the device name rbln.",
+    parse=npu_groups.parse_map,
     configurable=False,
 )
 VISIBLE_DEVICES = Setting(
@@ -306,6 +345,27 @@ RBLN_LOG_LEVEL = Setting(
     configurable=False,
 )
 
+COMPILER = Setting(
+    name="compiler",
+    env="TORCH_LOOM_COMPILER",
+    type_name="command",
+    default="c++",
+    allowed="a C++17 compiler that takes GCC's options",
+    meaning="What compiles the kernels that a program gives as text; read at each compilation.",
+    parse=str,
+    configurable=False,
+)
+KERNEL_CACHE = Setting(
+    name="kernel_cache",
+    env="TORCH_LOOM_KERNEL_CACHE",
+    type_name="folder",
+    default="~/.cache/torch-loom/kernels",
+    allowed="a folder that this user owns and may write, or its place",
+    meaning="Where compiled kernels are kept; made at the first compilation.",
+    parse=str,
+    configurable=False,
+)
+
 SETTINGS: tuple[Setting[object], ...] = cast(
     "tuple[Setting[object], ...]",
     (
@@ -315,6 +375,9 @@ SETTINGS: tuple[Setting[object], ...] = cast(
         MEMORY,
         MEMORY_POLICY,
         RBLN_EAGER_MALLOC,
+        RBLN_DEVICES,
+        RBLN_NPUS_PER_DEVICE,
+        RBLN_DEVICE_MAP,
         VISIBLE_DEVICES,
         DRIVER,
         LAUNCH,
@@ -326,5 +389,7 @@ SETTINGS: tuple[Setting[object], ...] = cast(
         RBLN_DISABLE_FALLBACK,
         LOG_LEVEL,
         RBLN_LOG_LEVEL,
+        COMPILER,
+        KERNEL_CACHE,
     ),
 )

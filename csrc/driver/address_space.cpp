@@ -29,6 +29,9 @@ AddressSpace::~AddressSpace() {
     munmap(reinterpret_cast<void*>(range.engine_begin), range.bytes + kGranuleBytes);
     close(range.file);
   }
+  for (const auto& [address, shared] : shared_) {
+    if (shared.file != -1) close(shared.file);
+  }
 }
 
 bool AddressSpace::map(Range& range) const {
@@ -123,6 +126,12 @@ uintptr_t AddressSpace::take(size_t bytes) {
   return 0;
 }
 
+uintptr_t AddressSpace::take_or_reserve(size_t bytes) {
+  if (const uintptr_t address = take(bytes)) return address;
+  reserve();
+  return take(bytes);
+}
+
 void* AddressSpace::allocate(size_t bytes) {
   if (bytes == 0) throw InvalidArgument("allocate: bytes must be at least 1, got 0");
   std::lock_guard<std::mutex> lock(mutex_);
@@ -137,14 +146,11 @@ void* AddressSpace::allocate(size_t bytes) {
   // Compared before rounding: a huge request must not wrap around to a small one.
   if (bytes > free_bytes || round_up(bytes, kGranuleBytes) > free_bytes) throw out_of_memory("");
   const size_t rounded = round_up(bytes, kGranuleBytes);
-  uintptr_t address = take(rounded);
-  if (address == 0) {
-    try {
-      reserve();
-    } catch (const Error& error) {
-      throw out_of_memory(std::string(" but in pieces, and the host has no more addresses: ") + error.what());
-    }
-    address = take(rounded);
+  uintptr_t address = 0;
+  try {
+    address = take_or_reserve(rounded);
+  } catch (const Error& error) {
+    throw out_of_memory(std::string(" but in pieces, and the host has no more addresses: ") + error.what());
   }
   allocations_.emplace(address, rounded);
   used_bytes_ += rounded;
@@ -156,14 +162,31 @@ void AddressSpace::deallocate(void* address) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = allocations_.find(reinterpret_cast<uintptr_t>(address));
   if (found == allocations_.end()) {
-    throw InvalidArgument("deallocate: the address was not returned by allocate() on device " +
-                          std::to_string(device_));
+    if (const auto foreign = shared_.find(reinterpret_cast<uintptr_t>(address)); foreign != shared_.end()) {
+      const auto [start, shared] = *foreign;
+      shared_.erase(foreign);
+      if (map_back(start, shared.bytes)) put_back(start, shared.bytes);
+      return;
+    }
+    throw InvalidArgument(
+        "deallocate: the address was not returned by allocate() or map_shared() on device " +
+        std::to_string(device_));
   }
-  uintptr_t start = found->first;
-  size_t bytes = found->second;
+  const auto [start, bytes] = *found;
   allocations_.erase(found);
   used_bytes_ -= bytes;
-  give_back(start, bytes);
+  const auto shared = shared_.find(start);
+  if (shared == shared_.end()) {
+    give_back(start, bytes);
+    put_back(start, bytes);
+    return;
+  }
+  close(shared->second.file);
+  shared_.erase(shared);
+  if (map_back(start, bytes)) put_back(start, bytes);
+}
+
+void AddressSpace::put_back(uintptr_t start, size_t bytes) {
   const auto next = free_ranges_.lower_bound(start);
   if (next != free_ranges_.end() && start + bytes == next->first) {
     bytes += next->second;

@@ -28,6 +28,9 @@ class AddressSpace {
   void* allocate(size_t bytes);
   void deallocate(void* address);
   MemoryInfo info() const;
+  // address_space_sharing.cpp
+  SharedMemory share(const void* address);
+  void* map_shared(int file);
   // The address as allocate() counts it, for that and for an engine's address; null for any other.
   const void* device_address(const void* address) const noexcept {
     const auto value = reinterpret_cast<uintptr_t>(address);
@@ -55,6 +58,12 @@ class AddressSpace {
     int file = -1;
   };
   static constexpr size_t kMaxRanges = 64;
+  // What lies in a file of its own, since other processes share it.
+  struct Shared {
+    int file = -1;     // -1: another process's, which is open for as long as it is mapped
+    size_t bytes = 0;  // of the allocation
+    size_t moved = 0;  // of them, those that are in the file: all, unless the host refused
+  };
 
   // Throws Error when the host refuses.
   void reserve();
@@ -64,6 +73,15 @@ class AddressSpace {
   void give_back(uintptr_t address, size_t bytes) const noexcept;
   // An address with so much room, or 0.
   uintptr_t take(size_t bytes);
+  // The same, with another reservation if need be. Throws Error.
+  uintptr_t take_or_reserve(size_t bytes);
+  void put_back(uintptr_t address, size_t bytes);
+
+  // address_space_sharing.cpp. These throw SharingError when the host refuses.
+  void move_to_file(uintptr_t address, Shared& shared) const;
+  void map_file(uintptr_t address, size_t bytes, int file, size_t offset) const;
+  // Makes the addresses plain memory of this space again, empty. False when the host refuses.
+  bool map_back(uintptr_t address, size_t bytes) const noexcept;
 
   const int device_;
   const size_t capacity_bytes_;
@@ -74,6 +92,7 @@ class AddressSpace {
   size_t used_bytes_ = 0;
   std::map<uintptr_t, size_t> free_ranges_;  // address -> bytes, coalesced
   std::map<uintptr_t, size_t> allocations_;  // address -> bytes, whole granules
+  std::map<uintptr_t, Shared> shared_;       // some of the allocations, and what map_shared() returned
 };
 
 }  // namespace loom::driver

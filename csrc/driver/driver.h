@@ -62,6 +62,13 @@ struct Address {
   const void* device_address;
 };
 
+// Device memory that other processes can map.
+struct SharedMemory {
+  int file;       // a descriptor; the driver closes it when the memory is given back
+  size_t bytes;   // of the file
+  size_t offset;  // where in it the address asked about lies
+};
+
 struct StreamOptions {
   int priority = 0;  // lower is more urgent, as in CUDA; 0 is the default
   // With nothing pending, a submitted command runs in the caller's thread before submit() returns. All else,
@@ -112,8 +119,8 @@ class Driver {
   // to the driver's granularity, are more than are free; nothing changes then. Holes between allocations cost
   // no memory.
   virtual void* allocate(int device, size_t bytes) = 0;
-  // Gives back what allocate() returned, at once: the caller has waited for all work that uses it.
-  // Throws InvalidArgument for any other address; null is a no-op.
+  // Gives back what allocate() or map_shared() returned, at once: the caller has waited for all work that
+  // uses it. Throws InvalidArgument for any other address; null is a no-op.
   virtual void deallocate(int device, void* address) = 0;
   // Free and total bytes; what was allocated counts as rounded up to the driver's granularity.
   virtual MemoryInfo memory_info(int device) const = 0;
@@ -129,6 +136,25 @@ class Driver {
   virtual void* allocate_host(size_t bytes) = 0;
   // Gives back what allocate_host() returned. Throws InvalidArgument for any other address; null is a no-op.
   virtual void deallocate_host(void* address) = 0;
+  // From now on a range of the host's memory, which its owner keeps, counts as memory of `device`, or as
+  // pinned host memory where that is −1: locate() says so, and kernels and copies reach it. It takes none of
+  // the device's memory. Throws InvalidArgument for zero bytes, null, addresses where the host has no memory,
+  // and a range that overlaps a registered one or memory of this driver.
+  virtual void register_memory(int device, void* address, size_t bytes) = 0;
+  // Ends that: the caller has waited for all work that uses it. Throws InvalidArgument for an address at
+  // which no registered range begins; null is a no-op.
+  virtual void unregister_memory(void* address) = 0;
+
+  // Makes the allocation around a device address memory that other processes can map, once; its addresses and
+  // contents stay, whatever runs meanwhile. Who has mapped it keeps it when it is given back, or this process
+  // ends. Throws InvalidArgument for an address in no allocation, and for memory that map_shared() returned;
+  // NotSupported where memory has no contents; SharingError when the host refuses, and the memory is as it
+  // was.
+  virtual SharedMemory share(int device, const void* address) = 0;
+  // Maps such memory of another process, all of the file, into the device's address range; it is a descriptor
+  // of the caller's, and may be closed. It costs no device memory: the process that shares it pays. Throws
+  // SharingError for a file that is no shared device memory, NotSupported as share() does.
+  virtual void* map_shared(int device, int file) = 0;
 
   // --- streams ---
 

@@ -36,6 +36,11 @@ struct CaptureError : Error {
   using Error::Error;
 };
 
+// Memory or an event of another process cannot be shared, or is there no more.
+struct SharingError : Error {
+  using Error::Error;
+};
+
 // Device (or pinned host) memory has run out.
 struct OutOfMemory : Error {
   OutOfMemory(const std::string& message, int device, int64_t asked_bytes, int64_t free_bytes,

@@ -1,8 +1,10 @@
 #include "driver/host_driver.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -15,6 +17,12 @@ namespace {
 
 void check_not_null(const void* handle, const char* method, const char* what) {
   if (handle == nullptr) throw InvalidArgument(std::string(method) + ": " + what + " must not be null");
+}
+
+std::string hex(uintptr_t address) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%#zx", static_cast<size_t>(address));
+  return text;
 }
 
 template <typename F>
@@ -49,7 +57,9 @@ HostDriver::~HostDriver() {
   if (process_ == getpid()) {
     while (!streams_.empty()) destroy_stream(*streams_.begin());
   }
-  for (const auto& [address, bytes] : host_allocations_) std::free(reinterpret_cast<void*>(address));
+  for (const auto& [address, range] : host_ranges_) {
+    if (range.is_own) std::free(reinterpret_cast<void*>(address));
+  }
 }
 
 AddressSpace& HostDriver::space(int device) const {
@@ -85,19 +95,25 @@ void HostDriver::deallocate(int device, void* address) { space(device).deallocat
 
 MemoryInfo HostDriver::memory_info(int device) const { return space(device).info(); }
 
+SharedMemory HostDriver::share(int device, const void* address) { return space(device).share(address); }
+
+void* HostDriver::map_shared(int device, int file) { return space(device).map_shared(file); }
+
 Address HostDriver::locate(const void* address) const noexcept {
   for (size_t device = 0; device < spaces_.size(); ++device) {
     if (const void* known = spaces_[device]->device_address(address)) {
       return {AddressKind::kDevice, static_cast<int>(device), known};
     }
   }
-  if (num_host_allocations_.load(std::memory_order_acquire) != 0) {
+  if (num_host_ranges_.load(std::memory_order_acquire) != 0) {
     const auto value = reinterpret_cast<uintptr_t>(address);
     std::lock_guard<std::mutex> lock(host_mutex_);
-    auto after = host_allocations_.upper_bound(value);
-    if (after != host_allocations_.begin()) {
-      const auto& [start, bytes] = *std::prev(after);
-      if (value < start + bytes) return {AddressKind::kPinnedHost, -1, address};
+    auto after = host_ranges_.upper_bound(value);
+    if (after != host_ranges_.begin()) {
+      const auto& [start, range] = *std::prev(after);
+      if (value < start + range.bytes) {
+        return {range.device < 0 ? AddressKind::kPinnedHost : AddressKind::kDevice, range.device, address};
+      }
     }
   }
   return {AddressKind::kUnknown, -1, address};
@@ -123,8 +139,8 @@ void* HostDriver::allocate_host(size_t bytes) {
         page_bytes * sysconf(_SC_PHYS_PAGES));
   }
   std::lock_guard<std::mutex> lock(host_mutex_);
-  host_allocations_.emplace(reinterpret_cast<uintptr_t>(address), bytes);
-  num_host_allocations_.fetch_add(1, std::memory_order_release);
+  host_ranges_.emplace(reinterpret_cast<uintptr_t>(address), HostRange{bytes, -1, /*is_own=*/true});
+  num_host_ranges_.fetch_add(1, std::memory_order_release);
   return address;
 }
 
@@ -132,12 +148,63 @@ void HostDriver::deallocate_host(void* address) {
   if (address == nullptr) return;
   {
     std::lock_guard<std::mutex> lock(host_mutex_);
-    if (host_allocations_.erase(reinterpret_cast<uintptr_t>(address)) == 0) {
+    const auto found = host_ranges_.find(reinterpret_cast<uintptr_t>(address));
+    if (found == host_ranges_.end() || !found->second.is_own) {
       throw InvalidArgument("deallocate_host: the address was not returned by allocate_host()");
     }
-    num_host_allocations_.fetch_sub(1, std::memory_order_release);
+    host_ranges_.erase(found);
+    num_host_ranges_.fetch_sub(1, std::memory_order_release);
   }
   std::free(address);
+}
+
+void HostDriver::check_can_register(uintptr_t begin, size_t bytes) const {
+  const auto refuse = [&](const std::string& reason) {
+    throw InvalidArgument("register_memory: the " + std::to_string(bytes) + " bytes at " + hex(begin) + " " +
+                          reason);
+  };
+  if (begin == 0 || bytes == 0 || bytes > UINTPTR_MAX - begin) refuse("are no range of memory");
+  const uintptr_t last = begin + bytes - 1;
+  for (const auto& space : spaces_) {
+    for (const uintptr_t end : {begin, last}) {
+      if (space->device_address(reinterpret_cast<const void*>(end)) != nullptr) refuse("are device memory");
+    }
+  }
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  for (const uintptr_t end : {begin, last}) {
+    unsigned char is_resident = 0;
+    if (mincore(reinterpret_cast<void*>(end / page * page), 1, &is_resident) != 0) {
+      refuse("are not memory of this process");
+    }
+  }
+  auto next = host_ranges_.upper_bound(last);
+  if (next == host_ranges_.begin()) return;
+  const auto& [start, range] = *std::prev(next);
+  if (start + range.bytes > begin) {
+    refuse("overlap the " + std::to_string(range.bytes) + " bytes at " + hex(start) + ", which are " +
+           (range.device < 0 ? "pinned already" : "memory of device " + std::to_string(range.device)));
+  }
+}
+
+void HostDriver::register_memory(int device, void* address, size_t bytes) {
+  if (device != -1) space(device);
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  std::lock_guard<std::mutex> lock(host_mutex_);
+  check_can_register(begin, bytes);
+  host_ranges_.emplace(begin, HostRange{bytes, device, /*is_own=*/false});
+  num_host_ranges_.fetch_add(1, std::memory_order_release);
+}
+
+void HostDriver::unregister_memory(void* address) {
+  if (address == nullptr) return;
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  std::lock_guard<std::mutex> lock(host_mutex_);
+  const auto found = host_ranges_.find(begin);
+  if (found == host_ranges_.end() || found->second.is_own) {
+    throw InvalidArgument("unregister_memory: no registered range begins at " + hex(begin));
+  }
+  host_ranges_.erase(found);
+  num_host_ranges_.fetch_sub(1, std::memory_order_release);
 }
 
 Stream HostDriver::create_stream(int device, StreamOptions options) {

@@ -34,10 +34,14 @@ class HostDriver : public Driver {
   void* allocate(int device, size_t bytes) override;
   void deallocate(int device, void* address) override;
   MemoryInfo memory_info(int device) const override;
+  SharedMemory share(int device, const void* address) override;
+  void* map_shared(int device, int file) override;
   Address locate(const void* address) const noexcept override;
   void* engine_address(const void* device_address) const noexcept override;
   void* allocate_host(size_t bytes) override;
   void deallocate_host(void* address) override;
+  void register_memory(int device, void* address, size_t bytes) override;
+  void unregister_memory(void* address) override;
 
   Stream create_stream(int device, StreamOptions options) override;
   void destroy_stream(Stream stream) override;
@@ -59,7 +63,15 @@ class HostDriver : public Driver {
   int64_t elapsed_ns(Event start, Event end) override;
 
  private:
+  // Host memory that is more than that: allocated here and pinned, or registered.
+  struct HostRange {
+    size_t bytes;
+    int device;  // −1: pinned
+    bool is_own;
+  };
+
   AddressSpace& space(int device) const;
+  void check_can_register(uintptr_t begin, size_t bytes) const;
   bool is_pageable(const void* address) const noexcept;
 
   const Info info_;
@@ -71,8 +83,8 @@ class HostDriver : public Driver {
   std::mutex streams_mutex_;
   std::set<Stream> streams_;
   mutable std::mutex host_mutex_;
-  std::map<uintptr_t, size_t> host_allocations_;
-  std::atomic<int64_t> num_host_allocations_{0};
+  std::map<uintptr_t, HostRange> host_ranges_;
+  std::atomic<int64_t> num_host_ranges_{0};
 };
 
 }  // namespace loom::driver

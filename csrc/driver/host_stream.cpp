@@ -5,18 +5,21 @@
 #include <exception>
 #include <memory>
 
+#include "driver/gate.h"
+
 namespace loom::driver {
 
 // Makes this thread the one that runs a kernel of the stream.
 class StreamState::Running {
  public:
   explicit Running(StreamState& stream) : stream_(stream) {
+    if (num_running == 0) gate::enter();
     ++num_running;
     stream.owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   }
   ~Running() {
     stream_.owner_.store({}, std::memory_order_relaxed);
-    --num_running;
+    if (--num_running == 0) gate::leave();
   }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;

@@ -15,6 +15,8 @@ class NullDriver final : public HostDriver {
                     /*executes_kernels=*/false,
                     /*host_addressable=*/false,
                     {kNoSensors, kNoPriorities,
+                     "share: device memory has no contents that another process could see",
+                     "map_shared: device memory has no contents that another process could see",
                      "submit: kernels are accepted and released, not run: this driver has no arithmetic",
                      "copy: bytes are not moved: device memory has no contents",
                      "fill: bytes are not set: device memory has no contents"}},

@@ -129,6 +129,7 @@ void bind_errors(py::module_& m) {
   py::register_local_exception<InvalidArgument>(m, "InvalidArgument", PyExc_ValueError);
   py::register_local_exception<NotReady>(m, "NotReady", PyExc_RuntimeError);
   py::register_local_exception<NotSupported>(m, "NotSupported", PyExc_NotImplementedError);
+  py::register_local_exception<SharingError>(m, "SharingError", PyExc_RuntimeError);
   py::register_local_exception<Unusable>(m, "Unusable", PyExc_RuntimeError);
   // Leaked, so that it outlives the interpreter.
   static const auto* const out_of_memory =
@@ -175,6 +176,10 @@ void bind_figures(py::module_& m) {
   py::class_<MemoryInfo>(m, "MemoryInfo")
       .def_readonly("free_bytes", &MemoryInfo::free_bytes)
       .def_readonly("total_bytes", &MemoryInfo::total_bytes);
+  py::class_<SharedMemory>(m, "SharedMemory")
+      .def_readonly("file", &SharedMemory::file)
+      .def_readonly("bytes", &SharedMemory::bytes)
+      .def_readonly("offset", &SharedMemory::offset);
   py::class_<Address>(m, "Address")
       .def_readonly("kind", &Address::kind)
       .def_readonly("device", &Address::device)
@@ -193,6 +198,14 @@ void bind_memory(DriverClass& cls) {
            })
       .def("memory_info", [](const Driver& driver,
                              int device) { return unlocked([&] { return driver.memory_info(device); }); })
+      .def("share",
+           [](Driver& driver, int device, uint64_t address) {
+             return unlocked([&] { return driver.share(device, to_pointer(address)); });
+           })
+      .def("map_shared",
+           [](Driver& driver, int device, int file) {
+             return to_int(unlocked([&] { return driver.map_shared(device, file); }));
+           })
       .def("locate",
            [](const Driver& driver, uint64_t address) {
              return unlocked([&] { return driver.locate(to_pointer(address)); });

@@ -28,7 +28,7 @@ void CachingAllocator::attach_out_of_memory_observer(OutOfMemoryObserver observe
   observers_.push_back(std::move(observer));
 }
 
-std::string CachingAllocator::out_of_memory_message(size_t asked, size_t alloc_bytes,
+std::string CachingAllocator::out_of_memory_message(size_t asked, size_t alloc_bytes, bool is_sourced,
                                                     driver::MemoryInfo memory) const {
   const auto text = [](size_t bytes) {
     return format_bytes(static_cast<int64_t>(std::min(bytes, static_cast<size_t>(INT64_MAX))));
@@ -40,6 +40,7 @@ std::string CachingAllocator::out_of_memory_message(size_t asked, size_t alloc_b
                         std::to_string(logical_device_) + " has a total capacity of " +
                         format_bytes(memory.total_bytes) + " of which " + format_bytes(memory.free_bytes) +
                         " is free. ";
+  if (is_sourced) message += "The pluggable allocator, which gives the memory, returned null. ";
   if (asked != alloc_bytes) message += text(asked) + " asked for. ";
   message += "This process has " + text(reserved) + " memory in use. ";
   if (fraction_) message += text(limit_bytes()) + " allowed; ";
@@ -53,15 +54,17 @@ std::string CachingAllocator::out_of_memory_message(size_t asked, size_t alloc_b
          "large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.";
 }
 
-void CachingAllocator::throw_out_of_memory(Guard& lock, size_t bytes, size_t rounded, int64_t stream,
-                                           Context context) {
+void CachingAllocator::throw_out_of_memory(Guard& lock, size_t bytes, size_t rounded, const Pool* pool,
+                                           int64_t stream, Context context) {
   ++stats_.num_ooms;
-  const size_t alloc_bytes = bytes > kMaxBytes ? bytes : config_.segment_bytes(rounded);
+  const bool is_exact = bytes > kMaxBytes || (pool != nullptr && !pool->is_cached);
+  const size_t alloc_bytes = is_exact ? bytes : config_.segment_bytes(rounded);
+  const bool is_sourced = pool != nullptr && source_of(*pool) != nullptr;
   const driver::MemoryInfo memory = memory_info();
   const size_t limit = limit_bytes();
   history_.record(TraceAction::kOutOfMemory, static_cast<uint64_t>(memory.free_bytes), bytes, stream, {},
                   std::move(context));
-  const std::string message = out_of_memory_message(bytes, alloc_bytes, memory);
+  const std::string message = out_of_memory_message(bytes, alloc_bytes, is_sourced, memory);
   const std::vector<OutOfMemoryObserver> observers = observers_;
   const auto clamp = [](size_t value) {
     return static_cast<int64_t>(std::min(value, static_cast<size_t>(INT64_MAX)));

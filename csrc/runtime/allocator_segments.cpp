@@ -9,20 +9,11 @@ namespace loom::runtime {
 
 namespace {
 
-std::atomic<BlockingCall> blocking_call{nullptr};
+std::atomic<BlockingCall> current_blocking_call{nullptr};
+std::atomic<bool (*)()> reclaimer{nullptr};
 
 // Of one allocation, while other threads take what it gave back.
 constexpr int kMaxFlushes = 32;
-
-template <typename F>
-void call_blocking(F&& body) {
-  const auto run = [](void* context) { (*static_cast<std::remove_reference_t<F>*>(context))(); };
-  if (const BlockingCall call = blocking_call.load()) {
-    call(run, &body);
-  } else {
-    body();
-  }
-}
 
 // One more while it lives; those who wait for none are woken at its end.
 class Counted {
@@ -41,7 +32,11 @@ class Counted {
 
 }  // namespace
 
-void set_blocking_call(BlockingCall call) noexcept { blocking_call = call; }
+void set_blocking_call(BlockingCall call) noexcept { current_blocking_call = call; }
+
+BlockingCall blocking_call() noexcept { return current_blocking_call; }
+
+void set_reclaimer(bool (*reclaim)()) noexcept { reclaimer = reclaim; }
 
 size_t CachingAllocator::limit_bytes() const {
   const auto total = static_cast<double>(memory_info().total_bytes);
@@ -65,9 +60,17 @@ double CachingAllocator::memory_fraction() const {
 Block* CachingAllocator::grow(Guard& lock, Pool& pool, size_t bytes, size_t rounded, int64_t stream,
                               const Context& context) {
   if (config_.garbage_collection_threshold > 0.0 && num_capturing_ == 0) collect_garbage(lock, stream);
-  if (Block* block = new_segment(pool, rounded, stream, context)) return block;
+  if (Block* block = new_segment(lock, pool, rounded, stream, context)) return block;
+  if (const auto reclaim = reclaimer.load(); reclaim != nullptr && num_capturing_ == 0) {
+    lock.unlock();
+    const bool has_freed = reclaim();
+    lock.lock();
+    if (has_freed) {
+      if (Block* block = find_free(pool, rounded, stream)) return block;
+    }
+  }
   if (release_oversize(lock, pool, rounded, stream)) {
-    if (Block* block = new_segment(pool, rounded, stream, context)) return block;
+    if (Block* block = new_segment(lock, pool, rounded, stream, context)) return block;
   }
   if (num_capturing_ == 0) {
     ++stats_.num_alloc_retries;
@@ -77,12 +80,12 @@ Block* CachingAllocator::grow(Guard& lock, Pool& pool, size_t bytes, size_t roun
       flush(lock, stream, {0, 0});
       const bool waited = wait_for_others(lock, stream);
       if (Block* block = find_free(pool, rounded, stream)) return block;
-      if (Block* block = new_segment(pool, rounded, stream, context)) return block;
+      if (Block* block = new_segment(lock, pool, rounded, stream, context)) return block;
       if (!waited && stats_.num_device_free == given_back) break;
     }
   }
   if (Block* block = borrow_from_private_pools(pool.is_small, rounded, stream)) return block;
-  throw_out_of_memory(lock, bytes, rounded, stream, context);
+  throw_out_of_memory(lock, bytes, rounded, &pool, stream, context);
 }
 
 // Null when the device, or the share of it that this process may take, has no more.
@@ -96,9 +99,12 @@ void* CachingAllocator::take_from_driver(size_t bytes) {
   }
 }
 
-Block* CachingAllocator::new_segment(Pool& pool, size_t rounded, int64_t stream, const Context& context) {
-  if (config_.expandable_segments) return extend_segment(pool, rounded, stream, context);
-  const size_t bytes = config_.segment_bytes(rounded);
+Block* CachingAllocator::new_segment(Guard& lock, Pool& pool, size_t rounded, int64_t stream,
+                                     const Context& context) {
+  const SourceRef source = source_of(pool);
+  const size_t bytes = pool.is_cached ? config_.segment_bytes(rounded) : rounded;
+  if (source != nullptr) return sourced_segment(lock, pool, source, bytes, stream, context);
+  if (config_.expandable_segments && pool.is_cached) return extend_segment(pool, rounded, stream, context);
   void* memory = take_from_driver(bytes);
   return memory == nullptr ? nullptr : add_segment(pool, stream, false, memory, bytes, context);
 }
@@ -127,7 +133,6 @@ Block* CachingAllocator::add_segment(Pool& pool, int64_t stream, bool expandable
   increase(pool, stats_.reserved_bytes, bytes);
   if (bytes >= config_.max_split_bytes) stats_.oversize_segments.increase(1);
   ++stats_.num_device_alloc;
-  note_cached();
   history_.record(expandable ? TraceAction::kSegmentMap : TraceAction::kSegmentAlloc, address, bytes, stream,
                   pool.owner == nullptr ? PoolId{} : pool.owner->id, context);
   return block;
@@ -275,8 +280,9 @@ void CachingAllocator::give_back(Guard& lock, std::vector<Segment*> segments, in
   if (segments.empty()) return;
   std::vector<Segment*> used;
   std::exception_ptr failure;
-  const Counted counted(num_giving_back_);
   lock.unlock();
+  const FreeMutex::Shared may_free;
+  const Counted counted(num_giving_back_);
   try {
     call_blocking([&] {
       if (wait_for_device(stream)) return;
@@ -287,16 +293,14 @@ void CachingAllocator::give_back(Guard& lock, std::vector<Segment*> segments, in
       used.assign(unused, segments.end());
       segments.erase(unused, segments.end());
     });
+    for (const Segment* segment : segments) return_to_source(*segment);
   } catch (...) {
     failure = std::current_exception();
   }
   lock.lock();
   for (Segment* segment : segments) failure == nullptr ? destroy(segment) : put_back(segment);
   for (Segment* segment : used) put_back(segment);
-  for (auto pool = private_pools_.begin(); pool != private_pools_.end();) {
-    const bool gone = pool->second->use_count == 0 && pool->second->num_segments == 0;
-    pool = gone ? private_pools_.erase(pool) : std::next(pool);
-  }
+  erase_unused_pools();
   if (failure != nullptr) std::rethrow_exception(failure);
 }
 
@@ -319,7 +323,9 @@ bool CachingAllocator::wait_for_others(Guard& lock, int64_t stream) {
 void CachingAllocator::destroy(Segment* segment) {
   Pool& pool = *segment->pool;
   for (const Segment::Piece& piece : segment->pieces) {
-    driver_.deallocate(physical_device_, reinterpret_cast<void*>(piece.address));
+    if (segment->source == nullptr) {
+      driver_.deallocate(physical_device_, reinterpret_cast<void*>(piece.address));
+    }
     ++stats_.num_device_free;
   }
   decrease(pool, stats_.segment, 1);

@@ -40,6 +40,9 @@ Pool& CachingAllocator::pool_for(size_t rounded, int64_t stream) {
       return is_small ? pool.small : pool.large;
     }
   }
+  if (memory_mode::is_uncached()) [[unlikely]] {
+    return is_small ? small_uncached_ : large_uncached_;
+  }
   return is_small ? small_ : large_;
 }
 
@@ -74,14 +77,19 @@ void* CachingAllocator::allocate(size_t bytes, int64_t stream) {
     process_events();
   }
   Guard lock(lock_);
-  if (bytes > kMaxBytes) throw_out_of_memory(lock, bytes, bytes, stream, std::move(context));
-  const size_t rounded = config_.block_bytes(bytes);
+  if (bytes > kMaxBytes) throw_out_of_memory(lock, bytes, bytes, nullptr, stream, std::move(context));
+  size_t rounded = config_.block_bytes(bytes);
   Pool& pool = pool_for(rounded, stream);
+  if (!pool.is_cached) [[unlikely]] {
+    rounded = bytes;
+  }
   Block* block = find_free(pool, rounded, stream);
-  if (block == nullptr) [[unlikely]] {
+  const bool grows = block == nullptr;
+  if (grows) [[unlikely]] {
     block = grow(lock, pool, bytes, rounded, stream, context);
   }
   hand_out(block, bytes, rounded, std::move(context));
+  if (grows) note_cached();  // only now: what is handed out of a new segment was never cached
   void* const address = reinterpret_cast<void*>(block->address);
   lock.unlock();
   if (tape::is_read()) [[unlikely]] {
@@ -188,12 +196,18 @@ void CachingAllocator::deallocate(void* address) {
     trace(TraceAction::kFreeRequested, *block, has_own ? block->extra->context : context);
   }
   block->allocated = false;
+  const bool is_cached = pool.is_cached;
+  // Nothing holds back who gets the memory next: its own stream must have passed this point, too.
+  if (!is_cached) [[unlikely]] {
+    block->more().streams.insert(block->segment->stream);
+  }
   if (block->extra != nullptr && !block->extra->streams.empty()) [[unlikely]] {
     ++block->extra->num_events;  // until its events are recorded
     deferred_.push_back(block);
     has_pending_ = true;
     lock.unlock();
-    if (!may_not_ask_events()) record_deferred();
+    if (may_not_ask_events()) return;
+    is_cached ? record_deferred() : process_events();
     return;
   }
   free_block(block, std::move(context));
@@ -233,6 +247,11 @@ void CachingAllocator::free_block(Block* block, Context context) {
     if (more_blocks < 0) decrease(pool, stats_.inactive_split, static_cast<size_t>(-more_blocks));
     if (more_bytes > 0) increase(pool, stats_.inactive_split_bytes, static_cast<size_t>(more_bytes));
     if (more_bytes < 0) decrease(pool, stats_.inactive_split_bytes, static_cast<size_t>(-more_bytes));
+  }
+  if (!block->segment->pool->is_cached) [[unlikely]] {
+    block->segment->leaving = true;
+    uncached_.push_back(block->segment);
+    return;
   }
   insert_free(block);
 }
@@ -352,6 +371,7 @@ void CachingAllocator::process_events() {
   }
   --num_asking_;
   note_pending();
+  return_uncached(lock);
   if (failure != nullptr) std::rethrow_exception(failure);
 }
 

@@ -1,9 +1,10 @@
 // The caching allocator of one device: CUDA's rules (design.md §4) over the driver's allocate and deallocate.
 // No PyTorch header: it is tested without PyTorch.
 //
-// Five files: caching_allocator.cpp hands out and takes back blocks, allocator_segments.cpp gets segments
+// Six files: caching_allocator.cpp hands out and takes back blocks, allocator_segments.cpp gets segments
 // from the driver and gives them back, expandable_segments.cpp does so for those that grow and shrink,
-// private_pools.cpp says who allocates where, allocator_report.cpp tells what is going on.
+// sourced_segments.cpp for those of other sources and those that are not cached, private_pools.cpp says who
+// allocates where, allocator_report.cpp tells what is going on.
 #pragma once
 
 #include <atomic>
@@ -22,6 +23,7 @@
 #include "driver/spin.h"
 #include "runtime/allocator_config.h"
 #include "runtime/allocator_stats.h"
+#include "runtime/blocking.h"
 #include "runtime/capture.h"
 #include "runtime/memory_history.h"
 #include "runtime/memory_pool.h"
@@ -75,10 +77,9 @@ struct MemorySnapshot {
 // A new private pool's name: {0, n} for pools that a user makes, {n, 0} for those of graphs.
 PoolId new_pool_id(bool user_created);
 
-// Calls to a driver that may block go through this: the torch glue lets go of Python's lock for their length,
-// since the work that is waited for may need it. It calls `body(context)` once.
-using BlockingCall = void (*)(void (*body)(void*), void* context);
-void set_blocking_call(BlockingCall call) noexcept;
+// Called without a lock when a device is short of memory, before its cache is flushed: frees what is kept for
+// other processes and no longer used by any. True if that freed anything.
+void set_reclaimer(bool (*reclaim)()) noexcept;
 
 class CachingAllocator {
  public:
@@ -116,8 +117,9 @@ class CachingAllocator {
   // and each use ends with release_pool(). Between begin and end, allocations that `filter` accepts are made
   // from it. `capturing`: a graph is being captured, so no event may be asked and nothing be given back.
   // Throw InvalidArgument for a pool that is unknown, or begun twice.
-  void use_pool(PoolId id, bool use_on_oom = false, bool no_split = false);
-  void begin_allocate_to_pool(PoolId id, Filter filter, bool capturing);
+  // `source`, of the first use, is where the pool's segments come from; null: where others come from.
+  void use_pool(PoolId id, bool use_on_oom = false, bool no_split = false, SourceRef source = nullptr);
+  void begin_allocate_to_pool(PoolId id, Filter filter, bool capturing, SourceRef source = nullptr);
   void end_allocate_to_pool(PoolId id);
   void release_pool(PoolId id);
   int pool_use_count(PoolId id) const;
@@ -172,7 +174,7 @@ class CachingAllocator {
 
   // allocator_segments.cpp
   Block* grow(Guard& lock, Pool& pool, size_t bytes, size_t rounded, int64_t stream, const Context& context);
-  Block* new_segment(Pool& pool, size_t rounded, int64_t stream, const Context& context);
+  Block* new_segment(Guard& lock, Pool& pool, size_t rounded, int64_t stream, const Context& context);
   Block* add_segment(Pool& pool, int64_t stream, bool expandable, void* memory, size_t bytes,
                      const Context& context);
   void* take_from_driver(size_t bytes);
@@ -194,14 +196,26 @@ class CachingAllocator {
   Block* extend_segment(Pool& pool, size_t rounded, int64_t stream, const Context& context);
   void collect_tails(Pool& pool, std::vector<Segment*>& segments);
 
+  // sourced_segments.cpp
+  static SourceRef source_of(const Pool& pool) {
+    return pool.owner != nullptr ? pool.owner->source : memory_mode::source();
+  }
+  Block* sourced_segment(Guard& lock, Pool& pool, const SourceRef& source, size_t bytes, int64_t stream,
+                         const Context& context);
+  void return_to_source(const Segment& segment) noexcept;
+  void return_uncached(Guard& lock);
+
   // private_pools.cpp
+  void erase_unused_pools();
   Block* borrow_from_private_pools(bool is_small, size_t rounded, int64_t stream);
   size_t private_bytes() const;
 
   // allocator_report.cpp
-  [[noreturn]] void throw_out_of_memory(Guard& lock, size_t bytes, size_t rounded, int64_t stream,
-                                        Context context);
-  std::string out_of_memory_message(size_t asked, size_t alloc_bytes, driver::MemoryInfo memory) const;
+  // `pool`: from which the memory was to come, null if that is all the same.
+  [[noreturn]] void throw_out_of_memory(Guard& lock, size_t bytes, size_t rounded, const Pool* pool,
+                                        int64_t stream, Context context);
+  std::string out_of_memory_message(size_t asked, size_t alloc_bytes, bool is_sourced,
+                                    driver::MemoryInfo memory) const;
   SegmentInfo describe(const Segment& segment) const;
 
   void increase(const Pool& pool, StatArray& stat, size_t amount) {
@@ -232,10 +246,12 @@ class CachingAllocator {
   BlockStore store_;
   LiveBlocks live_;
   Pool small_{true, nullptr}, large_{false, nullptr};
+  Pool small_uncached_{true, nullptr, false}, large_uncached_{false, nullptr, false};
   std::map<PoolId, std::unique_ptr<PrivatePool>> private_pools_;
   std::vector<Capture> captures_;
   std::atomic<int> num_capturing_{0};
   std::vector<Segment*> segments_;
+  std::vector<Segment*> uncached_;       // out of use, and not given back yet
   std::atomic<int> num_giving_back_{0};  // threads that hold segments out of use; changed under the lock
   SegmentPlacement placement_;
   std::optional<double> fraction_;

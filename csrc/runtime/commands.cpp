@@ -4,6 +4,7 @@
 
 #include "runtime/capture.h"
 #include "runtime/runtime.h"
+#include "runtime/shared_events.h"
 
 namespace loom::runtime {
 
@@ -139,6 +140,21 @@ void synchronize_device(int device) {
   get().synchronize(device);
 }
 
+driver::Event create_event(driver::EventOptions options) {
+  const driver::Event event = get().driver().create_event(options);
+  if (tape::is_read()) [[unlikely]] {
+    Command command = describe(CommandKind::kCreateEvent, "create_event", kNoStream);
+    command.event = event;
+    try {
+      tape::write(command);
+    } catch (...) {
+      get().driver().destroy_event(event);
+      throw;
+    }
+  }
+  return event;
+}
+
 void record_event(driver::Event event, StreamRef stream) {
   if (tape::is_read()) [[unlikely]] {
     Command command = describe(CommandKind::kRecordEvent, "record_event", stream);
@@ -146,8 +162,14 @@ void record_event(driver::Event event, StreamRef stream) {
     command.is_captured = is_captured(stream);
     tape::write(command);
   }
-  if (capture::is_underway() && capture::keep_record(event, stream)) return;
+  if (capture::is_underway()) {
+    if (shared_events::is_shared(event) && is_captured(stream)) {
+      capture::forbid_on(stream, "an event that is shared with other processes");
+    }
+    if (capture::keep_record(event, stream)) return;
+  }
   get().driver().record_event(event, handle_of(stream));
+  shared_events::recorded(event, stream);
 }
 
 void wait_event(StreamRef stream, driver::Event event) {
@@ -157,13 +179,15 @@ void wait_event(StreamRef stream, driver::Event event) {
     command.is_captured = is_captured(stream);
     tape::write(command);
   }
+  if (shared_events::wait(stream, event)) return;
   if (capture::is_underway() && capture::keep_wait(stream, event)) return;
   get().driver().wait_event(handle_of(stream), event);
 }
 
 bool query_event(driver::Event event) {
   if (capture::is_underway()) capture::forbid_on(event, "a query of an event");
-  const bool is_finished = get().driver().query_event(event);
+  bool is_finished = false;
+  if (!shared_events::query(event, &is_finished)) is_finished = get().driver().query_event(event);
   if (is_finished && tape::is_read()) [[unlikely]] {
     Command command = describe(CommandKind::kQueryEvent, "query_event", kNoStream);
     command.event = event;
@@ -179,7 +203,7 @@ void synchronize_event(driver::Event event) {
     command.event = event;
     tape::write(command);
   }
-  get().driver().synchronize_event(event);
+  if (!shared_events::synchronize(event)) get().driver().synchronize_event(event);
 }
 
 int64_t elapsed_ns(driver::Event start, driver::Event end) {
@@ -196,6 +220,7 @@ void destroy_event(driver::Event event) {
     command.event = event;
     tape::write(command);
   }
+  shared_events::forget(event);
   get().driver().destroy_event(event);
 }
 

@@ -33,6 +33,7 @@ void synchronize_stream(StreamRef stream);
 // All streams of a device.
 void synchronize_device(int device);
 
+driver::Event create_event(driver::EventOptions options);
 // A stream that waits for an event of a captured stream is captured from then on.
 void record_event(driver::Event event, StreamRef stream);
 void wait_event(StreamRef stream, driver::Event event);

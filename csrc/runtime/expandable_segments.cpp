@@ -50,7 +50,6 @@ Block* CachingAllocator::extend_segment(Pool& pool, size_t rounded, int64_t stre
   tail->next = added;
   increase(pool, stats_.reserved_bytes, missing);
   ++stats_.num_device_alloc;
-  note_cached();
   history_.record(TraceAction::kSegmentMap, address, missing, stream,
                   pool.owner == nullptr ? PoolId{} : pool.owner->id, context);
   if (available == 0) return added;

@@ -10,6 +10,7 @@
 
 #include "driver/driver.h"
 #include "runtime/memory_history.h"
+#include "runtime/memory_source.h"
 #include "runtime/segment_placement.h"
 
 namespace loom::runtime {
@@ -59,6 +60,7 @@ struct Segment {
   Block* first;
   size_t index;  // in the allocator's list
   Context context;
+  SourceRef source;      // who provided it; null: the driver
   bool leaving = false;  // out of use: a thread gives it back without holding the lock
 
   uintptr_t address() const { return pieces.front().address; }
@@ -98,11 +100,13 @@ class FreeBlocks {
 struct PrivatePool;
 
 struct Pool {
-  Pool(bool is_small, PrivatePool* owner) : is_small(is_small), owner(owner) {}
+  Pool(bool is_small, PrivatePool* owner, bool is_cached = true)
+      : is_small(is_small), is_cached(is_cached), owner(owner) {}
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
   const bool is_small;
+  const bool is_cached;      // false: a segment goes back with its only block
   PrivatePool* const owner;  // null: the allocator's own
   uint64_t num_searches = 0;
 
@@ -130,6 +134,7 @@ struct PrivatePool {
   size_t num_segments = 0;
   bool no_split = false;    // a block is a whole segment
   bool use_on_oom = false;  // its free blocks serve others before an allocation fails
+  SourceRef source;         // of its segments; null: the driver
   Pool small{true, this}, large{false, this};
 };
 

@@ -19,12 +19,13 @@ PoolId new_pool_id(bool user_created) {
   return user_created ? PoolId{0, next_of_user++} : PoolId{next_of_graph++, 0};
 }
 
-void CachingAllocator::use_pool(PoolId id, bool use_on_oom, bool no_split) {
+void CachingAllocator::use_pool(PoolId id, bool use_on_oom, bool no_split, SourceRef source) {
   if (id == PoolId{}) throw InvalidArgument("(0, 0) is the id of no private pool");
   Guard lock(lock_);
   std::unique_ptr<PrivatePool>& pool = private_pools_[id];
   if (pool == nullptr) {
     pool = std::make_unique<PrivatePool>(id);
+    pool->source = source != nullptr ? std::move(source) : memory_mode::source();
   } else {
     ++pool->use_count;
   }
@@ -32,8 +33,8 @@ void CachingAllocator::use_pool(PoolId id, bool use_on_oom, bool no_split) {
   pool->no_split |= no_split;
 }
 
-void CachingAllocator::begin_allocate_to_pool(PoolId id, Filter filter, bool capturing) {
-  use_pool(id);
+void CachingAllocator::begin_allocate_to_pool(PoolId id, Filter filter, bool capturing, SourceRef source) {
+  use_pool(id, false, false, std::move(source));
   {
     Guard lock(lock_);
     if (std::none_of(captures_.begin(), captures_.end(),
@@ -69,6 +70,13 @@ void CachingAllocator::release_pool(PoolId id) {
   }
   PrivatePool& pool = *found->second;
   if (--pool.use_count == 0 && pool.num_segments == 0) private_pools_.erase(found);
+}
+
+void CachingAllocator::erase_unused_pools() {
+  for (auto pool = private_pools_.begin(); pool != private_pools_.end();) {
+    const bool gone = pool->second->use_count == 0 && pool->second->num_segments == 0;
+    pool = gone ? private_pools_.erase(pool) : std::next(pool);
+  }
 }
 
 int CachingAllocator::pool_use_count(PoolId id) const {

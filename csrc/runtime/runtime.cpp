@@ -102,12 +102,32 @@ int64_t Runtime::new_stream(int index, int priority) {
   const int64_t turn = owner.next_in_pool[static_cast<size_t>(level)].fetch_add(1) % kStreamsPerPriority;
   const int64_t id = 1 + level * kStreamsPerPriority + turn;
   std::atomic<driver::Stream>& place = owner.streams[static_cast<size_t>(id)];
-  std::lock_guard<std::mutex> lock(streams_mutex_);
-  if (place.load(std::memory_order_acquire) == nullptr) {
-    place.store(driver_->create_stream(owner.physical, {-level, /*inline_when_idle=*/false}),
-                std::memory_order_release);
+  std::unique_lock<std::mutex> lock(streams_mutex_);
+  if (place.load(std::memory_order_acquire) != nullptr) return id;
+  place.store(driver_->create_stream(owner.physical, {-level, /*inline_when_idle=*/false}),
+              std::memory_order_release);
+  lock.unlock();
+  if (tape::is_read()) [[unlikely]] {
+    Command command{};
+    command.kind = CommandKind::kCreateStream;
+    command.name = "create_stream";
+    command.device = index;
+    command.stream = id;
+    tape::write(command);
   }
   return id;
+}
+
+std::pair<int, int64_t> Runtime::find_stream(const void* handle) const noexcept {
+  if (handle == nullptr) return {-1, 0};
+  for (const auto& device : devices_) {
+    for (size_t id = 0; id < device->streams.size(); ++id) {
+      if (device->streams[id].load(std::memory_order_acquire) == handle) {
+        return {device->logical, static_cast<int64_t>(id)};
+      }
+    }
+  }
+  return {-1, 0};
 }
 
 std::vector<driver::Stream> Runtime::streams(int index) const {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "driver/registry.h"
@@ -56,6 +57,9 @@ class Runtime {
   // The next stream of the pool of a priority; what is below kHighestPriority counts as that, what is above 0
   // as 0. Streams live as long as the process.
   int64_t new_stream(int device, int priority);
+  // Device and id of the stream that the driver knows by this handle; a device of −1 when there is none. Any
+  // address may be asked about: it is compared, and not looked at.
+  std::pair<int, int64_t> find_stream(const void* handle) const noexcept;
   static int priority_of(int64_t id) noexcept { return id > kStreamsPerPriority ? kHighestPriority : 0; }
   // All streams handed out so far, the default one first.
   std::vector<driver::Stream> streams(int device) const;

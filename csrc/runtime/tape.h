@@ -28,6 +28,8 @@ enum class CommandKind : uint8_t {
   kQueryEvent,    // that found it finished
   kDestroyEvent,  // its address may come back as another event's
   kFallback,      // the chip does not do itself what this thread issues next: an op, or its dtype
+  kCreateEvent,
+  kCreateStream,
 };
 
 // A tensor that a command reads or writes: element addresses are address + Σ index·stride, in elements of
@@ -44,11 +46,11 @@ struct Operand {
 // One command. What it points to lives until the listener returns.
 struct Command {
   CommandKind kind;
-  int device;           // logical index; −1 for host memory (kAllocate of a pinned block)
-  int64_t stream;       // 0 is the default stream
-  const char* name;     // the op of a kernel or a fallback, or what the kind is called
-  const char* dtype;    // kFallback: the dtype that is the reason; null: the op itself is
-  const void* event;    // kRecordEvent, kWaitEvent, kSynchronizeEvent, kQueryEvent, kDestroyEvent: which one
+  int device;         // logical index; −1 for host memory (kAllocate of a pinned block)
+  int64_t stream;     // 0 is the default stream
+  const char* name;   // the op of a kernel or a fallback, or what the kind is called
+  const char* dtype;  // kFallback: the dtype that is the reason; null: the op itself is
+  const void* event;  // kRecordEvent, kWaitEvent, kSynchronizeEvent, kQueryEvent, kDestroyEvent, kCreateEvent
   const void* address;  // kAllocate, kFree, kRecordStream, kOutput, kFill, kCopy: the block or destination
   const void* source;   // kCopy
   size_t bytes;

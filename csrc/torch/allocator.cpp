@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "runtime/shared_memory.h"
 #include "torch/device.h"
 
 namespace loom::glue {
@@ -26,8 +27,9 @@ void free_device_memory(void* address) {
   runtime::Runtime* runtime = runtime::detail::instance.load(std::memory_order_acquire);
   // In a forked child the memory belongs to the parent: there is nothing to give back.
   if (address == nullptr || runtime == nullptr || runtime::in_bad_fork()) return;
-  const int device = runtime->device_of(address);
   void* const block = runtime->device_address(address);
+  if (runtime::shared::release(block)) return;
+  const int device = runtime->device_of(address);
   if (c10::memoryProfilingEnabled()) [[unlikely]] {
     report_to_profiler(device, block, -1);
   }

@@ -31,8 +31,7 @@ at::Tensor lend_side(Lending& lending, const at::Tensor& tensor, bool is_written
 // What is submitted to `later` runs after what was submitted to `earlier`.
 void put_in_order(runtime::StreamRef earlier, runtime::StreamRef later) {
   if (earlier == later) return;
-  driver::Driver& driver = devices().driver();
-  const driver::Event event = driver.create_event({/*timing=*/false});
+  const driver::Event event = runtime::create_event({/*timing=*/false});
   try {
     runtime::record_event(event, earlier);
     runtime::wait_event(later, event);

@@ -1,10 +1,28 @@
 #include "torch/errors.h"
 
+#include <torch/csrc/Exceptions.h>
+
 #include <string>
 
 #include "torch/device.h"
 
 namespace loom::glue {
+
+namespace {
+
+// Reaches Python as torch_loom.errors.SharingError.
+struct PythonSharingError final : torch::PyTorchError {
+  using PyTorchError::PyTorchError;
+  PyObject* python_type() override {
+    PyObject* const module = PyImport_ImportModule("torch_loom.errors");
+    PyObject* const type = module == nullptr ? nullptr : PyObject_GetAttrString(module, "SharingError");
+    Py_XDECREF(module);
+    PyErr_Clear();
+    return type == nullptr ? PyExc_RuntimeError : type;  // the class lives as long as the process
+  }
+};
+
+}  // namespace
 
 void rethrow_as_torch() {
   try {
@@ -16,6 +34,8 @@ void rethrow_as_torch() {
     C10_THROW_ERROR(ValueError, error.what());
   } catch (const NotSupported& error) {
     C10_THROW_ERROR(NotImplementedError, error.what());
+  } catch (const SharingError& error) {
+    throw PythonSharingError(error.what());
   } catch (const CaptureError& error) {
     constexpr int32_t kStreamCaptureUnsupported = 900;  // CUDA's number
     throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},

@@ -60,7 +60,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
                 static_cast<int>(stream.device_index()), ".");
     translated([&] {
       if (*event == nullptr) {
-        *event = devices().driver().create_event({flag == c10::EventFlag::BACKEND_DEFAULT});
+        *event = runtime::create_event({flag == c10::EventFlag::BACKEND_DEFAULT});
       }
       runtime::record_event(static_cast<driver::Event>(*event), reference(stream));
     });

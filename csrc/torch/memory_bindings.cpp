@@ -4,10 +4,13 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 
+#include <memory>
+#include <optional>
 #include <thread>
 
 #include "torch/alloc_conf.h"
 #include "torch/device.h"
+#include "torch/host_allocator.h"
 #include "torch/stats_dict.h"
 
 namespace py = pybind11;
@@ -85,11 +88,11 @@ void raw_delete(uintptr_t address) {
 }
 
 // Allocations of the calling thread go to the pool.
-void begin_allocate_to_pool(int64_t index, runtime::PoolId id) {
+void begin_allocate_to_pool(int64_t index, runtime::PoolId id, const runtime::SourceRef& source) {
   const auto filter = [thread = std::this_thread::get_id()](int64_t) {
     return std::this_thread::get_id() == thread;
   };
-  translated([&] { allocator_of(index).begin_allocate_to_pool(id, filter, /*capturing=*/false); });
+  translated([&] { allocator_of(index).begin_allocate_to_pool(id, filter, /*capturing=*/false, source); });
 }
 
 void attach_out_of_memory_observer(py::object observer) {
@@ -108,19 +111,78 @@ void attach_out_of_memory_observer(py::object observer) {
   }
 }
 
+// A pluggable allocator as Python holds it.
+struct Source {
+  runtime::SourceRef source;
+};
+
+runtime::SourceRef ref(const std::optional<Source>& source) {
+  return source.has_value() ? source->source : nullptr;
+}
+
+Source make_source(uintptr_t allocate, uintptr_t free) {
+  return {translated([&] {
+    return std::make_shared<const runtime::MemorySource>(
+        reinterpret_cast<runtime::MemorySource::Allocate>(allocate),
+        reinterpret_cast<runtime::MemorySource::Free>(free));
+  })};
+}
+
+void bind_sources(py::module_& m) {
+  py::class_<Source>(m, "MemorySource")
+      .def(py::init([](uintptr_t allocate, uintptr_t free) {
+             return torch::wrap_pybind_function(make_source)(allocate, free);
+           }),
+           py::arg("allocate"), py::arg("free"));
+  m.def("set_memory_source",
+        [](const std::optional<Source>& source) { runtime::memory_mode::set_source(ref(source)); });
+  m.def("has_memory_source", [] { return runtime::memory_mode::source() != nullptr; });
+  m.def("set_caching", &runtime::memory_mode::set_caching);
+  m.def("caching", &runtime::memory_mode::caching);
+  m.def("lock_free_mutex", [] {
+    const py::gil_scoped_release no_gil;
+    runtime::FreeMutex::lock();
+  });
+  m.def("unlock_free_mutex", &runtime::FreeMutex::unlock);
+  m.def(
+      "register_memory", torch::wrap_pybind_function([](uintptr_t address, size_t bytes) {
+        translated([&] { devices().driver().register_memory(-1, reinterpret_cast<void*>(address), bytes); });
+      }));
+  m.def("unregister_memory", torch::wrap_pybind_function([](uintptr_t address) {
+          const py::gil_scoped_release no_gil;
+          translated([&] {
+            // Copies may be under way.
+            for (int device = 0; device < devices().device_count(); ++device) {
+              runtime::synchronize_device(device);
+            }
+            devices().driver().unregister_memory(reinterpret_cast<void*>(address));
+          });
+        }));
+  m.def("host_allocator",
+        torch::wrap_pybind_function([] { return reinterpret_cast<uintptr_t>(pinned_allocator()); }));
+}
+
 void bind_pools(py::module_& m) {
   m.def("new_pool_id", &runtime::new_pool_id, py::arg("user_created"));
   m.def("use_pool",
-        torch::wrap_pybind_function([](int64_t index, runtime::PoolId id, bool use_on_oom, bool no_split) {
-          translated([&] { allocator_of(index).use_pool(id, use_on_oom, no_split); });
-        }));
+        torch::wrap_pybind_function([](int64_t index, runtime::PoolId id, bool use_on_oom, bool no_split,
+                                       const std::optional<Source>& source) {
+          translated([&] { allocator_of(index).use_pool(id, use_on_oom, no_split, ref(source)); });
+        }),
+        py::arg("index"), py::arg("pool"), py::arg("use_on_oom"), py::arg("no_split"),
+        py::arg("source") = py::none());
   m.def("release_pool", torch::wrap_pybind_function([](int64_t index, runtime::PoolId id) {
           translated([&] { allocator_of(index).release_pool(id); });
         }));
   m.def("pool_use_count", torch::wrap_pybind_function([](int64_t index, runtime::PoolId id) {
           return allocator_of(index).pool_use_count(id);
         }));
-  m.def("begin_allocate_to_pool", torch::wrap_pybind_function(begin_allocate_to_pool));
+  m.def(
+      "begin_allocate_to_pool",
+      torch::wrap_pybind_function([](int64_t index, runtime::PoolId id, const std::optional<Source>& source) {
+        begin_allocate_to_pool(index, id, ref(source));
+      }),
+      py::arg("index"), py::arg("pool"), py::arg("source") = py::none());
   m.def("end_allocate_to_pool", torch::wrap_pybind_function([](int64_t index, runtime::PoolId id) {
           translated([&] { allocator_of(index).end_allocate_to_pool(id); });
         }));
@@ -177,6 +239,7 @@ void bind_memory(py::module_& m) {
   m.def("reset_accumulated_host_memory_stats",
         torch::wrap_pybind_function([] { at::getHostAllocator(kLoom)->reset_accumulated_stats(); }));
   bind_pools(m);
+  bind_sources(m);
 }
 
 }  // namespace loom::glue

@@ -8,12 +8,14 @@
 
 #include "driver_bindings/driver_bindings.h"
 #include "torch/alloc_conf.h"
+#include "torch/compiled_kernel.h"
 #include "torch/device.h"
 #include "torch/engine_allocator.h"
 #include "torch/explain_bindings.h"
 #include "torch/fallback.h"
 #include "torch/generator.h"
 #include "torch/graph_bindings.h"
+#include "torch/ipc_bindings.h"
 #include "torch/memory_bindings.h"
 #include "torch/register_ops.h"
 #include "torch/shutdown.h"
@@ -201,4 +203,6 @@ PYBIND11_MODULE(_C, m) {
   bind_allocator(m);
   bind_streams(m);
   bind_explain(m);
+  bind_compiled_kernels(m);
+  bind_ipc(m);
 }

@@ -32,6 +32,11 @@ void bind_streams(py::module_& m) {
           check_device_index(index);
           return handle(index, 0);
         }));
+  // (stream_id, device_index, device_type) of a native handle, or None.
+  m.def("find_stream", torch::wrap_pybind_function([](uintptr_t native_handle) -> py::object {
+          const auto [device, stream] = devices().find_stream(reinterpret_cast<const void*>(native_handle));
+          return device < 0 ? py::object(py::none()) : py::object(handle(device, stream));
+        }));
   m.def("stream_priority", [](int64_t stream) { return runtime::Runtime::priority_of(stream); });
   m.def("highest_priority", [] { return runtime::kHighestPriority; });
   // torch.Event's own method refuses subclasses.

@@ -186,6 +186,71 @@ class TapeReader {
   const std::shared_ptr<PythonReader> reader_;
 };
 
+// Tells Python at once of what torch.cuda's _gpu_trace tells, which is neither refused nor asked about:
+// callback(kind, first, second), the addresses of event and stream, or of memory.
+class TraceReader final : public runtime::TapeReader {
+ public:
+  explicit TraceReader(py::object callback) : callback_(std::move(callback)) {}
+
+  void read(const Command& command) override {
+    const bool is_told = is_event(command.kind) || is_stream(command.kind) ||
+                         command.kind == CommandKind::kSynchronizeDevice || is_device_memory(command);
+    if (!is_told || is_reading || Py_IsInitialized() == 0) return;
+    const py::gil_scoped_acquire gil;
+    // A free may come while an exception is on its way.
+    const py::error_scope pending;
+    is_reading = true;
+    try {
+      callback_(static_cast<int>(command.kind), reinterpret_cast<uintptr_t>(first(command)),
+                reinterpret_cast<uintptr_t>(command.stream < 0 ? nullptr : stream(command)));
+    } catch (py::error_already_set& error) {
+      error.discard_as_unraisable("a callback of _gpu_trace");
+    }
+    is_reading = false;
+  }
+
+ private:
+  static bool is_event(CommandKind kind) {
+    switch (kind) {
+      case CommandKind::kCreateEvent:
+      case CommandKind::kDestroyEvent:
+      case CommandKind::kRecordEvent:
+      case CommandKind::kWaitEvent:
+      case CommandKind::kSynchronizeEvent:
+        return true;
+      default:
+        return false;
+    }
+  }
+  static bool is_stream(CommandKind kind) {
+    return kind == CommandKind::kCreateStream || kind == CommandKind::kSynchronizeStream;
+  }
+  static bool is_device_memory(const Command& command) {
+    return command.device >= 0 &&
+           (command.kind == CommandKind::kAllocate || command.kind == CommandKind::kFree);
+  }
+  static const void* stream(const Command& command) {
+    return devices().stream(command.device, command.stream);
+  }
+  static const void* first(const Command& command) {
+    if (is_event(command.kind)) return command.event;
+    if (is_stream(command.kind)) return stream(command);
+    return command.address;
+  }
+
+  static inline thread_local bool is_reading = false;  // what a callback causes is not told to it
+  const py::object callback_;
+};
+
+// For the life of the process: callbacks cannot be taken back.
+void attach_trace(py::object callback) {
+  const auto reader = std::make_shared<TraceReader>(std::move(callback));
+  static auto* kept = new std::vector<std::shared_ptr<TraceReader>>;
+  kept->push_back(reader);
+  const py::gil_scoped_release no_gil;
+  translated([&] { runtime::tape::attach(reader); });
+}
+
 constexpr std::pair<const char*, CommandKind> kKinds[] = {
     {"KERNEL", CommandKind::kKernel},
     {"COPY", CommandKind::kCopy},
@@ -204,6 +269,8 @@ constexpr std::pair<const char*, CommandKind> kKinds[] = {
     {"QUERY_EVENT", CommandKind::kQueryEvent},
     {"DESTROY_EVENT", CommandKind::kDestroyEvent},
     {"FALLBACK", CommandKind::kFallback},
+    {"CREATE_EVENT", CommandKind::kCreateEvent},
+    {"CREATE_STREAM", CommandKind::kCreateStream},
 };
 
 }  // namespace
@@ -214,6 +281,7 @@ void bind_tape(py::module_& m) {
       .def("attach", torch::wrap_pybind_function([](TapeReader& self) { self.attach(); }))
       .def("detach", torch::wrap_pybind_function([](TapeReader& self) { self.detach(); }))
       .def("take_notes", &TapeReader::take_notes);
+  m.def("attach_trace", torch::wrap_pybind_function(attach_trace));
   for (const auto& [name, kind] : kKinds) reader.attr(name) = static_cast<int>(kind);
 }
 

@@ -34,7 +34,7 @@ DEFAULTS = config.Settings(
 @pytest.fixture(autouse=True)
 def clean_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in list(os.environ):
-        if variable.startswith((config.ENV_PREFIX, "TORCH_RBLN_")):
+        if variable.startswith((config.ENV_PREFIX, "TORCH_RBLN_", "RBLN_")):
             monkeypatch.delenv(variable)
     monkeypatch.setattr(config, "_overrides", {})
     monkeypatch.setattr(config, "_frozen", False)
@@ -68,8 +68,9 @@ def test_what_is_no_size(text: str) -> None:
 def test_declarations_are_complete() -> None:
     assert len({setting.env for setting in config.SETTINGS}) == len(config.SETTINGS)
     for setting in config.SETTINGS:
-        prefix = "TORCH_" if setting.name.startswith("rbln_") else config.ENV_PREFIX
-        assert setting.env == prefix + setting.name.upper()
+        name = setting.name.upper()
+        allowed = {name, f"TORCH_{name}"} if name.startswith("RBLN_") else {config.ENV_PREFIX + name}
+        assert setting.env in allowed
         assert setting.type_name
         assert setting.allowed
         assert setting.meaning.endswith(".")

@@ -308,14 +308,6 @@ def test_an_event_stays_on_its_device() -> None:
     loom.Stream("loom:0").wait_event(event)
 
 
-def test_events_are_not_shared_between_processes_yet() -> None:
-    event = loom.Event(interprocess=True, blocking=True)
-    with pytest.raises(NotImplementedError, match="between processes is not implemented yet"):
-        event.ipc_handle()
-    with pytest.raises(NotImplementedError, match="between processes is not implemented yet"):
-        loom.Event.from_ipc_handle("loom:0", b"")
-
-
 def test_an_event_may_be_forgotten_while_pending(gate: Gate) -> None:
     held, waiting = loom.Stream(), loom.Stream()
     gate.hold(held)

@@ -144,8 +144,8 @@ def test_random_patterns_fit(chip: Chip) -> None:
 
 def test_8_threads(chip: Chip) -> None:
     """allocate: Takes `bytes` of device memory, aligned to 2 MiB, contents undefined.
-    deallocate: Gives back what allocate() returned, at once: the caller has waited for all work that uses
-    it."""
+    deallocate: Gives back what allocate() or map_shared() returned, at once: the caller has waited for all
+    work that uses it."""
 
     def churn(seed: int) -> None:
         rng = random.Random(seed)
@@ -169,8 +169,8 @@ def test_8_threads(chip: Chip) -> None:
 
 
 def test_deallocate_gives_back_at_once(chip: Chip) -> None:
-    """deallocate: Gives back what allocate() returned, at once: the caller has waited for all work that
-    uses it."""
+    """deallocate: Gives back what allocate() or map_shared() returned, at once: the caller has waited for all
+    work that uses it."""
     stream = chip.driver.create_stream(0)
     with chip.busy(stream):
         for _ in range(3):
@@ -186,9 +186,11 @@ def test_deallocate_another_address(chip: Chip) -> None:
     chip.driver.deallocate(0, freed)
     interior = (address + 1, address + GRANULE_BYTES)
     for other in (*interior, freed, pinned, 64, 2**64 - 1):
-        with pytest.raises(driver.InvalidArgument, match=r"not returned by allocate\(\) on device 0"):
+        with pytest.raises(
+            driver.InvalidArgument, match=r"not returned by allocate\(\) or map_shared\(\) on"
+        ):
             chip.driver.deallocate(0, other)
-    with pytest.raises(driver.InvalidArgument, match=r"not returned by allocate\(\) on device 1"):
+    with pytest.raises(driver.InvalidArgument, match=r"or map_shared\(\) on device 1"):
         chip.driver.deallocate(1, address)
     assert chip.used_bytes() == 2 * GRANULE_BYTES
     chip.driver.deallocate(0, 0)
@@ -266,8 +268,8 @@ def test_engine_addresses_of_an_allocation(chip: Chip) -> None:
 
 
 def test_fenced_memory_goes_back(chip: Chip) -> None:
-    """deallocate: Gives back what allocate() returned, at once: the caller has waited for all work that
-    uses it."""
+    """deallocate: Gives back what allocate() or map_shared() returned, at once: the caller has waited for all
+    work that uses it."""
     if not chip.runs:
         return
     address = chip.driver.allocate(0, 2 * MIB)

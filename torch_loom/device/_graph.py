@@ -45,6 +45,9 @@ class LoomGraph(_C.Graph):
             :meth:`capture_end`.
     """
 
+    # How many captures this process has begun: annotations call a capture by its number.
+    captures_begun: ClassVar[int] = 0
+
     def capture_begin(self, pool: tuple[int, int] | None = None, capture_error_mode: str = "global") -> None:
         """Begin to capture the current stream, which must not be the default one.
 
@@ -63,6 +66,7 @@ class LoomGraph(_C.Graph):
             RuntimeError: this object holds a graph already.
         """
         super().capture_begin(pool, capture_error_mode)
+        LoomGraph.captures_begun += 1
 
     def capture_end(self) -> None:
         """End the capture; its stream must be current.
@@ -120,6 +124,22 @@ class LoomGraph(_C.Graph):
             RuntimeError: nothing was captured, or the file could not be written.
         """
         super().debug_dump(path)
+
+    def raw_cuda_graph(self) -> int:
+        """CUDA's handle of the captured graph.
+
+        Raises:
+            NotImplementedError: always: these devices have no ``cudaGraph_t``.
+        """
+        raise NotImplementedError("raw_cuda_graph: these devices have no cudaGraph_t; see debug_dump()")
+
+    def raw_cuda_graph_exec(self) -> int:
+        """CUDA's handle of the graph that is made ready.
+
+        Raises:
+            NotImplementedError: always: these devices have no ``cudaGraphExec_t``.
+        """
+        raise NotImplementedError("raw_cuda_graph_exec: these devices have no cudaGraphExec_t; see replay()")
 
     def register_generator_state(self, state: torch.Generator) -> None:
         """Let ops of the next capture draw from a generator. The default ones need not be registered.

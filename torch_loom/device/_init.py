@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from typing import Any
 
 from torch_loom import _C, config
 from torch_loom.device import _fallback
@@ -109,12 +110,13 @@ def _lazy_init() -> None:
 def _initialize_core(settings: config.Settings) -> None:
     chip = _read_chip(settings)
     is_lazy = chip.lazy_memory if settings.memory_policy is None else settings.memory_policy == "lazy"
+    memory_bytes = chip.memory_bytes if settings.memory_bytes is None else settings.memory_bytes
     seed = 0
     if settings.launch == "chaos":
         seed = secrets.randbits(64) if settings.chaos_seed is None else settings.chaos_seed
     _C.initialize(
         driver=settings.driver,
-        memory_bytes=chip.memory_bytes if settings.memory_bytes is None else settings.memory_bytes,
+        memory_bytes=memory_bytes * settings.npus_per_device,
         physical_devices=list(settings.physical_devices),
         chip=chip,
         lazy=is_lazy,
@@ -162,8 +164,11 @@ def _chip() -> _C.Chip:
 
 
 def _no_device_message(settings: config.Settings) -> str:
-    cause = config.describe(config.VISIBLE_DEVICES) if settings.devices else config.describe(config.DEVICES)
-    return f"No {settings.device_name} devices are available: {cause}"
+    setting: config.Setting[Any] = config.DEVICES
+    if settings.devices:
+        is_loom = config.raw_value(config.VISIBLE_DEVICES)[0] is not None
+        setting = config.VISIBLE_DEVICES if is_loom else config.RBLN_DEVICES
+    return f"No {settings.device_name} devices are available: {config.describe(setting)}"
 
 
 def _lazy_call(callback: Callable[[], None], kind: str | None = None) -> None:

@@ -10,6 +10,7 @@ from torch.types import Device
 
 from torch_loom import _C
 from torch_loom.device._init import _is_in_bad_fork, _lazy_init
+from torch_loom.device._memory_allocators import _Allocator
 from torch_loom.device._memory_history import memory_snapshot
 from torch_loom.device._utils import _existing_index
 
@@ -26,26 +27,33 @@ class MemPool:
     :func:`use_mem_pool`, nor a tensor.
 
     Args:
-        allocator: CUDA's custom allocators; there are none here, so it must be None.
+        allocator: where the pool's memory comes from: a :class:`PluggableAllocator` or what its
+            ``allocator()`` returned; from where other memory comes if None.
         use_on_oom: free blocks of the pool serve other allocations before those fail.
         no_split: a block is a whole segment.
 
     Raises:
-        NotImplementedError: ``allocator`` is given.
-        TypeError: a flag is not a bool.
+        TypeError: ``allocator`` is none of these, or a flag is not a bool.
     """
 
-    def __init__(self, allocator: object = None, use_on_oom: bool = False, no_split: bool = False) -> None:
-        if allocator is not None:
-            raise NotImplementedError(
-                f"allocator must be None: a pool has the device's memory, got {allocator!r}"
+    def __init__(
+        self,
+        allocator: _Allocator | _C.MemorySource | None = None,
+        use_on_oom: bool = False,
+        no_split: bool = False,
+    ) -> None:
+        source = allocator.allocator() if isinstance(allocator, _Allocator) else allocator
+        if source is not None and not isinstance(source, _C.MemorySource):
+            raise TypeError(
+                f"allocator must be a PluggableAllocator or None, got {type(allocator).__name__} {allocator!r}"
             )
         for name, value in (("use_on_oom", use_on_oom), ("no_split", no_split)):
             if not isinstance(value, bool):
                 raise TypeError(f"{name} must be a bool, got {type(value).__name__} {value!r}")
         self._index = _existing_index(None)
         self._id: tuple[int, int] = _C.new_pool_id(user_created=True)
-        _C.use_pool(self._index, self._id, use_on_oom, no_split)
+        self._source = source
+        _C.use_pool(self._index, self._id, use_on_oom, no_split, source)
         self._is_used = True
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
@@ -55,6 +63,11 @@ class MemPool:
     def id(self) -> tuple[int, int]:
         """The pool's id, as graphs take it."""
         return self._id
+
+    @property
+    def allocator(self) -> _C.MemorySource | None:
+        """Where the pool's memory comes from; None: from where other memory comes."""
+        return self._source
 
     @property
     def device(self) -> int:
@@ -96,7 +109,7 @@ def use_mem_pool(pool: MemPool, device: Device = None) -> Iterator[None]:
         raise TypeError(f"pool must be a MemPool, got {type(pool).__name__} {pool!r}")
     _lazy_init()
     index = _existing_index(device)
-    _C.begin_allocate_to_pool(index, pool.id)
+    _C.begin_allocate_to_pool(index, pool.id, pool.allocator)
     try:
         yield
     finally:

@@ -12,6 +12,7 @@ import threading
 from typing import Any
 
 from torch_loom._C import TapeReader
+from torch_loom.device._races.arguments import TK, ArgumentHandler, TVa, TVb, zip_arguments, zip_by_key
 from torch_loom.device._races.clocks import EventId, SeqNum, StreamId, StreamSynchronizations
 from torch_loom.device._races.handler import EventHandler
 from torch_loom.device._races.history import TensorInfo
@@ -26,8 +27,10 @@ from torch_loom.device._races.reports import (
 )
 
 __all__ = [
+    "TK",
     "Access",
     "AccessType",
+    "ArgumentHandler",
     "CUDASanitizer",
     "CUDASanitizerDispatchMode",
     "CUDASanitizerErrors",
@@ -41,6 +44,8 @@ __all__ = [
     "StreamId",
     "StreamSynchronizations",
     "SynchronizationError",
+    "TVa",
+    "TVb",
     "TensorInfo",
     "UnsynchronizedAccessError",
     "UseAfterFreeError",
@@ -48,6 +53,8 @@ __all__ = [
     "enable_cuda_sanitizer",
     "enable_loom_sanitizer",
     "loom_sanitizer",
+    "zip_arguments",
+    "zip_by_key",
 ]
 
 

@@ -25,6 +25,7 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
 
     Raises:
         DeviceTypeError: ``device`` is none of these, is of another device type, or lacks the index.
+        InvalidDeviceError: the index in its text is larger than PyTorch can tell apart.
     """
     from torch_loom.device.devices import device as device_context
 
@@ -34,13 +35,15 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
         return device.idx
     index: int | None = None
     if isinstance(device, (str, torch.device)):
-        device = torch.device(device)
+        text, device = device, torch.device(device)
         if allow_cpu and device.type == "cpu":
             return -1
         if device.type != DEVICE_TYPE:
             expected = f"{DEVICE_TYPE} or cpu" if allow_cpu else DEVICE_TYPE
             raise DeviceTypeError(f"Expected a {expected} device, but got: {device}")
         index = device.index
+        if isinstance(text, str):
+            _refuse_wrapped_index(text, index)
     elif device is not None:
         raise DeviceTypeError(
             f"Expected a {DEVICE_TYPE} device, an index or None, but got {type(device).__name__} {device!r}"
@@ -51,6 +54,13 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
         raise DeviceTypeError(f"Expected a {DEVICE_TYPE} device with an index, but got: {device}")
     _lazy_init()
     return _C.current_device()
+
+
+def _refuse_wrapped_index(text: str, index: int | None) -> None:
+    # torch.device keeps an index in 8 bits and drops the others: "loom:256" becomes device 0.
+    written = text.partition(":")[2]
+    if index is not None and int(written) != index:
+        _check_index(int(written))
 
 
 def _check_index(index: int) -> int:

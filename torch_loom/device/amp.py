@@ -9,8 +9,14 @@ from typing import Any
 import torch
 
 from torch_loom.device._utils import DEVICE_TYPE
+from torch_loom.device.devices import is_available
 
-__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+__all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd", "custom_fwd"]
+
+
+def amp_definitely_not_available() -> bool:
+    """Return whether there is no device to cast for. Initialises no device."""
+    return not is_available()
 
 
 class autocast(torch.amp.autocast_mode.autocast):  # noqa: N801 (the name in torch.cuda.amp)

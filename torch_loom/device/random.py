@@ -10,7 +10,12 @@ from torch.types import Device
 
 from torch_loom import _C
 from torch_loom.device._init import _device_count, _lazy_call, _lazy_init
+from torch_loom.device._init import is_initialized as is_initialized
 from torch_loom.device._utils import DEVICE_TYPE, _check_index, _existing_index, _get_device_index
+
+# torch.cuda.random has these names too.
+from torch_loom.device.devices import current_device as current_device
+from torch_loom.device.devices import device_count as device_count
 
 __all__ = [
     "default_generators",

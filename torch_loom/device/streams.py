@@ -5,6 +5,7 @@ Work submitted to a stream runs in the order of submission; work of two streams 
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, cast
@@ -22,15 +23,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Event",
+    "ExternalStream",
     "Stream",
     "StreamContext",
     "current_stream",
     "default_stream",
+    "get_stream_from_external",
     "set_stream",
     "stream",
 ]
-
-_NO_IPC = "sharing events between processes is not implemented yet; synchronise before handing over instead"
 
 
 class Stream(torch.Stream):
@@ -102,6 +103,19 @@ class Stream(torch.Stream):
         """Return the least and the greatest priority: ``(0, -1)``."""
         return 0, _C.highest_priority()
 
+    @property
+    def loom_stream(self) -> int:
+        """The stream's native handle, by which C code and :class:`ExternalStream` know it."""
+        handle: int = self.native_handle  # type: ignore[attr-defined]
+        return handle
+
+    cuda_stream = loom_stream
+
+    @property
+    def _as_parameter_(self) -> ctypes.c_void_p:
+        # What ctypes passes to a C function.
+        return ctypes.c_void_p(self.loom_stream)
+
     def record_event(self, event: torch.Event | None = None) -> torch.Event:
         """Mark the point that the stream has reached.
 
@@ -156,6 +170,53 @@ class Stream(torch.Stream):
         return f"<torch.{DEVICE_TYPE}.Stream device={self.device} stream_id={self.stream_id}>"
 
 
+class ExternalStream(Stream):
+    """A stream that other code names by its native handle, such as a C library.
+
+    Args:
+        stream_ptr: the :attr:`Stream.native_handle` of a stream; 0: the default stream of ``device``.
+        device: the stream's; that to which it belongs if None (for 0: the current one).
+
+    Raises:
+        TypeError: ``stream_ptr`` is no int.
+        ValueError: it is the handle of no stream.
+        InvalidDeviceError: there is no such device.
+        DeviceTypeError: the stream is another device's.
+    """
+
+    def __new__(cls, stream_ptr: int, device: Device = None) -> Self:
+        stream_id, device_index, device_type = _external_handle(stream_ptr, device)
+        return torch.Stream.__new__(
+            cls, stream_id=stream_id, device_index=device_index, device_type=device_type
+        )
+
+
+def get_stream_from_external(data_ptr: int, device: Device = None) -> Stream:
+    """Return the stream with a native handle; arguments and errors are those of :class:`ExternalStream`."""
+    return _stream(_external_handle(data_ptr, device))
+
+
+def _external_handle(native_handle: int, device: Device) -> tuple[int, int, int]:
+    if not isinstance(native_handle, int) or isinstance(native_handle, bool):
+        raise TypeError(
+            f"the handle of a stream must be an int, got {type(native_handle).__name__} {native_handle!r}"
+        )
+    index = None if device is None else _index(device)
+    _lazy_init()
+    if native_handle == 0:
+        return _C.default_stream(_index(index))
+    found = _C.find_stream(native_handle) if 0 < native_handle < 2**64 else None
+    if found is None:
+        raise ValueError(
+            f"{native_handle:#x} is the handle of no {DEVICE_TYPE} stream: pass the native_handle of one"
+        )
+    if index not in (None, found[1]):
+        raise DeviceTypeError(
+            f"The stream {native_handle:#x} is one of {DEVICE_TYPE}:{found[1]}, not of {DEVICE_TYPE}:{index}"
+        )
+    return found
+
+
 class Event(torch.Event):
     """A point in the work of a stream, to wait for or to measure from.
 
@@ -165,17 +226,35 @@ class Event(torch.Event):
     Args:
         enable_timing: keep the time, for :meth:`elapsed_time`.
         blocking: let :meth:`synchronize` sleep. It always does, after some microseconds.
-        interprocess: for sharing between processes, which comes later; see :meth:`ipc_handle`.
+        interprocess: let other processes wait for it; see :meth:`ipc_handle`. It keeps no time then.
+
+    Raises:
+        ValueError: both ``interprocess`` and ``enable_timing``.
     """
 
+    _is_shared: bool
+
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Self:
-        return super().__new__(
+        if interprocess and enable_timing:
+            raise ValueError("an event for several processes keeps no time: set enable_timing=False")
+        self = super().__new__(
             cls,
             device=DEVICE_TYPE,
             enable_timing=enable_timing,
             blocking=blocking,
             interprocess=interprocess,
         )
+        self._is_shared = interprocess
+        return self
+
+    @property
+    def cuda_event(self) -> int:
+        """The event's native handle, 0 before it is first recorded."""
+        return self.event_id
+
+    @property
+    def _as_parameter_(self) -> ctypes.c_void_p:
+        return ctypes.c_void_p(self.event_id)
 
     def record(self, stream: torch.Stream | None = None) -> None:
         """Mark the point that a stream has reached. Whoever waits for an earlier record still does.
@@ -188,7 +267,12 @@ class Event(torch.Event):
             DeviceTypeError: it is a stream of another kind of device.
             RuntimeError: it is a stream of another device than the event's.
         """
-        super().record(None if stream is None else _checked_stream(stream))
+        is_first = self._is_shared and not self.event_id
+        where = current_stream() if is_first and stream is None else stream
+        super().record(None if where is None else _checked_stream(where))
+        if is_first:
+            assert where is not None
+            _C.share_event(self, True, where.device_index, where.stream_id)
 
     def wait(self, stream: torch.Stream | None = None) -> None:
         """Let all later work of a stream start after this event. The host does not wait.
@@ -234,21 +318,45 @@ class Event(torch.Event):
         return _C.elapsed_time_ms(self, end)
 
     def ipc_handle(self) -> bytes:
-        """Share the event with another process.
+        """Return what :meth:`from_ipc_handle` makes the event of in other processes, while this one keeps it.
+
+        An event travels through ``torch.multiprocessing`` by itself.
 
         Raises:
-            NotImplementedError: always, so far.
+            ValueError: the event was made without ``interprocess=True``.
+            SharingError: the host refuses.
         """
-        raise NotImplementedError(_NO_IPC)
+        if not self._is_shared:
+            raise ValueError("only an Event(interprocess=True) can be shared with other processes")
+        if not self.event_id:
+            # Something to share: where nothing is recorded afterwards, it counts as finished.
+            super().record(current_stream())
+            _C.share_event(self, False, 0, 0)
+        return _C.event_handle(self)
 
     @classmethod
     def from_ipc_handle(cls, device: Device, ipc_handle: bytes) -> Event:
-        """Return the event that another process shares.
+        """Return the event that another process shares. Either may record it, and wait for it.
+
+        Waiting for it raises SharingError when the process that recorded it was killed before the work had
+        finished, or when that work failed.
+
+        Args:
+            device: where it is recorded, if it is.
+            ipc_handle: what :meth:`ipc_handle` returned.
 
         Raises:
-            NotImplementedError: always, so far.
+            TypeError: ``ipc_handle`` is not bytes.
+            SharingError: it is no handle of an event, or the event is there no more.
+            InvalidDeviceError: there is no such device.
         """
-        raise NotImplementedError(_NO_IPC)
+        if not isinstance(ipc_handle, bytes):
+            raise TypeError(f"ipc_handle must be bytes, got {type(ipc_handle).__name__}")
+        index = _existing_index(device)
+        event = cls(interprocess=True)
+        torch.Event.record(event, current_stream(index))
+        _C.open_event(event, ipc_handle)
+        return event
 
     def __repr__(self) -> str:
         state = f"{self.event_id:#x} device={self.device}" if self.event_id else "uninitialized"
@@ -320,6 +428,18 @@ def set_stream(stream: torch.Stream | None) -> None:
     checked = _checked_stream(stream)
     _lazy_init()
     torch.accelerator.set_stream(checked)
+
+
+def _set_stream_by_id(stream_id: int, device_index: int, device_type: int) -> None:
+    """Submit to the stream with these attributes from now on; see :func:`set_stream`.
+
+    Raises:
+        TypeError: an argument is no int.
+        ValueError: no stream has this ``stream_id``.
+        DeviceTypeError: the device is of another type.
+        InvalidDeviceError: there is no such device.
+    """
+    set_stream(Stream(stream_id=stream_id, device_index=device_index, device_type=device_type))
 
 
 _contexts = threading.local()

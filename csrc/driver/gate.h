@@ -1,0 +1,33 @@
+// Keeps kernels out for a moment. What a kernel touches must not move under it: whoever moves device memory
+// closes the gate, and every kernel passes it on its way in and out.
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+namespace loom::driver::gate {
+
+namespace detail {
+extern std::atomic<bool> is_closed;
+extern thread_local std::atomic<bool>* is_inside;  // this thread's; null until it first enters
+std::atomic<bool>& join();
+void wait_and_enter(std::atomic<bool>& inside) noexcept;
+}  // namespace detail
+
+// This thread begins to run a kernel: waits while the gate is closed. Not to be nested.
+inline void enter() {
+  std::atomic<bool>& inside = detail::is_inside != nullptr ? *detail::is_inside : detail::join();
+  // In one order with the closing: either this sees a closed gate, or who closes it sees this thread.
+  inside.exchange(true, std::memory_order_seq_cst);
+  if (detail::is_closed.load(std::memory_order_seq_cst)) [[unlikely]] {
+    detail::wait_and_enter(inside);
+  }
+}
+
+inline void leave() noexcept { detail::is_inside->store(false, std::memory_order_release); }
+
+// Calls `body` while no other thread runs a kernel, and returns what it returns. Kernels may wait for each
+// other: the gate opens again, for a while, if one does not end soon. The calling thread may be in a kernel.
+void while_closed(const std::function<void()>& body);
+
+}  // namespace loom::driver::gate

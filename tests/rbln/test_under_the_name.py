@@ -1,0 +1,184 @@
+"""The device under the vendor's name: its tests in processes of their own, and its settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PythonRunner
+from tests.rbln.vendor import EAGER, NAME
+from tests.suite import run_suite
+
+NPUS = {**NAME, "TORCH_LOOM_DEVICES": "6", "TORCH_LOOM_DRIVER": "null"}
+
+
+def test_the_functions_and_the_lazy_rule(tmp_path: Path) -> None:
+    assert run_suite(tmp_path, NAME, "tests/rbln/test_vendor_api.py", "tests/rbln/test_lazy_rule.py") == set()
+
+
+def test_the_allocator(tmp_path: Path) -> None:
+    assert run_suite(tmp_path, EAGER, "tests/rbln/test_allocator_stats.py") == set()
+
+
+def test_the_vendors_package_is_found(run_python: PythonRunner) -> None:
+    done = run_python(
+        """
+        import torch
+        import torch_rbln
+        import torch_rbln.memory as memory
+        from torch_rbln.device import device_count, device_of
+        assert torch_rbln.current_device() == 0 and device_count() == 2
+        assert memory is torch.rbln.memory and device_of is torch.rbln.device_of
+        assert torch_rbln.__version__ == __import__("torch_loom").__version__
+        print(hasattr(torch_rbln, "nothing"))
+        """,
+        NAME,
+    )
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_the_vendors_package_is_not_found_under_another_name(fork_python: PythonRunner) -> None:
+    fork_python(
+        """
+        from torch_loom import compat
+        compat._autoload()
+        raises("ModuleNotFoundError", "No module named 'torch_rbln'", lambda: __import__("torch_rbln"))
+        """
+    )
+
+
+def test_a_real_package_of_that_name_wins(fork_python: PythonRunner, tmp_path: Path) -> None:
+    (tmp_path / "torch_rbln.py").write_text("WHOSE = 'the vendor'\n")
+    fork_python(
+        f"""
+        import sys
+        from torch_loom import compat
+        compat._autoload()
+        sys.path.insert(0, {str(tmp_path)!r})
+        import torch_rbln
+        assert torch_rbln.WHOSE == "the vendor"
+        """,
+        NAME,
+    )
+
+
+def test_no_npu(fork_python: PythonRunner) -> None:
+    fork_python(
+        """
+        import torch_loom
+        rbln = torch.rbln
+        assert (rbln.is_available(), rbln.device_count(), rbln.physical_device_count()) == (False, 0, 0)
+        assert rbln.memory_stats() == {}
+        assert rbln.memory_allocated() == rbln.max_memory_allocated() == 0
+        assert rbln.memory_reserved() == rbln.max_memory_reserved() == 0
+        assert rbln.get_amp_supported_dtype() == [torch.float16]
+        rbln.empty_cache()
+        rbln.reset_peak_memory_stats()
+        rbln.reset_accumulated_memory_stats()
+        for use in (rbln.current_device, lambda: torch.ones(2, device="rbln"), rbln.mem_get_info):
+            raises("NoDeviceError", "No rbln devices are available: RBLN_DEVICES=''", use)
+        assert not rbln.is_initialized()
+        """,
+        {**NAME, "RBLN_DEVICES": ""},
+    )
+
+
+def test_npus_in_groups(fork_python: PythonRunner) -> None:
+    done = fork_python(
+        """
+        import torch_loom
+        assert (torch.rbln.device_count(), torch.rbln.physical_device_count()) == (1, 6)
+        torch.rbln.device_summary()
+        alone = 16857746636
+        assert torch.rbln.get_device_properties(0).total_memory == 4 * alone
+        assert torch.empty(50 << 30, dtype=torch.uint8, device="rbln").data_ptr() != 0
+        """,
+        {**NPUS, "RBLN_NPUS_PER_DEVICE": "4"},
+    )
+    assert done.stdout.splitlines() == [
+        "[RBLN] Device Topology Initialized:",
+        "+----------------+------------------+---------------------+",
+        "| Logical Device | Physical NPU IDs | Status              |",
+        "+----------------+------------------+---------------------+",
+        "| rbln:0         | [ 0, 1, 2, 3 ]   | Active (Aggregated) |",
+        "| -              | [ 4, 5 ]         | Unused              |",
+        "+----------------+------------------+---------------------+",
+        "[Warning] 2 physical NPU(s) belong to no device.",
+    ]
+
+
+def test_a_map_of_visible_npus_wins(fork_python: PythonRunner) -> None:
+    done = fork_python(
+        """
+        import torch_loom
+        torch.rbln.device_summary()
+        assert torch.rbln.get_device_properties(0).extra["physical_index"] == 5
+        assert torch.rbln.get_device_properties(1).extra["physical_index"] == 4
+        assert torch.ones(2, device="rbln:1").device.index == 1
+        """,
+        {
+            **NPUS,
+            "RBLN_DEVICES": "5,4,3,2",
+            "RBLN_DEVICE_MAP": "[0,2],[1,3]",
+            "RBLN_NPUS_PER_DEVICE": "4",
+        },
+    )
+    rows = [line.split("|")[1:4] for line in done.stdout.splitlines() if "[ " in line]
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        ["rbln:0", "[ 0, 2 ]", "Active (Aggregated)"],
+        ["rbln:1", "[ 1, 3 ]", "Active (Aggregated)"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("RBLN_DEVICE_MAP", "0,1", "Invalid RBLN_DEVICE_MAP format. Expected '[' at position 0. Format: "),
+        ("RBLN_DEVICE_MAP", "[0,1],x", "Expected '[' at position 6"),
+        (
+            "RBLN_DEVICE_MAP",
+            "[0,a]",
+            "Invalid RBLN_DEVICE_MAP format. Unexpected character 'a' at position 3",
+        ),
+        ("RBLN_DEVICE_MAP", "[0,1", "Invalid RBLN_DEVICE_MAP format. Expected ']' at position 4"),
+        ("RBLN_DEVICE_MAP", "", "RBLN_DEVICE_MAP must contain at least one logical device mapping"),
+        ("RBLN_DEVICE_MAP", "[0,1,2]", "Valid sizes are: 1, 2, 4, 8, 16, 32. Mapping with 3 physical NPU(s)"),
+        ("RBLN_DEVICE_MAP", "[0],[1],[0]", "Physical NPU 0 is already assigned to another logical device"),
+        ("RBLN_DEVICE_MAP", "[0,6]", "Physical NPU 6 out of range (this process has 6 physical NPU(s)"),
+        ("RBLN_DEVICE_MAP", "[0],[1,2]", "the groups have different sizes"),
+        ("RBLN_NPUS_PER_DEVICE", "0", "RBLN_NPUS_PER_DEVICE must be a positive integer"),
+        ("RBLN_NPUS_PER_DEVICE", "3", "must be one of the valid sizes: 1, 2, 4, 8, 16, 32. Got 3"),
+        ("RBLN_NPUS_PER_DEVICE", "8", "No logical device (this process has 6 physical NPU(s), need 8 per"),
+        ("RBLN_NPUS_PER_DEVICE", "two", "not a whole number"),
+        ("RBLN_DEVICES", "0,0", "an index appears twice"),
+        ("RBLN_DEVICES", "6", "no device 6"),
+    ],
+)
+def test_settings_that_cannot_be(fork_python: PythonRunner, variable: str, value: str, message: str) -> None:
+    fork_python(
+        f"""
+        import torch_loom
+        for use in (torch.rbln.device_count, torch.rbln.device_summary, lambda: torch.ones(1, device="rbln")):
+            raises("ConfigurationError", {message!r}, use)
+            raises("ConfigurationError", {f"{variable}={value!r}"!r}, use)
+        """,
+        {**NPUS, variable: value},
+    )
+
+
+def test_the_vendors_settings_mean_nothing_under_another_name(fork_python: PythonRunner) -> None:
+    fork_python(
+        """
+        import torch_loom
+        assert torch.loom.device_count() == torch.loom.physical_device_count() == 2
+        assert torch.ones(2, device="loom:1").tolist() == [1, 1]
+        """,
+        {"RBLN_DEVICES": "9", "RBLN_NPUS_PER_DEVICE": "x", "RBLN_DEVICE_MAP": "x"},
+    )
+
+
+@pytest.mark.slow
+def test_the_vendors_compiler_is_not_there(run_python: PythonRunner) -> None:
+    done = run_python("import torch; torch.compile(lambda x: x + 1, backend='rbln')", NAME, check=False)
+    assert "InvalidBackend: Invalid backend: 'rbln', see `torch._dynamo.list_backends()`" in done.stderr

@@ -1,0 +1,21 @@
+"""Other names for what is here, so that programs written for them run as they are. Nothing imports it."""
+
+from __future__ import annotations
+
+from torch_loom import config
+from torch_loom.errors import ConfigurationError
+
+
+def _autoload() -> None:
+    """Let `import torch_rbln` be found under that name. An entry point of the group ``torch.backends``.
+
+    Never raises: what is wrong with the name is told by the other one.
+    """
+    try:
+        name = config.device_name()
+    except ConfigurationError:
+        return
+    if name == "rbln":
+        from torch_loom.compat import rbln
+
+        rbln.install()

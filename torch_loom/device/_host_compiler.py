@@ -1,0 +1,130 @@
+"""Compiles C++ text to a shared library for the host, once per user: libraries are kept by their contents' hash."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import hashlib
+import os
+import platform
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from torch_loom import config
+from torch_loom.errors import CompilationError
+
+# The name of the function that every text defines.
+ENTRY = "loom_entry_"
+
+# Division of integers by zero must not end the process: the check's handler, part of each text, leaves the
+# kernel. No library behind it is linked, hence two steps.
+_COMPILE = (
+    "-c",
+    "-x",
+    "c++",
+    "-std=c++17",
+    "-O3",
+    "-fPIC",
+    "-fno-math-errno",
+    "-w",
+    "-fsanitize=integer-divide-by-zero",
+    "-fno-sanitize-recover=integer-divide-by-zero",
+)
+_LINK = ("-shared",)
+# The most negative number divided by −1 traps as well. Sums are checked too then, and wrap around.
+_WHOLE_NUMBERS = ("-fsanitize=signed-integer-overflow", "-fsanitize-recover=signed-integer-overflow")
+
+_functions: dict[str, int] = {}
+_lock = threading.Lock()
+# Of the C library, kept: what it loaded is used as long as the process lives.
+_libraries: list[ctypes.CDLL] = []
+
+
+def compiled(text: str, shown: str, *, divides_whole_numbers: bool) -> int:
+    """Return the address of the function :data:`ENTRY` in a C++ text.
+
+    Args:
+        text: what is compiled. Headers of the torch that is running can be included.
+        shown: the part of it that the program wrote, for errors.
+
+        divides_whole_numbers: whether signed integers of 32 or 64 bits may be divided.
+
+    Raises:
+        CompilationError: there is no compiler, or it refuses the text; the message has its words.
+        ConfigurationError: the cache's folder cannot be used.
+    """
+    options = (*_COMPILE, *_WHOLE_NUMBERS) if divides_whole_numbers else _COMPILE
+    key = "\0".join((text, config.compiler(), *options, *_LINK, str(torch.__version__), platform.machine()))
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    with _lock:
+        if digest not in _functions:
+            _functions[digest] = _load(digest, text, shown, options)
+        return _functions[digest]
+
+
+def _load(digest: str, text: str, shown: str, options: tuple[str, ...]) -> int:
+    folder = config.kernel_cache()
+    path = folder / f"{digest}.so"
+    if not path.exists():
+        _build(folder, path, text, shown, options)
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError:
+        # Damaged: by a full disk, or by hand.
+        path.unlink(missing_ok=True)
+        _build(folder, path, text, shown, options)
+        library = ctypes.CDLL(str(path))
+    _libraries.append(library)
+    address = ctypes.cast(getattr(library, ENTRY), ctypes.c_void_p).value
+    assert address is not None
+    return address
+
+
+def _build(folder: Path, path: Path, text: str, shown: str, options: tuple[str, ...]) -> None:
+    with _exclusive(folder):
+        if path.exists():
+            return
+        # Always the same names, so that those of a killed process are overwritten.
+        source, objects, library = (folder / f"building.{end}" for end in ("cpp", "o", "so"))
+        source.write_text(text, encoding="utf-8")
+        include = str(Path(torch.__path__[0]) / "include")
+        _run([*options, "-I", include, str(source), "-o", str(objects)], shown)
+        _run([*_LINK, str(objects), "-o", str(library)], shown)
+        library.replace(path)
+        for rest in (source, objects):
+            rest.unlink()
+
+
+@contextlib.contextmanager
+def _exclusive(folder: Path) -> Iterator[None]:
+    """One process at a time; the system ends the lock with the process that holds it."""
+    handle = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            # A forked child may hold the same file open: closing would not end the lock.
+            fcntl.flock(handle, fcntl.LOCK_UN)
+    finally:
+        os.close(handle)
+
+
+def _run(arguments: list[str], shown: str) -> None:
+    compiler = config.compiler()
+    try:
+        done = subprocess.run(
+            [compiler, *arguments], capture_output=True, text=True, errors="replace", check=False
+        )
+    except OSError as error:
+        raise CompilationError(
+            f"The C++ compiler {compiler!r} cannot be run ({error}): install one, or name it in "
+            "TORCH_LOOM_COMPILER"
+        ) from error
+    if done.returncode != 0:
+        raise CompilationError(f"{compiler} refused the code:\n{done.stderr.strip()}\n\nThe code:\n{shown}")
