@@ -1,4 +1,4 @@
-"""Every error and warning class that torch-loom raises from Python.
+"""Every error class that torch-loom raises from Python.
 
 Each derives from :class:`LoomError` and from the built-in class that PyTorch's CUDA module raises in the same
 place, so that ``except RuntimeError`` and ``except ValueError`` written for CUDA keep working.
@@ -19,7 +19,6 @@ __all__ = [
     "DeviceTypeError",
     "ExtensionError",
     "FallbackError",
-    "FallbackWarning",
     "ForkError",
     "ImplicitSynchronizationError",
     "InvalidDeviceError",
@@ -73,6 +72,7 @@ class ForkError(LoomError, RuntimeError):
     """A device was used in a forked child of a process that had used it before."""
 
 
+<<<<<<< HEAD
 class ImplicitSynchronizationError(LoomError, RuntimeError):
     """The host would have waited for the device without saying so, under ``set_sync_debug_mode("error")``."""
 
@@ -81,12 +81,19 @@ class SharingError(LoomError, RuntimeError):
     """Memory or an event cannot be shared with another process, or what it shared is there no more."""
 
 
+=======
+>>>>>>> 5d02fbb8d37b80c794fbff4322ed6be34724964f
 class FallbackError(LoomError, NotImplementedError):
     """An op or dtype that the chip does not do itself, under ``TORCH_LOOM_FALLBACK=error``."""
 
 
+<<<<<<< HEAD
 class FallbackWarning(LoomError, UserWarning):  # noqa: N818 (a warning)
     """An op or dtype that the chip does not do itself, under ``TORCH_LOOM_FALLBACK=warn``."""
+=======
+class SharingError(LoomError, RuntimeError):
+    """Memory or an event cannot be shared with another process, or what it shared is there no more."""
+>>>>>>> 5d02fbb8d37b80c794fbff4322ed6be34724964f
 
 
 class DeferredCallError(LoomError, RuntimeError):

@@ -64,8 +64,9 @@ class Report:
         self._outermost = 0
         self._is_used = False
         self._tags = OpTags()
-        # Commands come from any thread, and Python may change threads while one is looked at.
-        self._lock = threading.Lock()
+        # Commands come from any thread, and Python may change threads while one is looked at. Reentrant: a
+        # finalizer that Python runs under it may issue commands.
+        self._lock = threading.RLock()
         self._reader = TapeReader(self._read)
 
     def __enter__(self) -> Report:
@@ -90,7 +91,7 @@ class Report:
     def findings(self) -> list[Finding]:
         """The findings: kind by kind, the most frequent first."""
         with self._lock:
-            counts = [(key, numbers[0], numbers[1]) for key, numbers in self._counts.items()]
+            counts = [(key, numbers[0], numbers[1]) for key, numbers in list(self._counts.items())]
         found = [
             Finding(kind, op, count, num_bytes, _summary(stack), detail, _summary(origin))
             for (kind, op, detail, stack, origin), count, num_bytes in counts

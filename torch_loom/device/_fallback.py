@@ -13,13 +13,17 @@ from typing import Any, NamedTuple
 import torch
 
 from torch_loom import _C, config
-from torch_loom.errors import FallbackError, FallbackWarning
+from torch_loom.errors import FallbackError
 
-__all__ = ["Fallback", "fallback_stats", "reset_fallback_stats"]
+__all__ = ["Fallback", "FallbackWarning", "fallback_stats", "reset_fallback_stats"]
 
 _logger = logging.getLogger("torch_loom")
 _OWN_FOLDER = str(Path(__file__).parent)
 _policy = "allow"
+
+
+class FallbackWarning(UserWarning):
+    """An op or dtype that the chip does not do itself, under ``TORCH_LOOM_FALLBACK=warn``."""
 
 
 class Fallback(NamedTuple):
