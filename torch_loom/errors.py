@@ -72,7 +72,6 @@ class ForkError(LoomError, RuntimeError):
     """A device was used in a forked child of a process that had used it before."""
 
 
-<<<<<<< HEAD
 class ImplicitSynchronizationError(LoomError, RuntimeError):
     """The host would have waited for the device without saying so, under ``set_sync_debug_mode("error")``."""
 
@@ -81,19 +80,8 @@ class SharingError(LoomError, RuntimeError):
     """Memory or an event cannot be shared with another process, or what it shared is there no more."""
 
 
-=======
->>>>>>> 5d02fbb8d37b80c794fbff4322ed6be34724964f
 class FallbackError(LoomError, NotImplementedError):
     """An op or dtype that the chip does not do itself, under ``TORCH_LOOM_FALLBACK=error``."""
-
-
-<<<<<<< HEAD
-class FallbackWarning(LoomError, UserWarning):  # noqa: N818 (a warning)
-    """An op or dtype that the chip does not do itself, under ``TORCH_LOOM_FALLBACK=warn``."""
-=======
-class SharingError(LoomError, RuntimeError):
-    """Memory or an event cannot be shared with another process, or what it shared is there no more."""
->>>>>>> 5d02fbb8d37b80c794fbff4322ed6be34724964f
 
 
 class DeferredCallError(LoomError, RuntimeError):

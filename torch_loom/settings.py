@@ -403,20 +403,12 @@ SETTINGS: tuple[Setting[object], ...] = cast(
         PROTECT,
         CLOCK,
         SANITIZER,
-<<<<<<< HEAD
         MACHINE,
         COMPILER,
         KERNEL_CACHE,
-=======
->>>>>>> 5d02fbb8d37b80c794fbff4322ed6be34724964f
         FALLBACK,
         RBLN_DISABLE_FALLBACK,
         LOG_LEVEL,
         RBLN_LOG_LEVEL,
-<<<<<<< HEAD
-=======
-        COMPILER,
-        KERNEL_CACHE,
->>>>>>> 5d02fbb8d37b80c794fbff4322ed6be34724964f
     ),
 )
