@@ -12,36 +12,98 @@ from torch_loom import errors
 from torch_loom.device import (
     _graph_annotations,
     _names,
-    _not_applicable,
     _sanitizer,
     amp,
     gds,
     green_contexts,
+    nccl,
     random,
     tunable,
 )
 from torch_loom.errors import NotApplicableError
 
-
-def names_of(module: str) -> list[str]:
-    return [name.partition(".")[2] for name in _not_applicable.REASONS if name.startswith(module + ".")]
-
-
-REFUSED: list[tuple[ModuleType, str]] = [
-    *((tunable, name) for name in names_of("tunable")),
-    *((gds, name) for name in names_of("gds")),
-    (green_contexts, "GreenContext"),
-    *((_names, name) for name in _not_applicable.REASONS if "." not in name),
-]
+REFUSED: dict[ModuleType, tuple[str, ...]] = {
+    _names: (
+        "cudart",
+        "check_error",
+        "cudaStatus",
+        "current_blas_handle",
+        "current_solver_handle",
+        "get_gencode_flags",
+        "GreenContext",
+    ),
+    green_contexts: ("GreenContext",),
+    gds: (
+        "GdsFile",
+        "gds_deregister_buffer",
+        "gds_register_buffer",
+    ),
+    nccl: (
+        "init_rank",
+        "unique_id",
+        "version",
+    ),
+    tunable: (
+        "enable",
+        "get_filename",
+        "get_max_tuning_duration",
+        "get_max_tuning_iterations",
+        "get_results",
+        "get_rotating_buffer_size",
+        "get_validators",
+        "is_enabled",
+        "mgpu_tune_gemm_in_file",
+        "read_file",
+        "record_untuned_enable",
+        "record_untuned_is_enabled",
+        "set_filename",
+        "set_max_tuning_duration",
+        "set_max_tuning_iterations",
+        "set_numerical_check_tolerances",
+        "set_rotating_buffer_size",
+        "tune_gemm_in_file",
+        "tuning_enable",
+        "tuning_is_enabled",
+    ),
+}
 
 
 @pytest.mark.exercises(
-    *(f"torch.cuda.tunable.{name}" for name in names_of("tunable")),
-    *(f"torch.cuda.gds.{name}" for name in names_of("gds")),
-    *(f"torch.cuda.{name}" for name in _not_applicable.REASONS if "." not in name),
+    "torch.cuda.gds.GdsFile",
+    "torch.cuda.gds.gds_deregister_buffer",
+    "torch.cuda.gds.gds_register_buffer",
+    "torch.cuda.tunable.enable",
+    "torch.cuda.tunable.get_filename",
+    "torch.cuda.tunable.get_max_tuning_duration",
+    "torch.cuda.tunable.get_max_tuning_iterations",
+    "torch.cuda.tunable.get_results",
+    "torch.cuda.tunable.get_rotating_buffer_size",
+    "torch.cuda.tunable.get_validators",
+    "torch.cuda.tunable.is_enabled",
+    "torch.cuda.tunable.mgpu_tune_gemm_in_file",
+    "torch.cuda.tunable.read_file",
+    "torch.cuda.tunable.record_untuned_enable",
+    "torch.cuda.tunable.record_untuned_is_enabled",
+    "torch.cuda.tunable.set_filename",
+    "torch.cuda.tunable.set_max_tuning_duration",
+    "torch.cuda.tunable.set_max_tuning_iterations",
+    "torch.cuda.tunable.set_numerical_check_tolerances",
+    "torch.cuda.tunable.set_rotating_buffer_size",
+    "torch.cuda.tunable.tune_gemm_in_file",
+    "torch.cuda.tunable.tuning_enable",
+    "torch.cuda.tunable.tuning_is_enabled",
+    "torch.cuda.cudart",
+    "torch.cuda.check_error",
+    "torch.cuda.cudaStatus",
+    "torch.cuda.current_blas_handle",
+    "torch.cuda.current_solver_handle",
+    "torch.cuda.get_gencode_flags",
+    "torch.cuda.GreenContext",
     "torch.cuda.green_contexts.GreenContext",
 )
-@pytest.mark.parametrize(("module", "name"), REFUSED)
+@pytest.mark.parametrize(
+    ("module", "name"), [(module, name) for module, names in REFUSED.items() for name in names]
+)
 def test_nvidias_objects_say_why_they_are_not_here(module: ModuleType, name: str) -> None:
     for arguments in ((), (1, 2)):
         with pytest.raises(NotApplicableError, match=rf"torch\.loom\.\S*{name} stands for .+: .+"):
@@ -128,7 +190,15 @@ def test_argument_handler() -> None:
 
 
 @pytest.mark.exercises(
-    *(f"torch.cuda._graph_annotations.{name}" for name in _graph_annotations.__all__),
+    "torch.cuda._graph_annotations.clear_kernel_annotations",
+    "torch.cuda._graph_annotations.disable_annotations",
+    "torch.cuda._graph_annotations.enable_annotations",
+    "torch.cuda._graph_annotations.get_kernel_annotations",
+    "torch.cuda._graph_annotations.get_stream_for_pg",
+    "torch.cuda._graph_annotations.mark_kernels",
+    "torch.cuda._graph_annotations.mark_stream",
+    "torch.cuda._graph_annotations.remap_to_exec_graph",
+    "torch.cuda._graph_annotations.resolve_pending_annotations",
 )
 def test_annotations_of_captured_work() -> None:
     marks = _graph_annotations

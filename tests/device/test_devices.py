@@ -129,6 +129,7 @@ def test_current_device_belongs_to_the_thread() -> None:
     assert loom.current_device() == 1
 
 
+@pytest.mark.exercises("torch.cuda._get_device_index")
 def test_get_device_index() -> None:
     get = loom._utils._get_device_index
     assert get(5) == 5
@@ -241,6 +242,7 @@ def test_synchronize() -> None:
     torch.accelerator.synchronize(1)
 
 
+@pytest.mark.exercises("torch.cuda.is_bf16_supported", "torch.cuda.amp.autocast")
 def test_reduced_precision() -> None:
     assert loom.get_amp_supported_dtype() == [torch.float16, torch.bfloat16]
     assert loom.is_bf16_supported()

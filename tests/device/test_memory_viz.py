@@ -51,7 +51,6 @@ def titles(svg: str) -> list[str]:
     "torch.cuda._memory_viz.memory",
     "torch.cuda._memory_viz.segments",
     "torch.cuda._memory_viz.compare",
-    "torch.cuda._memory_viz.format_flamegraph",
 )
 def test_flame_graphs(capsys: pytest.CaptureFixture[str]) -> None:
     before = loom.memory._snapshot()
@@ -65,6 +64,7 @@ def test_flame_graphs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "make_a_tensor" in _memory_viz.memory(after, format_flamegraph=str)
 
 
+@pytest.mark.exercises("torch.cuda._memory_viz.format_flamegraph")
 def test_flame_graph_of_lines(tmp_path: Path) -> None:
     svg = _memory_viz.format_flamegraph("a;b 30\na;<c&d> 10\n")
     assert titles(svg)[0] == "all (40 bytes)"

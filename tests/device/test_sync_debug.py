@@ -74,7 +74,6 @@ def test_what_waits_is_refused_or_warned_of(use: Use, values: Tensor) -> None:
         use(values)
 
 
-@pytest.mark.exercises("torch.cuda.set_sync_debug_mode")
 @pytest.mark.parametrize("use", PASSES.values(), ids=PASSES)
 def test_what_does_not_wait_passes(use: Use, values: Tensor) -> None:
     loom.set_sync_debug_mode("error")

@@ -36,7 +36,7 @@ def test_telemetry_has_the_units_of_cuda() -> None:
     assert 0 < loom.temperature(1) < 120  # degrees Celsius
     assert 1_000 <= loom.power_draw(1) <= 2_000_000  # milliwatts
     assert 100 <= loom.clock_rate(1) <= 10_000  # MHz; the seed says Hz, torch 2.13 has MHz
-    assert loom.clock_rate("loom:1") == loom.get_device_properties(1).clock_rate_mhz
+    assert loom.clock_rate("loom:1") <= loom.get_device_properties(1).clock_rate_mhz
 
 
 @pytest.mark.seed(2, "OutOfMemoryError")

@@ -33,10 +33,12 @@ from torch_loom.device._memory_pools import *  # noqa: F403
 from torch_loom.device._memory_stats import *  # noqa: F403
 from torch_loom.device._memory_stats import _used_index
 from torch_loom.device._utils import _existing_index
+from torch_loom.device.telemetry import list_gpu_processes
 
 __all__ = [
     "empty_cache",
     "get_per_process_memory_fraction",
+    "list_gpu_processes",
     "set_per_process_memory_fraction",
 ]
 __all__ += _memory_allocators.__all__

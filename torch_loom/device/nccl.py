@@ -10,11 +10,10 @@ import collections.abc
 import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NoReturn
 
 import torch
 
-from torch_loom.device._not_applicable import refuse
+from torch_loom.device._not_applicable import function
 from torch_loom.device._utils import DEVICE_TYPE
 from torch_loom.device.streams import stream as stream_context
 from torch_loom.errors import CommunicationError
@@ -33,6 +32,10 @@ __all__ = [
 
 # NCCL's numbers of its reductions.
 SUM, PROD, MAX, MIN, AVG = range(5)
+
+version = function("nccl.version")
+unique_id = function("nccl.unique_id")
+init_rank = function("nccl.init_rank")
 
 _Step = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 _STEPS: dict[int, _Step] = {
@@ -54,21 +57,6 @@ def is_available(tensors: Iterable[torch.Tensor]) -> bool:
             return False
         seen.add(tensor.device)
     return True
-
-
-def version() -> NoReturn:
-    """Raise NotApplicableError: there is no NCCL behind these collectives."""
-    refuse("nccl.version")
-
-
-def unique_id() -> NoReturn:
-    """Raise NotApplicableError: these collectives need no communicator."""
-    refuse("nccl.unique_id")
-
-
-def init_rank(num_ranks: int, uid: Any, rank: int) -> NoReturn:
-    """Raise NotApplicableError: these collectives need no communicator."""
-    refuse("nccl.init_rank")
 
 
 def all_reduce(
