@@ -96,10 +96,11 @@ def test_flame_graph_of_lines(tmp_path: Path) -> None:
     "torch.cuda._memory_viz.Bytes",
 )
 def test_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sum(map(_memory_viz.calc_active, loom.memory_snapshot()))
     snapshot, kept = snapshot_with_history()
     assert "30.0MiB" in _memory_viz.segsum(snapshot)
-    assert f"{kept.data_ptr():x}" in _memory_viz.trace(snapshot) or "alloc" in _memory_viz.trace(snapshot)
-    assert sum(map(_memory_viz.calc_active, snapshot["segments"])) == 30 * MIB
+    assert "[0:30.0MiB]" in _memory_viz.trace(snapshot)
+    assert sum(map(_memory_viz.calc_active, snapshot["segments"])) == before + kept.nbytes
     for page in (_memory_viz.trace_plot(snapshot), _memory_viz.segment_plot(snapshot)):
         assert page.lstrip().startswith("<!DOCTYPE html>")
     actions = [entry["action"] for entry in snapshot["device_traces"][0]]
@@ -147,9 +148,10 @@ def test_host_allocator() -> None:
 @pytest.mark.exercises("torch.cuda.memory._free_mutex")
 def test_free_mutex() -> None:
     """No other thread gives memory back within the block; its own does."""
+    before = loom.memory_reserved()
     make_a_tensor()
     reserved = loom.memory_reserved()
-    assert reserved >= 30 * MIB
+    assert reserved >= before + 30 * MIB
     with loom.memory._free_mutex():
         other = threading.Thread(target=loom.empty_cache)
         other.start()
@@ -161,7 +163,7 @@ def test_free_mutex() -> None:
         with loom.memory._free_mutex():
             loom.empty_cache()
     other.join()
-    assert loom.memory_reserved() < 30 * MIB
+    assert loom.memory_reserved() <= before + 2 * MIB  # of x
 
 
 @pytest.mark.exercises("torch.cuda.memory._set_allocator_settings")
