@@ -71,7 +71,31 @@ def kinds() -> dict[str, torch.Tensor]:
     }
 
 
-@pytest.mark.parametrize("kind", kinds())
+# Not kinds() itself: its tensors would live as long as the tests.
+KINDS = (
+    "plain",
+    "transposed",
+    "view",
+    "scalar",
+    "bfloat16",
+    "bool",
+    "int8",
+    "conj",
+    "neg",
+    "leaf",
+    "conj leaf",
+    "parameter",
+    "frozen",
+    "empty",
+    "second device",
+)
+
+
+def test_kinds_are_all_named() -> None:
+    assert tuple(kinds()) == KINDS
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_arrives(peer: Peer, kind: str) -> None:
     tensor = kinds()[kind]
     assert peer(ipc_peer.facts, tensor) == ipc_peer.facts(tensor)
