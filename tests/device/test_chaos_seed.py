@@ -7,6 +7,7 @@ import pytest
 from tests.conftest import PythonRunner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["raise ValueError('lost')", "pass"])
 @pytest.mark.parametrize("launch", ["chaos", pytest.param("auto", marks=pytest.mark.slow)])
 def test_the_seed_of_chaos_is_told_when_a_program_fails(

@@ -306,6 +306,7 @@ def test_accelerator_graph_under_another_name(fork_python: PythonRunner) -> None
     fork_python(code, {"TORCH_LOOM_DEVICE_NAME": "rbln"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launch", ["blocking", "chaos"])
 def test_every_launch_mode_computes_the_same(fork_python: PythonRunner, launch: str) -> None:
     code = """

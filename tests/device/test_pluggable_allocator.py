@@ -316,7 +316,7 @@ CURRENT = """
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("launch", ["auto", "chaos"])
+@pytest.mark.parametrize("launch", ["auto", pytest.param("chaos", marks=pytest.mark.slow)])
 @pytest.mark.exercises(
     "torch.cuda.change_current_allocator",
     "torch.cuda.memory.change_current_allocator",

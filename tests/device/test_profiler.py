@@ -473,6 +473,7 @@ x @ x
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "env",
     [
@@ -487,6 +488,7 @@ def test_other_settings(fork_python: PythonRunner, env: dict[str, str]) -> None:
     assert took_time == str(env.get("TORCH_LOOM_DRIVER") != "null")
 
 
+@pytest.mark.slow
 def test_end_of_the_program(run_python: PythonRunner) -> None:
     """It may come while a profile runs; here with the device under its other name."""
     done = run_python("import torch\n" + PROGRAM, {"TORCH_LOOM_DEVICE_NAME": "rbln"})

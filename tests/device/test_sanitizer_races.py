@@ -51,6 +51,7 @@ def test_repaired(race: Race) -> None:
     race.body(True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["blocking", pytest.param("chaos", marks=pytest.mark.slow)])
 def test_launch_modes(mode: str, run_python) -> None:
     run_python(

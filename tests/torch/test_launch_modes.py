@@ -157,6 +157,7 @@ event = side.record_event()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 999], ids=["pending", "failed"])
 @pytest.mark.parametrize("attempt", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 10))])
 def test_a_process_may_end_with_work_pending(run_python: PythonRunner, attempt: int, index: int) -> None:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from tests.conftest import PythonRunner
 
 
+@pytest.mark.slow
 def test_what_grows_in_a_capture_is_the_graphs(run_python: PythonRunner) -> None:
     run_python(
         """

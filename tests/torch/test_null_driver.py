@@ -38,6 +38,7 @@ def test_a_program_runs_to_its_end(run_python: PythonRunner) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_shapes_views_and_memory_are_real(run_python: PythonRunner) -> None:
     run_python(
         """
@@ -63,6 +64,7 @@ def test_shapes_views_and_memory_are_real(run_python: PythonRunner) -> None:
     )
 
 
+@pytest.mark.slow
 def test_errors_are_real_and_contents_are_refused(run_python: PythonRunner) -> None:
     run_python(
         """
