@@ -1,6 +1,7 @@
 """What torch-loom adds to `import torch`: with it, and with TORCH_DEVICE_BACKEND_AUTOLOAD=0, in turns.
 
-Each is the whole life of an interpreter that imports torch and ends; the first of each is not counted.
+Each is the whole life of an interpreter that imports torch and ends. The first of each is not counted: it
+compiles what has no byte code yet, as an installer does.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _WITHOUT = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
     """Returns this environment without settings of torch-loom, and with `extra`."""
-    ours = (config.ENV_PREFIX, *_WITHOUT)
+    ours = (config.ENV_PREFIX, *_WITHOUT, "PYTHONDONTWRITEBYTECODE")
     return {**{name: value for name, value in os.environ.items() if not name.startswith(ours)}, **extra}
 
 
