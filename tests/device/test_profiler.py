@@ -75,11 +75,15 @@ def test_rows_of_work() -> None:
 
 def test_fills() -> None:
     with profile() as prof:
-        storage = torch.empty(64, device=DEVICE_TYPE).untyped_storage()
-        torch.zeros(64, device=DEVICE_TYPE)
-        storage.fill_(0)
-    found = names(of(trace(prof), "gpu_memset")) + kernels(prof)
-    assert any("Memset" in name or "fill" in name or "zero" in name for name in found)
+        x = torch.zeros(4, 64, device=DEVICE_TYPE)
+        x.zero_()
+        x[:, ::2].zero_()  # not in one piece: a kernel
+        x.fill_(1)  # not a byte over and over: a kernel
+    fills = of(trace(prof), "gpu_memset")
+    assert [(fill["name"], fill["args"]["bytes"]) for fill in fills] == [("Memset (Device)", 1024)] * 2
+    assert kernels(prof) == [f"{DEVICE_TYPE}::zero_", f"{DEVICE_TYPE}::fill_"]
+    calls = {event["args"]["correlation"]: event["name"] for event in of(trace(prof), "privateuse1_runtime")}
+    assert {calls[fill["args"]["correlation"]] for fill in fills} == {f"{DEVICE_TYPE}MemsetAsync"}
 
 
 def test_time_is_charged_to_ops() -> None:
