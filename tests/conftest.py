@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from gate import Gate
+    from tests.gate import Gate
 
 PythonRunner = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -141,7 +141,7 @@ def fork_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PythonRunn
 @pytest.fixture
 def gate() -> Iterator[Gate]:
     """What holds streams up: see :class:`gate.Gate`."""
-    from gate import installed
+    from tests.gate import installed
 
     with installed() as gate:
         yield gate

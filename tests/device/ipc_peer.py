@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 import torch.multiprocessing as mp
-from gate import installed
+
+from tests.gate import installed
 
 loom: Any = torch.loom  # type: ignore[attr-defined]
 

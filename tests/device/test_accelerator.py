@@ -14,7 +14,7 @@ from torch import accelerator
 import torch_loom.device as loom
 
 if TYPE_CHECKING:
-    from gate import Gate
+    from tests.gate import Gate
 
 MIB = 1 << 20
 

@@ -71,7 +71,7 @@ def test_mixed_devices(op: object, other: str) -> None:
     with pytest.raises(RuntimeError) as raised:
         op(a, b)
     message = str(raised.value)
-    assert "xpected all tensors to be on the same device" in message or "be on the same device" in message
+    assert "be on the same device" in message
     assert "loom:0" in message
     assert other in message
 

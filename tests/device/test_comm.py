@@ -13,7 +13,7 @@ from torch_loom.device import comm
 from torch_loom.errors import CommunicationError, DeviceTypeError, InvalidDeviceError, ShapeError
 
 if TYPE_CHECKING:
-    from gate import Gate
+    from tests.gate import Gate
 
 VALUES = torch.arange(12.0).reshape(4, 3)
 

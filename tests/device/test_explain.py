@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from tests.device.planted_findings import PLANTED, TWINS, cpu_and_back
 from torch_loom.device._explain import Report
 from torch_loom.device._findings import KINDS, Finding
 
@@ -29,127 +30,6 @@ def _kinds(report: Report) -> set[str]:
     return {finding.kind for finding in report.findings}
 
 
-# Planted examples. The line that is to be found is marked: # here
-
-
-def cpu_and_back(x):
-    host = x.cpu()
-    return host.to(DEVICE)  # here
-
-
-def number_and_back(x):
-    value = x.sum().item()
-    return torch.tensor(value, device=DEVICE)  # here
-
-
-def list_and_back(x):
-    values = x.tolist()
-    return torch.tensor(values, device=DEVICE)  # here
-
-
-def numpy_and_back(x):
-    array = x.cpu().numpy()
-    return torch.from_numpy(array).to(DEVICE)  # here
-
-
-def computed_on_the_host_and_back(x):
-    host = x.cpu().sort().values * 2
-    return host.to(DEVICE)  # here
-
-
-def host_number_as_operand(x):
-    scale = x.abs().max().cpu()
-    return x / scale  # here
-
-
-def item(x):
-    return x.sum().item()  # here
-
-
-def to_the_host(x):
-    return x.cpu()  # here
-
-
-def if_tensor(x):
-    if x.sum() > 0:  # here
-        return 1
-    return 2
-
-
-def nonzero(x):
-    return x.nonzero()  # here
-
-
-def mask(x):
-    return x[x > 0]  # here
-
-
-def equal(x):
-    return torch.equal(x, x + 1)  # here
-
-
-def printed(x):
-    return str(x)  # here
-
-
-def blocking_copy(x):
-    return torch.ones(64).to(DEVICE)  # here
-
-
-def pageable(x):
-    return torch.ones(64).to(DEVICE, non_blocking=True)  # here
-
-
-def contiguous(x):
-    return x.t().contiguous()  # here
-
-
-def reshaped(x):
-    return x.t().reshape(-1)  # here
-
-
-def memory_format(x):
-    return x.view(1, 4, 4, 4).to(memory_format=torch.channels_last)  # here
-
-
-def in_backward(x):
-    leaf = x.requires_grad_()
-    leaf.t().reshape(-1).sum().backward()  # here
-
-
-def promoted(x):
-    return x.half() * x  # here
-
-
-def promoted_in_a_list(x):
-    return torch.cat([x.half(), x])  # here
-
-
-PLANTED: list[tuple[str, Callable[[torch.Tensor], object], str]] = [
-    ("host_round_trip", cpu_and_back, "aten::to"),
-    ("host_round_trip", number_and_back, "aten::to"),
-    ("host_round_trip", list_and_back, "aten::to"),
-    ("host_round_trip", numpy_and_back, "aten::to"),
-    ("host_round_trip", computed_on_the_host_and_back, "aten::to"),
-    ("host_round_trip", host_number_as_operand, "aten::div"),
-    ("implicit_sync", item, "aten::item"),
-    ("implicit_sync", to_the_host, "aten::to"),
-    ("implicit_sync", if_tensor, "aten::is_nonzero"),
-    ("implicit_sync", nonzero, "aten::nonzero"),
-    ("implicit_sync", mask, "aten::index"),
-    ("implicit_sync", equal, "aten::equal"),
-    ("implicit_sync", printed, ""),
-    ("implicit_sync", blocking_copy, "aten::to"),
-    ("pageable_copy", pageable, "aten::to"),
-    ("noncontiguous_copy", contiguous, "aten::contiguous"),
-    ("noncontiguous_copy", reshaped, "aten::reshape"),
-    ("noncontiguous_copy", memory_format, "aten::to"),
-    ("noncontiguous_copy", in_backward, ""),
-    ("dtype_conversion", promoted, "aten::mul"),
-    ("dtype_conversion", promoted_in_a_list, "aten::cat"),
-]
-
-
 @pytest.mark.parametrize(("kind", "program", "op"), PLANTED, ids=lambda value: getattr(value, "__name__", ""))
 def test_planted(kind: str, program: Callable[[torch.Tensor], object], op: str) -> None:
     x = _batch(8, 8)
@@ -158,90 +38,13 @@ def test_planted(kind: str, program: Callable[[torch.Tensor], object], op: str) 
     line = start + next(i for i, text in enumerate(lines) if text.rstrip().endswith("# here"))
     found = [f for f in report.findings if f.kind == kind and (not op or f.op == op)]
     assert found, report.findings
-    assert (__file__, line, program.__name__) in {
+    assert (inspect.getsourcefile(program), line, program.__name__) in {
         (f.stack[-1].filename, f.stack[-1].lineno, f.stack[-1].name) for f in found
     }
     assert report.verdict.startswith(f"{len(report.findings)} finding")
     assert (
         f"{KINDS[kind][0].split()[0]}" in report.verdict or f"{KINDS[kind][1].split()[0]}" in report.verdict
     )
-
-
-# The twins.
-
-
-def stays_on_the_device(x):
-    return x.sort().values * 2
-
-
-def whole_numbers_are_no_round_trip(x):
-    return torch.full((3,), 2.0, device=DEVICE)
-
-
-def pinned(x):
-    host = torch.ones(64).pin_memory()
-    device = host.to(DEVICE, non_blocking=True)
-    back = torch.empty(64, pin_memory=True)
-    back.copy_(device, non_blocking=True)
-    torch.loom.synchronize()  # asked for
-    return back
-
-
-def masked_without_a_count(x):
-    return torch.where(x > 0, x, 0.0)
-
-
-def compared_on_the_device(x):
-    return (x == x + 1).all()
-
-
-def views(x):
-    return x.t(), x.reshape(-1), x.view(4, 16), x[::2], x.contiguous()
-
-
-def asked_copies(x):
-    y = torch.empty(8, 8, device=DEVICE)
-    y.copy_(x.t())
-    y[:, 0] = x[0]
-    return y.clone(), x.t().clone(), x.contiguous()
-
-
-def asked_casts(x):
-    y = x.half()
-    y.copy_(x)
-    return y.float() * x, x.sum(dtype=torch.float64), y.softmax(-1, dtype=torch.float32), x.type_as(y)
-
-
-def autocast(x):
-    with torch.autocast(DEVICE, dtype=torch.bfloat16):
-        return x @ x
-
-
-def host_only(x):
-    return torch.ones(4).sum().item(), torch.ones(4, 4).t().contiguous()
-
-
-def staging_buffer(x):
-    buffer = torch.zeros(8, 8).pin_memory()
-    buffer.copy_(x, non_blocking=True)
-    torch.loom.current_stream().synchronize()
-    buffer.copy_(torch.ones(8, 8))  # the data of the device is gone
-    return buffer.to(DEVICE, non_blocking=True)
-
-
-TWINS = [
-    stays_on_the_device,
-    whole_numbers_are_no_round_trip,
-    pinned,
-    masked_without_a_count,
-    compared_on_the_device,
-    views,
-    asked_copies,
-    asked_casts,
-    autocast,
-    host_only,
-    staging_buffer,
-]
 
 
 @pytest.mark.parametrize("program", TWINS, ids=lambda program: program.__name__)
@@ -394,7 +197,7 @@ def test_texts() -> None:
         report.verdict == "3 findings: 1 host round trip (256 bytes), 2 implicit synchronisations (512 bytes)"
     )
     assert "return host.to(DEVICE)  # here" in text
-    assert f"{__file__}:" in text
+    assert f"{inspect.getsourcefile(cpu_and_back)}:" in text
     assert "\x1b" not in text  # no terminal here
 
     data = json.loads(report.to_json())

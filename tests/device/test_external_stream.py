@@ -13,7 +13,7 @@ import torch_loom.device as loom
 from torch_loom.errors import DeviceTypeError, InvalidDeviceError
 
 if TYPE_CHECKING:
-    from gate import Gate
+    from tests.gate import Gate
 
 
 @pytest.fixture(autouse=True)

@@ -20,9 +20,8 @@ from torch_loom.device.jiterator import _common_dtype, _create_jit_fn, _create_m
 from torch_loom.errors import CompilationError, ConfigurationError, DeviceTypeError, ShapeError
 
 if TYPE_CHECKING:
-    from gate import Gate
-
     from tests.conftest import PythonRunner
+    from tests.gate import Gate
 
 AXPY = "template <typename T> T axpy(T x, T y, T alpha) { return x + alpha * y; }"
 DIVIDE = "template <typename T> T divide(T x, T y) { return x / y; }"

@@ -15,7 +15,7 @@ from torch_loom.device._pin_memory_utils import pin_memory, unpin_memory
 from torch_loom.errors import PinnedMemoryError
 
 if TYPE_CHECKING:
-    from gate import Gate
+    from tests.gate import Gate
 
 
 @pytest.mark.exercises("torch.cuda._pin_memory_utils.pin_memory", "torch.cuda._pin_memory_utils.unpin_memory")

@@ -1,4 +1,4 @@
-"""Allocators from shared libraries, and switching the caching allocator off."""
+"""Allocators from shared libraries."""
 
 from __future__ import annotations
 
@@ -21,12 +21,9 @@ from torch_loom.errors import (
     AllocatorFunctionError,
     AllocatorLibraryError,
     AlreadyInitializedError,
-    DeviceTypeError,
 )
 
 if TYPE_CHECKING:
-    from gate import Gate
-
     from tests.conftest import PythonRunner
 
 MIB = 1 << 20
@@ -351,94 +348,3 @@ def test_protect_mode(library: Path, fork_python: PythonRunner) -> None:
         """,
         {"TORCH_LOOM_PROTECT": "1"},
     )
-
-
-@pytest.mark.exercises(
-    "torch.cuda.caching_allocator_enable",
-    "torch.cuda.memory.caching_allocator_enable",
-    "torch.cuda.caching_allocator_disabled",
-    "torch.cuda.memory.caching_allocator_disabled",
-)
-def test_caching_disabled() -> None:
-    def taken() -> torch.Tensor:
-        x = torch.zeros(3 * MIB, dtype=torch.uint8, device="loom")
-        x.data_ptr()
-        return x
-
-    reserved = loom.memory_reserved()
-    x = taken()
-    assert loom.memory_reserved() == reserved + 20 * MIB
-    with loom.caching_allocator_disabled():
-        y = taken()
-        assert loom.memory_reserved() == reserved + 23 * MIB, "nothing of the cache is used"
-        free = loom.mem_get_info()[0]
-        del x
-        assert loom.memory_reserved() == reserved + 23 * MIB, "what was cached stays so"
-        del y
-        assert loom.mem_get_info()[0] == free + 4 * MIB
-        assert loom.memory_reserved() == reserved + 20 * MIB
-        with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate"):
-            torch.empty(1 << 50, dtype=torch.uint8, device="loom").data_ptr()
-        loom.caching_allocator_enable(True)
-        z = taken()
-        assert loom.memory_reserved() == reserved + 20 * MIB
-        del z
-        loom.caching_allocator_enable(False)
-        with loom.caching_allocator_disabled():
-            pass
-        assert not _C.caching()
-    assert _C.caching()
-    with pytest.raises(TypeError, match="value must be a bool"):
-        loom.caching_allocator_enable(1)  # type: ignore[arg-type]
-
-
-def test_uncached_memory_waits_for_streams(gate: Gate) -> None:
-    """Memory goes back when the streams that use it have passed the point of the free."""
-    stream = loom.Stream()
-    with loom.caching_allocator_disabled():
-        gate.hold(stream)
-        x = torch.ones(MIB, device="loom")
-        x.record_stream(stream)
-        reserved = loom.memory_reserved()
-        del x
-        assert loom.memory_reserved() == reserved
-        gate.open()
-        stream.synchronize()
-        loom.empty_cache()
-        assert loom.memory_reserved() <= reserved - 4 * MIB
-
-
-@pytest.mark.exercises(
-    "torch.cuda.caching_allocator_alloc",
-    "torch.cuda.memory.caching_allocator_alloc",
-    "torch.cuda.caching_allocator_delete",
-    "torch.cuda.memory.caching_allocator_delete",
-)
-def test_raw_memory() -> None:
-    before = loom.memory_allocated()
-    stream = loom.Stream()
-    addresses = [
-        loom.caching_allocator_alloc(1000, stream=by)
-        for by in (None, stream, stream.stream_id, stream.cuda_stream)
-    ]
-    assert loom.memory_allocated() == before + 4 * 1024
-    for address in addresses:
-        loom.caching_allocator_delete(address)
-        with pytest.raises(ValueError, match="freed twice"):
-            loom.caching_allocator_delete(address)
-    assert loom.memory_allocated() == before
-    foreign = torch.ones(10)
-    for bad in (foreign.data_ptr(), 1, addresses[0] + 8):
-        with pytest.raises(ValueError, match=r"not memory|not a live"):
-            loom.caching_allocator_delete(bad)
-    with pytest.raises(DeviceTypeError, match="loom:1"):
-        loom.caching_allocator_alloc(8, 1, stream.cuda_stream)
-    with pytest.raises(ValueError, match="no stream"):
-        loom.caching_allocator_alloc(8, stream=12345)
-    for size in (-1, 2**63):
-        with pytest.raises(ValueError, match="size must be"):
-            loom.caching_allocator_alloc(size)
-    with pytest.raises(torch.OutOfMemoryError):
-        loom.caching_allocator_alloc(2**62)
-    assert loom.caching_allocator_alloc(0) == 0
-    loom.caching_allocator_delete(0)

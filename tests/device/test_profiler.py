@@ -3,75 +3,22 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import threading
 import time
-import weakref
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from torch.autograd import DeviceType
-from torch.profiler import ProfilerAction, ProfilerActivity, profile, record_function, schedule
+from torch.profiler import ProfilerActivity, profile, record_function
 
+from tests.device.profiles import ON_DEVICE, average, kernels, mm, names, of, times_ns, trace
 from torch_loom.device._utils import DEVICE_TYPE
 
 if TYPE_CHECKING:
-    from conftest import PythonRunner
-    from gate import Gate
-
-ON_DEVICE = getattr(ProfilerActivity, DEVICE_TYPE.upper())
-Events = list[dict[str, Any]]
-
-
-def mm(stream: torch.Stream | None = None) -> None:
-    x = torch.ones(32, 32, device=DEVICE_TYPE)
-    with stream or torch.loom.current_stream():
-        x @ x
-
-
-_traces: weakref.WeakKeyDictionary[profile, tuple[Any, Events]] = weakref.WeakKeyDictionary()
-
-
-def trace(prof: profile) -> Events:
-    """What stands in a trace that is saved, which PyTorch does once."""
-    assert prof.profiler is not None
-    results = prof.profiler.kineto_results
-    if prof in _traces and _traces[prof][0] is results:
-        return _traces[prof][1]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "trace.json")
-        prof.export_chrome_trace(str(path))
-        events = list(json.loads(path.read_text(encoding="utf-8"))["traceEvents"])
-    _traces[prof] = results, events
-    return events
-
-
-def of(events: Events, category: str) -> Events:
-    return [event for event in events if event.get("cat") == category]
-
-
-def names(events: Iterable[dict[str, Any]]) -> list[str]:
-    return [event["name"] for event in events]
-
-
-def kernels(prof: profile) -> list[str]:
-    return names(of(trace(prof), "kernel"))
-
-
-def times_ns(prof: profile, name: str) -> list[tuple[int, int]]:
-    """Start and end, since 1970, of what has this name."""
-    assert prof.profiler is not None
-    assert prof.profiler.kineto_results is not None
-    events = prof.profiler.kineto_results.events()
-    return [(event.start_ns(), event.end_ns()) for event in events if event.name() == name]
-
-
-def average(prof: profile, key: str) -> Any:
-    [found] = [a for a in prof.key_averages() if a.key == key and a.device_type == DeviceType.CPU]
-    return found
+    from tests.conftest import PythonRunner
+    from tests.gate import Gate
 
 
 def test_activity() -> None:
@@ -128,11 +75,15 @@ def test_rows_of_work() -> None:
 
 def test_fills() -> None:
     with profile() as prof:
-        storage = torch.empty(64, device=DEVICE_TYPE).untyped_storage()
-        torch.zeros(64, device=DEVICE_TYPE)
-        storage.fill_(0)
-    found = names(of(trace(prof), "gpu_memset")) + kernels(prof)
-    assert any("Memset" in name or "fill" in name or "zero" in name for name in found)
+        x = torch.zeros(4, 64, device=DEVICE_TYPE)
+        x.zero_()
+        x[:, ::2].zero_()  # not in one piece: a kernel
+        x.fill_(1)  # not a byte over and over: a kernel
+    fills = of(trace(prof), "gpu_memset")
+    assert [(fill["name"], fill["args"]["bytes"]) for fill in fills] == [("Memset (Device)", 1024)] * 2
+    assert kernels(prof) == [f"{DEVICE_TYPE}::zero_", f"{DEVICE_TYPE}::fill_"]
+    calls = {event["args"]["correlation"]: event["name"] for event in of(trace(prof), "privateuse1_runtime")}
+    assert {calls[fill["args"]["correlation"]] for fill in fills} == {f"{DEVICE_TYPE}MemsetAsync"}
 
 
 def test_time_is_charged_to_ops() -> None:
@@ -277,76 +228,6 @@ def test_memory_timeline_stacks_and_shapes(tmp_path: Path) -> None:
     assert max(sum(size) for size in sizes) > 0
 
 
-@pytest.mark.exercises("torch.cuda.profiler.start", "torch.cuda.profiler.stop", "torch.cuda.profiler.profile")
-def test_gate_of_the_profiler() -> None:
-    torch.loom.profiler.stop()  # no profile runs: nothing is stopped
-    x = torch.ones(8, device=DEVICE_TYPE)
-    with profile() as prof:
-        x.sin()
-        torch.loom.profiler.stop()
-        x.cos()
-        with torch.loom.profiler.profile():
-            x.tan()
-        x.cosh()
-        torch.loom.profiler.start()
-        x.tanh()
-        torch.loom.profiler.stop()
-    assert kernels(prof) == [f"{DEVICE_TYPE}::{name}" for name in ("sin", "tan", "tanh")]
-    assert average(prof, "aten::cos").count == 1, "ops are kept"
-    with profile() as prof:
-        x.cos()
-        with pytest.raises(ZeroDivisionError), torch.loom.profiler.profile():
-            _ = 1 / 0
-        x.sin()
-    assert kernels(prof) == [f"{DEVICE_TYPE}::cos"]
-
-
-def test_schedule() -> None:
-    traces: list[list[str]] = []
-    x = torch.ones(8, device=DEVICE_TYPE)
-    steps = schedule(wait=1, warmup=1, active=2, repeat=2)
-    with profile(schedule=steps, on_trace_ready=lambda prof: traces.append(kernels(prof))) as prof:
-        for step in range(9):
-            x.pow(step + 2)
-            prof.step()
-    assert prof.current_action == ProfilerAction.NONE
-    assert traces == [[f"{DEVICE_TYPE}::pow"] * 2] * 2
-
-
-def test_profiles_one_after_the_other() -> None:
-    x = torch.ones(8, device=DEVICE_TYPE)
-    with profile() as first:
-        x.sin()
-    x.cos()
-    with profile() as empty:
-        pass
-    with profile() as third:
-        x.tan()
-    assert [kernels(prof) for prof in (first, empty, third)] == [
-        [f"{DEVICE_TYPE}::sin"],
-        [],
-        [f"{DEVICE_TYPE}::tan"],
-    ]
-
-
-def test_only_what_was_asked_for() -> None:
-    x = torch.ones(8, device=DEVICE_TYPE)
-    with profile(activities=[ProfilerActivity.CPU]) as host:
-        x.sin()
-    assert [of(trace(host), kind) for kind in ("kernel", "privateuse1_runtime", "cuda_sync")] == [[], [], []]
-    assert "aten::sin" in {event.name for event in host.events()}
-    with profile(activities=[ON_DEVICE]) as device:
-        x.sin()
-    events = trace(device)
-    assert names(of(events, "kernel")) == [f"{DEVICE_TYPE}::sin"]
-    assert of(events, "cpu_op") == []
-    with profile(activities=[{ON_DEVICE: ["GPU_MEMCPY"]}]) as copies:
-        x.sin().cpu()
-    events = trace(copies)
-    assert of(events, "kernel") == []
-    assert len(of(events, "gpu_memcpy")) == 1
-
-
 def test_threads() -> None:
     """A profile that runs in a thread; what others issue meanwhile stands on the devices' rows alone."""
     x = torch.ones(8, device=DEVICE_TYPE)
@@ -384,46 +265,6 @@ def test_backward_and_other_devices() -> None:
         assert {"name": f"{DEVICE_TYPE}:1"} in [e["args"] for e in events if e["name"] == "process_name"]
 
 
-def test_exceptions() -> None:
-    x = torch.ones(8, device=DEVICE_TYPE)
-    prof = profile()
-    with pytest.raises(RuntimeError, match="size"), prof:  # noqa: PT012
-        x.sin()
-        x + torch.ones(3, device=DEVICE_TYPE)
-    assert f"{DEVICE_TYPE}::sin" in kernels(prof)
-    assert not torch.autograd._profiler_enabled()
-
-
-def test_failure_that_the_end_of_a_profile_finds() -> None:
-    """It is raised there, and the profile has ended all the same."""
-    side = torch.loom.Stream()
-    values = torch.tensor([0.0, 7.0], device=DEVICE_TYPE)
-    indices = torch.tensor([0, 7], device=DEVICE_TYPE)
-    with side:
-        values.index_select(0, indices.clamp(max=1))
-    side.synchronize()
-    prof = profile()
-    with pytest.raises((IndexError, RuntimeError), match="index"), prof:  # noqa: PT012
-        with side:
-            values.index_select(0, indices)
-        values.sin()
-    assert not torch.autograd._profiler_enabled()
-    with profile() as after:
-        values.cos()
-    assert kernels(after) == [f"{DEVICE_TYPE}::cos"]
-
-
-def test_aborted_profile() -> None:
-    """One that was prepared and never ended keeps nothing from the next."""
-    x = torch.ones(8, device=DEVICE_TYPE)
-    abandoned = profile()
-    abandoned.prepare_trace() if hasattr(abandoned, "prepare_trace") else None
-    x.sin()
-    with profile() as prof:
-        x.cos()
-    assert kernels(prof) == [f"{DEVICE_TYPE}::cos"]
-
-
 def test_without_kineto() -> None:
     """The profiler of torch.autograd: events around each op."""
     x = torch.ones(128, 128, device=DEVICE_TYPE)
@@ -459,9 +300,8 @@ with profile(activities=[A.CPU, getattr(A, name.upper())]) as prof:
         try:
             x.sin()
         except RuntimeError as error:
-            assert "forked" in str(error)
-            prof.__exit__
-        os._exit(0)
+            os._exit(0 if "forked" in str(error) else 1)
+        os._exit(2)
     assert os.waitpid(pid, 0)[1] == 0
     torch.accelerator.synchronize()
 events = [e for e in prof.events() if e.name == f"{name}::mm"]

@@ -10,7 +10,7 @@ import torch
 import torch_loom.device as loom
 
 if TYPE_CHECKING:
-    from gate import Gate
+    from tests.gate import Gate
 
 
 def warm() -> torch.Tensor:

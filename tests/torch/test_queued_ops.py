@@ -16,7 +16,7 @@ from torch import Tensor
 import torch_loom.device as loom
 
 if TYPE_CHECKING:
-    from gate import Gate
+    from tests.gate import Gate
 
 
 def seen(work: Callable[[], object]) -> None:

@@ -22,7 +22,8 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from torch_loom import _C
+from torch_loom import _C, config
+from torch_loom.device import _init
 from torch_loom.settings import MAX_DEVICES, MAX_MEMORY_BYTES
 
 FOLDER = "/dev/shm"
@@ -65,12 +66,12 @@ class Process:
     bucket_shift: int
 
 
-def publish(machine: str) -> None:
+def _join(settings: config.Settings) -> None:
     """Let the other processes of the machine see what this one does. Where that fails it works alone."""
     global _prefix, _published, _failure
-    if machine == ALONE:
+    if settings.machine == ALONE:
         return
-    prefix = f"torch-loom-{os.geteuid()}-{machine}-"
+    prefix = f"torch-loom-{os.geteuid()}-{settings.machine}-"
     try:
         _published = _publish(prefix)
     except (OSError, RuntimeError) as error:
@@ -258,3 +259,6 @@ def _fold(
         if both:
             idle[0][number] = idle[0].get(number, 1.0) * (1.0 - kernels)
             idle[1][number] = idle[1].get(number, 1.0) * (1.0 - both)
+
+
+_init.at_first_use(_join)

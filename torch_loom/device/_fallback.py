@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import torch
 
 from torch_loom import _C, config
+from torch_loom.device import _init
+from torch_loom.device._log import logger
 from torch_loom.errors import FallbackError
 
 __all__ = ["Fallback", "FallbackWarning", "fallback_stats", "reset_fallback_stats"]
 
-_logger = logging.getLogger("torch_loom")
 _OWN_FOLDER = str(Path(__file__).parent)
 _policy = "allow"
 
@@ -61,18 +62,9 @@ def reset_fallback_stats() -> None:
     _C.reset_fallback_counts()
 
 
-def configure(settings: config.Settings) -> None:
-    """Take over the settings, at the first use of a device."""
+def _configure(settings: config.Settings) -> None:
     global _policy
     _policy = settings.fallback
-    if settings.log_level is not None:
-        if not _logger.hasHandlers():
-            handler = logging.StreamHandler()
-            handler.setFormatter(
-                logging.Formatter(f"[TORCH-{settings.device_name.upper()}][%(levelname)s] %(message)s")
-            )
-            _logger.addHandler(handler)
-        _logger.setLevel(settings.log_level)
 
 
 def _tell(op: str, dtype: str | None, operands: Sequence[str]) -> None:
@@ -96,8 +88,8 @@ def _tell(op: str, dtype: str | None, operands: Sequence[str]) -> None:
     message = f"`{op}` op ran on CPU instead of {where}{reason}"
     if _policy == "warn":
         warnings.warn(message, FallbackWarning, stacklevel=2)
-    elif _logger.isEnabledFor(logging.INFO):
-        _logger.info("%s\n%s", message, "".join(traceback.format_list(_stack())).rstrip())
+    elif logger.isEnabledFor(logging.INFO):
+        logger.info("%s\n%s", message, "".join(traceback.format_list(_stack())).rstrip())
 
 
 def _stack() -> traceback.StackSummary:
@@ -109,3 +101,4 @@ def _stack() -> traceback.StackSummary:
 
 
 _C.set_fallback_teller(_tell)
+_init.at_first_use(_configure)

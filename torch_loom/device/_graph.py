@@ -9,11 +9,12 @@ from typing import ClassVar
 import torch
 
 from torch_loom import _C
+from torch_loom.device._events import _checked_stream
 from torch_loom.device._init import _lazy_init
 from torch_loom.device._utils import DEVICE_TYPE
 from torch_loom.device.devices import current_device, synchronize
 from torch_loom.device.memory import empty_cache
-from torch_loom.device.streams import Stream, StreamContext, _checked_stream
+from torch_loom.device.streams import Stream, StreamContext
 from torch_loom.errors import NotApplicableError
 
 __all__ = ["CUDAGraph", "LoomGraph", "graph", "graph_pool_handle", "is_current_stream_capturing"]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch_loom import _C, config
-from torch_loom.device import _fallback
 from torch_loom.errors import DeferredCallError, ForkError, NoDeviceError
 
 __all__ = ["init", "is_initialized"]
@@ -22,6 +21,7 @@ _ready = False
 _ChipLoader = Callable[[str], "tuple[_C.Chip, Mapping[str, float]]"]
 _load_chip: _ChipLoader | None = None
 _figures: Mapping[str, float] = {}
+_at_first_use: list[Callable[[config.Settings], None]] = []
 
 
 class _Deferred:
@@ -129,16 +129,18 @@ def _initialize_core(settings: config.Settings) -> None:
         protect=settings.protect,
         refuse_fallbacks=settings.fallback == "error",
     )
-    _fallback.configure(settings)
     if settings.launch == "chaos":
         atexit.register(_tell_chaos_seed, seed)
-    from torch_loom.device import _activity
+    for callback in _at_first_use:
+        callback(settings)
 
-    _activity.publish(settings.machine)
-    if settings.sanitizer:
-        from torch_loom.device import sanitizer
 
-        sanitizer.enable()
+def at_first_use(callback: Callable[[config.Settings], None]) -> None:
+    """Have a file of this layer called with the settings when the devices have been initialised.
+
+    The order is that of the imports. This file is below all others and imports none of them.
+    """
+    _at_first_use.append(callback)
 
 
 def _tell_chaos_seed(seed: int) -> None:

@@ -14,6 +14,16 @@ from torch_loom.errors import DeviceTypeError, InvalidDeviceError
 DEVICE_TYPE: str = config.device_name()
 
 
+class DeviceContext:
+    """What ``torch.loom.device`` is, as far as it stands for a device.
+
+    Attributes:
+        idx: the device's index; -1: none.
+    """
+
+    idx: int
+
+
 def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
     """Return the index that ``device`` means, with the rules of ``torch.cuda._utils._get_device_index``.
 
@@ -27,11 +37,9 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
         DeviceTypeError: ``device`` is none of these, is of another device type, or lacks the index.
         InvalidDeviceError: the index in its text is larger than PyTorch can tell apart.
     """
-    from torch_loom.device.devices import device as device_context
-
     if isinstance(device, int) and not isinstance(device, bool):
         return device
-    if isinstance(device, device_context):
+    if isinstance(device, DeviceContext):
         return device.idx
     index: int | None = None
     if isinstance(device, (str, torch.device)):

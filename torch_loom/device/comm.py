@@ -19,10 +19,20 @@ from torch._utils import (
     _unflatten_sparse_tensors,
 )
 
+from torch_loom.device._comm_checks import (
+    check_alike,
+    check_on_device,
+    gathered_shape,
+    shown,
+    sized,
+    split,
+    streams_of,
+    wrapped_dim,
+)
 from torch_loom.device._init import _lazy_init
 from torch_loom.device._utils import DEVICE_TYPE, _check_index, _existing_index, _get_device_index
 from torch_loom.device.streams import stream as stream_context
-from torch_loom.errors import CommunicationError, ShapeError
+from torch_loom.errors import CommunicationError
 
 __all__ = ["broadcast", "broadcast_coalesced", "gather", "reduce_add", "reduce_add_coalesced", "scatter"]
 
@@ -51,17 +61,16 @@ def broadcast(
     if (devices is None) == (out is None):
         raise CommunicationError(
             f"Exactly one of 'devices' and 'out' must be specified, but got devices={devices} and "
-            f"out={_shown(out)}"
+            f"out={shown(out)}"
         )
     if devices is not None:
         return tuple(_copied(tensor, index) for index in _indices(devices))
     assert out is not None
     for i, result in enumerate(out):
-        _check_on_device(result, f"out[{i}]")
+        check_on_device(result, f"out[{i}]")
         if result.shape != tensor.shape:
             raise CommunicationError(
-                f"Expected out[{i}] to have the shape of the tensor, {_shown(tensor)}, but got "
-                f"{_shown(result)}"
+                f"Expected out[{i}] to have the shape of the tensor, {shown(tensor)}, but got {shown(result)}"
             )
     for result in out:
         result.copy_(tensor, non_blocking=True)
@@ -141,7 +150,7 @@ def scatter(
     indices = _indices(devices)
     if not indices:
         raise CommunicationError("Expected at least one device to scatter to, but got none")
-    dim = _wrapped_dim(dim, tensor)
+    dim = wrapped_dim(dim, tensor)
     if chunk_sizes is None:
         parts = tensor.chunk(len(indices), dim)
     else:
@@ -151,9 +160,9 @@ def scatter(
                 f"Expected devices and chunk_sizes to be of the same length, but got {len(indices)} devices "
                 f"and chunk_sizes={sizes}"
             )
-        parts = _split(tensor, sizes, dim, "chunk_sizes")
+        parts = split(tensor, sizes, dim, "chunk_sizes")
     scattered = []
-    targets = zip(parts, indices, _streams_of(streams, indices), strict=False)
+    targets = zip(parts, indices, streams_of(streams, indices), strict=False)
     for part, index, stream in targets:
         with stream_context(stream) if stream is not None else contextlib.nullcontext():
             scattered.append(part.contiguous().to(torch.device(DEVICE_TYPE, index), non_blocking=True))
@@ -178,7 +187,7 @@ def gather(
         IndexError: there is no such dimension.
     """
     tensors = list(tensors)
-    shape = _gathered_shape(tensors, dim)
+    shape = gathered_shape(tensors, dim)
     if out is None:
         if isinstance(destination, int) and destination == -1:
             warnings.warn(
@@ -193,9 +202,9 @@ def gather(
         )
     elif list(out.shape) != shape:
         raise CommunicationError(
-            f"Expected out to have the shape {_sized(shape)} of the gathered tensors, but got {_shown(out)}"
+            f"Expected out to have the shape {sized(shape)} of the gathered tensors, but got {shown(out)}"
         )
-    dim = _wrapped_dim(dim, tensors[0])
+    dim = wrapped_dim(dim, tensors[0])
     # What the host reads must have arrived when this returns.
     is_device = out.device.type == DEVICE_TYPE
     for part, tensor in zip(
@@ -227,8 +236,8 @@ def reduce_add(inputs: Iterable[torch.Tensor], destination: Any = None) -> torch
         raise CommunicationError("Expected at least one tensor to add, but got none")
     root = None
     for i, tensor in enumerate(tensors):
-        _check_on_device(tensor, f"input {i}")
-        _check_alike(tensor, tensors[0], f"input {i}")
+        check_on_device(tensor, f"input {i}")
+        check_alike(tensor, tensors[0], f"input {i}")
         if tensor.get_device() == index:
             root = i
     if root is None:
@@ -280,7 +289,7 @@ def reduce_add_coalesced(
         dense.append(place)
         for i, tensor in enumerate(tensors):
             lists[i][place] = tensor.to_dense() if tensor.is_sparse else tensor
-            _check_alike(lists[i][place], lists[0][place], f"inputs[{i}][{place}]")
+            check_alike(lists[i][place], lists[0][place], f"inputs[{i}][{place}]")
     for places in _in_buffers([lists[0][place] for place in dense], dense, buffer_size):
         flat = [_flatten_dense_tensors([tensors[place] for place in places]) for tensors in lists]  # type: ignore[no-untyped-call]
         total = reduce_add(flat, destination)
@@ -338,64 +347,23 @@ def _scatter_to(
             )
     if not out:
         raise CommunicationError("Expected at least one tensor in out, but got none")
-    dim = _wrapped_dim(dim, tensor)
+    dim = wrapped_dim(dim, tensor)
     for i, result in enumerate(out):
-        _check_on_device(result, f"out[{i}]")
+        check_on_device(result, f"out[{i}]")
         expected = list(tensor.shape)
         if result.dim() == tensor.dim():
             expected[dim] = result.shape[dim]
         if list(result.shape) != expected:
             raise CommunicationError(
                 f"Expected out[{i}] to have the shape of the tensor but along dimension {dim}, "
-                f"{_sized(expected)}, but got {_shown(result)}"
+                f"{sized(expected)}, but got {shown(result)}"
             )
-    parts = _split(tensor, [result.shape[dim] for result in out], dim, "the sizes of out")
-    ordered = _streams_of(streams, [result.get_device() for result in out])
+    parts = split(tensor, [result.shape[dim] for result in out], dim, "the sizes of out")
+    ordered = streams_of(streams, [result.get_device() for result in out])
     for part, result, stream in zip(parts, out, ordered, strict=True):
         with stream_context(stream) if stream is not None else contextlib.nullcontext():
             result.copy_(part, non_blocking=True)
     return tuple(out)
-
-
-def _split(tensor: torch.Tensor, sizes: list[int], dim: int, name: str) -> tuple[torch.Tensor, ...]:
-    if sum(sizes) != tensor.shape[dim] or min(sizes) < 0:
-        raise CommunicationError(
-            f"Expected {name} along dimension {dim} to add up to {tensor.shape[dim]}, none of them "
-            f"negative, but got {sizes}"
-        )
-    return torch.split_with_sizes(tensor, sizes, dim)
-
-
-def _streams_of(
-    streams: Iterable[torch.Stream | None] | None, indices: Sequence[int]
-) -> list[torch.Stream | None]:
-    given = list(streams or ())[: len(indices)]
-    for i, stream in enumerate(given):
-        if stream is not None and stream.device_index != indices[i]:
-            raise CommunicationError(
-                f"Expected streams[{i}] to be a stream of {DEVICE_TYPE}:{indices[i]}, where the part goes, "
-                f"but got one of {stream.device}"
-            )
-    return given + [None] * (len(indices) - len(given))
-
-
-def _gathered_shape(tensors: list[torch.Tensor], dim: int) -> list[int]:
-    if not tensors:
-        raise CommunicationError("Expected at least one tensor to gather, but got none")
-    dim = _wrapped_dim(dim, tensors[0])
-    expected = list(tensors[0].shape)
-    for i, tensor in enumerate(tensors):
-        _check_on_device(tensor, f"tensors[{i}]")
-        sizes = list(tensor.shape)
-        if len(sizes) == len(expected):
-            expected[dim] = sizes[dim]
-        if sizes != expected:
-            raise CommunicationError(
-                f"Expected all tensors to have equal sizes but along dimension {dim}: tensors[{i}] should be "
-                f"{_sized(expected)}, but got {_shown(tensor)}"
-            )
-    expected[dim] = sum(tensor.shape[dim] for tensor in tensors)
-    return expected
 
 
 def _copied(tensor: torch.Tensor, index: int) -> torch.Tensor:
@@ -406,38 +374,3 @@ def _indices(devices: Iterable[Any]) -> list[int]:
     indices = [_get_device_index(device, optional=True) for device in devices]
     _lazy_init()
     return [_check_index(index) for index in indices]
-
-
-def _wrapped_dim(dim: int, tensor: torch.Tensor) -> int:
-    if not -tensor.dim() <= dim < tensor.dim():
-        raise IndexError(f"There is no dimension {dim} in a tensor of shape {_shown(tensor)}")
-    return dim % tensor.dim()
-
-
-def _check_on_device(tensor: torch.Tensor, name: str) -> None:
-    if tensor.device.type != DEVICE_TYPE:
-        raise CommunicationError(
-            f"Expected {name} to be on a {DEVICE_TYPE} device, but it is on {tensor.device}"
-        )
-
-
-def _check_alike(tensor: torch.Tensor, first: torch.Tensor, name: str) -> None:
-    if tensor.shape != first.shape:
-        raise ShapeError(f"{name} has the shape {_shown(tensor)}, but the first one has {_shown(first)}")
-    for what in ("dtype", "layout"):
-        got, expected = getattr(tensor, what), getattr(first, what)
-        if got != expected:
-            raise CommunicationError(f"{name} has the {what} {got}, but the first one has {expected}")
-
-
-def _sized(sizes: Iterable[int]) -> str:
-    return "x".join(map(str, sizes)) or "()"
-
-
-def _shown(value: Any) -> Any:
-    """A tensor by its shape: its values would fill the message."""
-    if isinstance(value, torch.Tensor):
-        return _sized(value.shape)
-    if isinstance(value, (list, tuple)):
-        return [_shown(element) for element in value]
-    return value

@@ -12,7 +12,13 @@ from torch.types import Device
 from torch_loom import _C
 from torch_loom.device._init import _chip, _chip_figures, _device_count, _lazy_init
 from torch_loom.device._properties import DeviceProperties, properties_of
-from torch_loom.device._utils import DEVICE_TYPE, _check_index, _existing_index, _get_device_index
+from torch_loom.device._utils import (
+    DEVICE_TYPE,
+    DeviceContext,
+    _check_index,
+    _existing_index,
+    _get_device_index,
+)
 
 __all__ = [
     "DeviceProperties",
@@ -122,7 +128,7 @@ class _DeviceGuard:
         self.idx = _maybe_exchange_device(self.prev_idx)
 
 
-class device(_DeviceGuard):  # noqa: N801 (the name in torch.cuda)
+class device(_DeviceGuard, DeviceContext):  # noqa: N801 (the name in torch.cuda)
     """Context manager that makes a device current in this thread.
 
     Args:

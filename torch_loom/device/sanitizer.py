@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch_loom import config
+from torch_loom.device import _init
 from torch_loom.device._sanitizer import cuda_sanitizer
 
 __all__ = ["disable", "enable", "is_enabled"]
@@ -35,3 +37,11 @@ def disable() -> None:
 def is_enabled() -> bool:
     """Return whether races are reported."""
     return cuda_sanitizer.enabled
+
+
+def _enable_if_set(settings: config.Settings) -> None:
+    if settings.sanitizer:
+        enable()
+
+
+_init.at_first_use(_enable_if_set)
