@@ -75,12 +75,10 @@ def _tell(op: str, dtype: str | None, operands: Sequence[str]) -> None:
     if _policy == "error":
         allowed = f"The dtypes of this chip are: {', '.join(chip.dtypes)}."
         if dtype is None:
-            allowed = f"Its ops are: {', '.join(chip.native_ops or ())}; docs/supported_ops.md says more."
-        what = (
-            f"the op (here on {', '.join(operands) or 'no tensor'}) is not native"
-            if dtype is None
-            else f"the dtype {dtype} is not native"
-        )
+            ops = ", ".join(sorted(chip.native_ops or ()))
+            allowed = f"Its ops are: {ops}; docs/supported_ops.md says more."
+        where_on = f" (here on {', '.join(operands)})" if operands else ""
+        what = f"the op{where_on} is not native" if dtype is None else f"the dtype {dtype} is not native"
         raise FallbackError(
             f"{op}: {what} to the chip '{chip.name}' of {where} devices, and TORCH_LOOM_FALLBACK=error "
             f"refuses it. {allowed} With TORCH_LOOM_FALLBACK=allow it runs."

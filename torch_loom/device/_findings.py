@@ -107,7 +107,7 @@ def render(line: str, findings: Iterable[Finding]) -> str:
     from rich.text import Text
 
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    table = Table("kind", "op", "count", "bytes", "where")
+    table = Table("kind", "op", "count", "size", "where")
     for finding in findings:
         where = Text(finding.where)
         if finding.stack and finding.stack[-1].line:
@@ -115,7 +115,8 @@ def render(line: str, findings: Iterable[Finding]) -> str:
         where.append(f"\n  {finding.detail}", style="dim")
         if finding.origin:
             where.append(f"\n  the data left at {place(finding.origin)}", style="dim")
-        table.add_row(finding.kind, finding.op, str(finding.count), str(finding.bytes), where)
+        size = _size(finding.bytes) if finding.bytes else ""
+        table.add_row(finding.kind, finding.op, str(finding.count), size, where)
     out = io.StringIO()
     # Wide enough for any place: a table that is not for a terminal is not folded.
     width = None if is_terminal else 10_000

@@ -38,6 +38,9 @@ _MAX_SEED = 0xFFFF_FFFF_FFFF_FFFF
 class _DefaultGenerators(Sequence[torch.Generator]):
     """The default generator of each device; reading one initialises the devices."""
 
+    def __repr__(self) -> str:
+        return f"<default generators of {len(self)} {DEVICE_TYPE} devices>"
+
     @overload
     def __getitem__(self, index: int) -> torch.Generator: ...
     @overload

@@ -24,6 +24,37 @@ and fills are native on every chip, in every dtype. Beside floating-point operan
 are indices and masks and need not be in the chip's dtypes."""
 
 
+# What no chip can fall back to the CPU for: ops that move data or make it without arithmetic, as
+# csrc/torch/fallback.cpp exempts them, ops that only allocate or look at a tensor, and PyTorch's test ops.
+_NO_COMPUTATION = frozenset(
+    {
+        "_copy_from",
+        "_copy_from_and_resize",
+        "_efficientzerotensor",
+        "_foobar",
+        "_foreach_copy_",
+        "_foreach_zero_",
+        "_has_compatible_shallow_copy_type",
+        "_lazy_clone",
+        "_local_scalar_dense",
+        "copy_",
+        "empty",
+        "empty_strided",
+        "is_set_to",
+        "record_stream",
+        "resize_",
+        "set_",
+    }
+)
+# The engine's names of ops that a chip lists under others.
+_LISTED_AS = {
+    "_scaled_dot_product_flash_attention_for_cpu": "_scaled_dot_product_fused_attention_overrideable",
+    "_scaled_dot_product_flash_attention_for_cpu_backward": (
+        "_scaled_dot_product_fused_attention_overrideable_backward"
+    ),
+}
+
+
 def served_ops() -> list[str]:
     """Return the names of the ops of `aten` that have a kernel for the device, without overloads."""
     names = torch._C._dispatch_get_registrations_for_dispatch_key("PrivateUse1")
@@ -32,8 +63,24 @@ def served_ops() -> list[str]:
     )
 
 
+def _is_view(op: str) -> bool:
+    packet = getattr(torch.ops.aten, op)
+    results = [
+        result for overload in packet.overloads() for result in getattr(packet, overload)._schema.returns
+    ]
+    return bool(results) and all(
+        result.alias_info is not None and not result.alias_info.is_write for result in results
+    )
+
+
+def _can_fall_back(op: str, chip: Chip) -> bool:
+    is_computed = op not in _NO_COMPUTATION and not op.startswith("_test_") and not _is_view(op)
+    return is_computed and not _is_native(op, chip)
+
+
 def _is_native(op: str, chip: Chip) -> bool:
     native = {name.partition(".")[0] for name in chip.native_ops or ()}
+    op = _LISTED_AS.get(op, op)
     return op in native or (op.endswith("_") and op[:-1] in native)
 
 
@@ -55,7 +102,7 @@ def section(chip: Chip, served: list[str]) -> str:
     if "native_ops" in chip.sources:
         parts.append(f"Source: {chip.sources['native_ops']}.")
     if chip.native_ops is not None:
-        others = [op for op in served if not _is_native(op, chip)]
+        others = [op for op in served if _can_fall_back(op, chip)]
         body = _names(others)
         parts.append(f"<details><summary>{len(others)} ops that fall back</summary>\n\n{body}\n\n</details>")
     return "\n\n".join(parts)
