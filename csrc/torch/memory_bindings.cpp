@@ -5,8 +5,10 @@
 #include <torch/csrc/Exceptions.h>
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
+#include <unordered_set>
 
 #include "torch/alloc_conf.h"
 #include "torch/device.h"
@@ -71,12 +73,32 @@ py::dict host_memory_stats() {
   return out;
 }
 
+// What raw_alloc gave out: raw_delete frees nothing else, since what a tensor holds is the tensor's to free.
+// Leaked, as the devices are.
+struct RawMemory {
+  std::mutex mutex;
+  std::unordered_set<void*> addresses;
+
+  bool remove(void* address) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return addresses.erase(address) != 0;
+  }
+};
+
+RawMemory& raw_memory() {
+  static auto* const all = new RawMemory;
+  return *all;
+}
+
 uintptr_t raw_alloc(int64_t bytes, int64_t index, int64_t stream) {
   TORCH_CHECK_VALUE(bytes >= 0, "size must be 0 or more bytes, got ", bytes);
-  return translated([&] {
+  void* const address = translated([&] {
     devices().stream(static_cast<int>(index), stream);  // refuses a stream that does not exist
-    return reinterpret_cast<uintptr_t>(allocator_of(index).allocate(static_cast<size_t>(bytes), stream));
+    return allocator_of(index).allocate(static_cast<size_t>(bytes), stream);
   });
+  const std::lock_guard<std::mutex> lock(raw_memory().mutex);
+  if (address != nullptr) raw_memory().addresses.insert(address);
+  return reinterpret_cast<uintptr_t>(address);
 }
 
 void raw_delete(uintptr_t address) {
@@ -84,7 +106,10 @@ void raw_delete(uintptr_t address) {
   if (pointer == nullptr) return;
   const int device = devices().device_of(pointer);
   TORCH_CHECK_VALUE(device >= 0, "the address ", pointer, " is not memory of a ", device_name(), " device");
-  translated([&] { devices().device(device).allocator->deallocate(devices().device_address(pointer)); });
+  void* const block = devices().device_address(pointer);
+  TORCH_CHECK_VALUE(raw_memory().remove(block), "the address ", pointer,
+                    " is not a live allocation of caching_allocator_alloc() (freed twice?)");
+  translated([&] { devices().device(device).allocator->deallocate(block); });
 }
 
 // Allocations of the calling thread go to the pool.

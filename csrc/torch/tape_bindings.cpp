@@ -204,7 +204,12 @@ class TraceReader final : public runtime::TapeReader {
       callback_(static_cast<int>(command.kind), reinterpret_cast<uintptr_t>(first(command)),
                 reinterpret_cast<uintptr_t>(command.stream < 0 ? nullptr : stream(command)));
     } catch (py::error_already_set& error) {
-      error.discard_as_unraisable("a callback of _gpu_trace");
+      // Whoever pressed Ctrl-C meant the program, which hears of it once the command is done.
+      if (error.matches(PyExc_KeyboardInterrupt)) {
+        PyErr_SetInterrupt();
+      } else {
+        error.discard_as_unraisable("a callback of _gpu_trace");
+      }
     }
     is_reading = false;
   }

@@ -273,6 +273,7 @@ def test_compile_kernel() -> None:
         (lambda: add((1,), (1,), [a, torch.ones(1), c, 1, 1.0]), DeviceTypeError, "argument 1"),
         (lambda: add((0,)), ValueError, "grid"),
         (lambda: add(shared_mem=4), ValueError, "shared_mem"),
+        (lambda: add(args=(2**64,)), ValueError, "64 bits"),
         (lambda: add(args=["x"]), TypeError, "'x'"),
         (lambda: loom._compile_kernel("__shared__ int x;", "f"), CompilationError, "__shared__"),
         (lambda: loom._compile_kernel("__global__ void f() {", "f"), CompilationError, "expected"),

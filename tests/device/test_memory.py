@@ -240,6 +240,13 @@ def test_raw_memory() -> None:
     loom.caching_allocator_delete(0)
 
 
+def test_the_memory_of_a_tensor_is_not_deleted_under_it() -> None:
+    tensor = torch.ones(4, device="loom")
+    with pytest.raises(ValueError, match=r"not a live allocation of caching_allocator_alloc"):
+        loom.caching_allocator_delete(tensor.data_ptr())
+    assert tensor.tolist() == [1, 1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
@@ -248,6 +255,9 @@ def test_raw_memory() -> None:
         (lambda: loom.caching_allocator_alloc(2**70), ValueError, "size must be"),
         (lambda: loom.caching_allocator_alloc(1, stream="x"), TypeError, "stream must be a Stream"),
         (lambda: loom.caching_allocator_alloc(1, stream=63), ValueError, "no stream with id 63"),
+        (lambda: loom.caching_allocator_alloc(1, stream=2**63), ValueError, "no stream with id"),
+        (lambda: loom.caching_allocator_alloc(1, stream=2**64), ValueError, "stream must be the id"),
+        (lambda: loom.caching_allocator_alloc(1, stream=-1), ValueError, "stream must be the id"),
         (lambda: loom.caching_allocator_delete(1.5), TypeError, "mem_ptr must be an int, got float 1.5"),
         (lambda: loom.caching_allocator_delete(-1), ValueError, "got -1"),
         (lambda: loom.MemPool(allocator=3), TypeError, "allocator must be a PluggableAllocator or None"),

@@ -162,7 +162,8 @@ class CompiledKernel:
 
         Raises:
             TypeError: an argument is neither tensor nor number.
-            ValueError: a size is not positive, or shared memory is wanted.
+            ValueError: a size is not positive, shared memory is wanted, or a whole number has more than 64
+                bits.
             DeviceTypeError: a tensor is not on the first one's loom device.
         """
         if shared_mem != 0:
@@ -182,6 +183,8 @@ class CompiledKernel:
             elif isinstance(value, float):
                 packed += struct.pack("=c7xd", b"f", value)
             elif isinstance(value, int):
+                if not -(2**63) <= value < 2**63:
+                    raise ValueError(f"Argument {i} of {self.name} must have 64 bits, but got {value}")
                 packed += struct.pack("=c7xq", b"i", value)
             else:
                 raise TypeError(f"Argument {i} of {self.name} must be a tensor or number, but got {value!r}")

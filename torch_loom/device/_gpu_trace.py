@@ -2,7 +2,8 @@
 
 They are called in the thread that does it, before it is done (a creation: after it), for the life of the
 process. Events and memory are named by their addresses, streams by their ``native_handle``. What a callback
-raises is logged and goes no further; what it does itself to devices is told to no callback.
+raises is logged and goes no further, but for a ``KeyboardInterrupt``, which the main thread gets afterwards;
+what a callback does itself to devices is told to no callback.
 """
 
 from __future__ import annotations

@@ -218,13 +218,17 @@ def caching_allocator_alloc(
         stream = stream.stream_id
     if not isinstance(stream, int):
         raise TypeError(f"stream must be a Stream or the id of one, got {type(stream).__name__} {stream!r}")
+    if not 0 <= stream < 2**64:
+        raise ValueError(f"stream must be the id of a stream, or its native handle, got {stream}")
     return _C.raw_alloc(size, index, _stream_id(stream, index))
 
 
 def _stream_id(stream: int, index: int) -> int:
     # Ids are small; CUDA's programs pass `stream.cuda_stream`, which is an address here, too.
-    found = _C.find_stream(stream) if 0 < stream < 2**64 else None
+    found = _C.find_stream(stream) if stream > 0 else None
     if found is None:
+        if stream >= 2**63:
+            raise ValueError(f"device {index} has no stream with id {stream}")
         return stream
     if found[1] != index:
         raise DeviceTypeError(
@@ -238,7 +242,8 @@ def caching_allocator_delete(mem_ptr: int) -> None:
 
     Raises:
         TypeError: ``mem_ptr`` is no int.
-        ValueError: it is not the address of a live allocation.
+        ValueError: it is not the address of a live allocation of :func:`caching_allocator_alloc`; the
+            memory of a tensor is none.
     """
     if not isinstance(mem_ptr, int) or isinstance(mem_ptr, bool):
         raise TypeError(f"mem_ptr must be an int, got {type(mem_ptr).__name__} {mem_ptr!r}")
