@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import threading
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -109,6 +110,13 @@ def test_memory_that_comes_back_is_no_round_trip() -> None:
             x.cpu()  # freed: the next tensor may get its address
             torch.arange(1024, dtype=torch.float32).add_(step).to(DEVICE)
     assert _kinds(report) == {"implicit_sync"}
+
+
+def test_a_report_ends_with_its_last_reference() -> None:
+    report = torch.loom.explain(torch.ones, 3, device=DEVICE)
+    gone = weakref.ref(report)
+    del report
+    assert gone() is None
 
 
 def test_result_arguments_and_errors() -> None:

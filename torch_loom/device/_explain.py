@@ -67,7 +67,7 @@ class Report:
         # Commands come from any thread, and Python may change threads while one is looked at. Reentrant: a
         # finalizer that Python runs under it may issue commands.
         self._lock = threading.RLock()
-        self._reader = TapeReader(self._read)
+        self._reader: TapeReader | None = None
 
     def __enter__(self) -> Report:
         if self._is_used:
@@ -75,6 +75,7 @@ class Report:
         self._is_used = True
         self._outermost = id(sys._getframe(1))
         _C.start_op_watch()
+        self._reader = TapeReader(self._read)
         self._reader.attach()
         return self
 
@@ -84,7 +85,10 @@ class Report:
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
+        assert self._reader is not None
         self._reader.detach()
+        # It holds a method of this report, where Python's collector cannot see it.
+        self._reader = None
         _C.stop_op_watch()
 
     @property
