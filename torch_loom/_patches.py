@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import operator
 import re
 import sys
 from typing import Any
@@ -28,6 +29,7 @@ def apply(device_type: str) -> None:
     _register_checkpoint_names(device_type)
     _patch_profiler_exit()
     _end_profile_at_exit()
+    _name_profiled_times(device_type)
     _provide_communication()
     _patch_default_tensor_type(device_type)
     _patch_is_shared(device_type)
@@ -49,6 +51,25 @@ def _patch_dlpack_device(device_type: str) -> None:
 
     __dlpack_device__.__doc__ = original.__doc__
     torch.Tensor.__dlpack_device__ = __dlpack_device__  # type: ignore[method-assign]
+
+
+_PROFILED = (
+    "device_time",
+    "device_time_total",
+    "self_device_time_total",
+    "device_memory_usage",
+    "self_device_memory_usage",
+)
+
+
+def _name_profiled_times(device_type: str) -> None:
+    # What a program sorts by as "cuda_time_total" is kept as "device_time_total"; PyTorch translates the
+    # names of its own devices only. No upstream issue.
+    from torch.autograd.profiler_util import FunctionEvent, FunctionEventAvg
+
+    for figure in _PROFILED:
+        for kind in (FunctionEvent, FunctionEventAvg):
+            setattr(kind, figure.replace("device", device_type), property(operator.attrgetter(figure)))
 
 
 def _patch_is_shared(device_type: str) -> None:

@@ -86,7 +86,7 @@ def test_device_indices() -> None:
         accelerator.set_device_index(0)
     accelerator.set_device_index(-1)
     assert accelerator.current_device_index() == 0
-    with pytest.raises(RuntimeError, match="invalid device ordinal"):
+    with pytest.raises(torch.AcceleratorError, match="invalid device ordinal"):
         accelerator.set_device_index(2)
     with pytest.raises(ValueError, match="doesn't match the current accelerator loom"):
         accelerator.set_device_index("cpu")

@@ -116,6 +116,10 @@ def test_time_is_charged_to_ops() -> None:
     table = prof.key_averages().table(sort_by="self_device_time_total", row_limit=5)
     assert f"Self {DEVICE_TYPE.upper()}" in table
     assert f"Self {DEVICE_TYPE.upper()} time total" in table
+    # As with "cuda" for "loom".
+    assert prof.key_averages().table(sort_by=f"self_{DEVICE_TYPE}_time_total", row_limit=5) == table
+    norm = average(prof, "aten::linalg_vector_norm")
+    assert getattr(norm, f"{DEVICE_TYPE}_time_total") == norm.device_time_total
 
 
 def test_a_kernel_stands_where_it_ran(gate: Gate) -> None:

@@ -116,4 +116,4 @@ def __getattr__(name: str) -> bool:
     # torch.utils.checkpoint reads it as a variable; without it, random numbers would not be replayed.
     if name == "_initialized":
         return is_initialized()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(f"module 'torch.{_utils.DEVICE_TYPE}' has no attribute {name!r}")
