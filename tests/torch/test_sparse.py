@@ -62,6 +62,14 @@ def test_coo_moves_between_devices(source: str, destination: str) -> None:
     assert torch.equal(x.to_dense().cpu(), DENSE)
 
 
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_empty_ones(layout: torch.layout) -> None:
+    for make in (torch.empty, torch.zeros):
+        made = make(2, 3, layout=layout, device="loom:1")
+        assert (made.layout, made.device, made._nnz()) == (layout, torch.device("loom:1"), 0)
+        assert made.to_dense().tolist() == [[0.0] * 3] * 2
+
+
 def test_gradient_through_sparse_matmul() -> None:
     x = DENSE.to("loom").to_sparse().requires_grad_()
     y = torch.ones(3, 2, device="loom", requires_grad=True)
