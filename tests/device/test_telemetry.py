@@ -147,10 +147,13 @@ def test_shares_of_overlapping_streams() -> None:
     "torch.cuda.memory.empty_cache",
 )
 def test_own_memory() -> None:
+    # The figure is published when a segment comes or goes; allocators of other tests' own may hold some.
+    torch.empty(48 * MIB, dtype=torch.uint8, device="loom:1")
     loom.empty_cache("loom:1")
-    before = loom.device_memory_used(1)
+    before, reserved = loom.device_memory_used(1), loom.memory_reserved(1)
     kept = torch.empty(48 * MIB, dtype=torch.uint8, device="loom:1")
-    assert loom.device_memory_used("loom:1") == before + 48 * MIB == loom.memory_reserved(1)
+    assert loom.device_memory_used("loom:1") == before + 48 * MIB
+    assert loom.memory_reserved(1) == reserved + 48 * MIB
     lines = loom.list_gpu_processes(1).splitlines()
     assert lines[0] == "LOOM:1"
     match = re.fullmatch(r"process +(\d+) uses +([\d.]+) MB loom memory", lines[1])

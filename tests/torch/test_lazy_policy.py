@@ -59,9 +59,19 @@ def test_host_side_and_moves(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_all_other_tests_of_ops_and_devices(tmp_path: Path) -> None:
-    # Filling on the host is no command of the device's, so there is no race to plant; and the move of a
-    # tensor waits for the stream that made it, which these tests hold up.
+    # Filling on the host is no command of the device's, so there is no race, copy or wait to look at; and the
+    # move of a tensor waits for the stream that made it, which these tests hold up.
     eager_only = (
+        "tests/device/test_busy.py",
+        "tests/device/test_cuda_names.py::test_errors_are_caught_under_cudas_names",
+        "tests/device/test_explain.py",
+        "tests/device/test_ipc.py::test_what_was_sent_is_kept_while_another_process_holds_it",
+        "tests/device/test_memory_viz.py::test_host_allocator",
+        "tests/device/test_pinned_ranges.py",
+        "tests/device/test_profiler.py",
+        "tests/device/test_sanitizer_classes.py",
+        "tests/device/test_sync_debug.py",
+        "tests/device/test_telemetry.py",
         "tests/device/test_sanitizer.py",
         "tests/device/test_sanitizer_races.py",
         "tests/torch/test_queued_ops.py",
