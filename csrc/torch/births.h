@@ -53,7 +53,6 @@ class Births {
   Births(const Place* places, size_t num_places)
       : mode_(Mode::kPlaced), places_(places), num_places_(num_places) {}
 
-  bool is_learning() const { return mode_ == Mode::kLearning; }
   struct Allocation {
     void* address;
     size_t bytes;

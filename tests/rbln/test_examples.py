@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,7 +57,6 @@ def test_breakpoint_in_module() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(torch.loom, "fallback_stats"), reason="fallbacks are not told of yet")
 def test_fallback_log() -> None:
     done = run("fallback_log")
     assert done.stdout == "total: [2.0, 6.0, 12.0]\nprecise: [0.7311, 0.8808, 0.9526]\n"

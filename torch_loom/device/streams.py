@@ -76,7 +76,7 @@ class Stream(torch.Stream):
         if device_type not in (None, own_type):
             raise DeviceTypeError(f"Expected device_type {own_type} ({DEVICE_TYPE}), but got {device_type!r}")
         self = super().__new__(cls, stream_id=stream_id, device_index=index, device_type=own_type)
-        self.native_handle  # type: ignore[attr-defined] # noqa: B018 - ValueError if there is no such stream
+        _ = self.native_handle  # type: ignore[attr-defined]  # ValueError if there is no such stream
         return self
 
     def __enter__(self) -> Self:
