@@ -6,7 +6,7 @@ TORCH := torch==2.13.0
 STAMP := $(VENV)/.loom-dependencies
 EXTENSION := $(VENV)/.loom-extension
 CPP := $(shell find csrc -name '*.cpp' -o -name '*.h')
-GENERATED := $(wildcard csrc/torch/generated/*.inc)
+GENERATED := $(wildcard csrc/torch/ops/generated/*.inc)
 NATIVE := $(wildcard tests/native/*.cpp tests/native/*.h)
 
 .PHONY: demo test conformance benchmark sanitize build lint format clean
@@ -29,7 +29,7 @@ benchmark: build
 	$(BIN)/python -m benchmarks.import_time --check
 
 # The layers below PyTorch with their own tests, under the compiler's sanitizers: CXX says which compiler.
-SANITIZED := $(wildcard csrc/driver/*.cpp csrc/runtime/*.cpp tests/native/*.cpp)
+SANITIZED := $(shell find csrc/driver csrc/runtime csrc/util tests/native -name "*.cpp")
 SANITIZE_FLAGS := -std=c++20 -O1 -g -fno-omit-frame-pointer -Wall -Wextra -Icsrc -Itests/native -pthread
 SANITIZE_address := -fsanitize=address,undefined -fno-sanitize-recover=all
 SANITIZE_thread := -fsanitize=thread
