@@ -22,8 +22,8 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks._common import write_docs
+from tools.blocks import markdown_table
 from torch_loom._C import allocator
-from torch_loom.tools.blocks import markdown_table
 
 COMMAND = "python -m benchmarks.allocator_replay"
 MIB = 1 << 20
