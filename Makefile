@@ -9,13 +9,16 @@ CPP := $(shell find csrc -name '*.cpp' -o -name '*.h')
 GENERATED := $(wildcard csrc/torch/ops/generated/*.inc)
 NATIVE := $(wildcard tests/native/*.cpp tests/native/*.h)
 
-.PHONY: demo test conformance benchmark sanitize build lint format clean
+.PHONY: demo test conformance benchmark sanitize build wheel docs lint format clean
 
 demo: build
 	$(BIN)/loom demo
 
 test: build
 	$(BIN)/python -m pytest -m "not conformance or sample" --stateful-seconds 60
+
+docs: build
+	$(BIN)/python -m tools.docs
 
 conformance: build
 	$(BIN)/python -m tests.conformance

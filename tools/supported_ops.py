@@ -25,7 +25,8 @@ are indices and masks and need not be in the chip's dtypes."""
 
 
 # What no chip can fall back to the CPU for: ops that move data or make it without arithmetic, as
-# csrc/torch/fallback.cpp exempts them, ops that only allocate or look at a tensor, and PyTorch's test ops.
+# csrc/torch/ops/fallback.cpp exempts them, ops that only allocate or look at a tensor, and PyTorch's
+# test ops.
 _NO_COMPUTATION = frozenset(
     {
         "_copy_from",

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "runtime/capture.h"
-#include "runtime/runtime.h"
 #include "runtime/ipc/shared_events.h"
+#include "runtime/runtime.h"
 #include "runtime/timing.h"
 
 namespace loom::runtime {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "driver/registry.h"
-#include "runtime/memory/caching_allocator.h"
 #include "runtime/chip.h"
+#include "runtime/memory/caching_allocator.h"
 #include "runtime/memory/lazy_stats.h"
 
 namespace loom::runtime {

@@ -1,5 +1,5 @@
-// torch_loom._C.allocator: the caching allocator over a driver of its own, without devices or tensors. Tests
-// and benchmarks use it; addresses are ints, and what lies there is not touched.
+// torch_loom._C_testing.allocator: the caching allocator over a driver of its own, without devices or
+// tensors. Tests and benchmarks use it; addresses are ints, and what lies there is not touched.
 #include <ATen/ops/empty.h>
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
@@ -10,12 +10,11 @@
 
 #include "driver/registry.h"
 #include "runtime/memory/caching_allocator.h"
-#include "torch/bindings/memory_bindings.h"
-#include "torch/bindings/stats_dict.h"
+#include "testing/bindings.h"
 
 namespace py = pybind11;
 
-namespace loom::glue {
+namespace loom::testing {
 
 namespace {
 
@@ -210,7 +209,14 @@ void bind_allocator(py::module_& parent) {
       .def("release_pool", [](Bench& self, PoolId id) { self.allocator().release_pool(id); })
       .def("pool_use_count", [](Bench& self, PoolId id) { return self.allocator().pool_use_count(id); })
       .def("submit", &Bench::submit)
-      .def("stats", [](Bench& self) { return stats_dict(self.allocator().stats()); })
+      .def("stats",
+           [](Bench& self) {
+             py::dict out;
+             for (const auto& [name, value] : runtime::named_stats(self.allocator().stats())) {
+               out[py::str(name)] = value;
+             }
+             return out;
+           })
       .def("reset_peak_stats", [](Bench& self) { self.allocator().reset_peak_stats(); })
       .def("reset_accumulated_stats", [](Bench& self) { self.allocator().reset_accumulated_stats(); })
       .def("segments", segments);
@@ -220,4 +226,4 @@ void bind_allocator(py::module_& parent) {
         py::arg("num_pairs"));
 }
 
-}  // namespace loom::glue
+}  // namespace loom::testing

@@ -1,7 +1,5 @@
 // Addresses are ints, handles are objects, and Python's lock is never held during a call into a driver: a
 // driver may block, and may call a kernel on a thread of its own.
-#include "testing/driver_bindings.h"
-
 #include <pybind11/stl.h>
 
 #include <cstring>
@@ -9,10 +7,13 @@
 #include <utility>
 
 #include "driver/registry.h"
+#include "testing/bindings.h"
 
 namespace py = pybind11;
 
-namespace loom::driver {
+namespace loom::testing {
+
+using namespace loom::driver;
 
 namespace {
 
@@ -377,4 +378,4 @@ void bind_driver(py::module_& parent) {
       py::arg("protect") = DriverConfig{}.protect);
 }
 
-}  // namespace loom::driver
+}  // namespace loom::testing

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "driver/host/activity.h"
 #include "driver/driver.h"
+#include "driver/host/activity.h"
 #include "driver/host/failure.h"
 #include "driver/host/version.h"
 

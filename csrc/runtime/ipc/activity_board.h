@@ -1,7 +1,7 @@
 // What the devices of this process do, in one piece of memory that other processes may read: device memory
 // that is taken, and when each stream ran what. Private until it is published.
 //
-// Layout, native byte order (read by torch_loom/device/_activity.py):
+// Layout, native byte order (read by torch_loom/device/telemetry/activity.py):
 //   0     "LOOMACT\0", then u32 version, process id, number of devices, streams per device, buckets per
 //   stream,
 //         bucket shift (driver/activity.h)
@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "driver/host/activity.h"
 #include "driver/driver.h"
+#include "driver/host/activity.h"
 
 namespace loom::runtime::activity_board {
 

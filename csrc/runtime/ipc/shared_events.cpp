@@ -13,8 +13,8 @@
 
 #include "runtime/blocking.h"
 #include "runtime/capture.h"
-#include "runtime/runtime.h"
 #include "runtime/ipc/shared_files.h"
+#include "runtime/runtime.h"
 
 namespace loom::runtime::shared_events {
 

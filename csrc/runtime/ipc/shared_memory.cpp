@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "runtime/capture.h"
-#include "runtime/runtime.h"
 #include "runtime/ipc/shared_files.h"
+#include "runtime/runtime.h"
 
 namespace loom::runtime::shared {
 

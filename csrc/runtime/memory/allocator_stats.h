@@ -4,6 +4,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace loom::runtime {
 
@@ -47,6 +50,11 @@ struct AllocatorStats {
   void reset_peaks();
   void reset_accumulated();
 };
+
+// Names and values in the order in which they are shown: the short names (allocated, reserved, active,
+// cached, in bytes), then CUDA's.
+using NamedStats = std::vector<std::pair<std::string, int64_t>>;
+NamedStats named_stats(const AllocatorStats& stats);
 
 inline void AllocatorStats::reset_peaks() {
   const auto reset = [](Stat& stat) { stat.peak = stat.current; };

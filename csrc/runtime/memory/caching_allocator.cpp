@@ -157,7 +157,7 @@ void CachingAllocator::trace(TraceAction action, const Block& block, Context con
 }
 
 void CachingAllocator::notify(CommandKind kind, const char* name, const void* address, size_t bytes,
-                            int64_t stream) const {
+                              int64_t stream) const {
   Command command{};
   command.kind = kind;
   command.name = name;

@@ -20,15 +20,15 @@
 #include <vector>
 
 #include "driver/driver.h"
-#include "util/spin.h"
-#include "runtime/memory/allocator_config.h"
-#include "runtime/memory/allocator_stats.h"
 #include "runtime/blocking.h"
 #include "runtime/capture.h"
+#include "runtime/memory/allocator_config.h"
+#include "runtime/memory/allocator_stats.h"
 #include "runtime/memory/memory_history.h"
 #include "runtime/memory/memory_pool.h"
 #include "runtime/memory/segment_placement.h"
 #include "runtime/tape.h"
+#include "util/spin.h"
 
 namespace loom::runtime {
 

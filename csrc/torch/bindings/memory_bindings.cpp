@@ -10,10 +10,9 @@
 #include <thread>
 #include <unordered_set>
 
-#include "torch/memory/alloc_conf.h"
 #include "torch/core/device.h"
+#include "torch/memory/alloc_conf.h"
 #include "torch/memory/host_allocator.h"
-#include "torch/bindings/stats_dict.h"
 
 namespace py = pybind11;
 
@@ -30,7 +29,9 @@ runtime::CachingAllocator& allocator_of(int64_t index) { return *device_at(index
 
 py::dict memory_stats(int64_t index) {
   runtime::Device& device = device_at(index);
-  py::dict out = stats_dict(device.allocator->stats());
+  py::dict out;
+  for (const auto& [name, value] : runtime::named_stats(device.allocator->stats()))
+    out[py::str(name)] = value;
   const runtime::LazyStats& lazy = device.lazy_stats;
   out["lazy.host_bytes"] = lazy.host_bytes.load();
   out["lazy.pending_tensors"] = lazy.pending_tensors.load();

@@ -8,9 +8,7 @@ namespace loom::glue {
 // Called by initialize() once the devices are there.
 void prepare_memory();
 void bind_memory(pybind11::module_& m);
-// memory_history.cpp
+// memory_history_bindings.cpp
 void bind_memory_history(pybind11::module_& m);
-// allocator_bindings.cpp: an allocator of its own, for tests and benchmarks.
-void bind_allocator(pybind11::module_& m);
 
 }  // namespace loom::glue

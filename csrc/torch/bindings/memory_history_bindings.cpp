@@ -9,8 +9,8 @@
 #include <array>
 #include <unordered_map>
 
-#include "torch/core/device.h"
 #include "torch/bindings/memory_bindings.h"
+#include "torch/core/device.h"
 
 namespace py = pybind11;
 
@@ -149,7 +149,7 @@ py::dict memory_snapshot(runtime::PoolId pool, bool with_trace) {
   return out;
 }
 
-// The texts were checked by torch_loom/device/_memory_history.py.
+// The texts were checked by torch_loom/device/memory/history.py.
 void record_memory_history(const std::optional<std::string>& enabled,
                            const std::optional<std::string>& context, const std::string& stacks,
                            size_t max_entries, bool clear_history,

@@ -6,26 +6,25 @@
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/utils/device_lazy_init.h>
 
-#include "testing/driver_bindings.h"
-#include "torch/memory/alloc_conf.h"
 #include "torch/bindings/busy_bindings.h"
-#include "torch/kernels/compiled_kernel.h"
-#include "torch/core/device.h"
-#include "torch/memory/engine_allocator.h"
 #include "torch/bindings/explain_bindings.h"
-#include "torch/ops/fallback.h"
-#include "torch/core/generator.h"
 #include "torch/bindings/graph_bindings.h"
 #include "torch/bindings/implicit_sync_bindings.h"
 #include "torch/bindings/ipc_bindings.h"
-#include "torch/profiler/kineto.h"
 #include "torch/bindings/memory_bindings.h"
-#include "torch/profiler/nvtx.h"
-#include "torch/ops/register_ops.h"
-#include "torch/hooks/shutdown.h"
 #include "torch/bindings/stream_bindings.h"
 #include "torch/bindings/tape_bindings.h"
+#include "torch/core/device.h"
+#include "torch/core/generator.h"
 #include "torch/core/torch_version.h"
+#include "torch/hooks/shutdown.h"
+#include "torch/kernels/compiled_kernel.h"
+#include "torch/memory/alloc_conf.h"
+#include "torch/memory/engine_allocator.h"
+#include "torch/ops/fallback.h"
+#include "torch/ops/register_ops.h"
+#include "torch/profiler/kineto.h"
+#include "torch/profiler/nvtx.h"
 
 namespace py = pybind11;
 
@@ -148,7 +147,6 @@ PYBIND11_MODULE(_C, m) {
   using namespace loom::glue;
   m.attr("built_torch_version") = LOOM_BUILT_TORCH_VERSION;
   register_ops();
-  driver::bind_driver(m);
   bind_graphs(m);
   bind_tape(m);
   bind_nvtx(m);
@@ -206,7 +204,6 @@ PYBIND11_MODULE(_C, m) {
         }));
   bind_memory(m);
   bind_memory_history(m);
-  bind_allocator(m);
   bind_streams(m);
   bind_busy(m);
   bind_implicit_sync(m);

@@ -4,7 +4,7 @@
 
 namespace loom::glue {
 
-// Adds to torch_loom._C what torch_loom/device/streams.py needs beyond torch.Stream and torch.Event.
+// Adds to torch_loom._C what torch_loom/device/streams needs beyond torch.Stream and torch.Event.
 void bind_streams(pybind11::module_& m);
 
 }  // namespace loom::glue

@@ -194,7 +194,7 @@ class TraceReader final : public runtime::TapeReader {
 
   void read(const Command& command) override {
     const bool is_notified = is_event(command.kind) || is_stream(command.kind) ||
-                         command.kind == CommandKind::kSynchronizeDevice || is_device_memory(command);
+                             command.kind == CommandKind::kSynchronizeDevice || is_device_memory(command);
     if (!is_notified || is_reading || Py_IsInitialized() == 0) return;
     const py::gil_scoped_acquire gil;
     // A free may come while an exception is on its way.

@@ -5,8 +5,8 @@
 #include <ATen/ops/_sparse_coo_tensor_unsafe.h>
 #include <c10/core/StorageImpl.h>
 
-#include "torch/memory/allocator.h"
 #include "torch/dispatch/lend.h"
+#include "torch/memory/allocator.h"
 
 namespace loom::glue {
 

@@ -11,11 +11,11 @@
 #include "torch/core/generator.h"
 #include "torch/dispatch/graph.h"
 #include "torch/dispatch/implicit_sync.h"
+#include "torch/dispatch/lend.h"
+#include "torch/dispatch/queued_op.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/lazy_fill.h"
-#include "torch/dispatch/lend.h"
 #include "torch/ops/op_tables.h"
-#include "torch/dispatch/queued_op.h"
 
 namespace loom::glue {
 
@@ -241,7 +241,7 @@ bool waits_for_values(const OpPlan& plan, const torch::jit::Stack& stack) {
 
 // The key of a call whose results can be foretold; empty when they cannot.
 InferenceKey key_of(const c10::OperatorHandle& op, const OpPlan& plan, const torch::jit::Stack& stack,
-                  const Lending& lending) {
+                    const Lending& lending) {
   const size_t first = stack.size() - plan.num_arguments;
   if (!plan.can_queue || lending.has_sparse()) return {};
   if (plan.is_index && has_mask(stack, first, plan.num_arguments)) return {};

@@ -175,7 +175,8 @@ namespace {
 
 class Observer {
  public:
-  Observer(const c10::SmallVector<Loan, 6>& loans, const OutputAllocations& output_allocations) : loans_(loans), allocations_(output_allocations) {}
+  Observer(const c10::SmallVector<Loan, 6>& loans, const OutputAllocations& output_allocations)
+      : loans_(loans), allocations_(output_allocations) {}
 
   InferredOutputs observe(const torch::jit::Stack& stack, size_t num_returns) {
     for (size_t i = stack.size() - num_returns; i < stack.size(); ++i) add(stack[i]);
@@ -257,12 +258,13 @@ class Observer {
 
 }  // namespace
 
-InferredOutputs observe(const torch::jit::Stack& stack, size_t num_returns, const c10::SmallVector<Loan, 6>& loans,
-                const OutputAllocations& output_allocations) {
+InferredOutputs observe(const torch::jit::Stack& stack, size_t num_returns,
+                        const c10::SmallVector<Loan, 6>& loans, const OutputAllocations& output_allocations) {
   return Observer(loans, output_allocations).observe(stack, num_returns);
 }
 
-PreparedOutputs::PreparedOutputs(const InferredOutputs& inferred, const c10::SmallVector<Loan, 6>& loans, int device) {
+PreparedOutputs::PreparedOutputs(const InferredOutputs& inferred, const c10::SmallVector<Loan, 6>& loans,
+                                 int device) {
   const CurrentDevice current(device);
   for (const size_t bytes : inferred.storage_bytes) {
     storages_.emplace_back(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,

@@ -89,8 +89,8 @@ std::shared_ptr<const InferredOutputs> find_inferred(const InferenceKey& key);
 void learn_outputs(const InferenceKey& key, InferredOutputs inferred);
 
 // The inferred that a run shows: `stack` ends with the engine's results, before they are adopted.
-InferredOutputs observe(const torch::jit::Stack& stack, size_t num_returns, const c10::SmallVector<Loan, 6>& loans,
-                const OutputAllocations& output_allocations);
+InferredOutputs observe(const torch::jit::Stack& stack, size_t num_returns,
+                        const c10::SmallVector<Loan, 6>& loans, const OutputAllocations& output_allocations);
 
 // Fresh device memory and tensors for an inferred, on the current stream.
 class PreparedOutputs {

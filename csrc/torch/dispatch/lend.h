@@ -1,15 +1,15 @@
 // Lending: an op on loom tensors hands their memory to the engine's kernel, without a copy, and takes the
-// result back. Only the files of this task (lend, adopt, output_allocations, inferred, queued_op, lazy), and those that
-// call a kernel of the engine by name (rnn.cpp, attention.cpp), know that device memory becomes another
-// device type's tensor.
+// result back. Only the files of this task (lend, adopt, output_allocations, inferred, queued_op, lazy), and
+// those that call a kernel of the engine by name (rnn.cpp, attention.cpp), know that device memory becomes
+// another device type's tensor.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
 
-#include "torch/memory/output_allocation.h"
 #include "torch/core/engine.h"
+#include "torch/memory/output_allocation.h"
 #include "torch/ops/fallback.h"
 
 namespace loom::glue {
@@ -84,7 +84,8 @@ class Lending {
   const char* op_name() const { return op_name_; }
   const c10::SmallVector<Loan, 6>& loans() const { return loans_; }
   const OutputAllocations& output_allocations() const { return allocations_; }
-  // Part of the key into a OutputAllocationTable: an argument that is not a tensor. The operands count by themselves.
+  // Part of the key into a OutputAllocationTable: an argument that is not a tensor. The operands count by
+  // themselves.
   void mix(uint64_t value) { key_ = (key_ ^ value) * 0x9E3779B97F4A7C15ull; }
 
  private:

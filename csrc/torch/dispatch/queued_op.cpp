@@ -95,7 +95,8 @@ class QueuedOp {
     scope.use_threads(num_threads_);
     scope.use_gradients(has_gradients_);
     if (draw_.random != nullptr) draw_.refill();
-    OutputAllocations output_allocations = learns_places_ ? OutputAllocations::learning() : OutputAllocations(places_.data(), places_.size());
+    OutputAllocations output_allocations =
+        learns_places_ ? OutputAllocations::learning() : OutputAllocations(places_.data(), places_.size());
     torch::jit::Stack stack = runs_once_ ? std::move(arguments_) : arguments_;
     {
       const OutputAllocations::Active active(output_allocations);
@@ -107,11 +108,13 @@ class QueuedOp {
       for (const OutputAllocations::Allocation& allocation : output_allocations.seen())
         places_.push_back({allocation.bytes, nullptr});
     }
-    for (size_t i = 0; i < num_returns; ++i) store_result(inferred_->returns[i], stack[i], output_allocations);
+    for (size_t i = 0; i < num_returns; ++i)
+      store_result(inferred_->returns[i], stack[i], output_allocations);
     learns_places_ = false;
   }
 
-  void store_result(const InferredOutputs::Return& returned, const c10::IValue& result, const OutputAllocations& output_allocations) {
+  void store_result(const InferredOutputs::Return& returned, const c10::IValue& result,
+                    const OutputAllocations& output_allocations) {
     if (!returned.is_list) {
       if (result.isTensor()) store_result(returned.outputs.front(), result.toTensor(), output_allocations);
       return;
@@ -119,11 +122,13 @@ class QueuedOp {
     const auto tensors = result.toListRef();
     TORCH_CHECK(tensors.size() == returned.outputs.size(), name_, " returned ", tensors.size(),
                 " tensors where it had returned ", returned.outputs.size(), " for such arguments before");
-    for (size_t i = 0; i < tensors.size(); ++i) store_result(returned.outputs[i], tensors[i].toTensor(), output_allocations);
+    for (size_t i = 0; i < tensors.size(); ++i)
+      store_result(returned.outputs[i], tensors[i].toTensor(), output_allocations);
   }
 
   // A result that is not where its output was made is copied there.
-  void store_result(const Output& output, const at::Tensor& result, const OutputAllocations& output_allocations) {
+  void store_result(const Output& output, const at::Tensor& result,
+                    const OutputAllocations& output_allocations) {
     if (output.kind != Output::Kind::kNew) return;
     TORCH_CHECK(result.defined() && output.layout.fits(result), name_, " returned a ",
                 result.defined() ? result.scalar_type() : output.layout.dtype, " tensor of shape ",
@@ -209,8 +214,8 @@ void queue_op(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t nu
   stack->erase(first, stack->end());
   keep_host_tensors(arguments, lending);
   const bool is_captured = translated([&] { return runtime::is_captured(stream); });
-  auto* queued = new QueuedOp(op, std::move(arguments), lending, std::move(inferred), outputs, std::move(draw),
-                              !is_captured);
+  auto* queued = new QueuedOp(op, std::move(arguments), lending, std::move(inferred), outputs,
+                              std::move(draw), !is_captured);
   const driver::Kernel kernel{queued->name(), [](void* context) { static_cast<QueuedOp*>(context)->run(); },
                               [](void* context) { delete static_cast<QueuedOp*>(context); }, queued};
   translated([&] { lending.submit(stream, kernel, outputs.storages()); });
@@ -234,9 +239,10 @@ at::Tensor shape_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-std::shared_ptr<const InferredOutputs> infer_outputs(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
-                                             size_t num_arguments, size_t num_returns, const Lending& lending,
-                                             std::string& reason) {
+std::shared_ptr<const InferredOutputs> infer_outputs(const c10::OperatorHandle& op,
+                                                     const torch::jit::Stack& stack, size_t num_arguments,
+                                                     size_t num_returns, const Lending& lending,
+                                                     std::string& reason) {
   c10::SmallVector<Loan, 6> loans;
   std::unordered_map<const c10::TensorImpl*, at::Tensor> stand_ins;
   const auto stand_in = [&](const at::Tensor& tensor) -> at::Tensor {
@@ -279,7 +285,8 @@ std::shared_ptr<const InferredOutputs> infer_outputs(const c10::OperatorHandle& 
     reason = error.what();
     return nullptr;
   }
-  return std::make_shared<const InferredOutputs>(observe(shapes, num_returns, loans, OutputAllocations::learning()));
+  return std::make_shared<const InferredOutputs>(
+      observe(shapes, num_returns, loans, OutputAllocations::learning()));
 }
 
 }  // namespace loom::glue

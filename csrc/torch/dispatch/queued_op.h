@@ -51,8 +51,9 @@ class QueuedOpScope {
 
 // The inferred of a call that nothing was seen of, from the op's shape function; null when it has none that
 // answers, and `reason` is what it says instead. Runs Python, computes nothing.
-std::shared_ptr<const InferredOutputs> infer_outputs(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
-                                             size_t num_arguments, size_t num_returns, const Lending& lending,
-                                             std::string& reason);
+std::shared_ptr<const InferredOutputs> infer_outputs(const c10::OperatorHandle& op,
+                                                     const torch::jit::Stack& stack, size_t num_arguments,
+                                                     size_t num_returns, const Lending& lending,
+                                                     std::string& reason);
 
 }  // namespace loom::glue

@@ -3,8 +3,8 @@
 #include <c10/core/DeviceCapability.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include "torch/memory/allocator.h"
 #include "torch/core/device.h"
+#include "torch/memory/allocator.h"
 
 namespace loom::glue {
 

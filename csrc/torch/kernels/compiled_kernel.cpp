@@ -6,9 +6,9 @@
 
 #include <thread>
 
-#include "torch/memory/lazy.h"
-#include "torch/dispatch/lend.h"
 #include "torch/core/python_line.h"
+#include "torch/dispatch/lend.h"
+#include "torch/memory/lazy.h"
 
 namespace py = pybind11;
 
@@ -16,9 +16,9 @@ namespace loom::glue {
 
 namespace {
 
-// What torch_loom/device/_host_compiler.py compiles. `addresses`: where each tensor begins. The meaning of
-// `numbers` and `scalars` is between it and the code that it generates. Returns null or what went wrong, text
-// that lives until the thread's next call.
+// What torch_loom/device/jiterator/host_compiler.py compiles. `addresses`: where each tensor begins. The
+// meaning of `numbers` and `scalars` is between it and the code that it generates. Returns null or what went
+// wrong, text that lives until the thread's next call.
 using Function = const char* (*)(void* const* addresses, const int64_t* numbers, const char* scalars);
 
 struct Launch {

@@ -6,11 +6,11 @@
 #include <ATen/ops/copy_ops.h>
 #include <torch/library.h>
 
-#include "torch/memory/host_allocator.h"
 #include "torch/dispatch/implicit_sync.h"
+#include "torch/dispatch/unboxed.h"
+#include "torch/memory/host_allocator.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/lazy_fill.h"
-#include "torch/dispatch/unboxed.h"
 
 namespace loom::glue {
 
@@ -113,7 +113,8 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   translated([&] { put_in_order(streams.own, streams.other); });
   Lending& lending = is_loom(destination) ? lend_destination : lend_source;
   thread_local OutputAllocationTable output_allocations;
-  lending.run(output_allocations, [&] { at::_ops::copy_::redispatch(engine_keys(), to, from, non_blocking); });
+  lending.run(output_allocations,
+              [&] { at::_ops::copy_::redispatch(engine_keys(), to, from, non_blocking); });
   // It has run already: this is for who listens to the tape, and what it orders on a chip.
   const bool has_host = !is_loom(destination) || !is_loom(source);
   if (has_host && !non_blocking) translated([&] { runtime::synchronize_stream(streams.own); });

@@ -9,11 +9,11 @@
 
 #include <algorithm>
 
-#include "torch/memory/allocator.h"
-#include "torch/kernels/copy.h"
 #include "torch/core/device.h"
-#include "torch/memory/lazy.h"
 #include "torch/dispatch/lend.h"
+#include "torch/kernels/copy.h"
+#include "torch/memory/allocator.h"
+#include "torch/memory/lazy.h"
 #include "torch/memory/resize.h"
 
 namespace loom::glue {
@@ -61,8 +61,8 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
                          std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
   const CurrentDevice current(resolve_device(device).index());
-  at::Tensor result =
-      at::detail::empty_strided_generic(size, stride, factory_allocator(), kOwnKeys, c10::dtype_or_default(dtype));
+  at::Tensor result = at::detail::empty_strided_generic(size, stride, factory_allocator(), kOwnKeys,
+                                                        c10::dtype_or_default(dtype));
   begin_life(result);
   return result;
 }

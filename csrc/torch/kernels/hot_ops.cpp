@@ -1,8 +1,7 @@
 // The ops that run without the boxed kernel's stack, chosen by how often programs call them.
 #include "torch/dispatch/unboxed.h"
-
-#include "torch/ops/register_ops.h"
 #include "torch/kernels/unboxed_ops.h"
+#include "torch/ops/register_ops.h"
 
 namespace loom::glue {
 

@@ -2,9 +2,9 @@
 
 #include <c10/core/CPUAllocator.h>
 
+#include "torch/core/device.h"
 #include "torch/memory/allocator.h"
 #include "torch/memory/output_allocation.h"
-#include "torch/core/device.h"
 
 namespace loom::glue {
 

@@ -2,8 +2,8 @@
 
 namespace loom::glue {
 
-// Puts an allocator in front of the CPU's that asks the output_allocations of the running op (output_allocations.h). Called once,
-// when the devices are initialised.
+// Puts an allocator in front of the CPU's that asks the output_allocations of the running op
+// (output_allocations.h). Called once, when the devices are initialised.
 void install_engine_allocator();
 
 }  // namespace loom::glue

@@ -9,8 +9,9 @@
 #include <cstring>
 #include <mutex>
 
-#include "torch/memory/allocator.h"
 #include "torch/core/engine.h"
+#include "torch/memory/allocator.h"
+#include "torch/memory/output_allocation.h"
 
 namespace loom::glue {
 
@@ -46,8 +47,8 @@ struct Waiting {
 
 void mark_materialised(void* waiting) { delete static_cast<Waiting*>(waiting); }
 
-// Where unmaterialised storages seem to be: PyTorch takes a null address for an invalid storage, and reading this
-// one by mistake faults.
+// Where unmaterialised storages seem to be: PyTorch takes a null address for an invalid storage, and reading
+// this one by mistake faults.
 void* nowhere() {
   static void* const address = [] {
     void* page = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -150,8 +151,8 @@ c10::intrusive_ptr<c10::StorageImpl> make_storage(c10::StorageImpl::use_byte_siz
                                                  resizable);
   }
   const bool waits = new_storages_wait(runtime::current_device());
-  auto storage = c10::make_intrusive<c10::StorageImpl>(in_bytes, bytes,
-                                                       waits ? unmaterialised_allocator() : allocator, resizable);
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      in_bytes, bytes, waits ? unmaterialised_allocator() : allocator, resizable);
   if (waits) make_unmaterialised(storage.get());
   return storage;
 }

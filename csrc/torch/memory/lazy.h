@@ -2,8 +2,8 @@
 // when something is written to it, and no device memory until a device op needs it; the contents move then,
 // once.
 //
-// An unmaterialised storage has a materializer, and its data() is an address that nobody may touch: whoever wants
-// device memory in C++ asks device_data(), and may ask for the host side with on_host().
+// An unmaterialised storage has a materializer, and its data() is an address that nobody may touch: whoever
+// wants device memory in C++ asks device_data(), and may ask for the host side with on_host().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,10 +34,10 @@ inline bool is_unmaterialised(const at::Tensor& tensor) {
   return is_unmaterialised(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
 }
 
-// Takes device memory for an unmaterialised storage and moves its contents there, complete when this returns, so that
-// every stream may use it. Does nothing for other storages. Safe from several threads: one of them moves.
-// Throws OutOfMemoryError, and the failure of earlier work on the stream of the move; the storage waits on
-// then, with its contents.
+// Takes device memory for an unmaterialised storage and moves its contents there, complete when this returns,
+// so that every stream may use it. Does nothing for other storages. Safe from several threads: one of them
+// moves. Throws OutOfMemoryError, and the failure of earlier work on the stream of the move; the storage
+// waits on then, with its contents.
 void take_device_memory(c10::StorageImpl* storage);
 
 inline void take_device_memory(const at::Tensor& tensor) {
@@ -53,7 +53,8 @@ inline void* device_data(c10::StorageImpl* storage, bool is_written) {
   return is_written ? storage->mutable_data() : const_cast<void*>(storage->data());
 }
 
-// An allocator of waiting memory on the current device, for a storage that make_unmaterialised() is called on next.
+// An allocator of waiting memory on the current device, for a storage that make_unmaterialised() is called on
+// next.
 c10::Allocator* unmaterialised_allocator();
 void make_unmaterialised(c10::StorageImpl* storage);
 

@@ -1,5 +1,5 @@
-// Ops that leave an unmaterialised tensor on the host side (lazy.h): those that make contents, and copies to and from
-// the host.
+// Ops that leave an unmaterialised tensor on the host side (lazy.h): those that make contents, and copies to
+// and from the host.
 #pragma once
 
 #include <ATen/core/Tensor.h>

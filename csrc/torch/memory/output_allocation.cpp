@@ -2,14 +2,15 @@
 
 #include <utility>
 
-#include "torch/memory/allocator.h"
 #include "torch/core/device.h"
+#include "torch/memory/allocator.h"
 
 namespace loom::glue {
 
 thread_local OutputAllocations* output_allocations = nullptr;
 
-OutputAllocations::Active::Active(OutputAllocations& own) : previous_(std::exchange(output_allocations, &own)) {}
+OutputAllocations::Active::Active(OutputAllocations& own)
+    : previous_(std::exchange(output_allocations, &own)) {}
 OutputAllocations::Active::~Active() { output_allocations = previous_; }
 
 OutputAllocations::Suspended::Suspended() : previous_(std::exchange(output_allocations, nullptr)) {}

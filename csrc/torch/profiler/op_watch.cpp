@@ -11,9 +11,9 @@
 #include <unordered_map>
 
 #include "torch/core/device.h"
+#include "torch/dispatch/lend.h"
 #include "torch/memory/host_allocator.h"
 #include "torch/profiler/host_data.h"
-#include "torch/dispatch/lend.h"
 
 namespace loom::glue::op_watch {
 

@@ -99,5 +99,5 @@ def _stack() -> traceback.StackSummary:
     return traceback.extract_stack(frame) if frame is not None else traceback.StackSummary()
 
 
-_C.set_fallback_teller(_tell)
+_C.set_fallback_notifier(_tell)
 at_first_use(_configure)

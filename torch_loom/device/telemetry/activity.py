@@ -29,7 +29,7 @@ from torch_loom.device._core.first_use import at_first_use
 FOLDER = "/dev/shm"
 ALONE = "none"
 
-# As in csrc/runtime/activity_board.h.
+# As in csrc/runtime/ipc/activity_board.h.
 _HEADER = struct.Struct("=8s6I")
 _DEVICE = struct.Struct("=IIQ")
 _MAGIC = b"LOOMACT\0"
