@@ -20,7 +20,7 @@
 #include "torch/hooks/shutdown.h"
 #include "torch/kernels/compiled_kernel.h"
 #include "torch/memory/alloc_conf.h"
-#include "torch/memory/engine_allocator.h"
+#include "torch/engine/allocator.h"
 #include "torch/ops/fallback.h"
 #include "torch/profiler/nvtx.h"
 

@@ -7,8 +7,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
-#include "torch/core/engine.h"
-#include "torch/memory/output_allocation.h"
+#include "torch/engine/engine.h"
+#include "torch/engine/output_allocation.h"
 #include "torch/ops/fallback.h"
 
 namespace loom::glue {
