@@ -8,6 +8,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <memory>
+#include <optional>
 
 #include "torch/core/device.h"
 
@@ -39,6 +40,9 @@ class EngineScope {
     // set.
     keys_->set_included(c10::default_included_set);
     keys_->set_excluded(kBelowPrograms);
+    // Turning them off costs most of a microsecond, asking whether there are any 13 ns.
+    if (at::hasCallbacks()) [[unlikely]]
+      no_ranges_.emplace();
   }
   ~EngineScope() { *keys_ = saved_keys_; }
   EngineScope(const EngineScope&) = delete;
@@ -50,7 +54,7 @@ class EngineScope {
 
   c10::impl::PODLocalDispatchKeySet* const keys_;  // this thread's, looked up once
   const c10::impl::PODLocalDispatchKeySet saved_keys_;
-  const at::DisableRecordFunctionGuard no_ranges_;
+  std::optional<at::DisableRecordFunctionGuard> no_ranges_;
 };
 
 // Whether the tracer of torch.jit is on below an op that it does not record: it records the op's parts.
