@@ -71,8 +71,7 @@ Runtime::Runtime(const Config& config) : config_(config) {
     auto device = std::make_unique<Device>();
     device->logical = logical;
     device->physical = physical;
-    device->streams[0] =
-        driver_->create_stream(physical, {.activity = activity_board::slot(logical, 0)});
+    device->streams[0] = driver_->create_stream(physical, {.activity = activity_board::slot(logical, 0)});
     device->allocator = std::make_unique<CachingAllocator>(*driver_, physical, logical,
                                                            std::make_unique<DeviceStreams>(*this, logical));
     devices_.push_back(std::move(device));

@@ -63,7 +63,8 @@ void run_kernel(int device, const char* name, F&& work) {
   const driver::Stream stream = current_stream(device);
   if (!runtime.runs_kernels()) {
     work();
-    translated([&] { runtime.driver().submit(stream, {name, [](void*, driver::Stream) {}, nullptr, nullptr}); });
+    translated(
+        [&] { runtime.driver().submit(stream, {name, [](void*, driver::Stream) {}, nullptr, nullptr}); });
     return;
   }
   const auto run = [](void* context, driver::Stream) {
