@@ -8,8 +8,6 @@ namespace loom::glue {
 
 using c10::DispatchKeySet;
 
-namespace {
-
 c10::DeviceType parse_engine(const driver::Info& info) {
   try {
     return c10::Device(info.engine).type();
@@ -18,8 +16,6 @@ c10::DeviceType parse_engine(const driver::Info& info) {
                 "', which is no device type of this PyTorch: Info::engine must be one, such as cpu or meta");
   }
 }
-
-}  // namespace
 
 c10::DeviceType engine_type() {
   static const c10::DeviceType type = parse_engine(devices().driver().info());
