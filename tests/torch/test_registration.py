@@ -41,8 +41,9 @@ def test_loading_the_extension_registers_nothing(run_python: PythonRunner) -> No
         from pathlib import Path
 
         def registered():
-            keys = ("", "Autograd", "Autocast", "Sparse", "SparseCsr", "Quantized", "NestedTensor")
-            return [torch._C._dispatch_get_registrations_for_dispatch_key(key + "PrivateUse1") for key in keys]
+            kinds = ("", "Autograd", "Autocast", "Sparse", "SparseCsr", "Quantized", "NestedTensor")
+            keys = [kind + "PrivateUse1" for kind in kinds]
+            return [torch._C._dispatch_get_registrations_for_dispatch_key(key) for key in keys]
 
         before = registered()
         path = Path(importlib.util.find_spec("torch_loom").origin).parent
@@ -61,7 +62,8 @@ def test_loading_the_extension_registers_nothing(run_python: PythonRunner) -> No
             try:
                 extension.register_device(name)
             except RuntimeError as error:
-                assert f"'{name}' cannot be registered: this process has the device 'npu' already" in str(error)
+                assert f"'{name}' cannot be registered" in str(error)
+                assert "this process has the device 'npu' already" in str(error)
             else:
                 raise AssertionError(name)
     """

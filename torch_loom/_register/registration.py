@@ -15,8 +15,8 @@ from torch.utils.backend_registration import (
 )
 
 from torch_loom import config
+from torch_loom._register import cuda
 from torch_loom.errors import ConfigurationError, ExtensionError, LoomError, VersionMismatchError
-
 
 # The name of the device where no other is asked for. The module has it under every name.
 OWN_NAME = "loom"
@@ -31,19 +31,24 @@ def register() -> Exception | None:
     name = OWN_NAME
     try:
         name = config.device_name()
-        _reject_taken_name(name)
+        if name != cuda.NAME:
+            _reject_taken_name(name)
         _check_version()
         _load_extension()
         # Everything in C++ at once. What follows tells PyTorch's Python.
         importlib.import_module("torch_loom._C").register_device(name)
         _stop_threads_at_exit()
-        rename_privateuse1_backend(name)
         module: ModuleType = importlib.import_module("torch_loom.device")
         importlib.import_module("torch_loom.device._core.first_use").set_chip_loader(_load_chip)
-        _register_module(name, module)
-        generate_methods_for_privateuse1_backend(
-            for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
-        )
+        if name == cuda.NAME:
+            cuda.take_over(module)
+            _put_module(OWN_NAME, module)
+        else:
+            rename_privateuse1_backend(name)
+            _register_module(name, module)
+            generate_methods_for_privateuse1_backend(
+                for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
+            )
         importlib.import_module("torch_loom._register.patches").apply(name)
     except Exception as error:
         # A name that cannot be had cannot be registered either; the default one can tell why.
@@ -170,9 +175,12 @@ def _as_attribute_error(error: Exception) -> AttributeError:
 
 
 def _register_stand_in(name: str, error: Exception) -> None:
+    module = _StandIn(name, error)
+    if name == cuda.NAME:
+        _put_module(OWN_NAME, module)  # torch.cuda stays what it was
+        return
     if hasattr(torch, name):
         return
-    module = _StandIn(name, error)
     try:
         # So that torch.device(name) is understood and the first use of it raises the reason.
         rename_privateuse1_backend(name)

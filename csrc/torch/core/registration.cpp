@@ -1,6 +1,7 @@
 #include "torch/core/registration.h"
 
 #include <ATen/autocast_mode.h>
+#include <c10/core/TensorOptions.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <map>
@@ -24,8 +25,8 @@ void choose_type(const std::string& name) {
                         : "another backend has taken PyTorch's device type for backends outside of its "
                           "tree");
   if (!is_cuda) c10::register_privateuse1_backend(name);
-  const c10::BackendComponent backend = c10::toBackendComponent(type);
-  const c10::DispatchKey dense = c10::toRuntimePerBackendFunctionalityKey(c10::DispatchKey::Dense, backend);
+  const c10::DispatchKey dense = c10::computeDispatchKey(std::nullopt, std::nullopt, c10::Device(type));
+  const c10::BackendComponent backend = c10::toBackendComponent(dense);
   detail::chosen = {type, backend, c10::DispatchKeySet(dense)};
 }
 

@@ -1,20 +1,30 @@
 #include "torch/engine/engine.h"
 
-#include <c10/core/DeviceType.h>
+#include <c10/core/Device.h>
+#include <c10/core/TensorOptions.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 
 namespace loom::glue {
 
-using c10::DispatchKey;
 using c10::DispatchKeySet;
 
+c10::DeviceType parse_engine(const driver::Info& info) {
+  try {
+    return c10::Device(info.engine).type();
+  } catch (const c10::Error&) {
+    TORCH_CHECK(false, "the driver '", info.name, "' names the engine '", info.engine,
+                "', which is no device type of this PyTorch: Info::engine must be one, such as cpu or meta");
+  }
+}
+
 c10::DeviceType engine_type() {
-  return devices().driver().info().engine == driver::Engine::kMeta ? c10::DeviceType::Meta
-                                                                   : c10::DeviceType::CPU;
+  static const c10::DeviceType type = parse_engine(devices().driver().info());
+  return type;
 }
 
 DispatchKeySet engine_keys() {
-  static const DispatchKeySet keys(engine_type() == c10::kMeta ? DispatchKey::Meta : DispatchKey::CPU);
+  static const DispatchKeySet keys(
+      c10::computeDispatchKey(std::nullopt, std::nullopt, c10::Device(engine_type())));
   return keys;
 }
 

@@ -8,6 +8,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <memory>
+#include <optional>
 
 #include "torch/core/device.h"
 
@@ -24,6 +25,8 @@ inline constexpr c10::DispatchKeySet kMathBits = c10::DispatchKeySet(c10::Dispat
 
 inline bool is_loom(const at::Tensor& tensor) { return tensor.device().type() == device_type(); }
 
+// The device type that a driver names as its engine. Throws when PyTorch has none of that name.
+c10::DeviceType parse_engine(const driver::Info& info);
 // The device type that lent memory is wrapped as.
 c10::DeviceType engine_type();
 // The keys under which the engine's kernels are found.
@@ -39,6 +42,9 @@ class EngineScope {
     // set.
     keys_->set_included(c10::default_included_set);
     keys_->set_excluded(kBelowPrograms);
+    // Turning them off costs most of a microsecond, asking whether there are any 13 ns.
+    if (at::hasCallbacks()) [[unlikely]]
+      no_ranges_.emplace();
   }
   ~EngineScope() { *keys_ = saved_keys_; }
   EngineScope(const EngineScope&) = delete;
@@ -50,7 +56,7 @@ class EngineScope {
 
   c10::impl::PODLocalDispatchKeySet* const keys_;  // this thread's, looked up once
   const c10::impl::PODLocalDispatchKeySet saved_keys_;
-  const at::DisableRecordFunctionGuard no_ranges_;
+  std::optional<at::DisableRecordFunctionGuard> no_ranges_;
 };
 
 // Whether the tracer of torch.jit is on below an op that it does not record: it records the op's parts.
