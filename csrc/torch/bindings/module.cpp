@@ -17,10 +17,10 @@
 #include "torch/core/device.h"
 #include "torch/core/generator.h"
 #include "torch/core/torch_version.h"
+#include "torch/engine/allocator.h"
 #include "torch/hooks/shutdown.h"
 #include "torch/kernels/compiled_kernel.h"
 #include "torch/memory/alloc_conf.h"
-#include "torch/engine/allocator.h"
 #include "torch/ops/fallback.h"
 #include "torch/profiler/nvtx.h"
 

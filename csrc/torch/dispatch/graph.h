@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/capture.h"
-#include "torch/core/generator.h"
+#include "torch/engine/generator.h"
 
 namespace loom::glue {
 

@@ -8,26 +8,23 @@
 namespace loom::glue {
 
 // Memory that the engine reaches at `data` and does not own.
-c10::DataPtr borrowed_memory(void* data);
+c10::DataPtr alias_memory(void* data, c10::DeviceType engine);
+// A storage of the engine over it, which the engine's kernels may resize.
+c10::Storage alias_storage(void* data, size_t bytes, c10::DeviceType engine);
 
-// The engine's storage over such memory, `bytes` long. The engine's kernels may resize it.
-c10::Storage alias_storage(void* data, size_t bytes);
+// A tensor of the engine with the metadata of `original`: sizes, strides, offset, conjugate and negative
+// bits, and whether it is a number of Python's. `keys`: the engine's.
+at::Tensor make_alias(c10::Storage storage, c10::DispatchKeySet keys, const c10::TensorImpl* original);
 
-// A tensor of the engine with the metadata of `original`: sizes, strides, offset, math bits, and whether it
-// is a number of Python's.
-at::Tensor alias_over(c10::Storage storage, const at::Tensor& original);
-// The same over memory of its own storage. From a pool: without it an alias costs two allocations.
-at::Tensor pooled_alias(void* data, size_t bytes, const at::Tensor& original);
-// To the pool, if nobody else holds it.
+// An alias that nobody held any more, now over this memory: it saves two allocations an operand. Undefined
+// when there is none, or `original` has conjugate or negative bits.
+at::Tensor reuse_alias(void* data, size_t bytes, c10::DeviceType engine, const c10::TensorImpl* original);
 void give_back_alias(at::Tensor&& alias);
 
-// Points an alias at other memory, or at memory of another size.
-void move_alias(const at::Tensor& alias, void* data, size_t bytes);
+// Points an alias at other memory, of as many bytes as before unless they are given.
+void point_alias(const at::Tensor& alias, void* data);
+void point_alias(const at::Tensor& alias, void* data, size_t bytes);
 // Gives an alias the metadata that its original has now.
-void refresh_alias(const at::Tensor& alias, const at::Tensor& original);
-
-// A strided tensor of the engine over memory, as another tensor lies in it.
-at::Tensor engine_tensor_at(void* data, size_t bytes, c10::ScalarType dtype, at::IntArrayRef sizes,
-                            at::IntArrayRef strides, int64_t offset);
+void refresh_alias(const at::Tensor& alias, const c10::TensorImpl* original);
 
 }  // namespace loom::glue

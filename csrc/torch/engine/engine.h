@@ -32,6 +32,11 @@ c10::DeviceType engine_type();
 // The keys under which the engine's kernels are found.
 c10::DispatchKeySet engine_keys();
 
+// Where the ops of an engine are registered that does arithmetic: those are the ops that the device has.
+inline constexpr c10::DispatchKey kEngineOps = c10::DispatchKey::CPU;
+inline constexpr c10::DispatchKey kEngineSparseOps = c10::DispatchKey::SparseCPU;
+inline constexpr c10::DispatchKey kEngineSparseCsrOps = c10::DispatchKey::SparseCsrCPU;
+
 // While it lives, what this thread runs on the engine is part of one op of the device and nobody's program:
 // no gradient, cast, trace, transform, mode or profiled range sees it. The op itself has been through all of
 // them.
