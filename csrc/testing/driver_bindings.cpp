@@ -122,6 +122,10 @@ char* to_touchable(const Driver& driver, uint64_t address, size_t bytes) {
     throw InvalidArgument("address " + std::to_string(address) + " with " + std::to_string(bytes) +
                           " bytes is neither device nor pinned host memory");
   }
+  if (first.engine_address == nullptr || last.engine_address == nullptr) {
+    throw InvalidArgument("address " + std::to_string(address) + " with " + std::to_string(bytes) +
+                          " bytes is not allocated");
+  }
   if (first.kind == AddressKind::kDevice && !driver.info().executes_kernels) {
     throw NotSupported("the host cannot address the memory of driver '" + driver.info().name + "'");
   }
@@ -170,19 +174,6 @@ void bind_figures(py::module_& m) {
       .def_readonly("shared_memory", &Info::shared_memory)
       .def_readonly("stream_priorities", &Info::stream_priorities)
       .def_readonly("stream_activity", &Info::stream_activity);
-  py::class_<Properties>(m, "Properties")
-      .def_readonly("name", &Properties::name)
-      .def_readonly("total_memory_bytes", &Properties::total_memory_bytes)
-      .def_readonly("major", &Properties::major)
-      .def_readonly("minor", &Properties::minor)
-      .def_readonly("num_cores", &Properties::num_cores)
-      .def_readonly("clock_rate_mhz", &Properties::clock_rate_mhz);
-  py::class_<Telemetry>(m, "Telemetry")
-      .def_readonly("utilization_percent", &Telemetry::utilization_percent)
-      .def_readonly("memory_utilization_percent", &Telemetry::memory_utilization_percent)
-      .def_readonly("power_watts", &Telemetry::power_watts)
-      .def_readonly("temperature_celsius", &Telemetry::temperature_celsius)
-      .def_readonly("clock_rate_mhz", &Telemetry::clock_rate_mhz);
   py::class_<MemoryInfo>(m, "MemoryInfo")
       .def_readonly("free_bytes", &MemoryInfo::free_bytes)
       .def_readonly("total_bytes", &MemoryInfo::total_bytes);
