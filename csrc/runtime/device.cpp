@@ -35,7 +35,6 @@ Device::Device(Runtime& runtime, const DeviceConfig& config, int logical_index, 
       runtime_(runtime),
       config_(config),
       driver_(driver),
-      engine_(driver.info().engine),
       runs_kernels_(driver.info().executes_kernels),
       first_id_(runtime.world() << kStreamIdBits) {
   streams_[0] = create_stream(0, {});
@@ -49,10 +48,9 @@ Device::~Device() {
 }
 
 driver::Stream Device::create_stream(int64_t place, driver::StreamOptions options) const {
-  const driver::Stream stream = driver_.create_stream(driver_index, options);
   // What a dry run's devices do takes no time of the machine's.
-  if (runtime_.world() == 0) driver::measure(stream, activity_board::slot(logical, place));
-  return stream;
+  if (runtime_.world() == 0) options.activity = activity_board::slot(logical, place);
+  return driver_.create_stream(driver_index, options);
 }
 
 int64_t Device::new_stream(int priority) {
@@ -63,7 +61,7 @@ int64_t Device::new_stream(int priority) {
   std::atomic<driver::Stream>& stream = streams_[static_cast<size_t>(place)];
   std::unique_lock<std::mutex> lock(streams_mutex_);
   if (stream.load(std::memory_order_acquire) != nullptr) return id;
-  stream.store(create_stream(place, {-level, /*inline_when_idle=*/false}), std::memory_order_release);
+  stream.store(create_stream(place, {.priority = -level, .inline_when_idle = false}), std::memory_order_release);
   lock.unlock();
   if (tape::is_read()) [[unlikely]] {
     Command command{};
@@ -96,7 +94,7 @@ std::vector<driver::Stream> Device::streams() const {
 void Device::synchronize() const {
   const std::vector<driver::Stream> all = streams();
   // All have finished before the first failure is raised; those of other streams stay kept.
-  for (const driver::Stream stream : all) driver_.drain_stream(stream);
+  for (const driver::Stream stream : all) driver_.synchronize_stream(stream, driver::OnFailure::kKeep);
   for (const driver::Stream stream : all) driver_.synchronize_stream(stream);
 }
 

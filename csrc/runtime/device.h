@@ -27,6 +27,12 @@ struct DeviceConfig {
   bool lazy = false;  // device memory is taken when a device op first needs it
 };
 
+// A driver's engine in PyTorch's numbers: a c10::DeviceType, and the bits of the key set that finds its kernels.
+struct Engine {
+  int8_t type = 0;
+  uint64_t keys = 0;
+};
+
 // Streams come from a pool, as CUDA's do: so many of each priority, handed out in turn. The ids of the program's
 // devices are 1 … 32 (priority 0) and 33 … 64 (priority −1, more urgent); those of a dry run's devices have its
 // world's number above these 8 bits, so that no id means two streams. 0 is the default stream of every device.
@@ -48,8 +54,9 @@ class Device {
   driver::Driver& driver() const noexcept { return driver_; }
   const Chip& chip() const noexcept { return config_.chip; }
   const DeviceConfig& config() const noexcept { return config_; }
-  // The PyTorch device type whose kernels do the arithmetic.
-  driver::Engine engine() const noexcept { return engine_; }
+  // What the torch glue made of driver().info().engine, the device type whose kernels do the arithmetic.
+  const Engine& engine() const noexcept { return engine_; }
+  void set_engine(const Engine& engine) noexcept { engine_ = engine; }
   bool runs_kernels() const noexcept { return runs_kernels_; }
   bool is_lazy() const noexcept { return config_.lazy; }
 
@@ -88,8 +95,8 @@ class Device {
   Runtime& runtime_;
   const DeviceConfig config_;
   driver::Driver& driver_;
-  const driver::Engine engine_;
   const bool runs_kernels_;
+  Engine engine_;
   const int64_t first_id_;  // of its streams, less 1
   std::array<std::atomic<driver::Stream>, kNumStreamIds> streams_{};  // null until handed out
   std::array<std::atomic<uint32_t>, 2> next_in_pool_{};               // by −priority

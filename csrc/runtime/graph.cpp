@@ -26,7 +26,7 @@ void Recording::run(driver::Driver& driver, driver::Stream stream,
     const timing::Running running(times.empty() ? nullptr : times[i].get());
     switch (node.kind) {
       case CommandKind::kKernel:
-        node.kernel.run(node.kernel.context);
+        node.kernel.run(node.kernel.context, stream);
         break;
       case CommandKind::kCopy:
         driver.copy(stream, node.destination, node.source, node.bytes);
@@ -134,7 +134,8 @@ void ReplayQueue::submit(StreamRef stream, const Recording& recording,
   replay->driver_ = &driver;
   replay->stream_ = handle;
   replay->times_ = std::move(times);
-  const driver::Kernel kernel{"graph replay", [](void* context) { static_cast<Replay*>(context)->run(); },
+  const driver::Kernel kernel{"graph replay",
+                              [](void* context, driver::Stream) { static_cast<Replay*>(context)->run(); },
                               [](void* context) { delete static_cast<Replay*>(context); }, replay.release()};
   driver.submit(handle, kernel);
   if (launch_times != nullptr) [[unlikely]]

@@ -20,6 +20,7 @@ namespace {
 
 std::mutex init_mutex;
 std::function<void()> initializer;
+void (*device_hook)(Device&) = nullptr;
 
 // What a thread has chosen among the devices of one world.
 struct Choice {
@@ -69,7 +70,7 @@ Runtime::Runtime(const Config& config, int64_t world) : config_(config), world_(
   std::map<std::string, size_t> shared;
   for (Shared& each : drivers_) {
     shared.emplace(each.driver->info().name, shared.size());
-    is_fenced_ |= !each.driver->info().host_addressable;
+    is_fenced_ |= !each.driver->info().unified_addresses;
   }
   for (const DeviceConfig& own : config.devices) {
     Shared& each = drivers_[shared.at(own.driver)];
@@ -77,6 +78,7 @@ Runtime::Runtime(const Config& config, int64_t world) : config_(config), world_(
     const int driver_index = static_cast<int>(each.devices.size());
     devices_.push_back(std::make_unique<Device>(*this, own, logical, *each.driver, driver_index));
     each.devices.push_back(devices_.back().get());
+    if (device_hook != nullptr) device_hook(*devices_.back());
   }
 }
 
@@ -116,19 +118,12 @@ Place Runtime::locate(const void* address) const noexcept {
     if (where.kind == driver::AddressKind::kUnknown) continue;
     const bool is_device = where.kind == driver::AddressKind::kDevice;
     return {where.kind, is_device ? each.devices[static_cast<size_t>(where.device)] : nullptr,
-            where.device_address};
+            where.device_address, where.engine_address};
   }
-  return {driver::AddressKind::kUnknown, nullptr, address};
+  return {driver::AddressKind::kUnknown, nullptr, const_cast<void*>(address), const_cast<void*>(address)};
 }
 
-void* Runtime::find_engine_address(const void* address) const noexcept {
-  // A driver returns the address itself for what is not its own.
-  void* found = const_cast<void*>(address);
-  for (size_t i = 0; i < drivers_.size() && found == address; ++i) {
-    found = drivers_[i].driver->engine_address(address);
-  }
-  return found;
-}
+void set_device_hook(void (*hook)(Device&)) noexcept { device_hook = hook; }
 
 void set_initializer(std::function<void()> callback) {
   std::lock_guard<std::mutex> lock(init_mutex);

@@ -25,7 +25,8 @@ struct Config {
 struct Place {
   driver::AddressKind kind = driver::AddressKind::kUnknown;
   Device* device = nullptr;
-  const void* device_address = nullptr;  // as driver::Address has it
+  void* device_address = nullptr;  // as driver::Address has them
+  void* engine_address = nullptr;
 };
 
 // Devices that one program sees at a time, numbered from 0. Devices of one driver's name share its driver.
@@ -60,12 +61,12 @@ class Runtime {
     return place.device == nullptr ? -1 : place.device->logical;
   }
   // Where the engine's kernels reach what lies at an address of a device, and back: the same address unless
-  // device memory is fenced off from the host.
+  // a driver says that they differ.
   void* engine_address(const void* address) const noexcept {
-    return is_fenced_ ? find_engine_address(address) : const_cast<void*>(address);
+    return is_fenced_ ? locate(address).engine_address : const_cast<void*>(address);
   }
   void* device_address(const void* address) const noexcept {
-    return const_cast<void*>(is_fenced_ ? locate(address).device_address : address);
+    return is_fenced_ ? locate(address).device_address : const_cast<void*>(address);
   }
   bool is_fenced() const noexcept { return is_fenced_; }
   bool has_several_drivers() const noexcept { return drivers_.size() > 1; }
@@ -83,7 +84,6 @@ class Runtime {
   };
 
   [[noreturn]] void throw_no_device(int index) const;
-  void* find_engine_address(const void* address) const noexcept;
   void create_drivers();
 
   const Config config_;
@@ -92,6 +92,9 @@ class Runtime {
   std::vector<std::unique_ptr<Device>> devices_;
   bool is_fenced_ = false;
 };
+
+// Called with each device that is made, before anybody sees it: the torch glue adds what it knows. Null: nothing.
+void set_device_hook(void (*hook)(Device& device)) noexcept;
 
 // Called, once, when a device is first used and nobody has called initialize(); it must call it or throw.
 void set_initializer(std::function<void()> initializer);

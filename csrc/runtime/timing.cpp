@@ -37,7 +37,7 @@ void submit_as_kernel(driver::Driver& driver, driver::Stream stream, const char*
     F work;
     Shared times;
   };
-  const auto run = [](void* context) {
+  const auto run = [](void* context, driver::Stream) {
     auto* timed = static_cast<Timed*>(context);
     const Running running(timed->times.get());
     timed->work();
@@ -54,10 +54,10 @@ void submit(driver::Driver& driver, driver::Stream stream, const driver::Kernel&
     driver.submit(stream, kernel);
     return;
   }
-  const auto run = [](void* context) {
+  const auto run = [](void* context, driver::Stream stream) {
     const auto* timed = static_cast<TimedKernel*>(context);
     const Running running(timed->times.get());
-    timed->kernel.run(timed->kernel.context);
+    timed->kernel.run(timed->kernel.context, stream);
   };
   const auto release = [](void* context) { delete static_cast<TimedKernel*>(context); };
   driver.submit(stream, {kernel.name, run, release, new TimedKernel{kernel, times}, kernel.in_place});

@@ -66,7 +66,8 @@ bool has_other_worlds() noexcept { return others.load(std::memory_order_relaxed)
 
 Place locate(const void* address) noexcept {
   Runtime* const current = seen();
-  Place place{driver::AddressKind::kUnknown, nullptr, address};
+  void* const same = const_cast<void*>(address);
+  Place place{driver::AddressKind::kUnknown, nullptr, same, same};
   if (current == nullptr) return place;
   place = current->locate(address);
   if (place.kind != driver::AddressKind::kUnknown || !has_other_worlds()) [[likely]] {

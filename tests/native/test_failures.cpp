@@ -26,7 +26,7 @@ Stream failed_stream(Chip& chip, std::atomic<int>& num_released, bool& ran_behin
     delete counted;
   };
   chip->submit(stream, {"fails", [](void*) { throw Boom(); }, release, new Counted{&num_released, nullptr}});
-  chip->submit(stream, {"behind", [](void* context) { *static_cast<Counted*>(context)->ran_behind = true; },
+  chip->submit(stream, {"behind", [](void* context, Stream) { *static_cast<Counted*>(context)->ran_behind = true; },
                         release, new Counted{&num_released, &ran_behind}});
   return stream;
 }

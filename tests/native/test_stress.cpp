@@ -33,7 +33,7 @@ struct Work {
   bool fails;
 };
 
-void run_work(void* context) {
+void run_work(void* context, Stream) {
   const Work& work = *static_cast<Work*>(context);
   if (work.counts.running[work.stream].exchange(true)) work.counts.overlapped = true;
   ++work.counts.ran[work.stream];

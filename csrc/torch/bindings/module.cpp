@@ -78,18 +78,18 @@ py::dict device_properties(int64_t index) {
   check_device_index(index);
   const runtime::Device& device = devices().device(static_cast<int>(index));
   const driver::Driver& driver = devices().driver();
-  const driver::Properties properties = translated([&] { return driver.properties(device.physical); });
   py::dict out;
   const runtime::Chip& chip = devices().config().chip;
   out["name"] = chip.name;
-  out["total_memory"] = properties.total_memory_bytes;
+  out["total_memory"] =
+      translated([&] { return driver.memory_info(device.physical).total_bytes; });
   out["major"] = chip.capability_major;
   out["minor"] = chip.capability_minor;
   out["multi_processor_count"] = chip.num_cores;
   out["clock_rate_mhz"] = chip.clock_mhz;
   out["memory_policy"] = devices().config().lazy ? "lazy" : "eager";
   out["driver"] = driver.info().name;
-  out["engine"] = driver.info().engine == driver::Engine::kMeta ? "meta" : "cpu";
+  out["engine"] = driver.info().engine;
   out["physical_index"] = device.physical;
   return out;
 }
@@ -197,10 +197,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("can_access_peer", torch::wrap_pybind_function([](int64_t index, int64_t peer) {
           check_device_index(index);
           check_device_index(peer);
-          return translated([&] {
-            return devices().driver().can_access_peer(devices().device(static_cast<int>(index)).physical,
-                                                      devices().device(static_cast<int>(peer)).physical);
-          });
+          return index != peer && devices().driver().info().peer_access;
         }));
   bind_memory(m);
   bind_memory_history(m);

@@ -63,10 +63,12 @@ void run_kernel(int device, const char* name, F&& work) {
   const driver::Stream stream = current_stream(device);
   if (!runtime.runs_kernels()) {
     work();
-    translated([&] { runtime.driver().submit(stream, {name, [](void*) {}, nullptr, nullptr}); });
+    translated([&] { runtime.driver().submit(stream, {name, [](void*, driver::Stream) {}, nullptr, nullptr}); });
     return;
   }
-  const auto run = [](void* context) { (*static_cast<std::remove_reference_t<F>*>(context))(); };
+  const auto run = [](void* context, driver::Stream) {
+    (*static_cast<std::remove_reference_t<F>*>(context))();
+  };
   translated([&] { runtime.driver().submit(stream, {name, run, nullptr, &work, /*in_place=*/true}); });
 }
 

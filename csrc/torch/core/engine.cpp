@@ -1,12 +1,12 @@
 #include "torch/core/engine.h"
 
-#include <c10/core/DeviceType.h>
+#include <c10/core/Device.h>
+#include <c10/core/TensorOptions.h>
 
 namespace loom::glue {
 
 namespace {
 
-using c10::DispatchKey;
 using c10::DispatchKeySet;
 
 // Kernels of the engine must not record gradients, cast, or be seen by modes: the op has been through all
@@ -16,15 +16,25 @@ const DispatchKeySet kExcluded =
 
 }  // namespace
 
+c10::DeviceType parse_engine(const driver::Info& info) {
+  try {
+    return c10::Device(info.engine).type();
+  } catch (const c10::Error&) {
+    TORCH_CHECK(false, "the driver '", info.name, "' names the engine '", info.engine,
+                "', which is no device type of this PyTorch: Info::engine must be one, such as cpu or meta");
+  }
+}
+
 c10::DeviceType engine_type() {
-  return devices().driver().info().engine == driver::Engine::kMeta ? c10::DeviceType::Meta
-                                                                   : c10::DeviceType::CPU;
+  static const c10::DeviceType type = parse_engine(devices().driver().info());
+  return type;
 }
 
 DispatchKeySet excluded_keys() { return kExcluded; }
 
 DispatchKeySet engine_keys() {
-  static const DispatchKeySet keys(engine_type() == c10::kMeta ? DispatchKey::Meta : DispatchKey::CPU);
+  static const DispatchKeySet keys(
+      c10::computeDispatchKey(std::nullopt, std::nullopt, c10::Device(engine_type())));
   return keys;
 }
 

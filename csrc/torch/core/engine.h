@@ -17,6 +17,8 @@ inline constexpr c10::DispatchKeySet kMathBits = c10::DispatchKeySet(c10::Dispat
 
 inline bool is_loom(const at::Tensor& tensor) { return tensor.device().type() == kLoom; }
 
+// The device type that a driver names as its engine. Throws when PyTorch has none of that name.
+c10::DeviceType parse_engine(const driver::Info& info);
 // The device type that lent memory is wrapped as.
 c10::DeviceType engine_type();
 // Keys that the engine's kernels must not meet again: gradients, casts.

@@ -311,7 +311,7 @@ void Lending::run_kernel(Body body, void* context) {
     void* context;
     OutputAllocations* output_allocations;
   } run{body, context, &allocations_};
-  const auto with_output_allocations = [](void* pointer) {
+  const auto with_output_allocations = [](void* pointer, driver::Stream) {
     const auto* run = static_cast<const Run*>(pointer);
     const OutputAllocations::Active active(*run->output_allocations);
     run->body(run->context);
@@ -326,7 +326,7 @@ void Lending::run_kernel(Body body, void* context) {
   if (!devices().runs_kernels()) {
     // The host infers the result's metadata: allocations are the host's own scalars.
     body(context);
-    kernel.run = [](void*) {};
+    kernel.run = [](void*, driver::Stream) {};
     kernel.in_place = false;
   }
   translated([&] {

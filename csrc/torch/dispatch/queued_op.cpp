@@ -216,7 +216,8 @@ void queue_op(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t nu
   const bool is_captured = translated([&] { return runtime::is_captured(stream); });
   auto* queued = new QueuedOp(op, std::move(arguments), lending, std::move(inferred), outputs,
                               std::move(draw), !is_captured);
-  const driver::Kernel kernel{queued->name(), [](void* context) { static_cast<QueuedOp*>(context)->run(); },
+  const driver::Kernel kernel{queued->name(),
+                              [](void* context, driver::Stream) { static_cast<QueuedOp*>(context)->run(); },
                               [](void* context) { delete static_cast<QueuedOp*>(context); }, queued};
   translated([&] { lending.submit(stream, kernel, outputs.storages()); });
   outputs.push(*stack);

@@ -17,7 +17,7 @@ struct Impl final : at::CachingHostAllocatorImpl<c10::Stream, Event> {
     translated([&] { *address = devices().driver().allocate_host(bytes); });
   }
   void free_block(at::HostBlock<c10::Stream>* block) override {
-    translated([&] { devices().driver().deallocate_host(block->ptr_); });
+    translated([&] { devices().driver().deallocate(block->ptr_); });
   }
   void record_stream(std::optional<std::vector<Event>>& events, c10::Stream stream) override {
     auto event = std::make_unique<c10::Event>(kLoom);

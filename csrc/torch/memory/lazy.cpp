@@ -195,7 +195,7 @@ void take_device_memory(c10::StorageImpl* storage) {
         devices().driver().copy(order, memory.get(), waiting->host.get(), waiting->bytes);
         notify_finished({device, runtime::current_stream(device)});
       } else if (user_stream != runtime::current_stream(device)) {
-        devices().driver().drain_stream(order);
+        devices().driver().synchronize_stream(order, driver::OnFailure::kKeep);
         notify_finished({device, runtime::current_stream(device)});
       }
     });
