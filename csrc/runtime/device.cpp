@@ -45,6 +45,7 @@ Device::Device(Runtime& runtime, const DeviceConfig& config, int logical_index, 
 Device::~Device() {
   allocator.reset();
   for (const std::atomic<driver::Stream>& place : streams_) driver_.destroy_stream(place.load());
+  driver_.destroy_stream(side_stream_.load());
 }
 
 driver::Stream Device::create_stream(int64_t place, driver::StreamOptions options) const {
@@ -72,6 +73,14 @@ int64_t Device::new_stream(int priority) {
     tape::write(command);
   }
   return id;
+}
+
+driver::Stream Device::side_stream() {
+  const std::lock_guard<std::mutex> lock(streams_mutex_);
+  if (side_stream_.load() == nullptr) {
+    side_stream_.store(create_stream(activity_board::kOwnStream, {.inline_when_idle = false}));
+  }
+  return side_stream_.load();
 }
 
 int64_t Device::find_stream(const void* handle) const noexcept {

@@ -79,6 +79,8 @@ class Device {
   int64_t find_stream(const void* handle) const noexcept;
   // All streams handed out so far, the default one first.
   std::vector<driver::Stream> streams() const;
+  // One that no program is handed: for what must not keep its caller, and is not the program's.
+  driver::Stream side_stream();
   // Waits for all streams.
   void synchronize() const;
 
@@ -87,6 +89,9 @@ class Device {
   const int driver_index;  // its index among the driver's devices
   std::unique_ptr<CachingAllocator> allocator;
   LazyStats lazy_stats;
+  // What the torch glue made of the chip, before anybody saw the device: see torch/ops/fallback.h.
+  int chip_kind = 0;
+  uint64_t watched_dtypes = 0;
 
  private:
   [[noreturn]] void throw_no_stream(int64_t id) const;
@@ -100,6 +105,7 @@ class Device {
   const int64_t first_id_;  // of its streams, less 1
   std::array<std::atomic<driver::Stream>, kNumStreamIds> streams_{};  // null until handed out
   std::array<std::atomic<uint32_t>, 2> next_in_pool_{};               // by −priority
+  std::atomic<driver::Stream> side_stream_{nullptr};
   std::mutex streams_mutex_;
 };
 

@@ -73,6 +73,7 @@ Runtime::Runtime(const Config& config, int64_t world) : config_(config), world_(
     is_fenced_ |= !each.driver->info().unified_addresses;
   }
   for (const DeviceConfig& own : config.devices) {
+    has_lazy_devices_ |= own.lazy;
     Shared& each = drivers_[shared.at(own.driver)];
     const int logical = static_cast<int>(devices_.size());
     const int driver_index = static_cast<int>(each.devices.size());

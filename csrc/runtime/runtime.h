@@ -69,6 +69,7 @@ class Runtime {
     return is_fenced_ ? locate(address).device_address : const_cast<void*>(address);
   }
   bool is_fenced() const noexcept { return is_fenced_; }
+  bool has_lazy_devices() const noexcept { return has_lazy_devices_; }
   bool has_several_drivers() const noexcept { return drivers_.size() > 1; }
   // What the devices were made from.
   const Config& config() const { return config_; }
@@ -90,7 +91,7 @@ class Runtime {
   const int64_t world_;
   std::vector<Shared> drivers_;  // outlive the devices
   std::vector<std::unique_ptr<Device>> devices_;
-  bool is_fenced_ = false;
+  bool is_fenced_ = false, has_lazy_devices_ = false;
 };
 
 // Called with each device that is made, before anybody sees it: the torch glue adds what it knows. Null: nothing.

@@ -150,12 +150,12 @@ std::vector<World> take_unused(Worlds& worlds) {
 
 }  // namespace
 
-Runtime& enter(const Config& config) {
+std::string enter(const Config& config) {
   Worlds& worlds = worlds_of_process();
   std::vector<World> unused;
   const std::lock_guard<std::mutex> lock(worlds.mutex);
-  if (detail::world.load() != 0) throw InvalidArgument("a dry run is under way: one cannot be within another");
-  if (capture::is_underway()) throw InvalidArgument("a dry run cannot begin while a graph is being captured");
+  if (detail::world.load() != 0) return "a dry run is under way, and one cannot be within another";
+  if (capture::is_underway()) return "it cannot begin while a graph is being captured";
   auto runtime = std::make_unique<Runtime>(config, worlds.next_number);
   unused = take_unused(worlds);
   the_program.store(seen(), std::memory_order_release);
@@ -164,12 +164,13 @@ Runtime& enter(const Config& config) {
   others.store(true);
   detail::world.store(worlds.next_number++);
   detail::instance.store(&entered, std::memory_order_release);
-  return entered;
+  return {};
 }
 
 void leave() noexcept {
   if (detail::world.load() == 0) return;
   Runtime& over = *seen();
+  capture::abort_all();  // none was under way at the beginning
   detail::world.store(0);
   detail::instance.store(the_program.load(), std::memory_order_release);
   for (int index = 0; index < over.device_count(); ++index) {

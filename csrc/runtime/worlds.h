@@ -26,9 +26,9 @@ namespace worlds {
 // The program's own devices; null before the first use.
 Runtime* program() noexcept;
 
-// Has the program see new devices. The caller has made sure that the program's own exist. Throws
-// InvalidArgument when a dry run is entered already, or a graph is being captured, and what Runtime throws.
-Runtime& enter(const Config& config);
+// Has the program see new devices. The caller has made sure that the program's own exist. Returns why not, or
+// an empty text: another dry run has not been left, or a graph is being captured. Throws what Runtime throws.
+std::string enter(const Config& config);
 // Has the program see its own devices again. Those of the dry run stay for as long as something of theirs does
 // (a tensor, an event, a graph), and for one more dry run: a thread may be within a call on them.
 void leave() noexcept;

@@ -12,6 +12,7 @@
 #include "torch/memory/allocator.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/resize.h"
+#include "torch/memory/worlds.h"
 
 namespace loom::glue {
 
@@ -95,8 +96,6 @@ thread_local AliasPool alias_pool;
 
 }  // namespace
 
-namespace {
-
 // The autograd engine hands the backward of an accelerator to a thread of its own, so that issuing work for
 // it does not wait for the CPU's. Here work runs in the thread that issues it: the hand-off would cost two
 // wake-ups a backward (more than a small model's whole step) and buy nothing. Done once per thread, at its
@@ -109,8 +108,6 @@ void run_backward_in_this_thread() {
   done = true;
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
 }
-
-}  // namespace
 
 void check_has_memory(const at::Tensor& tensor, const char* op_name) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
@@ -128,19 +125,25 @@ Lending::Lending(const char* op_name, OperandPolicy policy)
 }
 
 Lending::~Lending() {
+  if (target_ == nullptr || !target_->runs_kernels()) return;
   if (table_ != nullptr) table_->learn(key_, learned_);
-  if (engine_keys().has(DispatchKey::Meta)) return;
   for (Loan& loan : loans_) {
     if (loan.alias.layout() == c10::kStrided) alias_pool.give_back(std::move(loan.alias));
   }
 }
 
+// The path of an op looks its device up here, once.
+void Lending::choose(int device) {
+  target_ = &devices().device(device);
+  device_ = device;
+}
+
 void Lending::set_device(int device) {
-  if (device_ < 0) device_ = device;
+  if (device_ < 0) choose(device);
 }
 
 int Lending::device() {
-  if (device_ < 0) device_ = resolve_device(std::nullopt).index();
+  if (device_ < 0) choose(resolve_device(std::nullopt).index());
   return device_;
 }
 
@@ -151,9 +154,10 @@ void Lending::throw_device_mismatch(const at::Tensor& tensor) const {
 }
 
 void Lending::check_device(const at::Tensor& tensor) {
+  check_world(tensor, op_name_);
   const int index = tensor.device().index();
   if (device_ < 0) {
-    device_ = index;
+    choose(index);
   } else if (device_ != index) {
     throw_device_mismatch(tensor);
   }
@@ -220,7 +224,7 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
       storage = loan.alias.unsafeGetTensorImpl()->unsafe_storage();
     }
   }
-  const c10::DeviceType engine = engine_keys().has(DispatchKey::Meta) ? c10::kMeta : c10::kCPU;
+  const c10::DeviceType engine = engine_type(*target_);
   const DispatchKeySet math_bits = impl->key_set() & kMathBits;
   at::Tensor alias;
   if (!storage && original_storage != nullptr && engine == c10::kCPU && math_bits.empty()) {
@@ -277,12 +281,12 @@ void Lending::resize_loan(size_t index, at::IntArrayRef sizes, at::IntArrayRef s
 }
 
 bool Lending::runs_in_place() {
-  const runtime::Runtime& runtime = devices();
+  const runtime::Device& own = target();
   // Without arithmetic nothing waits for a worker.
-  if (!runtime.runs_kernels()) return true;
-  const runtime::StreamRef stream = runtime::current_stream_of(device());
-  const driver::Stream handle = translated([&] { return runtime.stream(stream.device, stream.id); });
-  if (!runtime.driver().runs_in_place(handle) || runtime::is_captured(stream)) return false;
+  if (!own.runs_kernels()) return true;
+  const runtime::StreamRef stream = runtime::current_stream_of(device_);
+  const driver::Stream handle = translated([&] { return own.stream(stream.id); });
+  if (!own.driver().runs_in_place(handle) || runtime::is_captured(stream)) return false;
   in_place_stream_ = handle;
   return true;
 }
@@ -320,10 +324,10 @@ void Lending::run_kernel(Body body, void* context) {
   kernel.in_place = true;
   // What runtime::submit() looks for has been looked for.
   if (in_place_stream_ != nullptr && !runtime::tape::is_read()) [[likely]] {
-    return translated([&] { devices().driver().submit(in_place_stream_, kernel); });
+    return translated([&] { target_->driver().submit(in_place_stream_, kernel); });
   }
   const runtime::StreamRef stream = runtime::current_stream_of(device());
-  if (!devices().runs_kernels()) {
+  if (!target().runs_kernels()) {
     // The host infers the result's metadata: allocations are the host's own scalars.
     body(context);
     kernel.run = [](void*, driver::Stream) {};
