@@ -30,8 +30,9 @@ OUTPUT = ROOT / "build" / "temp"
 
 # Folders of csrc that include no header of PyTorch.
 PLAIN = ("util", "driver", "runtime")
-# Only in a development build: bindings for the tests.
+# Only in a development build: bindings for the tests, and a driver in a library of its own.
 TESTING = "testing"
+MIRROR = ROOT / "tests" / "driver" / "mirror"
 # These files spend most of their compile time on pybind11, so several are compiled as one.
 MERGED = "torch/bindings"
 FILES_PER_MERGED = 5
@@ -195,6 +196,8 @@ class Build(build_ext):
         if is_development:
             tests = file.compile(units_of(sources(TESTING), "bindings", precompiled=True))
             built.append((Path(self.get_ext_fullpath("torch_loom._C_testing")).resolve(), [*tests, *plain]))
+            # It stays where ninja links it: what a chip team writes has no part in the package.
+            file.link(OUTPUT / "libloom_mirror.so", file.compile(units_of(sorted(MIRROR.glob("*.cpp")), "plain")))
         for path, objects in built:
             file.link(OUTPUT / path.name, objects)
         file.run(verbose=bool(self.verbose > 1))

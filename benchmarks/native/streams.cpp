@@ -71,7 +71,8 @@ int main() {
   const Stream side = driver->create_stream(0, {0, /*inline_when_idle=*/false});
   const Event event = driver->create_event({});
   int64_t num_run = 0;
-  const Kernel kernel{"count", [](void* context, Stream) { ++*static_cast<int64_t*>(context); }, nullptr, &num_run};
+  const Kernel kernel{"count", [](void* context, Stream) { ++*static_cast<int64_t*>(context); }, nullptr,
+                      &num_run};
   per_call("submit, idle inline stream", [&] { driver->submit(main, kernel); });
   per_call("synchronize, idle stream", [&] { driver->synchronize_stream(main); });
   per_call("record, idle stream", [&] { driver->record_event(event, main); });

@@ -9,8 +9,8 @@
 // contract fits host threads, where a stream may queue the call itself, and accelerators, where the call
 // enqueues and the device runs late.
 //
-// What a kernel throws in the thread that submits it leaves submit(): nothing has happened to the device. Work
-// that fails later leaves a failure, which the driver keeps, and what depends on it is dropped: what was
+// What a kernel throws in the thread that submits it leaves submit(): nothing has happened to the device.
+// Work that fails later leaves a failure, which the driver keeps, and what depends on it is dropped: what was
 // submitted to that stream behind it, and to streams that wait for an event recorded behind it. The failure
 // is raised, with its own type, by the first call that waits for what depends on it: synchronize_stream(),
 // synchronize_event(), an in-place kernel, a copy of pageable memory. Then Info::sticky_failures decides:
@@ -26,6 +26,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "driver/activity.h"
 #include "driver/error.h"
@@ -44,8 +45,8 @@ struct Info {
   // false: submit() releases kernels and runs none, copies and fills move nothing, and contents of memory are
   // undefined.
   bool executes_kernels;
-  // true: a kernel that cannot run now is queued, and a thread of the driver's calls it later. false: submit()
-  // calls it before it returns, as where all that a kernel does is enqueue.
+  // true: a kernel that cannot run now is queued, and a thread of the driver's calls it later. false:
+  // submit() calls it before it returns, as where all that a kernel does is enqueue.
   bool queues_kernels;
   bool sticky_failures;   // see above
   bool host_addressable;  // the host can dereference what allocate() returned
@@ -90,8 +91,8 @@ struct StreamOptions {
   // With nothing pending, a submitted kernel is called in the caller's thread before submit() returns. All
   // else, and everything where this is false, is queued if Info::queues_kernels.
   bool inline_when_idle = true;
-  // Where the stream notes when it runs kernels and copies, from its first command to its end; it outlives the
-  // stream. Null: nobody wants to know.
+  // Where the stream notes when it runs kernels and copies, from its first command to its end; it outlives
+  // the stream. Null: nobody wants to know.
   StreamActivity* activity = nullptr;
 };
 
@@ -218,5 +219,47 @@ class Driver {
   // for one recorded behind a failure.
   virtual int64_t elapsed_ns(Event start, Event end) = 0;
 };
+
+// --- making one ---
+
+enum class Launch {
+  kAuto,      // as StreamOptions say
+  kBlocking,  // every kernel, copy and fill is in place: failures leave the call that caused them
+  // No workers: everything is queued, and run by the threads that submit, ask or wait, in an order drawn from
+  // chaos_seed among all that the recorded waits allow. With one host thread the same seed is the same order.
+  kChaos,
+};
+
+// What the program asks for. A driver throws NotSupported, in a sentence, for a launch mode or a fence that
+// it has not. A driver over hardware has the devices and the memory that are there.
+struct DriverConfig {
+  int device_count;      // it has at least so many, or throws InvalidArgument
+  int64_t memory_bytes;  // per device
+  Launch launch = Launch::kAuto;
+  uint64_t chaos_seed = 0;
+  bool protect = false;  // fences device memory off: a host access through allocate()'s addresses faults
+  std::vector<int64_t> device_memory_bytes{};  // of each device, in the place of memory_bytes; empty: all alike
+
+  int64_t memory_bytes_of(int device) const {
+    return device_memory_bytes.empty() ? memory_bytes : device_memory_bytes[static_cast<size_t>(device)];
+  }
+};
+
+// A driver in a library of its own, which a program loads by naming the library's path in place of a driver's
+// name. It is compiled against this header with the same C++ standard library, and one of its files says
+// LOOM_DRIVER_LIBRARY(create), with a function
+//   Driver* create(const DriverConfig& config);
+// whose result the caller deletes. The library is never unloaded.
+struct DriverLibrary {
+  uint32_t contract;  // the version that it was compiled against
+  Driver* (*create)(const DriverConfig& config);
+};
+
+// Another number whenever something above changes.
+constexpr uint32_t kContractVersion = 1;
+
+#define LOOM_DRIVER_LIBRARY(create)                                                                  \
+  extern "C" __attribute__((visibility("default"))) const ::loom::driver::DriverLibrary loom_driver; \
+  const ::loom::driver::DriverLibrary loom_driver { ::loom::driver::kContractVersion, &(create) }
 
 }  // namespace loom::driver

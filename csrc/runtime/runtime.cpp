@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <map>
 #include <mutex>
 
 #include "runtime/ipc/activity_board.h"
@@ -67,14 +66,13 @@ void check_physical(const Config& config) {
 Runtime::Runtime(const Config& config, int64_t world) : config_(config), world_(world) {
   check_physical(config);
   create_drivers();
-  std::map<std::string, size_t> shared;
-  for (Shared& each : drivers_) {
-    shared.emplace(each.driver->info().name, shared.size());
+  for (const Shared& each : drivers_) {
     is_fenced_ |= !each.driver->info().unified_addresses;
   }
   for (const DeviceConfig& own : config.devices) {
     has_lazy_devices_ |= own.lazy;
-    Shared& each = drivers_[shared.at(own.driver)];
+    Shared& each = *std::find_if(drivers_.begin(), drivers_.end(),
+                                 [&](const Shared& shared) { return shared.name == own.driver; });
     const int logical = static_cast<int>(devices_.size());
     const int driver_index = static_cast<int>(each.devices.size());
     devices_.push_back(std::make_unique<Device>(*this, own, logical, *each.driver, driver_index));
@@ -96,7 +94,7 @@ void Runtime::create_drivers() {
     driver::DriverConfig settings{static_cast<int>(memory_bytes.size()), 0, launch_of(config_.launch),
                                   config_.chaos_seed, config_.protect};
     settings.device_memory_bytes = std::move(memory_bytes);
-    drivers_.push_back({driver::create_driver(name, settings), {}});
+    drivers_.push_back({name, driver::create_driver(name, settings), {}});
   }
 }
 

@@ -80,6 +80,7 @@ class Runtime {
 
  private:
   struct Shared {
+    std::string name;  // that the devices ask for
     std::unique_ptr<driver::Driver> driver;
     std::vector<Device*> devices;  // by the driver's index
   };

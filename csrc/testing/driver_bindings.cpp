@@ -208,10 +208,8 @@ void bind_memory(DriverClass& cls) {
           [](Driver& driver, int device, size_t bytes) {
             return to_int(unlocked([&] { return driver.allocate(device, bytes); }));
           })
-      .def("deallocate",
-           [](Driver& driver, uint64_t address) {
-             unlocked([&] { driver.deallocate(to_pointer(address)); });
-           })
+      .def("deallocate", [](Driver& driver,
+                            uint64_t address) { unlocked([&] { driver.deallocate(to_pointer(address)); }); })
       .def("memory_info", [](const Driver& driver,
                              int device) { return unlocked([&] { return driver.memory_info(device); }); })
       .def("share",

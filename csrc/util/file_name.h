@@ -15,8 +15,8 @@ struct FileName {
 
 // False, with errno, when the host refuses.
 bool name_file(int descriptor, FileName* name) noexcept;
-// A descriptor of its own, which the caller closes, of a memfd whose name begins with "loom-shared-"; -1, with
-// the reason, when there is none. The name may be damaged, or forged: no other file is opened.
+// A descriptor of its own, which the caller closes, of a memfd whose name begins with "loom-shared-"; -1,
+// with the reason, when there is none. The name may be damaged, or forged: no other file is opened.
 int open_named_file(const FileName& name, std::string* reason);
 
 }  // namespace loom

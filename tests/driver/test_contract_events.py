@@ -119,7 +119,7 @@ def test_asking_about_a_failed_event(chip: Chip) -> None:
     and reports no failure."""
     if chip.queues:
         stream, event = kept_failure(chip)
-        chip.driver.drain_stream(stream)
+        chip.driver.synchronize_stream(stream, driver.OnFailure.KEEP)
         assert chip.driver.query_event(event)
 
 
@@ -288,7 +288,7 @@ def test_elapsed_of_a_failed_event(chip: Chip) -> None:
     unfinished one and for one recorded behind a failure."""
     if chip.queues:
         stream, event = kept_failure(chip)
-        chip.driver.drain_stream(stream)
+        chip.driver.synchronize_stream(stream, driver.OnFailure.KEEP)
         with pytest.raises(driver.NotReady, match="the end event was recorded behind a failure"):
             chip.driver.elapsed_ns(recorded(chip), event)
 

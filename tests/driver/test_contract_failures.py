@@ -25,12 +25,12 @@ def test_destroy_stream_discards_a_failure(chip: Chip, inline: bool) -> None:
 
 @pytest.mark.parametrize("inline", [True, False])
 def test_a_failure_is_told_once(chip: Chip, inline: bool) -> None:
-    """synchronize_stream: Blocks until everything submitted so far has finished or was dropped; raises a
-    kept failure that it depends on.
-    submit: An exception of a kernel that ran in the caller's thread leaves submit() itself; one on a
-    worker is kept by the stream. What is queued behind it on that stream, or waits for an event recorded
-    behind it, is dropped; other streams go on. Once a kept failure was raised, what is submitted runs
-    again."""
+    """synchronize_stream: Blocks until everything submitted so far has finished or was dropped. Under kRaise it
+    raises a kept failure that this depends on; under kKeep the failure stays kept.
+    submit: An exception of a kernel that ran in the caller's thread leaves submit() itself; one on a worker
+    is kept by the stream. What is queued behind it on that stream, or waits for an event recorded behind it,
+    is dropped; other streams go on, unless failures are sticky. Once a kept failure was raised, what is
+    submitted runs again, or is refused with Unusable where failures are sticky."""
     stream, log, told = chip.driver.create_stream(0, 0, inline), Log(), []
 
     def told_by(call: Callable[[], object], name: str) -> None:
@@ -76,13 +76,13 @@ class Failed:
 
 
 def test_drain_keeps_a_failure(chip: Chip) -> None:
-    """drain_stream: Blocks until everything submitted so far has finished or was dropped; a kept failure
-    stays kept."""
+    """synchronize_stream: Blocks until everything submitted so far has finished or was dropped. Under kRaise it
+    raises a kept failure that this depends on; under kKeep the failure stays kept."""
     if not chip.queues:
         return
     failed = Failed(chip)
     for stream in (failed.stream, failed.waiting, failed.stream):
-        chip.driver.drain_stream(stream)
+        chip.driver.synchronize_stream(stream, driver.OnFailure.KEEP)
         assert chip.driver.query_stream(stream)
     assert (failed.log.ran, sorted(failed.log.released)) == ([], ["behind", "waits"])
     with pytest.raises(KernelError, match="kept"):
@@ -91,18 +91,19 @@ def test_drain_keeps_a_failure(chip: Chip) -> None:
 
 
 def test_drain_blocks(chip: Chip) -> None:
-    """drain_stream: Blocks until everything submitted so far has finished or was dropped; a kept failure
-    stays kept."""
+    """synchronize_stream: Blocks until everything submitted so far has finished or was dropped. Under kRaise it
+    raises a kept failure that this depends on; under kKeep the failure stays kept."""
     order: list[str] = []
     stream = chip.driver.create_stream(0, 0, False)
     with contextlib.ExitStack() as drained, chip.busy(stream, at_end=lambda: order.append("work")):
-        drained.enter_context(thread(lambda: (chip.driver.drain_stream(stream), order.append("drained"))))
+        drained.enter_context(thread(lambda: (chip.driver.synchronize_stream(stream, driver.OnFailure.KEEP), order.append("drained"))))
     chip.driver.synchronize_stream(stream)
     assert order[-1] == "drained"
 
 
 def test_runs_in_place(chip: Chip) -> None:
-    """runs_in_place: True when a kernel submitted now would run in the caller's thread."""
+    """runs_in_place: True when a kernel submitted now would be called in the caller's thread before submit()
+    returns."""
     inline, side = (chip.driver.create_stream(0, 0, is_inline) for is_inline in (True, False))
     answers: list[bool] = []
     assert chip.driver.runs_in_place(inline)
@@ -121,8 +122,8 @@ def test_runs_in_place(chip: Chip) -> None:
 
 @pytest.mark.parametrize("inline", [True, False])
 def test_in_place(chip: Chip, inline: bool) -> None:
-    """Kernel: `in_place`: it runs in the caller's thread before submit() returns, after what is pending on
-    the stream; a kept failure of the stream is raised instead."""
+    """Kernel: `in_place`: `run` is called in the caller's thread before submit() returns, in stream order; a
+    kept failure of the stream is raised instead."""
     stream, slow, event = (
         chip.driver.create_stream(0, 0, inline),
         chip.driver.create_stream(0, 0, False),
@@ -142,8 +143,8 @@ def test_in_place(chip: Chip, inline: bool) -> None:
 
 @pytest.mark.parametrize("which", ["stream", "waiting"])
 def test_in_place_raises_instead(chip: Chip, which: str) -> None:
-    """Kernel: `in_place`: it runs in the caller's thread before submit() returns, after what is pending on
-    the stream; a kept failure of the stream is raised instead."""
+    """Kernel: `in_place`: `run` is called in the caller's thread before submit() returns, in stream order; a
+    kept failure of the stream is raised instead."""
     if not chip.queues:
         return
     failed = Failed(chip)
@@ -158,7 +159,8 @@ def test_in_place_raises_instead(chip: Chip, which: str) -> None:
 
 @pytest.mark.parametrize("which", ["stream", "waiting"])
 def test_copy_of_pageable_memory_raises(chip: Chip, which: str) -> None:
-    """copy: Pageable memory is read or written before copy() returns, as by an in-place kernel."""
+    """copy: Pageable memory is read or written before copy() returns, and a kept failure of the stream is raised
+    instead."""
     if not chip.queues:
         return
     failed = Failed(chip)
@@ -172,14 +174,15 @@ def test_copy_of_pageable_memory_raises(chip: Chip, which: str) -> None:
 
 
 def test_what_a_failure_drops(chip: Chip) -> None:
-    """submit: What is queued behind it on that stream, or waits for an event recorded behind it, is
-    dropped; other streams go on. Once a kept failure was raised, what is submitted runs again."""
+    """submit: What is queued behind it on that stream, or waits for an event recorded behind it, is dropped;
+    other streams go on, unless failures are sticky. Once a kept failure was raised, what is submitted runs
+    again, or is refused with Unusable where failures are sticky."""
     if not chip.queues:
         return
     failed, other = Failed(chip), chip.driver.create_stream(0, 0, False)
     failed.log.submit(chip, other, "other")
     chip.driver.synchronize_stream(other)
-    chip.driver.drain_stream(failed.waiting)
+    chip.driver.synchronize_stream(failed.waiting, driver.OnFailure.KEEP)
     failed.log.submit(chip, failed.waiting, "before the raise")
     with pytest.raises(KernelError, match="kept"):
         chip.driver.synchronize_stream(failed.stream)

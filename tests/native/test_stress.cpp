@@ -84,7 +84,7 @@ void stress(Launch launch, int num_steps) {
             chip->runs_in_place(stream);
             break;
           case 14:
-            chip->drain_stream(stream);
+            chip->synchronize_stream(stream, driver::OnFailure::kKeep);
             break;
           case 15:
             if (random() % 2 == 0) {

@@ -142,7 +142,8 @@ bool is_held(Sent& sent) {
     ledger.spare.push_back(ticket);
     return true;
   });
-  return !sent.tickets.empty() || is_locked_by_others(ledger.file.descriptor(), sent.address, sent.block_bytes);
+  return !sent.tickets.empty() ||
+         is_locked_by_others(ledger.file.descriptor(), sent.address, sent.block_bytes);
 }
 
 std::map<driver::ShareHandle, Segment>::iterator segment_of(uintptr_t address) {

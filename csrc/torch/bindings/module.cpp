@@ -107,8 +107,7 @@ py::dict device_properties(int64_t index) {
   py::dict out;
   const runtime::Chip& chip = device.chip();
   out["name"] = chip.name;
-  out["total_memory"] =
-      translated([&] { return driver.memory_info(device.driver_index).total_bytes; });
+  out["total_memory"] = translated([&] { return driver.memory_info(device.driver_index).total_bytes; });
   out["major"] = chip.capability_major;
   out["minor"] = chip.capability_minor;
   out["multi_processor_count"] = chip.num_cores;
