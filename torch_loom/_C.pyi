@@ -48,9 +48,7 @@ class Chip:
 
 # What a device is made from: its place in the machine, its driver's name, its capacity, its chip and policy.
 class DeviceConfig:
-    def __init__(
-        self, *, physical: int, driver: str, memory_bytes: int, chip: Chip, lazy: bool
-    ) -> None: ...
+    def __init__(self, *, physical: int, driver: str, memory_bytes: int, chip: Chip, lazy: bool) -> None: ...
 
 # Life cycle. The two callables are kept for the life of the process and called with the GIL held.
 def initialize(
@@ -61,6 +59,7 @@ def initialize(
     protect: bool,
     refuse_fallbacks: bool,
 ) -> None: ...
+
 # The program sees these devices in the place of its own. Returns why it cannot, while another dry run or a
 # capture is under way.
 def enter_dry_run(*, devices: Sequence[DeviceConfig]) -> str | None: ...

@@ -5,6 +5,7 @@
 #include "runtime/blocking.h"
 #include "runtime/capture.h"
 #include "runtime/ipc/shared_events.h"
+#include "runtime/peer_copy.h"
 #include "runtime/timing.h"
 #include "runtime/worlds.h"
 
@@ -124,6 +125,9 @@ void copy(StreamRef stream, void* destination, const void* source, size_t bytes)
   }
   if (keeper != nullptr) {
     capture::keep_copy(*keeper, stream, destination, source, bytes);
+  } else if (get().has_several_drivers() &&
+             copy_between_drivers(device, device.stream(stream.id), destination, source, bytes)) {
+    if (issue.times() != nullptr) timing::note_not_run(*issue.times());
   } else if (issue.times() != nullptr) [[unlikely]] {
     timing::copy(device.driver(), device.stream(stream.id), destination, source, bytes, issue.times());
   } else {

@@ -90,10 +90,12 @@ void Runtime::create_drivers() {
     auto& each = found == wanted.end() ? wanted.emplace_back(device.driver, std::vector<int64_t>{}) : *found;
     each.second.push_back(device.memory_bytes);
   }
-  for (auto& [name, memory_bytes] : wanted) {
-    driver::DriverConfig settings{static_cast<int>(memory_bytes.size()), 0, launch_of(config_.launch),
-                                  config_.chaos_seed, config_.protect};
-    settings.device_memory_bytes = std::move(memory_bytes);
+  for (const auto& [name, memory_bytes] : wanted) {
+    driver::DriverConfig settings{static_cast<int>(memory_bytes.size()), memory_bytes.front(),
+                                  launch_of(config_.launch), config_.chaos_seed, config_.protect};
+    const bool are_alike = std::count(memory_bytes.begin(), memory_bytes.end(), memory_bytes.front()) ==
+                           static_cast<std::ptrdiff_t>(memory_bytes.size());
+    if (!are_alike) settings.device_memory_bytes = memory_bytes;
     drivers_.push_back({name, driver::create_driver(name, settings), {}});
   }
 }

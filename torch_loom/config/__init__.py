@@ -304,7 +304,9 @@ def _num_devices(num_chips: int, num_memories: int, overrides: Mapping[str, str]
             devices, said_by, is_open = count, _describe_with(setting, overrides), False
         elif count != devices:
             text, source = _raw_value(setting, overrides)
-            reason = f"{count} in the list, but {said_by} says {devices}: give one for each device, or one for all"
+            reason = (
+                f"{count} in the list, but {said_by} says {devices}: give one for each device, or one for all"
+            )
             raise _complaint(setting, text, source, reason)
     return devices
 

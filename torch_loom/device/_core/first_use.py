@@ -192,12 +192,12 @@ def describe_device(
 ) -> _C.DeviceConfig:
     """Return what a device of a chip is made from, with the memory policy that the settings say."""
     is_lazy = chip.lazy_memory if settings.memory_policy is None else settings.memory_policy == "lazy"
-    return _C.DeviceConfig(physical=physical, driver=driver, memory_bytes=memory_bytes, chip=chip, lazy=is_lazy)
+    return _C.DeviceConfig(
+        physical=physical, driver=driver, memory_bytes=memory_bytes, chip=chip, lazy=is_lazy
+    )
 
 
-def see_dry_run(
-    devices: Sequence[_C.DeviceConfig], figures: Sequence[Mapping[str, float]]
-) -> str | None:
+def see_dry_run(devices: Sequence[_C.DeviceConfig], figures: Sequence[Mapping[str, float]]) -> str | None:
     """Have the program see new devices in the place of its own; return why not, where that cannot be now."""
     global _figures, _figures_of_program
     with _lock:
