@@ -100,6 +100,8 @@ class NinjaFile:
             *common,
             *system,
             "-DTORCH_API_INCLUDE_EXTENSION_H",
+            # ATen's own headers then include the declarations of single ops, not those of all 3,000.
+            "-DAT_PER_OPERATOR_HEADERS",
             # The version the extension was built against; it is compared with the running one at first use.
             f"-DLOOM_BUILT_TORCH_VERSION={shlex.quote(json_string(torch.__version__))}",
         ]
@@ -143,9 +145,11 @@ class NinjaFile:
             objects.append(unit.object)
         return objects
 
-    def link(self, library: Path, objects: Iterable[Path]) -> None:
+    def link(self, library: Path, objects: Iterable[Path], *, with_torch: bool = True) -> None:
         inputs = " ".join(escape(path) for path in objects)
         self.lines.append(f"build {escape(library)}: link {inputs}")
+        if not with_torch:
+            self.lines.append("  link = -pthread")
 
     def run(self, *, verbose: bool) -> None:
         write_if_changed(OUTPUT / "build.ninja", "\n".join(self.lines) + "\n")
@@ -197,7 +201,8 @@ class Build(build_ext):
             tests = file.compile(units_of(sources(TESTING), "bindings", precompiled=True))
             built.append((Path(self.get_ext_fullpath("torch_loom._C_testing")).resolve(), [*tests, *plain]))
             # It stays where ninja links it: what a chip team writes has no part in the package.
-            file.link(OUTPUT / "libloom_mirror.so", file.compile(units_of(sorted(MIRROR.glob("*.cpp")), "plain")))
+            mirror = file.compile(units_of(sorted(MIRROR.glob("*.cpp")), "plain"))
+            file.link(OUTPUT / "libloom_mirror.so", mirror, with_torch=False)
         for path, objects in built:
             file.link(OUTPUT / path.name, objects)
         file.run(verbose=bool(self.verbose > 1))

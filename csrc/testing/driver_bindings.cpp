@@ -170,19 +170,6 @@ void bind_figures(py::module_& m) {
       .def_readonly("shared_memory", &Info::shared_memory)
       .def_readonly("stream_priorities", &Info::stream_priorities)
       .def_readonly("stream_activity", &Info::stream_activity);
-  py::class_<Properties>(m, "Properties")
-      .def_readonly("name", &Properties::name)
-      .def_readonly("total_memory_bytes", &Properties::total_memory_bytes)
-      .def_readonly("major", &Properties::major)
-      .def_readonly("minor", &Properties::minor)
-      .def_readonly("num_cores", &Properties::num_cores)
-      .def_readonly("clock_rate_mhz", &Properties::clock_rate_mhz);
-  py::class_<Telemetry>(m, "Telemetry")
-      .def_readonly("utilization_percent", &Telemetry::utilization_percent)
-      .def_readonly("memory_utilization_percent", &Telemetry::memory_utilization_percent)
-      .def_readonly("power_watts", &Telemetry::power_watts)
-      .def_readonly("temperature_celsius", &Telemetry::temperature_celsius)
-      .def_readonly("clock_rate_mhz", &Telemetry::clock_rate_mhz);
   py::class_<MemoryInfo>(m, "MemoryInfo")
       .def_readonly("free_bytes", &MemoryInfo::free_bytes)
       .def_readonly("total_bytes", &MemoryInfo::total_bytes);

@@ -20,9 +20,7 @@ GRANULE_BYTES = 2 * MIB
 CAPACITY_BYTES = 64 * MIB
 # The driver of this folder: setup.py builds its library beside the extensions of a checkout.
 MIRROR = str(ROOT / "build/temp/libloom_mirror.so")
-every_driver = pytest.mark.parametrize(
-    "name", [*driver.names(), MIRROR], ids=[*driver.names(), "mirror"]
-)
+every_driver = pytest.mark.parametrize("name", [*driver.names(), MIRROR], ids=[*driver.names(), "mirror"])
 # Generous: only a driver that hangs ever waits so long.
 TIMEOUT_S = 20.0
 

@@ -55,8 +55,8 @@ def test_64_devices_are_64_memories(name: str) -> None:
 def test_a_device_that_is_not_there(
     chip: Chip, call: Callable[[driver.Driver, int], object], device: int
 ) -> None:
-    """allocate: Throws InvalidArgument for zero bytes, and for a device outside 0 … device_count − 1, as do all
-    methods below."""
+    """allocate: Throws InvalidArgument for zero bytes, and for a device outside 0 … device_count − 1, as do
+    all methods below."""
     with pytest.raises(driver.InvalidArgument, match=rf"device must be in 0 … 1, got {device}"):
         call(chip.driver, device)
 
@@ -64,8 +64,8 @@ def test_a_device_that_is_not_there(
 @every_driver
 @pytest.mark.parametrize("call", TAKES_A_DEVICE.values(), ids=TAKES_A_DEVICE)
 def test_no_devices(name: str, call: Callable[[driver.Driver, int], object]) -> None:
-    """allocate: Throws InvalidArgument for zero bytes, and for a device outside 0 … device_count − 1, as do all
-    methods below."""
+    """allocate: Throws InvalidArgument for zero bytes, and for a device outside 0 … device_count − 1, as do
+    all methods below."""
     with pytest.raises(driver.InvalidArgument, match="there is no device 0: the driver has none"):
         call(Chip(name, device_count=0).driver, 0)
 

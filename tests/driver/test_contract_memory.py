@@ -34,8 +34,8 @@ def test_allocate_does_not_wait(chip: Chip) -> None:
 
 
 def test_allocate_nothing(chip: Chip) -> None:
-    """allocate: Throws InvalidArgument for zero bytes, and for a device outside 0 … device_count − 1, as do all
-    methods below."""
+    """allocate: Throws InvalidArgument for zero bytes, and for a device outside 0 … device_count − 1, as do
+    all methods below."""
     with pytest.raises(driver.InvalidArgument, match="bytes must be at least 1, got 0"):
         chip.driver.allocate(0, 0)
     assert chip.used_bytes() == 0
@@ -169,8 +169,8 @@ def test_8_threads(chip: Chip) -> None:
 
 
 def test_deallocate_gives_back_at_once(chip: Chip) -> None:
-    """deallocate: Gives back what allocate(), allocate_host() or map_shared() returned, at once: the caller has
-    waited for all work that uses it."""
+    """deallocate: Gives back what allocate(), allocate_host() or map_shared() returned, at once: the caller
+    has waited for all work that uses it."""
     stream = chip.driver.create_stream(0)
     with chip.busy(stream):
         for _ in range(3):
@@ -188,9 +188,7 @@ def test_deallocate_another_address(chip: Chip) -> None:
     registered = ctypes.create_string_buffer(64)
     chip.driver.register_memory(-1, ctypes.addressof(registered), 64)
     for other in (*interior, freed, ctypes.addressof(registered), 64, 2**64 - 1):
-        with pytest.raises(
-            driver.InvalidArgument, match=r"not returned by allocate\(\)"
-        ):
+        with pytest.raises(driver.InvalidArgument, match=r"not returned by allocate\(\)"):
             chip.driver.deallocate(other)
     assert chip.used_bytes() == 2 * GRANULE_BYTES
     chip.driver.deallocate(0)
@@ -265,8 +263,8 @@ def test_engine_addresses_adjoin_where_addresses_do(chip: Chip) -> None:
 
 
 def test_fenced_memory_goes_back(chip: Chip) -> None:
-    """deallocate: Gives back what allocate(), allocate_host() or map_shared() returned, at once: the caller has
-    waited for all work that uses it."""
+    """deallocate: Gives back what allocate(), allocate_host() or map_shared() returned, at once: the caller
+    has waited for all work that uses it."""
     if not chip.runs:
         return
     address = chip.driver.allocate(0, 2 * MIB)

@@ -103,9 +103,9 @@ def test_mapping_costs_nothing(chip: Chip) -> None:
 
 
 def test_share_what_is_not_allocated(chip: Chip) -> None:
-    """share: Throws InvalidArgument for an address in no allocation, and for memory that map_shared() returned;
-    NotSupported where Info::shared_memory is false; SharingError when the host refuses, and the memory is as
-    it was."""
+    """share: Throws InvalidArgument for an address in no allocation, and for memory that map_shared()
+    returned; NotSupported where Info::shared_memory is false; SharingError when the host refuses, and
+    the memory is as it was."""
     address = chip.driver.allocate(0, GRANULE_BYTES)
     if not chip.shares:
         with pytest.raises(driver.NotSupported, match="no contents that another process could see"):
@@ -121,9 +121,9 @@ def test_share_what_is_not_allocated(chip: Chip) -> None:
 
 
 def test_share_without_descriptors(chip: Chip) -> None:
-    """share: Throws InvalidArgument for an address in no allocation, and for memory that map_shared() returned;
-    NotSupported where Info::shared_memory is false; SharingError when the host refuses, and the memory is as
-    it was."""
+    """share: Throws InvalidArgument for an address in no allocation, and for memory that map_shared()
+    returned; NotSupported where Info::shared_memory is false; SharingError when the host refuses, and
+    the memory is as it was."""
     import resource
 
     if not chip.shares:
@@ -148,7 +148,9 @@ def test_map_what_is_not_shared(chip: Chip) -> None:
     NotSupported as share() does."""
 
     def name(descriptor: int, inode: int = 0) -> bytes:
-        return struct.pack("=iiQ", os.getpid(), descriptor, inode or os.fstat(descriptor).st_ino).ljust(64, b"\0")
+        return struct.pack("=iiQ", os.getpid(), descriptor, inode or os.fstat(descriptor).st_ino).ljust(
+            64, b"\0"
+        )
 
     with open("/dev/null", "rb") as nothing, open(__file__, "rb") as source:
         memory = os.memfd_create("other")

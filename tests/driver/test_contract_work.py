@@ -128,8 +128,8 @@ def test_query_stream_in_its_own_kernel(chip: Chip) -> None:
 
 
 def test_synchronize_stream_blocks(chip: Chip) -> None:
-    """synchronize_stream: Blocks until everything submitted so far has finished or was dropped. Under kRaise it
-    raises a kept failure that this depends on; under kKeep the failure stays kept."""
+    """synchronize_stream: Blocks until everything submitted so far has finished or was dropped. Under
+    kRaise it raises a kept failure that this depends on; under kKeep the failure stays kept."""
     stream = chip.driver.create_stream(0)
     done = threading.Event()
     busy = chip.busy(stream)
@@ -141,8 +141,8 @@ def test_synchronize_stream_blocks(chip: Chip) -> None:
 
 
 def test_a_kernel_cannot_wait_for_itself(chip: Chip) -> None:
-    """synchronize_stream: Blocks until everything submitted so far has finished or was dropped. Under kRaise it
-    raises a kept failure that this depends on; under kKeep the failure stays kept."""
+    """synchronize_stream: Blocks until everything submitted so far has finished or was dropped. Under
+    kRaise it raises a kept failure that this depends on; under kKeep the failure stays kept."""
     stream = chip.driver.create_stream(0)
     if chip.runs:
         with pytest.raises(
@@ -214,10 +214,10 @@ def test_submit_from_8_threads(chip: Chip) -> None:
 
 
 def test_submit_inline(chip: Chip) -> None:
-    """submit: An exception of a kernel that ran in the caller's thread leaves submit() itself; one on a worker
-    is kept by the stream. What is queued behind it on that stream, or waits for an event recorded behind it,
-    is dropped; other streams go on, unless failures are sticky. Once a kept failure was raised, what is
-    submitted runs again, or is refused with Unusable where failures are sticky."""
+    """submit: An exception of a kernel that ran in the caller's thread leaves submit() itself; one on a
+    worker is kept by the stream. What is queued behind it on that stream, or waits for an event recorded
+    behind it, is dropped; other streams go on, unless failures are sticky. Once a kept failure was
+    raised, what is submitted runs again, or is refused with Unusable where failures are sticky."""
     stream, threads = chip.driver.create_stream(0), []
     chip.driver.submit(stream, lambda: threads.append(threading.get_ident()))
     assert threads == ([threading.get_ident()] if chip.runs else [])
@@ -247,10 +247,10 @@ def test_submit_in_a_kernel(chip: Chip) -> None:
 
 @pytest.mark.parametrize("inline", [True, False])
 def test_release_is_called_once(chip: Chip, inline: bool) -> None:
-    """Kernel: A unit of work. `run` is called with `context` and the stream it was submitted to, once. `release`
-    is called exactly once: after `run` has returned or thrown, or when the kernel is dropped or refused. It
-    does not throw, and may be null when `context` outlives the kernel's stay on the stream. `name` lives
-    until then."""
+    """Kernel: A unit of work. `run` is called with `context` and the stream it was submitted to, once.
+    `release` is called exactly once: after `run` has returned or thrown, or when the kernel is dropped
+    or refused. It does not throw, and may be null when `context` outlives the kernel's stay on the
+    stream. `name` lives until then."""
     stream, log, order = chip.driver.create_stream(0, 0, inline), Log(), []
     chip.driver.submit(stream, lambda: order.append("run"), lambda: order.append("release"), "named")
     chip.driver.synchronize_stream(stream)
@@ -301,8 +301,8 @@ def test_copy_in_order(chip: Chip) -> None:
 
 @pytest.mark.parametrize("inline", [True, False])
 def test_copy_of_pageable_memory(chip: Chip, inline: bool) -> None:
-    """copy: Pageable memory is read or written before copy() returns, and a kept failure of the stream is raised
-    instead."""
+    """copy: Pageable memory is read or written before copy() returns, and a kept failure of the stream is
+    raised instead."""
     stream = chip.driver.create_stream(0, 0, inline)
     source, device = chip.buffer("pageable", b"first"), chip.buffer("device0", b".....")
     target = chip.buffer("pageable", b".....")

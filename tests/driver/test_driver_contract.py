@@ -55,7 +55,7 @@ CAPABILITIES = [
 
 def test_capabilities_are_booleans(chip: Chip) -> None:
     others = {"name": str, "engine": str, "device_count": int}
-    fields = {name: bool for name in CAPABILITIES} | others
+    fields = dict.fromkeys(CAPABILITIES, bool) | others
     info = chip.driver.info()
     assert {name: type(getattr(info, name)) for name in dir(info) if not name.startswith("_")} == fields
 
@@ -129,9 +129,7 @@ def test_libraries_without_a_driver(tmp_path: Path) -> None:
         ('throw loom::OutOfMemory("full", 1, 2, 3, 4);', driver.OutOfMemory, "full"),
     ],
 )
-def test_libraries_that_refuse(
-    tmp_path: Path, body: str, error: type[Exception], message: str
-) -> None:
+def test_libraries_that_refuse(tmp_path: Path, body: str, error: type[Exception], message: str) -> None:
     path = library(
         tmp_path,
         f"""
@@ -145,7 +143,9 @@ def test_libraries_that_refuse(
 
 
 def test_a_library_of_another_contract(tmp_path: Path) -> None:
-    path = library(tmp_path, 'extern "C" struct { unsigned contract; void* create; } loom_driver{99, nullptr};')
+    path = library(
+        tmp_path, 'extern "C" struct { unsigned contract; void* create; } loom_driver{99, nullptr};'
+    )
     with pytest.raises(driver.InvalidArgument, match="compiled against version 99 of the contract"):
         driver.create(path, 1, 1 << 30)
 

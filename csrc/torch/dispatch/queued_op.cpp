@@ -22,7 +22,6 @@ QueuedOpScope::QueuedOpScope(bool keeps_threads)
       keeps_threads_(keeps_threads),
       threads_before_(at::get_num_threads()),
       num_threads_(threads_before_),
-      no_autograd_(excluded_keys()),
       gradients_(false) {}
 
 QueuedOpScope::~QueuedOpScope() {
@@ -279,6 +278,7 @@ std::shared_ptr<const InferredOutputs> infer_outputs(const c10::OperatorHandle& 
   }
   for (const Loan& loan : lending.loans())
     loans.push_back({loan.original, stand_in(loan.alias), loan.is_written});
+  const ShapeFunctionScope scope;
   try {
     op.callBoxed(&shapes);
   } catch (const c10::Error& error) {

@@ -8,6 +8,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <optional>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -119,6 +120,9 @@ struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
       (add_list(span, arguments), ...);
       if (span.is_mixed()) return Op::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
     }
+    if constexpr (kIsTracedInParts) {
+      if (is_tracing_parts()) return Op::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
+    }
     thread_local OutputAllocationTable table;
     std::optional<Lending> lending(std::in_place, Op::name, OperandPolicy{kHostScalars, false, false});
     // What returns nothing works in place, on lists (_foreach_add_).
@@ -152,11 +156,15 @@ struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
   }
 
  private:
+  // torch.jit's tracer records no op without results, and no convolution.
+  static constexpr bool kIsTracedInParts =
+      std::is_void_v<Return> || std::string_view(Op::name) == "aten::convolution";
+
   // Work for a worker or a graph outlives this call: the boxed kernel keeps its arguments.
   static Return call_boxed(Arguments... arguments) {
     static const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);
     return c10::impl::BoxedKernelWrapper<Return(Arguments...)>::call(
-        c10::BoxedKernel::makeFromFunction<&run_boxed>(), handle, kOwnKeys,
+        c10::BoxedKernel::makeFromFunction<&run_boxed>(), handle, own_keys(),
         std::forward<Arguments>(arguments)...);
   }
 };

@@ -36,7 +36,7 @@ const runtime::Runtime* world_of(const c10::StorageImpl* storage) {
 void detail::check_world_slow(const c10::StorageImpl* storage, int index, const char* op_name) {
   const runtime::Runtime& current = devices();
   const runtime::Runtime* const own = world_of(storage);
-  const c10::Device device(kLoom, static_cast<c10::DeviceIndex>(index));
+  const c10::Device device(device_type(), static_cast<c10::DeviceIndex>(index));
   if (own == nullptr ? index >= current.device_count() : own != &current) {
     refuse(current, own, device, op_name);
   }

@@ -20,7 +20,7 @@ inline void check_world(const c10::StorageImpl* storage, int index, const char* 
   }
 }
 inline void check_world(const at::Tensor& tensor, const char* op_name) {
-  if (!runtime::has_other_worlds() || tensor.device().type() != kLoom) [[likely]] {
+  if (!runtime::has_other_worlds() || tensor.device().type() != device_type()) [[likely]] {
     return;
   }
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
