@@ -54,7 +54,7 @@ ALLOWED = {
 
 # The parts of torch_loom/device, lowest first; a part may import itself and what stands before it.
 DEVICE_PARTS = [
-    *("_core", "_cuda", "devices", "streams", "telemetry", "memory", "random", "amp", "ipc", "nvtx"),
+    *("_core", "_cuda", "devices", "plan", "streams", "telemetry", "memory", "random", "amp", "ipc", "nvtx"),
     *("profiler", "graphs", "jiterator", "comm", "_explain", "sanitizer", "__init__"),
 ]
 # Folders of the repository that are not in the wheel.

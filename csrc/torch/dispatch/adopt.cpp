@@ -101,7 +101,7 @@ bool Lending::make_own(c10::DataPtr& memory, size_t bytes) {
 void Lending::copy_from_host(void* destination, const void* source, size_t bytes) {
   translated([&] {
     const runtime::StreamRef stream = runtime::current_stream_of(device());
-    devices().driver().copy(devices().stream(stream.device, stream.id), destination, source, bytes);
+    target().driver().copy(target().stream(stream.id), destination, source, bytes);
   });
 }
 

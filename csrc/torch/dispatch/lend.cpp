@@ -13,6 +13,7 @@
 #include "torch/memory/allocator.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/resize.h"
+#include "torch/memory/worlds.h"
 
 namespace loom::glue {
 
@@ -44,8 +45,6 @@ void run_backward_in_this_thread() {
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
 }
 
-}  // namespace
-
 void check_has_memory(const at::Tensor& tensor, const char* op_name) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (impl->unsafe_storage().data() != nullptr || impl->numel() == 0 || tensor._is_zerotensor()) [[likely]] {
@@ -61,19 +60,25 @@ Lending::Lending(const char* op_name, OperandPolicy policy) : op_name_(op_name),
 }
 
 Lending::~Lending() {
+  if (target_ == nullptr || !target_->runs_kernels()) return;
   if (table_ != nullptr) table_->learn(key_, learned_);
-  if (engine_keys().has(DispatchKey::Meta)) return;
   for (Loan& loan : loans_) {
     if (loan.alias.layout() == c10::kStrided) give_back_alias(std::move(loan.alias));
   }
 }
 
+// The path of an op looks its device up here, once.
+void Lending::choose(int device) {
+  target_ = &devices().device(device);
+  device_ = device;
+}
+
 void Lending::set_device(int device) {
-  if (device_ < 0) device_ = device;
+  if (device_ < 0) choose(device);
 }
 
 int Lending::device() {
-  if (device_ < 0) device_ = resolve_device(std::nullopt).index();
+  if (device_ < 0) choose(resolve_device(std::nullopt).index());
   return device_;
 }
 
@@ -84,9 +89,10 @@ void Lending::throw_device_mismatch(const at::Tensor& tensor) const {
 }
 
 void Lending::check_device(const at::Tensor& tensor) {
+  check_world(tensor, op_name_);
   const int index = tensor.device().index();
   if (device_ < 0) {
-    device_ = index;
+    choose(index);
   } else if (device_ != index) {
     throw_device_mismatch(tensor);
   }
@@ -155,12 +161,12 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   }
   at::Tensor alias;
   if (!storage) {
-    const c10::DeviceType engine = engine_type();
+    const c10::DeviceType engine = engine_type(*target_);
     void* const data = data_of(original_storage, is_written);
     alias = reuse_alias(data, original_storage->nbytes(), engine, impl);
     if (!alias.defined()) storage = alias_storage(data, original_storage->nbytes(), engine);
   }
-  if (!alias.defined()) alias = make_alias(std::move(storage), engine_keys(), impl);
+  if (!alias.defined()) alias = make_alias(std::move(storage), engine_keys(*target_), impl);
   loans_.push_back({tensor, alias, is_written});
   return alias;
 }
@@ -205,12 +211,12 @@ void Lending::resize_loan(size_t index, at::IntArrayRef sizes, at::IntArrayRef s
 }
 
 bool Lending::runs_in_place() {
-  const runtime::Runtime& runtime = devices();
+  const runtime::Device& own = target();
   // Without arithmetic nothing waits for a worker.
-  if (!runtime.runs_kernels()) return true;
-  const runtime::StreamRef stream = runtime::current_stream_of(device());
-  const driver::Stream handle = translated([&] { return runtime.stream(stream.device, stream.id); });
-  if (!runtime.driver().runs_in_place(handle) || runtime::is_captured(stream)) return false;
+  if (!own.runs_kernels()) return true;
+  const runtime::StreamRef stream = runtime::current_stream_of(device_);
+  const driver::Stream handle = translated([&] { return own.stream(stream.id); });
+  if (!own.driver().runs_in_place(handle) || runtime::is_captured(stream)) return false;
   in_place_stream_ = handle;
   return true;
 }
@@ -248,10 +254,10 @@ void Lending::run_kernel(Body body, void* context) {
   kernel.in_place = true;
   // What runtime::submit() looks for has been looked for.
   if (in_place_stream_ != nullptr && !runtime::tape::is_read()) [[likely]] {
-    return translated([&] { devices().driver().submit(in_place_stream_, kernel); });
+    return translated([&] { target_->driver().submit(in_place_stream_, kernel); });
   }
   const runtime::StreamRef stream = runtime::current_stream_of(device());
-  if (!devices().runs_kernels()) {
+  if (!target().runs_kernels()) {
     // The host infers the result's metadata: allocations are the host's own scalars.
     body(context);
     kernel.run = [](void*, driver::Stream) {};
