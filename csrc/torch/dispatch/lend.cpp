@@ -32,6 +32,8 @@ void make_writable(const at::Tensor& alias, c10::StorageImpl* original) {
   if (alias.storage().data() != data) point_alias(alias, data);
 }
 
+}  // namespace
+
 // The autograd engine hands the backward of an accelerator to a thread of its own, so that issuing work for
 // it does not wait for the CPU's. Here work runs in the thread that issues it: the hand-off would cost two
 // wake-ups a backward (more than a small model's whole step) and buy nothing. Done once per thread, at its
@@ -166,7 +168,7 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
     alias = reuse_alias(data, original_storage->nbytes(), engine, impl);
     if (!alias.defined()) storage = alias_storage(data, original_storage->nbytes(), engine);
   }
-  if (!alias.defined()) alias = make_alias(std::move(storage), engine_keys(*target_), impl);
+  if (!alias.defined()) alias = make_alias(std::move(storage), engine_keys(), impl);
   loans_.push_back({tensor, alias, is_written});
   return alias;
 }
