@@ -122,17 +122,27 @@ void check_has_memory(const at::Tensor& tensor, const char* op_name) {
               " bytes (resized after the tensor was made?)");
 }
 
-Lending::Lending(const char* op_name, OperandPolicy policy)
-    : op_name_(op_name), policy_(policy), no_autograd_(excluded_keys()) {
+Lending::Lending(const runtime::OpRecord& op, OperandPolicy policy)
+    : op_(op), policy_(policy), no_autograd_(excluded_keys()) {
   run_backward_in_this_thread();
 }
 
 Lending::~Lending() {
-  if (table_ != nullptr) table_->learn(key_, learned_);
+  if (learned_table_ != nullptr) learned_table_->learn(key_, learned_);
   if (engine_keys().has(DispatchKey::Meta)) return;
   for (Loan& loan : loans_) {
     if (loan.alias.layout() == c10::kStrided) alias_pool.give_back(std::move(loan.alias));
   }
+}
+
+bool Lending::knows_allocations(OutputAllocationTable& table) {
+  const std::optional<OutputMask> mask = table.find(key_);
+  if (!mask.has_value()) {
+    asked_table_ = &table;
+    return false;
+  }
+  allocations_ = OutputAllocations(device(), *mask);
+  return true;
 }
 
 void Lending::set_device(int device) {
@@ -147,7 +157,7 @@ int Lending::device() {
 void Lending::throw_device_mismatch(const at::Tensor& tensor) const {
   const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(device_));
   TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", own,
-              " and ", tensor.device(), "! (when checking the operands of ", op_name_, ")");
+              " and ", tensor.device(), "! (when checking the operands of ", op_name(), ")");
 }
 
 void Lending::check_device(const at::Tensor& tensor) {
@@ -196,7 +206,7 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   }
   check_device(tensor);
   if (tensor.layout() != c10::kStrided) {
-    TORCH_CHECK_NOT_IMPLEMENTED(!is_written, op_name_, " cannot write to a ", tensor.layout(), " tensor on ",
+    TORCH_CHECK_NOT_IMPLEMENTED(!is_written, op_name(), " cannot write to a ", tensor.layout(), " tensor on ",
                                 device_name(), " devices; use the form that returns a new tensor");
     return lend_sparse(tensor);
   }
@@ -205,7 +215,7 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   mix_metadata(impl);
   c10::Storage storage;
   c10::StorageImpl* original_storage = impl->unsafe_storage().unsafeGetStorageImpl();
-  check_has_memory(tensor, op_name_);
+  check_has_memory(tensor, op_name());
   for (size_t i = 0; i < search_limit; ++i) {
     Loan& loan = loans_[i];
     if (loan.original.unsafeGetTensorImpl() == impl) {
@@ -252,7 +262,7 @@ at::Tensor Lending::lend_sparse(const at::Tensor& tensor) {
                                                 c10::Device(c10::kCPU), false)
         .set_requires_grad(wants_gradient);
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(false, op_name_, " is not implemented for ", tensor.layout(), " tensors on ",
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op_name(), " is not implemented for ", tensor.layout(), " tensors on ",
                               device_name(), " devices");
 }
 
@@ -316,7 +326,7 @@ void Lending::run_kernel(Body body, void* context) {
     const OutputAllocations::Active active(*run->output_allocations);
     run->body(run->context);
   };
-  driver::Kernel kernel{op_name_, with_output_allocations, nullptr, &run};
+  driver::Kernel kernel{op_name(), with_output_allocations, nullptr, &run};
   kernel.in_place = true;
   // What runtime::submit() looks for has been looked for.
   if (in_place_stream_ != nullptr && !runtime::tape::is_read()) [[likely]] {
