@@ -44,7 +44,7 @@ ALLOWED = {
     "config": {"errors"},
     "errors": set(),
     "_register": {"_C", "_built_with", "chips", "device"} | BESIDE,
-    "device": {"_C"} | BESIDE,
+    "device": {"_C", "ops"} | BESIDE,
     **{layer: {"_C", *STAIRCASE[:number]} | BESIDE for number, layer in enumerate(STAIRCASE)},
     "pybuda": {"_C", "device", *STAIRCASE} | BESIDE,
     "tools": {"_C", "device", *STAIRCASE} | BESIDE,

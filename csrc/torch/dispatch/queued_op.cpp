@@ -83,7 +83,7 @@ class QueuedOp {
  private:
   std::string issued() const {
     return std::string("raised by the queued op '") + name() + "'" +
-           (line_.empty() ? "" : ", issued at " + line_);
+           (line_.empty() ? "" : ", issued at " + std::string(line_));
   }
 
   void run_in(QueuedOpScope& scope) {
@@ -170,7 +170,7 @@ class QueuedOp {
   const Op& op_;
   torch::jit::Stack arguments_;
   const std::shared_ptr<const InferredOutputs> inferred_;
-  const std::string line_;
+  const std::string_view line_;
   const std::vector<void*> addresses_;
   std::vector<OutputAllocations::Place> places_;
   bool has_places_ = false;
