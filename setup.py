@@ -99,6 +99,8 @@ class NinjaFile:
             *common,
             *system,
             "-DTORCH_API_INCLUDE_EXTENSION_H",
+            # ATen's own headers then include the declarations of single ops, not those of all 3,000.
+            "-DAT_PER_OPERATOR_HEADERS",
             # The version the extension was built against; it is compared with the running one at first use.
             f"-DLOOM_BUILT_TORCH_VERSION={shlex.quote(json_string(torch.__version__))}",
         ]
