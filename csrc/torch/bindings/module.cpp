@@ -4,7 +4,6 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
-#include <torch/csrc/utils/device_lazy_init.h>
 
 #include "torch/bindings/busy_bindings.h"
 #include "torch/bindings/explain_bindings.h"
@@ -13,6 +12,7 @@
 #include "torch/bindings/ipc_bindings.h"
 #include "torch/bindings/memory_bindings.h"
 #include "torch/bindings/op_bindings.h"
+#include "torch/bindings/registration.h"
 #include "torch/bindings/stream_bindings.h"
 #include "torch/bindings/tape_bindings.h"
 #include "torch/core/device.h"
@@ -23,8 +23,6 @@
 #include "torch/memory/alloc_conf.h"
 #include "torch/memory/engine_allocator.h"
 #include "torch/ops/fallback.h"
-#include "torch/ops/register_ops.h"
-#include "torch/profiler/kineto.h"
 #include "torch/profiler/nvtx.h"
 
 namespace py = pybind11;
@@ -131,14 +129,6 @@ void bind_chip(py::module_& m) {
       .def_readonly("clock_mhz", &Chip::clock_mhz);
 }
 
-void register_ops() {
-  // Lives as long as the process: destroying it would take the kernels away.
-  static auto* library =
-      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
-  register_unboxed(*library);
-  register_boxed();
-}
-
 }  // namespace
 
 }  // namespace loom::glue
@@ -147,13 +137,11 @@ PYBIND11_MODULE(_C, m) {
   using namespace loom;
   using namespace loom::glue;
   m.attr("built_torch_version") = LOOM_BUILT_TORCH_VERSION;
-  register_ops();
+  bind_registration(m);
   bind_graphs(m);
   bind_tape(m);
   bind_nvtx(m);
-  register_kineto_profiler();
   set_device_count_peek(&peek_device_count);
-  torch::utils::register_fork_handler_for_device_init(kLoom);
 
   bind_chip(m);
   m.def("initialize", torch::wrap_pybind_function(initialize), py::kw_only(), py::arg("driver"),

@@ -44,7 +44,7 @@ void lend_argument(Lending& lending, c10::IValue& value, const Argument& argumen
       if (value.isTensorList()) value = lend_list(lending, value.toTensorList(), argument.is_written);
       break;
     case ArgKind::kDevice:
-      if (value.isDevice() && value.toDevice().type() == kLoom) {
+      if (value.isDevice() && value.toDevice().type() == device_type()) {
         lending.set_device(resolve_device(value.toDevice()).index());
         value = c10::Device(engine_type());
       }
@@ -194,7 +194,7 @@ void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   Op& op = Op::of(handle);
   TORCH_CHECK_NOT_IMPLEMENTED(op.is_served(), "The operator '", op.name(), "' is not implemented for ",
                               device_name(), " devices");
-  if (op.is_foreach && spans_devices(op, *stack)) {
+  if ((op.is_foreach && spans_devices(op, *stack)) || (op.is_traced_in_parts && is_tracing_parts())) {
     handle.redispatchBoxed(one_by_one_keys(), stack);
     return;
   }

@@ -1,8 +1,6 @@
 #include "torch/dispatch/infer.h"
 
 #include <ATen/EmptyTensor.h>
-#include <ATen/PythonTorchFunctionTLS.h>
-#include <ATen/record_function.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 #include <pybind11/pybind11.h>
@@ -23,34 +21,15 @@ using c10::DispatchKeySet;
 
 std::atomic<int64_t> num_known{0}, num_cpp{0}, num_python{0}, num_unknown{0};
 
-// What a program looks through at its ops: none of it may see the shape function of one.
-const DispatchKeySet kObservers =
-    c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
-    DispatchKeySet({DispatchKey::Tracer, DispatchKey::Python, DispatchKey::PythonTLSSnapshot,
-                    DispatchKey::PythonDispatcher, DispatchKey::Functionalize, DispatchKey::FuncTorchBatched,
-                    DispatchKey::FuncTorchVmapMode, DispatchKey::FuncTorchGradWrapper,
-                    DispatchKey::FuncTorchDynamicLayerFrontMode, DispatchKey::FuncTorchDynamicLayerBackMode,
-                    DispatchKey::DeferredInit});
-
 class SilentHandler final : public c10::WarningHandler {
  public:
   void process(const c10::Warning& /*warning*/) override {}
 };
 
-class Unobserved {
- public:
-  Unobserved() : functions_(at::impl::PythonTorchFunctionTLS::get_disabled_state()) {
-    at::impl::PythonTorchFunctionTLS::set_disabled_state(at::impl::TorchFunctionDisabledState::ALL_DISABLED);
-  }
-  ~Unobserved() { at::impl::PythonTorchFunctionTLS::set_disabled_state(functions_); }
-  Unobserved(const Unobserved&) = delete;
-  Unobserved& operator=(const Unobserved&) = delete;
-
- private:
-  const at::impl::TorchFunctionDisabledState functions_;
-  const c10::impl::ExcludeDispatchKeyGuard below_{kObservers};
-  const at::DisableRecordFunctionGuard unrecorded_;
-  // What a shape function warns of, the op warns of when it runs.
+// What runs in it is part of no program (the lending has an EngineScope), and what it warns of, the op warns
+// of when it runs.
+class InferenceScope {
+  const ShapeFunctionScope below_programs_;
   SilentHandler silent_;
   const c10::WarningUtils::WarningHandlerGuard unwarned_{&silent_};
 };
@@ -177,7 +156,7 @@ std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& st
   StandIns call(stack, op.num_arguments, lending);
   const bool answers = asks(
       [&] {
-        const Unobserved scope;
+        const InferenceScope scope;
         if (in_cpp) {
           op.shape_function().callBoxed(op.handle, DispatchKeySet(DispatchKey::Meta), &call.arguments);
         } else {

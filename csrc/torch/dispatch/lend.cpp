@@ -122,8 +122,7 @@ void check_has_memory(const at::Tensor& tensor, const char* op_name) {
               " bytes (resized after the tensor was made?)");
 }
 
-Lending::Lending(const runtime::OpRecord& op, OperandPolicy policy)
-    : op_(op), policy_(policy), no_autograd_(excluded_keys()) {
+Lending::Lending(const runtime::OpRecord& op, OperandPolicy policy) : op_(op), policy_(policy) {
   run_backward_in_this_thread();
 }
 
@@ -155,7 +154,7 @@ int Lending::device() {
 }
 
 void Lending::throw_device_mismatch(const at::Tensor& tensor) const {
-  const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(device_));
+  const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device_));
   TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", own,
               " and ", tensor.device(), "! (when checking the operands of ", op_name(), ")");
 }

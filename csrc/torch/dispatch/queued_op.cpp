@@ -22,7 +22,6 @@ QueuedOpScope::QueuedOpScope(bool keeps_threads)
       keeps_threads_(keeps_threads),
       threads_before_(at::get_num_threads()),
       num_threads_(threads_before_),
-      no_autograd_(excluded_keys()),
       gradients_(false) {}
 
 QueuedOpScope::~QueuedOpScope() {

@@ -8,6 +8,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <optional>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -151,6 +152,9 @@ struct Borrowed<At, Return(Arguments...)> {
       (add_list(span, arguments), ...);
       if (span.is_mixed()) return At::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
     }
+    if constexpr (kIsTracedInParts) {
+      if (is_tracing_parts()) return At::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
+    }
     Op& op = record();
     Lending lending(op);
     if constexpr (kWritesLists) lending.set_writes_lists();
@@ -192,6 +196,10 @@ struct Borrowed<At, Return(Arguments...)> {
   }
 
  private:
+  // torch.jit's tracer records no op without results, and no convolution.
+  static constexpr bool kIsTracedInParts =
+      std::is_void_v<Return> || std::string_view(At::name) == "aten::convolution";
+
   static Op& record() {
     static Op& own = Op::named(At::name, At::overload_name);
     return own;

@@ -61,7 +61,7 @@ void launch(uintptr_t function, const std::string& name, int device, const std::
   std::vector<runtime::Operand> operands;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor& tensor = tensors[i];
-    TORCH_CHECK(tensor.device() == c10::Device(kLoom, static_cast<c10::DeviceIndex>(device)), name,
+    TORCH_CHECK(tensor.device() == c10::Device(device_type(), static_cast<c10::DeviceIndex>(device)), name,
                 ": expected tensor ", i, " on ", device_name(), ":", device, ", but it is on ",
                 tensor.device());
     check_has_memory(tensor, name.c_str());

@@ -125,6 +125,8 @@ void Op::read_schema() {
   is_repeat = base == "aten::repeat_interleave";
   const bool is_sized = handle.hasTag(at::Tag::dynamic_output_shape);
   is_data_dependent = is_sized || handle.hasTag(at::Tag::data_dependent_output);
+  is_traced_in_parts = (schema.returns().empty() || !returns_tensors(schema)) &&
+                       handle.hasComputedKernelForDispatchKey(c10::DispatchKey::HPU);
   // Kernels of other namespaces may be Python, which a worker must not wait for.
   can_queue = is_permanent_ && returns_tensors(schema) && (is_index || !is_sized) &&
               !handle.hasTag(at::Tag::data_dependent_output);
