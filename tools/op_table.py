@@ -168,7 +168,9 @@ def unknown_ops() -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the files, or say which differ."""
     parser = argparse.ArgumentParser(prog="python -m tools.op_table", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where a file is out of date")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail where a file is out of date"
+    )
     options = parser.parse_args(arguments)
     if unknown := unknown_ops():
         print(f"torch_loom/ops names ops that PyTorch does not have: {', '.join(unknown)}")

@@ -1,4 +1,4 @@
-"""docs/supported_ops.md: the op table's families, and what each shipped chip does itself. `make docs` writes it."""
+"""docs/supported_ops.md: the op table's families, and what each shipped chip does itself."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ FILE = "docs/supported_ops.md"
 INTRODUCTION = """\
 # Supported ops
 
-Written by `make docs` from the op table in `torch_loom/ops` and the chip descriptions in `torch_loom/chips`; do not
-edit.
+Written by `make docs` from the op table in `torch_loom/ops` and the chip descriptions in
+`torch_loom/chips`; do not edit.
 
 Every op that PyTorch's CPU has runs on every chip. A chip's *native* ops and dtypes are those that it does
 itself; what is outside of them is a fallback: it runs all the same, is counted
@@ -84,12 +84,14 @@ def families(served: list[str]) -> str:
         if family.name in members
     ]
     explained = "\n".join(f"- *{name}*: {meaning}." for name, meaning in ops.TOLERANCES.items())
-    table = markdown_table(["family", "cost follows from", "tolerance", "ops with a kernel of the device"], rows)
+    table = markdown_table(
+        ["family", "cost follows from", "tolerance", "ops with a kernel of the device"], rows
+    )
     text = (
-        "What is known of an op stands in the entry of its family: how its cost follows from shapes and dtypes, "
-        "how far two right implementations may be apart, what the runtime must know of it. An op without an "
-        "entry costs the bytes of its operands. A gradient (`…_backward`), an in-place form and a `_foreach_` "
-        "form belong to the family of their op."
+        "What is known of an op stands in the entry of its family: how its cost follows from shapes and "
+        "dtypes, how far two right implementations may be apart, what the runtime must know of it. An op without an "
+        "entry costs the bytes of its operands. A gradient (`…_backward`), an in-place form and a "
+        "`_foreach_` form belong to the family of their op."
     )
     return f"## Families\n\n{text}\n\nTolerances:\n\n{explained}\n\n{table.rstrip()}"
 
@@ -127,4 +129,7 @@ def page() -> str:
         for chip in shipped
     ]
     table = markdown_table(["chip", "native ops", "native dtypes"], rows)
-    return "\n\n".join([INTRODUCTION, table, *(section(chip, served) for chip in shipped), families(served)]) + "\n"
+    return (
+        "\n\n".join([INTRODUCTION, table, *(section(chip, served) for chip in shipped), families(served)])
+        + "\n"
+    )

@@ -1,4 +1,4 @@
-"""CONTRIBUTING's recipe "Add an op", followed on a copy of the repository: one file is edited, the rest is written."""
+"""CONTRIBUTING's recipe "Add an op", followed on a copy of the repository: one file is edited."""
 
 from __future__ import annotations
 

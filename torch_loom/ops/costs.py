@@ -138,7 +138,7 @@ def pooling(call: Call) -> int:
     result = call.outputs[0].numel
     if not window:  # adaptive: the windows cover the input
         return max(call.inputs[0].numel, result)
-    sizes = list(window) if isinstance(window, (list, tuple)) else [window]
+    sizes: list[int] = list(window) if isinstance(window, (list, tuple)) else [int(window)]
     return result * math.prod(sizes if len(sizes) == dims else sizes * dims)
 
 
@@ -147,7 +147,8 @@ def sort(call: Call) -> int:
     values = call.inputs[0]
     if not values.shape:
         return 0
-    length = values.shape[call.get("dim", -1)] if call.get("dim") is not None else values.numel
+    dim = call.get("dim")
+    length = values.numel if dim is None else values.shape[int(dim)]
     return values.numel * math.ceil(math.log2(max(length, 2)))
 
 

@@ -1,1 +1,1 @@
-"""The entries of the op table, a file for each group of families. Order does not matter: no op stands twice."""
+"""The entries of the op table, a file for each group of families. No op stands twice."""

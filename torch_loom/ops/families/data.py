@@ -37,8 +37,8 @@ FAMILIES = (
         "scatters",
         "gather_scatter",
         "index_put _index_put_impl _unsafe_index_put index_copy index_fill scatter put masked_scatter "
-        "diagonal_scatter select_scatter slice_scatter max_unpool2d max_unpool3d select_backward slice_backward "
-        " unfold_backward as_strided_scatter _unsafe_masked_index_put_accumulate",
+        "diagonal_scatter select_scatter slice_scatter max_unpool2d max_unpool3d select_backward "
+        "slice_backward  unfold_backward as_strided_scatter _unsafe_masked_index_put_accumulate",
         bytes=scattered_bytes,
         tolerance="exact",
         facts={
@@ -50,9 +50,9 @@ FAMILIES = (
     Family(
         "scattered sums",
         "gather_scatter",
-        "index_add scatter_add scatter_reduce index_reduce embedding_dense_backward embedding_backward bincount "
-        "histc histogram _histogramdd_from_bin_cts _histogramdd_from_bin_tensors _histogramdd_bin_edges "
-        "gather_backward index_select_backward",
+        "index_add scatter_add scatter_reduce index_reduce embedding_dense_backward embedding_backward "
+        "bincount histc histogram _histogramdd_from_bin_cts _histogramdd_from_bin_tensors "
+        "_histogramdd_bin_edges gather_backward index_select_backward",
         flops=per_output(1),
         bytes=scattered_bytes,
         tolerance="accumulated",
@@ -87,13 +87,13 @@ FAMILIES = (
     Family(
         "rearrangements",
         "copy",
-        "cat stack _stack flip roll repeat constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d "
-        "replication_pad1d replication_pad2d replication_pad3d pad _pad_circular channel_shuffle "
-        "native_channel_shuffle pixel_shuffle pixel_unshuffle im2col col2im rot90 narrow_copy tile kron combinations "
-        "block_diag _lazy_clone _chunk_cat split_with_sizes_copy unbind_copy view_copy permute_copy "
-        "expand_copy slice_copy select_copy as_strided_copy transpose_copy t_copy squeeze_copy unsqueeze_copy "
-        "_padded_dense_to_jagged_forward _jagged_to_padded_dense_forward _nested_* _pack_padded_sequence "
-        "_pad_packed_sequence",
+        "cat stack _stack flip roll repeat constant_pad_nd reflection_pad1d reflection_pad2d "
+        "reflection_pad3d replication_pad1d replication_pad2d replication_pad3d pad _pad_circular "
+        "channel_shuffle native_channel_shuffle pixel_shuffle pixel_unshuffle im2col col2im rot90 "
+        "narrow_copy tile kron combinations block_diag _lazy_clone _chunk_cat split_with_sizes_copy "
+        "unbind_copy view_copy permute_copy expand_copy slice_copy select_copy as_strided_copy "
+        "transpose_copy t_copy squeeze_copy unsqueeze_copy _padded_dense_to_jagged_forward "
+        "_jagged_to_padded_dense_forward _nested_* _pack_padded_sequence _pad_packed_sequence",
         tolerance="exact",
         facts={
             "unboxed": "cat",
@@ -157,9 +157,10 @@ FAMILIES = (
     Family(
         "views",
         "view",
-        "view as_strided expand permute transpose t reshape select slice unsqueeze squeeze split split_with_sizes "
-        "chunk unbind diagonal unfold detach alias view_as_real view_as_complex _reshape_alias movedim narrow "
-        "_conj _neg_view real imag lift_fresh_copy is_set_to _indices _values indices values",
+        "view as_strided expand permute transpose t reshape select slice unsqueeze squeeze split "
+        "split_with_sizes chunk unbind diagonal unfold detach alias view_as_real view_as_complex "
+        "_reshape_alias movedim narrow _conj _neg_view real imag lift_fresh_copy is_set_to _indices _values "
+        "indices values",
         flops=no_flops,
         bytes=_no_bytes,
         tolerance="exact",
@@ -176,10 +177,10 @@ FAMILIES = (
     Family(
         "conversions to sparse layouts",
         "bytes_moved",
-        "_to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc to_mkldnn _to_dense to_dense "
-        "sparse_mask _sparse_mask_projection _coalesce coalesce _convert_indices_from_coo_to_csr "
-        "_convert_indices_from_csr_to_coo mkldnn_reorder_* _convert_weight_to_int4pack _convert_weight_to_int4pack_for_cpu "
-        "_dyn_quant_pack_4bit_weight",
+        "_to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc to_mkldnn _to_dense "
+        "to_dense sparse_mask _sparse_mask_projection _coalesce coalesce _convert_indices_from_coo_to_csr "
+        "_convert_indices_from_csr_to_coo mkldnn_reorder_* _convert_weight_to_int4pack "
+        "_convert_weight_to_int4pack_for_cpu _dyn_quant_pack_4bit_weight",
         tolerance="exact",
         facts={"not_borrowed": "to_mkldnn mkldnn_reorder_conv2d_weight mkldnn_reorder_conv3d_weight"},
     ),

@@ -38,17 +38,18 @@ FAMILIES = (
     Family(
         "elementary functions",
         "elementwise",
-        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
-        "sigmoid erf erfc erfinv lgamma digamma polygamma mvlgamma i0 sinc special_* igamma igammac angle logit",
+        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh "
+        "atanh sigmoid erf erfc erfinv lgamma digamma polygamma mvlgamma i0 sinc special_* igamma igammac "
+        "angle logit",
         flops=per_output(1),
         facts={"unboxed": "exp tanh sigmoid tanh_backward sigmoid_backward"},
     ),
     Family(
         "activations",
         "elementwise",
-        "gelu silu mish elu selu celu leaky_relu prelu _prelu_kernel softplus softshrink hardshrink hardsigmoid "
-        "hardswish log_sigmoid_forward log_sigmoid glu glu_jvp glu_backward_jvp rrelu_with_noise "
-        "_transform_bias_rescale_qkv",
+        "gelu silu mish elu selu celu leaky_relu prelu _prelu_kernel softplus softshrink hardshrink "
+        "hardsigmoid hardswish log_sigmoid_forward log_sigmoid glu glu_jvp glu_backward_jvp "
+        "rrelu_with_noise _transform_bias_rescale_qkv",
         flops=per_output(8),
         facts={"unboxed": "gelu gelu_backward silu"},
     ),
@@ -73,8 +74,8 @@ FAMILIES = (
         "quantize_per_tensor quantize_per_tensor_dynamic _choose_qparams_per_tensor",
         flops=per_output(4),
         facts={
-            "not_borrowed": "quantize_per_tensor quantize_per_tensor.tensor_qparams quantize_per_tensor.tensors "
-            "quantize_per_tensor_dynamic quantize_per_channel"
+            "not_borrowed": "quantize_per_tensor quantize_per_tensor.tensor_qparams "
+            "quantize_per_tensor.tensors quantize_per_tensor_dynamic quantize_per_channel"
         },
     ),
     Family(
@@ -115,8 +116,8 @@ FAMILIES = (
     Family(
         "running sums",
         "scan",
-        "cumsum cumprod cummax cummin logcumsumexp _logcumsumexp _cummax_helper _cummin_helper segment_reduce "
-        "_segment_reduce",
+        "cumsum cumprod cummax cummin logcumsumexp _logcumsumexp _cummax_helper _cummin_helper "
+        "segment_reduce _segment_reduce",
         flops=per_input(1),
         tolerance="accumulated",
         facts={"borrows_whole": "cummax cummin"},
