@@ -89,8 +89,8 @@ def families(served: list[str]) -> str:
     )
     text = (
         "What is known of an op stands in the entry of its family: how its cost follows from shapes and "
-        "dtypes, how far two right implementations may be apart, what the runtime must know of it. An op without an "
-        "entry costs the bytes of its operands. A gradient (`…_backward`), an in-place form and a "
+        "dtypes, how far two right implementations may be apart, what the runtime must know of it. An op "
+        "without an entry costs the bytes of its operands. A gradient (`…_backward`), an in-place form and a "
         "`_foreach_` form belong to the family of their op."
     )
     return f"## Families\n\n{text}\n\nTolerances:\n\n{explained}\n\n{table.rstrip()}"

@@ -3,7 +3,7 @@
 Runs PyTorch's operator database, gradients included, in place on the default stream. Each first call of an op
 with such arguments is compared with what the op's shape function says of it (`check_inference`). Where the
 two differ, the op needs a correction in the op table: `engine_infers` or `python_infers`. Also counts how
-many ops have outputs that are inferred in C++, in Python, or not at all, and how many calls fail to be inferred.
+many ops have outputs that are inferred in C++, in Python, or not at all, and how many calls are not inferred.
 
 Prints the differences, and writes `build/conformance/inference.json`; --check fails where there are any.
 """
