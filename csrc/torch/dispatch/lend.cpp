@@ -102,7 +102,7 @@ void Lending::throw_device_mismatch(const at::Tensor& tensor) const {
 }
 
 void Lending::check_device(const at::Tensor& tensor) {
-  check_world(tensor, op_name_);
+  check_world(tensor, op_name());
   const int index = tensor.device().index();
   if (device_ < 0) {
     choose(index);

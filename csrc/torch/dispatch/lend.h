@@ -68,6 +68,8 @@ class Lending {
   // The device the op runs on: that of the operands, or one named by an argument, or the current one.
   void set_device(int device);
   int device();
+  // Whether that device has arithmetic; known once an operand was lent or target() asked.
+  bool runs_kernels() const { return target_ != nullptr && target_->runs_kernels(); }
   const runtime::Device& target() {
     device();
     return *target_;
