@@ -106,7 +106,9 @@ def shape_functions() -> dict[str, tuple[str, str, str]]:
     found = {}
     for op, function in declared().items():
         header = headers / f"{function.root_name}_meta_dispatch.h"
-        if op not in served or not header.exists():
+        # Others are declared, but only structured ops have one that the library exports.
+        is_structured = function.structured or function.structured_delegate is not None
+        if op not in served or not is_structured or not header.exists():
             continue
         with native_function_manager(function):
             group = CppSignatureGroup.from_native_function(function, method=False, fallback_binding=False)
