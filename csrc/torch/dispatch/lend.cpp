@@ -39,7 +39,7 @@ class AliasImpl final : public c10::TensorImpl {
 
 // Where the engine reaches a storage.
 void* data_of(c10::StorageImpl* storage, bool is_written) {
-  return devices().engine_address(device_data(storage, is_written));
+  return runtime::engine_address(device_data(storage, is_written));
 }
 
 c10::DataPtr borrowed(void* data, c10::DeviceType engine) {
@@ -132,17 +132,17 @@ Lending::~Lending() {
 }
 
 // The path of an op looks its device up here, once.
-void Lending::choose(int device) {
-  target_ = &devices().device(device);
+void Lending::choose(const runtime::Runtime& seen, int device) {
+  target_ = &seen.device(device);
   device_ = device;
 }
 
 void Lending::set_device(int device) {
-  if (device_ < 0) choose(device);
+  if (device_ < 0) choose(devices(), device);
 }
 
 int Lending::device() {
-  if (device_ < 0) choose(resolve_device(std::nullopt).index());
+  if (device_ < 0) choose(devices(), resolve_device(std::nullopt).index());
   return device_;
 }
 
@@ -153,10 +153,12 @@ void Lending::throw_device_mismatch(const at::Tensor& tensor) const {
 }
 
 void Lending::check_device(const at::Tensor& tensor) {
-  check_world(tensor, op_name_);
+  // Another thread may have the program see other devices meanwhile: this op keeps to those of its first operand.
+  const runtime::Runtime& seen = target_ != nullptr ? target_->runtime() : devices();
+  check_world(seen, tensor, op_name_);
   const int index = tensor.device().index();
   if (device_ < 0) {
-    choose(index);
+    choose(seen, index);
   } else if (device_ != index) {
     throw_device_mismatch(tensor);
   }

@@ -47,7 +47,7 @@ class QueuedOp {
         inferred_(std::move(inferred)),
         name_(lending.op_name()),
         line_(python_line()),
-        addresses_(outputs.addresses()),
+        addresses_(outputs.addresses(lending.chosen())),
         draw_(std::move(draw)),
         num_threads_(at::get_num_threads()),
         has_gradients_(c10::GradMode::is_enabled()),

@@ -23,7 +23,7 @@ int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor&
                std::optional<double> scale, bool enable_gqa) {
   // The fused kernel has no gradient for the mask.
   const bool needs_mask_gradient = mask.has_value() && mask->requires_grad();
-  if (needs_mask_gradient || !device_of(query).runs_kernels()) return static_cast<int64_t>(at::SDPBackend::math);
+  if (needs_mask_gradient || !glue::device_of(query).runs_kernels()) return static_cast<int64_t>(at::SDPBackend::math);
   Lending lending("aten::_fused_sdp_choice", {});
   const at::Tensor q = lending.lend(query), k = lending.lend(key), v = lending.lend(value);
   const std::optional<at::Tensor> m = mask.has_value() ? std::optional(lending.lend(*mask)) : std::nullopt;

@@ -92,8 +92,8 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   if ((is_unmaterialised(destination) || is_unmaterialised(source)) && copy_on_host(destination, source)) {
     return destination;
   }
-  const bool runs_kernels = (!is_loom(destination) || device_of(destination).runs_kernels()) &&
-                            (!is_loom(source) || device_of(source).runs_kernels());
+  const bool runs_kernels = (!is_loom(destination) || glue::device_of(destination).runs_kernels()) &&
+                            (!is_loom(source) || glue::device_of(source).runs_kernels());
   // As on CUDA: both ways, whether or not the host's memory is pinned.
   if (!non_blocking && is_loom(destination) != is_loom(source)) note_implicit_sync("aten::copy_");
   // Large copies within a device are a kernel: the engine spreads them over its threads.
@@ -141,7 +141,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& dest
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   check_world(self, "aten::_local_scalar_dense");
-  const runtime::Device& own = device_of(self);
+  const runtime::Device& own = glue::device_of(self);
   TORCH_CHECK_NOT_IMPLEMENTED(own.runs_kernels(), "Tensor.item() needs contents, and the '",
                               own.driver().info().name,
                               "' driver executes nothing; use TORCH_LOOM_DRIVER=virtual for values");

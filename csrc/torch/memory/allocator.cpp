@@ -36,12 +36,11 @@ void free_device_memory(void* address) {
   place.device->allocator->deallocate(place.device_address);
 }
 
-void* take_device_memory(int device, size_t bytes) {
-  const runtime::Device& own = devices().device(device);
+void* take_device_memory(const runtime::Device& device, size_t bytes) {
   void* const block =
-      translated([&] { return own.allocator->allocate(bytes, runtime::current_stream(device)); });
+      translated([&] { return device.allocator->allocate(bytes, runtime::current_stream(device.logical)); });
   if (c10::memoryProfilingEnabled()) [[unlikely]] {
-    report_to_profiler(own, block, 1);
+    report_to_profiler(device, block, 1);
   }
   return block;
 }
@@ -66,9 +65,9 @@ void copy_array(const runtime::StatArray& from, c10::CachingAllocator::StatArray
 class DeviceAllocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    devices();  // initialises before the current device is asked for
+    const runtime::Runtime& seen = devices();  // initialises before the current device is asked for
     const int device = runtime::current_device();
-    void* memory = take_device_memory(device, bytes);
+    void* memory = take_device_memory(seen.device(device), bytes);
     return {memory, memory, &free_device_memory,
             c10::Device(device_type(), static_cast<c10::DeviceIndex>(device))};
   }

@@ -71,7 +71,7 @@ bool fill_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack,
                                     /*is_kept=*/false);
     }
     *filled = host;
-    op.redispatchBoxed(engine_keys(device_of(tensor)), stack);
+    op.redispatchBoxed(engine_keys(glue::device_of(tensor)), stack);
   });
   if (done) stack->back() = tensor;
   return done;
@@ -80,7 +80,7 @@ bool fill_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack,
 bool copy_on_host(const at::Tensor& destination, const at::Tensor& source) {
   const bool fills = is_unmaterialised(destination) && is_host(source);
   if (!fills && !(is_unmaterialised(source) && is_host(destination))) return false;
-  const runtime::Device& own = device_of(fills ? destination : source);
+  const runtime::Device& own = glue::device_of(fills ? destination : source);
   if (!own.runs_kernels()) {
     TORCH_CHECK(at::is_expandable_to(source.sizes(), destination.sizes()), "copy_: a tensor of shape ",
                 source.sizes(), " does not broadcast to ", destination.sizes());
