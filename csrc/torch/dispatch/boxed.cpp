@@ -8,11 +8,11 @@
 #include <unordered_map>
 
 #include "runtime/capture.h"
-#include "torch/core/generator.h"
 #include "torch/dispatch/graph.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/lend.h"
 #include "torch/dispatch/queued_op.h"
+#include "torch/engine/generator.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/lazy_fill.h"
 #include "torch/ops/op_tables.h"
@@ -97,11 +97,12 @@ std::unique_ptr<OpPlan> make_plan(const c10::OperatorHandle& op) {
   plan->policy.host_tensors = accepts_host_tensors(plan->name);
   const auto has_kernel = [&](c10::DispatchKey key) { return op.hasComputedKernelForDispatchKey(key); };
   const auto is_served_by = [&](const runtime::Device& device) {
-    return has_kernel(engine_keys(device).highestPriorityTypeId()) || has_kernel(c10::DispatchKey::SparseCPU) ||
-           has_kernel(c10::DispatchKey::SparseCsrCPU);
+    return has_kernel(engine_keys(device).highestPriorityTypeId()) || has_kernel(kEngineSparseOps) ||
+           has_kernel(kEngineSparseCsrOps);
   };
   plan->world = devices().world();
-  plan->is_served = is_borrowable(plan->name) && devices().device_count() != 0 && is_served_by(devices().device(0));
+  plan->is_served =
+      is_borrowable(plan->name) && devices().device_count() != 0 && is_served_by(devices().device(0));
   plan->is_index = plan->schema_name == "aten::index";
   plan->is_index_put = plan->schema_name == "aten::index_put_" || plan->schema_name == "aten::index_put" ||
                        plan->schema_name == "aten::_index_put_impl_";

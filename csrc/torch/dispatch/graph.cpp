@@ -1,6 +1,5 @@
 #include "torch/dispatch/graph.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -161,9 +160,9 @@ LoomGraph::Source* LoomGraph::find(const at::Generator& generator) {
 }
 
 void LoomGraph::register_generator(const at::Generator& generator) {
-  TORCH_CHECK(generator.defined() && generator.device().type() == device_type(), "expected a generator of a ",
-              device_name(), " device, got one of ",
-              generator.defined() ? generator.device() : c10::Device(c10::kCPU));
+  TORCH_CHECK(generator.defined(), "expected a generator of a ", device_name(), " device, got none");
+  TORCH_CHECK(generator.device().type() == device_type(), "expected a generator of a ", device_name(),
+              " device, got one of ", generator.device());
   if (find(generator) == nullptr) sources_.push_back({generator, std::make_shared<CapturedRandom>(), 0});
 }
 
@@ -180,7 +179,7 @@ CapturedDraw LoomGraph::draw_from(const at::Generator& generator, const char* op
     runtime::capture::invalidate(runtime::current_stream_of(generator.device().index()), reason);
     TORCH_CHECK(false, reason);
   }
-  return {at::make_generator<at::CPUGeneratorImpl>(), source->random, source->steps++ * kOffsetStep};
+  return {new_engine_generator(), source->random, source->steps++ * kOffsetStep};
 }
 
 CapturedDraw captured_draw(const at::Generator& generator, int device, const char* op_name) {

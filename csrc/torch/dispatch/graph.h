@@ -9,7 +9,7 @@
 
 #include "runtime/worlds.h"
 #include "runtime/capture.h"
-#include "torch/core/generator.h"
+#include "torch/engine/generator.h"
 
 namespace loom::glue {
 

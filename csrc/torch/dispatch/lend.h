@@ -1,14 +1,12 @@
 // Lending: an op on loom tensors hands their memory to the engine's kernel, without a copy, and takes the
-// result back. Only the files of this task (lend, adopt, output_allocations, inferred, queued_op, lazy), and
-// those that call a kernel of the engine by name (rnn.cpp, attention.cpp), know that device memory becomes
-// another device type's tensor.
+// result back. How an alias is made, and what else depends on which engine it is, stands in csrc/torch/engine.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
-#include "torch/core/engine.h"
-#include "torch/memory/output_allocation.h"
+#include "torch/engine/engine.h"
+#include "torch/engine/output_allocation.h"
 #include "torch/ops/fallback.h"
 
 namespace loom::glue {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "torch/core/python_line.h"
+#include "torch/engine/alias.h"
 
 namespace loom::glue {
 
@@ -145,11 +146,8 @@ class QueuedOp {
       std::memcpy(address, result.storage().data(), bytes);
       return;
     }
-    c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), bytes,
-        c10::DataPtr(address, nullptr, [](void*) {}, c10::Device(c10::kCPU)), nullptr, /*resizable=*/false));
-    at::Tensor place =
-        at::detail::make_tensor<c10::TensorImpl>(std::move(storage), engine_keys_, result.dtype());
+    at::Tensor place = at::detail::make_tensor<c10::TensorImpl>(
+        alias_storage(address, bytes, result.device().type()), engine_keys_, result.dtype());
     place.unsafeGetTensorImpl()->set_sizes_and_strides(output.layout.sizes, output.layout.strides,
                                                        output.layout.offset);
     if (output.layout.is_conj) place._set_conj(true);

@@ -9,10 +9,10 @@
 #include <cstring>
 #include <mutex>
 
-#include "torch/core/engine.h"
 #include "torch/core/extension_points.h"
+#include "torch/engine/engine.h"
+#include "torch/engine/output_allocation.h"
 #include "torch/memory/allocator.h"
-#include "torch/memory/output_allocation.h"
 #include "torch/memory/register.h"
 #include "torch/memory/worlds.h"
 

@@ -3,8 +3,8 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/copy_ops.h>
 
-#include "torch/core/engine.h"
-#include "torch/core/generator.h"
+#include "torch/engine/engine.h"
+#include "torch/engine/generator.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/worlds.h"
 

@@ -1,4 +1,4 @@
-#include "torch/core/engine.h"
+#include "torch/engine/engine.h"
 
 #include <c10/core/Device.h>
 #include <c10/core/TensorOptions.h>

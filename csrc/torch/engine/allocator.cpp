@@ -1,11 +1,11 @@
-#include "torch/memory/engine_allocator.h"
+#include "torch/engine/allocator.h"
 
 #include <c10/core/CPUAllocator.h>
 
 #include "runtime/worlds.h"
 #include "torch/core/device.h"
-#include "torch/memory/allocator.h"
-#include "torch/memory/output_allocation.h"
+#include "torch/core/device_memory.h"
+#include "torch/engine/output_allocation.h"
 
 namespace loom::glue {
 
