@@ -129,8 +129,8 @@ void bind_busy(py::module_& m) {
   m.def("publish_activity",
         torch::wrap_pybind_function([](int file) { translated([&] { board::publish(file); }); }));
   m.def("clock_ticks", [] {
-    const double per_second = driver::activity::ticks_per_second();
-    return py::make_tuple(driver::activity::ticks(), per_second);
+    const double per_second = runtime::clock::ticks_per_second();
+    return py::make_tuple(runtime::clock::ticks(), per_second);
   });
 }
 
