@@ -13,51 +13,35 @@ namespace {
 
 driver::Stream handle_of(StreamRef stream) { return get().stream(stream.device, stream.id); }
 
-Command describe(CommandKind kind, const char* name, StreamRef stream) {
-  Command command{};
-  command.kind = kind;
+Command describe(CommandKind kind, StreamRef stream) {
+  return runtime::describe(kind, stream.device, stream.id);
+}
+
+Command describe_kernel(StreamRef stream, const char* name) {
+  Command command = describe(CommandKind::kKernel, stream);
   command.name = name;
-  command.device = stream.device;
-  command.stream = stream.id;
   return command;
 }
 
-CaptureRef capture_of(StreamRef stream) { return capture::is_underway() ? capture::of(stream) : nullptr; }
+Command describe_move(CommandKind kind, StreamRef stream, void* destination, const void* source,
+                      size_t bytes) {
+  Command command = describe(kind, stream);
+  command.address = destination;
+  command.source = source;
+  command.bytes = bytes;
+  return command;
+}
 
 // Commands on an event concern no stream.
 constexpr StreamRef kNoStream{-1, -1};
 
-// The call that issues a command. A reader of the tape that wants to know its times leaves them here.
-class Issue {
- public:
-  Issue() = default;
-  ~Issue() {
-    if (times_ != nullptr) times_->returned_ns = timing::now_ns();
-  }
-  Issue(const Issue&) = delete;
-  Issue& operator=(const Issue&) = delete;
-
-  void notify(Command command) {
-    if (!command.is_captured) command.times = &times_;
-    tape::write(command);
-  }
-  const std::shared_ptr<CommandTimes>& times() const { return times_; }
-
- private:
-  std::shared_ptr<CommandTimes> times_;
-};
-
-}  // namespace
-
-StreamRef current_stream_of(int device) noexcept { return {device, current_stream(device)}; }
-
-bool is_captured(StreamRef stream) { return capture::is_underway() && capture::of(stream) != nullptr; }
-
-bool runs_in_place(StreamRef stream) {
-  return get().driver().runs_in_place(handle_of(stream)) && !is_captured(stream);
+Command describe_event(CommandKind kind, driver::Event event, StreamRef stream = kNoStream) {
+  Command command = describe(kind, stream);
+  command.event = event;
+  return command;
 }
 
-namespace {
+CaptureRef capture_of(StreamRef stream) { return capture::is_underway() ? capture::of(stream) : nullptr; }
 
 // A kernel that is refused on its way is released here; the driver and a capture release what they took.
 class Refusal {
@@ -74,84 +58,238 @@ class Refusal {
   const driver::Kernel* kernel_;
 };
 
-}  // namespace
-
-void submit(StreamRef stream, const driver::Kernel& kernel, const Operand* operands, size_t num_operands) {
-  Refusal refusal(kernel);
-  const CaptureRef keeper = capture_of(stream);
-  if (keeper != nullptr && kernel.in_place) capture::forbid_on(stream, kernel.name);
-  Issue issue;
-  if (tape::is_read()) [[unlikely]] {
-    Command command = describe(CommandKind::kKernel, kernel.name, stream);
-    command.operands = operands;
-    command.num_operands = num_operands;
-    command.is_captured = keeper != nullptr;
-    issue.notify(command);
-  }
-  if (keeper != nullptr) {
-    capture::keep(*keeper, stream, refusal.pass_on(), operands, num_operands);
-    return;
-  }
-  const driver::Stream handle = handle_of(stream);
-  if (issue.times() != nullptr) [[unlikely]] {
-    timing::submit(handle, refusal.pass_on(), issue.times());
+// Submits a kernel, whose times go to `times` if anybody wants them.
+void submit_timed(driver::Stream stream, Refusal& kernel, const timing::Shared& times) {
+  driver::Driver& driver = get().driver();
+  if (times == nullptr) [[likely]] {
+    driver.submit(stream, kernel.pass_on());
+  } else if (!driver.info().executes_kernels) {
+    timing::note_not_run(*times);
+    driver.submit(stream, kernel.pass_on());
   } else {
-    get().driver().submit(handle, refusal.pass_on());
+    const driver::Kernel timed = timing::timed(kernel.pass_on(), times);
+    driver.submit(stream, timed);
   }
 }
 
-void copy(StreamRef stream, void* destination, const void* source, size_t bytes) {
+// Runs `work`, calls of the driver for this very stream, as a kernel, so that it can be timed: what a kernel
+// submits to its own stream is part of it.
+template <typename F>
+void submit_as_kernel(driver::Stream stream, const char* name, bool in_place, F work,
+                      const timing::Shared& times) {
+  const auto run = [](void* context) { (*static_cast<F*>(context))(); };
+  const auto release = [](void* context) { delete static_cast<F*>(context); };
+  Refusal kernel({name, run, release, new F(std::move(work)), in_place});
+  submit_timed(stream, kernel, times);
+}
+
+bool is_pageable(const void* address) {
+  return get().driver().locate(address).kind == driver::AddressKind::kUnknown;
+}
+
+void copy_timed(driver::Stream stream, void* destination, const void* source, size_t bytes,
+                const timing::Shared& times) {
   driver::Driver& driver = get().driver();
+  if (times == nullptr) [[likely]] {
+    driver.copy(stream, destination, source, bytes);
+  } else if (bytes == 0 || destination == nullptr || source == nullptr || !driver.info().executes_kernels) {
+    timing::note_not_run(*times);
+    driver.copy(stream, destination, source, bytes);
+  } else {
+    submit_as_kernel(
+        stream, "copy", is_pageable(destination) || is_pageable(source),
+        [=, &driver] { driver.copy(stream, destination, source, bytes); }, times);
+  }
+}
+
+void fill_timed(driver::Stream stream, void* destination, uint8_t value, size_t bytes,
+                const timing::Shared& times) {
+  driver::Driver& driver = get().driver();
+  if (times == nullptr) [[likely]] {
+    driver.fill(stream, destination, value, bytes);
+  } else if (bytes == 0 || destination == nullptr || !driver.info().executes_kernels) {
+    timing::note_not_run(*times);
+    driver.fill(stream, destination, value, bytes);
+  } else {
+    submit_as_kernel(
+        stream, "fill", /*in_place=*/false, [=, &driver] { driver.fill(stream, destination, value, bytes); },
+        times);
+  }
+}
+
+}  // namespace
+
+// --- telling ---
+
+void Issue::begin(const Command& command) {
+  command_ = command;
+  command_->times = command.is_captured ? nullptr : &times_;
+  is_over_ = false;
+  tape::begin(*command_, told_);
+}
+
+void Issue::end() {
+  if (is_over_) return;
+  is_over_ = true;
+  if (times_ != nullptr) times_->returned_ns = clock::now_ns();
+  if (!tape::is_end_told(command_->kind)) return;
+  command_->times = nullptr;
+  tape::end(*command_, told_);
+}
+
+Issue::~Issue() {
+  if (is_over_) return;
+  command_->has_failed = true;
+  try {
+    end();
+  } catch (...) {  // what made the command fail is on its way
+  }
+}
+
+void Launch::begin(StreamRef stream, const char* name, const KernelRecord& record) {
+  stream_ = stream;
+  record_ = record;
+  Command command = describe_kernel(stream, name);
+  command.op = record.op;
+  command.inputs = record.inputs;
+  command.attributes = record.attributes;
+  command.is_captured = is_captured(stream);
+  issue_.begin(command);
+}
+
+void Launch::submit(const driver::Kernel& kernel, std::span<const Operand> outputs) {
+  Refusal refusal(kernel);
+  const CaptureRef keeper = capture_of(stream_);
+  if (keeper == nullptr) return submit_timed(handle_of(stream_), refusal, issue_.times());
+  if (kernel.in_place) capture::forbid_on(stream_, kernel.name);
+  capture::keep(*keeper, stream_, refusal.pass_on(), record_, outputs);
+}
+
+void Launch::end(std::span<const Operand> inputs, std::span<const Operand> outputs) {
+  issue_.set_inputs(inputs);
+  issue_.set_outputs(outputs);
+  issue_.end();
+}
+
+// --- where work goes ---
+
+StreamRef current_stream_of(int device) noexcept { return {device, current_stream(device)}; }
+
+bool is_captured(StreamRef stream) { return capture::is_underway() && capture::of(stream) != nullptr; }
+
+bool runs_in_place(StreamRef stream) {
+  return get().driver().runs_in_place(handle_of(stream)) && !is_captured(stream);
+}
+
+bool is_kernel_described() noexcept { return tape::is_told(CommandKind::kKernel) || capture::is_underway(); }
+
+InPlace in_place(StreamRef stream) {
+  driver::Driver& driver = get().driver();
+  const driver::Stream handle = handle_of(stream);
+  if (!driver.runs_in_place(handle) || is_captured(stream)) return {};
+  return {&driver, handle};
+}
+
+void run(const InPlace& place, const driver::Kernel& kernel) { place.driver->submit(place.stream, kernel); }
+
+// --- work ---
+
+void submit(StreamRef stream, const driver::Kernel& kernel, const KernelRecord& record,
+            std::span<const Operand> outputs) {
+  Refusal refusal(kernel);
+  if (!is_kernel_described()) [[likely]] {
+    return submit_timed(handle_of(stream), refusal, nullptr);
+  }
+  if (kernel.in_place && is_captured(stream)) capture::forbid_on(stream, kernel.name);
+  Launch launch;
+  launch.begin(stream, kernel.name, record);
+  launch.submit(refusal.pass_on(), outputs);
+  launch.end(record.inputs, outputs);
+}
+
+void submit_aside(StreamRef stream, const driver::Kernel& kernel) {
+  // What is submitted to the default stream while nothing is pending would keep the caller. It goes to a
+  // stream of its own instead, which the default stream waits for.
+  if (stream.id != 0 || !runs_in_place(stream) || get().config().launch != "auto") {
+    return submit(stream, kernel);
+  }
+  Refusal refusal(kernel);
+  driver::Driver& driver = get().driver();
+  const driver::Stream own = handle_of(stream), side = get().own_stream(stream.device);
+  Issue issue;
+  if (tape::is_told(CommandKind::kKernel)) [[unlikely]] {
+    issue.begin(describe_kernel(stream, kernel.name));
+  }
+  const auto put_in_order = [&](driver::Stream earlier, driver::Stream later) {
+    const driver::Event event = driver.create_event({/*timing=*/false});
+    driver.record_event(event, earlier);
+    driver.wait_event(later, event);
+    driver.destroy_event(event);
+  };
+  put_in_order(own, side);
+  submit_timed(side, refusal, issue.times());
+  put_in_order(side, own);
+  issue.end();
+}
+
+void copy(StreamRef stream, void* destination, const void* source, size_t bytes) {
   const CaptureRef keeper = capture_of(stream);
-  if (bytes != 0 && capture::is_underway()) {
-    for (const void* side : {static_cast<const void*>(destination), source}) {
-      if (driver.locate(side).kind == driver::AddressKind::kUnknown) {
-        capture::forbid_on(stream, "a copy of host memory that is not pinned");
-      }
-    }
+  if (bytes != 0 && capture::is_underway() && (is_pageable(destination) || is_pageable(source))) {
+    capture::forbid_on(stream, "a copy of host memory that is not pinned");
   }
   Issue issue;
-  if (tape::is_read()) [[unlikely]] {
-    Command command = describe(CommandKind::kCopy, "copy", stream);
-    command.address = destination;
-    command.source = source;
-    command.bytes = bytes;
+  if (tape::is_told(CommandKind::kCopy)) [[unlikely]] {
+    Command command = describe_move(CommandKind::kCopy, stream, destination, source, bytes);
     command.is_captured = keeper != nullptr;
-    issue.notify(command);
+    issue.begin(command);
   }
   if (keeper != nullptr) {
     capture::keep_copy(*keeper, stream, destination, source, bytes);
-  } else if (issue.times() != nullptr) [[unlikely]] {
-    timing::copy(handle_of(stream), destination, source, bytes, issue.times());
   } else {
-    driver.copy(handle_of(stream), destination, source, bytes);
+    copy_timed(handle_of(stream), destination, source, bytes, issue.times());
   }
+  issue.end();
+}
+
+void copy_and_wait(StreamRef stream, void* destination, const void* source, size_t bytes) {
+  copy(stream, destination, source, bytes);
+  if (tape::is_told(CommandKind::kQueryStream)) [[unlikely]] {
+    tape::note(describe(CommandKind::kQueryStream, stream));
+  }
+}
+
+void store_result(StreamRef stream, void* destination, const void* source, size_t bytes) {
+  Issue issue;
+  if (tape::is_told(CommandKind::kStoreResult)) [[unlikely]] {
+    issue.begin(describe_move(CommandKind::kStoreResult, stream, destination, source, bytes));
+  }
+  get().driver().copy(handle_of(stream), destination, source, bytes);
+  issue.end();
 }
 
 void fill(StreamRef stream, void* destination, uint8_t value, size_t bytes) {
   const CaptureRef keeper = capture_of(stream);
   Issue issue;
-  if (tape::is_read()) [[unlikely]] {
-    Command command = describe(CommandKind::kFill, "fill", stream);
-    command.address = destination;
-    command.bytes = bytes;
+  if (tape::is_told(CommandKind::kFill)) [[unlikely]] {
+    Command command = describe_move(CommandKind::kFill, stream, destination, nullptr, bytes);
     command.is_captured = keeper != nullptr;
-    issue.notify(command);
+    issue.begin(command);
   }
   if (keeper != nullptr) {
     capture::keep_fill(*keeper, stream, destination, value, bytes);
-  } else if (issue.times() != nullptr) [[unlikely]] {
-    timing::fill(handle_of(stream), destination, value, bytes, issue.times());
   } else {
-    get().driver().fill(handle_of(stream), destination, value, bytes);
+    fill_timed(handle_of(stream), destination, value, bytes, issue.times());
   }
+  issue.end();
 }
+
+// --- waiting ---
 
 bool query_stream(StreamRef stream) {
   if (capture::is_underway()) capture::forbid_on(stream, "a query of a stream");
   const bool is_finished = get().driver().query_stream(handle_of(stream));
-  if (is_finished && tape::is_read()) [[unlikely]] {
-    tape::write(describe(CommandKind::kQueryStream, "query_stream", stream));
+  if (is_finished && tape::is_told(CommandKind::kQueryStream)) [[unlikely]] {
+    tape::note(describe(CommandKind::kQueryStream, stream));
   }
   return is_finished;
 }
@@ -159,28 +297,41 @@ bool query_stream(StreamRef stream) {
 void synchronize_stream(StreamRef stream) {
   if (capture::is_underway()) capture::forbid_on(stream, "synchronisation with a stream");
   Issue issue;
-  if (tape::is_read()) [[unlikely]] {
-    issue.notify(describe(CommandKind::kSynchronizeStream, "synchronize_stream", stream));
+  if (tape::is_told(CommandKind::kSynchronizeStream)) [[unlikely]] {
+    issue.begin(describe(CommandKind::kSynchronizeStream, stream));
   }
   get().driver().synchronize_stream(handle_of(stream));
+  issue.end();
+}
+
+void drain_stream(StreamRef stream) {
+  get().driver().drain_stream(handle_of(stream));
+  if (tape::is_told(CommandKind::kQueryStream)) [[unlikely]] {
+    tape::note(describe(CommandKind::kQueryStream, stream));
+  }
 }
 
 void synchronize_device(int device) {
   if (capture::is_underway()) capture::forbid_on_device(device, "synchronisation with a device");
   Issue issue;
-  if (tape::is_read()) [[unlikely]] {
-    issue.notify(describe(CommandKind::kSynchronizeDevice, "synchronize_device", {device, -1}));
+  if (tape::is_told(CommandKind::kSynchronizeDevice)) [[unlikely]] {
+    issue.begin(describe(CommandKind::kSynchronizeDevice, {device, -1}));
   }
   get().synchronize(device);
+  issue.end();
 }
+
+void drain_device(int device) {
+  for (const driver::Stream stream : get().streams(device)) get().driver().drain_stream(stream);
+}
+
+// --- events ---
 
 driver::Event create_event(driver::EventOptions options) {
   const driver::Event event = get().driver().create_event(options);
-  if (tape::is_read()) [[unlikely]] {
-    Command command = describe(CommandKind::kCreateEvent, "create_event", kNoStream);
-    command.event = event;
+  if (tape::is_told(CommandKind::kCreateEvent)) [[unlikely]] {
     try {
-      tape::write(command);
+      tape::note(describe_event(CommandKind::kCreateEvent, event));
     } catch (...) {
       get().driver().destroy_event(event);
       throw;
@@ -191,43 +342,40 @@ driver::Event create_event(driver::EventOptions options) {
 
 void record_event(driver::Event event, StreamRef stream) {
   Issue issue;
-  if (tape::is_read()) [[unlikely]] {
-    Command command = describe(CommandKind::kRecordEvent, "record_event", stream);
-    command.event = event;
+  if (tape::is_told(CommandKind::kRecordEvent)) [[unlikely]] {
+    Command command = describe_event(CommandKind::kRecordEvent, event, stream);
     command.is_captured = is_captured(stream);
-    issue.notify(command);
+    issue.begin(command);
   }
-  if (capture::is_underway()) {
-    if (shared_events::is_shared(event) && is_captured(stream)) {
-      capture::forbid_on(stream, "an event that is shared with other processes");
-    }
-    if (capture::keep_record(event, stream)) return;
+  if (capture::is_underway() && shared_events::is_shared(event) && is_captured(stream)) {
+    capture::forbid_on(stream, "an event that is shared with other processes");
   }
-  get().driver().record_event(event, handle_of(stream));
-  shared_events::recorded(event, stream);
+  if (!capture::is_underway() || !capture::keep_record(event, stream)) {
+    get().driver().record_event(event, handle_of(stream));
+    shared_events::recorded(event, stream);
+  }
+  issue.end();
 }
 
 void wait_event(StreamRef stream, driver::Event event) {
   Issue issue;
-  if (tape::is_read()) [[unlikely]] {
-    Command command = describe(CommandKind::kWaitEvent, "wait_event", stream);
-    command.event = event;
+  if (tape::is_told(CommandKind::kWaitEvent)) [[unlikely]] {
+    Command command = describe_event(CommandKind::kWaitEvent, event, stream);
     command.is_captured = is_captured(stream);
-    issue.notify(command);
+    issue.begin(command);
   }
-  if (shared_events::wait(stream, event)) return;
-  if (capture::is_underway() && capture::keep_wait(stream, event)) return;
-  get().driver().wait_event(handle_of(stream), event);
+  const bool is_done =
+      shared_events::wait(stream, event) || (capture::is_underway() && capture::keep_wait(stream, event));
+  if (!is_done) get().driver().wait_event(handle_of(stream), event);
+  issue.end();
 }
 
 bool query_event(driver::Event event) {
   if (capture::is_underway()) capture::forbid_on(event, "a query of an event");
   bool is_finished = false;
   if (!shared_events::query(event, &is_finished)) is_finished = get().driver().query_event(event);
-  if (is_finished && tape::is_read()) [[unlikely]] {
-    Command command = describe(CommandKind::kQueryEvent, "query_event", kNoStream);
-    command.event = event;
-    tape::write(command);
+  if (is_finished && tape::is_told(CommandKind::kQueryEvent)) [[unlikely]] {
+    tape::note(describe_event(CommandKind::kQueryEvent, event));
   }
   return is_finished;
 }
@@ -235,12 +383,11 @@ bool query_event(driver::Event event) {
 void synchronize_event(driver::Event event) {
   if (capture::is_underway()) capture::forbid_on(event, "synchronisation with an event");
   Issue issue;
-  if (tape::is_read()) [[unlikely]] {
-    Command command = describe(CommandKind::kSynchronizeEvent, "synchronize_event", kNoStream);
-    command.event = event;
-    issue.notify(command);
+  if (tape::is_told(CommandKind::kSynchronizeEvent)) [[unlikely]] {
+    issue.begin(describe_event(CommandKind::kSynchronizeEvent, event));
   }
   if (!shared_events::synchronize(event)) get().driver().synchronize_event(event);
+  issue.end();
 }
 
 int64_t elapsed_ns(driver::Event start, driver::Event end) {
@@ -252,13 +399,38 @@ int64_t elapsed_ns(driver::Event start, driver::Event end) {
 
 void destroy_event(driver::Event event) {
   if (capture::is_underway()) capture::forget(event);
-  if (tape::is_read()) [[unlikely]] {
-    Command command = describe(CommandKind::kDestroyEvent, "destroy_event", kNoStream);
-    command.event = event;
-    tape::write(command);
+  if (tape::is_told(CommandKind::kDestroyEvent)) [[unlikely]] {
+    tape::note(describe_event(CommandKind::kDestroyEvent, event));
   }
   shared_events::forget(event);
   get().driver().destroy_event(event);
 }
+
+// --- untold ---
+
+void untold::submit(driver::Driver& driver, driver::Stream stream, const driver::Kernel& kernel) {
+  driver.submit(stream, kernel);
+}
+void untold::copy(driver::Driver& driver, driver::Stream stream, void* destination, const void* source,
+                  size_t bytes) {
+  driver.copy(stream, destination, source, bytes);
+}
+void untold::fill(driver::Driver& driver, driver::Stream stream, void* destination, uint8_t value,
+                  size_t bytes) {
+  driver.fill(stream, destination, value, bytes);
+}
+bool untold::query_stream(driver::Driver& driver, driver::Stream stream) {
+  return driver.query_stream(stream);
+}
+void untold::drain_stream(driver::Driver& driver, driver::Stream stream) { driver.drain_stream(stream); }
+driver::Event untold::create_event(driver::Driver& driver) { return driver.create_event({/*timing=*/false}); }
+void untold::record_event(driver::Driver& driver, driver::Event event, driver::Stream stream) {
+  driver.record_event(event, stream);
+}
+void untold::wait_event(driver::Driver& driver, driver::Stream stream, driver::Event event) {
+  driver.wait_event(stream, event);
+}
+bool untold::query_event(driver::Driver& driver, driver::Event event) { return driver.query_event(event); }
+void untold::destroy_event(driver::Driver& driver, driver::Event event) { driver.destroy_event(event); }
 
 }  // namespace loom::runtime

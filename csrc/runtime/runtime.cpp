@@ -111,15 +111,20 @@ int64_t Runtime::new_stream(int index, int priority) {
   driver::measure(stream, activity_board::slot(index, id));
   place.store(stream, std::memory_order_release);
   lock.unlock();
-  if (tape::is_read()) [[unlikely]] {
-    Command command{};
-    command.kind = CommandKind::kCreateStream;
-    command.name = "create_stream";
-    command.device = index;
-    command.stream = id;
-    tape::write(command);
+  if (tape::is_told(CommandKind::kCreateStream)) [[unlikely]] {
+    tape::note(describe(CommandKind::kCreateStream, index, id));
   }
   return id;
+}
+
+driver::Stream Runtime::own_stream(int index) {
+  Device& owner = device(index);
+  const std::lock_guard<std::mutex> lock(streams_mutex_);
+  if (owner.own_stream == nullptr) {
+    owner.own_stream = driver_->create_stream(owner.physical, {0, /*inline_when_idle=*/false});
+    driver::measure(owner.own_stream, activity_board::slot(index, activity_board::kOwnStream));
+  }
+  return owner.own_stream;
 }
 
 std::pair<int, int64_t> Runtime::find_stream(const void* handle) const noexcept {

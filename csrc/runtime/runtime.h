@@ -39,6 +39,7 @@ struct Device {
   int logical, physical;
   std::array<std::atomic<driver::Stream>, kNumStreamIds> streams{};  // null until handed out
   std::array<std::atomic<uint32_t>, 2> next_in_pool{};               // by −priority
+  driver::Stream own_stream = nullptr;                               // null until it is needed
   std::unique_ptr<CachingAllocator> allocator;
   LazyStats lazy_stats;
 };
@@ -57,6 +58,9 @@ class Runtime {
   // The next stream of the pool of a priority; what is below kHighestPriority counts as that, what is above 0
   // as 0. Streams live as long as the process.
   int64_t new_stream(int device, int priority);
+  // A stream of the runtime's own, which no program knows: what runs there comes between work of a stream
+  // that waits for it. Made at the first call.
+  driver::Stream own_stream(int device);
   // Device and id of the stream that the driver knows by this handle; a device of −1 when there is none. Any
   // address may be asked about: it is compared, and not looked at.
   std::pair<int, int64_t> find_stream(const void* handle) const noexcept;

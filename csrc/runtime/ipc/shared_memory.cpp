@@ -238,7 +238,7 @@ std::string send(void* address, size_t bytes) {
   if (block_bytes < bytes || block_bytes == 0) {
     throw InvalidArgument("only whole blocks of the caching allocator can be sent; clone() the tensor");
   }
-  for (const driver::Stream stream : runtime.streams(index)) runtime.driver().drain_stream(stream);
+  for (const driver::Stream stream : runtime.streams(index)) untold::drain_stream(runtime.driver(), stream);
   const driver::SharedMemory memory = runtime.driver().share(device.physical, address);
   if (block_bytes > memory.bytes - memory.offset) {
     throw SharingError(
@@ -336,9 +336,9 @@ bool release(void* pointer) {
   }
   driver::Driver& driver = get().driver();
   for (const driver::Stream stream : get().streams(device)) {
-    if (driver.query_stream(stream)) continue;
-    leaving.events.push_back(driver.create_event({/*timing=*/false}));
-    driver.record_event(leaving.events.back(), stream);
+    if (untold::query_stream(driver, stream)) continue;
+    leaving.events.push_back(untold::create_event(driver));
+    untold::record_event(driver, leaving.events.back(), stream);
   }
   const Guard guard(all().mutex);
   if (leaving.events.empty()) {
@@ -366,8 +366,8 @@ bool collect(void (*free)(void* address)) {
   driver::Driver& driver = get().driver();
   for (Leaving& each : leaving) {
     std::erase_if(each.events, [&](driver::Event event) {
-      if (!driver.query_event(event)) return false;
-      driver.destroy_event(event);
+      if (!untold::query_event(driver, event)) return false;
+      untold::destroy_event(driver, event);
       return true;
     });
     const Guard guard(all().mutex);

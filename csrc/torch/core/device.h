@@ -50,24 +50,4 @@ class CurrentDevice {
   const int previous_;
 };
 
-inline driver::Stream current_stream(int device) {
-  return translated([&] { return devices().stream(device, runtime::current_stream(device)); });
-}
-
-// Runs `work` as a kernel in stream order, through the driver. A driver without arithmetic is given the
-// command while the host infers the result's metadata: `work` then runs here, on tensors that have no data.
-// `work` lives on the caller's stack, so it runs in place.
-template <typename F>
-void run_kernel(int device, const char* name, F&& work) {
-  runtime::Runtime& runtime = devices();
-  const driver::Stream stream = current_stream(device);
-  if (!runtime.runs_kernels()) {
-    work();
-    translated([&] { runtime.driver().submit(stream, {name, [](void*) {}, nullptr, nullptr}); });
-    return;
-  }
-  const auto run = [](void* context) { (*static_cast<std::remove_reference_t<F>*>(context))(); };
-  translated([&] { runtime.driver().submit(stream, {name, run, nullptr, &work, /*in_place=*/true}); });
-}
-
 }  // namespace loom::glue

@@ -43,7 +43,8 @@ struct OpPlan {
   bool is_data_dependent = false, is_index_put = false;
   std::vector<KeyPart> key_parts;  // of every argument
   OutputAllocationTable output_allocations;
-  const fallback::Op* fallback = nullptr;  // once it was needed
+  const fallback::Op* fallback = nullptr;     // once it was needed
+  const runtime::OpRecord* record = nullptr;  // once the tape was told
 };
 
 ArgKind kind_of(const c10::Type& type) {
@@ -279,6 +280,21 @@ CapturedDraw fill_generator(const OpPlan& plan, torch::jit::Stack* stack, int de
   return draw;
 }
 
+// What the tape is told besides operands.
+void describe(const c10::OperatorHandle& op, OpPlan& plan, const torch::jit::Stack& stack, Lending& lending) {
+  const std::vector<c10::Argument>& arguments = op.schema().arguments();
+  if (plan.record == nullptr) {
+    plan.record = &runtime::intern_op(op.schema().name(), op.schema().overload_name());
+  }
+  lending.set_op(*plan.record);
+  const c10::IValue* value = &stack[stack.size() - arguments.size()];
+  for (const c10::Argument& argument : arguments) {
+    const ArgKind kind = kind_of(*argument.real_type());
+    if (kind == ArgKind::kOther) lending.description().add_value(argument.name().c_str(), *value);
+    ++value;
+  }
+}
+
 [[noreturn]] void refuse_capture(runtime::StreamRef stream, const std::string& reason) {
   runtime::capture::invalidate(stream, reason);
   TORCH_CHECK(false, reason);
@@ -338,6 +354,8 @@ void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (fallback::is_watched(lending.dtypes()) && !is_checked) [[unlikely]] {
     fallback::check(fallback_of(op, plan), lending.dtypes(), lending.device());
   }
+  if (lending.is_described()) [[unlikely]]
+    describe(op, plan, *stack, lending);
   InferenceKey key;
   if (!lending.runs_in_place() && try_queue(op, plan, stack, lending, key)) return;
   fill_generator(plan, stack, lending.device(), /*is_kept=*/false, /*is_captured=*/false);
@@ -357,6 +375,12 @@ void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (plan.writes) lending.write_back();
   for (size_t i = stack->size() - plan.num_returns; i < stack->size(); ++i)
     adopt_result(lending, (*stack)[i]);
+  if (lending.is_described()) [[unlikely]] {
+    for (size_t i = stack->size() - plan.num_returns; i < stack->size(); ++i) {
+      lending.description().add_output((*stack)[i]);
+    }
+    plan.num_returns == 0 ? lending.finish() : lending.finish(at::Tensor());
+  }
 }
 
 }  // namespace loom::glue

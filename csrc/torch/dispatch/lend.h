@@ -5,10 +5,14 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
 
+#include <optional>
+
 #include "torch/core/engine.h"
+#include "torch/dispatch/kernel_description.h"
 #include "torch/memory/output_allocation.h"
 #include "torch/ops/fallback.h"
 
@@ -52,9 +56,36 @@ class Lending {
 
   // Whether the current stream of the device runs a kernel in this thread, now.
   bool runs_in_place();
-  // Submits a kernel that uses the operands and writes `outputs`.
-  void submit(runtime::StreamRef stream, const driver::Kernel& kernel,
-              const std::vector<c10::Storage>& outputs);
+
+  // Whether somebody is told of the kernel. Then its arguments that are no tensors are added to the
+  // description before it runs, and its results before finish().
+  bool is_described() const { return description_.has_value(); }
+  KernelDescription& description() { return *description_; }
+  // The record that the kernel is told under; without it, by name alone.
+  void set_op(const runtime::OpRecord& op) { op_ = &op; }
+  // For a kernel that is queued: tells that it comes, submits it, tells that it went. What run() does, step
+  // by step; `outputs` are what it returns.
+  void begin(runtime::StreamRef stream);
+  void submit(runtime::StreamRef stream, const driver::Kernel& kernel, const torch::jit::Stack& outputs,
+              size_t num_outputs);
+  // After run() and write_back(): tells that the kernel went, and what it returned. What a reader throws
+  // leaves it. Takes a tensor, a tuple, a vector.
+  template <typename T>
+  void finish(const T& result) {
+    if (!description_.has_value()) [[likely]] {
+      return;
+    }
+    description_->add_output(result);
+    finish_described();
+  }
+  // Of an op that returns nothing.
+  void finish() {
+    if (!description_.has_value()) [[likely]] {
+      return;
+    }
+    description_->add_written_inputs();
+    finish_described();
+  }
 
   // Runs `work`, which calls the engine's kernel, in this thread after what is pending on the current stream;
   // what earlier calls showed of its allocations is in `table`. A driver without arithmetic is told of a
@@ -95,7 +126,7 @@ class Lending {
     (*static_cast<F*>(work))();
   }
   void run_kernel(Body body, void* context);
-  c10::SmallVector<runtime::Operand, 6> describe_operands() const;
+  void finish_described();
   bool has_moved(const Loan& loan) const;
   bool make_own(c10::DataPtr& memory, size_t bytes);
   void copy_from_host(void* destination, const void* source, size_t bytes);
@@ -109,18 +140,20 @@ class Lending {
   [[noreturn]] void throw_device_mismatch(const at::Tensor& tensor) const;
 
   const char* const op_name_;
+  const runtime::OpRecord* op_ = nullptr;
   const OperandPolicy policy_;
   int device_ = -1;
   bool has_sparse_ = false;
   bool has_host_operands_ = false;
   bool writes_lists_ = false;
-  driver::Stream in_place_stream_ = nullptr;  // set when it runs kernels in this thread
+  runtime::InPlace in_place_;  // set when the stream runs kernels in this thread
   uint64_t key_ = 0;
   fallback::DtypeSet dtypes_ = fallback::kAnyOp;
   OutputAllocations allocations_ = OutputAllocations::learning();
   OutputMask learned_ = 0;
   OutputAllocationTable* table_ = nullptr;
   c10::SmallVector<Loan, 6> loans_;
+  std::optional<KernelDescription> description_;  // destroyed before the loans that it refers to
   c10::impl::ExcludeDispatchKeyGuard no_autograd_;
 };
 

@@ -205,6 +205,7 @@ void keep_host_tensors(torch::jit::Stack& arguments, const Lending& lending) {
 void queue_op(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t num_arguments, Lending& lending,
               std::shared_ptr<const InferredOutputs> inferred, CapturedDraw draw) {
   const runtime::StreamRef stream = runtime::current_stream_of(lending.device());
+  lending.begin(stream);
   for (const InferredOutputs::Resized& resized : inferred->resized) {
     lending.resize_loan(resized.loan, resized.layout.sizes, resized.layout.strides);
   }
@@ -214,12 +215,13 @@ void queue_op(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t nu
   stack->erase(first, stack->end());
   keep_host_tensors(arguments, lending);
   const bool is_captured = translated([&] { return runtime::is_captured(stream); });
+  const size_t num_returns = inferred->returns.size();
   auto* queued = new QueuedOp(op, std::move(arguments), lending, std::move(inferred), outputs,
                               std::move(draw), !is_captured);
   const driver::Kernel kernel{queued->name(), [](void* context) { static_cast<QueuedOp*>(context)->run(); },
                               [](void* context) { delete static_cast<QueuedOp*>(context); }, queued};
-  translated([&] { lending.submit(stream, kernel, outputs.storages()); });
   outputs.push(*stack);
+  translated([&] { lending.submit(stream, kernel, *stack, num_returns); });
 }
 
 namespace {

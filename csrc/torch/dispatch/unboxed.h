@@ -134,24 +134,42 @@ struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
       static const fallback::Op& op = fallback::op_of(Op::name, Op::overload_name);
       fallback::check(op, lending->dtypes(), lending->device());
     }
+    if (lending->is_described()) [[unlikely]]
+      describe(*lending, arguments...);
     const auto run = [&](auto&&... engine_arguments) -> decltype(auto) {
       return Op::redispatch(engine_keys(), engine_arguments...);
     };
     if constexpr (std::is_void_v<Return>) {
       lending->run(table, [&] { std::apply(run, lent); });
       lending->write_back();
+      lending->finish();
     } else if constexpr (std::is_same_v<Return, at::Tensor&>) {
       lending->run(table, [&] { std::apply(run, lent); });
       lending->write_back();
-      return written_argument<Arguments...>(std::forward<Arguments>(arguments)...);
+      at::Tensor& written = written_argument<Arguments...>(std::forward<Arguments>(arguments)...);
+      lending->finish(written);
+      return written;
     } else {
       std::optional<Return> result;
       lending->run(table, [&] { result.emplace(std::apply(run, lent)); });
-      return adopt_all(*lending, std::move(*result));
+      Return adopted = adopt_all(*lending, std::move(*result));
+      lending->finish(adopted);
+      return adopted;
     }
   }
 
  private:
+  // What the tape is told besides operands.
+  [[gnu::noinline]] static void describe(Lending& lending, Arguments... arguments) {
+    static const runtime::OpRecord& op = runtime::intern_op(Op::name, Op::overload_name);
+    static const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);
+    lending.set_op(op);
+    const c10::Argument* argument = handle.schema().arguments().data();
+    (lending.description().add_attribute<std::remove_cvref_t<Arguments>>((argument++)->name().c_str(),
+                                                                         arguments),
+     ...);
+  }
+
   // Work for a worker or a graph outlives this call: the boxed kernel keeps its arguments.
   static Return call_boxed(Arguments... arguments) {
     static const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);

@@ -32,10 +32,6 @@ class OutputAllocationTable {
   std::unordered_map<uint64_t, OutputMask> masks_;
 };
 
-// Device memory, on the current stream, for a result of the kernel that this thread runs; the tape hears that
-// the kernel writes it. As the tape's readers may, it throws before that happens.
-void* take_output_memory(int device, size_t bytes);
-
 // The allocations of one run of a kernel.
 class OutputAllocations {
  public:

@@ -54,7 +54,7 @@ void drain_devices() {
   } without_python;
   runtime::Runtime& runtime = devices();
   for (int device = 0; device < runtime.device_count(); ++device) {
-    for (const driver::Stream stream : runtime.streams(device)) runtime.driver().drain_stream(stream);
+    runtime::drain_device(device);
   }
 }
 

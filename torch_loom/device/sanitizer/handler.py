@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -35,7 +36,8 @@ class EventHandler:
         self.syncs = StreamSynchronizations()
         self.memory = Memory()
         self.seq_num = 0
-        self._last_kernels: dict[StreamId, Launch] = {}
+        # By thread: the kernel that it has begun, and what that uses.
+        self._begun: dict[int, tuple[Launch, tuple[Operand, ...]]] = {}
         self._tags = OpTags()
         self._notes: dict[int, Callable[[StreamId, EventId, int, bool], None]] = {
             TapeReader.RECORD_EVENT: self._handle_event_record,
@@ -84,26 +86,43 @@ class EventHandler:
         own = pack_stream(device, stream)
         if is_captured:
             return []
-        if kind == TapeReader.OUTPUT:
-            kernel = self._last_kernels.get(own)
-            return [] if kernel is None else self._handle_uses(kernel, operands)
         if self._tags.is_counted(operator, operands):
             self.syncs.all_streams_wait_for_stream(own)
-        errors = self._handle_kernel_launch(own, operator, operands)
+        operands = _without_duplicates(operands)
+        launch, errors = self._handle_kernel_launch(own, operator, operands)
+        if kind == TapeReader.KERNEL and not errors:
+            self._begun[threading.get_ident()] = (launch, operands)
         if not errors and (host_waits or self._tags.is_read(operator)):
             self.syncs.all_streams_wait_for_stream(own)
         return errors
 
+    def handle_kernel_end(
+        self, device: int, stream: int, outputs: tuple[Operand, ...], is_captured: bool, has_failed: bool
+    ) -> list[SynchronizationError]:
+        """Take in what the kernel that this thread has begun returned; the arguments are ``TapeReader``'s.
+
+        Returns:
+            What is wrong with the memory that it took for its results. The kernel has been submitted.
+        """
+        begun = self._begun.pop(threading.get_ident(), None)
+        if begun is None or is_captured or has_failed or begun[0].stream != pack_stream(device, stream):
+            return []
+        launch, operands = begun
+        known = {operand[:4] for operand in operands}
+        fresh = tuple(
+            output for output in outputs if output[4] and output[:4] not in known and 0 not in output[1]
+        )
+        return self._handle_uses(launch, _without_duplicates(fresh))
+
     def _handle_kernel_launch(
         self, stream: StreamId, operator: str, operands: tuple[Operand, ...]
-    ) -> list[SynchronizationError]:
+    ) -> tuple[Launch, list[SynchronizationError]]:
         self.seq_num += 1
         launch = Launch(self.seq_num, stream, operator, _gather_traceback(True, False, False))
         errors = self._handle_uses(launch, operands)
         if not errors:
             self.syncs.update_seq_num(stream, launch.seq_num)
-            self._last_kernels[stream] = launch
-        return errors
+        return launch, errors
 
     def _handle_uses(self, launch: Launch, operands: tuple[Operand, ...]) -> list[SynchronizationError]:
         tensors = [self.memory.find(operand[0]) for operand in operands]
@@ -167,3 +186,14 @@ class EventHandler:
     ) -> None:
         self.syncs.sync_all_streams(stream >> 32)
         self.memory.forget_finished(self.syncs)
+
+
+def _without_duplicates(operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
+    """Return each operand once, as written if it is so at one of its places."""
+    if len(operands) < 2:
+        return operands
+    kept: dict[tuple[object, ...], Operand] = {}
+    for operand in operands:
+        if operand[:4] not in kept or operand[4]:
+            kept[operand[:4]] = operand
+    return tuple(kept.values())

@@ -12,8 +12,12 @@ import functools
 
 __all__ = ["Operand", "covers", "extent", "overlap"]
 
-# What the tape tells of a tensor: address, sizes, strides in elements, bytes of an element, is it written.
-Operand = tuple[int, tuple[int, ...], tuple[int, ...], int, bool]
+# What the tape tells of a tensor: address, sizes, strides in elements, bytes of an element, is it written, and
+# the dtype, which does not matter here.
+Operand = (
+    tuple[int, tuple[int, ...], tuple[int, ...], int, bool]
+    | tuple[int, tuple[int, ...], tuple[int, ...], int, bool, str]
+)
 
 # Dimensions as (stride in bytes, count), the smallest stride first.
 Dims = tuple[tuple[int, int], ...]
