@@ -13,32 +13,37 @@ namespace {
 
 driver::Stream handle_of(StreamRef stream) { return get().stream(stream.device, stream.id); }
 
-Command describe(CommandKind kind, StreamRef stream) {
-  return runtime::describe(kind, stream.device, stream.id);
-}
-
-Command describe_kernel(StreamRef stream, const char* name) {
-  Command command = describe(CommandKind::kKernel, stream);
-  command.name = name;
-  return command;
-}
-
-Command describe_move(CommandKind kind, StreamRef stream, void* destination, const void* source,
-                      size_t bytes) {
-  Command command = describe(kind, stream);
-  command.address = destination;
-  command.source = source;
-  command.bytes = bytes;
-  return command;
-}
-
 // Commands on an event concern no stream.
 constexpr StreamRef kNoStream{-1, -1};
 
-Command describe_event(CommandKind kind, driver::Event event, StreamRef stream = kNoStream) {
-  Command command = describe(kind, stream);
+Command describe_event(CommandKind kind, driver::Event event) {
+  Command command = describe(kind, kNoStream.device, kNoStream.id);
   command.event = event;
   return command;
+}
+
+void note_finished(StreamRef stream) {
+  if (tape::is_told(CommandKind::kQueryStream)) [[unlikely]] {
+    tape::note(describe(CommandKind::kQueryStream, stream.device, stream.id));
+  }
+}
+
+void begin_move(Issue& issue, CommandKind kind, StreamRef stream, void* destination, const void* source,
+                size_t bytes, bool is_captured) {
+  Command& command = issue.describe(kind, stream);
+  command.address = destination;
+  command.source = source;
+  command.bytes = bytes;
+  command.is_captured = is_captured;
+  issue.begin();
+}
+
+void begin_wait(Issue& issue, CommandKind kind, StreamRef stream, driver::Event event = nullptr,
+                bool is_captured = false) {
+  Command& command = issue.describe(kind, stream);
+  command.event = event;
+  command.is_captured = is_captured;
+  issue.begin();
 }
 
 CaptureRef capture_of(StreamRef stream) { return capture::is_underway() ? capture::of(stream) : nullptr; }
@@ -121,9 +126,8 @@ void fill_timed(driver::Stream stream, void* destination, uint8_t value, size_t 
 
 // --- telling ---
 
-void Issue::begin(const Command& command) {
-  command_ = command;
-  command_->times = command.is_captured ? nullptr : &times_;
+void Issue::begin() {
+  command_->times = command_->is_captured ? nullptr : &times_;
   is_over_ = false;
   tape::begin(*command_, told_);
 }
@@ -149,12 +153,13 @@ Issue::~Issue() {
 void Launch::begin(StreamRef stream, const char* name, const KernelRecord& record) {
   stream_ = stream;
   record_ = record;
-  Command command = describe_kernel(stream, name);
+  Command& command = issue_.describe(CommandKind::kKernel, stream);
+  command.name = name;
   command.op = record.op;
   command.inputs = record.inputs;
   command.attributes = record.attributes;
   command.is_captured = is_captured(stream);
-  issue_.begin(command);
+  issue_.begin();
 }
 
 void Launch::submit(const driver::Kernel& kernel, std::span<const Operand> outputs) {
@@ -163,6 +168,14 @@ void Launch::submit(const driver::Kernel& kernel, std::span<const Operand> outpu
   if (keeper == nullptr) return submit_timed(handle_of(stream_), refusal, issue_.times());
   if (kernel.in_place) capture::forbid_on(stream_, kernel.name);
   capture::keep(*keeper, stream_, refusal.pass_on(), record_, outputs);
+}
+
+void Launch::run(const InPlace& place, const driver::Kernel& kernel) {
+  if (issue_.times() == nullptr) [[likely]] {
+    return runtime::run(place, kernel);
+  }
+  Refusal refusal(kernel);
+  submit_timed(place.stream, refusal, issue_.times());
 }
 
 void Launch::end(std::span<const Operand> inputs, std::span<const Operand> outputs) {
@@ -218,7 +231,8 @@ void submit_aside(StreamRef stream, const driver::Kernel& kernel) {
   const driver::Stream own = handle_of(stream), side = get().own_stream(stream.device);
   Issue issue;
   if (tape::is_told(CommandKind::kKernel)) [[unlikely]] {
-    issue.begin(describe_kernel(stream, kernel.name));
+    issue.describe(CommandKind::kKernel, stream).name = kernel.name;
+    issue.begin();
   }
   const auto put_in_order = [&](driver::Stream earlier, driver::Stream later) {
     const driver::Event event = driver.create_event({/*timing=*/false});
@@ -239,9 +253,7 @@ void copy(StreamRef stream, void* destination, const void* source, size_t bytes)
   }
   Issue issue;
   if (tape::is_told(CommandKind::kCopy)) [[unlikely]] {
-    Command command = describe_move(CommandKind::kCopy, stream, destination, source, bytes);
-    command.is_captured = keeper != nullptr;
-    issue.begin(command);
+    begin_move(issue, CommandKind::kCopy, stream, destination, source, bytes, keeper != nullptr);
   }
   if (keeper != nullptr) {
     capture::keep_copy(*keeper, stream, destination, source, bytes);
@@ -253,15 +265,13 @@ void copy(StreamRef stream, void* destination, const void* source, size_t bytes)
 
 void copy_and_wait(StreamRef stream, void* destination, const void* source, size_t bytes) {
   copy(stream, destination, source, bytes);
-  if (tape::is_told(CommandKind::kQueryStream)) [[unlikely]] {
-    tape::note(describe(CommandKind::kQueryStream, stream));
-  }
+  note_finished(stream);
 }
 
 void store_result(StreamRef stream, void* destination, const void* source, size_t bytes) {
   Issue issue;
   if (tape::is_told(CommandKind::kStoreResult)) [[unlikely]] {
-    issue.begin(describe_move(CommandKind::kStoreResult, stream, destination, source, bytes));
+    begin_move(issue, CommandKind::kStoreResult, stream, destination, source, bytes, /*is_captured=*/false);
   }
   get().driver().copy(handle_of(stream), destination, source, bytes);
   issue.end();
@@ -271,9 +281,7 @@ void fill(StreamRef stream, void* destination, uint8_t value, size_t bytes) {
   const CaptureRef keeper = capture_of(stream);
   Issue issue;
   if (tape::is_told(CommandKind::kFill)) [[unlikely]] {
-    Command command = describe_move(CommandKind::kFill, stream, destination, nullptr, bytes);
-    command.is_captured = keeper != nullptr;
-    issue.begin(command);
+    begin_move(issue, CommandKind::kFill, stream, destination, nullptr, bytes, keeper != nullptr);
   }
   if (keeper != nullptr) {
     capture::keep_fill(*keeper, stream, destination, value, bytes);
@@ -288,9 +296,7 @@ void fill(StreamRef stream, void* destination, uint8_t value, size_t bytes) {
 bool query_stream(StreamRef stream) {
   if (capture::is_underway()) capture::forbid_on(stream, "a query of a stream");
   const bool is_finished = get().driver().query_stream(handle_of(stream));
-  if (is_finished && tape::is_told(CommandKind::kQueryStream)) [[unlikely]] {
-    tape::note(describe(CommandKind::kQueryStream, stream));
-  }
+  if (is_finished) note_finished(stream);
   return is_finished;
 }
 
@@ -298,7 +304,7 @@ void synchronize_stream(StreamRef stream) {
   if (capture::is_underway()) capture::forbid_on(stream, "synchronisation with a stream");
   Issue issue;
   if (tape::is_told(CommandKind::kSynchronizeStream)) [[unlikely]] {
-    issue.begin(describe(CommandKind::kSynchronizeStream, stream));
+    begin_wait(issue, CommandKind::kSynchronizeStream, stream);
   }
   get().driver().synchronize_stream(handle_of(stream));
   issue.end();
@@ -306,16 +312,14 @@ void synchronize_stream(StreamRef stream) {
 
 void drain_stream(StreamRef stream) {
   get().driver().drain_stream(handle_of(stream));
-  if (tape::is_told(CommandKind::kQueryStream)) [[unlikely]] {
-    tape::note(describe(CommandKind::kQueryStream, stream));
-  }
+  note_finished(stream);
 }
 
 void synchronize_device(int device) {
   if (capture::is_underway()) capture::forbid_on_device(device, "synchronisation with a device");
   Issue issue;
   if (tape::is_told(CommandKind::kSynchronizeDevice)) [[unlikely]] {
-    issue.begin(describe(CommandKind::kSynchronizeDevice, {device, -1}));
+    begin_wait(issue, CommandKind::kSynchronizeDevice, {device, -1});
   }
   get().synchronize(device);
   issue.end();
@@ -343,9 +347,7 @@ driver::Event create_event(driver::EventOptions options) {
 void record_event(driver::Event event, StreamRef stream) {
   Issue issue;
   if (tape::is_told(CommandKind::kRecordEvent)) [[unlikely]] {
-    Command command = describe_event(CommandKind::kRecordEvent, event, stream);
-    command.is_captured = is_captured(stream);
-    issue.begin(command);
+    begin_wait(issue, CommandKind::kRecordEvent, stream, event, is_captured(stream));
   }
   if (capture::is_underway() && shared_events::is_shared(event) && is_captured(stream)) {
     capture::forbid_on(stream, "an event that is shared with other processes");
@@ -360,9 +362,7 @@ void record_event(driver::Event event, StreamRef stream) {
 void wait_event(StreamRef stream, driver::Event event) {
   Issue issue;
   if (tape::is_told(CommandKind::kWaitEvent)) [[unlikely]] {
-    Command command = describe_event(CommandKind::kWaitEvent, event, stream);
-    command.is_captured = is_captured(stream);
-    issue.begin(command);
+    begin_wait(issue, CommandKind::kWaitEvent, stream, event, is_captured(stream));
   }
   const bool is_done =
       shared_events::wait(stream, event) || (capture::is_underway() && capture::keep_wait(stream, event));
@@ -384,7 +384,7 @@ void synchronize_event(driver::Event event) {
   if (capture::is_underway()) capture::forbid_on(event, "synchronisation with an event");
   Issue issue;
   if (tape::is_told(CommandKind::kSynchronizeEvent)) [[unlikely]] {
-    issue.begin(describe_event(CommandKind::kSynchronizeEvent, event));
+    begin_wait(issue, CommandKind::kSynchronizeEvent, kNoStream, event);
   }
   if (!shared_events::synchronize(event)) get().driver().synchronize_event(event);
   issue.end();

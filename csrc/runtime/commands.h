@@ -43,8 +43,12 @@ class Issue {
   Issue(const Issue&) = delete;
   Issue& operator=(const Issue&) = delete;
 
+  // A new command, to be filled in before begin().
+  Command& describe(CommandKind kind, StreamRef stream) noexcept {
+    return command_.emplace(runtime::describe(kind, stream.device, stream.id));
+  }
   // Tells the readers; what one throws leaves it.
-  void begin(const Command& command);
+  void begin();
   bool has_begun() const noexcept { return command_.has_value(); }
   // Of a kernel, where they are known.
   void set_inputs(std::span<const Operand> inputs) { command_->inputs = inputs; }
@@ -62,6 +66,14 @@ class Issue {
   std::shared_ptr<CommandTimes> times_;
 };
 
+// A stream whose kernels run in the caller's thread at this moment; asked once for a kernel of which nobody
+// is told.
+struct InPlace {
+  driver::Driver* driver = nullptr;
+  driver::Stream stream = nullptr;
+  explicit operator bool() const noexcept { return driver != nullptr; }
+};
+
 // A described kernel on its way: begin(), submit(), end(), each once, in the thread that issues it. The
 // record and what it points to stay until end().
 class Launch {
@@ -70,6 +82,8 @@ class Launch {
   bool has_begun() const noexcept { return issue_.has_begun(); }
   // As runtime::submit(). `outputs`: where they are known already; a graph that keeps the kernel wants them.
   void submit(const driver::Kernel& kernel, std::span<const Operand> outputs = {});
+  // The same, where the stream runs kernels in this thread.
+  void run(const InPlace& place, const driver::Kernel& kernel);
   // `inputs`: as the kernel has left them.
   void end(std::span<const Operand> inputs, std::span<const Operand> outputs);
 
@@ -112,13 +126,6 @@ void synchronize_event(driver::Event event);
 int64_t elapsed_ns(driver::Event start, driver::Event end);
 void destroy_event(driver::Event event);
 
-// A stream whose kernels run in the caller's thread at this moment; asked once for a kernel of which nobody
-// is told.
-struct InPlace {
-  driver::Driver* driver = nullptr;
-  driver::Stream stream = nullptr;
-  explicit operator bool() const noexcept { return driver != nullptr; }
-};
 // Empty unless a kernel that is submitted now would run in this thread.
 InPlace in_place(StreamRef stream);
 // Runs a kernel there. Nobody is told: for kernels where is_kernel_described() was false.

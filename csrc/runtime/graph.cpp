@@ -44,18 +44,18 @@ std::vector<timing::Shared> Recording::notify(StreamRef stream) const {
     const Node& node = nodes_[i];
     if (!tape::is_told(node.kind)) continue;
     const KernelRecord record = node.record.record();
-    Command command = describe(node.kind, stream.device, stream.id);
-    command.name = node.name.c_str();
-    command.address = node.destination;
-    command.source = node.source;
-    command.bytes = node.bytes;
-    command.op = record.op;
-    command.inputs = record.inputs;
-    command.attributes = record.attributes;
     timing::Shared times;
     {
       Issue issue;
-      issue.begin(command);
+      Command& command = issue.describe(node.kind, stream);
+      command.name = node.name.c_str();
+      command.address = node.destination;
+      command.source = node.source;
+      command.bytes = node.bytes;
+      command.op = record.op;
+      command.inputs = record.inputs;
+      command.attributes = record.attributes;
+      issue.begin();
       issue.set_outputs(node.record.outputs());
       // Its time of return stays open: the call that issues it is that of the replay.
       times = issue.take_times();
@@ -122,7 +122,8 @@ void ReplayQueue::submit(StreamRef stream, const Recording& recording,
       const std::lock_guard<std::mutex> lock(mutex_);
       if (must_follow()) wait_event(stream, finished_);
     }
-    issue.begin(describe(CommandKind::kReplay, stream.device, stream.id));
+    issue.describe(CommandKind::kReplay, stream);
+    issue.begin();
   }
   if (tape::is_read()) [[unlikely]]
     times = recording.notify(stream);

@@ -1,6 +1,8 @@
 #include "runtime/tape.h"
 
+#include <linux/membarrier.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -117,13 +119,34 @@ Slot* take_slot() {
   return *own;
 }
 
+// Written under the mutex before the first reader is attached, and read by those that find one.
+bool has_barrier_of_all = false;
+
+void prepare_barrier() {
+  static const bool is_there =
+      syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 &&
+      syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+  has_barrier_of_all = is_there;
+}
+
+// Every thread that reads from now on finds the present readers, and every other one's slot says so.
+void pass_barrier() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (has_barrier_of_all) syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+}
+
 // While it lives, this thread may use the readers that it finds in `current`.
 class Reading {
  public:
   Reading() : slot_(own != nullptr ? *own : make_own()) {
-    // In one order with detach(), which changes `current` and then looks at the slots.
-    if (slot_.depth++ == 0) {
-      slot_.state.store(slot_.state.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
+    if (slot_.depth++ != 0) return;
+    slot_.state.store(slot_.state.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    // In one order with detach(), which changes `current` and then looks at the slots. Where the system can
+    // have every thread pass a barrier, detach() asks for that, and nothing is needed here.
+    if (has_barrier_of_all) [[likely]] {
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    } else {
+      std::atomic_thread_fence(std::memory_order_seq_cst);
     }
   }
   ~Reading() {
@@ -134,7 +157,7 @@ class Reading {
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
 
-  static const Readers& readers() { return *current.load(std::memory_order_seq_cst); }
+  static const Readers& readers() { return *current.load(std::memory_order_acquire); }
 
  private:
   Slot& slot_;
@@ -143,10 +166,11 @@ class Reading {
 // Returns when no other thread of this process uses readers that it found before the call. A reader may run
 // Python: that takes as long as it takes.
 void wait_for_others() {
+  pass_barrier();
   const pid_t process = getpid();
   for (Slot* slot = slots.load(std::memory_order_acquire); slot != nullptr; slot = slot->next) {
     if (slot == own || slot->process.load(std::memory_order_relaxed) != process) continue;
-    const uint64_t state = slot->state.load(std::memory_order_seq_cst);
+    const uint64_t state = slot->state.load(std::memory_order_acquire);
     if (state % 2 == 0) continue;
     for (int turn = 0; slot->state.load(std::memory_order_acquire) == state; ++turn) {
       constexpr timespec kPause{0, 50'000};
@@ -179,6 +203,7 @@ constexpr bool has(CommandKinds kinds, CommandKind kind) {
 
 void attach(const std::shared_ptr<TapeReader>& reader) {
   const std::lock_guard<std::mutex> lock(mutex);
+  prepare_barrier();
   const Readers& before = Reading::readers();
   if (find(before, reader.get()) != before.end()) {
     throw InvalidArgument("the reader is attached to the tape already");

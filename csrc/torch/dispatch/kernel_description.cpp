@@ -1,6 +1,7 @@
 #include "torch/dispatch/kernel_description.h"
 
 #include <ATen/SparseCsrTensorUtils.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
 #include <cstring>
@@ -11,6 +12,13 @@ namespace loom::glue {
 
 using runtime::Attribute;
 using Kind = runtime::Attribute::Kind;
+
+std::vector<const char*> argument_names(const char* op, const char* overload) {
+  std::vector<const char*> names;
+  const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(op, overload);
+  for (const c10::Argument& argument : handle.schema().arguments()) names.push_back(argument.name().c_str());
+  return names;
+}
 
 runtime::Operand KernelDescription::describe(const c10::TensorImpl* tensor, bool is_written) {
   const auto* first =

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <type_traits>
+#include <vector>
 
 #include "runtime/commands.h"
 
@@ -48,6 +49,7 @@ class KernelDescription {
   void begin(runtime::StreamRef stream, const char* name, const runtime::OpRecord* op);
   bool has_begun() const { return launch_.has_begun(); }
   void submit(const driver::Kernel& kernel) { launch_.submit(kernel, outputs_); }
+  void run(const runtime::InPlace& place, const driver::Kernel& kernel) { launch_.run(place, kernel); }
   // After the last output.
   void end();
 
@@ -78,6 +80,9 @@ class KernelDescription {
   c10::SmallVector<std::unique_ptr<uint64_t[]>, 2> owned_;
   c10::SmallVector<at::Tensor, 2> parts_;  // of sparse results
 };
+
+// The names of an op's arguments, in their order.
+std::vector<const char*> argument_names(const char* op, const char* overload);
 
 namespace detail {
 

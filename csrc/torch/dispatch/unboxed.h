@@ -162,12 +162,10 @@ struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
   // What the tape is told besides operands.
   [[gnu::noinline]] static void describe(Lending& lending, Arguments... arguments) {
     static const runtime::OpRecord& op = runtime::intern_op(Op::name, Op::overload_name);
-    static const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);
+    static const auto names = argument_names(Op::name, Op::overload_name);
     lending.set_op(op);
-    const c10::Argument* argument = handle.schema().arguments().data();
-    (lending.description().add_attribute<std::remove_cvref_t<Arguments>>((argument++)->name().c_str(),
-                                                                         arguments),
-     ...);
+    const char* const* name = names.data();
+    (lending.description().add_attribute<std::remove_cvref_t<Arguments>>(*name++, arguments), ...);
   }
 
   // Work for a worker or a graph outlives this call: the boxed kernel keeps its arguments.
