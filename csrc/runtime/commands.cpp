@@ -82,7 +82,7 @@ void submit_timed(driver::Stream stream, Refusal& kernel, const timing::Shared& 
 template <typename F>
 void submit_as_kernel(driver::Stream stream, const char* name, bool in_place, F work,
                       const timing::Shared& times) {
-  const auto run = [](void* context) { (*static_cast<F*>(context))(); };
+  const auto run = [](void* context, driver::Stream) { (*static_cast<F*>(context))(); };
   const auto release = [](void* context) { delete static_cast<F*>(context); };
   Refusal kernel({name, run, release, new F(std::move(work)), in_place});
   submit_timed(stream, kernel, times);
@@ -311,7 +311,7 @@ void synchronize_stream(StreamRef stream) {
 }
 
 void drain_stream(StreamRef stream) {
-  get().driver().drain_stream(handle_of(stream));
+  get().driver().synchronize_stream(handle_of(stream), driver::OnFailure::kKeep);
   note_finished(stream);
 }
 
@@ -326,7 +326,8 @@ void synchronize_device(int device) {
 }
 
 void drain_device(int device) {
-  for (const driver::Stream stream : get().streams(device)) get().driver().drain_stream(stream);
+  for (const driver::Stream stream : get().streams(device))
+    get().driver().synchronize_stream(stream, driver::OnFailure::kKeep);
 }
 
 // --- events ---
@@ -422,7 +423,9 @@ void untold::fill(driver::Driver& driver, driver::Stream stream, void* destinati
 bool untold::query_stream(driver::Driver& driver, driver::Stream stream) {
   return driver.query_stream(stream);
 }
-void untold::drain_stream(driver::Driver& driver, driver::Stream stream) { driver.drain_stream(stream); }
+void untold::drain_stream(driver::Driver& driver, driver::Stream stream) {
+  driver.synchronize_stream(stream, driver::OnFailure::kKeep);
+}
 driver::Event untold::create_event(driver::Driver& driver) { return driver.create_event({/*timing=*/false}); }
 void untold::record_event(driver::Driver& driver, driver::Event event, driver::Stream stream) {
   driver.record_event(event, stream);

@@ -16,10 +16,10 @@ struct TimedKernel {
 }  // namespace
 
 driver::Kernel timed(const driver::Kernel& kernel, const Shared& times) {
-  const auto run = [](void* context) {
+  const auto run = [](void* context, driver::Stream stream) {
     const auto* timed = static_cast<TimedKernel*>(context);
     const Running running(timed->times.get());
-    timed->kernel.run(timed->kernel.context);
+    timed->kernel.run(timed->kernel.context, stream);
   };
   const auto release = [](void* context) { delete static_cast<TimedKernel*>(context); };
   return {kernel.name, run, release, new TimedKernel{kernel, times}, kernel.in_place};

@@ -324,7 +324,7 @@ void CachingAllocator::destroy(Segment* segment) {
   Pool& pool = *segment->pool;
   for (const Segment::Piece& piece : segment->pieces) {
     if (segment->source == nullptr) {
-      driver_.deallocate(physical_device_, reinterpret_cast<void*>(piece.address));
+      driver_.deallocate(reinterpret_cast<void*>(piece.address));
     }
     ++stats_.num_device_free;
   }

@@ -24,7 +24,7 @@ constexpr size_t kMaxDevices = 64;
 // In stream order, and in the caller's thread only where the launch mode has it so.
 void submit_aside(const char* name, std::function<void()> work) {
   const runtime::StreamRef stream = runtime::current_stream_of(resolve_device(std::nullopt).index());
-  const auto run = [](void* context) { (*static_cast<std::function<void()>*>(context))(); };
+  const auto run = [](void* context, driver::Stream) { (*static_cast<std::function<void()>*>(context))(); };
   const auto release = [](void* context) { delete static_cast<std::function<void()>*>(context); };
   const driver::Kernel kernel{name, run, release, new std::function<void()>(std::move(work))};
   translated([&] { runtime::submit_aside(stream, kernel); });

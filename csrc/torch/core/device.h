@@ -8,11 +8,10 @@
 
 #include "runtime/commands.h"
 #include "runtime/runtime.h"
+#include "torch/core/device_type.h"
 #include "torch/core/errors.h"
 
 namespace loom::glue {
-
-constexpr c10::DeviceType kLoom = c10::DeviceType::PrivateUse1;
 
 // The user's name of the device type ("loom"), and the same in capitals for messages.
 std::string device_name();

@@ -122,8 +122,7 @@ void check_has_memory(const at::Tensor& tensor, const char* op_name) {
               " bytes (resized after the tensor was made?)");
 }
 
-Lending::Lending(const char* op_name, OperandPolicy policy)
-    : op_name_(op_name), policy_(policy), no_autograd_(excluded_keys()) {
+Lending::Lending(const char* op_name, OperandPolicy policy) : op_name_(op_name), policy_(policy) {
   run_backward_in_this_thread();
   if (runtime::is_kernel_described()) [[unlikely]]
     description_.emplace();
@@ -147,7 +146,7 @@ int Lending::device() {
 }
 
 void Lending::throw_device_mismatch(const at::Tensor& tensor) const {
-  const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(device_));
+  const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device_));
   TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", own,
               " and ", tensor.device(), "! (when checking the operands of ", op_name_, ")");
 }
@@ -316,7 +315,7 @@ void Lending::run_kernel(Body body, void* context) {
     void* context;
     OutputAllocations* output_allocations;
   } run{body, context, &allocations_};
-  const auto with_output_allocations = [](void* pointer) {
+  const auto with_output_allocations = [](void* pointer, driver::Stream) {
     const auto* run = static_cast<const Run*>(pointer);
     const OutputAllocations::Active active(*run->output_allocations);
     run->body(run->context);
@@ -331,11 +330,18 @@ void Lending::run_kernel(Body body, void* context) {
   if (!devices().runs_kernels()) {
     // The host infers the result's metadata: allocations are the host's own scalars.
     body(context);
-    kernel.run = [](void*) {};
+    kernel.run = [](void*, driver::Stream) {};
     kernel.in_place = false;
   }
-  translated(
-      [&] { description_.has_value() ? description_->submit(kernel) : runtime::submit(stream, kernel); });
+  translated([&] {
+    if (!description_.has_value()) {
+      runtime::submit(stream, kernel);
+    } else if (in_place_) {
+      description_->run(in_place_, kernel);
+    } else {
+      description_->submit(kernel);
+    }
+  });
 }
 
 }  // namespace loom::glue

@@ -6,10 +6,10 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
 
 #include <optional>
+#include <utility>
 
 #include "torch/core/engine.h"
 #include "torch/dispatch/kernel_description.h"
@@ -102,9 +102,10 @@ class Lending {
   // The device the op runs on: that of the operands, or one named by an argument, or the current one.
   void set_device(int device);
   int device();
-  // Lists of operands are written to, not only read.
-  void set_writes_lists() { writes_lists_ = true; }
-  bool writes_lists() const { return writes_lists_; }
+  // The first list of operands is written to, not only read.
+  void set_writes_list() { writes_list_ = true; }
+  // Of the list that is lent next.
+  bool take_writes_list() { return std::exchange(writes_list_, false); }
   // An operand was sparse: the engine's kernel must be found by its tensors' keys.
   bool has_sparse() const { return has_sparse_; }
   // The dtypes of the operands on the device.
@@ -145,7 +146,7 @@ class Lending {
   int device_ = -1;
   bool has_sparse_ = false;
   bool has_host_operands_ = false;
-  bool writes_lists_ = false;
+  bool writes_list_ = false;
   runtime::InPlace in_place_;  // set when the stream runs kernels in this thread
   uint64_t key_ = 0;
   fallback::DtypeSet dtypes_ = fallback::kAnyOp;
@@ -154,7 +155,7 @@ class Lending {
   OutputAllocationTable* table_ = nullptr;
   c10::SmallVector<Loan, 6> loans_;
   std::optional<KernelDescription> description_;  // destroyed before the loans that it refers to
-  c10::impl::ExcludeDispatchKeyGuard no_autograd_;
+  const EngineScope scope_;
 };
 
 template <typename F>

@@ -8,6 +8,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <optional>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -56,9 +57,8 @@ struct Lent<at::TensorList> {
   static LentList of(Lending& lending, at::TensorList tensors) {
     LentList lent;
     lent.tensors.reserve(tensors.size());
-    for (const at::Tensor& tensor : tensors) {
-      lent.tensors.push_back(lending.lend_element(tensor, lending.writes_lists()));
-    }
+    const bool is_written = lending.take_writes_list();
+    for (const at::Tensor& tensor : tensors) lent.tensors.push_back(lending.lend_element(tensor, is_written));
     return lent;
   }
 };
@@ -119,10 +119,13 @@ struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
       (add_list(span, arguments), ...);
       if (span.is_mixed()) return Op::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
     }
+    if constexpr (kIsTracedInParts) {
+      if (is_tracing_parts()) return Op::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
+    }
     thread_local OutputAllocationTable table;
     std::optional<Lending> lending(std::in_place, Op::name, OperandPolicy{kHostScalars, false, false});
-    // What returns nothing works in place, on lists (_foreach_add_).
-    if constexpr (std::is_void_v<Return>) lending->set_writes_lists();
+    // What returns nothing works in place, on its first list (_foreach_add_).
+    if constexpr (std::is_void_v<Return>) lending->set_writes_list();
     // Braces: arguments are lent from left to right. Not forwarded: call_boxed() may need them afterwards.
     std::tuple<decltype(Lent<Arguments>::of(*lending, std::declval<Arguments>()))...> lent{
         Lent<Arguments>::of(*lending, arguments)...};
@@ -159,6 +162,10 @@ struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
   }
 
  private:
+  // torch.jit's tracer records no op without results, and no convolution.
+  static constexpr bool kIsTracedInParts =
+      std::is_void_v<Return> || std::string_view(Op::name) == "aten::convolution";
+
   // What the tape is told besides operands.
   [[gnu::noinline]] static void describe(Lending& lending, Arguments... arguments) {
     static const runtime::OpRecord& op = runtime::intern_op(Op::name, Op::overload_name);

@@ -1,15 +1,15 @@
 // Scaled dot-product attention: the engine's fused kernel behind the ops PyTorch has for other backends.
 #include <ATen/core/Tensor.h>
-#include <ATen/native/DispatchStub.h>
-#include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <ATen/ops/_fused_sdp_choice_ops.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_ops.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_ops.h>
 #include <ATen/ops/empty.h>
-#include <torch/library.h>
 
+#include "torch/core/extension_points.h"
+#include "torch/core/registration.h"
 #include "torch/dispatch/unboxed.h"
+#include "torch/kernels/register.h"
 
 namespace loom::glue {
 
@@ -59,14 +59,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_attention() {
+  register_attention_choice(&choose);
+  torch::Library& m = library(own_key());
   m.impl("_fused_sdp_choice", choose);
   m.impl("_scaled_dot_product_fused_attention_overrideable", attention);
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", attention_backward);
 }
 
 }  // namespace loom::glue
-
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &loom::glue::choose)
-}  // namespace at::native

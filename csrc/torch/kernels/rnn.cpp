@@ -1,5 +1,5 @@
-// Recurrent cells. PyTorch sends every PrivateUse1 device to the fused cells, of which the CPU has none, and
-// keeps the CPU's whole-layer kernel for the CPU; both are given here.
+// Recurrent cells. PyTorch sends the devices of other backends to the fused cells, of which the CPU has none,
+// and keeps the CPU's whole-layer kernel for the CPU; both are given here.
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>
@@ -20,7 +20,9 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
+#include "torch/core/registration.h"
 #include "torch/dispatch/lend.h"
+#include "torch/kernels/register.h"
 
 namespace loom::glue {
 
@@ -187,16 +189,16 @@ std::tuple<Tensor, Tensor> pack_padded_sequence(const Tensor& input, const Tenso
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_recurrent_cells() {
+  torch::Library& m = library(own_key());
   m.impl("lstm.input", lstm);
   m.impl("_thnn_fused_lstm_cell", lstm_cell);
   m.impl("_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward);
   m.impl("_thnn_fused_gru_cell", gru_cell);
   m.impl("_thnn_fused_gru_cell_backward", gru_cell_backward);
   m.impl("_pack_padded_sequence", pack_padded_sequence);
+  // Above the gradients of its parts: a composite op is taken apart before it reaches the device.
+  library(autograd_key()).impl("lstm.input", lstm);
 }
-
-// Above the gradients of its parts: a composite op is taken apart before it reaches the device.
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("lstm.input", lstm); }
 
 }  // namespace loom::glue

@@ -10,8 +10,6 @@
 
 namespace loom::driver {
 
-struct StreamState;
-
 namespace activity {
 
 // Time is kept in buckets of 2^shift ticks, 17 to 34 ms each; the last 64 of them are more than a second.
@@ -56,9 +54,5 @@ class StreamActivity {
   std::atomic<uint64_t> kernels_[activity::kNumBuckets], copies_[activity::kNumBuckets];
 };
 static_assert(sizeof(StreamActivity) == 64 + 2 * 8 * activity::kNumBuckets);
-
-// From now on the stream tells `activity` what it runs. Before anything is submitted to it; `activity`
-// outlives it.
-void measure(StreamState* stream, StreamActivity* activity);
 
 }  // namespace loom::driver
