@@ -24,11 +24,12 @@ from torch_loom import _C, _C_testing
 COMMAND = "python -m benchmarks.tape"
 TARGETS = {"native reader": 60.0, "clock hook": 5.0}
 METHODS = {
-    "native reader": "`torch.add(x, y)` on four elements, 100,000 times in blocks, with a reader of C++ attached "
-    "and without one in turns: what it adds to an op. It is told of each kernel's begin and end, and reads op, "
-    "class, states, sizes, strides, bytes and dtypes of inputs and outputs, and the attributes",
-    "clock hook": "a reading of the clock through the place where another source of time can be put, less one "
-    "past it",
+    "native reader": "`torch.add(x, y)` on four elements, 100,000 times in blocks, with a reader of C++ "
+    "attached and without one in turns: what it adds to an op, in time of the thread. It is told of each "
+    "kernel's begin and end, and reads op, class, states, sizes, strides and bytes of inputs and outputs, and "
+    "the attributes",
+    "clock hook": "a reading of the clock through the place where another source of time can be put, less "
+    "one past it",
 }
 BLOCK = 1000
 
@@ -54,7 +55,7 @@ class Figure:
 
 
 def block(work: Callable[[], object]) -> float:
-    """Returns nanoseconds a call, over one block: of the thread, since other programs may have the processor."""
+    """Returns nanoseconds of this thread a call, over one block."""
     began = thread_time_ns()
     for _ in range(BLOCK):
         work()

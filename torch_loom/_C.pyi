@@ -168,8 +168,8 @@ class TapeReader:
     CREATE_STREAM: ClassVar[int]
     FALLBACK: ClassVar[int]
     # `ended` is called at the end of each kernel with (device, stream, name, shape class or None, inputs,
-    # outputs, attributes by name, is_captured, has_failed); operands there have a dtype's name behind the rest,
-    # those of `callback` only if asked for.
+    # outputs, attributes by name, is_captured, has_failed); operands there have a dtype's name behind the
+    # rest, those of `callback` only if asked for.
     def __init__(
         self,
         callback: Callable[..., None],

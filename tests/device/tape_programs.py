@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import functional
 
 from torch_loom import _C
 
@@ -63,11 +63,13 @@ PROGRAMS: dict[str, Program] = {
     "mm_self": lambda t: torch.mm(t["square"], t["square"]),
     "addmm": lambda t: torch.addmm(t["row"], t["x"], t["square"], beta=0.5, alpha=2),
     "baddbmm": lambda t: torch.baddbmm(t["wide"], t["wide"][:, :, :3], t["wide"], beta=2, alpha=0.5),
-    "linear": lambda t: F.linear(t["x"], t["square"], t["bias"]),
-    "conv": lambda t: F.conv2d(t["image"], t["filters"], t["bias"], stride=2, padding=1, dilation=2, groups=2),
-    "max_pool": lambda t: F.max_pool2d(t["image"], 3, stride=2, ceil_mode=True),
-    "batch_norm": lambda t: F.batch_norm(t["x"], None, None, training=True, momentum=0.3, eps=1e-3),
-    "layer_norm": lambda t: F.layer_norm(t["x"], (6,), t["row"], eps=1e-4),
+    "linear": lambda t: functional.linear(t["x"], t["square"], t["bias"]),
+    "conv": lambda t: functional.conv2d(
+        t["image"], t["filters"], t["bias"], stride=2, padding=1, dilation=2, groups=2
+    ),
+    "max_pool": lambda t: functional.max_pool2d(t["image"], 3, stride=2, ceil_mode=True),
+    "batch_norm": lambda t: functional.batch_norm(t["x"], None, None, training=True, momentum=0.3, eps=1e-3),
+    "layer_norm": lambda t: functional.layer_norm(t["x"], (6,), t["row"], eps=1e-4),
     "softmax": lambda t: t["x"].softmax(1),
     "log_softmax_half": lambda t: t["half"].log_softmax(0),
     "sum": lambda t: t["wide"].sum((0, 2), keepdim=True),
@@ -83,9 +85,11 @@ PROGRAMS: dict[str, Program] = {
     "gather": lambda t: t["x"].index_select(0, t["index"]),
     "index": lambda t: t["x"][t["index"]],
     "scatter": lambda t: t["x"].index_add(0, t["index"], t["y"][:4]),
-    "embedding": lambda t: F.embedding(t["index"], t["x"]),
-    "loss": lambda t: F.cross_entropy(t["x"], t["target"], label_smoothing=0.0),
-    "attention": lambda t: F.scaled_dot_product_attention(t["query"], t["key"], t["value"], is_causal=True),
+    "embedding": lambda t: functional.embedding(t["index"], t["x"]),
+    "loss": lambda t: functional.cross_entropy(t["x"], t["target"], label_smoothing=0.0),
+    "attention": lambda t: functional.scaled_dot_product_attention(
+        t["query"], t["key"], t["value"], is_causal=True
+    ),
     "foreach": lambda t: torch._foreach_add_([t["x"], t["y"]], [t["y"], t["x"]], alpha=2),
     "clone_strided": lambda t: t["x"].t().contiguous(),
 }

@@ -135,7 +135,7 @@ def test_a_dry_run_tells_the_same(told: dict[str, list[Record]], run_python: Pyt
 
 
 def test_a_first_call_tells_the_same(run_python: PythonRunner) -> None:
-    """The first call of an op leaves its results on the host, and moves them: that is no copy of the program's."""
+    """The first call of an op moves its results from the host: no copy of the program's."""
     run_python("""
         from tests.device.tape_programs import PROGRAMS, listening, operands, tell, what_is_told
         given = operands()
@@ -195,9 +195,8 @@ def test_a_refused_kernel_ends_as_failed() -> None:
 
 def test_a_kernel_that_throws_ends_as_failed() -> None:
     table, index = torch.ones(3, 2, device="loom"), torch.tensor([7], device="loom")
-    with listening() as tape:
-        with pytest.raises(IndexError, match="out of range"):
-            torch.nn.functional.embedding(index, table)
+    with listening() as tape, pytest.raises(IndexError, match="out of range"):
+        torch.nn.functional.embedding(index, table)
     record = only(tape.records)
     assert (record["name"], record["has_failed"]) == ("aten::embedding", True)
 

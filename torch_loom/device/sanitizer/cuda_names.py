@@ -12,11 +12,11 @@ import threading
 from typing import Any
 
 from torch_loom._C import TapeReader
+from torch_loom.device._explain.op_tags import Operand as TypedOperand
 from torch_loom.device.sanitizer.arguments import TK, ArgumentHandler, TVa, TVb, zip_arguments, zip_by_key
 from torch_loom.device.sanitizer.clocks import EventId, SeqNum, StreamId, StreamSynchronizations
 from torch_loom.device.sanitizer.handler import EventHandler
 from torch_loom.device.sanitizer.history import TensorInfo
-from torch_loom.device.sanitizer.regions import Operand
 from torch_loom.device.sanitizer.reports import (
     Access,
     AccessType,
@@ -95,8 +95,8 @@ class CUDASanitizerDispatchMode:
         stream: int,
         operator: str,
         shape_class: str | None,
-        inputs: tuple[Operand, ...],
-        outputs: tuple[Operand, ...],
+        inputs: tuple[TypedOperand, ...],
+        outputs: tuple[TypedOperand, ...],
         attributes: dict[str, Any],
         is_captured: bool,
         has_failed: bool,

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from torch_loom._C import TapeReader
+from torch_loom.device._explain.op_tags import Operand as TypedOperand
 from torch_loom.device._explain.op_tags import OpTags
 from torch_loom.device.sanitizer.clocks import EventId, StreamId, StreamSynchronizations, pack_stream
 from torch_loom.device.sanitizer.history import Launch, Memory, TensorInfo, Use
@@ -67,7 +68,7 @@ class EventHandler:
         device: int,
         stream: int,
         operator: str,
-        operands: tuple[Operand, ...],
+        operands: tuple[TypedOperand, ...],
         address: int,
         num_bytes: int,
         is_captured: bool,
@@ -88,16 +89,16 @@ class EventHandler:
             return []
         if self._tags.is_counted(operator, operands):
             self.syncs.all_streams_wait_for_stream(own)
-        operands = _without_duplicates(operands)
-        launch, errors = self._handle_kernel_launch(own, operator, operands)
+        uses = _uses_of(operands)
+        launch, errors = self._handle_kernel_launch(own, operator, uses)
         if kind == TapeReader.KERNEL and not errors:
-            self._begun[threading.get_ident()] = (launch, operands)
+            self._begun[threading.get_ident()] = (launch, uses)
         if not errors and (host_waits or self._tags.is_read(operator)):
             self.syncs.all_streams_wait_for_stream(own)
         return errors
 
     def handle_kernel_end(
-        self, device: int, stream: int, outputs: tuple[Operand, ...], is_captured: bool, has_failed: bool
+        self, device: int, stream: int, outputs: tuple[TypedOperand, ...], is_captured: bool, has_failed: bool
     ) -> list[SynchronizationError]:
         """Take in what the kernel that this thread has begun returned; the arguments are ``TapeReader``'s.
 
@@ -112,7 +113,7 @@ class EventHandler:
         fresh = tuple(
             output for output in outputs if output[4] and output[:4] not in known and 0 not in output[1]
         )
-        return self._handle_uses(launch, _without_duplicates(fresh))
+        return self._handle_uses(launch, _uses_of(fresh))
 
     def _handle_kernel_launch(
         self, stream: StreamId, operator: str, operands: tuple[Operand, ...]
@@ -188,12 +189,11 @@ class EventHandler:
         self.memory.forget_finished(self.syncs)
 
 
-def _without_duplicates(operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
-    """Return each operand once, as written if it is so at one of its places."""
-    if len(operands) < 2:
-        return operands
+def _uses_of(operands: tuple[TypedOperand, ...]) -> tuple[Operand, ...]:
+    """Return each operand once, as written if it is so at one of its places; without the dtype."""
     kept: dict[tuple[object, ...], Operand] = {}
-    for operand in operands:
-        if operand[:4] not in kept or operand[4]:
-            kept[operand[:4]] = operand
+    for address, sizes, strides, item_bytes, is_written, _ in operands:
+        key = (address, sizes, strides, item_bytes)
+        if key not in kept or is_written:
+            kept[key] = (*key, is_written)
     return tuple(kept.values())

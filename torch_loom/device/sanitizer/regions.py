@@ -12,12 +12,9 @@ import functools
 
 __all__ = ["Operand", "covers", "extent", "overlap"]
 
-# What the tape tells of a tensor: address, sizes, strides in elements, bytes of an element, is it written, and
-# the dtype, which does not matter here.
-Operand = (
-    tuple[int, tuple[int, ...], tuple[int, ...], int, bool]
-    | tuple[int, tuple[int, ...], tuple[int, ...], int, bool, str]
-)
+# What the tape tells of a tensor: address, sizes, strides in elements, bytes of an element, is it written.
+# The dtype, which it tells as well, does not matter here.
+Operand = tuple[int, tuple[int, ...], tuple[int, ...], int, bool]
 
 # Dimensions as (stride in bytes, count), the smallest stride first.
 Dims = tuple[tuple[int, int], ...]
