@@ -2,16 +2,26 @@
 
 #include <utility>
 
+#include "runtime/blocking.h"
 #include "runtime/capture.h"
 #include "runtime/ipc/shared_events.h"
-#include "runtime/runtime.h"
+#include "runtime/peer_copy.h"
 #include "runtime/timing.h"
+#include "runtime/worlds.h"
 
 namespace loom::runtime {
 
 namespace {
 
-driver::Stream handle_of(StreamRef stream) { return get().stream(stream.device, stream.id); }
+// A stream as its driver knows it.
+struct Target {
+  explicit Target(StreamRef stream)
+      : device(get().device(stream.device)), driver(device.driver()), stream(device.stream(stream.id)) {}
+  Target(Device& own, driver::Stream handle) : device(own), driver(own.driver()), stream(handle) {}
+  Device& device;
+  driver::Driver& driver;
+  const driver::Stream stream;
+};
 
 // Commands on an event concern no stream.
 constexpr StreamRef kNoStream{-1, -1};
@@ -64,8 +74,8 @@ class Refusal {
 };
 
 // Submits a kernel, whose times go to `times` if anybody wants them.
-void submit_timed(driver::Stream stream, Refusal& kernel, const timing::Shared& times) {
-  driver::Driver& driver = get().driver();
+void submit_timed(driver::Driver& driver, driver::Stream stream, Refusal& kernel,
+                  const timing::Shared& times) {
   if (times == nullptr) [[likely]] {
     driver.submit(stream, kernel.pass_on());
   } else if (!driver.info().executes_kernels) {
@@ -80,46 +90,52 @@ void submit_timed(driver::Stream stream, Refusal& kernel, const timing::Shared& 
 // Runs `work`, calls of the driver for this very stream, as a kernel, so that it can be timed: what a kernel
 // submits to its own stream is part of it.
 template <typename F>
-void submit_as_kernel(driver::Stream stream, const char* name, bool in_place, F work,
+void submit_as_kernel(const Target& to, const char* name, bool in_place, F work,
                       const timing::Shared& times) {
   const auto run = [](void* context, driver::Stream) { (*static_cast<F*>(context))(); };
   const auto release = [](void* context) { delete static_cast<F*>(context); };
-  Refusal kernel({name, run, release, new F(std::move(work)), in_place});
-  submit_timed(stream, kernel, times);
+  const driver::Kernel kernel{name, run, release, new F(std::move(work)), in_place};
+  Refusal refusal(kernel);
+  submit_timed(to.driver, to.stream, refusal, times);
 }
 
-bool is_pageable(const void* address) {
-  return get().driver().locate(address).kind == driver::AddressKind::kUnknown;
-}
+bool is_pageable(const void* address) { return locate(address).kind == driver::AddressKind::kUnknown; }
 
-void copy_timed(driver::Stream stream, void* destination, const void* source, size_t bytes,
+void copy_timed(const Target& to, void* destination, const void* source, size_t bytes,
                 const timing::Shared& times) {
-  driver::Driver& driver = get().driver();
-  if (times == nullptr) [[likely]] {
-    driver.copy(stream, destination, source, bytes);
-  } else if (bytes == 0 || destination == nullptr || source == nullptr || !driver.info().executes_kernels) {
+  if (get().has_several_drivers() && copy_between_drivers(to.device, to.stream, destination, source, bytes)) {
+    if (times != nullptr) timing::note_not_run(*times);
+  } else if (times == nullptr) [[likely]] {
+    to.driver.copy(to.stream, destination, source, bytes);
+  } else if (bytes == 0 || destination == nullptr || source == nullptr || !to.device.runs_kernels()) {
     timing::note_not_run(*times);
-    driver.copy(stream, destination, source, bytes);
+    to.driver.copy(to.stream, destination, source, bytes);
   } else {
     submit_as_kernel(
-        stream, "copy", is_pageable(destination) || is_pageable(source),
-        [=, &driver] { driver.copy(stream, destination, source, bytes); }, times);
-  }
-}
-
-void fill_timed(driver::Stream stream, void* destination, uint8_t value, size_t bytes,
-                const timing::Shared& times) {
-  driver::Driver& driver = get().driver();
-  if (times == nullptr) [[likely]] {
-    driver.fill(stream, destination, value, bytes);
-  } else if (bytes == 0 || destination == nullptr || !driver.info().executes_kernels) {
-    timing::note_not_run(*times);
-    driver.fill(stream, destination, value, bytes);
-  } else {
-    submit_as_kernel(
-        stream, "fill", /*in_place=*/false, [=, &driver] { driver.fill(stream, destination, value, bytes); },
+        to, "copy", is_pageable(destination) || is_pageable(source),
+        [=, &driver = to.driver, stream = to.stream] { driver.copy(stream, destination, source, bytes); },
         times);
   }
+}
+
+void fill_timed(const Target& to, void* destination, uint8_t value, size_t bytes,
+                const timing::Shared& times) {
+  if (times == nullptr) [[likely]] {
+    to.driver.fill(to.stream, destination, value, bytes);
+  } else if (bytes == 0 || destination == nullptr || !to.device.runs_kernels()) {
+    timing::note_not_run(*times);
+    to.driver.fill(to.stream, destination, value, bytes);
+  } else {
+    submit_as_kernel(
+        to, "fill", /*in_place=*/false,
+        [=, &driver = to.driver, stream = to.stream] { driver.fill(stream, destination, value, bytes); },
+        times);
+  }
+}
+
+// An event of another driver than the stream's: none can order the other's work.
+bool is_foreign(const Device& device, driver::Event event) {
+  return (get().has_several_drivers() || has_other_worlds()) && &driver_of(event) != &device.driver();
 }
 
 }  // namespace
@@ -165,7 +181,10 @@ void Launch::begin(StreamRef stream, const char* name, const KernelRecord& recor
 void Launch::submit(const driver::Kernel& kernel, std::span<const Operand> outputs) {
   Refusal refusal(kernel);
   const CaptureRef keeper = capture_of(stream_);
-  if (keeper == nullptr) return submit_timed(handle_of(stream_), refusal, issue_.times());
+  if (keeper == nullptr) {
+    const Target to(stream_);
+    return submit_timed(to.driver, to.stream, refusal, issue_.times());
+  }
   if (kernel.in_place) capture::forbid_on(stream_, kernel.name);
   capture::keep(*keeper, stream_, refusal.pass_on(), record_, outputs);
 }
@@ -175,7 +194,7 @@ void Launch::run(const InPlace& place, const driver::Kernel& kernel) {
     return runtime::run(place, kernel);
   }
   Refusal refusal(kernel);
-  submit_timed(place.stream, refusal, issue_.times());
+  submit_timed(*place.driver, place.stream, refusal, issue_.times());
 }
 
 void Launch::end(std::span<const Operand> inputs, std::span<const Operand> outputs) {
@@ -190,15 +209,15 @@ StreamRef current_stream_of(int device) noexcept { return {device, current_strea
 
 bool is_captured(StreamRef stream) { return capture::is_underway() && capture::of(stream) != nullptr; }
 
-bool runs_in_place(StreamRef stream) {
-  return get().driver().runs_in_place(handle_of(stream)) && !is_captured(stream);
-}
+bool runs_in_place(StreamRef stream) { return static_cast<bool>(in_place(stream)); }
 
 bool is_kernel_described() noexcept { return tape::is_told(CommandKind::kKernel) || capture::is_underway(); }
 
-InPlace in_place(StreamRef stream) {
-  driver::Driver& driver = get().driver();
-  const driver::Stream handle = handle_of(stream);
+InPlace in_place(StreamRef stream) { return in_place(get().device(stream.device), stream); }
+
+InPlace in_place(const Device& device, StreamRef stream) {
+  driver::Driver& driver = device.driver();
+  const driver::Stream handle = device.stream(stream.id);
   if (!driver.runs_in_place(handle) || is_captured(stream)) return {};
   return {&driver, handle};
 }
@@ -211,7 +230,8 @@ void submit(StreamRef stream, const driver::Kernel& kernel, const KernelRecord& 
             std::span<const Operand> outputs) {
   Refusal refusal(kernel);
   if (!is_kernel_described()) [[likely]] {
-    return submit_timed(handle_of(stream), refusal, nullptr);
+    const Target to(stream);
+    return submit_timed(to.driver, to.stream, refusal, nullptr);
   }
   if (kernel.in_place && is_captured(stream)) capture::forbid_on(stream, kernel.name);
   Launch launch;
@@ -223,12 +243,13 @@ void submit(StreamRef stream, const driver::Kernel& kernel, const KernelRecord& 
 void submit_aside(StreamRef stream, const driver::Kernel& kernel) {
   // What is submitted to the default stream while nothing is pending would keep the caller. It goes to a
   // stream of its own instead, which the default stream waits for.
-  if (stream.id != 0 || !runs_in_place(stream) || get().config().launch != "auto") {
+  Device& device = get().device(stream.device);
+  if (stream.id != 0 || !runs_in_place(stream) || get().config().launch != "auto" || !device.runs_kernels()) {
     return submit(stream, kernel);
   }
   Refusal refusal(kernel);
-  driver::Driver& driver = get().driver();
-  const driver::Stream own = handle_of(stream), side = get().own_stream(stream.device);
+  driver::Driver& driver = device.driver();
+  const driver::Stream own = device.stream(0), side = device.side_stream();
   Issue issue;
   if (tape::is_told(CommandKind::kKernel)) [[unlikely]] {
     issue.describe(CommandKind::kKernel, stream).name = kernel.name;
@@ -241,7 +262,7 @@ void submit_aside(StreamRef stream, const driver::Kernel& kernel) {
     driver.destroy_event(event);
   };
   put_in_order(own, side);
-  submit_timed(side, refusal, issue.times());
+  submit_timed(driver, side, refusal, issue.times());
   put_in_order(side, own);
   issue.end();
 }
@@ -258,7 +279,7 @@ void copy(StreamRef stream, void* destination, const void* source, size_t bytes)
   if (keeper != nullptr) {
     capture::keep_copy(*keeper, stream, destination, source, bytes);
   } else {
-    copy_timed(handle_of(stream), destination, source, bytes, issue.times());
+    copy_timed(Target(stream), destination, source, bytes, issue.times());
   }
   issue.end();
 }
@@ -273,7 +294,8 @@ void store_result(StreamRef stream, void* destination, const void* source, size_
   if (tape::is_told(CommandKind::kStoreResult)) [[unlikely]] {
     begin_move(issue, CommandKind::kStoreResult, stream, destination, source, bytes, /*is_captured=*/false);
   }
-  get().driver().copy(handle_of(stream), destination, source, bytes);
+  const Target to(stream);
+  to.driver.copy(to.stream, destination, source, bytes);
   issue.end();
 }
 
@@ -286,7 +308,7 @@ void fill(StreamRef stream, void* destination, uint8_t value, size_t bytes) {
   if (keeper != nullptr) {
     capture::keep_fill(*keeper, stream, destination, value, bytes);
   } else {
-    fill_timed(handle_of(stream), destination, value, bytes, issue.times());
+    fill_timed(Target(stream), destination, value, bytes, issue.times());
   }
   issue.end();
 }
@@ -295,7 +317,8 @@ void fill(StreamRef stream, void* destination, uint8_t value, size_t bytes) {
 
 bool query_stream(StreamRef stream) {
   if (capture::is_underway()) capture::forbid_on(stream, "a query of a stream");
-  const bool is_finished = get().driver().query_stream(handle_of(stream));
+  const Target of(stream);
+  const bool is_finished = of.driver.query_stream(of.stream);
   if (is_finished) note_finished(stream);
   return is_finished;
 }
@@ -306,12 +329,14 @@ void synchronize_stream(StreamRef stream) {
   if (tape::is_told(CommandKind::kSynchronizeStream)) [[unlikely]] {
     begin_wait(issue, CommandKind::kSynchronizeStream, stream);
   }
-  get().driver().synchronize_stream(handle_of(stream));
+  const Target of(stream);
+  of.driver.synchronize_stream(of.stream);
   issue.end();
 }
 
 void drain_stream(StreamRef stream) {
-  get().driver().synchronize_stream(handle_of(stream), driver::OnFailure::kKeep);
+  const Target of(stream);
+  of.driver.synchronize_stream(of.stream, driver::OnFailure::kKeep);
   note_finished(stream);
 }
 
@@ -321,24 +346,26 @@ void synchronize_device(int device) {
   if (tape::is_told(CommandKind::kSynchronizeDevice)) [[unlikely]] {
     begin_wait(issue, CommandKind::kSynchronizeDevice, {device, -1});
   }
-  get().synchronize(device);
+  get().device(device).synchronize();
   issue.end();
 }
 
-void drain_device(int device) {
-  for (const driver::Stream stream : get().streams(device))
-    get().driver().synchronize_stream(stream, driver::OnFailure::kKeep);
+void drain_device(int index) {
+  const Device& device = get().device(index);
+  for (const driver::Stream stream : device.streams()) {
+    device.driver().synchronize_stream(stream, driver::OnFailure::kKeep);
+  }
 }
 
 // --- events ---
 
-driver::Event create_event(driver::EventOptions options) {
-  const driver::Event event = get().driver().create_event(options);
+driver::Event create_event(int device, driver::EventOptions options) {
+  const driver::Event event = make_event(get().device(device), options);
   if (tape::is_told(CommandKind::kCreateEvent)) [[unlikely]] {
     try {
       tape::note(describe_event(CommandKind::kCreateEvent, event));
     } catch (...) {
-      get().driver().destroy_event(event);
+      end_event(event);
       throw;
     }
   }
@@ -354,7 +381,13 @@ void record_event(driver::Event event, StreamRef stream) {
     capture::forbid_on(stream, "an event that is shared with other processes");
   }
   if (!capture::is_underway() || !capture::keep_record(event, stream)) {
-    get().driver().record_event(event, handle_of(stream));
+    const Target of(stream);
+    if (is_foreign(of.device, event)) [[unlikely]] {
+      throw InvalidArgument(
+          "the event was first recorded on a device of another driver, or outside of this dry run: an event "
+          "belongs to the devices where it was first recorded");
+    }
+    of.driver.record_event(event, of.stream);
     shared_events::recorded(event, stream);
   }
   issue.end();
@@ -367,14 +400,22 @@ void wait_event(StreamRef stream, driver::Event event) {
   }
   const bool is_done =
       shared_events::wait(stream, event) || (capture::is_underway() && capture::keep_wait(stream, event));
-  if (!is_done) get().driver().wait_event(handle_of(stream), event);
+  if (!is_done) {
+    const Target of(stream);
+    if (is_foreign(of.device, event)) [[unlikely]] {
+      // A driver knows no other's events: the host waits.
+      call_blocking([&] { driver_of(event).synchronize_event(event); });
+    } else {
+      of.driver.wait_event(of.stream, event);
+    }
+  }
   issue.end();
 }
 
 bool query_event(driver::Event event) {
   if (capture::is_underway()) capture::forbid_on(event, "a query of an event");
   bool is_finished = false;
-  if (!shared_events::query(event, &is_finished)) is_finished = get().driver().query_event(event);
+  if (!shared_events::query(event, &is_finished)) is_finished = driver_of(event).query_event(event);
   if (is_finished && tape::is_told(CommandKind::kQueryEvent)) [[unlikely]] {
     tape::note(describe_event(CommandKind::kQueryEvent, event));
   }
@@ -387,7 +428,7 @@ void synchronize_event(driver::Event event) {
   if (tape::is_told(CommandKind::kSynchronizeEvent)) [[unlikely]] {
     begin_wait(issue, CommandKind::kSynchronizeEvent, kNoStream, event);
   }
-  if (!shared_events::synchronize(event)) get().driver().synchronize_event(event);
+  if (!shared_events::synchronize(event)) driver_of(event).synchronize_event(event);
   issue.end();
 }
 
@@ -395,7 +436,11 @@ int64_t elapsed_ns(driver::Event start, driver::Event end) {
   if (capture::is_underway()) {
     for (const driver::Event event : {start, end}) capture::forbid_on(event, "the elapsed time of events");
   }
-  return get().driver().elapsed_ns(start, end);
+  driver::Driver& driver = driver_of(start);
+  if (&driver != &driver_of(end)) {
+    throw InvalidArgument("elapsed time: the two events belong to devices of different drivers");
+  }
+  return driver.elapsed_ns(start, end);
 }
 
 void destroy_event(driver::Event event) {
@@ -404,7 +449,7 @@ void destroy_event(driver::Event event) {
     tape::note(describe_event(CommandKind::kDestroyEvent, event));
   }
   shared_events::forget(event);
-  get().driver().destroy_event(event);
+  end_event(event);
 }
 
 // --- untold ---

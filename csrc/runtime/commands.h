@@ -11,6 +11,8 @@
 
 namespace loom::runtime {
 
+class Device;
+
 struct StreamRef {
   int device;  // logical index
   int64_t id;  // 0 is the default stream
@@ -117,7 +119,8 @@ void synchronize_device(int device);
 // The same without raising a failure, and untold.
 void drain_device(int device);
 
-driver::Event create_event(driver::EventOptions options);
+// For streams of this device, and of others with its driver.
+driver::Event create_event(int device, driver::EventOptions options);
 // A stream that waits for an event of a captured stream is captured from then on.
 void record_event(driver::Event event, StreamRef stream);
 void wait_event(StreamRef stream, driver::Event event);
@@ -128,6 +131,7 @@ void destroy_event(driver::Event event);
 
 // Empty unless a kernel that is submitted now would run in this thread.
 InPlace in_place(StreamRef stream);
+InPlace in_place(const Device& device, StreamRef stream);
 // Runs a kernel there. Nobody is told: for kernels where is_kernel_described() was false.
 void run(const InPlace& place, const driver::Kernel& kernel);
 

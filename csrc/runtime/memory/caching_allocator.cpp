@@ -8,10 +8,10 @@
 
 namespace loom::runtime {
 
-CachingAllocator::CachingAllocator(driver::Driver& driver, int physical_device, int logical_device,
+CachingAllocator::CachingAllocator(driver::Driver& driver, int driver_index, int logical_device,
                                    std::unique_ptr<StreamSource> streams)
     : driver_(driver),
-      physical_device_(physical_device),
+      driver_index_(driver_index),
       logical_device_(logical_device),
       streams_(std::move(streams)) {}
 
@@ -161,7 +161,7 @@ void CachingAllocator::trace(TraceAction action, const Block& block, Context con
 void CachingAllocator::notify(CommandKind kind, const void* address, size_t bytes, int64_t stream) const {
   const int64_t other = stream >> kForeignShift;
   Command command = runtime::describe(kind, other == 0 ? logical_device_ : static_cast<int>(other) - 1,
-                             stream & ((int64_t{1} << kForeignShift) - 1));
+                                      stream & ((int64_t{1} << kForeignShift) - 1));
   command.address = address;
   command.bytes = bytes;
   tape::note(command);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/worlds.h"
 #include "torch/core/device.h"
 
 namespace py = pybind11;
@@ -54,7 +55,7 @@ py::tuple to_python(const int64_t* values, int32_t count) {
 }
 
 bool is_host_memory(const void* address) {
-  return devices().driver().locate(address).kind == driver::AddressKind::kUnknown;
+  return runtime::locate(address).kind == driver::AddressKind::kUnknown;
 }
 
 bool has_elements(const runtime::Operand& operand) {

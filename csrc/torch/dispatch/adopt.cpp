@@ -6,6 +6,7 @@
 #include <c10/core/StorageImpl.h>
 
 #include "torch/dispatch/lend.h"
+#include "torch/engine/alias.h"
 #include "torch/memory/allocator.h"
 
 namespace loom::glue {
@@ -150,8 +151,8 @@ void Lending::write_back() {
           memory = {address, address, &free_device_memory, own};
         }
         storage->set_data_ptr_noswap(std::move(memory));
-        alias_storage->set_data_ptr_noswap(c10::DataPtr(
-            devices().engine_address(storage->data()), nullptr, [](void*) {}, c10::Device(c10::kCPU)));
+        alias_storage->set_data_ptr_noswap(
+            alias_memory(devices().engine_address(storage->data()), alias_storage->device_type()));
       }
       storage->set_nbytes(alias_storage->nbytes());
     }
