@@ -106,17 +106,6 @@ void Runtime::throw_no_device(int index) const {
                                           : "the devices are 0 … " + std::to_string(device_count() - 1)));
 }
 
-driver::Stream Runtime::own_stream(int index) {
-  Device& owner = device(index);
-  const std::lock_guard<std::mutex> lock(streams_mutex_);
-  if (owner.own_stream == nullptr) {
-    owner.own_stream = driver_->create_stream(
-        owner.physical,
-        {.inline_when_idle = false, .activity = activity_board::slot(index, activity_board::kOwnStream)});
-  }
-  return owner.own_stream;
-}
-
 std::pair<int, int64_t> Runtime::find_stream(const void* handle) const noexcept {
   for (const auto& device : devices_) {
     if (const int64_t id = device->find_stream(handle); id >= 0) return {device->logical, id};
