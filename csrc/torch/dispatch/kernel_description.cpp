@@ -106,7 +106,7 @@ void KernelDescription::add_value(const char* name, const c10::IValue& value) {
 }
 
 void KernelDescription::add_output(const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.device().type() != kLoom) return;
+  if (!tensor.defined() || tensor.device().type() != device_type()) return;
   if (tensor.layout() != c10::kStrided) {
     const size_t first = parts_.size();
     if (tensor.layout() == c10::kSparse) {
