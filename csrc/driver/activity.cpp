@@ -4,10 +4,10 @@
 
 namespace loom::driver {
 
-int activity::bucket_shift() {
-  static const int shift = [] {
+int activity::bucket_shift(double ticks_per_second) {
+  static const int shift = [ticks_per_second] {
     constexpr double kSeconds = 0.017;
-    const double wanted = clock::ticks_per_second() * kSeconds;
+    const double wanted = ticks_per_second * kSeconds;
     int bits = 0;
     while (bits < 31 && static_cast<double>(uint64_t{1} << bits) < wanted) ++bits;
     StreamActivity::set_shift(bits);

@@ -6,25 +6,24 @@
 #include <atomic>
 #include <cstdint>
 
-#include "util/clock.h"
-
 namespace loom::driver {
 
 namespace activity {
 
 // Time is kept in buckets of 2^shift ticks, 17 to 34 ms each; the last 64 of them are more than a second.
 constexpr int kNumBuckets = 64;
-int bucket_shift();
+int bucket_shift(double ticks_per_second);
 
 }  // namespace activity
 
 class StreamActivity {
  public:
-  // Of the thread that runs the stream's commands: around each.
-  void begin() noexcept { started_.store(clock::ticks() | 1, std::memory_order_relaxed); }
+  // Of the thread that runs the stream's commands: around each, with the time in ticks of the
+  // processor's counter, which is the same in all threads and processes.
+  void begin(uint64_t now) noexcept { started_.store(now | 1, std::memory_order_relaxed); }
   void mark_copy() noexcept { is_copy_.store(1, std::memory_order_relaxed); }
-  void end() noexcept {
-    const uint64_t end = clock::ticks(), start = started_.load(std::memory_order_relaxed);
+  void end(uint64_t end) noexcept {
+    const uint64_t start = started_.load(std::memory_order_relaxed);
     const bool is_copy = is_copy_.load(std::memory_order_relaxed) != 0;
     started_.store(0, std::memory_order_relaxed);
     if (is_copy) is_copy_.store(0, std::memory_order_relaxed);
