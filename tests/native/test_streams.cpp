@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "check.h"
+#include "util/clock.h"
 
 namespace loom::test {
 
