@@ -57,7 +57,7 @@ void check_has_memory(const at::Tensor& tensor, const char* op_name) {
               " bytes (resized after the tensor was made?)");
 }
 
-Lending::Lending(const char* op_name, OperandPolicy policy) : op_name_(op_name), policy_(policy) {
+Lending::Lending(const runtime::OpRecord& op, OperandPolicy policy) : op_(op), policy_(policy) {
   run_backward_in_this_thread();
   if (runtime::is_kernel_described()) [[unlikely]]
     description_.emplace();
@@ -65,7 +65,7 @@ Lending::Lending(const char* op_name, OperandPolicy policy) : op_name_(op_name),
 
 Lending::~Lending() {
   if (target_ == nullptr || !target_->runs_kernels()) return;
-  if (table_ != nullptr) table_->learn(key_, learned_);
+  if (learned_table_ != nullptr) learned_table_->learn(key_, learned_);
   for (Loan& loan : loans_) {
     if (loan.alias.layout() == c10::kStrided) give_back_alias(std::move(loan.alias));
   }
@@ -75,6 +75,17 @@ Lending::~Lending() {
 void Lending::choose(int device) {
   target_ = &devices().device(device);
   device_ = device;
+}
+
+bool Lending::knows_allocations(OutputAllocationTable& table) {
+  if (!target().runs_kernels()) return true;  // without arithmetic nothing is allocated
+  const std::optional<OutputMask> mask = table.find(key_);
+  if (!mask.has_value()) {
+    asked_table_ = &table;
+    return false;
+  }
+  allocations_ = OutputAllocations(device(), *mask);
+  return true;
 }
 
 void Lending::set_device(int device) {
@@ -89,11 +100,11 @@ int Lending::device() {
 void Lending::throw_device_mismatch(const at::Tensor& tensor) const {
   const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device_));
   TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", own,
-              " and ", tensor.device(), "! (when checking the operands of ", op_name_, ")");
+              " and ", tensor.device(), "! (when checking the operands of ", op_name(), ")");
 }
 
 void Lending::check_device(const at::Tensor& tensor) {
-  check_world(tensor, op_name_);
+  check_world(tensor, op_name());
   const int index = tensor.device().index();
   if (device_ < 0) {
     choose(index);
@@ -139,7 +150,7 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   }
   check_device(tensor);
   if (tensor.layout() != c10::kStrided) {
-    TORCH_CHECK_NOT_IMPLEMENTED(!is_written, op_name_, " cannot write to a ", tensor.layout(), " tensor on ",
+    TORCH_CHECK_NOT_IMPLEMENTED(!is_written, op_name(), " cannot write to a ", tensor.layout(), " tensor on ",
                                 device_name(), " devices; use the form that returns a new tensor");
     return lend_sparse(tensor);
   }
@@ -150,7 +161,7 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   mix_metadata(impl);
   c10::Storage storage;
   c10::StorageImpl* original_storage = impl->unsafe_storage().unsafeGetStorageImpl();
-  check_has_memory(tensor, op_name_);
+  check_has_memory(tensor, op_name());
   for (size_t i = 0; i < search_limit; ++i) {
     Loan& loan = loans_[i];
     if (loan.original.unsafeGetTensorImpl() == impl) {
@@ -195,7 +206,7 @@ at::Tensor Lending::lend_sparse(const at::Tensor& tensor) {
                                                 tensor.scalar_type(), tensor.layout(), values.device(), false)
         .set_requires_grad(wants_gradient);
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(false, op_name_, " is not implemented for ", tensor.layout(), " tensors on ",
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op_name(), " is not implemented for ", tensor.layout(), " tensors on ",
                               device_name(), " devices");
 }
 
@@ -227,7 +238,7 @@ bool Lending::runs_in_place() {
 
 void Lending::begin(runtime::StreamRef stream) {
   if (description_.has_value()) [[unlikely]] {
-    translated([&] { description_->begin(stream, op_ == nullptr ? op_name_ : op_->full_name, op_); });
+    translated([&] { description_->begin(stream, op_.full_name, &op_); });
   }
 }
 
@@ -257,7 +268,7 @@ void Lending::run_kernel(Body body, void* context) {
     const OutputAllocations::Active active(*run->output_allocations);
     run->body(run->context);
   };
-  driver::Kernel kernel{op_name_, with_output_allocations, nullptr, &run};
+  driver::Kernel kernel{op_name(), with_output_allocations, nullptr, &run};
   kernel.in_place = true;
   if (in_place_ && !description_.has_value()) [[likely]] {
     return translated([&] { runtime::run(in_place_, kernel); });

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from torch_loom import ops
+
 __all__ = ["OpTags"]
 
 # (address, sizes, strides, bytes of an element, is written, dtype)
@@ -29,7 +31,7 @@ class OpTags:
         """Return whether the host waits for the size of the result."""
         if torch.Tag.dynamic_output_shape not in self._tags_of(operator):
             return False
-        if operator.startswith("aten::index"):
+        if any("mask_counted" in ops.facts_of(f"{operator}{overload}") for overload in ("", ".Tensor")):
             # Only masks are counted. The first operand is what is indexed.
             return any(operand[5] in _MASKS for operand in operands[1:])
         return True
