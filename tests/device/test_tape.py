@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -172,6 +173,18 @@ def test_a_profile_has_the_kernels_that_the_tape_tells_of(name: str) -> None:
     rows = sorted(row["name"] for row in of(trace(profile), "kernel"))
     expected = sorted("loom::" + one["name"].partition("::")[2].partition(".")[0] for one in tape.records)
     assert rows == expected
+
+
+def test_the_driver_is_told_what_the_tape_tells(run_python: PythonRunner) -> None:
+    """Nothing reaches the driver past the tape, and nothing is told that does not reach it."""
+    library = Path(__file__).parents[2] / "build/temp/libloom_logged.so"
+    code = "from tests.device.driver_log import main; main()"
+    told = json.loads(run_python(code, {"TORCH_LOOM_DRIVER": str(library)}).stdout)
+    assert told.keys() == PROGRAMS.keys()
+    for name, streams in told.items():
+        for tape, driver in streams:
+            assert tape == driver, name
+            assert any(kind == "kernel" for kind, _ in tape), name
 
 
 def test_a_refused_kernel_ends_as_failed() -> None:

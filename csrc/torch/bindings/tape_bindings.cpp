@@ -29,9 +29,7 @@ using runtime::CommandKind;
 constexpr runtime::CommandKinds kLaunches =
     runtime::kinds_of({CommandKind::kKernel, CommandKind::kCopy, CommandKind::kFill, CommandKind::kAllocate,
                        CommandKind::kFallback});
-// What completes a kernel is not told to Python: the kernel was.
-constexpr runtime::CommandKinds kNotes =
-    runtime::kAllKinds & ~kLaunches & ~runtime::kinds_of({CommandKind::kStoreResult});
+constexpr runtime::CommandKinds kNotes = runtime::kAllKinds & ~kLaunches;
 
 constexpr bool is_launch(CommandKind kind) { return (kLaunches >> static_cast<int>(kind) & 1) != 0; }
 
