@@ -167,17 +167,33 @@ class TapeReader:
     SYNCHRONIZE_EVENT: ClassVar[int]
     SYNCHRONIZE_DEVICE: ClassVar[int]
     REPLAY: ClassVar[int]
-    OUTPUT: ClassVar[int]
+    STORE_RESULT: ClassVar[int]
     QUERY_STREAM: ClassVar[int]
     QUERY_EVENT: ClassVar[int]
     DESTROY_EVENT: ClassVar[int]
     CREATE_EVENT: ClassVar[int]
     CREATE_STREAM: ClassVar[int]
     FALLBACK: ClassVar[int]
-    def __init__(self, callback: Callable[..., None]) -> None: ...
+    # `ended` is called at the end of each kernel with (device, stream, name, shape class or None, inputs,
+    # outputs, attributes by name, is_captured, has_failed); operands there have a dtype's name behind the
+    # rest, those of `callback` only if asked for.
+    def __init__(
+        self,
+        callback: Callable[..., None],
+        ended: Callable[..., None] | None = None,
+        with_dtypes: bool = False,
+    ) -> None: ...
     def attach(self) -> None: ...
     def detach(self) -> None: ...
     def take_notes(self) -> list[tuple[int, int, int, int, int, int, bool]]: ...
+
+# A native reader of the tape: how many kernels began and ended, how many of each shape class, the bytes of
+# their inputs and outputs, and how many attributes they had.
+class KernelCounter:
+    def __init__(self) -> None: ...
+    def attach(self) -> None: ...
+    def detach(self) -> None: ...
+    def counts(self) -> dict[str, Any]: ...
 
 # Profiles. A pushed range's depth; -2 for a pop without one; whether there was such a range.
 def nvtx_range_push(name: str) -> int: ...

@@ -179,10 +179,9 @@ void bind_sources(py::module_& m) {
     runtime::FreeMutex::lock();
   });
   m.def("unlock_free_mutex", &runtime::FreeMutex::unlock);
-  m.def(
-      "register_memory", torch::wrap_pybind_function([](uintptr_t address, size_t bytes) {
-        translated([&] { program_driver().register_memory(-1, reinterpret_cast<void*>(address), bytes); });
-      }));
+  m.def("register_memory", torch::wrap_pybind_function([](uintptr_t address, size_t bytes) {
+          translated([&] { program_driver().register_memory(-1, reinterpret_cast<void*>(address), bytes); });
+        }));
   m.def("unregister_memory", torch::wrap_pybind_function([](uintptr_t address) {
           const py::gil_scoped_release no_gil;
           translated([&] {

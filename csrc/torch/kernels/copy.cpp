@@ -120,8 +120,15 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   const CopyStreams streams = streams_of(destination, source);
   translated([&] { put_in_order(streams.own, streams.other); });
   Lending& lending = is_loom(destination) ? lend_destination : lend_source;
+  if (lending.is_described()) [[unlikely]] {
+    if (is_loom(destination) && is_loom(source)) {
+      lending.description().add_input(source.unsafeGetTensorImpl(), /*is_written=*/false);
+    }
+    lending.description().add_attribute("non_blocking", non_blocking);
+  }
   lending.knows_allocations(op.output_allocations);
   lending.run([&] { at::_ops::copy_::redispatch(lending.engine_keys(), to, from, non_blocking); });
+  lending.finish(destination);
   // It has run already: this is for who listens to the tape, and what it orders on a chip.
   const bool has_host = !is_loom(destination) || !is_loom(source);
   if (has_host && !non_blocking) translated([&] { runtime::synchronize_stream(streams.own); });
