@@ -161,8 +161,11 @@ DEVICE_NAME = Setting(
     env="TORCH_LOOM_DEVICE_NAME",
     type_name="name",
     default="loom",
-    allowed="letters and underscores, and not a name that torch or torch.Tensor already has",
-    meaning="The name of the device type and of the module in torch; read when torch is imported.",
+    allowed="letters and underscores, and not a name that torch or torch.Tensor already has; or cuda",
+    meaning=(
+        "The name of the device type and of the module in torch; read when torch is imported. cuda makes the "
+        "devices CUDA's."
+    ),
     parse=_parse_device_name,
     configurable=False,
 )
@@ -181,7 +184,7 @@ CHIP = Setting(
     type_name="name or path",
     default="loom1",
     allowed="the name of a shipped chip (loom1, atom, h200), or the path of a description (x.toml)",
-    meaning="The chip that the devices are; atom is the default under the device name rbln.",
+    meaning="The chip that the devices are; atom is the default under the device name rbln, h200 under cuda.",
     parse=_parse_chip,
 )
 MEMORY = Setting(

@@ -50,7 +50,7 @@ class AliasPool {
 
   void give_back(at::Tensor&& alias) {
     constexpr size_t kKept = 16;
-    const c10::TensorImpl* impl = alias.unsafeGetTensorImpl();
+    c10::TensorImpl* impl = alias.unsafeGetTensorImpl();
     if (aliases_.size() >= kKept || alias.use_count() != 1 || impl->unsafe_storage().use_count() != 1) return;
     if (impl->device_type() != engine_ && !choose(impl->device_type())) return;
     if (impl->key_set() != keys_ || impl->is_inference() || impl->is_wrapped_number()) return;
