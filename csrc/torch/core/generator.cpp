@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstring>
+#include <array>
 #include <deque>
 #include <mutex>
 
@@ -81,10 +82,19 @@ LoomGenerator* LoomGenerator::clone_impl() const {
 }
 
 const at::Generator& default_generator(int device) {
+  // Of the program's devices, and of the last dry run's. Leaked: Python keeps references past exit.
+  struct World {
+    int64_t number = 0;
+    std::deque<at::Generator> generators;
+  };
   static std::mutex mutex;
-  static auto* generators = new std::deque<at::Generator>;  // leaked: Python keeps references past exit
+  static auto* worlds = new std::array<World, 2>;
   check_device_index(device);
   std::lock_guard<std::mutex> lock(mutex);
+  const int64_t number = runtime::detail::world.load(std::memory_order_relaxed);
+  World& world = (*worlds)[number == 0 ? 0 : 1];
+  if (world.number != number) world = {number, {}};
+  std::deque<at::Generator>* const generators = &world.generators;
   while (generators->size() <= static_cast<size_t>(device)) {
     auto generator = at::make_generator<LoomGenerator>(static_cast<c10::DeviceIndex>(generators->size()));
     generator.seed();

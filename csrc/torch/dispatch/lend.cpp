@@ -13,6 +13,7 @@
 #include "torch/memory/allocator.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/resize.h"
+#include "torch/memory/worlds.h"
 
 namespace loom::glue {
 
@@ -31,6 +32,8 @@ void make_writable(const at::Tensor& alias, c10::StorageImpl* original) {
   if (alias.storage().data() != data) point_alias(alias, data);
 }
 
+}  // namespace
+
 // The autograd engine hands the backward of an accelerator to a thread of its own, so that issuing work for
 // it does not wait for the CPU's. Here work runs in the thread that issues it: the hand-off would cost two
 // wake-ups a backward (more than a small model's whole step) and buy nothing. Done once per thread, at its
@@ -44,8 +47,6 @@ void run_backward_in_this_thread() {
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
 }
 
-}  // namespace
-
 void check_has_memory(const at::Tensor& tensor, const char* op_name) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (impl->unsafe_storage().data() != nullptr || impl->numel() == 0 || tensor._is_zerotensor()) [[likely]] {
@@ -56,37 +57,55 @@ void check_has_memory(const at::Tensor& tensor, const char* op_name) {
               " bytes (resized after the tensor was made?)");
 }
 
-Lending::Lending(const char* op_name, OperandPolicy policy) : op_name_(op_name), policy_(policy) {
+Lending::Lending(const runtime::OpRecord& op, OperandPolicy policy) : op_(op), policy_(policy) {
   run_backward_in_this_thread();
 }
 
 Lending::~Lending() {
-  if (table_ != nullptr) table_->learn(key_, learned_);
-  if (engine_keys().has(DispatchKey::Meta)) return;
+  if (target_ == nullptr || !target_->runs_kernels()) return;
+  if (learned_table_ != nullptr) learned_table_->learn(key_, learned_);
   for (Loan& loan : loans_) {
     if (loan.alias.layout() == c10::kStrided) give_back_alias(std::move(loan.alias));
   }
 }
 
+// The path of an op looks its device up here, once.
+void Lending::choose(int device) {
+  target_ = &devices().device(device);
+  device_ = device;
+}
+
+bool Lending::knows_allocations(OutputAllocationTable& table) {
+  if (!target().runs_kernels()) return true;  // without arithmetic nothing is allocated
+  const std::optional<OutputMask> mask = table.find(key_);
+  if (!mask.has_value()) {
+    asked_table_ = &table;
+    return false;
+  }
+  allocations_ = OutputAllocations(device(), *mask);
+  return true;
+}
+
 void Lending::set_device(int device) {
-  if (device_ < 0) device_ = device;
+  if (device_ < 0) choose(device);
 }
 
 int Lending::device() {
-  if (device_ < 0) device_ = resolve_device(std::nullopt).index();
+  if (device_ < 0) choose(resolve_device(std::nullopt).index());
   return device_;
 }
 
 void Lending::throw_device_mismatch(const at::Tensor& tensor) const {
   const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device_));
   TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", own,
-              " and ", tensor.device(), "! (when checking the operands of ", op_name_, ")");
+              " and ", tensor.device(), "! (when checking the operands of ", op_name(), ")");
 }
 
 void Lending::check_device(const at::Tensor& tensor) {
+  check_world(tensor, op_name());
   const int index = tensor.device().index();
   if (device_ < 0) {
-    device_ = index;
+    choose(index);
   } else if (device_ != index) {
     throw_device_mismatch(tensor);
   }
@@ -129,7 +148,7 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   }
   check_device(tensor);
   if (tensor.layout() != c10::kStrided) {
-    TORCH_CHECK_NOT_IMPLEMENTED(!is_written, op_name_, " cannot write to a ", tensor.layout(), " tensor on ",
+    TORCH_CHECK_NOT_IMPLEMENTED(!is_written, op_name(), " cannot write to a ", tensor.layout(), " tensor on ",
                                 device_name(), " devices; use the form that returns a new tensor");
     return lend_sparse(tensor);
   }
@@ -138,7 +157,7 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   mix_metadata(impl);
   c10::Storage storage;
   c10::StorageImpl* original_storage = impl->unsafe_storage().unsafeGetStorageImpl();
-  check_has_memory(tensor, op_name_);
+  check_has_memory(tensor, op_name());
   for (size_t i = 0; i < search_limit; ++i) {
     Loan& loan = loans_[i];
     if (loan.original.unsafeGetTensorImpl() == impl) {
@@ -155,7 +174,7 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   }
   at::Tensor alias;
   if (!storage) {
-    const c10::DeviceType engine = engine_type();
+    const c10::DeviceType engine = engine_type(*target_);
     void* const data = data_of(original_storage, is_written);
     alias = reuse_alias(data, original_storage->nbytes(), engine, impl);
     if (!alias.defined()) storage = alias_storage(data, original_storage->nbytes(), engine);
@@ -183,7 +202,7 @@ at::Tensor Lending::lend_sparse(const at::Tensor& tensor) {
                                                 tensor.scalar_type(), tensor.layout(), values.device(), false)
         .set_requires_grad(wants_gradient);
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(false, op_name_, " is not implemented for ", tensor.layout(), " tensors on ",
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op_name(), " is not implemented for ", tensor.layout(), " tensors on ",
                               device_name(), " devices");
 }
 
@@ -205,12 +224,12 @@ void Lending::resize_loan(size_t index, at::IntArrayRef sizes, at::IntArrayRef s
 }
 
 bool Lending::runs_in_place() {
-  const runtime::Runtime& runtime = devices();
+  const runtime::Device& own = target();
   // Without arithmetic nothing waits for a worker.
-  if (!runtime.runs_kernels()) return true;
-  const runtime::StreamRef stream = runtime::current_stream_of(device());
-  const driver::Stream handle = translated([&] { return runtime.stream(stream.device, stream.id); });
-  if (!runtime.driver().runs_in_place(handle) || runtime::is_captured(stream)) return false;
+  if (!own.runs_kernels()) return true;
+  const runtime::StreamRef stream = runtime::current_stream_of(device_);
+  const driver::Stream handle = translated([&] { return own.stream(stream.id); });
+  if (!own.driver().runs_in_place(handle) || runtime::is_captured(stream)) return false;
   in_place_stream_ = handle;
   return true;
 }
@@ -244,14 +263,14 @@ void Lending::run_kernel(Body body, void* context) {
     const OutputAllocations::Active active(*run->output_allocations);
     run->body(run->context);
   };
-  driver::Kernel kernel{op_name_, with_output_allocations, nullptr, &run};
+  driver::Kernel kernel{op_name(), with_output_allocations, nullptr, &run};
   kernel.in_place = true;
   // What runtime::submit() looks for has been looked for.
   if (in_place_stream_ != nullptr && !runtime::tape::is_read()) [[likely]] {
-    return translated([&] { devices().driver().submit(in_place_stream_, kernel); });
+    return translated([&] { target_->driver().submit(in_place_stream_, kernel); });
   }
   const runtime::StreamRef stream = runtime::current_stream_of(device());
-  if (!devices().runs_kernels()) {
+  if (!target().runs_kernels()) {
     // The host infers the result's metadata: allocations are the host's own scalars.
     body(context);
     kernel.run = [](void*, driver::Stream) {};

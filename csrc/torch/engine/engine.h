@@ -27,10 +27,18 @@ inline bool is_loom(const at::Tensor& tensor) { return tensor.device().type() ==
 
 // The device type that a driver names as its engine. Throws when PyTorch has none of that name.
 c10::DeviceType parse_engine(const driver::Info& info);
-// The device type that lent memory is wrapped as.
-c10::DeviceType engine_type();
-// The keys under which the engine's kernels are found.
-c10::DispatchKeySet engine_keys();
+// Notes the engine in a device that is made.
+void prepare_engine(runtime::Device& device);
+// The device of one of our tensors, which belongs to the devices that the program sees (memory/worlds.h).
+inline runtime::Device& device_of(const at::Tensor& tensor) { return devices().device(tensor.device().index()); }
+// The device type that lent memory of a device is wrapped as.
+inline c10::DeviceType engine_type(const runtime::Device& device) {
+  return static_cast<c10::DeviceType>(device.engine().type);
+}
+// The keys under which the kernels of a device's engine are found.
+inline c10::DispatchKeySet engine_keys(const runtime::Device& device) {
+  return {c10::DispatchKeySet::RAW, device.engine().keys};
+}
 
 // Where the ops of an engine are registered that does arithmetic: those are the ops that the device has.
 inline constexpr c10::DispatchKey kEngineOps = c10::DispatchKey::CPU;

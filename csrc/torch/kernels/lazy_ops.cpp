@@ -14,23 +14,23 @@ namespace loom::glue {
 namespace {
 
 at::Tensor& zero_(at::Tensor& self) {
-  const auto fill = [](at::Tensor& host) {
+  const auto fill = [&](at::Tensor& host) {
     const EngineScope scope;
-    at::_ops::zero_::redispatch(engine_keys(), host);
+    at::_ops::zero_::redispatch(engine_keys(device_of(self)), host);
   };
   if (is_unmaterialised(self) && on_host(self, fill)) [[unlikely]]
     return self;
-  return Borrowed<at::_ops::zero_, true>::call(self);
+  return Borrowed<at::_ops::zero_>::call(self);
 }
 
 at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
   const auto fill = [&](at::Tensor& host) {
     const EngineScope scope;
-    at::_ops::fill__Scalar::redispatch(engine_keys(), host, value);
+    at::_ops::fill__Scalar::redispatch(engine_keys(device_of(self)), host, value);
   };
   if (is_unmaterialised(self) && on_host(self, fill)) [[unlikely]]
     return self;
-  return Borrowed<at::_ops::fill__Scalar, true>::call(self, value);
+  return Borrowed<at::_ops::fill__Scalar>::call(self, value);
 }
 
 // Copy-on-write takes the place of the materializer, and shares device memory.

@@ -99,7 +99,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
 
 // Whether the engine would run the layer whole: its own kernel for float32 LSTMs without projections.
 bool runs_whole_layers(const Tensor& input, at::TensorList states, at::TensorList params, bool has_biases) {
-  if (!devices().runs_kernels() || !has_lstm_layer()) return false;
+  if (!glue::device_of(input).runs_kernels() || !has_lstm_layer()) return false;
   if (input.scalar_type() != c10::kFloat || input.numel() == 0 || !has_biases) return false;
   if (states[0].sym_size(2) != states[1].sym_size(2)) return false;
   return std::all_of(params.begin(), params.end(), [&](const Tensor& p) {

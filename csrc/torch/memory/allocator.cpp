@@ -2,6 +2,9 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include <cstring>
+
+#include "runtime/worlds.h"
 #include "torch/core/device.h"
 #include "torch/memory/register.h"
 
