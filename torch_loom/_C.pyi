@@ -53,6 +53,7 @@ class DeviceConfig:
 # Makes PyTorch know the device under this name: once, before anything else here is called but device_count().
 # Raises ValueError when another backend, or a PyTorch built with CUDA for "cuda", has the device type.
 def register_device(name: str) -> None: ...
+def resize_storage(storage: torch.UntypedStorage, bytes: int) -> None: ...
 
 # Life cycle. The two callables are kept for the life of the process and called with the GIL held.
 def initialize(

@@ -333,18 +333,6 @@ void fill(StreamRef stream, void* destination, uint8_t value, size_t bytes) {
   issue.end();
 }
 
-namespace {
-
-void check_same_driver(const Device& device, driver::Event event) {
-  if (&driver_of(event) == &device.driver()) return;
-  throw InvalidArgument(
-      "the event was first recorded on a device of another driver, or outside of this dry run: an event "
-      "belongs "
-      "to the devices where it was first recorded");
-}
-
-}  // namespace
-
 // --- waiting ---
 
 bool query_stream(StreamRef stream) {
