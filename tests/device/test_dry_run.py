@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from tests.conftest import PythonRunner
 
 
-def test_inside_the_devices_are_others(run_python: PythonRunner) -> None:
-    run_python(
+def test_inside_the_devices_are_others(fork_python: PythonRunner) -> None:
+    fork_python(
         """
-        import torch
+        import torch, torch_loom
         loom = torch.loom
         outer = torch.arange(4.0, device="loom:1")
         loom.set_device(1)
@@ -51,10 +51,10 @@ def test_inside_the_devices_are_others(run_python: PythonRunner) -> None:
     )
 
 
-def test_training_is_planned_and_runs_out_of_memory(run_python: PythonRunner) -> None:
-    run_python(
+def test_training_is_planned_and_runs_out_of_memory(fork_python: PythonRunner) -> None:
+    fork_python(
         """
-        import torch
+        import torch, torch_loom
         from torch import nn
         def step(size, device="loom"):
             layers = [nn.Linear(size, size), nn.GELU(), nn.Dropout(0.1), nn.Linear(size, 10)]
@@ -86,7 +86,7 @@ def test_training_is_planned_and_runs_out_of_memory(run_python: PythonRunner) ->
 
 
 REFUSED_INSIDE = """
-    import torch
+    import torch, torch_loom
     from torch import nn
     loom = torch.loom
     outer = torch.ones(4, 4, device="loom")
@@ -139,15 +139,15 @@ REFUSED_INSIDE = """
 
 
 @pytest.mark.parametrize("policy", ["eager", "lazy"])
-def test_tensors_of_the_program_are_refused_inside(run_python: PythonRunner, policy: str) -> None:
-    run_python(REFUSED_INSIDE, {"TORCH_LOOM_CHIP": "loom1", "TORCH_LOOM_MEMORY_POLICY": policy})
+def test_tensors_of_the_program_are_refused_inside(fork_python: PythonRunner, policy: str) -> None:
+    fork_python(REFUSED_INSIDE, {"TORCH_LOOM_CHIP": "loom1", "TORCH_LOOM_MEMORY_POLICY": policy})
 
 
 @pytest.mark.parametrize("policy", ["eager", "lazy"])
-def test_tensors_that_outlive_it_have_a_shape_and_are_freed(run_python: PythonRunner, policy: str) -> None:
-    run_python(
+def test_tensors_that_outlive_it_have_a_shape_and_are_freed(fork_python: PythonRunner, policy: str) -> None:
+    fork_python(
         """
-        import gc, torch
+        import gc, torch, torch_loom
         loom = torch.loom
         kept = []
         for i in range(30):
@@ -182,10 +182,10 @@ def test_tensors_that_outlive_it_have_a_shape_and_are_freed(run_python: PythonRu
     )
 
 
-def test_exceptions_restore_and_nesting_is_refused(run_python: PythonRunner) -> None:
-    run_python(
+def test_exceptions_restore_and_nesting_is_refused(fork_python: PythonRunner) -> None:
+    fork_python(
         """
-        import torch, threading
+        import torch, torch_loom, threading
         loom = torch.loom
         def fail():
             with loom.dry_run(devices=5):
@@ -232,10 +232,10 @@ def test_exceptions_restore_and_nesting_is_refused(run_python: PythonRunner) -> 
     )
 
 
-def test_streams_events_generators_and_graphs_belong_to_their_world(run_python: PythonRunner) -> None:
-    run_python(
+def test_streams_events_generators_and_graphs_belong_to_their_world(fork_python: PythonRunner) -> None:
+    fork_python(
         """
-        import gc, torch
+        import gc, torch, torch_loom
         loom = torch.loom
         x = torch.ones(4, device="loom")
         outer_stream, outer_event = loom.Stream(), loom.Event(enable_timing=True)
@@ -286,10 +286,10 @@ def test_streams_events_generators_and_graphs_belong_to_their_world(run_python: 
     )
 
 
-def test_threads_and_backward_passes(run_python: PythonRunner) -> None:
-    run_python(
+def test_threads_and_backward_passes(fork_python: PythonRunner) -> None:
+    fork_python(
         """
-        import threading, torch
+        import threading, torch, torch_loom
         loom = torch.loom
         devices = []
         def work():
@@ -326,10 +326,10 @@ def test_threads_and_backward_passes(run_python: PythonRunner) -> None:
     )
 
 
-def test_threads_that_work_while_it_begins_and_ends(run_python: PythonRunner) -> None:
-    run_python(
+def test_threads_that_work_while_it_begins_and_ends(fork_python: PythonRunner) -> None:
+    fork_python(
         """
-        import threading, torch
+        import threading, torch, torch_loom
         loom = torch.loom
         stop, failures = threading.Event(), []
         def work():
@@ -356,10 +356,10 @@ def test_threads_that_work_while_it_begins_and_ends(run_python: PythonRunner) ->
     )
 
 
-def test_a_forked_child_inside(run_python: PythonRunner) -> None:
-    run_python(
+def test_a_forked_child_inside(fork_python: PythonRunner) -> None:
+    fork_python(
         """
-        import os, torch
+        import os, torch, torch_loom
         from torch.utils.data import DataLoader
         loom = torch.loom
         torch.ones(1, device="loom")
@@ -386,10 +386,10 @@ def test_a_forked_child_inside(run_python: PythonRunner) -> None:
     )
 
 
-def test_pinned_memory_is_the_hosts(run_python: PythonRunner) -> None:
-    run_python(
+def test_pinned_memory_is_the_hosts(fork_python: PythonRunner) -> None:
+    fork_python(
         """
-        import torch
+        import torch, torch_loom
         loom = torch.loom
         outer = torch.ones(1000).pin_memory("loom")
         with loom.dry_run():
@@ -404,10 +404,10 @@ def test_pinned_memory_is_the_hosts(run_python: PythonRunner) -> None:
     )
 
 
-def test_chips_may_differ_and_fall_back(run_python: PythonRunner) -> None:
-    run_python(
+def test_chips_may_differ_and_fall_back(fork_python: PythonRunner) -> None:
+    fork_python(
         """
-        import torch
+        import torch, torch_loom
         loom = torch.loom
         with loom.dry_run(chip=["h200", "atom"], memory=["8GiB", 1 << 30]) as plan:
             assert [loom.get_device_name(i) for i in range(2)] == ["h200", "atom"]
