@@ -3,11 +3,11 @@
 #include <ATen/core/List.h>
 
 #include "runtime/capture.h"
-#include "torch/core/generator.h"
 #include "torch/dispatch/graph.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/infer.h"
 #include "torch/dispatch/queued_op.h"
+#include "torch/engine/generator.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/lazy_fill.h"
 
@@ -46,7 +46,7 @@ void lend_argument(Lending& lending, c10::IValue& value, const Argument& argumen
     case ArgKind::kDevice:
       if (value.isDevice() && value.toDevice().type() == device_type()) {
         lending.set_device(resolve_device(value.toDevice()).index());
-        value = c10::Device(engine_type());
+        value = c10::Device(engine_type(lending.target()));
       }
       break;
     case ArgKind::kGenerator:
@@ -175,7 +175,7 @@ void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceK
     if (lending.has_sparse()) {
       op.handle.callBoxed(stack);
     } else {
-      op.handle.redispatchBoxed(engine_keys(), stack);
+      op.handle.redispatchBoxed(lending.engine_keys(), stack);
     }
   });
   if (!key.empty()) teach(op, key, *stack, lending);
@@ -199,12 +199,12 @@ void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
     return;
   }
   bool is_checked = false;
-  if (op.facts.has(op_flag::kMakesContents) && is_lazy()) {
-    if (fallback::is_watched(fallback::kAnyOp) && !op.fallback_entry().is_native) {
-      fallback::check(op.fallback_entry(), fallback::kAnyOp, runtime::current_device());
-      is_checked = true;
-    }
-    if (fill_on_host(handle, stack)) return;
+  if (op.facts.has(op_flag::kMakesContents) && devices().has_lazy_devices()) {
+    const auto check = [&](int device) {
+      if (!fallback::is_watched(fallback::kAnyOp)) return;
+      is_checked = fallback::check_op(op.fallback_entry(), device);
+    };
+    if (fill_on_host(handle, stack, check)) return;
   }
   if (is_sync_debugged() && waits_for_values(op, *stack)) [[unlikely]] {
     report_implicit_sync(op.name());

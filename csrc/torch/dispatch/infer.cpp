@@ -235,7 +235,7 @@ InferenceKey key_of(const Op& op, const torch::jit::Stack& stack, const Lending&
 }
 
 InferenceKey key_to_teach(Op& op, const torch::jit::Stack& stack, const Lending& lending) {
-  if (!devices().runs_kernels()) return {};
+  if (!lending.runs_kernels()) return {};
   InferenceKey key = key_of(op, stack, lending);
   if (is_checked.load(std::memory_order_relaxed) && !key.empty()) [[unlikely]] {
     expected = Expected{};

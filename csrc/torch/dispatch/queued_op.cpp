@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "torch/core/python_line.h"
+#include "torch/engine/alias.h"
 
 namespace loom::glue {
 
@@ -40,10 +41,12 @@ class QueuedOp {
   using Allocations = InferredOutputs::Allocations;
 
  public:
-  QueuedOp(const Op& op, torch::jit::Stack arguments, std::shared_ptr<const InferredOutputs> inferred,
-           const PreparedOutputs& outputs, CapturedDraw draw, bool runs_once)
+  QueuedOp(const Op& op, torch::jit::Stack arguments, const Lending& lending,
+           std::shared_ptr<const InferredOutputs> inferred, const PreparedOutputs& outputs, CapturedDraw draw,
+           bool runs_once)
       : op_(op),
         arguments_(std::move(arguments)),
+        engine_keys_(lending.engine_keys()),
         inferred_(std::move(inferred)),
         line_(python_line()),
         addresses_(outputs.addresses()),
@@ -96,7 +99,7 @@ class QueuedOp {
     torch::jit::Stack stack = runs_once_ ? std::move(arguments_) : arguments_;
     {
       const OutputAllocations::Active active(output_allocations);
-      op_.handle.redispatchBoxed(engine_keys(), &stack);
+      op_.handle.redispatchBoxed(engine_keys_, &stack);
     }
     const size_t num_returns = inferred_->returns.size();
     TORCH_INTERNAL_ASSERT(stack.size() == num_returns, name(), " left ", stack.size(), " results");
@@ -154,11 +157,8 @@ class QueuedOp {
       std::memcpy(address, result.storage().data(), bytes);
       return;
     }
-    c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), bytes,
-        c10::DataPtr(address, nullptr, [](void*) {}, c10::Device(c10::kCPU)), nullptr, /*resizable=*/false));
-    at::Tensor place =
-        at::detail::make_tensor<c10::TensorImpl>(std::move(storage), engine_keys(), result.dtype());
+    at::Tensor place = at::detail::make_tensor<c10::TensorImpl>(
+        alias_storage(address, bytes, result.device().type()), engine_keys_, result.dtype());
     place.unsafeGetTensorImpl()->set_sizes_and_strides(output.layout.sizes, output.layout.strides,
                                                        output.layout.offset);
     if (output.layout.is_conj) place._set_conj(true);
@@ -168,6 +168,7 @@ class QueuedOp {
 
   const Op& op_;
   torch::jit::Stack arguments_;
+  const c10::DispatchKeySet engine_keys_;
   const std::shared_ptr<const InferredOutputs> inferred_;
   const std::string_view line_;
   const std::vector<void*> addresses_;
@@ -223,9 +224,10 @@ void queue_op(const Op& op, torch::jit::Stack* stack, Lending& lending,
   stack->erase(first, stack->end());
   keep_host_tensors(arguments, lending);
   const bool is_captured = translated([&] { return runtime::is_captured(stream); });
-  auto* queued =
-      new QueuedOp(op, std::move(arguments), std::move(inferred), outputs, std::move(draw), !is_captured);
-  const driver::Kernel kernel{queued->name(), [](void* context) { static_cast<QueuedOp*>(context)->run(); },
+  auto* queued = new QueuedOp(op, std::move(arguments), lending, std::move(inferred), outputs,
+                              std::move(draw), !is_captured);
+  const driver::Kernel kernel{queued->name(),
+                              [](void* context, driver::Stream) { static_cast<QueuedOp*>(context)->run(); },
                               [](void* context) { delete static_cast<QueuedOp*>(context); }, queued};
   translated([&] { lending.submit(stream, kernel, outputs.storages()); });
   outputs.push(*stack);

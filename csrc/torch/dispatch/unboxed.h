@@ -175,7 +175,7 @@ struct Borrowed<At, Return(Arguments...)> {
       key = key_to_teach(op, boxed_arguments(lent), lending);
     }
     const auto run = [&](auto&&... engine_arguments) -> decltype(auto) {
-      return At::redispatch(engine_keys(), engine_arguments...);
+      return At::redispatch(lending.engine_keys(), engine_arguments...);
     };
     if constexpr (kWrites) {
       lending.run([&] { std::apply(run, lent); });

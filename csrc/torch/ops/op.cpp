@@ -7,7 +7,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "torch/core/engine.h"
+#include "torch/engine/engine.h"
 
 namespace loom::glue {
 
@@ -177,8 +177,7 @@ bool Op::is_served() {
   const bool is_own = space == "aten" || space == "prims" || space == "torchvision" || space == "torchaudio";
   const bool is_found =
       is_own && !facts.has(op_flag::kNotBorrowed) &&
-      (has_kernel(engine_keys().highestPriorityTypeId()) || has_kernel(c10::DispatchKey::SparseCPU) ||
-       has_kernel(c10::DispatchKey::SparseCsrCPU));
+      (has_kernel(kEngineOps) || has_kernel(kEngineSparseOps) || has_kernel(kEngineSparseCsrOps));
   if (is_found) is_served_.store(true, std::memory_order_relaxed);
   return is_found;
 }

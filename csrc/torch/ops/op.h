@@ -11,7 +11,7 @@
 #include "runtime/op_record.h"
 #include "torch/ops/fallback.h"
 #include "torch/ops/op_facts.h"
-#include "torch/ops/output_masks.h"
+#include "torch/engine/output_masks.h"
 #include "torch/ops/shape_functions.h"
 
 namespace loom::glue {

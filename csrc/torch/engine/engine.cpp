@@ -1,21 +1,26 @@
-#include "torch/core/engine.h"
+#include "torch/engine/engine.h"
 
-#include <c10/core/DeviceType.h>
+#include <c10/core/Device.h>
+#include <c10/core/TensorOptions.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 
 namespace loom::glue {
 
-using c10::DispatchKey;
 using c10::DispatchKeySet;
 
-c10::DeviceType engine_type() {
-  return devices().driver().info().engine == driver::Engine::kMeta ? c10::DeviceType::Meta
-                                                                   : c10::DeviceType::CPU;
+c10::DeviceType parse_engine(const driver::Info& info) {
+  try {
+    return c10::Device(info.engine).type();
+  } catch (const c10::Error&) {
+    TORCH_CHECK(false, "the driver '", info.name, "' names the engine '", info.engine,
+                "', which is no device type of this PyTorch: Info::engine must be one, such as cpu or meta");
+  }
 }
 
-DispatchKeySet engine_keys() {
-  static const DispatchKeySet keys(engine_type() == c10::kMeta ? DispatchKey::Meta : DispatchKey::CPU);
-  return keys;
+void prepare_engine(runtime::Device& device) {
+  const c10::DeviceType type = parse_engine(device.driver().info());
+  const DispatchKeySet keys(c10::computeDispatchKey(std::nullopt, std::nullopt, c10::Device(type)));
+  device.set_engine({static_cast<int8_t>(type), keys.raw_repr()});
 }
 
 ShapeFunctionScope::ShapeFunctionScope()

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "torch/ops/output_masks.h"
+#include "torch/engine/output_masks.h"
 
 namespace loom::glue {
 
