@@ -290,7 +290,7 @@ void copy(StreamRef stream, void* destination, const void* source, size_t bytes)
     capture::forbid_on(stream, "a copy of host memory that is not pinned");
   }
   if (has_other_worlds()) [[unlikely]] {
-    check_one_world(device, destination, source);
+    check_one_world(Target(stream).device, destination, source);
   }
   Issue issue;
   if (tape::is_told(CommandKind::kCopy)) [[unlikely]] {
