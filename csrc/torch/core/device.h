@@ -50,6 +50,11 @@ class CurrentDevice {
   const int previous_;
 };
 
+// Whether the chip of a device has a kernel for what is several ops without it.
+inline bool chip_has(runtime::FusedKernel kernel, int /*device*/) {
+  return devices().config().chip.has(kernel);
+}
+
 inline driver::Stream current_stream(int device) {
   return translated([&] { return devices().stream(device, runtime::current_stream(device)); });
 }

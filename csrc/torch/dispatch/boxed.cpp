@@ -84,7 +84,8 @@ std::unique_ptr<OpPlan> make_plan(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   auto plan = std::make_unique<OpPlan>();
   plan->schema_name = schema.name();
-  plan->name = schema.name() + (schema.overload_name().empty() ? "" : "." + schema.overload_name());
+  plan->name =
+      shown_name(schema.name()) + (schema.overload_name().empty() ? "" : "." + schema.overload_name());
   plan->num_arguments = schema.arguments().size();
   plan->num_returns = schema.returns().size();
   plan->is_foreach = plan->name.rfind("aten::_foreach_", 0) == 0;
@@ -136,7 +137,7 @@ OpPlan& plan_of(const c10::OperatorHandle& op) {
 
 const fallback::Op& fallback_of(const c10::OperatorHandle& op, OpPlan& plan) {
   if (plan.fallback == nullptr) {
-    plan.fallback = &fallback::op_of(op.schema().name(), op.schema().overload_name());
+    plan.fallback = &fallback::op_of(shown_name(op.schema().name()), op.schema().overload_name());
   }
   return *plan.fallback;
 }
@@ -275,6 +276,8 @@ CapturedDraw fill_generator(const OpPlan& plan, torch::jit::Stack* stack, int de
     } else {
       value = engine_generator(source, is_kept);
     }
+    // Shape functions written in Python take none.
+    if (!devices().runs_kernels()) value = c10::IValue();
   }
   return draw;
 }
@@ -316,7 +319,7 @@ void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   OpPlan& plan = plan_of(op);
   TORCH_CHECK_NOT_IMPLEMENTED(plan.is_served, "The operator '", plan.name, "' is not implemented for ",
                               device_name(), " devices");
-  if (plan.is_foreach && spans_devices(plan, *stack)) {
+  if (plan.is_foreach && (spans_devices(plan, *stack) || !has_foreach())) {
     op.redispatchBoxed(one_by_one_keys(), stack);
     return;
   }

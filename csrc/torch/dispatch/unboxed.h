@@ -117,7 +117,8 @@ struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
     if constexpr ((std::is_same_v<Arguments, at::TensorList> || ...)) {
       DeviceSpan span;
       (add_list(span, arguments), ...);
-      if (span.is_mixed()) return Op::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
+      if (span.is_mixed() || !has_foreach())
+        return Op::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
     }
     thread_local OutputAllocationTable table;
     std::optional<Lending> lending(std::in_place, Op::name, OperandPolicy{kHostScalars, false, false});

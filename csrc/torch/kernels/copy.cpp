@@ -87,21 +87,15 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   if ((is_unmaterialised(destination) || is_unmaterialised(source)) && copy_on_host(destination, source)) {
     return destination;
   }
-  runtime::Runtime& runtime = devices();
+  const bool has_contents = devices().runs_kernels();
   // As on CUDA: both ways, whether or not the host's memory is pinned.
   if (!non_blocking && is_loom(destination) != is_loom(source)) note_implicit_sync("aten::copy_");
   // Large copies within a device are a kernel: the engine spreads them over its threads.
   constexpr size_t kKernelBytes = size_t{128} << 10;
   const bool is_within = destination.device() == source.device();
   const bool is_kernel = is_within && destination.nbytes() >= kKernelBytes;
-  if (is_plain(destination, source) && (!is_kernel || !runtime.runs_kernels())) {
+  if (is_plain(destination, source) && !is_kernel) {
     copy_bytes(destination, source, non_blocking);
-    return destination;
-  }
-  if (!runtime.runs_kernels()) {
-    TORCH_CHECK(at::is_expandable_to(source.sizes(), destination.sizes()), "copy_: a tensor of shape ",
-                source.sizes(), " does not broadcast to ", destination.sizes());
-    translated([&] { runtime::copy(streams_of(destination, source).own, nullptr, nullptr, 0); });
     return destination;
   }
   if (is_within) return Borrowed<at::_ops::copy_, true>::call(destination, source, non_blocking);
@@ -113,8 +107,14 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   translated([&] { put_in_order(streams.own, streams.other); });
   Lending& lending = is_loom(destination) ? lend_destination : lend_source;
   thread_local OutputAllocationTable output_allocations;
-  lending.run(output_allocations,
-              [&] { at::_ops::copy_::redispatch(engine_keys(), to, from, non_blocking); });
+  lending.run(output_allocations, [&] {
+    if (has_contents) {
+      at::_ops::copy_::redispatch(engine_keys(), to, from, non_blocking);
+    } else {
+      TORCH_CHECK(at::is_expandable_to(from.sizes(), to.sizes()), "copy_: a tensor of shape ", from.sizes(),
+                  " does not broadcast to ", to.sizes());
+    }
+  });
   // It has run already: this is for who listens to the tape, and what it orders on a chip.
   const bool has_host = !is_loom(destination) || !is_loom(source);
   if (has_host && !non_blocking) translated([&] { runtime::synchronize_stream(streams.own); });

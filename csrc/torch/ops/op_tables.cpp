@@ -1,5 +1,6 @@
 #include "torch/ops/op_tables.h"
 
+#include <string_view>
 #include <unordered_set>
 
 namespace loom::glue {
@@ -11,6 +12,11 @@ using Names = std::unordered_set<std::string>;
 bool starts_with(const std::string& name, const char* prefix) { return name.rfind(prefix, 0) == 0; }
 
 }  // namespace
+
+std::string shown_name(const std::string& schema_name) {
+  constexpr std::string_view kFused = "loom_fused::";
+  return schema_name.rfind(kFused, 0) == 0 ? "aten::" + schema_name.substr(kFused.size()) : schema_name;
+}
 
 bool accepts_host_scalars(const std::string& name) {
   static const Names names = {

@@ -5,6 +5,9 @@
 
 namespace loom::glue {
 
+// What an op is called on the tape and in messages. The ops of the namespace loom_fused, which give the
+// engine a kernel that it lacks, bear the names of PyTorch's.
+std::string shown_name(const std::string& schema_name);
 // Ops on whose operands TensorIterator checks the device: tensors of the CPU without dimensions are taken.
 bool accepts_host_scalars(const std::string& name);
 // Ops that take whole tensors of the CPU, as CUDA's do: sequence lengths, optimizer steps.
