@@ -49,6 +49,10 @@ class Chip:
     @property
     def clock_mhz(self) -> int: ...
 
+# Makes PyTorch know the device under this name: once, before anything else here is called but device_count().
+# Raises ValueError when another backend, or a PyTorch built with CUDA for "cuda", has the device type.
+def register_device(name: str) -> None: ...
+
 # Life cycle. The two callables are kept for the life of the process and called with the GIL held.
 def initialize(
     *,
@@ -140,7 +144,6 @@ class Graph:
 
 def graph_pool_handle() -> tuple[int, int]: ...
 def is_current_stream_capturing() -> bool: ...
-def register_graph_impl() -> None: ...
 
 # The tape. The callable is called in the thread that launches, before the command is submitted, with (kind,
 # device, stream, name, operands, address, bytes, is captured by a graph, the host waits for it); an operand

@@ -26,7 +26,7 @@ void Recording::run(driver::Stream stream, const std::vector<timing::Shared>& ti
     const timing::Running running(times.empty() ? nullptr : times[i].get());
     switch (node.kind) {
       case CommandKind::kKernel:
-        node.kernel.run(node.kernel.context);
+        node.kernel.run(node.kernel.context, stream);
         break;
       case CommandKind::kCopy:
         driver.copy(stream, node.destination, node.source, node.bytes);
@@ -132,7 +132,8 @@ void ReplayQueue::submit(StreamRef stream, const Recording& recording,
   std::unique_ptr<Replay> replay = make();
   replay->stream_ = handle;
   replay->times_ = std::move(times);
-  const driver::Kernel kernel{"graph replay", [](void* context) { static_cast<Replay*>(context)->run(); },
+  const driver::Kernel kernel{"graph replay",
+                              [](void* context, driver::Stream) { static_cast<Replay*>(context)->run(); },
                               [](void* context) { delete static_cast<Replay*>(context); }, replay.release()};
   driver.submit(handle, kernel);
   if (launch_times != nullptr) [[unlikely]]

@@ -63,7 +63,7 @@ Runtime::Runtime(const Config& config) : config_(config) {
       config.driver,
       {physical_count, config.memory_bytes, launch_of(config.launch), config.chaos_seed, config.protect});
   runs_kernels_ = driver_->info().executes_kernels;
-  is_fenced_ = !driver_->info().host_addressable;
+  is_fenced_ = !driver_->info().unified_addresses;
   logical_of_physical_.assign(static_cast<size_t>(physical_count), -1);
   for (const int physical : config.physical_devices) {
     const int logical = static_cast<int>(devices_.size());
@@ -71,8 +71,7 @@ Runtime::Runtime(const Config& config) : config_(config) {
     auto device = std::make_unique<Device>();
     device->logical = logical;
     device->physical = physical;
-    device->streams[0] = driver_->create_stream(physical, {});
-    driver::measure(device->streams[0], activity_board::slot(logical, 0));
+    device->streams[0] = driver_->create_stream(physical, {.activity = activity_board::slot(logical, 0)});
     device->allocator = std::make_unique<CachingAllocator>(*driver_, physical, logical,
                                                            std::make_unique<DeviceStreams>(*this, logical));
     devices_.push_back(std::move(device));
@@ -107,8 +106,9 @@ int64_t Runtime::new_stream(int index, int priority) {
   std::atomic<driver::Stream>& place = owner.streams[static_cast<size_t>(id)];
   std::unique_lock<std::mutex> lock(streams_mutex_);
   if (place.load(std::memory_order_acquire) != nullptr) return id;
-  const driver::Stream stream = driver_->create_stream(owner.physical, {-level, /*inline_when_idle=*/false});
-  driver::measure(stream, activity_board::slot(index, id));
+  const driver::Stream stream = driver_->create_stream(
+      owner.physical,
+      {.priority = -level, .inline_when_idle = false, .activity = activity_board::slot(index, id)});
   place.store(stream, std::memory_order_release);
   lock.unlock();
   if (tape::is_read()) [[unlikely]] {
@@ -145,7 +145,7 @@ std::vector<driver::Stream> Runtime::streams(int index) const {
 void Runtime::synchronize(int index) const {
   const std::vector<driver::Stream> all = streams(index);
   // All have finished before the first failure is raised; those of other streams stay kept.
-  for (const driver::Stream stream : all) driver_->drain_stream(stream);
+  for (const driver::Stream stream : all) driver_->synchronize_stream(stream, driver::OnFailure::kKeep);
   for (const driver::Stream stream : all) driver_->synchronize_stream(stream);
 }
 

@@ -69,12 +69,12 @@ class Runtime {
   int device_of(const void* address) const noexcept;
   bool runs_kernels() const { return runs_kernels_; }
   // Where the engine's kernels reach what lies at an address of the device, and back: the same address unless
-  // device memory is fenced off from the host.
+  // the driver says that they differ.
   void* engine_address(const void* address) const noexcept {
-    return is_fenced_ ? driver_->engine_address(address) : const_cast<void*>(address);
+    return is_fenced_ ? driver_->locate(address).engine_address : const_cast<void*>(address);
   }
   void* device_address(const void* address) const noexcept {
-    return const_cast<void*>(is_fenced_ ? driver_->locate(address).device_address : address);
+    return is_fenced_ ? driver_->locate(address).device_address : const_cast<void*>(address);
   }
   bool is_fenced() const noexcept { return is_fenced_; }
   // What the devices were made from.

@@ -38,7 +38,7 @@ void submit_as_kernel(driver::Stream stream, const char* name, bool in_place, F 
     F work;
     Shared times;
   };
-  const auto run = [](void* context) {
+  const auto run = [](void* context, driver::Stream) {
     auto* timed = static_cast<Timed*>(context);
     const Running running(timed->times.get());
     timed->work();
@@ -56,10 +56,10 @@ void submit(driver::Stream stream, const driver::Kernel& kernel, const Shared& t
     driver.submit(stream, kernel);
     return;
   }
-  const auto run = [](void* context) {
+  const auto run = [](void* context, driver::Stream stream) {
     const auto* timed = static_cast<TimedKernel*>(context);
     const Running running(timed->times.get());
-    timed->kernel.run(timed->kernel.context);
+    timed->kernel.run(timed->kernel.context, stream);
   };
   const auto release = [](void* context) { delete static_cast<TimedKernel*>(context); };
   driver.submit(stream, {kernel.name, run, release, new TimedKernel{kernel, times}, kernel.in_place});

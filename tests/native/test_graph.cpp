@@ -38,7 +38,7 @@ driver::Kernel kernel(F work, int* num_released) {
     F work;
     int* num_released;
   };
-  return {"test", [](void* context) { static_cast<Context*>(context)->work(); },
+  return {"test", [](void* context, driver::Stream) { static_cast<Context*>(context)->work(); },
           [](void* context) {
             ++*static_cast<Context*>(context)->num_released;
             delete static_cast<Context*>(context);

@@ -75,7 +75,7 @@ TEST(an_inline_stream_behind_an_event_queues) {
   gate.open();
   chip->synchronize_event(end);
   CHECK((ran == std::vector<int>{1, 2}));
-  chip->drain_stream(main);
+  chip->synchronize_stream(main, driver::OnFailure::kKeep);
   CHECK(chip->runs_in_place(main));
 }
 
@@ -272,7 +272,7 @@ TEST(copies_and_fills_are_queued) {
   gate.open();
   chip->copy(side, pageable, device, 64);
   CHECK(pageable[0] == 'c' && pageable[1] == 'b');
-  chip->deallocate_host(pinned);
+  chip->deallocate(pinned);
 }
 
 TEST(a_stream_that_did_nothing_can_be_destroyed) {

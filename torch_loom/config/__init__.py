@@ -81,7 +81,7 @@ class Settings:
         memory_bytes: the capacity of each NPU; None for the chip's.
         memory_policy: ``"eager"`` or ``"lazy"``; None for the chip's.
         visible_devices: the physical indices the program sees; None for all.
-        driver: ``"virtual"`` or ``"null"``.
+        driver: ``"virtual"``, ``"null"``, or the path of a library that has a driver.
         launch: ``"auto"``, ``"blocking"`` or ``"chaos"``.
         chaos_seed: the seed of the order under ``"chaos"``; None for another one in each process.
         protect: whether host access to device memory faults.
@@ -349,7 +349,7 @@ def configure(
         memory: capacity of each device, in bytes or as a size such as ``"16GiB"``.
         memory_policy: ``"eager"`` takes device memory when a tensor is made, ``"lazy"`` at its first use.
         visible_devices: which devices the program sees, in this order: indices, or text such as ``"1,0"``.
-        driver: ``"virtual"`` or ``"null"``.
+        driver: ``"virtual"``, ``"null"``, or the path of a library that has a driver.
         launch: ``"auto"``, ``"blocking"`` or ``"chaos"``.
         chaos_seed: the seed of the order under ``"chaos"``, 0 to 2⁶⁴ − 1.
         protect: whether host code that touches device memory faults.

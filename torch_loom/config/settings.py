@@ -5,6 +5,7 @@ Nothing is read here: :mod:`torch_loom.config` finds the values.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -81,6 +82,14 @@ def _one_of(*values: str) -> Callable[[str], str]:
         return text
 
     return parse
+
+
+def _parse_driver(text: str) -> str:
+    if "/" not in text:
+        return _one_of("virtual", "null")(text)
+    if "\0" in text:
+        raise ValueError("not a path")
+    return os.path.abspath(os.path.expanduser(text))
 
 
 def _parse_flag(text: str) -> bool:
@@ -246,11 +255,11 @@ VISIBLE_DEVICES = Setting(
 DRIVER = Setting(
     name="driver",
     env="TORCH_LOOM_DRIVER",
-    type_name="choice",
+    type_name="name or path",
     default="virtual",
-    allowed="virtual, null",
+    allowed="virtual, null, or the path of a library that has a driver (csrc/driver/driver.h), with a slash",
     meaning="virtual computes on host memory and threads; null computes nothing (shapes and memory only).",
-    parse=_one_of("virtual", "null"),
+    parse=_parse_driver,
 )
 LAUNCH = Setting(
     name="launch",

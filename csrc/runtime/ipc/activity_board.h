@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "driver/activity.h"
 #include "driver/driver.h"
-#include "driver/host/activity.h"
 
 namespace loom::runtime::activity_board {
 

@@ -133,7 +133,7 @@ struct Signal {
 };
 
 void submit_signal(const Shared& shared, StreamRef stream) {
-  const auto run = [](void* context) { static_cast<Signal*>(context)->has_run = true; };
+  const auto run = [](void* context, driver::Stream) { static_cast<Signal*>(context)->has_run = true; };
   const auto release = [](void* context) {
     const std::unique_ptr<Signal> signal(static_cast<Signal*>(context));
     signal->shared->end_version(signal->version, !signal->has_run);
@@ -198,7 +198,7 @@ bool wait(StreamRef stream, driver::Event event) {
     call_blocking([&] { shared->wait(version); });
     return true;
   }
-  const auto run = [](void* context) {
+  const auto run = [](void* context, driver::Stream) {
     const Wait& wait = *static_cast<const Wait*>(context);
     wait.shared->wait(wait.version);
   };

@@ -254,7 +254,7 @@ void CachingAllocator::collect_garbage(Guard& lock, int64_t stream) {
 // that stream: everything before that kernel has finished then.
 bool CachingAllocator::drain(driver::Stream stream) {
   try {
-    driver_.drain_stream(stream);
+    driver_.synchronize_stream(stream, driver::OnFailure::kKeep);
   } catch (const InvalidArgument&) {
     return false;
   }
@@ -322,7 +322,7 @@ void CachingAllocator::destroy(Segment* segment) {
   Pool& pool = *segment->pool;
   for (const Segment::Piece& piece : segment->pieces) {
     if (segment->source == nullptr) {
-      driver_.deallocate(physical_device_, reinterpret_cast<void*>(piece.address));
+      driver_.deallocate(reinterpret_cast<void*>(piece.address));
     }
     ++stats_.num_device_free;
   }

@@ -31,8 +31,9 @@ class SideStreams {
     driver::Stream& stream = streams_[static_cast<size_t>(device)];
     if (stream == nullptr) {
       const int physical = devices().device(device).physical;
-      stream = devices().driver().create_stream(physical, {0, /*inline_when_idle=*/false});
-      driver::measure(stream, runtime::activity_board::slot(device, runtime::activity_board::kOwnStream));
+      namespace board = runtime::activity_board;
+      stream = devices().driver().create_stream(
+          physical, {.inline_when_idle = false, .activity = board::slot(device, board::kOwnStream)});
     }
     return stream;
   }
@@ -50,7 +51,7 @@ SideStreams& side_streams() {
 // `later` runs what comes after what `earlier` was given so far.
 void put_in_order(driver::Stream earlier, driver::Stream later) {
   driver::Driver& driver = devices().driver();
-  const std::unique_ptr<driver::EventState, void (*)(driver::Event)> event(
+  const std::unique_ptr<driver::EventHandle, void (*)(driver::Event)> event(
       driver.create_event({/*timing=*/false}),
       [](driver::Event done) { devices().driver().destroy_event(done); });
   driver.record_event(event.get(), earlier);
@@ -60,7 +61,7 @@ void put_in_order(driver::Stream earlier, driver::Stream later) {
 // In stream order, and in the caller's thread only where the launch mode has it so.
 void submit_aside(const char* name, std::function<void()> work) {
   const runtime::StreamRef stream = runtime::current_stream_of(resolve_device(std::nullopt).index());
-  const auto run = [](void* context) { (*static_cast<std::function<void()>*>(context))(); };
+  const auto run = [](void* context, driver::Stream) { (*static_cast<std::function<void()>*>(context))(); };
   const auto release = [](void* context) { delete static_cast<std::function<void()>*>(context); };
   const driver::Kernel kernel{name, run, release, new std::function<void()>(std::move(work))};
   translated([&] {

@@ -73,7 +73,7 @@ py::dict host_stat(const Stat& stat) {
 
 // Nested, with the names of torch.cuda.
 py::dict host_memory_stats() {
-  const at::HostStats stats = at::getHostAllocator(kLoom)->get_stats();
+  const at::HostStats stats = at::getHostAllocator(device_type())->get_stats();
   py::dict out;
   out["num_host_alloc"] = stats.num_host_alloc;
   out["num_host_free"] = stats.num_host_free;
@@ -236,7 +236,7 @@ void prepare_memory() {
       const runtime::AllocatorStats stats = allocator_of(index).stats();
       c10::reportOutOfMemoryToProfiler(bytes, static_cast<size_t>(stats.allocated_bytes[0].current),
                                        static_cast<size_t>(stats.reserved_bytes[0].current),
-                                       c10::Device(kLoom, static_cast<c10::DeviceIndex>(index)));
+                                       c10::Device(device_type(), static_cast<c10::DeviceIndex>(index)));
     });
   }
 }
@@ -275,9 +275,9 @@ void bind_memory(py::module_& m) {
   m.def("attach_out_of_memory_observer", torch::wrap_pybind_function(attach_out_of_memory_observer));
   m.def("host_memory_stats", torch::wrap_pybind_function(host_memory_stats));
   m.def("reset_peak_host_memory_stats",
-        torch::wrap_pybind_function([] { at::getHostAllocator(kLoom)->reset_peak_stats(); }));
+        torch::wrap_pybind_function([] { at::getHostAllocator(device_type())->reset_peak_stats(); }));
   m.def("reset_accumulated_host_memory_stats",
-        torch::wrap_pybind_function([] { at::getHostAllocator(kLoom)->reset_accumulated_stats(); }));
+        torch::wrap_pybind_function([] { at::getHostAllocator(device_type())->reset_accumulated_stats(); }));
   bind_pools(m);
   bind_sources(m);
 }

@@ -4,7 +4,6 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
-#include <torch/csrc/utils/device_lazy_init.h>
 
 #include "torch/bindings/busy_bindings.h"
 #include "torch/bindings/explain_bindings.h"
@@ -12,6 +11,7 @@
 #include "torch/bindings/implicit_sync_bindings.h"
 #include "torch/bindings/ipc_bindings.h"
 #include "torch/bindings/memory_bindings.h"
+#include "torch/bindings/registration.h"
 #include "torch/bindings/stream_bindings.h"
 #include "torch/bindings/tape_bindings.h"
 #include "torch/core/device.h"
@@ -22,8 +22,6 @@
 #include "torch/memory/alloc_conf.h"
 #include "torch/memory/engine_allocator.h"
 #include "torch/ops/fallback.h"
-#include "torch/ops/register_ops.h"
-#include "torch/profiler/kineto.h"
 #include "torch/profiler/nvtx.h"
 
 namespace py = pybind11;
@@ -78,18 +76,17 @@ py::dict device_properties(int64_t index) {
   check_device_index(index);
   const runtime::Device& device = devices().device(static_cast<int>(index));
   const driver::Driver& driver = devices().driver();
-  const driver::Properties properties = translated([&] { return driver.properties(device.physical); });
   py::dict out;
   const runtime::Chip& chip = devices().config().chip;
   out["name"] = chip.name;
-  out["total_memory"] = properties.total_memory_bytes;
+  out["total_memory"] = translated([&] { return driver.memory_info(device.physical).total_bytes; });
   out["major"] = chip.capability_major;
   out["minor"] = chip.capability_minor;
   out["multi_processor_count"] = chip.num_cores;
   out["clock_rate_mhz"] = chip.clock_mhz;
   out["memory_policy"] = devices().config().lazy ? "lazy" : "eager";
   out["driver"] = driver.info().name;
-  out["engine"] = driver.info().engine == driver::Engine::kMeta ? "meta" : "cpu";
+  out["engine"] = driver.info().engine;
   out["physical_index"] = device.physical;
   return out;
 }
@@ -142,14 +139,6 @@ void bind_chip(py::module_& m) {
       });
 }
 
-void register_ops() {
-  // Lives as long as the process: destroying it would take the kernels away.
-  static auto* library =
-      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
-  register_unboxed(*library);
-  register_boxed();
-}
-
 }  // namespace
 
 }  // namespace loom::glue
@@ -158,13 +147,11 @@ PYBIND11_MODULE(_C, m) {
   using namespace loom;
   using namespace loom::glue;
   m.attr("built_torch_version") = LOOM_BUILT_TORCH_VERSION;
-  register_ops();
+  bind_registration(m);
   bind_graphs(m);
   bind_tape(m);
   bind_nvtx(m);
-  register_kineto_profiler();
   set_device_count_peek(&peek_device_count);
-  torch::utils::register_fork_handler_for_device_init(kLoom);
 
   bind_chip(m);
   m.def("initialize", torch::wrap_pybind_function(initialize), py::kw_only(), py::arg("driver"),
@@ -209,10 +196,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("can_access_peer", torch::wrap_pybind_function([](int64_t index, int64_t peer) {
           check_device_index(index);
           check_device_index(peer);
-          return translated([&] {
-            return devices().driver().can_access_peer(devices().device(static_cast<int>(index)).physical,
-                                                      devices().device(static_cast<int>(peer)).physical);
-          });
+          return index != peer && devices().driver().info().peer_access;
         }));
   bind_memory(m);
   bind_memory_history(m);

@@ -1,31 +1,46 @@
 #include "torch/core/engine.h"
 
-#include <c10/core/DeviceType.h>
+#include <c10/core/Device.h>
+#include <c10/core/TensorOptions.h>
+#include <torch/csrc/jit/frontend/tracer.h>
 
 namespace loom::glue {
 
-namespace {
-
-using c10::DispatchKey;
 using c10::DispatchKeySet;
 
-// Kernels of the engine must not record gradients, cast, or be seen by modes: the op has been through all
-// that.
-const DispatchKeySet kExcluded =
-    c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
-
-}  // namespace
-
-c10::DeviceType engine_type() {
-  return devices().driver().info().engine == driver::Engine::kMeta ? c10::DeviceType::Meta
-                                                                   : c10::DeviceType::CPU;
+c10::DeviceType parse_engine(const driver::Info& info) {
+  try {
+    return c10::Device(info.engine).type();
+  } catch (const c10::Error&) {
+    TORCH_CHECK(false, "the driver '", info.name, "' names the engine '", info.engine,
+                "', which is no device type of this PyTorch: Info::engine must be one, such as cpu or meta");
+  }
 }
 
-DispatchKeySet excluded_keys() { return kExcluded; }
+c10::DeviceType engine_type() {
+  static const c10::DeviceType type = parse_engine(devices().driver().info());
+  return type;
+}
 
 DispatchKeySet engine_keys() {
-  static const DispatchKeySet keys(engine_type() == c10::kMeta ? DispatchKey::Meta : DispatchKey::CPU);
+  static const DispatchKeySet keys(
+      c10::computeDispatchKey(std::nullopt, std::nullopt, c10::Device(engine_type())));
   return keys;
+}
+
+ShapeFunctionScope::ShapeFunctionScope()
+    : tracing_(torch::jit::tracer::getTracingState()),
+      functions_(at::impl::PythonTorchFunctionTLS::get_disabled_state()) {
+  if (tracing_ != nullptr) torch::jit::tracer::setTracingState(nullptr);
+  at::impl::PythonTorchFunctionTLS::set_disabled_state(at::impl::TorchFunctionDisabledState::ALL_DISABLED);
+}
+
+ShapeFunctionScope::~ShapeFunctionScope() {
+  at::impl::PythonTorchFunctionTLS::set_disabled_state(functions_);
+  if (tracing_ == nullptr) return;
+  torch::jit::tracer::setTracingState(tracing_);
+  // That has turned the tracer's key on, which may have been off for the moment.
+  c10::impl::raw_local_dispatch_key_set = keys_;
 }
 
 }  // namespace loom::glue

@@ -39,7 +39,7 @@ static_assert(at::MERSENNE_STATE_N % 4 == 0);
 }  // namespace
 
 LoomGenerator::LoomGenerator(c10::DeviceIndex device)
-    : GeneratorImpl(c10::Device(kLoom, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
+    : GeneratorImpl(c10::Device(device_type(), device), own_keys()) {}
 
 void LoomGenerator::set_current_seed(uint64_t seed) {
   TORCH_CHECK(seed == seed_ || !is_captured(),
@@ -117,10 +117,10 @@ const at::Generator& generator_of(const std::optional<at::Generator>& generator,
                                   const char* op_name) {
   const at::Generator& source =
       generator.has_value() && generator->defined() ? *generator : default_generator(device);
-  TORCH_CHECK(source.device().type() == kLoom, "Expected a '", device_name(),
+  TORCH_CHECK(source.device().type() == device_type(), "Expected a '", device_name(),
               "' device type for generator but found '", source.device().type(), "' (in ", op_name, ")");
   TORCH_CHECK(source.device().index() == device, "Expected a generator of device ",
-              c10::Device(kLoom, static_cast<c10::DeviceIndex>(device)), " but found one of ",
+              c10::Device(device_type(), static_cast<c10::DeviceIndex>(device)), " but found one of ",
               source.device(), " (in ", op_name, ")");
   return source;
 }

@@ -11,7 +11,7 @@
 namespace loom::glue {
 
 at::Tensor Lending::adopt_sparse(const at::Tensor& result) {
-  const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(device()));
+  const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device()));
   if (result.layout() == c10::kSparse) {
     return at::_sparse_coo_tensor_unsafe(adopt(result._indices()), adopt(result._values()), result.sizes(),
                                          result.scalar_type(), c10::kSparse, own, false,
@@ -53,7 +53,7 @@ at::Tensor Lending::adopt(at::Tensor result) {
     }
     if (result.use_count() > 1) return adopt_unowned(result);
   }
-  const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(device()));
+  const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device()));
   if (storage == nullptr) return adopt_unowned(result);
   if (storage->device() != own) {
     void* data = storage->mutable_data();
@@ -76,7 +76,7 @@ at::Tensor Lending::adopt(at::Tensor result) {
 // and nothing is changed, for memory that this kernel did not allocate.
 bool Lending::make_own(c10::DataPtr& memory, size_t bytes) {
   runtime::Runtime& runtime = devices();
-  const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(device()));
+  const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device()));
   if (runtime.device_of(memory.get()) == own.index()) {
     if (runtime.is_fenced()) {
       void* address = runtime.device_address(memory.release_context());
@@ -113,13 +113,13 @@ at::Tensor Lending::adopt_unowned(const at::Tensor& result) {
   const auto math_bits = impl->key_set() & kMathBits;
   void* const address = take_output_memory(device(), bytes);
   c10::DataPtr memory{address, address, &free_device_memory,
-                      c10::Device(kLoom, static_cast<c10::DeviceIndex>(device()))};
+                      c10::Device(device_type(), static_cast<c10::DeviceIndex>(device()))};
   const bool has_contents = impl->has_storage() && impl->storage().data() != nullptr && !result.is_meta();
   if (has_contents && bytes != 0) copy_from_host(memory.get(), result.const_data_ptr(), bytes);
   c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
                                                              std::move(memory), device_allocator(), true));
   at::Tensor owned =
-      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), kOwnKeys | math_bits, impl->dtype());
+      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), own_keys() | math_bits, impl->dtype());
   owned.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides());
   return owned;
 }
@@ -140,7 +140,7 @@ void Lending::write_back() {
     const bool moved = has_moved(loan);
     if (alias_storage->nbytes() != storage->nbytes() || moved) {
       // The kernel resized it. New memory has an owner; memory that is still lent has none.
-      const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(device_));
+      const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device_));
       if (moved || alias_storage->data() == nullptr) {
         const size_t bytes = alias_storage->nbytes();
         c10::DataPtr memory = std::move(alias_storage->_mutable_data_ptr_no_checks());

@@ -41,6 +41,8 @@ struct OpPlan {
   bool can_queue = false, is_index = false;
   // The host learns a size or a value from it; `is_index_put`: only with masks, or indices of the host's.
   bool is_data_dependent = false, is_index_put = false;
+  // torch.jit's tracer records nothing of it, and PyTorch makes it of other ops: it records those.
+  bool is_traced_in_parts = false;
   std::vector<KeyPart> key_parts;  // of every argument
   OutputAllocationTable output_allocations;
   const fallback::Op* fallback = nullptr;  // once it was needed
@@ -102,6 +104,8 @@ std::unique_ptr<OpPlan> make_plan(const c10::OperatorHandle& op) {
                        plan->schema_name == "aten::_index_put_impl_";
   plan->is_data_dependent =
       op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output);
+  plan->is_traced_in_parts =
+      (schema.returns().empty() || !returns_tensors(schema)) && has_kernel(c10::DispatchKey::HPU);
   // Kernels of other namespaces may be Python, which a worker must not wait for.
   plan->can_queue = plan->name.rfind("aten::", 0) == 0 && returns_tensors(schema) &&
                     (plan->is_index || !op.hasTag(at::Tag::dynamic_output_shape)) &&
@@ -171,7 +175,7 @@ void lend_argument(Lending& lending, c10::IValue& value, const Argument& argumen
       if (value.isTensorList()) value = lend_list(lending, value.toTensorList(), argument.is_written);
       break;
     case ArgKind::kDevice:
-      if (value.isDevice() && value.toDevice().type() == kLoom) {
+      if (value.isDevice() && value.toDevice().type() == device_type()) {
         lending.set_device(resolve_device(value.toDevice()).index());
         value = c10::Device(engine_type());
       }
@@ -319,7 +323,8 @@ void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   OpPlan& plan = plan_of(op);
   TORCH_CHECK_NOT_IMPLEMENTED(plan.is_served, "The operator '", plan.name, "' is not implemented for ",
                               device_name(), " devices");
-  if (plan.is_foreach && (spans_devices(plan, *stack) || !has_foreach())) {
+  if ((plan.is_foreach && (spans_devices(plan, *stack) || !has_foreach())) ||
+      (plan.is_traced_in_parts && is_tracing_parts())) {
     op.redispatchBoxed(one_by_one_keys(), stack);
     return;
   }

@@ -157,7 +157,7 @@ LoomGraph::Source* LoomGraph::find(const at::Generator& generator) {
 }
 
 void LoomGraph::register_generator(const at::Generator& generator) {
-  TORCH_CHECK(generator.defined() && generator.device().type() == kLoom, "expected a generator of a ",
+  TORCH_CHECK(generator.defined() && generator.device().type() == device_type(), "expected a generator of a ",
               device_name(), " device, got one of ",
               generator.defined() ? generator.device() : c10::Device(c10::kCPU));
   if (find(generator) == nullptr) sources_.push_back({generator, std::make_shared<CapturedRandom>(), 0});

@@ -61,7 +61,7 @@ class LoomGraph final : public at::GraphImplInterface {
 // not registered with the graph.
 CapturedDraw captured_draw(const at::Generator& generator, int device, const char* op_name);
 
-// Makes torch.accelerator.Graph find it, under the name that the device has now.
+// Makes torch.accelerator.Graph find it, under the device's name.
 void register_graph_impl();
 
 }  // namespace loom::glue

@@ -292,10 +292,10 @@ at::Tensor PreparedOutputs::make(const Output& output, const c10::SmallVector<Lo
       const at::Tensor& original = loans[output.index].original;
       Layout layout = output.layout;
       layout.offset += original.storage_offset();
-      return tensor_over(original.storage(), layout, kOwnKeys, /*is_view=*/true);
+      return tensor_over(original.storage(), layout, own_keys(), /*is_view=*/true);
     }
     case Output::Kind::kNew:
-      return tensor_over(storages_[output.index], output.layout, kOwnKeys, /*is_view=*/false);
+      return tensor_over(storages_[output.index], output.layout, own_keys(), /*is_view=*/false);
   }
   return {};
 }

@@ -122,8 +122,7 @@ void check_has_memory(const at::Tensor& tensor, const char* op_name) {
               " bytes (resized after the tensor was made?)");
 }
 
-Lending::Lending(const char* op_name, OperandPolicy policy)
-    : op_name_(op_name), policy_(policy), no_autograd_(excluded_keys()) {
+Lending::Lending(const char* op_name, OperandPolicy policy) : op_name_(op_name), policy_(policy) {
   run_backward_in_this_thread();
 }
 
@@ -145,7 +144,7 @@ int Lending::device() {
 }
 
 void Lending::throw_device_mismatch(const at::Tensor& tensor) const {
-  const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(device_));
+  const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device_));
   TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", own,
               " and ", tensor.device(), "! (when checking the operands of ", op_name_, ")");
 }
@@ -311,7 +310,7 @@ void Lending::run_kernel(Body body, void* context) {
     void* context;
     OutputAllocations* output_allocations;
   } run{body, context, &allocations_};
-  const auto with_output_allocations = [](void* pointer) {
+  const auto with_output_allocations = [](void* pointer, driver::Stream) {
     const auto* run = static_cast<const Run*>(pointer);
     const OutputAllocations::Active active(*run->output_allocations);
     run->body(run->context);
@@ -326,7 +325,7 @@ void Lending::run_kernel(Body body, void* context) {
   if (!devices().runs_kernels()) {
     // The host infers the result's metadata: allocations are the host's own scalars.
     body(context);
-    kernel.run = [](void*) {};
+    kernel.run = [](void*, driver::Stream) {};
     kernel.in_place = false;
   }
   translated([&] {

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/SmallVector.h>
 
 #include "torch/core/engine.h"
@@ -121,7 +120,7 @@ class Lending {
   OutputMask learned_ = 0;
   OutputAllocationTable* table_ = nullptr;
   c10::SmallVector<Loan, 6> loans_;
-  c10::impl::ExcludeDispatchKeyGuard no_autograd_;
+  const EngineScope scope_;
 };
 
 template <typename F>

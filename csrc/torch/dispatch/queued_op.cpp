@@ -22,7 +22,6 @@ QueuedOpScope::QueuedOpScope(bool keeps_threads)
       keeps_threads_(keeps_threads),
       threads_before_(at::get_num_threads()),
       num_threads_(threads_before_),
-      no_autograd_(excluded_keys()),
       gradients_(false) {}
 
 QueuedOpScope::~QueuedOpScope() {
@@ -216,7 +215,8 @@ void queue_op(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t nu
   const bool is_captured = translated([&] { return runtime::is_captured(stream); });
   auto* queued = new QueuedOp(op, std::move(arguments), lending, std::move(inferred), outputs,
                               std::move(draw), !is_captured);
-  const driver::Kernel kernel{queued->name(), [](void* context) { static_cast<QueuedOp*>(context)->run(); },
+  const driver::Kernel kernel{queued->name(),
+                              [](void* context, driver::Stream) { static_cast<QueuedOp*>(context)->run(); },
                               [](void* context) { delete static_cast<QueuedOp*>(context); }, queued};
   translated([&] { lending.submit(stream, kernel, outputs.storages()); });
   outputs.push(*stack);
@@ -276,6 +276,7 @@ std::shared_ptr<const InferredOutputs> infer_outputs(const c10::OperatorHandle& 
   }
   for (const Loan& loan : lending.loans())
     loans.push_back({loan.original, stand_in(loan.alias), loan.is_written});
+  const ShapeFunctionScope scope;
   try {
     op.callBoxed(&shapes);
   } catch (const c10::Error& error) {

@@ -45,7 +45,7 @@ class QueuedOpScope {
   const bool keeps_threads_;
   const int threads_before_;
   int num_threads_;
-  const c10::impl::ExcludeDispatchKeyGuard no_autograd_;
+  const EngineScope scope_;
   const c10::AutoGradMode gradients_;  // the thread's own, restored at the end
 };
 

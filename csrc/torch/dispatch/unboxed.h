@@ -8,6 +8,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <optional>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -120,6 +121,9 @@ struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
       if (span.is_mixed() || !has_foreach())
         return Op::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
     }
+    if constexpr (kIsTracedInParts) {
+      if (is_tracing_parts()) return Op::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
+    }
     thread_local OutputAllocationTable table;
     std::optional<Lending> lending(std::in_place, Op::name, OperandPolicy{kHostScalars, false, false});
     // What returns nothing works in place, on lists (_foreach_add_).
@@ -153,6 +157,10 @@ struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
   }
 
  private:
+  // torch.jit's tracer records no op without results, and no convolution.
+  static constexpr bool kIsTracedInParts =
+      std::is_void_v<Return> || std::string_view(Op::name) == "aten::convolution";
+
   // Work for a worker or a graph outlives this call: the boxed kernel keeps its arguments.
   static Return call_boxed(Arguments... arguments) {
     static const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);

@@ -2,16 +2,16 @@
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
 #include <c10/core/SymInt.h>
-#include <torch/library.h>
 
-#include "torch/core/device.h"
-#include "torch/dispatch/boxed.h"
+#include "torch/core/extension_points.h"
+#include "torch/kernels/fused_op.h"
+#include "torch/kernels/register.h"
 
 namespace loom::glue {
+
+void define_fused_attention();  // fused_attention.cpp
 
 namespace {
 
@@ -68,9 +68,7 @@ AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& 
       std::tuple<Tensor, Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&, const OptionalTensor&,
                                          double, bool, std::optional<double>, std::optional<at::Generator>);
   static const auto op =
-      c10::Dispatcher::singleton()
-          .findSchemaOrThrow("loom_fused::_scaled_dot_product_fused_attention_overrideable", "")
-          .typed<Signature>();
+      find_fused<Signature>("loom_fused::_scaled_dot_product_fused_attention_overrideable");
   auto [output, logsumexp, seed] =
       op.call(query, key, value, bias, dropout_p, is_causal, scale, std::nullopt);
   const Tensor none;
@@ -87,9 +85,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
       const Tensor&, const Tensor&, const Tensor&, const Tensor&, const OptionalTensor&, bool, const Tensor&,
       const Tensor&, const Tensor&, double, bool, std::optional<double>);
   static const auto op =
-      c10::Dispatcher::singleton()
-          .findSchemaOrThrow("loom_fused::_scaled_dot_product_fused_attention_overrideable_backward", "")
-          .typed<Signature>();
+      find_fused<Signature>("loom_fused::_scaled_dot_product_fused_attention_overrideable_backward");
   const OptionalTensor given = bias.defined() ? OptionalTensor(bias) : std::nullopt;
   return op.call(gradient, query, key, value, given, needed[3] && bias.defined(), output, logsumexp, seed,
                  dropout_p, is_causal, scale);
@@ -97,21 +93,13 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_attention() {
+  define_fused_attention();
+  register_attention_choice(&choose);
+  torch::Library& m = library(own_key());
   m.impl("_fused_sdp_choice", choose);
   m.impl("_scaled_dot_product_fused_attention_overrideable", attention);
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", attention_backward);
 }
 
-TORCH_LIBRARY_IMPL(loom_fused, PrivateUse1, m) {
-  for (const char* name : {"_scaled_dot_product_fused_attention_overrideable",
-                           "_scaled_dot_product_fused_attention_overrideable_backward"}) {
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_boxed>());
-  }
-}
-
 }  // namespace loom::glue
-
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &loom::glue::choose)
-}  // namespace at::native

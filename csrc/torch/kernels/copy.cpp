@@ -6,8 +6,10 @@
 #include <ATen/ops/copy_ops.h>
 #include <torch/library.h>
 
+#include "torch/core/registration.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/unboxed.h"
+#include "torch/kernels/register.h"
 #include "torch/memory/host_allocator.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/lazy_fill.h"
@@ -167,7 +169,8 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_copies() {
+  torch::Library& m = library(own_key());
   m.impl("copy_", copy_);
   m.impl("_copy_from", copy_from);
   m.impl("_copy_from_and_resize", copy_from_and_resize);

@@ -16,14 +16,17 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros_like.h>
-#include <torch/library.h>
 
 #include <array>
 #include <cmath>
 #include <limits>
 #include <mutex>
 
+#include "torch/kernels/fused_op.h"
+
 namespace loom::glue {
+
+void define_fused_attention();
 
 namespace {
 
@@ -185,21 +188,18 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(const Tensor& grad
 
 }  // namespace
 
-TORCH_LIBRARY_FRAGMENT(loom_fused, m) {
-  m.def(
+void define_fused_attention() {
+  define_fused(
       "_scaled_dot_product_fused_attention_overrideable(Tensor query, Tensor key, Tensor value, Tensor? "
       "bias, "
       "float dropout_p, bool is_causal, *, float? scale=None, Generator? generator=None) -> (Tensor, Tensor, "
-      "Tensor)");
-  m.def(
+      "Tensor)",
+      attention);
+  define_fused(
       "_scaled_dot_product_fused_attention_overrideable_backward(Tensor gradient, Tensor query, Tensor key, "
       "Tensor value, Tensor? bias, bool wants_bias, Tensor output, Tensor logsumexp, Tensor seed, float "
-      "dropout_p, bool is_causal, *, float? scale=None) -> (Tensor, Tensor, Tensor, Tensor)");
-}
-
-TORCH_LIBRARY_IMPL(loom_fused, CompositeExplicitAutograd, m) {
-  m.impl("_scaled_dot_product_fused_attention_overrideable", attention);
-  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", attention_backward);
+      "dropout_p, bool is_causal, *, float? scale=None) -> (Tensor, Tensor, Tensor, Tensor)",
+      attention_backward);
 }
 
 }  // namespace loom::glue

@@ -1,7 +1,8 @@
 // The ops that run without the boxed kernel's stack, chosen by how often programs call them.
+#include "torch/core/registration.h"
 #include "torch/dispatch/unboxed.h"
+#include "torch/kernels/register.h"
 #include "torch/kernels/unboxed_ops.h"
-#include "torch/ops/register_ops.h"
 
 namespace loom::glue {
 
@@ -25,13 +26,14 @@ namespace loom::glue {
   _(_foreach_sqrt, true) _(_foreach_zero_, true)
 // clang-format on
 
-void register_unboxed(torch::Library& library) {
-#define LOOM_REGISTER(op, host_scalars)                                                           \
-  {                                                                                               \
-    using Op = at::_ops::op;                                                                      \
-    std::string name = Op::name + 6;                                                              \
-    if (Op::overload_name[0] != '\0') name += std::string(".") + Op::overload_name;               \
-    library.impl(name.c_str(), torch::CppFunction(TORCH_FN((Borrowed<Op, host_scalars>::call)))); \
+void register_unboxed() {
+  torch::Library& m = library(own_key());
+#define LOOM_REGISTER(op, host_scalars)                                                     \
+  {                                                                                         \
+    using Op = at::_ops::op;                                                                \
+    std::string name = Op::name + 6;                                                        \
+    if (Op::overload_name[0] != '\0') name += std::string(".") + Op::overload_name;         \
+    m.impl(name.c_str(), torch::CppFunction(TORCH_FN((Borrowed<Op, host_scalars>::call)))); \
   }
   LOOM_UNBOXED_OPS(LOOM_REGISTER)
 #undef LOOM_REGISTER

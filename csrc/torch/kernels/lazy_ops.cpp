@@ -2,10 +2,11 @@
 #include <ATen/ops/_lazy_clone_native.h>
 #include <ATen/ops/fill_ops.h>
 #include <ATen/ops/zero_ops.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include "torch/core/registration.h"
 #include "torch/dispatch/unboxed.h"
+#include "torch/kernels/register.h"
 #include "torch/memory/lazy.h"
 
 namespace loom::glue {
@@ -14,7 +15,7 @@ namespace {
 
 at::Tensor& zero_(at::Tensor& self) {
   const auto fill = [](at::Tensor& host) {
-    const c10::impl::ExcludeDispatchKeyGuard below_autograd(excluded_keys());
+    const EngineScope scope;
     at::_ops::zero_::redispatch(engine_keys(), host);
   };
   if (is_unmaterialised(self) && on_host(self, fill)) [[unlikely]]
@@ -24,7 +25,7 @@ at::Tensor& zero_(at::Tensor& self) {
 
 at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
   const auto fill = [&](at::Tensor& host) {
-    const c10::impl::ExcludeDispatchKeyGuard below_autograd(excluded_keys());
+    const EngineScope scope;
     at::_ops::fill__Scalar::redispatch(engine_keys(), host, value);
   };
   if (is_unmaterialised(self) && on_host(self, fill)) [[unlikely]]
@@ -40,7 +41,8 @@ at::Tensor lazy_clone(const at::Tensor& self) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_lazy_ops() {
+  torch::Library& m = library(own_key());
   m.impl("zero_", zero_);
   m.impl("fill_.Scalar", fill_);
   m.impl("_lazy_clone", lazy_clone);

@@ -5,12 +5,12 @@
 #include <ATen/ops/pow.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/where.h>
-#include <torch/library.h>
 
 #include <vector>
 
-#include "torch/core/device.h"
+#include "torch/core/registration.h"
 #include "torch/dispatch/boxed.h"
+#include "torch/kernels/register.h"
 
 namespace loom::glue {
 
@@ -148,7 +148,7 @@ const std::vector<Step>& all_steps() {
 template <size_t kNumber>
 void run_step(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (chip_has(runtime::FusedKernel::kOptimizer, runtime::current_device())) return run_boxed(op, stack);
-  all_steps()[kNumber].parts.callBoxed(op, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
+  all_steps()[kNumber].parts.callBoxed(op, own_keys(), stack);
 }
 
 // All that a step returns is in its operands, whose metadata stays.
@@ -164,13 +164,13 @@ void register_steps(torch::Library& library, std::index_sequence<kNumbers...>) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { register_steps(m, std::make_index_sequence<8>()); }
-
-// PyTorch has shape functions for the first overloads of Adam and AdamW alone, in Python.
-TORCH_LIBRARY_IMPL(aten, Meta, m) {
+void register_optimizers() {
+  register_steps(library(own_key()), std::make_index_sequence<8>());
+  // PyTorch has shape functions for the first overloads of Adam and AdamW alone, in Python.
   for (const char* name : {"_fused_adam_.tensor_lr", "_fused_adamw_.tensor_lr", "_fused_sgd_",
                            "_fused_sgd_.tensor_lr", "_fused_adagrad_", "_fused_adagrad_.tensor_lr"}) {
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&forget_arguments>());
+    library(c10::DispatchKey::Meta)
+        .impl(name, torch::CppFunction::makeFromBoxedFunction<&forget_arguments>());
   }
 }
 

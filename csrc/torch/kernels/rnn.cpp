@@ -1,5 +1,5 @@
-// Recurrent cells. PyTorch sends every PrivateUse1 device to the fused cells, of which the CPU has none, and
-// keeps the CPU's whole-layer kernel for the CPU; both are given here, where the chip has them.
+// Recurrent cells. PyTorch sends the devices of other backends to the fused cells, of which the CPU has none,
+// and keeps the CPU's whole-layer kernel for the CPU; both are given here, where the chip has them.
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>
@@ -20,8 +20,9 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
-#include "torch/core/device.h"
-#include "torch/dispatch/boxed.h"
+#include "torch/core/registration.h"
+#include "torch/kernels/fused_op.h"
+#include "torch/kernels/register.h"
 
 namespace loom::glue {
 
@@ -99,12 +100,6 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward_parts(const
           has_bias ? grad_hidden.sum(0) : Tensor()};
 }
 
-// The op that runs the parts of one above as one kernel. The engine has none of its own.
-template <typename F>
-auto fused(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<F>();
-}
-
 bool has_cell(const Tensor& operand) {
   return chip_has(runtime::FusedKernel::kRnnCell, operand.device().index());
 }
@@ -113,7 +108,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Te
                                              const Tensor& cx, OptionalTensor input_bias,
                                              OptionalTensor hidden_bias) {
   if (!has_cell(cx)) return lstm_cell_parts(input_gates, hidden_gates, cx, input_bias, hidden_bias);
-  static const auto op = fused<decltype(lstm_cell_parts)>("loom_fused::_thnn_fused_lstm_cell");
+  static const auto op = find_fused<decltype(lstm_cell_parts)>("loom_fused::_thnn_fused_lstm_cell");
   return op.call(input_gates, hidden_gates, cx, input_bias, hidden_bias);
 }
 
@@ -129,7 +124,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(OptionalTensor grad_hy, Op
 std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hx,
                                     OptionalTensor input_bias, OptionalTensor hidden_bias) {
   if (!has_cell(hx)) return gru_cell_parts(input_gates, hidden_gates, hx, input_bias, hidden_bias);
-  static const auto op = fused<decltype(gru_cell_parts)>("loom_fused::_thnn_fused_gru_cell");
+  static const auto op = find_fused<decltype(gru_cell_parts)>("loom_fused::_thnn_fused_gru_cell");
   return op.call(input_gates, hidden_gates, hx, input_bias, hidden_bias);
 }
 
@@ -233,46 +228,32 @@ std::tuple<Tensor, Tensor> pack_padded_sequence(const Tensor& input, const Tenso
 
 }  // namespace
 
-// PyTorch's names and schemas, in a namespace where the engine's side can be given.
-TORCH_LIBRARY_FRAGMENT(loom_fused, m) {
-  m.def(
+void register_recurrent_cells() {
+  define_fused(
       "_thnn_fused_lstm_cell(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, "
-      "Tensor? hidden_bias=None) -> (Tensor, Tensor, Tensor)");
-  m.def(
+      "Tensor? hidden_bias=None) -> (Tensor, Tensor, Tensor)",
+      lstm_cell_parts);
+  define_fused(
       "_thnn_fused_lstm_cell_backward_impl(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor "
-      "workspace, bool has_bias) -> (Tensor, Tensor, Tensor)");
-  m.def(
+      "workspace, bool has_bias) -> (Tensor, Tensor, Tensor)",
+      lstm_cell_backward_parts);
+  define_fused(
       "_thnn_fused_gru_cell(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, "
-      "Tensor? hidden_bias=None) -> (Tensor, Tensor)");
-  m.def(
+      "Tensor? hidden_bias=None) -> (Tensor, Tensor)",
+      gru_cell_parts);
+  define_fused(
       "_thnn_fused_gru_cell_backward(Tensor grad_hy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, "
-      "Tensor, Tensor, Tensor)");
-}
-
-TORCH_LIBRARY_IMPL(loom_fused, CompositeExplicitAutograd, m) {
-  m.impl("_thnn_fused_lstm_cell", lstm_cell_parts);
-  m.impl("_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward_parts);
-  m.impl("_thnn_fused_gru_cell", gru_cell_parts);
-  m.impl("_thnn_fused_gru_cell_backward", gru_cell_backward_parts);
-}
-
-TORCH_LIBRARY_IMPL(loom_fused, PrivateUse1, m) {
-  for (const char* name : {"_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward_impl",
-                           "_thnn_fused_gru_cell", "_thnn_fused_gru_cell_backward"}) {
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_boxed>());
-  }
-}
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+      "Tensor, Tensor, Tensor)",
+      gru_cell_backward_parts);
+  torch::Library& m = library(own_key());
   m.impl("lstm.input", lstm);
   m.impl("_thnn_fused_lstm_cell", lstm_cell);
   m.impl("_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward);
   m.impl("_thnn_fused_gru_cell", gru_cell);
   m.impl("_thnn_fused_gru_cell_backward", gru_cell_backward);
   m.impl("_pack_padded_sequence", pack_padded_sequence);
+  // Above the gradients of its parts: a composite op is taken apart before it reaches the device.
+  library(autograd_key()).impl("lstm.input", lstm);
 }
-
-// Above the gradients of its parts: a composite op is taken apart before it reaches the device.
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("lstm.input", lstm); }
 
 }  // namespace loom::glue

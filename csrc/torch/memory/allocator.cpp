@@ -6,6 +6,7 @@
 
 #include "runtime/ipc/shared_memory.h"
 #include "torch/core/device.h"
+#include "torch/memory/register.h"
 
 namespace loom::glue {
 
@@ -18,7 +19,7 @@ void report_to_profiler(int device, void* address, int sign) {
   const runtime::AllocatorStats stats = allocator.stats();
   c10::reportMemoryUsageToProfiler(address, bytes, static_cast<size_t>(stats.allocated_bytes[0].current),
                                    static_cast<size_t>(stats.reserved_bytes[0].current),
-                                   c10::Device(kLoom, static_cast<c10::DeviceIndex>(device)));
+                                   c10::Device(device_type(), static_cast<c10::DeviceIndex>(device)));
 }
 
 }  // namespace
@@ -68,7 +69,8 @@ class DeviceAllocator final : public c10::DeviceAllocator {
     devices();  // initialises before the current device is asked for
     const int device = runtime::current_device();
     void* memory = take_device_memory(device, bytes);
-    return {memory, memory, &free_device_memory, c10::Device(kLoom, static_cast<c10::DeviceIndex>(device))};
+    return {memory, memory, &free_device_memory,
+            c10::Device(device_type(), static_cast<c10::DeviceIndex>(device))};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_device_memory; }
 
@@ -137,12 +139,9 @@ DeviceAllocator& allocator_instance() {
   return *allocator;
 }
 
-[[maybe_unused]] const bool registered = [] {
-  c10::SetAllocator(kLoom, &allocator_instance());
-  return true;
-}();
-
 }  // namespace
+
+void register_allocator() { c10::SetAllocator(device_type(), &allocator_instance()); }
 
 c10::Allocator* device_allocator() { return &allocator_instance(); }
 

@@ -10,8 +10,10 @@
 #include <mutex>
 
 #include "torch/core/engine.h"
+#include "torch/core/extension_points.h"
 #include "torch/memory/allocator.h"
 #include "torch/memory/output_allocation.h"
+#include "torch/memory/register.h"
 
 namespace loom::glue {
 
@@ -64,7 +66,7 @@ Waiting* host_side_of(const c10::StorageImpl* storage) {
 }
 
 c10::DataPtr host_side_data(std::unique_ptr<Waiting> waiting) {
-  const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(waiting->device));
+  const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(waiting->device));
   return {nowhere(), waiting.release(), &mark_materialised, own};
 }
 
@@ -133,7 +135,7 @@ class UnmaterialisedAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     devices();  // initialises before the current device is asked for
     const int device = runtime::current_device();
-    if (bytes == 0) return {nullptr, c10::Device(kLoom, static_cast<c10::DeviceIndex>(device))};
+    if (bytes == 0) return {nullptr, c10::Device(device_type(), static_cast<c10::DeviceIndex>(device))};
     return host_side_data(std::make_unique<Waiting>(device, runtime::current_stream(device), bytes));
   }
   void copy_data(void* destination, const void* source, size_t bytes) const override {
@@ -157,12 +159,9 @@ c10::intrusive_ptr<c10::StorageImpl> make_storage(c10::StorageImpl::use_byte_siz
   return storage;
 }
 
-[[maybe_unused]] const bool registered = [] {
-  c10::SetStorageImplCreate(kLoom, &make_storage);
-  return true;
-}();
-
 }  // namespace
+
+void register_storages() { register_storage_factory(&make_storage); }
 
 bool detail::waits(const c10::StorageImpl* storage) { return host_side_of(storage) != nullptr; }
 
@@ -195,7 +194,7 @@ void take_device_memory(c10::StorageImpl* storage) {
         devices().driver().copy(order, memory.get(), waiting->host.get(), waiting->bytes);
         notify_finished({device, runtime::current_stream(device)});
       } else if (user_stream != runtime::current_stream(device)) {
-        devices().driver().drain_stream(order);
+        devices().driver().synchronize_stream(order, driver::OnFailure::kKeep);
         notify_finished({device, runtime::current_stream(device)});
       }
     });

@@ -2,7 +2,6 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/copy_ops.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "torch/core/engine.h"
 #include "torch/core/generator.h"
@@ -48,7 +47,7 @@ bool fill_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       return false;
     }
   }
-  const c10::impl::ExcludeDispatchKeyGuard below_autograd(excluded_keys());
+  const EngineScope scope;
   if (filled == nullptr) {
     if (device == nullptr || !devices().runs_kernels()) return false;
     if (!new_storages_wait(resolve_device(device->toOptional<c10::Device>()).index())) return false;
@@ -79,7 +78,7 @@ bool copy_on_host(const at::Tensor& destination, const at::Tensor& source) {
                 source.sizes(), " does not broadcast to ", destination.sizes());
     return true;  // there are no contents
   }
-  const c10::impl::ExcludeDispatchKeyGuard below_autograd(excluded_keys());
+  const EngineScope scope;
   return on_host(fills ? destination : source, [&](at::Tensor& host) {
     at::Tensor to = fills ? host : destination;
     at::_ops::copy_::redispatch(engine_keys(), to, fills ? source : host, /*non_blocking=*/false);

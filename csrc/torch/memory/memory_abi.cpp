@@ -42,7 +42,7 @@ int loom_free(void* address) {
     if (where.kind != loom::driver::AddressKind::kDevice) {
       throw loom::InvalidArgument("loom_free: the address is not device memory");
     }
-    runtime.driver().deallocate(where.device, address);
+    runtime.driver().deallocate(address);
   })
              ? 0
              : 1;

@@ -5,7 +5,9 @@
 #include <chrono>
 
 #include "torch/core/device.h"
+#include "torch/core/extension_points.h"
 #include "torch/profiler/profile_recorder.h"
+#include "torch/profiler/register.h"
 
 namespace loom::glue {
 
@@ -60,12 +62,9 @@ class Stubs final : public torch::profiler::impl::ProfilerStubs {
   }
 };
 
-// Leaked: profiles may end with the process.
-[[maybe_unused]] const bool registered = [] {
-  torch::profiler::impl::registerPrivateUse1Methods(new Stubs);
-  return true;
-}();
-
 }  // namespace
+
+// Leaked: profiles may end with the process.
+void register_stubs() { register_profiler_stubs(new Stubs); }
 
 }  // namespace loom::glue

@@ -22,7 +22,7 @@ class DeviceProperties:
     Attributes:
         name: the name of its chip.
         total_memory: capacity in bytes.
-        driver: the driver behind it, ``"virtual"`` or ``"null"``.
+        driver: the name of the driver behind it, ``"virtual"``, ``"null"`` or that of a library.
         engine: the PyTorch device type whose kernels do its arithmetic.
         major, minor: the chip's capability.
         multi_processor_count: how many cores the chip has.

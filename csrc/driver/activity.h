@@ -9,8 +9,6 @@
 
 namespace loom::driver {
 
-struct StreamState;
-
 namespace activity {
 
 // The processor's own counter: a clock is read in three times as long. The same in all threads and processes.
@@ -71,9 +69,5 @@ class StreamActivity {
   std::atomic<uint64_t> kernels_[activity::kNumBuckets], copies_[activity::kNumBuckets];
 };
 static_assert(sizeof(StreamActivity) == 64 + 2 * 8 * activity::kNumBuckets);
-
-// From now on the stream tells `activity` what it runs. Before anything is submitted to it; `activity`
-// outlives it.
-void measure(StreamState* stream, StreamActivity* activity);
 
 }  // namespace loom::driver

@@ -1,4 +1,4 @@
-#include "driver/host/activity.h"
+#include "driver/activity.h"
 
 #include <time.h>
 
