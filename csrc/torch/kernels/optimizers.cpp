@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "torch/core/device.h"
 #include "torch/core/registration.h"
 #include "torch/dispatch/boxed.h"
 #include "torch/kernels/register.h"

@@ -20,6 +20,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
+#include "torch/core/device.h"
 #include "torch/core/registration.h"
 #include "torch/kernels/fused_op.h"
 #include "torch/kernels/register.h"
@@ -117,7 +118,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(OptionalTensor grad_hy, Op
                                                       const Tensor& workspace, bool has_bias) {
   if (!has_cell(cx)) return lstm_cell_backward_parts(grad_hy, grad_cy, cx, cy, workspace, has_bias);
   static const auto op =
-      fused<decltype(lstm_cell_backward_parts)>("loom_fused::_thnn_fused_lstm_cell_backward_impl");
+      find_fused<decltype(lstm_cell_backward_parts)>("loom_fused::_thnn_fused_lstm_cell_backward_impl");
   return op.call(grad_hy, grad_cy, cx, cy, workspace, has_bias);
 }
 
@@ -132,7 +133,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
                                                                      const Tensor& workspace, bool has_bias) {
   if (!has_cell(grad_hy)) return gru_cell_backward_parts(grad_hy, workspace, has_bias);
   static const auto op =
-      fused<decltype(gru_cell_backward_parts)>("loom_fused::_thnn_fused_gru_cell_backward");
+      find_fused<decltype(gru_cell_backward_parts)>("loom_fused::_thnn_fused_gru_cell_backward");
   return op.call(grad_hy, workspace, has_bias);
 }
 
