@@ -26,7 +26,7 @@ CPP_LAYERS = {
     "testing": {"driver", "runtime", "runtime/memory", "util"},
 }
 # csrc/torch in order; hooks and profiler do not know kernels. All may include what is outside csrc/torch.
-TORCH_ROOMS = ["core", "ops", "memory", "dispatch", "kernels", "hooks", "profiler", "bindings"]
+TORCH_ROOMS = ["core", "ops", "engine", "memory", "dispatch", "kernels", "hooks", "profiler", "bindings"]
 BELOW_TORCH = {"driver", "runtime", "runtime/ipc", "runtime/memory", "util"}
 for place, room in enumerate(TORCH_ROOMS):
     below = set(TORCH_ROOMS[:place]) - (set() if room == "bindings" else {"kernels", "hooks", "profiler"})
@@ -54,7 +54,7 @@ ALLOWED = {
 
 # The parts of torch_loom/device, lowest first; a part may import itself and what stands before it.
 DEVICE_PARTS = [
-    *("_core", "_cuda", "devices", "streams", "telemetry", "memory", "random", "amp", "ipc", "nvtx"),
+    *("_core", "_cuda", "devices", "plan", "streams", "telemetry", "memory", "random", "amp", "ipc", "nvtx"),
     *("profiler", "graphs", "jiterator", "comm", "_explain", "sanitizer", "__init__"),
 ]
 # Folders of the repository that are not in the wheel.
@@ -164,6 +164,32 @@ def test_every_folder_has_its_layer() -> None:
     folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
     assert folders <= {*ALLOWED, "compat"}
     assert {room_of(path) for path in cpp_files()} == set(CPP_LAYERS)
+
+
+# What names the CPU as the engine that it is for most drivers, or a kernel of its own.
+ENGINES_NAME = re.compile(
+    r"\bkCPU\b|DispatchKey::\w*CPU\b|CPUGenerator|CPUAllocator|_for_cpu|hasMKLDNN|mkldnn_\w+\("
+)
+# Where it is the host.
+NAMES_THE_HOST = {
+    "csrc/torch/core/generator.cpp": "a generator's state is a tensor of the host",
+    "csrc/torch/memory/lazy.cpp": "unmaterialised tensors live in host memory",
+    "csrc/torch/memory/lazy_fill.cpp": "and are filled there",
+    "csrc/torch/profiler/host_data.cpp": "which tensors of the host hold data of a device",
+}
+
+
+def test_only_the_engines_room_knows_that_the_engine_is_the_cpu() -> None:
+    """A driver over an accelerator has another engine: what to change then stands in one room."""
+    found = set()
+    for path in cpp_files():
+        name = str(path.relative_to(ROOT))
+        code = re.sub(r"//[^\n]*|\"(?:[^\"\\\n]|\\.)*\"", "", path.read_text(encoding="utf-8"))
+        if name.startswith("csrc/torch/") and ENGINES_NAME.search(code):
+            found.add(name)
+    outside = {name for name in found if not name.startswith("csrc/torch/engine/")}
+    assert outside == set(NAMES_THE_HOST)
+    assert found - outside, "the engine's room does"
 
 
 def test_driver_is_written_against_one_file() -> None:

@@ -1,6 +1,6 @@
 // What streams cost below PyTorch. Build and run:
-//   g++ -std=c++20 -O2 -Icsrc benchmarks/native/streams.cpp csrc/driver/*.cpp -pthread -o build/streams &&
-//   build/streams
+//   g++ -std=c++20 -O2 -Icsrc benchmarks/native/streams.cpp csrc/driver/*.cpp csrc/driver/host/*.cpp
+//     csrc/util/*.cpp -pthread -o build/streams && build/streams
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

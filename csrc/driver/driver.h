@@ -26,6 +26,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "driver/activity.h"
 #include "driver/error.h"
@@ -237,6 +238,11 @@ struct DriverConfig {
   Launch launch = Launch::kAuto;
   uint64_t chaos_seed = 0;
   bool protect = false;  // fences device memory off: a host access through allocate()'s addresses faults
+  std::vector<int64_t> device_memory_bytes{};  // of each device, in the place of memory_bytes; empty: all alike
+
+  int64_t memory_bytes_of(int device) const {
+    return device_memory_bytes.empty() ? memory_bytes : device_memory_bytes[static_cast<size_t>(device)];
+  }
 };
 
 // A driver in a library of its own, which a program loads by naming the library's path in place of a driver's

@@ -27,7 +27,7 @@ namespace __attribute__((visibility("default"))) loom {
     using Error::Error;
   };
 
-  // The device is in a state in which it cannot be used, for instance in a forked child.
+  // The device is in a state in which it cannot be used: in a forked child, or where a failure is sticky.
   struct Unusable : Error {
     using Error::Error;
   };

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+
 #include "driver/host/null.h"
 #include "driver/host/virtual.h"
 
@@ -42,8 +44,14 @@ std::unique_ptr<Driver> create_driver(const std::string& name, const DriverConfi
   if (config.device_count < 0) {
     throw InvalidArgument("device_count must be 0 or more, got " + std::to_string(config.device_count));
   }
-  if (config.memory_bytes < 0) {
-    throw InvalidArgument("memory_bytes must be 0 or more, got " + std::to_string(config.memory_bytes));
+  if (const size_t given = config.device_memory_bytes.size();
+      given != 0 && given != static_cast<size_t>(config.device_count)) {
+    throw InvalidArgument("device_memory_bytes must be one size a device, got " + std::to_string(given) +
+                          " for " + std::to_string(config.device_count) + " devices");
+  }
+  for (int device = 0; device < std::max(config.device_count, 1); ++device) {
+    const int64_t bytes = config.memory_bytes_of(device);
+    if (bytes < 0) throw InvalidArgument("memory_bytes must be 0 or more, got " + std::to_string(bytes));
   }
   if (name == "virtual") return std::make_unique<VirtualDriver>(config);
   if (name == "null") return std::make_unique<NullDriver>(config);

@@ -122,6 +122,10 @@ char* to_touchable(const Driver& driver, uint64_t address, size_t bytes) {
     throw InvalidArgument("address " + std::to_string(address) + " with " + std::to_string(bytes) +
                           " bytes is neither device nor pinned host memory");
   }
+  if (first.engine_address == nullptr || last.engine_address == nullptr) {
+    throw InvalidArgument("address " + std::to_string(address) + " with " + std::to_string(bytes) +
+                          " bytes is not allocated");
+  }
   if (first.kind == AddressKind::kDevice && !driver.info().executes_kernels) {
     throw NotSupported("the host cannot address the memory of driver '" + driver.info().name + "'");
   }

@@ -265,8 +265,8 @@ def test_engine_addresses_adjoin_where_addresses_do(chip: Chip) -> None:
 def test_fenced_memory_goes_back(chip: Chip) -> None:
     """deallocate: Gives back what allocate(), allocate_host() or map_shared() returned, at once: the caller
     has waited for all work that uses it."""
-    if not chip.runs:
-        return
+    if not chip.runs or chip.name not in driver.names():
+        return  # memory that is not allocated cannot be looked at
     address = chip.driver.allocate(0, 2 * MIB)
     chip.driver.write(address, b"x" * 100)
     chip.driver.deallocate(address)

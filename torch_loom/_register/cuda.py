@@ -6,7 +6,6 @@ replaced and they stay the same objects; names that we do not have keep PyTorch'
 
 from __future__ import annotations
 
-import importlib
 import sys
 from types import ModuleType
 from typing import Any
@@ -21,23 +20,16 @@ _KEPT = frozenset({"__name__", "__file__", "__path__", "__spec__", "__loader__",
 
 def take_over(module: ModuleType) -> None:
     """Put the device module in the place of ``torch.cuda``."""
+    loaded = {name: sys.modules.get(f"{torch.cuda.__name__}.{name}") for name in module.SUBMODULES}
     _overlay(torch.cuda, module)
-    for submodule in module.SUBMODULES:
+    for submodule, theirs in loaded.items():
         ours = getattr(module, submodule)
-        name = f"torch.cuda.{submodule}"
-        theirs = sys.modules.get(name) or _find(name)
-        if theirs is None or not isinstance(ours, ModuleType):
-            sys.modules[name] = ours
-            continue
-        _overlay(theirs, ours)
-        setattr(torch.cuda, submodule, theirs)
-
-
-def _find(name: str) -> ModuleType | None:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
+        if theirs is None or submodule.startswith("_"):
+            # Nobody has it yet, or it is one piece of which no name makes sense without the others.
+            sys.modules[f"{torch.cuda.__name__}.{submodule}"] = ours
+        else:
+            _overlay(theirs, ours)
+            setattr(torch.cuda, submodule, theirs)
 
 
 def _overlay(theirs: ModuleType, ours: ModuleType) -> None:

@@ -47,7 +47,7 @@ HostDriver::HostDriver(Info info, const DriverConfig& config)
                             : info_.host_addressable ? HostAccess::kFree
                                                      : HostAccess::kNone;
   for (int device = 0; device < config.device_count; ++device) {
-    spaces_.push_back(std::make_unique<AddressSpace>(device, config.memory_bytes, access));
+    spaces_.push_back(std::make_unique<AddressSpace>(device, config.memory_bytes_of(device), access));
   }
 }
 

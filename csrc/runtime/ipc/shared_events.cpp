@@ -139,7 +139,8 @@ void submit_signal(const Shared& shared, StreamRef stream) {
     signal->shared->end_version(signal->version, !signal->has_run);
   };
   auto* const signal = new Signal{shared, shared->begin_version()};
-  get().driver().submit(get().stream(stream.device, stream.id),
+  const Device& device = get().device(stream.device);
+  device.driver().submit(device.stream(stream.id),
                         {"signal to other processes", run, release, signal});
 }
 
@@ -203,7 +204,8 @@ bool wait(StreamRef stream, driver::Event event) {
     wait.shared->wait(wait.version);
   };
   const auto release = [](void* context) { delete static_cast<const Wait*>(context); };
-  get().driver().submit(get().stream(stream.device, stream.id),
+  const Device& device = get().device(stream.device);
+  device.driver().submit(device.stream(stream.id),
                         {"wait for another process", run, release, new Wait{shared, version}});
   return true;
 }

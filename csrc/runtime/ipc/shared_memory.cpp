@@ -12,7 +12,7 @@
 
 #include "runtime/capture.h"
 #include "runtime/ipc/shared_files.h"
-#include "runtime/runtime.h"
+#include "runtime/worlds.h"
 
 namespace loom::runtime::shared {
 
@@ -106,6 +106,7 @@ struct Segment {
 struct Leaving {
   driver::ShareHandle segment;
   uintptr_t address;
+  driver::Driver* driver;
   std::vector<driver::Event> events;
 };
 
@@ -121,6 +122,12 @@ struct All {
 All& all() {
   static auto* const instance = new All;
   return *instance;
+}
+
+// What is received belongs to the program's own devices, also while a dry run is under way.
+Runtime& devices() {
+  get();
+  return *worlds::program();
 }
 
 using Guard = std::lock_guard<std::mutex>;
@@ -156,7 +163,7 @@ void let_go(const driver::ShareHandle& handle, uintptr_t address) {
   unlock_range(segment.ledger.descriptor(), block->second.senders, block->second.bytes);
   segment.blocks.erase(block);
   if (!segment.blocks.empty()) return;
-  get().driver().deallocate(reinterpret_cast<void*>(segment.begin));
+  devices().device(segment.device).driver().deallocate(reinterpret_cast<void*>(segment.begin));
   all().received.erase(found);
 }
 
@@ -170,9 +177,9 @@ Handle parsed(const std::string& text) {
     throw SharingError("this is no handle of shared device memory, or a damaged one (" +
                        std::to_string(text.size()) + " bytes)");
   }
-  if (handle.device >= static_cast<uint32_t>(get().device_count())) {
+  if (handle.device >= static_cast<uint32_t>(devices().device_count())) {
     throw SharingError("the memory is on device " + std::to_string(handle.device) +
-                       " of its sender, and here are " + std::to_string(get().device_count()) +
+                       " of its sender, and here are " + std::to_string(devices().device_count()) +
                        " devices: give all processes the same (TORCH_LOOM_DEVICES)");
   }
   return handle;
@@ -211,17 +218,17 @@ std::map<driver::ShareHandle, Segment>::iterator open_segment(const Handle& hand
     }
     throw SharingError("the handle does not agree with earlier ones of the same memory: it was damaged");
   }
-  const int device = static_cast<int>(handle.device);
-  void* const begin =
-      get().driver().map_shared(get().device(device).physical, handle.segment, handle.segment_bytes);
-  Segment segment{device, reinterpret_cast<uintptr_t>(begin), handle.segment_bytes, std::move(ledger), {}};
+  const int index = static_cast<int>(handle.device);
+  const Device& device = devices().device(index);
+  void* const begin = device.driver().map_shared(device.driver_index, handle.segment, handle.segment_bytes);
+  Segment segment{index, reinterpret_cast<uintptr_t>(begin), handle.segment_bytes, std::move(ledger), {}};
   return all().received.emplace(handle.segment, std::move(segment)).first;
 }
 
 }  // namespace
 
 std::string send(void* address, size_t bytes) {
-  Runtime& runtime = get();
+  const Runtime& runtime = get();
   const int index = runtime.device_of(address);
   if (index < 0) throw InvalidArgument("only memory of a device can be sent");
   if (is_received(address)) {
@@ -236,10 +243,10 @@ std::string send(void* address, size_t bytes) {
   if (block_bytes < bytes || block_bytes == 0) {
     throw InvalidArgument("only whole blocks of the caching allocator can be sent; clone() the tensor");
   }
-  for (const driver::Stream stream : runtime.streams(index)) {
-    runtime.driver().synchronize_stream(stream, driver::OnFailure::kKeep);
+  for (const driver::Stream stream : device.streams()) {
+    device.driver().synchronize_stream(stream, driver::OnFailure::kKeep);
   }
-  const driver::SharedMemory memory = runtime.driver().share(device.physical, address);
+  const driver::SharedMemory memory = device.driver().share(device.driver_index, address);
   if (block_bytes > memory.bytes - memory.offset) {
     throw SharingError(
         "the memory lies in several pieces of an expandable segment: send a clone() made with "
@@ -334,8 +341,9 @@ bool release(void* pointer) {
     leaving.address = address;
     device = segment->second.device;
   }
-  driver::Driver& driver = get().driver();
-  for (const driver::Stream stream : get().streams(device)) {
+  driver::Driver& driver = devices().device(device).driver();
+  leaving.driver = &driver;
+  for (const driver::Stream stream : devices().device(device).streams()) {
     if (driver.query_stream(stream)) continue;
     leaving.events.push_back(driver.create_event({/*timing=*/false}));
     driver.record_event(leaving.events.back(), stream);
@@ -363,8 +371,8 @@ bool collect(void (*free)(void* address)) {
     }
   }
   for (const uintptr_t address : unheld) free(reinterpret_cast<void*>(address));
-  driver::Driver& driver = get().driver();
   for (Leaving& each : leaving) {
+    driver::Driver& driver = *each.driver;
     std::erase_if(each.events, [&](driver::Event event) {
       if (!driver.query_event(event)) return false;
       driver.destroy_event(event);

@@ -10,6 +10,7 @@
 #include <thread>
 #include <unordered_set>
 
+#include "runtime/worlds.h"
 #include "torch/core/device.h"
 #include "torch/memory/alloc_conf.h"
 #include "torch/memory/host_allocator.h"
@@ -118,12 +119,14 @@ uintptr_t raw_alloc(int64_t bytes, int64_t index, int64_t stream) {
 void raw_delete(uintptr_t address) {
   void* const pointer = reinterpret_cast<void*>(address);
   if (pointer == nullptr) return;
-  const int device = devices().device_of(pointer);
-  TORCH_CHECK_VALUE(device >= 0, "the address ", pointer, " is not memory of a ", device_name(), " device");
-  void* const block = devices().device_address(pointer);
+  devices();
+  const runtime::Place place = runtime::locate(pointer);
+  TORCH_CHECK_VALUE(place.device != nullptr, "the address ", pointer, " is not memory of a ", device_name(),
+                    " device");
+  void* const block = place.device_address;
   TORCH_CHECK_VALUE(raw_memory().remove(block), "the address ", pointer,
                     " is not a live allocation of caching_allocator_alloc() (freed twice?)");
-  translated([&] { devices().device(device).allocator->deallocate(block); });
+  translated([&] { place.device->allocator->deallocate(block); });
 }
 
 // Allocations of the calling thread go to the pool.
@@ -167,6 +170,12 @@ Source make_source(uintptr_t allocate, uintptr_t free) {
   })};
 }
 
+// Registered memory is the host's, whichever devices the program sees.
+driver::Driver& program_driver() {
+  devices();
+  return runtime::worlds::program()->device(0).driver();
+}
+
 void bind_sources(py::module_& m) {
   py::class_<Source>(m, "MemorySource")
       .def(py::init([](uintptr_t allocate, uintptr_t free) {
@@ -185,7 +194,7 @@ void bind_sources(py::module_& m) {
   m.def("unlock_free_mutex", &runtime::FreeMutex::unlock);
   m.def(
       "register_memory", torch::wrap_pybind_function([](uintptr_t address, size_t bytes) {
-        translated([&] { devices().driver().register_memory(-1, reinterpret_cast<void*>(address), bytes); });
+        translated([&] { program_driver().register_memory(-1, reinterpret_cast<void*>(address), bytes); });
       }));
   m.def("unregister_memory", torch::wrap_pybind_function([](uintptr_t address) {
           const py::gil_scoped_release no_gil;
@@ -194,7 +203,7 @@ void bind_sources(py::module_& m) {
             for (int device = 0; device < devices().device_count(); ++device) {
               runtime::synchronize_device(device);
             }
-            devices().driver().unregister_memory(reinterpret_cast<void*>(address));
+            program_driver().unregister_memory(reinterpret_cast<void*>(address));
           });
         }));
   m.def("host_allocator",

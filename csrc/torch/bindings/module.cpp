@@ -5,6 +5,7 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 
+#include "runtime/worlds.h"
 #include "torch/bindings/busy_bindings.h"
 #include "torch/bindings/explain_bindings.h"
 #include "torch/bindings/graph_bindings.h"
@@ -17,10 +18,12 @@
 #include "torch/core/device.h"
 #include "torch/core/generator.h"
 #include "torch/core/torch_version.h"
+#include "torch/dispatch/lend.h"
+#include "torch/engine/allocator.h"
+#include "torch/engine/engine.h"
 #include "torch/hooks/shutdown.h"
 #include "torch/kernels/compiled_kernel.h"
 #include "torch/memory/alloc_conf.h"
-#include "torch/memory/engine_allocator.h"
 #include "torch/ops/fallback.h"
 #include "torch/profiler/nvtx.h"
 
@@ -46,16 +49,39 @@ int peek_device_count() noexcept {
   }
 }
 
-void initialize(const std::string& driver, int64_t memory_bytes, const std::vector<int>& physical_devices,
-                const runtime::Chip& chip, bool lazy, const std::string& launch, uint64_t chaos_seed,
+void initialize(std::vector<runtime::DeviceConfig> made_from, const std::string& launch, uint64_t chaos_seed,
                 bool protect, bool refuse_fallbacks) {
   current_alloc_conf();  // refuses bad settings before there are devices
-  translated([&] {
-    runtime::initialize({driver, memory_bytes, physical_devices, chip, lazy, launch, chaos_seed, protect});
-  });
+  translated([&] { runtime::initialize({std::move(made_from), launch, chaos_seed, protect}); });
   prepare_memory();
   install_engine_allocator();
-  fallback::configure(chip, refuse_fallbacks);
+  fallback::set_refuses(refuse_fallbacks);
+  fallback::watch(devices());
+}
+
+void leave_dry_run() {
+  if (runtime::in_bad_fork()) return;
+  const py::gil_scoped_release no_gil;  // what is freed may need it
+  runtime::worlds::leave();
+  fallback::watch(devices());
+}
+
+std::optional<std::string> enter_dry_run(std::vector<runtime::DeviceConfig> made_from) {
+  devices();
+  std::string refusal;
+  {
+    const py::gil_scoped_release no_gil;
+    refusal = translated([&] { return runtime::worlds::enter({std::move(made_from)}); });
+  }
+  if (!refusal.empty()) return refusal;
+  try {
+    prepare_memory();
+    fallback::watch(devices());
+  } catch (...) {
+    leave_dry_run();
+    throw;
+  }
+  return std::nullopt;
 }
 
 void set_initializer(py::object callback) {
@@ -75,16 +101,16 @@ void set_initializer(py::object callback) {
 py::dict device_properties(int64_t index) {
   check_device_index(index);
   const runtime::Device& device = devices().device(static_cast<int>(index));
-  const driver::Driver& driver = devices().driver();
+  const driver::Driver& driver = device.driver();
   py::dict out;
-  const runtime::Chip& chip = devices().config().chip;
+  const runtime::Chip& chip = device.chip();
   out["name"] = chip.name;
-  out["total_memory"] = translated([&] { return driver.memory_info(device.physical).total_bytes; });
+  out["total_memory"] = translated([&] { return driver.memory_info(device.driver_index).total_bytes; });
   out["major"] = chip.capability_major;
   out["minor"] = chip.capability_minor;
   out["multi_processor_count"] = chip.num_cores;
   out["clock_rate_mhz"] = chip.clock_mhz;
-  out["memory_policy"] = devices().config().lazy ? "lazy" : "eager";
+  out["memory_policy"] = device.is_lazy() ? "lazy" : "eager";
   out["driver"] = driver.info().name;
   out["engine"] = driver.info().engine;
   out["physical_index"] = device.physical;
@@ -137,6 +163,13 @@ void bind_chip(py::module_& m) {
         }
         return names;
       });
+  using runtime::DeviceConfig;
+  py::class_<DeviceConfig>(m, "DeviceConfig")
+      .def(py::init([](int physical, std::string driver, int64_t memory_bytes, const Chip& chip, bool lazy) {
+             return DeviceConfig{physical, std::move(driver), memory_bytes, chip, lazy};
+           }),
+           py::kw_only(), py::arg("physical"), py::arg("driver"), py::arg("memory_bytes"), py::arg("chip"),
+           py::arg("lazy"));
 }
 
 }  // namespace
@@ -154,10 +187,22 @@ PYBIND11_MODULE(_C, m) {
   set_device_count_peek(&peek_device_count);
 
   bind_chip(m);
-  m.def("initialize", torch::wrap_pybind_function(initialize), py::kw_only(), py::arg("driver"),
-        py::arg("memory_bytes"), py::arg("physical_devices"), py::arg("chip"), py::arg("lazy"),
+  runtime::set_device_hook([](runtime::Device& device) {
+    prepare_engine(device);
+    fallback::prepare(device);
+  });
+  m.def("initialize", torch::wrap_pybind_function(initialize), py::kw_only(), py::arg("devices"),
         py::arg("launch"), py::arg("chaos_seed"), py::arg("protect"), py::arg("refuse_fallbacks"));
-  m.def("chip", torch::wrap_pybind_function([] { return devices().config().chip; }));
+  m.def("enter_dry_run", torch::wrap_pybind_function(enter_dry_run), py::kw_only(), py::arg("devices"));
+  m.def("leave_dry_run", torch::wrap_pybind_function(leave_dry_run));
+  m.def("run_backward_in_this_thread", &run_backward_in_this_thread);
+  m.def("world", [] { return runtime::detail::world.load(); });
+  m.def("chip", torch::wrap_pybind_function([](std::optional<int64_t> index) {
+          const int64_t own = index.has_value() ? *index : resolve_device(std::nullopt).index();
+          check_device_index(own);
+          return devices().device(static_cast<int>(own)).chip();
+        }),
+        py::arg("index") = py::none());
   m.def("set_initializer", torch::wrap_pybind_function(set_initializer));
   m.def("set_device_count_peek", [](py::object callback) { peek_callback() = std::move(callback); });
   m.def("is_initialized", [] { return runtime::is_initialized(); });
@@ -196,7 +241,9 @@ PYBIND11_MODULE(_C, m) {
   m.def("can_access_peer", torch::wrap_pybind_function([](int64_t index, int64_t peer) {
           check_device_index(index);
           check_device_index(peer);
-          return index != peer && devices().driver().info().peer_access;
+          const driver::Driver& driver = devices().device(static_cast<int>(index)).driver();
+          return index != peer && &driver == &devices().device(static_cast<int>(peer)).driver() &&
+                 driver.info().peer_access;
         }));
   bind_memory(m);
   bind_memory_history(m);

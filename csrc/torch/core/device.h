@@ -50,8 +50,8 @@ class CurrentDevice {
 };
 
 // Whether the chip of a device has a kernel for what is several ops without it.
-inline bool chip_has(runtime::FusedKernel kernel, int /*device*/) {
-  return devices().config().chip.has(kernel);
+inline bool chip_has(runtime::FusedKernel kernel, int device) {
+  return devices().device(device).chip().has(kernel);
 }
 
 inline driver::Stream current_stream(int device) {
@@ -63,18 +63,17 @@ inline driver::Stream current_stream(int device) {
 // `work` lives on the caller's stack, so it runs in place.
 template <typename F>
 void run_kernel(int device, const char* name, F&& work) {
-  runtime::Runtime& runtime = devices();
+  const runtime::Device& own = devices().device(device);
   const driver::Stream stream = current_stream(device);
-  if (!runtime.runs_kernels()) {
+  if (!own.runs_kernels()) {
     work();
-    translated(
-        [&] { runtime.driver().submit(stream, {name, [](void*, driver::Stream) {}, nullptr, nullptr}); });
+    translated([&] { own.driver().submit(stream, {name, [](void*, driver::Stream) {}, nullptr, nullptr}); });
     return;
   }
   const auto run = [](void* context, driver::Stream) {
     (*static_cast<std::remove_reference_t<F>*>(context))();
   };
-  translated([&] { runtime.driver().submit(stream, {name, run, nullptr, &work, /*in_place=*/true}); });
+  translated([&] { own.driver().submit(stream, {name, run, nullptr, &work, /*in_place=*/true}); });
 }
 
 }  // namespace loom::glue

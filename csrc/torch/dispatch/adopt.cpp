@@ -6,6 +6,7 @@
 #include <c10/core/StorageImpl.h>
 
 #include "torch/dispatch/lend.h"
+#include "torch/engine/alias.h"
 #include "torch/memory/allocator.h"
 
 namespace loom::glue {
@@ -100,7 +101,7 @@ bool Lending::make_own(c10::DataPtr& memory, size_t bytes) {
 void Lending::copy_from_host(void* destination, const void* source, size_t bytes) {
   translated([&] {
     const runtime::StreamRef stream = runtime::current_stream_of(device());
-    devices().driver().copy(devices().stream(stream.device, stream.id), destination, source, bytes);
+    target().driver().copy(target().stream(stream.id), destination, source, bytes);
   });
 }
 
@@ -152,8 +153,8 @@ void Lending::write_back() {
           memory = {address, address, &free_device_memory, own};
         }
         storage->set_data_ptr_noswap(std::move(memory));
-        alias_storage->set_data_ptr_noswap(c10::DataPtr(
-            devices().engine_address(storage->data()), nullptr, [](void*) {}, c10::Device(c10::kCPU)));
+        alias_storage->set_data_ptr_noswap(
+            alias_memory(devices().engine_address(storage->data()), alias_storage->device_type()));
       }
       storage->set_nbytes(alias_storage->nbytes());
     }

@@ -8,11 +8,11 @@
 #include <unordered_map>
 
 #include "runtime/capture.h"
-#include "torch/core/generator.h"
 #include "torch/dispatch/graph.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/lend.h"
 #include "torch/dispatch/queued_op.h"
+#include "torch/engine/generator.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/lazy_fill.h"
 #include "torch/ops/op_tables.h"
@@ -46,6 +46,7 @@ struct OpPlan {
   std::vector<KeyPart> key_parts;  // of every argument
   OutputAllocationTable output_allocations;
   const fallback::Op* fallback = nullptr;  // once it was needed
+  int64_t world = 0;                       // whose engine is meant by is_served
 };
 
 ArgKind kind_of(const c10::Type& type) {
@@ -96,9 +97,13 @@ std::unique_ptr<OpPlan> make_plan(const c10::OperatorHandle& op) {
   plan->policy.host_lists = accepts_host_indices(plan->name);
   plan->policy.host_tensors = accepts_host_tensors(plan->name);
   const auto has_kernel = [&](c10::DispatchKey key) { return op.hasComputedKernelForDispatchKey(key); };
-  plan->is_served = is_borrowable(plan->name) &&
-                    (has_kernel(engine_keys().highestPriorityTypeId()) ||
-                     has_kernel(c10::DispatchKey::SparseCPU) || has_kernel(c10::DispatchKey::SparseCsrCPU));
+  const auto is_served_by = [&](const runtime::Device& device) {
+    return has_kernel(engine_keys(device).highestPriorityTypeId()) || has_kernel(kEngineSparseOps) ||
+           has_kernel(kEngineSparseCsrOps);
+  };
+  plan->world = devices().world();
+  plan->is_served =
+      is_borrowable(plan->name) && devices().device_count() != 0 && is_served_by(devices().device(0));
   plan->is_index = plan->schema_name == "aten::index";
   plan->is_index_put = plan->schema_name == "aten::index_put_" || plan->schema_name == "aten::index_put" ||
                        plan->schema_name == "aten::_index_put_impl_";
@@ -132,7 +137,7 @@ OpPlan& plan_of(const c10::OperatorHandle& op) {
   std::unique_ptr<OpPlan>& plan = plans[&op.schema()];
   // An op that was taken away may have left its address to another; kernels may come later than the first
   // call.
-  if (plan == nullptr || !plan->is_served || plan->schema_name != op.schema().name() ||
+  if (plan == nullptr || !plan->is_served || plan->world != devices().world() || plan->schema_name != op.schema().name() ||
       plan->num_arguments != op.schema().arguments().size()) {
     plan = make_plan(op);
   }
@@ -177,7 +182,7 @@ void lend_argument(Lending& lending, c10::IValue& value, const Argument& argumen
     case ArgKind::kDevice:
       if (value.isDevice() && value.toDevice().type() == device_type()) {
         lending.set_device(resolve_device(value.toDevice()).index());
-        value = c10::Device(engine_type());
+        value = c10::Device(engine_type(lending.target()));
       }
       break;
     case ArgKind::kGenerator:
@@ -281,7 +286,7 @@ CapturedDraw fill_generator(const OpPlan& plan, torch::jit::Stack* stack, int de
       value = engine_generator(source, is_kept);
     }
     // Shape functions written in Python take none.
-    if (!devices().runs_kernels()) value = c10::IValue();
+    if (!devices().device(device).runs_kernels()) value = c10::IValue();
   }
   return draw;
 }
@@ -329,12 +334,12 @@ void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     return;
   }
   bool is_checked = false;
-  if (plan.makes_contents && is_lazy()) {
-    if (fallback::is_watched(fallback::kAnyOp) && !fallback_of(op, plan).is_native) {
-      fallback::check(fallback_of(op, plan), fallback::kAnyOp, runtime::current_device());
-      is_checked = true;
-    }
-    if (fill_on_host(op, stack)) return;
+  if (plan.makes_contents && devices().has_lazy_devices()) {
+    const auto check = [&](int device) {
+      if (!fallback::is_watched(fallback::kAnyOp)) return;
+      is_checked = fallback::check_op(fallback_of(op, plan), device);
+    };
+    if (fill_on_host(op, stack, check)) return;
   }
   if (is_sync_debugged() && waits_for_values(plan, *stack)) [[unlikely]] {
     report_implicit_sync(plan.name.c_str());
@@ -353,7 +358,7 @@ void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     if (lending.has_sparse()) {
       op.callBoxed(stack);
     } else {
-      op.redispatchBoxed(engine_keys(), stack);
+      op.redispatchBoxed(lending.engine_keys(), stack);
     }
   };
   if (key.empty()) {

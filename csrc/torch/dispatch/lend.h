@@ -1,14 +1,12 @@
 // Lending: an op on loom tensors hands their memory to the engine's kernel, without a copy, and takes the
-// result back. Only the files of this task (lend, adopt, output_allocations, inferred, queued_op, lazy), and
-// those that call a kernel of the engine by name (rnn.cpp, attention.cpp), know that device memory becomes
-// another device type's tensor.
+// result back. How an alias is made, and what else depends on which engine it is, stands in csrc/torch/engine.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
-#include "torch/core/engine.h"
-#include "torch/memory/output_allocation.h"
+#include "torch/engine/engine.h"
+#include "torch/engine/output_allocation.h"
 #include "torch/ops/fallback.h"
 
 namespace loom::glue {
@@ -70,6 +68,12 @@ class Lending {
   // The device the op runs on: that of the operands, or one named by an argument, or the current one.
   void set_device(int device);
   int device();
+  const runtime::Device& target() {
+    device();
+    return *target_;
+  }
+  // Those of the device's engine; once an operand was lent, or the device was asked for.
+  c10::DispatchKeySet engine_keys() const { return glue::engine_keys(*target_); }
   // Lists of operands are written to, not only read.
   void set_writes_lists() { writes_lists_ = true; }
   bool writes_lists() const { return writes_lists_; }
@@ -105,11 +109,13 @@ class Lending {
   at::Tensor adopt_sparse(const at::Tensor& result);
   at::Tensor adopt_unowned(const at::Tensor& result);
   void check_device(const at::Tensor& tensor);
+  void choose(int device);
   [[noreturn]] void throw_device_mismatch(const at::Tensor& tensor) const;
 
   const char* const op_name_;
   const OperandPolicy policy_;
   int device_ = -1;
+  const runtime::Device* target_ = nullptr;  // that of device_
   bool has_sparse_ = false;
   bool has_host_operands_ = false;
   bool writes_lists_ = false;
@@ -125,11 +131,15 @@ class Lending {
 
 template <typename F>
 void Lending::run(OutputAllocationTable& table, F&& work) {
-  const OutputMask* mask = table.find(key_);
+  // Without arithmetic nothing is allocated.
+  const OutputMask* mask = target().runs_kernels() ? table.find(key_) : nullptr;
   if (mask == nullptr) return run_learning(table, std::forward<F>(work));
   allocations_ = OutputAllocations(device(), *mask);
   run_kernel(&call<std::remove_reference_t<F>>, const_cast<void*>(static_cast<const void*>(&work)));
 }
+
+// Has autograd run backward passes in the thread that asks for them, the first time that a thread calls this.
+void run_backward_in_this_thread();
 
 // Throws when a tensor with elements has no memory behind it: its storage was made smaller.
 void check_has_memory(const at::Tensor& tensor, const char* op_name);

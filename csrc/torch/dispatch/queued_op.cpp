@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "torch/core/python_line.h"
+#include "torch/engine/alias.h"
 
 namespace loom::glue {
 
@@ -43,6 +44,7 @@ class QueuedOp {
            bool runs_once)
       : op_(op),
         arguments_(std::move(arguments)),
+        engine_keys_(lending.engine_keys()),
         inferred_(std::move(inferred)),
         name_(lending.op_name()),
         line_(python_line()),
@@ -99,7 +101,7 @@ class QueuedOp {
     torch::jit::Stack stack = runs_once_ ? std::move(arguments_) : arguments_;
     {
       const OutputAllocations::Active active(output_allocations);
-      op_.redispatchBoxed(engine_keys(), &stack);
+      op_.redispatchBoxed(engine_keys_, &stack);
     }
     const size_t num_returns = inferred_->returns.size();
     TORCH_INTERNAL_ASSERT(stack.size() == num_returns, name_, " left ", stack.size(), " results");
@@ -144,11 +146,8 @@ class QueuedOp {
       std::memcpy(address, result.storage().data(), bytes);
       return;
     }
-    c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), bytes,
-        c10::DataPtr(address, nullptr, [](void*) {}, c10::Device(c10::kCPU)), nullptr, /*resizable=*/false));
-    at::Tensor place =
-        at::detail::make_tensor<c10::TensorImpl>(std::move(storage), engine_keys(), result.dtype());
+    at::Tensor place = at::detail::make_tensor<c10::TensorImpl>(
+        alias_storage(address, bytes, result.device().type()), engine_keys_, result.dtype());
     place.unsafeGetTensorImpl()->set_sizes_and_strides(output.layout.sizes, output.layout.strides,
                                                        output.layout.offset);
     if (output.layout.is_conj) place._set_conj(true);
@@ -158,6 +157,7 @@ class QueuedOp {
 
   const c10::OperatorHandle op_;
   torch::jit::Stack arguments_;
+  const c10::DispatchKeySet engine_keys_;
   const std::shared_ptr<const InferredOutputs> inferred_;
   const std::string name_, line_;
   const std::vector<void*> addresses_;

@@ -140,7 +140,7 @@ struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
       fallback::check(op, lending->dtypes(), lending->device());
     }
     const auto run = [&](auto&&... engine_arguments) -> decltype(auto) {
-      return Op::redispatch(engine_keys(), engine_arguments...);
+      return Op::redispatch(lending->engine_keys(), engine_arguments...);
     };
     if constexpr (std::is_void_v<Return>) {
       lending->run(table, [&] { std::apply(run, lent); });
@@ -165,7 +165,7 @@ struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
   static Return call_boxed(Arguments... arguments) {
     static const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);
     return c10::impl::BoxedKernelWrapper<Return(Arguments...)>::call(
-        c10::BoxedKernel::makeFromFunction<&run_boxed>(), handle, engine_keys(),
+        c10::BoxedKernel::makeFromFunction<&run_boxed>(), handle, own_keys(),
         std::forward<Arguments>(arguments)...);
   }
 };

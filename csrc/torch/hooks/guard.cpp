@@ -42,7 +42,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   Stream getDefaultStream(Device device) const override { return stream_of(index_of(device), 0); }
   Stream getNewStream(Device device, int priority) const override {
     const int index = resolve_device(device).index();
-    return stream_of(index, translated([&] { return devices().new_stream(index, priority); }));
+    return stream_of(index, translated([&] { return devices().device(index).new_stream(priority); }));
   }
   Stream getStreamFromGlobalPool(Device device, bool high_priority) const override {
     return getNewStream(device, high_priority ? -1 : 0);
@@ -63,7 +63,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
                 static_cast<int>(stream.device_index()), ".");
     translated([&] {
       if (*event == nullptr) {
-        *event = runtime::create_event({flag == c10::EventFlag::BACKEND_DEFAULT});
+        *event = runtime::create_event(stream.device_index(), {flag == c10::EventFlag::BACKEND_DEFAULT});
       }
       runtime::record_event(static_cast<driver::Event>(*event), reference(stream));
     });

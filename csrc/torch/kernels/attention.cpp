@@ -6,12 +6,11 @@
 #include <c10/core/SymInt.h>
 
 #include "torch/core/extension_points.h"
+#include "torch/engine/fused.h"
 #include "torch/kernels/fused_op.h"
 #include "torch/kernels/register.h"
 
 namespace loom::glue {
-
-void define_fused_attention();  // fused_attention.cpp
 
 namespace {
 
@@ -94,7 +93,17 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
 }  // namespace
 
 void register_attention() {
-  define_fused_attention();
+  define_fused(
+      "_scaled_dot_product_fused_attention_overrideable(Tensor query, Tensor key, Tensor value, Tensor? "
+      "bias, "
+      "float dropout_p, bool is_causal, *, float? scale=None, Generator? generator=None) -> (Tensor, Tensor, "
+      "Tensor)",
+      engine_attention);
+  define_fused(
+      "_scaled_dot_product_fused_attention_overrideable_backward(Tensor gradient, Tensor query, Tensor key, "
+      "Tensor value, Tensor? bias, bool wants_bias, Tensor output, Tensor logsumexp, Tensor seed, float "
+      "dropout_p, bool is_causal, *, float? scale=None) -> (Tensor, Tensor, Tensor, Tensor)",
+      engine_attention_backward);
   register_attention_choice(&choose);
   torch::Library& m = library(own_key());
   m.impl("_fused_sdp_choice", choose);

@@ -9,6 +9,7 @@
 #include "torch/core/python_line.h"
 #include "torch/dispatch/lend.h"
 #include "torch/memory/lazy.h"
+#include "torch/memory/worlds.h"
 
 namespace py = pybind11;
 
@@ -64,6 +65,7 @@ void launch(uintptr_t function, const std::string& name, int device, const std::
     TORCH_CHECK(tensor.device() == c10::Device(device_type(), static_cast<c10::DeviceIndex>(device)), name,
                 ": expected tensor ", i, " on ", device_name(), ":", device, ", but it is on ",
                 tensor.device());
+    check_world(tensor, name.c_str());
     check_has_memory(tensor, name.c_str());
     c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
     void* first = devices().engine_address(device_data(storage, is_written[i]));
@@ -77,7 +79,7 @@ void launch(uintptr_t function, const std::string& name, int device, const std::
   driver::Kernel kernel{context->name.c_str(),
                         [](void* work, driver::Stream) { static_cast<const Launch*>(work)->run(); },
                         [](void* work) { delete static_cast<const Launch*>(work); }, context};
-  if (!devices().runs_kernels()) kernel.run = [](void*, driver::Stream) {};
+  if (!devices().device(device).runs_kernels()) kernel.run = [](void*, driver::Stream) {};
   translated([&] { runtime::submit(stream, kernel, operands.data(), operands.size()); });
 }
 

@@ -13,6 +13,7 @@
 #include "torch/memory/host_allocator.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/lazy_fill.h"
+#include "torch/memory/worlds.h"
 
 namespace loom::glue {
 
@@ -34,7 +35,7 @@ at::Tensor lend_side(Lending& lending, const at::Tensor& tensor, bool is_written
 // What is submitted to `later` runs after what was submitted to `earlier`.
 void put_in_order(runtime::StreamRef earlier, runtime::StreamRef later) {
   if (earlier == later) return;
-  const driver::Event event = runtime::create_event({/*timing=*/false});
+  const driver::Event event = runtime::create_event(earlier.device, {/*timing=*/false});
   try {
     runtime::record_event(event, earlier);
     runtime::wait_event(later, event);
@@ -86,10 +87,13 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   TORCH_CHECK(!destination.is_meta() && !source.is_meta(),
               "Cannot copy out of meta tensor; no data! (copy_ between ", source.device(), " and ",
               destination.device(), ")");
+  check_world(destination, "aten::copy_");
+  check_world(source, "aten::copy_");
   if ((is_unmaterialised(destination) || is_unmaterialised(source)) && copy_on_host(destination, source)) {
     return destination;
   }
-  const bool has_contents = devices().runs_kernels();
+  const bool runs_kernels = (!is_loom(destination) || glue::device_of(destination).runs_kernels()) &&
+                            (!is_loom(source) || glue::device_of(source).runs_kernels());
   // As on CUDA: both ways, whether or not the host's memory is pinned.
   if (!non_blocking && is_loom(destination) != is_loom(source)) note_implicit_sync("aten::copy_");
   // Large copies within a device are a kernel: the engine spreads them over its threads.
@@ -110,8 +114,8 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   Lending& lending = is_loom(destination) ? lend_destination : lend_source;
   thread_local OutputAllocationTable output_allocations;
   lending.run(output_allocations, [&] {
-    if (has_contents) {
-      at::_ops::copy_::redispatch(engine_keys(), to, from, non_blocking);
+    if (runs_kernels) {
+      at::_ops::copy_::redispatch(lending.engine_keys(), to, from, non_blocking);
     } else {
       TORCH_CHECK(at::is_expandable_to(from.sizes(), to.sizes()), "copy_: a tensor of shape ", from.sizes(),
                   " does not broadcast to ", to.sizes());
@@ -136,14 +140,15 @@ at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& dest
 }
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
-  runtime::Runtime& runtime = devices();
-  TORCH_CHECK_NOT_IMPLEMENTED(runtime.runs_kernels(), "Tensor.item() needs contents, and the '",
-                              runtime.driver().info().name,
+  check_world(self, "aten::_local_scalar_dense");
+  const runtime::Device& own = glue::device_of(self);
+  TORCH_CHECK_NOT_IMPLEMENTED(own.runs_kernels(), "Tensor.item() needs contents, and the '",
+                              own.driver().info().name,
                               "' driver executes nothing; use TORCH_LOOM_DRIVER=virtual for values");
   if (is_unmaterialised(self)) {
     at::Scalar value;
     const auto read = [&](at::Tensor& host) {
-      value = at::_ops::_local_scalar_dense::redispatch(engine_keys(), host);
+      value = at::_ops::_local_scalar_dense::redispatch(engine_keys(own), host);
     };
     if (on_host(self, read)) return value;
   }
@@ -162,7 +167,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 #undef LOOM_READ
     default: {
       Lending lending("aten::_local_scalar_dense", {});
-      return at::_ops::_local_scalar_dense::redispatch(engine_keys(), lending.lend(self));
+      return at::_ops::_local_scalar_dense::redispatch(engine_keys(own), lending.lend(self));
     }
   }
 }

@@ -17,6 +17,7 @@
 #include "torch/memory/allocator.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/resize.h"
+#include "torch/memory/worlds.h"
 
 namespace loom::glue {
 
@@ -43,7 +44,7 @@ c10::Allocator* factory_allocator() {
 }
 
 void begin_life(const at::Tensor& tensor) {
-  if (is_lazy()) make_unmaterialised(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  if (is_lazy(tensor.device().index())) make_unmaterialised(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
   fill_if_deterministic(tensor);
 }
 
@@ -163,6 +164,7 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
 }
 
 void record_stream(at::Tensor& self, c10::Stream stream) {
+  check_world(self, "record_stream");
   take_device_memory(self);
   static_cast<c10::DeviceAllocator*>(device_allocator())->recordStream(self.storage().data_ptr(), stream);
 }
@@ -172,6 +174,7 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
 void resize_storage(const c10::Storage& storage, size_t bytes) {
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
   TORCH_CHECK(impl->resizable(), "Trying to resize storage that is not resizable");
+  check_world(impl, storage.device().index(), "resize_");
   if (is_unmaterialised(impl) || (impl->nbytes() == 0 && new_storages_wait(storage.device().index()))) {
     resize_unmaterialised(impl, bytes);
     return;

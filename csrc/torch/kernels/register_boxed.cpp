@@ -1,6 +1,7 @@
 // Which ops the boxed kernel serves.
 #include "torch/core/registration.h"
 #include "torch/dispatch/boxed.h"
+#include "torch/engine/engine.h"
 #include "torch/kernels/register.h"
 
 namespace loom::glue {
@@ -73,13 +74,13 @@ class Registrar {
 
 void register_boxed() {
   Registrar dense(own_key()), sparse(sparse_key()), sparse_csr(sparse_csr_key());
-  dense.implement_all(c10::DispatchKey::CPU);
+  dense.implement_all(kEngineOps);
   for (const auto& op : c10::Dispatcher::singleton().getAllOpNames()) {
     if (op.name.rfind("aten::_foreach_", 0) == 0) dense.implement(op);
   }
   for (const auto& [name, overload] : kWholeOps) dense.implement({std::string("aten::") + name, overload});
-  sparse.implement_all(c10::DispatchKey::SparseCPU);
-  sparse_csr.implement_all(c10::DispatchKey::SparseCsrCPU);
+  sparse.implement_all(kEngineSparseOps);
+  sparse_csr.implement_all(kEngineSparseCsrOps);
   // Ops that come later, from other libraries.
   for (const auto key : {own_key(), sparse_key(), sparse_csr_key()}) {
     library(key, "_").fallback(torch::CppFunction::makeFromBoxedFunction<&boxed>());

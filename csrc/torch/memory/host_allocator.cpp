@@ -4,6 +4,7 @@
 #include <c10/core/Event.h>
 
 #include "runtime/capture.h"
+#include "runtime/worlds.h"
 #include "torch/core/device.h"
 #include "torch/memory/register.h"
 
@@ -13,12 +14,18 @@ namespace {
 
 using Event = std::unique_ptr<c10::Event>;
 
+// Pinned memory is the host's, whichever devices the program sees: a dry run's may use what was pinned before.
+driver::Driver& host_driver() {
+  devices();
+  return runtime::worlds::program()->device(0).driver();
+}
+
 struct Impl final : at::CachingHostAllocatorImpl<c10::Stream, Event> {
   void allocate_host_memory(size_t bytes, void** address) override {
-    translated([&] { *address = devices().driver().allocate_host(bytes); });
+    translated([&] { *address = host_driver().allocate_host(bytes); });
   }
   void free_block(at::HostBlock<c10::Stream>* block) override {
-    translated([&] { devices().driver().deallocate(block->ptr_); });
+    translated([&] { host_driver().deallocate(block->ptr_); });
   }
   void record_stream(std::optional<std::vector<Event>>& events, c10::Stream stream) override {
     auto event = std::make_unique<c10::Event>(device_type());
@@ -80,7 +87,7 @@ c10::Allocator* pinned_allocator() {
 
 bool is_pinned(const void* address) {
   return runtime::is_initialized() && !runtime::in_bad_fork() &&
-         devices().driver().locate(address).kind == driver::AddressKind::kPinnedHost;
+         runtime::locate(address).kind == driver::AddressKind::kPinnedHost;
 }
 
 void keep_pinned(const c10::DataPtr& memory, runtime::StreamRef stream) {

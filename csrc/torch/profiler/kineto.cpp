@@ -57,8 +57,9 @@ void drain_devices() {
   } without_python;
   runtime::Runtime& runtime = devices();
   for (int device = 0; device < runtime.device_count(); ++device) {
-    for (const driver::Stream stream : runtime.streams(device)) {
-      runtime.driver().synchronize_stream(stream, driver::OnFailure::kKeep);
+    const runtime::Device& own = runtime.device(device);
+    for (const driver::Stream stream : own.streams()) {
+      own.driver().synchronize_stream(stream, driver::OnFailure::kKeep);
     }
   }
 }

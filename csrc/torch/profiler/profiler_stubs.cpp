@@ -21,7 +21,7 @@ class Stubs final : public torch::profiler::impl::ProfilerStubs {
     const c10::Device current = resolve_device(std::nullopt);
     if (device != nullptr) *device = current.index();
     translated([&] {
-      const driver::Event created = runtime::create_event({/*timing=*/true});
+      const driver::Event created = runtime::create_event(current.index(), {/*timing=*/true});
       *event = ProfilerVoidEventStub(created, [](void* pointer) {
         if (!runtime::in_bad_fork()) runtime::destroy_event(static_cast<driver::Event>(pointer));
       });

@@ -1,4 +1,4 @@
-#include "torch/core/engine.h"
+#include "torch/engine/engine.h"
 
 #include <c10/core/Device.h>
 #include <c10/core/TensorOptions.h>
@@ -17,15 +17,10 @@ c10::DeviceType parse_engine(const driver::Info& info) {
   }
 }
 
-c10::DeviceType engine_type() {
-  static const c10::DeviceType type = parse_engine(devices().driver().info());
-  return type;
-}
-
-DispatchKeySet engine_keys() {
-  static const DispatchKeySet keys(
-      c10::computeDispatchKey(std::nullopt, std::nullopt, c10::Device(engine_type())));
-  return keys;
+void prepare_engine(runtime::Device& device) {
+  const c10::DeviceType type = parse_engine(device.driver().info());
+  const DispatchKeySet keys(c10::computeDispatchKey(std::nullopt, std::nullopt, c10::Device(type)));
+  device.set_engine({static_cast<int8_t>(type), keys.raw_repr()});
 }
 
 ShapeFunctionScope::ShapeFunctionScope()

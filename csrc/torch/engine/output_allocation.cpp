@@ -1,9 +1,9 @@
-#include "torch/memory/output_allocation.h"
+#include "torch/engine/output_allocation.h"
 
 #include <utility>
 
 #include "torch/core/device.h"
-#include "torch/memory/allocator.h"
+#include "torch/core/device_memory.h"
 
 namespace loom::glue {
 

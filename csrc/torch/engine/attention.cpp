@@ -22,11 +22,9 @@
 #include <limits>
 #include <mutex>
 
-#include "torch/kernels/fused_op.h"
+#include "torch/engine/fused.h"
 
 namespace loom::glue {
-
-void define_fused_attention();
 
 namespace {
 
@@ -116,12 +114,13 @@ void draw_seed(const Tensor& seed, std::optional<at::Generator> generator) {
   *seed.mutable_data_ptr<int64_t>() = static_cast<int64_t>(cpu->random64());
 }
 
-// Output [batch, heads, time, width of value], log Σ exp of the scores [batch, heads, time], and the seed of
-// dropout.
-std::tuple<Tensor, Tensor, Tensor> attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                                             const OptionalTensor& bias, double dropout, bool is_causal,
-                                             std::optional<double> scale,
-                                             std::optional<at::Generator> generator) {
+}  // namespace
+
+std::tuple<Tensor, Tensor, Tensor> engine_attention(const Tensor& query, const Tensor& key,
+                                                    const Tensor& value, const OptionalTensor& bias,
+                                                    double dropout, bool is_causal,
+                                                    std::optional<double> scale,
+                                                    std::optional<at::Generator> generator) {
   const Tensor seed = at::empty({}, query.options().dtype(c10::kLong));
   if (query.is_meta()) return {empty_like_output(query, value.size(-1)), empty_logsumexp(query), seed};
   *seed.mutable_data_ptr<int64_t>() = 0;
@@ -144,13 +143,10 @@ std::tuple<Tensor, Tensor, Tensor> attention(const Tensor& query, const Tensor& 
   return {output, logsumexp, seed};
 }
 
-// The gradients of query, key, value and, if it is wanted, of the bias.
-std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(const Tensor& gradient, const Tensor& query,
-                                                              const Tensor& key, const Tensor& value,
-                                                              const OptionalTensor& bias, bool wants_bias,
-                                                              const Tensor& output, const Tensor& logsumexp,
-                                                              const Tensor& seed, double dropout,
-                                                              bool is_causal, std::optional<double> scale) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> engine_attention_backward(
+    const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value,
+    const OptionalTensor& bias, bool wants_bias, const Tensor& output, const Tensor& logsumexp,
+    const Tensor& seed, double dropout, bool is_causal, std::optional<double> scale) {
   if (query.is_meta()) {
     return {at::empty(query.sizes(), query.options()), at::empty(key.sizes(), key.options()),
             at::empty(value.sizes(), value.options()),
@@ -184,22 +180,6 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(const Tensor& grad
   };
   return {as_operand(dq, query), as_operand(call.summed(dk), key), as_operand(call.summed(dv), value),
           db.defined() ? db.contiguous() : db};
-}
-
-}  // namespace
-
-void define_fused_attention() {
-  define_fused(
-      "_scaled_dot_product_fused_attention_overrideable(Tensor query, Tensor key, Tensor value, Tensor? "
-      "bias, "
-      "float dropout_p, bool is_causal, *, float? scale=None, Generator? generator=None) -> (Tensor, Tensor, "
-      "Tensor)",
-      attention);
-  define_fused(
-      "_scaled_dot_product_fused_attention_overrideable_backward(Tensor gradient, Tensor query, Tensor key, "
-      "Tensor value, Tensor? bias, bool wants_bias, Tensor output, Tensor logsumexp, Tensor seed, float "
-      "dropout_p, bool is_causal, *, float? scale=None) -> (Tensor, Tensor, Tensor, Tensor)",
-      attention_backward);
 }
 
 }  // namespace loom::glue

@@ -8,6 +8,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <memory>
+#include <optional>
 
 #include "torch/core/device.h"
 
@@ -26,10 +27,23 @@ inline bool is_loom(const at::Tensor& tensor) { return tensor.device().type() ==
 
 // The device type that a driver names as its engine. Throws when PyTorch has none of that name.
 c10::DeviceType parse_engine(const driver::Info& info);
-// The device type that lent memory is wrapped as.
-c10::DeviceType engine_type();
-// The keys under which the engine's kernels are found.
-c10::DispatchKeySet engine_keys();
+// Notes the engine in a device that is made.
+void prepare_engine(runtime::Device& device);
+// The device of one of our tensors, which belongs to the devices that the program sees (memory/worlds.h).
+inline runtime::Device& device_of(const at::Tensor& tensor) { return devices().device(tensor.device().index()); }
+// The device type that lent memory of a device is wrapped as.
+inline c10::DeviceType engine_type(const runtime::Device& device) {
+  return static_cast<c10::DeviceType>(device.engine().type);
+}
+// The keys under which the kernels of a device's engine are found.
+inline c10::DispatchKeySet engine_keys(const runtime::Device& device) {
+  return {c10::DispatchKeySet::RAW, device.engine().keys};
+}
+
+// Where the ops of an engine are registered that does arithmetic: those are the ops that the device has.
+inline constexpr c10::DispatchKey kEngineOps = c10::DispatchKey::CPU;
+inline constexpr c10::DispatchKey kEngineSparseOps = c10::DispatchKey::SparseCPU;
+inline constexpr c10::DispatchKey kEngineSparseCsrOps = c10::DispatchKey::SparseCsrCPU;
 
 // While it lives, what this thread runs on the engine is part of one op of the device and nobody's program:
 // no gradient, cast, trace, transform, mode or profiled range sees it. The op itself has been through all of
@@ -41,6 +55,9 @@ class EngineScope {
     // set.
     keys_->set_included(c10::default_included_set);
     keys_->set_excluded(kBelowPrograms);
+    // Turning them off costs most of a microsecond, asking whether there are any 13 ns.
+    if (at::hasCallbacks()) [[unlikely]]
+      no_ranges_.emplace();
   }
   ~EngineScope() { *keys_ = saved_keys_; }
   EngineScope(const EngineScope&) = delete;
@@ -52,7 +69,7 @@ class EngineScope {
 
   c10::impl::PODLocalDispatchKeySet* const keys_;  // this thread's, looked up once
   const c10::impl::PODLocalDispatchKeySet saved_keys_;
-  const at::DisableRecordFunctionGuard no_ranges_;
+  std::optional<at::DisableRecordFunctionGuard> no_ranges_;
 };
 
 // Whether the tracer of torch.jit is on below an op that it does not record: it records the op's parts.

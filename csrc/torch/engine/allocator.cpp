@@ -1,10 +1,11 @@
-#include "torch/memory/engine_allocator.h"
+#include "torch/engine/allocator.h"
 
 #include <c10/core/CPUAllocator.h>
 
+#include "runtime/worlds.h"
 #include "torch/core/device.h"
-#include "torch/memory/allocator.h"
-#include "torch/memory/output_allocation.h"
+#include "torch/core/device_memory.h"
+#include "torch/engine/output_allocation.h"
 
 namespace loom::glue {
 
@@ -38,7 +39,7 @@ class EngineAllocator final : public c10::Allocator {
  private:
   static void free_either(void* address) {
     // Not devices(): a forked child frees memory of the CPU through here as well.
-    if (runtime::detail::instance.load(std::memory_order_acquire)->device_of(address) < 0) {
+    if (runtime::locate(address).device == nullptr) {
       instance_->free_cpu_memory_(address);
     } else if (output_allocations == nullptr || !output_allocations->is_place(address)) {
       free_device_memory(address);
