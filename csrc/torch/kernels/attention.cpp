@@ -68,8 +68,8 @@ AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& 
                                          double, bool, std::optional<double>, std::optional<at::Generator>);
   static const auto op =
       find_fused<Signature>("loom_fused::_scaled_dot_product_fused_attention_overrideable");
-  auto [output, logsumexp, seed] =
-      op.call(query, key, value, bias, dropout_p, is_causal, scale, std::nullopt);
+  const std::optional<at::Generator> own;
+  auto [output, logsumexp, seed] = op.call(query, key, value, bias, dropout_p, is_causal, scale, own);
   const Tensor none;
   return {output, logsumexp, none, none, query.sym_size(2), key.sym_size(2), seed, none, none};
 }
