@@ -204,8 +204,8 @@ CHIP = Setting(
     env="TORCH_LOOM_CHIP",
     type_name="list of names or paths",
     default="loom1",
-    allowed="names of shipped chips (loom1, atom, h200) or paths of descriptions (x.toml): one for all devices, "
-    "or one for each, separated by commas (h200,h200,atom)",
+    allowed="names of shipped chips (loom1, atom, h200) or paths of descriptions (x.toml): one for all "
+    "devices, or one for each, separated by commas (h200,h200,atom)",
     meaning="The chip that each device is; atom is the default under the device name rbln.",
     parse=_parse_chips,
 )
