@@ -28,8 +28,8 @@ constexpr Registration kRegistrations[] = {
     register_storages,   register_fork_handler,    register_stubs,     register_kineto_profiler,
     register_graph_impl, register_autocast,        register_factories, register_views,
     register_copies,     register_random,          register_lazy_ops,  register_sparse,
-    register_sparse_csr, register_recurrent_cells, register_attention, register_unboxed,
-    register_boxed,
+    register_sparse_csr, register_recurrent_cells, register_attention, register_optimizers,
+    register_unboxed,    register_boxed,
 };
 
 }  // namespace

@@ -49,4 +49,9 @@ class CurrentDevice {
   const int previous_;
 };
 
+// Whether the chip of a device has a kernel for what is several ops without it.
+inline bool chip_has(runtime::FusedKernel kernel, int device) {
+  return devices().device(device).chip().has(kernel);
+}
+
 }  // namespace loom::glue

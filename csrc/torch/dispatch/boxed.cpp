@@ -116,6 +116,8 @@ CapturedDraw fill_generator(const Op& op, torch::jit::Stack* stack, int device, 
     } else {
       value = engine_generator(source, is_kept);
     }
+    // Shape functions written in Python take none.
+    if (!devices().device(device).runs_kernels()) value = c10::IValue();
   }
   return draw;
 }
@@ -213,7 +215,8 @@ void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   Op& op = Op::of(handle);
   TORCH_CHECK_NOT_IMPLEMENTED(op.is_served(), "The operator '", op.name(), "' is not implemented for ",
                               device_name(), " devices");
-  if ((op.is_foreach && spans_devices(op, *stack)) || (op.is_traced_in_parts && is_tracing_parts())) {
+  if ((op.is_foreach && (spans_devices(op, *stack) || !has_foreach())) ||
+      (op.is_traced_in_parts && is_tracing_parts())) {
     handle.redispatchBoxed(one_by_one_keys(), stack);
     return;
   }

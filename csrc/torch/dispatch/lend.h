@@ -187,8 +187,11 @@ class DeviceSpan {
   bool mixed_ = false;
 };
 
+// Whether an op on a list of tensors is one command.
+inline bool has_foreach() { return chip_has(runtime::FusedKernel::kForeach, runtime::current_device()); }
+
 // Keys that find PyTorch's own composite kernel of a list op, which calls the op of each tensor in turn:
-// those of a backend that has no kernels here. For lists on several devices.
+// those of a backend that has no kernels here. For lists on several devices, and for chips without such ops.
 inline c10::DispatchKeySet one_by_one_keys() { return c10::DispatchKeySet(c10::DispatchKey::HPU); }
 
 }  // namespace loom::glue

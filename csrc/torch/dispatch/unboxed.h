@@ -149,7 +149,9 @@ struct Borrowed<At, Return(Arguments...)> {
     if constexpr ((std::is_same_v<Arguments, at::TensorList> || ...)) {
       DeviceSpan span;
       (add_list(span, arguments), ...);
-      if (span.is_mixed()) return At::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
+      if (span.is_mixed() || !has_foreach()) {
+        return At::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
+      }
     }
     if constexpr (kIsTracedInParts) {
       if (is_tracing_parts()) return At::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);

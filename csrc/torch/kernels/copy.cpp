@@ -100,14 +100,8 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   constexpr size_t kKernelBytes = size_t{128} << 10;
   const bool is_within = destination.device() == source.device();
   const bool is_kernel = is_within && destination.nbytes() >= kKernelBytes;
-  if (is_plain(destination, source) && (!is_kernel || !runs_kernels)) {
+  if (is_plain(destination, source) && !is_kernel) {
     copy_bytes(destination, source, non_blocking);
-    return destination;
-  }
-  if (!runs_kernels) {
-    TORCH_CHECK(at::is_expandable_to(source.sizes(), destination.sizes()), "copy_: a tensor of shape ",
-                source.sizes(), " does not broadcast to ", destination.sizes());
-    translated([&] { runtime::copy(streams_of(destination, source).own, nullptr, nullptr, 0); });
     return destination;
   }
   if (is_within) return Borrowed<at::_ops::copy_>::call(destination, source, non_blocking);
@@ -127,7 +121,14 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
     lending.description().add_attribute("non_blocking", non_blocking);
   }
   lending.knows_allocations(op.output_allocations);
-  lending.run([&] { at::_ops::copy_::redispatch(lending.engine_keys(), to, from, non_blocking); });
+  lending.run([&] {
+    if (runs_kernels) {
+      at::_ops::copy_::redispatch(lending.engine_keys(), to, from, non_blocking);
+    } else {
+      TORCH_CHECK(at::is_expandable_to(from.sizes(), to.sizes()), "copy_: a tensor of shape ", from.sizes(),
+                  " does not broadcast to ", to.sizes());
+    }
+  });
   lending.finish(destination);
   // It has run already: this is for who listens to the tape, and what it orders on a chip.
   const bool has_host = !is_loom(destination) || !is_loom(source);
