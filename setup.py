@@ -154,7 +154,8 @@ class NinjaFile:
 
     def run(self, *, verbose: bool) -> None:
         write_if_changed(OUTPUT / "build.ninja", "\n".join(self.lines) + "\n")
-        command = [ninja(), *shlex.split(os.environ.get("NINJAFLAGS", "")), "-C", str(OUTPUT), *(["-v"] if verbose else [])]
+        flags = [*shlex.split(os.environ.get("NINJAFLAGS", "")), *(["-v"] if verbose else [])]
+        command = [ninja(), *flags, "-C", str(OUTPUT)]
         if jobs := os.environ.get("MAX_JOBS"):
             command += ["-j", jobs]
         result = subprocess.run(command, check=False)
