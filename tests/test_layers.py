@@ -81,7 +81,8 @@ def room_of(path: Path) -> str:
 
 def bad_includes(layer: str, found: Iterable[str], also: Iterable[str] = ()) -> list[str]:
     """Which of these includes a file of the C++ layer must not have."""
-    allowed = CPP_LAYERS[layer] | {layer, f"{layer}/generated", *also}
+    rooms = CPP_LAYERS[layer] | {layer}
+    allowed = rooms | {f"{room}/generated" for room in rooms} | {*also}
     bad = []
     for include in found:
         name = include[1:]

@@ -104,6 +104,23 @@ void submit(StreamRef stream, const driver::Kernel& kernel, const Operand* opera
   }
 }
 
+namespace {
+
+// To a driver, memory of another world is some memory of the host's, which it would touch.
+void check_one_world(const Device& device, const void* destination, const void* source) {
+  for (const void* side : {destination, source}) {
+    const Place place = locate(side);
+    if (place.device != nullptr && &place.device->runtime() != &device.runtime()) {
+      throw InvalidArgument(
+          "a copy between devices of a dry run and others: a tensor from outside of a dry run cannot be used "
+          "inside, "
+          "nor one from inside afterwards");
+    }
+  }
+}
+
+}  // namespace
+
 void copy(StreamRef stream, void* destination, const void* source, size_t bytes) {
   const Device& device = device_of(stream);
   const CaptureRef keeper = capture_of(stream);
@@ -113,6 +130,9 @@ void copy(StreamRef stream, void* destination, const void* source, size_t bytes)
         capture::forbid_on(stream, "a copy of host memory that is not pinned");
       }
     }
+  }
+  if (has_other_worlds()) [[unlikely]] {
+    check_one_world(device, destination, source);
   }
   Issue issue;
   if (tape::is_read()) [[unlikely]] {
@@ -160,7 +180,8 @@ namespace {
 void check_same_driver(const Device& device, driver::Event event) {
   if (&driver_of(event) == &device.driver()) return;
   throw InvalidArgument(
-      "the event was first recorded on a device of another driver, or outside of this dry run: an event belongs "
+      "the event was first recorded on a device of another driver, or outside of this dry run: an event "
+      "belongs "
       "to the devices where it was first recorded");
 }
 

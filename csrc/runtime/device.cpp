@@ -38,8 +38,8 @@ Device::Device(Runtime& runtime, const DeviceConfig& config, int logical_index, 
       runs_kernels_(driver.info().executes_kernels),
       first_id_(runtime.world() << kStreamIdBits) {
   streams_[0] = create_stream(0, {});
-  allocator =
-      std::make_unique<CachingAllocator>(driver, driver_index, logical, std::make_unique<DeviceStreams>(*this));
+  allocator = std::make_unique<CachingAllocator>(driver, driver_index, logical,
+                                                 std::make_unique<DeviceStreams>(*this));
 }
 
 Device::~Device() {
@@ -62,7 +62,8 @@ int64_t Device::new_stream(int priority) {
   std::atomic<driver::Stream>& stream = streams_[static_cast<size_t>(place)];
   std::unique_lock<std::mutex> lock(streams_mutex_);
   if (stream.load(std::memory_order_acquire) != nullptr) return id;
-  stream.store(create_stream(place, {.priority = -level, .inline_when_idle = false}), std::memory_order_release);
+  stream.store(create_stream(place, {.priority = -level, .inline_when_idle = false}),
+               std::memory_order_release);
   lock.unlock();
   if (tape::is_read()) [[unlikely]] {
     Command command{};
@@ -110,8 +111,9 @@ void Device::synchronize() const {
 void Device::throw_no_stream(int64_t id) const {
   std::string reason = "device " + std::to_string(logical) + " has no stream with id " + std::to_string(id);
   if (id >> kStreamIdBits != runtime_.world()) {
-    reason += ": the stream belongs to other devices, and a stream made outside of a dry run cannot be used in "
-              "it, nor one made in it after it has ended";
+    reason +=
+        ": the stream belongs to other devices, and a stream made outside of a dry run cannot be used in "
+        "it, nor one made in it after it has ended";
   }
   throw InvalidArgument(reason);
 }

@@ -20,22 +20,24 @@ class Runtime;
 
 // What a device is made from.
 struct DeviceConfig {
-  int physical = 0;         // its place in the machine
-  std::string driver;       // by the names of driver/registry.h
+  int physical = 0;    // its place in the machine
+  std::string driver;  // by the names of driver/registry.h
   int64_t memory_bytes = 0;
   Chip chip{};
   bool lazy = false;  // device memory is taken when a device op first needs it
 };
 
-// A driver's engine in PyTorch's numbers: a c10::DeviceType, and the bits of the key set that finds its kernels.
+// A driver's engine in PyTorch's numbers: a c10::DeviceType, and the bits of the key set that finds its
+// kernels.
 struct Engine {
   int8_t type = 0;
   uint64_t keys = 0;
 };
 
-// Streams come from a pool, as CUDA's do: so many of each priority, handed out in turn. The ids of the program's
-// devices are 1 … 32 (priority 0) and 33 … 64 (priority −1, more urgent); those of a dry run's devices have its
-// world's number above these 8 bits, so that no id means two streams. 0 is the default stream of every device.
+// Streams come from a pool, as CUDA's do: so many of each priority, handed out in turn. The ids of the
+// program's devices are 1 … 32 (priority 0) and 33 … 64 (priority −1, more urgent); those of a dry run's
+// devices have its world's number above these 8 bits, so that no id means two streams. 0 is the default
+// stream of every device.
 constexpr int64_t kStreamsPerPriority = 32;
 constexpr int64_t kNumStreamIds = 1 + 2 * kStreamsPerPriority;
 constexpr int kHighestPriority = -1;
@@ -102,7 +104,7 @@ class Device {
   driver::Driver& driver_;
   const bool runs_kernels_;
   Engine engine_;
-  const int64_t first_id_;  // of its streams, less 1
+  const int64_t first_id_;                                            // of its streams, less 1
   std::array<std::atomic<driver::Stream>, kNumStreamIds> streams_{};  // null until handed out
   std::array<std::atomic<uint32_t>, 2> next_in_pool_{};               // by −priority
   std::atomic<driver::Stream> side_stream_{nullptr};

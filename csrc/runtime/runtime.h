@@ -95,7 +95,8 @@ class Runtime {
   bool is_fenced_ = false, has_lazy_devices_ = false;
 };
 
-// Called with each device that is made, before anybody sees it: the torch glue adds what it knows. Null: nothing.
+// Called with each device that is made, before anybody sees it: the torch glue adds what it knows. Null:
+// nothing.
 void set_device_hook(void (*hook)(Device& device)) noexcept;
 
 // Called, once, when a device is first used and nobody has called initialize(); it must call it or throw.

@@ -4,7 +4,6 @@
 #include <type_traits>
 #include <utility>
 
-
 namespace loom::runtime::timing {
 
 int64_t now_ns() noexcept {
@@ -32,7 +31,8 @@ struct TimedKernel {
 // Runs `work`, a call of the driver for this very stream, as a kernel: what a kernel submits to its own
 // stream is part of it.
 template <typename F>
-void submit_as_kernel(driver::Driver& driver, driver::Stream stream, const char* name, bool in_place, F work, const Shared& times) {
+void submit_as_kernel(driver::Driver& driver, driver::Stream stream, const char* name, bool in_place, F work,
+                      const Shared& times) {
   struct Timed {
     F work;
     Shared times;
@@ -48,7 +48,8 @@ void submit_as_kernel(driver::Driver& driver, driver::Stream stream, const char*
 
 }  // namespace
 
-void submit(driver::Driver& driver, driver::Stream stream, const driver::Kernel& kernel, const Shared& times) {
+void submit(driver::Driver& driver, driver::Stream stream, const driver::Kernel& kernel,
+            const Shared& times) {
   if (!driver.info().executes_kernels) {
     note_not_run(*times);
     driver.submit(stream, kernel);
@@ -63,7 +64,8 @@ void submit(driver::Driver& driver, driver::Stream stream, const driver::Kernel&
   driver.submit(stream, {kernel.name, run, release, new TimedKernel{kernel, times}, kernel.in_place});
 }
 
-void copy(driver::Driver& driver, driver::Stream stream, void* destination, const void* source, size_t bytes, const Shared& times) {
+void copy(driver::Driver& driver, driver::Stream stream, void* destination, const void* source, size_t bytes,
+          const Shared& times) {
   if (bytes == 0 || destination == nullptr || source == nullptr || !driver.info().executes_kernels) {
     note_not_run(*times);
     driver.copy(stream, destination, source, bytes);
@@ -77,15 +79,16 @@ void copy(driver::Driver& driver, driver::Stream stream, void* destination, cons
       [=, &driver] { driver.copy(stream, destination, source, bytes); }, times);
 }
 
-void fill(driver::Driver& driver, driver::Stream stream, void* destination, uint8_t value, size_t bytes, const Shared& times) {
+void fill(driver::Driver& driver, driver::Stream stream, void* destination, uint8_t value, size_t bytes,
+          const Shared& times) {
   if (bytes == 0 || destination == nullptr || !driver.info().executes_kernels) {
     note_not_run(*times);
     driver.fill(stream, destination, value, bytes);
     return;
   }
   submit_as_kernel(
-      driver, stream, "fill", /*in_place=*/false, [=, &driver] { driver.fill(stream, destination, value, bytes); },
-      times);
+      driver, stream, "fill", /*in_place=*/false,
+      [=, &driver] { driver.fill(stream, destination, value, bytes); }, times);
 }
 
 }  // namespace loom::runtime::timing

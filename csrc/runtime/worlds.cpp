@@ -36,8 +36,8 @@ struct Worlds {
   int64_t next_number = 1;
 
   World* find(const Runtime* runtime) {
-    const auto found =
-        std::find_if(all.begin(), all.end(), [&](const World& each) { return each.runtime.get() == runtime; });
+    const auto found = std::find_if(all.begin(), all.end(),
+                                    [&](const World& each) { return each.runtime.get() == runtime; });
     return found == all.end() ? nullptr : &*found;
   }
 };

@@ -57,7 +57,8 @@ def test_training_is_planned_and_runs_out_of_memory(run_python: PythonRunner) ->
         import torch
         from torch import nn
         def step(size, device="loom"):
-            model = nn.Sequential(nn.Linear(size, size), nn.GELU(), nn.Dropout(0.1), nn.Linear(size, 10)).to(device)
+            layers = [nn.Linear(size, size), nn.GELU(), nn.Dropout(0.1), nn.Linear(size, 10)]
+            model = nn.Sequential(*layers).to(device)
             optimizer = torch.optim.AdamW(model.parameters())
             loss = nn.functional.cross_entropy(model(torch.randn(64, size, device=device)),
                                                torch.zeros(64, dtype=torch.long, device=device))
@@ -94,15 +95,30 @@ REFUSED_INSIDE = """
     pending = model(outer).sum()
     with loom.dry_run(devices=3) as plan:
         inner = torch.ones(4, 4, device="loom")
+        sdpa = nn.functional.scaled_dot_product_attention
         calls = {
-            "both": lambda: inner + outer, "alone": lambda: outer + 1, "in place": lambda: outer.add_(1),
-            "boxed": lambda: torch.linalg.qr(outer), "list": lambda: torch.cat([inner, outer]),
-            "foreach": lambda: torch._foreach_add([outer], 1), "copy in": lambda: inner.copy_(outer),
-            "copy out": lambda: outer.copy_(inner), "host": lambda: outer.cpu(), "from host": lambda: outer.copy_(torch.ones(4, 4)),
-            "item": lambda: outer[0, 0].item(), "module": lambda: model(inner), "backward": lambda: pending.backward(),
-            "peer": lambda: outer.to("loom:1"), "fill": lambda: outer.fill_(2), "zero": lambda: outer.zero_(),
-            "random": lambda: outer.normal_(), "resize": lambda: outer.resize_(100), "sdpa": lambda: nn.functional.scaled_dot_product_attention(outer[None], inner[None], inner[None]),
-            "sparse": lambda: outer.to_sparse(), "lazy": lambda: lazy.fill_(1), "record": lambda: outer.record_stream(loom.current_stream()),
+            "both": lambda: inner + outer,
+            "alone": lambda: outer + 1,
+            "in place": lambda: outer.add_(1),
+            "boxed": lambda: torch.linalg.qr(outer),
+            "list": lambda: torch.cat([inner, outer]),
+            "foreach": lambda: torch._foreach_add([outer], 1),
+            "copy in": lambda: inner.copy_(outer),
+            "copy out": lambda: outer.copy_(inner),
+            "to host": lambda: outer.cpu(),
+            "from host": lambda: outer.copy_(torch.ones(4, 4)),
+            "item": lambda: outer[0, 0].item(),
+            "module": lambda: model(inner),
+            "backward": lambda: pending.backward(),
+            "peer": lambda: outer.to("loom:1"),
+            "fill": lambda: outer.fill_(2),
+            "zero": lambda: outer.zero_(),
+            "random": lambda: outer.normal_(),
+            "resize": lambda: outer.resize_(100),
+            "attention": lambda: sdpa(outer[None], inner[None], inner[None]),
+            "sparse": lambda: outer.to_sparse(),
+            "lazy": lambda: lazy.fill_(1),
+            "record": lambda: outer.record_stream(loom.current_stream()),
         }
         for name, call in calls.items():
             try:
@@ -145,8 +161,11 @@ def test_tensors_that_outlive_it_have_a_shape_and_are_freed(run_python: PythonRu
         x, view, module, y = kept[0]
         assert x.shape == (1 << 30,) and view.shape == ((1 << 30) - 1,) and x.dtype == torch.float32
         assert str(module.weight.device) == "loom:3" and x.T.stride() == (1,)
-        for call in (lambda: x + 1, lambda: y.cpu(), lambda: y[0].item(), lambda: repr(y), lambda: module(torch.ones(4, device="loom")),
-                     lambda: y.zero_(), lambda: y.copy_(torch.ones(8)), lambda: torch.ones(8, device="loom").copy_(y)):
+        host, own = torch.ones(8), torch.ones(8, device="loom")
+        for call in (
+            lambda: x + 1, lambda: y.cpu(), lambda: y[0].item(), lambda: repr(y), lambda: module(own),
+            lambda: y.zero_(), lambda: y.copy_(host), lambda: own.copy_(y),
+        ):
             raises("RuntimeError", "has ended", call)
         with loom.dry_run(devices=4):
             raises("RuntimeError", "another dry run", lambda: y + 1)
@@ -297,7 +316,8 @@ def test_threads_and_backward_passes(run_python: PythonRunner) -> None:
             w = torch.ones(4, device="loom:1", requires_grad=True)
             (w * 2).sum().backward()
             assert w.grad.shape == (4,)
-            raises("RuntimeError", "autograd's threads", lambda: torch.ones(4, device="loom:3", requires_grad=True) * 2)
+            w = torch.ones(4, device="loom:3", requires_grad=True)
+            raises("RuntimeError", "autograd's threads", lambda: w * 2)
             torch.autograd.set_multithreading_enabled(False)
             w = torch.ones(4, device="loom:3", requires_grad=True)
             (w * 2).sum().backward()

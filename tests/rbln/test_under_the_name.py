@@ -141,7 +141,8 @@ def test_groups_of_different_sizes_have_the_memory_of_their_npus(fork_python: Py
         totals = [torch.rbln.get_device_properties(i).total_memory for i in range(2)]
         assert totals == [2 * one, 4 * one], totals
         assert [torch.rbln.mem_get_info(i)[1] for i in range(2)] == totals
-        raises("OutOfMemoryError", "rbln:0", lambda: torch.empty(40 << 30, dtype=torch.uint8, device="rbln:0").data_ptr())
+        big = torch.empty(40 << 30, dtype=torch.uint8, device="rbln:0")
+        raises("OutOfMemoryError", "rbln:0", big.data_ptr)
         x = torch.empty(40 << 30, dtype=torch.uint8, device="rbln:1")
         assert x.data_ptr() != 0
         y = torch.ones(4, device="rbln:0").to("rbln:1")

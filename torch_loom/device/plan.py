@@ -72,9 +72,9 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
     """Context in which the program's devices are others, which compute nothing and have no contents.
 
     Inside, ``"loom:0"`` is a device of the driver ``null``: ops check and infer shapes and dtypes, memory is
-    counted and runs out, and nothing is computed, so that reading a value is refused. Everything that belongs to
-    devices is the dry run's: their number, the current device and streams, generators, statistics of memory.
-    That holds for all threads of the process.
+    counted and runs out, and nothing is computed, so that reading a value is refused. Everything that
+    belongs to devices is the dry run's: their number, the current device and streams, generators,
+    statistics of memory. That holds for all threads of the process.
 
     A tensor belongs to the devices on which it was made. One from outside is refused inside, and one from
     inside is refused afterwards: it keeps its shape and dtype, and is freed as any other. Make the model and
@@ -85,7 +85,7 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
     each of the program's devices.
 
     Args:
-        chip: what the devices are: a chip's name or the path of a description, or a list, one for each device;
+        chip: what the devices are: a chip's name or the path of a description, or a list, one for each;
             if None, what the program's devices are.
         devices: how many there are, 1 to 64; if None, as many as the lists have, or as the program has.
         memory: capacity of each, in bytes or as a size such as ``"16GiB"``, or a list; if None, their chips'.
@@ -116,8 +116,8 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
         first_use.init()
         if self._plan is not None or _C.world():
             raise DryRunError(
-                f"torch.{DEVICE_TYPE}.dry_run(): a dry run is under way, and one cannot be within another: its "
-                "devices are those of the whole process. End it first."
+                f"torch.{DEVICE_TYPE}.dry_run(): a dry run is under way, and one cannot be within another: "
+                "its devices are those of the whole process. End it first."
             )
         _C.run_backward_in_this_thread()
         devices, figures = _described(self._request)
@@ -178,7 +178,7 @@ def _model(index: int, count: int) -> int:
         return index
     if len(set(own)) > 1:
         raise ConfigurationError(
-            f"dry_run(devices={count}): the program has {len(own)} devices that are not alike; say with chip= "
-            "what each of the dry run's is"
+            f"dry_run(devices={count}): the program has {len(own)} devices that are not alike; say with "
+            "chip= what each of the dry run's is"
         )
     return 0

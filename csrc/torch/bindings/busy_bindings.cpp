@@ -24,7 +24,8 @@ constexpr size_t kMaxDevices = 64;
 // `later` runs what comes after what `earlier` was given so far.
 void put_in_order(driver::Driver& driver, driver::Stream earlier, driver::Stream later) {
   const auto end = [&driver](driver::Event done) { driver.destroy_event(done); };
-  const std::unique_ptr<driver::EventHandle, decltype(end)> event(driver.create_event({/*timing=*/false}), end);
+  const std::unique_ptr<driver::EventHandle, decltype(end)> event(driver.create_event({/*timing=*/false}),
+                                                                  end);
   driver.record_event(event.get(), earlier);
   driver.wait_event(later, event.get());
 }

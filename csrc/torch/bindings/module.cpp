@@ -5,6 +5,7 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 
+#include "runtime/worlds.h"
 #include "torch/bindings/busy_bindings.h"
 #include "torch/bindings/explain_bindings.h"
 #include "torch/bindings/graph_bindings.h"
@@ -15,7 +16,6 @@
 #include "torch/bindings/registration.h"
 #include "torch/bindings/stream_bindings.h"
 #include "torch/bindings/tape_bindings.h"
-#include "runtime/worlds.h"
 #include "torch/core/device.h"
 #include "torch/engine/engine.h"
 #include "torch/core/generator.h"

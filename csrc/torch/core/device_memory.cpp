@@ -33,12 +33,11 @@ void free_device_memory(void* address) {
   place.device->allocator->deallocate(place.device_address);
 }
 
-void* take_device_memory(int device, size_t bytes) {
-  const runtime::Device& own = devices().device(device);
+void* take_device_memory(const runtime::Device& device, size_t bytes) {
   void* const block =
-      translated([&] { return own.allocator->allocate(bytes, runtime::current_stream(device)); });
+      translated([&] { return device.allocator->allocate(bytes, runtime::current_stream(device.logical)); });
   if (c10::memoryProfilingEnabled()) [[unlikely]] {
-    report_to_profiler(own, block, 1);
+    report_to_profiler(device, block, 1);
   }
   return block;
 }

@@ -76,7 +76,7 @@ at::Tensor Lending::adopt(at::Tensor result) {
 // Makes what the kernel allocated the device's own: as it is when it was born there, else by a copy. False,
 // and nothing is changed, for memory that this kernel did not allocate.
 bool Lending::make_own(c10::DataPtr& memory, size_t bytes) {
-  runtime::Runtime& runtime = devices();
+  const runtime::Runtime& runtime = target().runtime();
   const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device()));
   if (runtime.device_of(memory.get()) == own.index()) {
     if (runtime.is_fenced()) {
@@ -90,7 +90,7 @@ bool Lending::make_own(c10::DataPtr& memory, size_t bytes) {
   const int index = allocations_.index_of(memory.get());
   if (index < 0) return false;
   if (index < 64) learned_ |= OutputMask{1} << index;
-  void* address = take_output_memory(own.index(), bytes);
+  void* address = take_output_memory(target(), bytes);
   c10::DataPtr owned{address, address, &free_device_memory, own};
   copy_from_host(address, memory.get(), bytes);
   memory = std::move(owned);
@@ -112,7 +112,7 @@ at::Tensor Lending::adopt_unowned(const at::Tensor& result) {
   c10::TensorImpl* impl = result.unsafeGetTensorImpl();
   const size_t bytes = at::detail::computeStorageNbytes(impl->sizes(), impl->strides(), impl->itemsize());
   const auto math_bits = impl->key_set() & kMathBits;
-  void* const address = take_output_memory(device(), bytes);
+  void* const address = take_output_memory(target(), bytes);
   c10::DataPtr memory{address, address, &free_device_memory,
                       c10::Device(device_type(), static_cast<c10::DeviceIndex>(device()))};
   const bool has_contents = impl->has_storage() && impl->storage().data() != nullptr && !result.is_meta();
@@ -128,7 +128,7 @@ at::Tensor Lending::adopt_unowned(const at::Tensor& result) {
 bool Lending::has_moved(const Loan& loan) const {
   const c10::StorageImpl* alias = loan.alias.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   const c10::StorageImpl* own = loan.original.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-  return alias->data() != devices().engine_address(own->data());
+  return alias->data() != target_->runtime().engine_address(own->data());
 }
 
 void Lending::write_back() {
@@ -148,13 +148,13 @@ void Lending::write_back() {
         if (bytes == 0) {
           memory = c10::DataPtr(nullptr, own);
         } else if (memory.get() == nullptr || !make_own(memory, bytes)) {
-          void* address = take_output_memory(own.index(), bytes);
+          void* address = take_output_memory(target(), bytes);
           if (memory.get() != nullptr) copy_from_host(address, memory.get(), bytes);
           memory = {address, address, &free_device_memory, own};
         }
         storage->set_data_ptr_noswap(std::move(memory));
         alias_storage->set_data_ptr_noswap(
-            alias_memory(devices().engine_address(storage->data()), alias_storage->device_type()));
+            alias_memory(target_->runtime().engine_address(storage->data()), alias_storage->device_type()));
       }
       storage->set_nbytes(alias_storage->nbytes());
     }

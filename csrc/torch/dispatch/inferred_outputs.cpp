@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "runtime/worlds.h"
 #include "torch/memory/allocator.h"
 
 namespace loom::glue {
@@ -379,9 +380,16 @@ void PreparedOutputs::push(torch::jit::Stack& stack) const {
   for (const c10::IValue& result : results_) stack.push_back(result);
 }
 
-std::vector<void*> PreparedOutputs::addresses() const {
+std::vector<void*> PreparedOutputs::addresses(const runtime::Device& target) const {
   std::vector<void*> addresses;
-  for (const c10::Storage& storage : storages_) addresses.push_back(devices().engine_address(storage.data()));
+  for (const c10::Storage& storage : storages_) {
+    const runtime::Runtime& seen = target.runtime();
+    // Another thread may have had the program see other devices while they were made.
+    if (runtime::has_other_worlds() && storage.data() != nullptr && seen.device_of(storage.data()) < 0) {
+      TORCH_CHECK(false, "a dry run began or ended in another thread while an op was issued");
+    }
+    addresses.push_back(seen.engine_address(storage.data()));
+  }
   return addresses;
 }
 

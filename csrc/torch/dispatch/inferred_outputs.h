@@ -116,7 +116,7 @@ class PreparedOutputs {
   // The results in the place of the arguments.
   void push(torch::jit::Stack& stack) const;
   // Where the engine reaches each new storage.
-  std::vector<void*> addresses() const;
+  std::vector<void*> addresses(const runtime::Device& target) const;
   const std::vector<c10::Storage>& storages() const { return storages_; }
 
  private:

@@ -23,7 +23,7 @@ using c10::DispatchKey;
 
 // Where the engine reaches a storage.
 void* data_of(c10::StorageImpl* storage, bool is_written) {
-  return devices().engine_address(device_data(storage, is_written));
+  return runtime::engine_address(device_data(storage, is_written));
 }
 
 // A storage lent for reading is now lent for writing: copy-on-write gives it memory of its own only then.
@@ -70,8 +70,8 @@ Lending::~Lending() {
 }
 
 // The path of an op looks its device up here, once.
-void Lending::choose(int device) {
-  target_ = &devices().device(device);
+void Lending::choose(const runtime::Runtime& seen, int device) {
+  target_ = &seen.device(device);
   device_ = device;
 }
 
@@ -82,16 +82,16 @@ bool Lending::knows_allocations(OutputAllocationTable& table) {
     asked_table_ = &table;
     return false;
   }
-  allocations_ = OutputAllocations(device(), *mask);
+  allocations_ = OutputAllocations(target(), *mask);
   return true;
 }
 
 void Lending::set_device(int device) {
-  if (device_ < 0) choose(device);
+  if (device_ < 0) choose(devices(), device);
 }
 
 int Lending::device() {
-  if (device_ < 0) choose(resolve_device(std::nullopt).index());
+  if (device_ < 0) choose(devices(), resolve_device(std::nullopt).index());
   return device_;
 }
 
@@ -102,10 +102,12 @@ void Lending::throw_device_mismatch(const at::Tensor& tensor) const {
 }
 
 void Lending::check_device(const at::Tensor& tensor) {
-  check_world(tensor, op_name());
+  // Another thread may have the program see other devices meanwhile: this op keeps to those of its first operand.
+  const runtime::Runtime& seen = target_ != nullptr ? target_->runtime() : devices();
+  check_world(seen, tensor, op_name());
   const int index = tensor.device().index();
   if (device_ < 0) {
-    choose(index);
+    choose(seen, index);
   } else if (device_ != index) {
     throw_device_mismatch(tensor);
   }

@@ -74,7 +74,8 @@ class Lending {
     device();
     return *target_;
   }
-  // Those of the device's engine; once an operand was lent, or the device was asked for.
+  // The same, and the keys of its engine, once an operand was lent or the device was asked for.
+  const runtime::Device& chosen() const { return *target_; }
   c10::DispatchKeySet engine_keys() const { return glue::engine_keys(*target_); }
   // Lists of operands are written to, not only read.
   void set_writes_lists() { writes_lists_ = true; }
@@ -112,7 +113,7 @@ class Lending {
   at::Tensor adopt_sparse(const at::Tensor& result);
   at::Tensor adopt_unowned(const at::Tensor& result);
   void check_device(const at::Tensor& tensor);
-  void choose(int device);
+  void choose(const runtime::Runtime& seen, int device);
   [[noreturn]] void throw_device_mismatch(const at::Tensor& tensor) const;
 
   const runtime::OpRecord& op_;

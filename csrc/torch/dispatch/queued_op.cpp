@@ -49,7 +49,7 @@ class QueuedOp {
         engine_keys_(lending.engine_keys()),
         inferred_(std::move(inferred)),
         line_(python_line()),
-        addresses_(outputs.addresses()),
+        addresses_(outputs.addresses(lending.chosen())),
         draw_(std::move(draw)),
         num_threads_(at::get_num_threads()),
         has_gradients_(c10::GradMode::is_enabled()),

@@ -10,11 +10,13 @@
 
 #include "torch/engine/output_masks.h"
 
+#include "runtime/device.h"
+
 namespace loom::glue {
 
 // Device memory, on the current stream, for a result of the kernel that this thread runs; the tape hears that
 // the kernel writes it. As the tape's readers may, it throws before that happens.
-void* take_output_memory(int device, size_t bytes);
+void* take_output_memory(const runtime::Device& device, size_t bytes);
 
 // The allocations of one run of a kernel.
 class OutputAllocations {
@@ -26,7 +28,8 @@ class OutputAllocations {
   };
 
   // Outputs known: those of `mask` are born on `device`.
-  OutputAllocations(int device, OutputMask mask) : mode_(Mode::kKnown), device_(device), mask_(mask) {}
+  OutputAllocations(const runtime::Device& device, OutputMask mask)
+      : mode_(Mode::kKnown), device_(&device), mask_(mask) {}
   // Unknown: all on the host; index_of() tells afterwards which is which.
   static OutputAllocations learning() { return OutputAllocations(Mode::kLearning); }
   // Outputs have memory already.
@@ -75,7 +78,7 @@ class OutputAllocations {
   explicit OutputAllocations(Mode mode) : mode_(mode) {}
 
   Mode mode_;
-  int device_ = -1;
+  const runtime::Device* device_ = nullptr;
   OutputMask mask_ = 0;
   size_t count_ = 0;
   const Place* places_ = nullptr;

@@ -16,7 +16,7 @@ namespace {
 at::Tensor& zero_(at::Tensor& self) {
   const auto fill = [&](at::Tensor& host) {
     const EngineScope scope;
-    at::_ops::zero_::redispatch(engine_keys(device_of(self)), host);
+    at::_ops::zero_::redispatch(engine_keys(glue::device_of(self)), host);
   };
   if (is_unmaterialised(self) && on_host(self, fill)) [[unlikely]]
     return self;
@@ -26,7 +26,7 @@ at::Tensor& zero_(at::Tensor& self) {
 at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
   const auto fill = [&](at::Tensor& host) {
     const EngineScope scope;
-    at::_ops::fill__Scalar::redispatch(engine_keys(device_of(self)), host, value);
+    at::_ops::fill__Scalar::redispatch(engine_keys(glue::device_of(self)), host, value);
   };
   if (is_unmaterialised(self) && on_host(self, fill)) [[unlikely]]
     return self;

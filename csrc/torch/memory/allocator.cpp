@@ -30,9 +30,9 @@ void copy_array(const runtime::StatArray& from, c10::CachingAllocator::StatArray
 class DeviceAllocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    devices();  // initialises before the current device is asked for
+    const runtime::Runtime& seen = devices();  // initialises before the current device is asked for
     const int device = runtime::current_device();
-    void* memory = take_device_memory(device, bytes);
+    void* memory = take_device_memory(seen.device(device), bytes);
     return {memory, memory, &free_device_memory,
             c10::Device(device_type(), static_cast<c10::DeviceIndex>(device))};
   }

@@ -195,7 +195,8 @@ void take_device_memory(c10::StorageImpl* storage) {
   {
     const CurrentDevice current(device);
     const CurrentStream stream(device, stream_for_move(*waiting));
-    memory = device_allocator()->allocate(waiting->bytes);
+    void* const taken = take_device_memory(waiting->own, waiting->bytes);
+    memory = {taken, taken, &free_device_memory, storage->device()};
     // The memory may come from the cache with work pending on its stream. A copy from pageable memory waits
     // for that; without one, only another stream must.
     translated([&] {
@@ -240,13 +241,13 @@ namespace {
 
 at::Tensor host_tensor(const at::Tensor& tensor, void* data) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  const c10::DeviceType engine = engine_type(device_of(tensor));
+  const c10::DeviceType engine = engine_type(glue::device_of(tensor));
   c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), impl->unsafe_storage().nbytes(),
       c10::DataPtr(data, c10::Device(engine)), c10::GetAllocator(engine), /*resizable=*/true));
   const c10::DispatchKeySet math_bits = impl->key_set() & kMathBits;
   at::Tensor host =
-      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), engine_keys(device_of(tensor)) | math_bits, impl->dtype());
+      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), engine_keys(glue::device_of(tensor)) | math_bits, impl->dtype());
   host.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
   return host;
 }

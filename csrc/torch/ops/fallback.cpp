@@ -218,7 +218,8 @@ void reset() {
   const std::lock_guard<std::mutex> lock(ops_mutex);
   for (const auto& [name, uses] : uses_by_name) {
     for (std::atomic<int64_t>& count : uses->counts) count.store(0, std::memory_order_relaxed);
-    for (std::atomic<uint64_t>& is_notified : uses->is_notified) is_notified.store(0, std::memory_order_relaxed);
+    for (std::atomic<uint64_t>& is_notified : uses->is_notified)
+      is_notified.store(0, std::memory_order_relaxed);
   }
 }
 

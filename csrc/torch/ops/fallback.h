@@ -37,9 +37,9 @@ struct Uses {
 
 // What chips make of one overload of an op. Lives as long as the process.
 struct Op {
-  std::string shown, overload;           // as the chips' lists have it
-  bool is_exempt = false;                // copies, views, fills: native in every dtype
-  Uses* uses = nullptr;                  // shared by the overloads
+  std::string shown, overload;              // as the chips' lists have it
+  bool is_exempt = false;                   // copies, views, fills: native in every dtype
+  Uses* uses = nullptr;                     // shared by the overloads
   mutable std::atomic<uint64_t> known{0};   // kinds of chip that have been asked, a bit each
   mutable std::atomic<uint64_t> native{0};  // of those: the op is in their list
 };

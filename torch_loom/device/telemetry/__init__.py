@@ -169,7 +169,7 @@ def _figure(name: str, index: int) -> float:
     value = _chip_figures(index)[name]
     if not value:
         raise ChipError(
-            f"The chip {_C.chip(index).name!r} has no {name!r} in its description; add it to a description of "
-            "your own (TORCH_LOOM_CHIP=path.toml)"
+            f"The chip {_C.chip(index).name!r} has no {name!r} in its description; add it to a description "
+            "of your own (TORCH_LOOM_CHIP=path.toml)"
         )
     return value
