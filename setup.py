@@ -153,7 +153,7 @@ class NinjaFile:
 
     def run(self, *, verbose: bool) -> None:
         write_if_changed(OUTPUT / "build.ninja", "\n".join(self.lines) + "\n")
-        command = [ninja(), "-C", str(OUTPUT), *(["-v"] if verbose else [])]
+        command = [ninja(), *shlex.split(os.environ.get("NINJAFLAGS", "")), "-C", str(OUTPUT), *(["-v"] if verbose else [])]
         if jobs := os.environ.get("MAX_JOBS"):
             command += ["-j", jobs]
         result = subprocess.run(command, check=False)

@@ -12,6 +12,7 @@
 #include "torch/bindings/implicit_sync_bindings.h"
 #include "torch/bindings/ipc_bindings.h"
 #include "torch/bindings/memory_bindings.h"
+#include "torch/bindings/op_bindings.h"
 #include "torch/bindings/registration.h"
 #include "torch/bindings/stream_bindings.h"
 #include "torch/bindings/tape_bindings.h"
@@ -241,4 +242,5 @@ PYBIND11_MODULE(_C, m) {
   bind_compiled_kernels(m);
   bind_ipc(m);
   bind_explain(m);
+  bind_ops(m);
 }

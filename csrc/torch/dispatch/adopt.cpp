@@ -24,7 +24,7 @@ at::Tensor Lending::adopt_sparse(const at::Tensor& result) {
                                                 result.sizes(), result.scalar_type(), result.layout(), own,
                                                 false);
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(false, op_name_, " on ", device_name(),
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op_name(), " on ", device_name(),
                               " devices cannot return a tensor of layout ", result.layout());
 }
 
@@ -34,7 +34,7 @@ at::Tensor Lending::adopt(at::Tensor result) {
   if (result.layout() != c10::kStrided) return adopt_sparse(result);
   TORCH_CHECK_NOT_IMPLEMENTED(!impl->key_set().has_all(c10::DispatchKeySet(c10::DispatchKey::Quantized)) &&
                                   !impl->key_set().has(c10::DispatchKey::NestedTensor),
-                              op_name_, ": quantized and nested tensors are not implemented on ",
+                              op_name(), ": quantized and nested tensors are not implemented on ",
                               device_name(), " devices");
   c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
   // Fresh results belong to nobody else; only shared ones can be an operand or a view of one.

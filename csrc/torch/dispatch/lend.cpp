@@ -57,13 +57,13 @@ void check_has_memory(const at::Tensor& tensor, const char* op_name) {
               " bytes (resized after the tensor was made?)");
 }
 
-Lending::Lending(const char* op_name, OperandPolicy policy) : op_name_(op_name), policy_(policy) {
+Lending::Lending(const runtime::OpRecord& op, OperandPolicy policy) : op_(op), policy_(policy) {
   run_backward_in_this_thread();
 }
 
 Lending::~Lending() {
   if (target_ == nullptr || !target_->runs_kernels()) return;
-  if (table_ != nullptr) table_->learn(key_, learned_);
+  if (learned_table_ != nullptr) learned_table_->learn(key_, learned_);
   for (Loan& loan : loans_) {
     if (loan.alias.layout() == c10::kStrided) give_back_alias(std::move(loan.alias));
   }
@@ -73,6 +73,17 @@ Lending::~Lending() {
 void Lending::choose(const runtime::Runtime& seen, int device) {
   target_ = &seen.device(device);
   device_ = device;
+}
+
+bool Lending::knows_allocations(OutputAllocationTable& table) {
+  if (!target().runs_kernels()) return true;  // without arithmetic nothing is allocated
+  const std::optional<OutputMask> mask = table.find(key_);
+  if (!mask.has_value()) {
+    asked_table_ = &table;
+    return false;
+  }
+  allocations_ = OutputAllocations(target(), *mask);
+  return true;
 }
 
 void Lending::set_device(int device) {
@@ -87,13 +98,13 @@ int Lending::device() {
 void Lending::throw_device_mismatch(const at::Tensor& tensor) const {
   const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device_));
   TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", own,
-              " and ", tensor.device(), "! (when checking the operands of ", op_name_, ")");
+              " and ", tensor.device(), "! (when checking the operands of ", op_name(), ")");
 }
 
 void Lending::check_device(const at::Tensor& tensor) {
   // Another thread may have the program see other devices meanwhile: this op keeps to those of its first operand.
   const runtime::Runtime& seen = target_ != nullptr ? target_->runtime() : devices();
-  check_world(seen, tensor, op_name_);
+  check_world(seen, tensor, op_name());
   const int index = tensor.device().index();
   if (device_ < 0) {
     choose(seen, index);
@@ -139,7 +150,7 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   }
   check_device(tensor);
   if (tensor.layout() != c10::kStrided) {
-    TORCH_CHECK_NOT_IMPLEMENTED(!is_written, op_name_, " cannot write to a ", tensor.layout(), " tensor on ",
+    TORCH_CHECK_NOT_IMPLEMENTED(!is_written, op_name(), " cannot write to a ", tensor.layout(), " tensor on ",
                                 device_name(), " devices; use the form that returns a new tensor");
     return lend_sparse(tensor);
   }
@@ -148,7 +159,7 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   mix_metadata(impl);
   c10::Storage storage;
   c10::StorageImpl* original_storage = impl->unsafe_storage().unsafeGetStorageImpl();
-  check_has_memory(tensor, op_name_);
+  check_has_memory(tensor, op_name());
   for (size_t i = 0; i < search_limit; ++i) {
     Loan& loan = loans_[i];
     if (loan.original.unsafeGetTensorImpl() == impl) {
@@ -193,7 +204,7 @@ at::Tensor Lending::lend_sparse(const at::Tensor& tensor) {
                                                 tensor.scalar_type(), tensor.layout(), values.device(), false)
         .set_requires_grad(wants_gradient);
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(false, op_name_, " is not implemented for ", tensor.layout(), " tensors on ",
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op_name(), " is not implemented for ", tensor.layout(), " tensors on ",
                               device_name(), " devices");
 }
 
@@ -254,7 +265,7 @@ void Lending::run_kernel(Body body, void* context) {
     const OutputAllocations::Active active(*run->output_allocations);
     run->body(run->context);
   };
-  driver::Kernel kernel{op_name_, with_output_allocations, nullptr, &run};
+  driver::Kernel kernel{op_name(), with_output_allocations, nullptr, &run};
   kernel.in_place = true;
   // What runtime::submit() looks for has been looked for.
   if (in_place_stream_ != nullptr && !runtime::tape::is_read()) [[likely]] {

@@ -8,15 +8,9 @@
 #include "torch/engine/engine.h"
 #include "torch/engine/output_allocation.h"
 #include "torch/ops/fallback.h"
+#include "torch/ops/op.h"
 
 namespace loom::glue {
-
-// What an op may be given besides tensors of one loom device.
-struct OperandPolicy {
-  bool host_scalars = false;  // tensors of the CPU with no dimension (TensorIterator's rule)
-  bool host_tensors = false;  // tensors of the CPU (lengths, steps)
-  bool host_lists = false;    // lists of tensors of the CPU (index tensors)
-};
 
 // An operand and the engine's tensor over its memory.
 struct Loan {
@@ -27,7 +21,8 @@ struct Loan {
 // One op: its operands while they are lent. Not reentrant: nested ops open their own.
 class Lending {
  public:
-  Lending(const char* op_name, OperandPolicy policy);
+  Lending(const runtime::OpRecord& op, OperandPolicy policy);
+  explicit Lending(const Op& op) : Lending(op.record, op.policy) {}
   ~Lending();
   Lending(const Lending&) = delete;
   Lending& operator=(const Lending&) = delete;
@@ -53,21 +48,28 @@ class Lending {
   void submit(runtime::StreamRef stream, const driver::Kernel& kernel,
               const std::vector<c10::Storage>& outputs);
 
-  // Runs `work`, which calls the engine's kernel, in this thread after what is pending on the current stream;
-  // what earlier calls showed of its allocations is in `table`. A driver without arithmetic is told of a
-  // kernel, and `work` infers the result's metadata on tensors without data.
+  // Looks for what earlier calls showed of the kernel's allocations. False: the run that follows sees all of
+  // them and shows it.
+  bool knows_allocations(OutputAllocationTable& table);
+  // The run that follows shows them again.
+  void forget_allocations(OutputAllocationTable& table) {
+    allocations_ = OutputAllocations::learning();
+    asked_table_ = &table;
+  }
+  // Runs `work`, which calls the engine's kernel, in this thread after what is pending on the current stream.
+  // A driver without arithmetic is told of a kernel, and `work` infers the result's metadata on tensors
+  // without data. After knows_allocations().
   template <typename F>
-  void run(OutputAllocationTable& table, F&& work);
-  // As run(), seeing all of the kernel's allocations.
-  template <typename F>
-  void run_learning(OutputAllocationTable& table, F&& work) {
+  void run(F&& work) {
     run_kernel(&call<std::remove_reference_t<F>>, const_cast<void*>(static_cast<const void*>(&work)));
-    table_ = &table;
+    learned_table_ = asked_table_;
   }
 
   // The device the op runs on: that of the operands, or one named by an argument, or the current one.
   void set_device(int device);
   int device();
+  // Whether that device has arithmetic; known once an operand was lent or target() asked.
+  bool runs_kernels() const { return target_ != nullptr && target_->runs_kernels(); }
   const runtime::Device& target() {
     device();
     return *target_;
@@ -85,7 +87,8 @@ class Lending {
   // An operand is the host's.
   bool has_host_operands() const { return has_host_operands_; }
   bool is_alias(const at::Tensor& tensor) const;
-  const char* op_name() const { return op_name_; }
+  const runtime::OpRecord& op() const { return op_; }
+  const char* op_name() const { return op_.full_name; }
   const c10::SmallVector<Loan, 6>& loans() const { return loans_; }
   const OutputAllocations& output_allocations() const { return allocations_; }
   // Part of the key into a OutputAllocationTable: an argument that is not a tensor. The operands count by
@@ -113,7 +116,7 @@ class Lending {
   void choose(const runtime::Runtime& seen, int device);
   [[noreturn]] void throw_device_mismatch(const at::Tensor& tensor) const;
 
-  const char* const op_name_;
+  const runtime::OpRecord& op_;
   const OperandPolicy policy_;
   int device_ = -1;
   const runtime::Device* target_ = nullptr;  // that of device_
@@ -125,19 +128,10 @@ class Lending {
   fallback::DtypeSet dtypes_ = fallback::kAnyOp;
   OutputAllocations allocations_ = OutputAllocations::learning();
   OutputMask learned_ = 0;
-  OutputAllocationTable* table_ = nullptr;
+  OutputAllocationTable *asked_table_ = nullptr, *learned_table_ = nullptr;
   c10::SmallVector<Loan, 6> loans_;
   const EngineScope scope_;
 };
-
-template <typename F>
-void Lending::run(OutputAllocationTable& table, F&& work) {
-  // Without arithmetic nothing is allocated.
-  const OutputMask* mask = target().runs_kernels() ? table.find(key_) : nullptr;
-  if (mask == nullptr) return run_learning(table, std::forward<F>(work));
-  allocations_ = OutputAllocations(target(), *mask);
-  run_kernel(&call<std::remove_reference_t<F>>, const_cast<void*>(static_cast<const void*>(&work)));
-}
 
 // Has autograd run backward passes in the thread that asks for them, the first time that a thread calls this.
 void run_backward_in_this_thread();

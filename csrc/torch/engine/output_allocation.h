@@ -7,32 +7,12 @@
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
-#include <unordered_map>
+
+#include "torch/engine/output_masks.h"
 
 #include "runtime/device.h"
 
 namespace loom::glue {
-
-// Which of a kernel's allocations are outputs: bit n for the n-th; those after the 64th are host memory.
-using OutputMask = uint64_t;
-
-// What earlier calls of one op showed. The key need not be exact: a wrong answer costs a copy or counts
-// scratch as device memory for a moment. One table for each op and thread.
-class OutputAllocationTable {
- public:
-  const OutputMask* find(uint64_t key) const {
-    const auto found = masks_.find(key);
-    return found == masks_.end() ? nullptr : &found->second;
-  }
-  void learn(uint64_t key, OutputMask mask) {
-    constexpr size_t kKept = 1024;  // programs whose shapes never repeat must not grow it for ever
-    if (masks_.size() >= kKept) masks_.clear();
-    masks_[key] = mask;
-  }
-
- private:
-  std::unordered_map<uint64_t, OutputMask> masks_;
-};
 
 // Device memory, on the current stream, for a result of the kernel that this thread runs; the tape hears that
 // the kernel writes it. As the tape's readers may, it throws before that happens.

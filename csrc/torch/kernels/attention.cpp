@@ -20,7 +20,7 @@ int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor&
   // The fused kernel has no gradient for the mask.
   const bool needs_mask_gradient = mask.has_value() && mask->requires_grad();
   if (needs_mask_gradient || !glue::device_of(query).runs_kernels()) return static_cast<int64_t>(at::SDPBackend::math);
-  Lending lending("aten::_fused_sdp_choice", {});
+  Lending lending(Op::named("aten::_fused_sdp_choice", ""));
   const at::Tensor q = lending.lend(query), k = lending.lend(key), v = lending.lend(value);
   const std::optional<at::Tensor> m = mask.has_value() ? std::optional(lending.lend(*mask)) : std::nullopt;
   const int64_t choice = at::_ops::_fused_sdp_choice::redispatch(lending.engine_keys(), q, k, v, m, dropout_p,
@@ -37,7 +37,7 @@ AttentionResult attention(const at::Tensor& query, const at::Tensor& key, const 
                           const std::optional<at::Tensor>& bias, double dropout_p, bool is_causal,
                           bool /*return_debug_mask*/, std::optional<double> scale) {
   auto [output, logsumexp] =
-      Borrowed<EngineAttention, false>::call(query, key, value, dropout_p, is_causal, bias, scale);
+      Borrowed<EngineAttention>::call(query, key, value, dropout_p, is_causal, bias, scale);
   const at::Tensor none;
   return {output, logsumexp, none, none, query.sym_size(2), key.sym_size(2), none, none, none};
 }
@@ -47,7 +47,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
     const at::Tensor& bias, std::array<bool, 4> /*needed*/, const at::Tensor& output,
     const at::Tensor& logsumexp, const at::Tensor&, const at::Tensor&, c10::SymInt, c10::SymInt,
     double dropout_p, bool is_causal, const at::Tensor&, const at::Tensor&, std::optional<double> scale) {
-  auto [dq, dk, dv] = Borrowed<EngineAttentionBackward, false>::call(
+  auto [dq, dk, dv] = Borrowed<EngineAttentionBackward>::call(
       gradient, query, key, value, output, logsumexp, dropout_p, is_causal,
       bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt, scale);
   return {dq, dk, dv, at::Tensor()};

@@ -110,17 +110,18 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
     translated([&] { runtime::copy(streams_of(destination, source).own, nullptr, nullptr, 0); });
     return destination;
   }
-  if (is_within) return Borrowed<at::_ops::copy_, true>::call(destination, source, non_blocking);
+  if (is_within) return Borrowed<at::_ops::copy_>::call(destination, source, non_blocking);
   // Each side is lent on its own, and the host waits: the two are on different devices.
-  Lending lend_destination("aten::copy_", {true, true}), lend_source("aten::copy_", {true, true});
+  static Op& op = Op::named("aten::copy_", "");
+  constexpr OperandPolicy kAnyHost{true, true, false};
+  Lending lend_destination(op.record, kAnyHost), lend_source(op.record, kAnyHost);
   const at::Tensor from = lend_side(lend_source, source, false);
   at::Tensor to = lend_side(lend_destination, destination, true);
   const CopyStreams streams = streams_of(destination, source);
   translated([&] { put_in_order(streams.own, streams.other); });
   Lending& lending = is_loom(destination) ? lend_destination : lend_source;
-  thread_local OutputAllocationTable output_allocations;
-  lending.run(output_allocations,
-              [&] { at::_ops::copy_::redispatch(lending.engine_keys(), to, from, non_blocking); });
+  lending.knows_allocations(op.output_allocations);
+  lending.run([&] { at::_ops::copy_::redispatch(lending.engine_keys(), to, from, non_blocking); });
   // It has run already: this is for who listens to the tape, and what it orders on a chip.
   const bool has_host = !is_loom(destination) || !is_loom(source);
   if (has_host && !non_blocking) translated([&] { runtime::synchronize_stream(streams.own); });
@@ -166,7 +167,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
     AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(LOOM_READ)
 #undef LOOM_READ
     default: {
-      Lending lending("aten::_local_scalar_dense", {});
+      Lending lending(Op::named("aten::_local_scalar_dense", ""));
       return at::_ops::_local_scalar_dense::redispatch(engine_keys(own), lending.lend(self));
     }
   }

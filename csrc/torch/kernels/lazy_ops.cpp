@@ -20,7 +20,7 @@ at::Tensor& zero_(at::Tensor& self) {
   };
   if (is_unmaterialised(self) && on_host(self, fill)) [[unlikely]]
     return self;
-  return Borrowed<at::_ops::zero_, true>::call(self);
+  return Borrowed<at::_ops::zero_>::call(self);
 }
 
 at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
@@ -30,7 +30,7 @@ at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
   };
   if (is_unmaterialised(self) && on_host(self, fill)) [[unlikely]]
     return self;
-  return Borrowed<at::_ops::fill__Scalar, true>::call(self, value);
+  return Borrowed<at::_ops::fill__Scalar>::call(self, value);
 }
 
 // Copy-on-write takes the place of the materializer, and shares device memory.

@@ -10,42 +10,11 @@ namespace {
 
 void boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) { run_boxed(op, stack); }
 
-// Composite ops of PyTorch that the engine runs whole, as it does for itself: their parts would be dispatched
-// one by one, or call the CPU's inner loops on tensors that are not the CPU's (conj_physical_, mode.values).
+// Composite ops of PyTorch that the engine runs whole, as it does for itself (`borrows_whole` in the op
+// table): their parts would be dispatched one by one, or call the CPU's inner loops on tensors that are not
+// the CPU's (conj_physical_, mode.values).
 constexpr std::pair<const char*, const char*> kWholeOps[] = {
-    {"conj_physical_", ""},
-    {"mode", "values"},
-    {"_convolution", ""},
-    {"_euclidean_dist", ""},
-    {"stack", ""},
-    {"add", "Scalar"},
-    {"add_", "Scalar"},
-    {"sub", "Scalar"},
-    {"sub_", "Scalar"},
-    {"mul", "Scalar"},
-    {"mul_", "Scalar"},
-    {"div", "Scalar"},
-    {"div_", "Scalar"},
-    {"rsub", "Scalar"},
-    {"masked_fill", "Scalar"},
-    {"constant_pad_nd", ""},
-    {"repeat", ""},
-    {"logsumexp", ""},
-    {"sort", ""},
-    {"kthvalue", ""},
-    {"median", "dim"},
-    {"nanmedian", "dim"},
-    {"cummax", ""},
-    {"cummin", ""},
-    {"count_nonzero", ""},
-    {"nan_to_num", ""},
-    {"_safe_softmax", ""},
-    {"index_put_", ""},
-    {"linalg_lstsq", ""},
-    {"cholesky_solve", ""},
-    {"frexp", "Tensor"},
-    {"dist", ""},
-    {"binary_cross_entropy_with_logits", ""},
+#include "torch/ops/generated/whole_ops.inc"
 };
 
 // Registers the boxed kernel under `own` for the ops of namespace aten that have none there.

@@ -9,7 +9,7 @@
 
 namespace loom::glue {
 
-// Runs an op that makes the contents of its one result (makes_contents() in op_tables.h) on the host side.
+// Runs an op that makes the contents of its one result (`makes_contents` in the op table) on the host side.
 // Returns false, and leaves the stack alone, when its result is on the device or an operand is. `check` is
 // called with the device before the op runs.
 bool fill_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack,

@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "torch/core/device.h"
+#include "torch/ops/op_facts.h"
 
 namespace loom::glue::fallback {
 
@@ -68,15 +69,8 @@ std::unordered_map<std::string, Uses*> uses_by_name;  // never freed: kernels ke
 
 Notifier current_notifier = nullptr;
 
-// Moves data, or makes it without arithmetic.
-bool is_moving(const std::string& name) {
-  static const Names names = {
-      "aten::copy_",      "aten::clone", "aten::_copy_from",     "aten::_copy_from_and_resize",
-      "aten::_to_copy",   "aten::fill_", "aten::zero_",          "aten::_foreach_zero_",
-      "aten::fill",       "aten::zero",  "aten::_foreach_copy_", "aten::contiguous",
-      "aten::lift_fresh", "aten::lift",  "aten::is_set_to",      "aten::_efficientzerotensor",
-  };
-  return names.count(name) != 0;
+bool moves_data(const std::string& name, const std::string& overload) {
+  return facts_of(overload.empty() ? name : name + "." + overload).has(op_flag::kMovesData);
 }
 
 bool is_view(const std::string& name, const std::string& overload) {
@@ -98,18 +92,6 @@ bool is_listed(const Native& native, const std::string& name, const std::string&
   return listed.count(base) != 0 ||
          (base.back() == '_' && listed.count(base.substr(0, base.size() - 1)) != 0) ||
          listed.count(base + "." + (overload.empty() ? "default" : overload)) != 0;
-}
-
-// The engine's name of an op that the device has under another.
-std::string public_name(const std::string& name) {
-  static const std::unordered_map<std::string, std::string> names = {
-      {"aten::_scaled_dot_product_flash_attention_for_cpu",
-       "aten::_scaled_dot_product_fused_attention_overrideable"},
-      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward",
-       "aten::_scaled_dot_product_fused_attention_overrideable_backward"},
-  };
-  const auto found = names.find(name);
-  return found == names.end() ? name : found->second;
 }
 
 const char* name_of(int dtype) {
@@ -148,9 +130,9 @@ const Op& op_of(const std::string& name, const std::string& overload) {
   const auto [place, is_new] = ops.try_emplace(name + "." + overload);
   Op& op = place->second;
   if (is_new) {
-    op.shown = public_name(name);
+    op.shown = public_name_of(name);
     op.overload = overload;
-    op.is_exempt = is_moving(name) || is_view(name, overload);
+    op.is_exempt = moves_data(name, overload) || is_view(name, overload);
     Uses*& uses = uses_by_name[op.shown];
     if (uses == nullptr) uses = new Uses(op.shown);
     op.uses = uses;
