@@ -26,7 +26,7 @@ TARGETS = {"native reader": 60.0, "clock hook": 5.0}
 METHODS = {
     "native reader": "`torch.add(x, y)` on four elements, 100,000 times in blocks, with a reader of C++ "
     "attached and without one in turns: what it adds to an op, in time of the thread. It is told of each "
-    "kernel's begin and end, and reads op, class, states, sizes, strides and bytes of inputs and outputs, and "
+    "kernel's begin and end, and reads op, class, states, sizes, strides, bytes of inputs and outputs, and "
     "the attributes",
     "clock hook": "a reading of the clock through the place where another source of time can be put, less "
     "one past it",

@@ -1,4 +1,4 @@
-"""Run in a process whose driver is tests/driver/logged: what the tape tells, beside what the driver was told."""
+"""What the tape tells beside what the driver was told; run with the driver of tests/driver/logged."""
 
 from __future__ import annotations
 

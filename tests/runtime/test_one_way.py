@@ -26,7 +26,7 @@ COMMENT = re.compile(r"//[^\n]*")
 def calls_of_a_driver(text: str) -> list[str]:
     found = []
     for match in CALL.finditer(COMMENT.sub("", text)):
-        receiver = re.split(r"\.|->", match["of"])[-1]
+        receiver = re.split(r"\.|->", match["of"])[-1].lstrip("(")
         is_driver = "driver" in receiver.lower()
         if receiver not in NO_DRIVER and (is_driver or match["method"] not in SHARED_NAMES.split("|")):
             found.append(match[0])
