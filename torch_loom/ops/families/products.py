@@ -141,6 +141,8 @@ FAMILIES = (
         "mkldnn_rnn_layer lstm gru rnn_tanh rnn_relu quantized_lstm quantized_gru _cudnn_rnn miopen_rnn",
         flops=recurrent_layer,
         tolerance="accumulated",
+        # Only the engine knows how large a workspace its kernel keeps for the gradient.
+        facts={"engine_infers": "mkldnn_rnn_layer"},
     ),
     Family(
         "recurrent cells",
