@@ -187,6 +187,31 @@ def test_tensors_that_outlive_it_have_a_shape_and_are_freed(fork_python: PythonR
     )
 
 
+def test_parameters_of_devices_that_are_not_there_are_refused(fork_python: PythonRunner) -> None:
+    fork_python(
+        """
+        import torch, torch_loom
+        loom = torch.loom
+        outer = torch.nn.Linear(4, 4).to("loom:1")
+        with loom.dry_run(devices=1):
+            # Autograd asks for the streams of a device that the dry run does not have.
+            raises("RuntimeError", "inside", lambda: outer(torch.ones(4, device="loom")))
+            raises("RuntimeError", "inside", lambda: outer.weight * 2)
+        with loom.dry_run(devices=4):
+            inner = torch.nn.Linear(4, 4).to("loom:3")
+        for call in (lambda: inner(torch.ones(4, device="loom")), lambda: inner.weight * 2):
+            try:
+                call()
+            except RuntimeError as error:
+                assert "has ended" in str(error), error
+            else:
+                raise AssertionError(call)
+        outer(torch.ones(4, device="loom:1")).sum().backward()
+        """,
+        {"TORCH_LOOM_CHIP": "loom1"},
+    )
+
+
 def test_exceptions_restore_and_nesting_is_refused(fork_python: PythonRunner) -> None:
     fork_python(
         """

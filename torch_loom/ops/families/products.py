@@ -100,7 +100,10 @@ FAMILIES = (
         tolerance="accumulated",
         facts={
             "unboxed": "native_layer_norm native_layer_norm_backward native_batch_norm "
-            "native_batch_norm_backward"
+            "native_batch_norm_backward",
+            # In evaluation the engine keeps no statistics for a gradient: they have no elements.
+            "engine_infers": "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit.no_stats "
+            "_batch_norm_with_update _batch_norm_no_update",
         },
     ),
     Family(
@@ -172,7 +175,8 @@ FAMILIES = (
         "linalg_svd linalg_lstsq linalg_pinv",
         flops=factorisation(9, 1),
         tolerance="iterative",
-        facts={"borrows_whole": "linalg_lstsq"},
+        # The strides of the vectors.
+        facts={"borrows_whole": "linalg_lstsq", "engine_infers": "linalg_eig"},
     ),
     Family(
         "solves",
@@ -185,6 +189,12 @@ FAMILIES = (
     ),
     Family("cross products", "elementwise", "linalg_cross cross", flops=per_input(3)),
     Family(
-        "Fourier transforms", "fourier", "_fft_* fft_* stft istft", flops=fourier, tolerance="accumulated"
+        "Fourier transforms",
+        "fourier",
+        "_fft_* fft_* stft istft",
+        flops=fourier,
+        tolerance="accumulated",
+        # The strides of transforms over several dimensions.
+        facts={"engine_infers": "_fft_r2c _fft_c2c _fft_c2r"},
     ),
 )
