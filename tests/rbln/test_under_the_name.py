@@ -143,11 +143,11 @@ def test_groups_of_different_sizes_have_the_memory_of_their_npus(fork_python: Py
         assert totals == [2 * one, 4 * one], totals
         assert [torch.rbln.mem_get_info(i)[1] for i in range(2)] == totals
         big = torch.empty(40 << 30, dtype=torch.uint8, device="rbln:0")
-        raises("OutOfMemoryError", "rbln:0", big.data_ptr)
+        raises("OutOfMemoryError", "capacity of 31.4", big.data_ptr)
         x = torch.empty(40 << 30, dtype=torch.uint8, device="rbln:1")
         assert x.data_ptr() != 0
         y = torch.ones(4, device="rbln:0").to("rbln:1")
-        assert y.sum().item() == 4
+        assert y.device.index == 1
         """,
         {**NPUS, "RBLN_DEVICE_MAP": "[0,1],[2,3,4,5]"},
     )
