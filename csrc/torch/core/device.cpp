@@ -43,12 +43,11 @@ void check_device_index(int64_t index) {
   const int count = device_count();
   if (index >= 0 && index < count) return;
   // CUDA's type of error, and its number.
-  throw c10::AcceleratorError(
-      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, /*code=*/101,
-      c10::str(
-          device_name_upper(), " error: invalid device ordinal: got ", index,
-          count == 0 ? ", and there is no device" : ", and the devices are 0 … " + std::to_string(count - 1),
-          hint_of_other_worlds()));
+  throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, /*code=*/101,
+                              c10::str(device_name_upper(), " error: invalid device ordinal: got ", index,
+                                       count == 0 ? ", and there is no device"
+                                                  : ", and the devices are 0 … " + std::to_string(count - 1),
+                                       hint_of_other_worlds()));
 }
 
 c10::Device resolve_device(const std::optional<c10::Device>& device) {

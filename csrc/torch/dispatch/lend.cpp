@@ -104,7 +104,8 @@ void Lending::throw_device_mismatch(const at::Tensor& tensor) const {
 }
 
 void Lending::check_device(const at::Tensor& tensor) {
-  // Another thread may have the program see other devices meanwhile: this op keeps to those of its first operand.
+  // Another thread may have the program see other devices meanwhile: this op keeps to those of its first
+  // operand.
   const runtime::Runtime& seen = target_ != nullptr ? target_->runtime() : devices();
   check_world(seen, tensor, op_name());
   const int index = tensor.device().index();

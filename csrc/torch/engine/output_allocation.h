@@ -8,12 +8,10 @@
 
 #include <cstdint>
 
+#include "runtime/device.h"
 #include "torch/engine/output_masks.h"
 
-#include "runtime/device.h"
-
 namespace loom::glue {
-
 
 // The allocations of one run of a kernel.
 class OutputAllocations {

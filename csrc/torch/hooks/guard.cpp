@@ -37,8 +37,8 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
 
   Stream getStream(Device device) const override {
-    // Autograd asks for every tensor's, where an exception would end the process: also for a device that is of
-    // another world than the one that is seen. Whatever is then done on it is refused.
+    // Autograd asks for every tensor's, where an exception would end the process: also for a device that is
+    // of another world than the one that is seen. Whatever is then done on it is refused.
     if (runtime::has_other_worlds() && device.index() >= device_count()) [[unlikely]] {
       return stream_of(device.index(), 0);
     }

@@ -21,9 +21,7 @@ namespace loom::glue {
 
 namespace {
 
-int64_t now_us() {
-  return (runtime::clock::wall_ns() + 500) / 1000;
-}
+int64_t now_us() { return (runtime::clock::wall_ns() + 500) / 1000; }
 
 bool is_profiled() { return torch::profiler::impl::profilerEnabled(); }
 
