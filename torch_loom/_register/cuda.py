@@ -69,12 +69,13 @@ def _patch_storages() -> None:
     @functools.wraps(resize)
     def resize_(self: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
         if self.device.type != NAME:
-            return resize(self, size)
+            resize(self, size)
+            return self
         _C.resize_storage(self, size)
         return self
 
     storage_type.__new__ = __new__  # type: ignore[method-assign]
-    storage_type.resize_ = resize_  # type: ignore[method-assign]
+    storage_type.resize_ = resize_  # type: ignore[method-assign, assignment]
 
 
 def _refuse_array_interface() -> None:
@@ -95,6 +96,7 @@ def _refuse_array_interface() -> None:
 def _provide_raw_streams() -> None:
     # Only CUDA builds have it; Inductor's runtime imports it, and transformers' Trainer imports that.
     def raw_stream(device: int) -> int:
-        return int(torch.accelerator.current_stream(device).native_handle)
+        stream: Any = torch.accelerator.current_stream(device)
+        return int(stream.native_handle)
 
-    torch._C._cuda_getCurrentRawStream = raw_stream  # type: ignore[assignment]
+    torch._C._cuda_getCurrentRawStream = raw_stream

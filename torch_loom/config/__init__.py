@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from torch_loom.config import rbln
 from torch_loom.config.settings import (
@@ -333,7 +333,8 @@ def _num_devices(num_chips: int, num_memories: int, overrides: Mapping[str, str]
     """Return how many devices there are; a list of chips or memories that is not for so many is refused."""
     devices, said_by = _required(DEVICES, overrides), _describe_with(DEVICES, overrides)
     is_open = _raw_value(DEVICES, overrides)[1] == "default"
-    for setting, count in ((CHIP, num_chips), (MEMORY, num_memories)):
+    counts: tuple[tuple[Setting[Any], int], ...] = ((CHIP, num_chips), (MEMORY, num_memories))
+    for setting, count in counts:
         if count == 1:
             continue
         if is_open:
