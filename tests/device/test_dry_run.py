@@ -346,7 +346,9 @@ def test_threads_and_backward_passes(fork_python: PythonRunner) -> None:
             w = torch.ones(4, device="loom:1", requires_grad=True)
             (w * 2).sum().backward()
             assert w.grad.shape == (4,)
-            raises("RuntimeError", "autograd's threads", lambda: torch.ones(4, device="loom:3"))
+            def on_the_third():
+                return torch.ones(4, device="loom:3", requires_grad=True)
+            raises("RuntimeError", "autograd's threads", lambda: on_the_third() * 2)
             torch.autograd.set_multithreading_enabled(False)
             w = torch.ones(4, device="loom:3", requires_grad=True)
             (w * 2).sum().backward()
