@@ -169,6 +169,8 @@ FAMILIES = (
         "lu_unpack inverse",
         flops=factorisation(2, 3),
         tolerance="iterative",
+        # Their kernels give a strided `out` other strides.
+        facts={"engine_infers": "ormqr linalg_householder_product orgqr"},
     ),
     Family(
         "eigenvalues and singular values",
@@ -178,7 +180,7 @@ FAMILIES = (
         flops=factorisation(9, 1),
         tolerance="iterative",
         # The strides of the vectors.
-        facts={"borrows_whole": "linalg_lstsq", "engine_infers": "linalg_eig"},
+        facts={"borrows_whole": "linalg_lstsq", "engine_infers": "linalg_eig linalg_eigvals"},
     ),
     Family(
         "solves",
