@@ -1,0 +1,214 @@
+"""Fits the coefficients of the families to timings, and says how far off they are on timings left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from torch_loom.chips.cost.families import COEFFICIENTS, FAMILIES
+from torch_loom.chips.cost.formulas import FORMULAS, Rates
+from torch_loom.chips.cost.model import CostModel
+from torch_loom.chips.cost.records import Kernel
+
+__all__ = ["Fit", "Timing", "cross_validated", "fit", "folds"]
+
+Vector = NDArray[np.float64]
+
+# How far a coefficient may stray from where it began before that costs as much as an error of a tenth.
+PRIOR = 0.02
+# Beyond this error a timing counts linearly: a kernel that took another algorithm must not bend the curve.
+ROBUST_ERROR = 0.1
+STARTS = 8
+SPREAD = 0.4
+
+
+# Free coefficients of this family are fields of the rates, within these limits.
+RATES = "rates"
+RATE_LIMITS: Mapping[str, tuple[float, float]] = {
+    "dram_bytes_per_ns": (1e-3, 1e6),
+    "cache_bytes_per_ns": (1e-3, 1e6),
+    "cache_full_share": (0.05, 0.99),
+    "cache_none_share": (0.1, 4.0),
+    "cache_write_cost": (0.5, 2.5),
+}
+
+
+class Timing(NamedTuple):
+    """Kernels that ran one after the other, how often each, and the nanoseconds that they took together."""
+
+    name: str
+    kernels: Mapping[Kernel, int]
+    took_ns: float
+    weight: float = 1.0
+
+
+class Fit(NamedTuple):
+    """Coefficients by family."""
+
+    coefficients: Mapping[str, Mapping[str, float]]
+
+
+def _levenberg(residuals: Callable[[Vector], Vector], start: Vector, steps: int = 60) -> tuple[Vector, float]:
+    """Minimise the sum of squares with numeric derivatives; deterministic."""
+    x = start.copy()
+    r = residuals(x)
+    cost, damping = float(r @ r), 1e-2
+    for _ in range(steps):
+        jacobian = np.empty((len(r), len(x)))
+        for column in range(len(x)):
+            moved = x.copy()
+            moved[column] += 1e-4
+            jacobian[:, column] = (residuals(moved) - r) / 1e-4
+        normal, gradient = jacobian.T @ jacobian, jacobian.T @ r
+        gained = 0.0
+        for _ in range(12):
+            step = -np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-6), gradient)
+            candidate = x + np.clip(step, -1.0, 1.0)
+            r_new = residuals(candidate)
+            new = float(r_new @ r_new)
+            if math.isfinite(new) and new < cost:
+                gained = (cost - new) / cost
+                x, r, cost, damping = candidate, r_new, new, max(damping / 5.0, 1e-8)
+                break
+            damping *= 4.0
+        if gained < 1e-6:
+            break
+    return x, cost
+
+
+def _robust(error: Vector) -> Vector:
+    """Return residuals whose squares grow only linearly beyond ROBUST_ERROR."""
+    size = np.abs(error)
+    outer = np.sqrt(np.maximum(2.0 * ROBUST_ERROR * size - ROBUST_ERROR**2, 0.0))
+    return np.asarray(np.where(size <= ROBUST_ERROR, error, np.sign(error) * outer))
+
+
+class _Problem:
+    """Timings, and which coefficients of which families are free."""
+
+    def __init__(
+        self,
+        timings: Sequence[Timing],
+        rates: Rates,
+        start: Mapping[str, Mapping[str, float]],
+        free: Sequence[tuple[str, str]],
+        prior: float = PRIOR,
+    ) -> None:
+        self.prior = prior
+        self.timings = timings
+        self.rates = rates
+        self.model = CostModel(rates, start).coefficients
+        self.free = list(free)
+        self.moves_rates = any(family == RATES for family, _ in self.free)
+        if self.moves_rates:
+            self.model[RATES] = {name: float(getattr(rates, name)) for name in RATE_LIMITS}
+        self.start = np.log([self.model[family][name] for family, name in self.free])
+        limits = [RATE_LIMITS[n] if f == RATES else COEFFICIENTS[n][1:3] for f, n in self.free]
+        self.low, self.high = np.log([low for low, _ in limits]), np.log([high for _, high in limits])
+        self.touched = {family for family, _ in self.free}
+        self.took = np.array([timing.took_ns for timing in timings])
+        self.weight = np.array([timing.weight for timing in timings])
+        self.kernels: dict[str, dict[Kernel, list[tuple[int, int]]]] = {}
+        fixed = CostModel(rates, start)
+        self.fixed = np.zeros(len(timings))
+        for number, timing in enumerate(timings):
+            for kernel, count in timing.kernels.items():
+                if kernel.family in self.touched:
+                    family = self.kernels.setdefault(kernel.family, {})
+                    family.setdefault(kernel, []).append((number, count))
+                else:
+                    self.fixed[number] += fixed.time(kernel).total_ns * count
+        self.memory: dict[str, tuple[tuple[float, ...], Vector]] = {}
+
+    def coefficients(self, x: Vector) -> dict[str, dict[str, float]]:
+        found = {family: dict(self.model[family]) for family in self.touched}
+        for (family, name), value in zip(self.free, np.clip(x, self.low, self.high), strict=True):
+            found[family][name] = float(np.exp(value))
+        return found
+
+    def predicted(self, x: Vector) -> Vector:
+        total = self.fixed.copy()
+        coefficients = self.coefficients(x)
+        rates = self.rates._replace(**coefficients.pop(RATES, {}))
+        for family, c in coefficients.items():
+            key = (*c.values(), *rates[2:5], *rates[8:])
+            seen = self.memory.get(family)
+            if seen is None or seen[0] != key:
+                part = np.zeros(len(self.timings))
+                formula = FORMULAS[FAMILIES[family].formula]
+                for kernel, uses in self.kernels.get(family, {}).items():
+                    took = formula(kernel, c, rates).total_ns
+                    for number, count in uses:
+                        part[number] += took * count
+                seen = (key, part)
+                self.memory[family] = seen
+            total += seen[1]
+        return total
+
+    def residuals(self, x: Vector) -> Vector:
+        error = np.log(np.maximum(self.predicted(x), 1e-9) / self.took)
+        return np.concatenate([_robust(error) * self.weight, self.prior * (x - self.start)])
+
+
+def free_coefficients(families: Sequence[str], fixed: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Return the coefficients of these families that a fit may move: all but flags and those in ``fixed``."""
+    held = {"joined", "products", *fixed}
+    return [(family, name) for family in families for name in FAMILIES[family].defaults if name not in held]
+
+
+def fit(
+    timings: Sequence[Timing],
+    rates: Rates,
+    free: Sequence[tuple[str, str]],
+    start: Mapping[str, Mapping[str, float]] | None = None,
+    starts: int = STARTS,
+    prior: float = PRIOR,
+) -> dict[str, dict[str, float]]:
+    """Return coefficients that make the timings, by family: all families of ``start``, the free ones moved."""
+    problem = _Problem(timings, rates, start or {}, free, prior)
+    noise = np.random.default_rng(0)
+    best: tuple[Vector, float] | None = None
+    for attempt in range(max(1, starts)):
+        offset = noise.normal(size=len(problem.start)) * SPREAD if attempt else 0.0
+        x, cost = _levenberg(problem.residuals, problem.start + offset)
+        if best is None or cost < best[1]:
+            best = x, cost
+    assert best is not None
+    return {**problem.model, **problem.coefficients(best[0])}
+
+
+def predicted(
+    timings: Sequence[Timing], rates: Rates, coefficients: Mapping[str, Mapping[str, float]]
+) -> Vector:
+    """Return the nanoseconds that the model says for each timing."""
+    model = CostModel(rates, coefficients)
+    return np.array([sum(model.time(k).total_ns * n for k, n in timing.kernels.items()) for timing in timings])
+
+
+def folds(count: int, parts: int, seed: int = 0) -> NDArray[np.int64]:
+    """Return which of ``parts`` each of ``count`` timings is held out with; the same on every machine."""
+    numbers = np.arange(count) % parts
+    np.random.default_rng(seed).shuffle(numbers)
+    return numbers
+
+
+def cross_validated(
+    timings: Sequence[Timing],
+    rates: Rates,
+    free: Sequence[tuple[str, str]],
+    start: Mapping[str, Mapping[str, float]],
+    held_out: NDArray[np.int64],
+    starts: int = STARTS,
+) -> Vector:
+    """Return nanoseconds for each timing from fits that did not see it nor others of its fold."""
+    found = np.zeros(len(timings))
+    for part in sorted(set(held_out.tolist())):
+        inside = [timing for timing, fold in zip(timings, held_out, strict=True) if fold != part]
+        outside = np.where(held_out == part)[0]
+        fitted = fit(inside, rates, free, start, starts) if inside else dict(start)
+        found[outside] = predicted([timings[i] for i in outside], rates, fitted)
+    return found

@@ -1,0 +1,202 @@
+"""The closed formulas of the cost model: nanoseconds of a kernel from its numbers, a chip's rates and coefficients.
+
+Each takes a few dozen instructions and no memory, so that the device's clock evaluates the same ones in C++.
+Coefficients are relative to the chip (shares of its peaks, cycles of its cores), so that a curve fitted on one chip
+says something of its relatives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from torch_loom.chips.cost.records import Kernel
+
+__all__ = ["FORMULAS", "Rates", "Time"]
+
+# How sharply the slower of two overlapping activities hides the faster one; infinity would be their maximum.
+OVERLAP = 4.0
+
+# A reduction to one number stays on one core below this many elements.
+ONE_CORE_ITEMS = 1 << 17
+
+# (rows, columns) of the output that one core computes at a time.
+VECTOR_TILES = (
+    *((128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128)),
+    *((32, 32), (64, 32), (32, 64), (256, 128), (128, 256)),
+)
+MATRIX_TILES = (
+    *((64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128)),
+    *((64, 256), (256, 64), (64, 32), (32, 64)),
+)
+# Kernels that add a bias come in larger tiles only, and split less.
+MIN_EPILOGUE_TILE = 128 * 64
+MIN_EPILOGUE_DEPTH = 1024
+# Over how many cores the inner dimension of one tile may be split, and the least that each must get.
+SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
+MIN_SPLIT_DEPTH = 64
+
+
+class Rates(NamedTuple):
+    """The figures of a chip that formulas need: flops and bytes per nanosecond, cycles per nanosecond."""
+
+    cores: int
+    clock_ghz: float
+    dram_bytes_per_ns: float
+    cache_bytes_per_ns: float
+    cache_bytes: float
+    link_bytes_per_ns: float
+    flops_per_ns: Mapping[str, float]
+    launch_ns: float
+    # Shares of the cache up to which a kernel's footprint stays in it, and from which nothing does.
+    cache_full_share: float
+    cache_none_share: float
+    cache_write_cost: float
+
+
+class Time(NamedTuple):
+    """Nanoseconds of a kernel and of its parts; parts overlap, so that they may add up to more than the total."""
+
+    total_ns: float
+    compute_ns: float
+    memory_ns: float
+    launch_ns: float
+
+
+Coefficients = Mapping[str, float]
+Formula = Callable[[Kernel, Coefficients, Rates], Time]
+
+
+def overlapped(first: float, second: float) -> float:
+    """Return the time of two activities that overlap as far as they can."""
+    longer, shorter = (first, second) if first > second else (second, first)
+    if longer <= 0.0:
+        return 0.0
+    return longer * (1.0 + (shorter / longer) ** OVERLAP) ** (1.0 / OVERLAP)
+
+
+def memory_ns(kernel: Kernel, rates: Rates, share: float) -> float:
+    """Return how long the kernel's bytes take: from the cache as far as its footprint fits, else from DRAM."""
+    moved = kernel.read_bytes + kernel.written_bytes
+    full, none = rates.cache_bytes * rates.cache_full_share, rates.cache_bytes * rates.cache_none_share
+    cached = 1.0 if kernel.footprint_bytes <= full else 0.0
+    if full < kernel.footprint_bytes < none:
+        cached = (none - kernel.footprint_bytes) / (none - full)
+    from_cache = (kernel.read_bytes + kernel.written_bytes * rates.cache_write_cost) / rates.cache_bytes_per_ns
+    return (cached * from_cache + (1.0 - cached) * moved / rates.dram_bytes_per_ns) / share
+
+
+def stream(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
+    """Elements that are independent of each other: bytes, or instructions per element."""
+    launch = (rates.launch_ns + c["start_ns"]) * kernel.launches
+    memory = memory_ns(kernel, rates, c["memory_share"])
+    compute = kernel.items * c["item_cycles"] / (rates.cores * rates.clock_ghz)
+    return Time(launch + overlapped(memory, compute), compute, memory, launch)
+
+
+def rows(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
+    """A core works on a row at a time: rows share the cores, one row takes the time of its columns at least."""
+    narrow = kernel.item_bytes <= 2
+    column_cycles = c["column_cycles_16"] if narrow else c["column_cycles_32"]
+    lane_cycles = c["lane_cycles_16"] if narrow else c["lane_cycles_32"]
+    launch = (rates.launch_ns + c["start_ns"]) * kernel.launches
+    memory = memory_ns(kernel, rates, c["memory_share"])
+    cycles = kernel.rows * (c["row_cycles"] + kernel.columns * column_cycles)
+    compute = cycles / (rates.cores * rates.clock_ghz)
+    compute = overlapped(compute, kernel.columns * lane_cycles / rates.clock_ghz)
+    return Time(launch + overlapped(memory, compute), compute, memory, launch)
+
+
+def reduction(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
+    """Everything to one number: on one core while that is small, else in two steps over all."""
+    launch = rates.launch_ns + c["start_ns"]
+    memory = memory_ns(kernel, rates, c["memory_share"])
+    if kernel.items >= ONE_CORE_ITEMS:
+        launch += c["grid_ns"]
+        return Time(launch + memory, memory, memory, launch)
+    lane_cycles = c["lane_cycles_16"] if kernel.item_bytes <= 2 else c["lane_cycles_32"]
+    compute = kernel.items * lane_cycles / rates.clock_ghz
+    return Time(launch + compute, compute, memory, launch)
+
+
+def _tiled(
+    kernel: Kernel, c: Coefficients, rates: Rates, tiles: Sequence[tuple[int, int]]
+) -> tuple[float, float]:
+    """Return the shortest time of a matrix product over tilings and splits, and its memory part."""
+    cores = rates.cores
+    core_flops = rates.flops_per_ns[kernel.dtype] * c["flop_share"] / cores
+    edge_ns = c["edge_cycles"] / rates.clock_ghz
+    memory = memory_ns(kernel, rates, c["memory_share"])
+    slow = 1.0 if kernel.aligned else c["unaligned"]
+    outputs = kernel.m * kernel.n * kernel.batch
+    best = math.inf
+    depth_of_split = MIN_EPILOGUE_DEPTH if kernel.epilogue else MIN_SPLIT_DEPTH
+    for tile_m, tile_n in tiles:
+        if kernel.epilogue and tile_m * tile_n < MIN_EPILOGUE_TILE:
+            continue
+        count = math.ceil(kernel.m / tile_m) * math.ceil(kernel.n / tile_n) * kernel.batch
+        for splits in SPLITS:
+            if splits > 1 and (kernel.k < depth_of_split * splits or count * splits > 2 * cores):
+                break
+            depth = math.ceil(kernel.k / splits) + c["fill"]
+            step = overlapped(tile_m * tile_n * 2.0 / core_flops, (tile_m + tile_n) * edge_ns)
+            compute = math.ceil(count * splits / cores) * depth * step * slow
+            # Dense work without pause draws more power than the clock's highest rate allows for.
+            share = compute / (compute + rates.launch_ns + c["derate_ns"])
+            compute *= 1.0 + c["derate"] * share * share
+            # A few cores cannot ask for all that the memory can give.
+            busy = min(cores, count * splits) / cores
+            total = overlapped(compute, memory * max(1.0, c["busy_share"] / busy))
+            if splits > 1:
+                partial = outputs * (4.0 * (splits + 1) + kernel.item_bytes)
+                total += c["split_ns"] + partial / rates.cache_bytes_per_ns
+            best = min(best, total)
+    return best, memory
+
+
+def matmul(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
+    """Matrix products on tensor cores: tiles in waves over the cores, the inner dimension split where few."""
+    launch = rates.launch_ns + c["start_ns"]
+    compute, memory = _tiled(kernel, c, rates, MATRIX_TILES)
+    return Time(launch + compute, compute, memory, launch)
+
+
+def vector_matmul(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
+    """Matrix products on the vector units, as float32 without TF32."""
+    launch = rates.launch_ns + c["start_ns"]
+    compute, memory = _tiled(kernel, c, rates, VECTOR_TILES)
+    return Time(launch + compute, compute, memory, launch)
+
+
+def attention(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
+    """Fused attention: blocks of 64 queries walk over all keys; ``items`` is the share of pairs not masked out."""
+    launch = rates.launch_ns + c["start_ns"]
+    block = 64
+    keys = math.ceil(kernel.n / block) * block
+    core_flops = rates.flops_per_ns[kernel.dtype] * c["flop_share"] / rates.cores
+    pairs = block * keys * kernel.items
+    one = pairs * kernel.k * c["products"] * 2.0 / core_flops
+    one += (pairs * c["pair_cycles"] + c["block_cycles"]) / rates.clock_ghz
+    blocks = kernel.batch * math.ceil(kernel.m / block)
+    compute = max(blocks / rates.cores, c["lone"]) * one
+    memory = memory_ns(kernel, rates, c["memory_share"])
+    return Time(launch + overlapped(compute, memory), compute, memory, launch)
+
+
+def link(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
+    """Copies between memories: a latency, and bytes over the link."""
+    moved = (kernel.read_bytes + kernel.written_bytes) / (rates.link_bytes_per_ns * c["link_share"])
+    start = c["start_ns"]
+    return Time(math.hypot(start, moved) if c["joined"] > 0.5 else start + moved, 0.0, moved, start)
+
+
+FORMULAS: Mapping[str, Formula] = {
+    "stream": stream,
+    "rows": rows,
+    "reduction": reduction,
+    "matmul": matmul,
+    "vector_matmul": vector_matmul,
+    "attention": attention,
+    "link": link,
+}
