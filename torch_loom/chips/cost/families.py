@@ -31,17 +31,18 @@ COEFFICIENTS: Mapping[str, Coefficient] = {
     "grid_ns": Coefficient("ns", 1e-3, 1e9, "what the second step over all cores takes"),
     "split_ns": Coefficient("ns", 1e-3, 1e9, "the kernel that adds the parts of a split inner dimension"),
     "derate_ns": Coefficient("ns", 1e-3, 1e9, "how short work must be to run at the highest clock"),
-    "memory_share": Coefficient("share", 1e-4, 10.0, "of the memory's measured rate that these kernels reach"),
+    "memory_share": Coefficient("share", 1e-3, 1.25, "of the memory's measured rate that these kernels reach"),
     "link_share": Coefficient("share", 1e-4, 10.0, "of the link's rate"),
-    "flop_share": Coefficient("share", 1e-4, 10.0, "of the peak of its dtype that full tiles reach"),
+    "flop_share": Coefficient("share", 1e-3, 2.0, "of the peak of its dtype that full tiles reach"),
     "busy_share": Coefficient("share", 1e-4, 10.0, "of the cores that must run to draw the memory's full rate"),
     "derate": Coefficient("share", 1e-6, 10.0, "how much slower long dense work runs, for power"),
     "item_cycles": Coefficient("cycles", 1e-6, 1e6, "of a core for one element"),
+    "byte_cycles": Coefficient("cycles", 1e-6, 1e6, "of a core to read one byte, from the cache too"),
+    "store_cycles": Coefficient("cycles", 1e-6, 1e6, "of a core to write one byte of a finished tile"),
     "row_cycles": Coefficient("cycles", 1e-6, 1e9, "of a core for one row, whatever its length"),
     "column_cycles_16": Coefficient("cycles", 1e-6, 1e6, "of a core for one column, elements of 2 bytes"),
     "column_cycles_32": Coefficient("cycles", 1e-6, 1e6, "of a core for one column, larger elements"),
-    "lane_cycles_16": Coefficient("cycles", 1e-6, 1e6, "of latency for one column of one row, 2 bytes"),
-    "lane_cycles_32": Coefficient("cycles", 1e-6, 1e6, "of latency for one column of one row, larger"),
+    "lane_cycles": Coefficient("cycles", 1e-6, 1e6, "of latency for one column of one row, elements of 4 bytes"),
     "edge_cycles": Coefficient("cycles", 1e-6, 1e6, "to load one element of a tile's edge"),
     "fill": Coefficient("depth", 1e-6, 1e6, "inner dimension that the start and end of a tile amount to"),
     "unaligned": Coefficient("factor", 1.0, 1e3, "slower where rows do not begin at multiples of 16 bytes"),
@@ -56,18 +57,20 @@ _STREAM = {"start_ns": 100.0, "item_cycles": 0.1, "memory_share": 1.0}
 _HEAVY = {**_STREAM, "start_ns": 250.0, "item_cycles": 0.3}
 _ROWS = {
     **{"start_ns": 1000.0, "memory_share": 1.0, "row_cycles": 50.0},
-    **{"column_cycles_16": 0.4, "column_cycles_32": 0.6, "lane_cycles_16": 0.1, "lane_cycles_32": 0.2},
+    **{"column_cycles_16": 0.4, "column_cycles_32": 0.6, "lane_cycles": 0.2},
 }
 _REDUCTION = {
-    **{"start_ns": 700.0, "grid_ns": 4400.0, "memory_share": 0.9},
-    **{"lane_cycles_16": 0.1, "lane_cycles_32": 0.17},
+    **{"start_ns": 700.0, "grid_ns": 4400.0, "memory_share": 1.0, "byte_cycles": 0.04},
+    **{"lane_cycles": 0.17},
 }
 _MATMUL = {
-    **{"start_ns": 1000.0, "flop_share": 1.0, "edge_cycles": 0.03, "fill": 150.0, "split_ns": 2000.0},
+    **{"start_ns": 1000.0, "flop_share": 1.0, "edge_cycles": 0.03, "fill": 60.0, "split_ns": 2000.0},
+    "store_cycles": 0.03,
     **{"memory_share": 0.95, "busy_share": 0.3, "derate": 0.6, "derate_ns": 20_000.0, "unaligned": 4.0},
 }
 _VECTOR = {
     **{"start_ns": 1300.0, "flop_share": 0.8, "edge_cycles": 0.37, "fill": 25.0, "split_ns": 2400.0},
+    "store_cycles": 0.03,
     **{"memory_share": 0.5, "busy_share": 0.4, "derate": 0.016, "derate_ns": 1000.0, "unaligned": 1.05},
 }
 _ATTENTION = {
@@ -112,7 +115,7 @@ FAMILIES: Mapping[str, Family] = {
     "depthwise_convolution_backward": Family(
         "stream", "items are inputs times window", {**_STREAM, "start_ns": 3000.0, "item_cycles": 0.6}
     ),
-    "layout": Family("stream", "channels first to last and back", {**_STREAM, "start_ns": 1500.0, "memory_share": 0.45}),
+    "layout": Family("stream", "channels first to last and back", {**_STREAM, "start_ns": 1300.0, "memory_share": 0.35}),
     "vector_product": Family("stream", "a matrix times a vector", {**_STREAM, "start_ns": 1500.0, "memory_share": 0.9}),
     "softmax": Family("rows", "up to 1024 columns", _ROWS),
     "softmax_long": Family("rows", "more columns than one warp keeps", _ROWS),
@@ -124,13 +127,13 @@ FAMILIES: Mapping[str, Family] = {
     "reduce_all": Family("reduction", "sums everything", _REDUCTION),
     "matmul": Family("matmul", "on matrix units", _MATMUL),
     "matmul_vector": Family("vector_matmul", "on vector units: float32 without TF32, float64", _VECTOR),
-    "convolution": Family("matmul", "as a matrix product, on matrix units", _MATMUL),
+    "convolution": Family("matmul", "as a matrix product, on matrix units", {**_MATMUL, "split_ns": 5000.0, "flop_share": 1.8, "fill": 40.0, "edge_cycles": 0.025, "memory_share": 0.9}),
     "convolution_vector": Family(
-        "vector_matmul", "as a matrix product, on vector units", {**_VECTOR, "edge_cycles": 0.6, "fill": 50.0}
+        "vector_matmul", "as a matrix product, on vector units", {**_VECTOR, "edge_cycles": 0.6, "fill": 50.0, "split_ns": 1e6}
     ),
     "convolution_backward": Family("matmul", "its two gradients, on matrix units", _MATMUL),
     "convolution_backward_vector": Family(
-        "vector_matmul", "its two gradients, on vector units", {**_VECTOR, "edge_cycles": 0.6, "fill": 50.0}
+        "vector_matmul", "its two gradients, on vector units", {**_VECTOR, "edge_cycles": 0.6, "fill": 50.0, "split_ns": 1e6}
     ),
     "attention": Family("attention", "fused, on matrix units", _ATTENTION),
     "attention_vector": Family(

@@ -21,6 +21,9 @@ OVERLAP = 4.0
 # A reduction to one number stays on one core below this many elements.
 ONE_CORE_ITEMS = 1 << 17
 
+# How the latency of walking along one row grows with the width of its elements.
+LANE_WIDTH_POWER = 0.75
+
 # (rows, columns) of the output that one core computes at a time.
 VECTOR_TILES = (
     *((128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128)),
@@ -99,7 +102,7 @@ def rows(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
     """A core works on a row at a time: rows share the cores, one row takes the time of its columns at least."""
     narrow = kernel.item_bytes <= 2
     column_cycles = c["column_cycles_16"] if narrow else c["column_cycles_32"]
-    lane_cycles = c["lane_cycles_16"] if narrow else c["lane_cycles_32"]
+    lane_cycles = c["lane_cycles"] * (kernel.item_bytes / 4.0) ** LANE_WIDTH_POWER
     launch = (rates.launch_ns + c["start_ns"]) * kernel.launches
     memory = memory_ns(kernel, rates, c["memory_share"])
     cycles = kernel.rows * (c["row_cycles"] + kernel.columns * column_cycles)
@@ -114,20 +117,20 @@ def reduction(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
     memory = memory_ns(kernel, rates, c["memory_share"])
     if kernel.items >= ONE_CORE_ITEMS:
         launch += c["grid_ns"]
-        return Time(launch + memory, memory, memory, launch)
-    lane_cycles = c["lane_cycles_16"] if kernel.item_bytes <= 2 else c["lane_cycles_32"]
+        compute = kernel.read_bytes * c["byte_cycles"] / (rates.cores * rates.clock_ghz)
+        return Time(launch + overlapped(memory, compute), compute, memory, launch)
+    lane_cycles = c["lane_cycles"] * (kernel.item_bytes / 4.0) ** LANE_WIDTH_POWER
     compute = kernel.items * lane_cycles / rates.clock_ghz
     return Time(launch + compute, compute, memory, launch)
 
 
 def _tiled(
-    kernel: Kernel, c: Coefficients, rates: Rates, tiles: Sequence[tuple[int, int]]
-) -> tuple[float, float]:
-    """Return the shortest time of a matrix product over tilings and splits, and its memory part."""
+    kernel: Kernel, c: Coefficients, rates: Rates, tiles: Sequence[tuple[int, int]], memory: float
+) -> float:
+    """Return the shortest time of a matrix product over tilings and splits."""
     cores = rates.cores
     core_flops = rates.flops_per_ns[kernel.dtype] * c["flop_share"] / cores
     edge_ns = c["edge_cycles"] / rates.clock_ghz
-    memory = memory_ns(kernel, rates, c["memory_share"])
     slow = 1.0 if kernel.aligned else c["unaligned"]
     outputs = kernel.m * kernel.n * kernel.batch
     best = math.inf
@@ -141,7 +144,8 @@ def _tiled(
                 break
             depth = math.ceil(kernel.k / splits) + c["fill"]
             step = overlapped(tile_m * tile_n * 2.0 / core_flops, (tile_m + tile_n) * edge_ns)
-            compute = math.ceil(count * splits / cores) * depth * step * slow
+            stored = tile_m * tile_n * kernel.item_bytes * c["store_cycles"] / rates.clock_ghz
+            compute = math.ceil(count * splits / cores) * (depth * step * slow + stored)
             # Dense work without pause draws more power than the clock's highest rate allows for.
             share = compute / (compute + rates.launch_ns + c["derate_ns"])
             compute *= 1.0 + c["derate"] * share * share
@@ -152,20 +156,23 @@ def _tiled(
                 partial = outputs * (4.0 * (splits + 1) + kernel.item_bytes)
                 total += c["split_ns"] + partial / rates.cache_bytes_per_ns
             best = min(best, total)
-    return best, memory
+    return best
 
 
 def matmul(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
     """Matrix products on tensor cores: tiles in waves over the cores, the inner dimension split where few."""
     launch = rates.launch_ns + c["start_ns"]
-    compute, memory = _tiled(kernel, c, rates, MATRIX_TILES)
+    # Matrix units are fed from the cache no faster than from DRAM.
+    memory = (kernel.read_bytes + kernel.written_bytes) / (rates.dram_bytes_per_ns * c["memory_share"])
+    compute = _tiled(kernel, c, rates, MATRIX_TILES, memory)
     return Time(launch + compute, compute, memory, launch)
 
 
 def vector_matmul(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
     """Matrix products on the vector units, as float32 without TF32."""
     launch = rates.launch_ns + c["start_ns"]
-    compute, memory = _tiled(kernel, c, rates, VECTOR_TILES)
+    memory = memory_ns(kernel, rates, c["memory_share"])
+    compute = _tiled(kernel, c, rates, VECTOR_TILES, memory)
     return Time(launch + compute, compute, memory, launch)
 
 

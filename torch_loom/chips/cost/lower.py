@@ -357,6 +357,16 @@ def _row_kernel(family: str, op: Op, columns: int, reads: Sequence[Tensor], writ
     )
 
 
+def _made_contiguous(*tensors: Tensor) -> list[Kernel]:
+    """Return the copies that a kernel makes first of operands that it cannot walk through."""
+    kernels = []
+    for tensor in tensors:
+        if tensor.count and not tensor.is_contiguous:
+            dense = Tensor.dense(tensor.dtype, *tensor.shape)
+            kernels += _copy(Op("clone", (tensor,), (dense,)))
+    return kernels
+
+
 def _softmax(op: Op) -> list[Kernel]:
     source = op.inputs[0]
     dim = _whole(op.attributes.get("dim"), -1)
@@ -364,23 +374,27 @@ def _softmax(op: Op) -> list[Kernel]:
     if not source.count:
         return []
     if "backward" in op.name:
-        return [_row_kernel("softmax_backward", op, columns, op.inputs[:2], op.outputs)]
+        row = _row_kernel("softmax_backward", op, columns, op.inputs[:2], op.outputs)
+        return [*_made_contiguous(*op.inputs[:2]), row]
     family = "softmax" if columns <= WARP_COLUMNS else "softmax_long"
-    return [_row_kernel(family, op, columns, op.inputs[:1], op.outputs)]
+    return [*_made_contiguous(source), _row_kernel(family, op, columns, op.inputs[:1], op.outputs)]
 
 
 def _layer_norm(op: Op) -> list[Kernel]:
     source = op.inputs[0]
     shape = op.attributes.get("normalized_shape")
     columns = math.prod(_list(shape, len(cast(Sequence[int], shape)), 1)) if shape else source.shape[-1]
-    return [_row_kernel("layer_norm", op, columns, op.inputs, op.outputs)] if source.count else []
+    if not source.count:
+        return []
+    return [*_made_contiguous(source), _row_kernel("layer_norm", op, columns, op.inputs, op.outputs)]
 
 
 def _layer_norm_backward(op: Op) -> list[Kernel]:
     grad, source = op.inputs[0], op.inputs[1]
     shape = op.attributes.get("normalized_shape")
     columns = math.prod(_list(shape, len(cast(Sequence[int], shape)), 1)) if shape else source.shape[-1]
-    kernels = [_row_kernel("layer_norm_backward", op, columns, (grad, source), (source,))]
+    kernels = _made_contiguous(grad, source)
+    kernels.append(_row_kernel("layer_norm_backward", op, columns, (grad, source), (source,)))
     if len(op.outputs) > 1:
         kernels += [
             kernel._replace(read_bytes=_moved((grad, source)), footprint_bytes=_moved((grad, source)))
