@@ -1,10 +1,11 @@
-"""Fits a chip's efficiency to a sweep of ops and, for what a sweep lacks, to whole model steps; writes its description.
+"""Fits a chip's efficiency to a sweep of ops and to model steps, and writes its description.
 
     python -m benchmarks.calibrate --chip h200 OPS.json MODELS.json --out torch_loom/chips/h200.toml
 
-Gradients, optimizers and batch norms are in no sweep of that layout; their families start at their defaults and are moved
-no further than the steps' total times ask for. ``--leave-out`` fits once more without each model in turn, and prints how
-far off the steps of that model then are: what to expect of a model that nobody measured.
+Gradients, optimizers and batch norms are in no sweep of that layout; their families start at their defaults
+and are moved no further than the steps' total times ask for. ``--leave-out`` fits once more without each
+model in turn, and prints how far off the steps of that model then are: what to expect of one that nobody
+measured.
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("models", type=Path, help="a list of model steps")
     parser.add_argument("--chip", default="h200", help="name or description of the chip")
     parser.add_argument("--out", type=Path, help="where to write the description")
-    parser.add_argument("--leave-out", action="store_true", help="measure how well it does on a model left out")
+    parser.add_argument(
+        "--leave-out", action="store_true", help="measure how well it does on a model left out"
+    )
     options = parser.parse_args(arguments)
     try:
         chip = chips.load(options.chip)
@@ -103,7 +106,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.out:
         options.out.write_text(to_toml(result, chip.description), encoding="utf-8")
     for name, timings in (("ops", measured), ("steps", steps)):
-        off = np.abs(predicted(timings, found.rates, fitted) / np.array([each.took_ns for each in timings]) - 1.0)
+        off = np.abs(
+            predicted(timings, found.rates, fitted) / np.array([each.took_ns for each in timings]) - 1.0
+        )
         print(f"{name}: fitted to {off.mean():.1%} over {len(off)}, worst {off.max():.1%}")
     if options.leave_out:
         leave_out(models, steps, measured, found)

@@ -1,11 +1,12 @@
-"""How far the simulated clock is off: device times of ops or of whole model steps, against those of a real card.
+"""How far the cost model is off: device times of ops or of model steps, against those of a real card.
 
     python -m benchmarks.clock_error --chip h200 OPS.json     # a sweep of ops: held out in five parts
     python -m benchmarks.clock_error --chip h200 MODELS.json  # model steps: as the chip's description says
 
-OPS.json: ``{"ops": [{op, shape, dtype, ms, device_ms}]}``. Coefficients are fitted to four fifths of each op's timings
-and predict the rest; nothing of the description but its figures is used. MODELS.json: ``[{model, dtype, mode, shape,
-kernel_ms}]``: the ops of each step are traced, without a device, and their kernels' times added up. Needs transformers.
+OPS.json: ``{"ops": [{op, shape, dtype, ms, device_ms}]}``. Coefficients are fitted to four fifths of each
+op's timings and predict the rest; nothing of the description but its figures is used.
+MODELS.json: ``[{model, dtype, mode, shape, kernel_ms}]``: the ops of each step are traced, without a device,
+and their kernels' times added up. Needs transformers.
 """
 
 from __future__ import annotations
@@ -29,8 +30,7 @@ from benchmarks import hf_models, traced_ops
 from tools.blocks import markdown_table
 from torch_loom import chips
 from torch_loom.chips import rates as chip_rates
-from torch_loom.chips.cost import CostModel, Kernel
-from torch_loom.chips.cost import calibration, sweep
+from torch_loom.chips.cost import CostModel, Kernel, calibration, sweep
 from torch_loom.chips.cost.lower import lower
 
 MAX_FILE_BYTES = 64 << 20
@@ -70,13 +70,24 @@ def read_steps(path: Path) -> list[dict[str, Any]]:
         if not isinstance(row, dict):
             raise DataError(f"{where}: must be an object, got {type(row).__name__}")
         if row.get("model") not in hf_models.MODELS:
-            raise DataError(f"{where}: model must be one of {', '.join(hf_models.MODELS)}, got {row.get('model')!r:.100}")
+            raise DataError(
+                f"{where}: model must be one of {', '.join(hf_models.MODELS)}, got {row.get('model')!r:.100}"
+            )
         if row.get("mode") not in MODES or row.get("dtype") not in DTYPES:
             raise DataError(f"{where}: mode must be of {MODES}, dtype of {DTYPES}")
         shape, took = row.get("shape"), row.get("kernel_ms")
-        if not isinstance(shape, list) or len(shape) != 2 or not all(isinstance(n, int) and 0 < n < 1 << 20 for n in shape):
+        if (
+            not isinstance(shape, list)
+            or len(shape) != 2
+            or not all(isinstance(n, int) and 0 < n < 1 << 20 for n in shape)
+        ):
             raise DataError(f"{where}: shape must be two whole numbers above 0, got {shape!r:.100}")
-        if isinstance(took, bool) or not isinstance(took, (int, float)) or not math.isfinite(took) or took <= 0:
+        if (
+            isinstance(took, bool)
+            or not isinstance(took, (int, float))
+            or not math.isfinite(took)
+            or took <= 0
+        ):
             raise DataError(f"{where}: kernel_ms must be a number above 0, got {took!r:.100}")
     return rows
 
@@ -102,7 +113,8 @@ def step_error(model: CostModel, row: dict[str, Any], kernels: Counter[Kernel], 
     error = predicted / row["kernel_ms"] - 1.0
     launches = sum(kernel.launches * count for kernel, count in kernels.items())
     print(
-        f"{row['model']:14}{row['dtype']:10}{row['mode']:7}{row['shape']!s:12} recorded {row['kernel_ms']:9.3f} ms"
+        f"{row['model']:14}{row['dtype']:10}{row['mode']:7}{row['shape']!s:12}"
+        f" recorded {row['kernel_ms']:9.3f} ms"
         f"  predicted {predicted:9.3f} ms  {error:+7.1%}  kernels {launches} of {row.get('kernels', '?')}"
     )
     if wide:
@@ -115,7 +127,8 @@ def summary(errors: Sequence[float], names: Sequence[str]) -> str:
     """Return the last line: mean and worst error."""
     sizes = np.abs(np.array(errors))
     worst = int(sizes.argmax())
-    return f"mean device-time error {sizes.mean():.1%} over {len(sizes)} cases, worst {sizes[worst]:.1%} ({names[worst]})"
+    mean = f"mean device-time error {sizes.mean():.1%} over {len(sizes)} cases"
+    return f"{mean}, worst {sizes[worst]:.1%} ({names[worst]})"
 
 
 def _table(title: str, errors: Sequence[float], groups: Sequence[str], names: Sequence[str]) -> str:
@@ -124,7 +137,15 @@ def _table(title: str, errors: Sequence[float], groups: Sequence[str], names: Se
     for group in dict.fromkeys(groups):
         members = [i for i, each in enumerate(groups) if each == group]
         sizes = np.abs(np.array([errors[i] for i in members]))
-        lines.append([group, str(len(members)), f"{sizes.mean():.1%}", f"{sizes.max():.1%}", names[members[int(sizes.argmax())]]])
+        lines.append(
+            [
+                group,
+                str(len(members)),
+                f"{sizes.mean():.1%}",
+                f"{sizes.max():.1%}",
+                names[members[int(sizes.argmax())]],
+            ]
+        )
     return markdown_table([title, "cases", "mean error", "worst", "which"], lines)
 
 
@@ -146,7 +167,9 @@ def ops_report(chip: chips.Chip, path: Path, by_shape: bool) -> str:
     return summary(errors, names)
 
 
-def models_report(chip: chips.Chip, path: Path, wide: bool, kernels_of: Callable[[dict[str, Any]], Counter[Kernel]]) -> str:
+def models_report(
+    chip: chips.Chip, path: Path, wide: bool, kernels_of: Callable[[dict[str, Any]], Counter[Kernel]]
+) -> str:
     """Print the error of every step; return the last line."""
     model = chip_rates.model(chip)
     rows = read_steps(path)

@@ -1,4 +1,4 @@
-"""The thirteen models of the reference measurements, from their public configuration classes, and one step of each.
+"""The thirteen models of the reference measurements, from their configuration classes, and a step of each.
 
 They come from the package transformers and have random weights; nothing is downloaded.
 """

@@ -1,8 +1,9 @@
 """The ops that a program issues on a GPU, without one: a dispatch mode over tensors of the device ``meta``.
 
-What a GPU's kernels fuse and the meta device takes apart is put together again before it is recorded: attention,
-dropout. Integers that come from nothing but constants are computed, so that a program that looks at a mask goes on as
-it would. This is the source of ops that :mod:`benchmarks.clock_error` reads; the tape of a dry run is another.
+What a GPU's kernels fuse and the meta device takes apart is put together again before it is recorded:
+attention and dropout. Integers that come from nothing but constants are computed, so that a program that
+looks at a mask goes on as it would. :mod:`benchmarks.clock_error` reads ops from here; the tape of a dry
+run is another source.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ def recorded() -> Iterator[list[Op]]:
 
 
 def trace(program: Callable[[], None]) -> list[Op]:
-    """Return the ops that the second run of a program issues; the first creates what stays (optimizer state)."""
+    """Return the ops of a program's second run; the first creates what stays (optimizer state)."""
     with recorded():
         program()
     with recorded() as ops:

@@ -36,7 +36,7 @@ NO_TABLE: Mapping[str, Any] = MappingProxyType({})
 
 
 def figure(check: Check, meaning: str, unit: str = "", default: Any = MISSING) -> Any:
-    """Declare a figure of a chip: what it takes, what it means, its unit, and its value where it is not given."""
+    """Declare a figure: what it takes, what it means, its unit, and its value where it is not given."""
     metadata = {"check": check, "meaning": meaning, "unit": unit}
     if isinstance(default, Mapping):
         # Equality goes by tables too; a hash cannot.
@@ -66,7 +66,8 @@ def _coefficient(name: str) -> Check:
 class Chip:
     """What a chip is. Each attribute is a key of the file, where ``_bytes`` at the end is left out.
 
-    A figure that is 0, empty or None is not known or not there. :func:`figures` says what each means and takes.
+    A figure that is 0, empty or None is not known or not there. :func:`figures` says what each means and
+    takes.
     """
 
     name: str = figure(checks.name(), "a short name: letters, digits, _ and -")
@@ -84,19 +85,23 @@ class Chip:
     capability_minor: int = figure(checks.whole(0, 99), "its capability, the lesser number")
     native_ops: tuple[str, ...] | None = figure(
         checks.ops(),
-        "ops that it does itself, as PyTorch names them in aten: 'add' stands for all overloads, in place and "
-        "out= too, 'max.default' for that overload; 'all' for every op. Copies, views and fills are always native",
+        "ops that it does itself, as PyTorch names them in aten: 'add' stands for all overloads, in place "
+        "and out= too, 'max.default' for that one; 'all' for every op. Copies, views, fills always are",
         default=None,
     )
     num_cores: int = figure(checks.whole(1, 1_000_000), "cores or multiprocessors that work", "cores", 0)
-    grid_rows: int = figure(checks.whole(1, 10_000), "rows of the grid of cores, harvested ones too", "cores", 0)
+    grid_rows: int = figure(
+        checks.whole(1, 10_000), "rows of the grid of cores, harvested ones too", "cores", 0
+    )
     grid_columns: int = figure(checks.whole(1, 10_000), "columns of the grid of cores", "cores", 0)
     harvested_rows: tuple[int, ...] = figure(
         checks.numbers(0, 9_999), "rows that were fused off, by their number on the die", default=()
     )
     clock_mhz: int = figure(checks.whole(1, 100_000), "its highest core clock", "MHz", 0)
     clock_idle_mhz: int = figure(checks.whole(1, 100_000), "its core clock when nothing runs", "MHz", 0)
-    power_idle_watts: float = figure(checks.number("watts", 100_000), "what it draws when nothing runs", "W", 0.0)
+    power_idle_watts: float = figure(
+        checks.number("watts", 100_000), "what it draws when nothing runs", "W", 0.0
+    )
     power_max_watts: float = figure(checks.number("watts", 100_000), "what it draws at most", "W", 0.0)
     temperature_idle_celsius: int = figure(checks.whole(1, 1000), "when nothing runs", "°C", 0)
     temperature_max_celsius: int = figure(checks.whole(1, 1000), "at its highest power", "°C", 0)
@@ -125,10 +130,14 @@ class Chip:
     dram_gbps: float = figure(checks.number("GB/s", 1e9), "peak rate of all of them together", "GB/s", 0.0)
     dram_share: float = figure(checks.share(), "of that rate, what large copies reach", "share", 0.0)
     num_links: int = figure(checks.whole(1, 10_000), "links to other chips", "links", 0)
-    link_gbps: float = figure(checks.number("GB/s", 1e9), "peak rate of one of them in one direction", "GB/s", 0.0)
+    link_gbps: float = figure(
+        checks.number("GB/s", 1e9), "peak rate of one of them in one direction", "GB/s", 0.0
+    )
     link_latency_ns: float = figure(checks.number("ns", 1e9), "of a message to a neighbour", "ns", 0.0)
     host_link_gbps: float = figure(checks.number("GB/s", 1e9), "peak rate from and to the host", "GB/s", 0.0)
-    kernel_launch_ns: float = figure(checks.number("ns", 1e9), "least time of a kernel on the device", "ns", 0.0)
+    kernel_launch_ns: float = figure(
+        checks.number("ns", 1e9), "least time of a kernel on the device", "ns", 0.0
+    )
     host_issue_ns: float = figure(checks.number("ns", 1e9), "what the host takes to issue an op", "ns", 0.0)
     workspace_bytes: int = figure(
         checks.size(), "device memory that its libraries take once, at their first use", "bytes", 0
@@ -150,7 +159,10 @@ class Chip:
         default=NO_TABLE,
     )
     l2_full_share: float = figure(
-        checks.share(), "of that cache, what a kernel's operands may fill to be read from it alone", "share", 0.0
+        checks.share(),
+        "of that cache, what a kernel's operands may fill to be read from it alone",
+        "share",
+        0.0,
     )
     l2_none_share: float = figure(
         checks.number("shares", 4.0), "of that cache, from what size on nothing of them stays", "share", 0.0
@@ -159,7 +171,9 @@ class Chip:
         checks.number("bytes", 10.0), "read bytes that a written byte costs there", "bytes", 0.0
     )
     sources: Mapping[str, str] = figure(
-        Check("a table of texts, by key", lambda value: value), "where each figure comes from", default=NO_TABLE
+        Check("a table of texts, by key", lambda value: value),
+        "where each figure comes from",
+        default=NO_TABLE,
     )
 
 

@@ -1,8 +1,9 @@
 """Times ops on a GPU and writes a sweep: what `loom chips fit` reads.
 
-It runs under any PyTorch since 2.9 with CUDA and needs nothing of torch-loom: copy this file to the machine with the GPU,
-`python measure.py --out sweep.json`. Each op is captured twenty times into a graph and the replays are timed, so that the
-host has no part in it; host copies, which a graph cannot hold, are timed between two events.
+It runs under any PyTorch since 2.9 with CUDA and needs nothing of torch-loom: copy this file to the machine
+with the GPU, `python measure.py --out sweep.json`. Each op is captured twenty times into a graph and the
+replays are timed, so that the host has no part in it; host copies, which a graph cannot hold, are timed
+between two events.
 """
 
 from __future__ import annotations
@@ -32,18 +33,32 @@ SHAPES: dict[str, list[list[int]]] = {
         *([256, 1024, 256], [1, 4096, 4096], [8, 4096, 4096], [32, 4096, 11_008], [128, 4096, 4096]),
         *([512, 768, 3072], [4096, 768, 768], [16_384, 256, 256], [2048, 8192, 1024], [333, 777, 555]),
     ],
-    "bmm": [[16, 128, 64, 128], [96, 512, 64, 512], [192, 128, 64, 128], [32, 1024, 128, 1024], [12, 197, 64, 197]],
+    "bmm": [
+        [16, 128, 64, 128],
+        [96, 512, 64, 512],
+        [192, 128, 64, 128],
+        [32, 1024, 128, 1024],
+        [12, 197, 64, 197],
+    ],
     **{op: [[n] for n in VECTORS] for op in ("add", "mul_scalar", "gelu", "relu_", "copy", "sum")},
-    **{op: ROWS for op in ("softmax", "layer_norm", "sum_dim", "transpose_copy")},
+    **dict.fromkeys(("softmax", "layer_norm", "sum_dim", "transpose_copy"), ROWS),
     "conv2d": [
         *([1, 3, 224, 64, 7, 2], [32, 3, 224, 64, 7, 2], [32, 64, 56, 64, 3, 1], [32, 128, 28, 128, 3, 1]),
-        *([32, 256, 14, 256, 3, 1], [32, 512, 7, 512, 3, 1], [32, 64, 56, 256, 1, 1], [32, 256, 56, 64, 1, 1]),
+        *(
+            [32, 256, 14, 256, 3, 1],
+            [32, 512, 7, 512, 3, 1],
+            [32, 64, 56, 256, 1, 1],
+            [32, 256, 56, 64, 1, 1],
+        ),
         *([1, 256, 14, 256, 3, 1], [8, 320, 64, 320, 3, 1]),
     ],
     "max_pool2d": [[1, 3, 224], [32, 3, 224], [32, 64, 56], [32, 128, 28], [32, 256, 56], [8, 320, 64]],
     "sdpa": [[1, 12, 128, 64], [8, 12, 512, 64], [4, 32, 2048, 128], [1, 32, 8192, 128], [16, 12, 197, 64]],
     "embedding": [[30_522, 768, 4096], [50_257, 768, 8192], [128_256, 2048, 2048]],
-    **{op: [[1 << n] for n in (10, 16, 20, 24, 27)] for op in ("h2d_pageable", "h2d_pinned", "d2h_pageable", "d2h_pinned")},
+    **{
+        op: [[1 << n] for n in (10, 16, 20, 24, 27)]
+        for op in ("h2d_pageable", "h2d_pinned", "d2h_pageable", "d2h_pinned")
+    },
 }
 COPIES = ("h2d_pageable", "h2d_pinned", "d2h_pageable", "d2h_pinned")
 QUICK_ELEMENTS = 1 << 20
@@ -99,7 +114,9 @@ def _make(op: str, shape: list[int], dtype: torch.dtype, device: torch.device) -
 
 
 def _copy(op: str, size_bytes: int, device: torch.device) -> Run:
-    host = torch.empty(size_bytes, dtype=torch.uint8, pin_memory=op.endswith("pinned") and device.type != "cpu")
+    host = torch.empty(
+        size_bytes, dtype=torch.uint8, pin_memory=op.endswith("pinned") and device.type != "cpu"
+    )
     there = torch.empty(size_bytes, dtype=torch.uint8, device=device)
     if op.startswith("h2d"):
         return lambda: there.copy_(host, non_blocking=op.endswith("pinned"))
@@ -177,7 +194,10 @@ def run(out: str, device: str = "cuda", quick: bool = False) -> int:
     kind = torch.device(device).type
     module: Any = getattr(torch, kind, None)
     if module is None or not hasattr(module, "CUDAGraph") or not module.is_available():
-        print(f"There is no device {device!r} that can be timed here: a GPU and a PyTorch with CUDA are needed.", file=sys.stderr)
+        print(
+            f"No device {device!r} can be timed here: a GPU and a PyTorch with CUDA are needed.",
+            file=sys.stderr,
+        )
         return 1
     content = measure(device, quick)
     Path(out).write_text(json.dumps(content, indent=1), encoding="utf-8")

@@ -12,7 +12,7 @@ from torch_loom.chips.cost.records import ITEM_BYTES
 
 __all__ = ["efficiency", "model", "rates"]
 
-# What a figure is where a description does not give it; a plan for such a chip is a guess, and `loom chips show` says so.
+# What a figure is where a description does not give it.
 GUESSED_CLOCK_MHZ = 1000
 GUESSED_FLOPS_PER_CYCLE = 256.0
 GUESSED_DRAM_GBPS = 256.0
@@ -79,25 +79,30 @@ def model(chip: Chip) -> CostModel:
 
 
 def ring_seconds(chip: Chip, collective: str, size_bytes: int, ranks: int) -> float:
-    """Return how long a collective of ``size_bytes`` on each of ``ranks`` chips takes over their links, in a ring.
+    """Return how long a collective takes in a ring over the chips' links.
 
     Args:
+        size_bytes: on each of ``ranks`` chips.
         collective: ``all_reduce``, ``all_gather``, ``reduce_scatter``, ``broadcast`` or ``all_to_all``; for
             ``all_gather`` and ``reduce_scatter`` the size is that of the whole, not of a part.
     """
     if ranks <= 1 or size_bytes == 0:
         return 0.0
-    bandwidth = chip.num_links * chip.link_gbps * chip.derating or (chip.host_link_gbps or GUESSED_HOST_LINK_GBPS)
+    bandwidth = chip.num_links * chip.link_gbps * chip.derating or (
+        chip.host_link_gbps or GUESSED_HOST_LINK_GBPS
+    )
     hops = {"all_reduce": 2 * (ranks - 1), "all_to_all": ranks - 1}.get(collective, ranks - 1)
     moved = size_bytes * hops / ranks
     if collective == "broadcast":
         moved = float(size_bytes)
-    latency = (chip.link_latency_ns or GUESSED_LAUNCH_NS) * hops + (chip.kernel_launch_ns or GUESSED_LAUNCH_NS)
+    latency = (chip.link_latency_ns or GUESSED_LAUNCH_NS) * hops + (
+        chip.kernel_launch_ns or GUESSED_LAUNCH_NS
+    )
     return (moved / bandwidth + latency) * 1e-9
 
 
 def roofline(chip: Chip, dtype: str) -> tuple[float, float]:
-    """Return peak flops per second and the flops per byte from which on they, not the memory, are the limit."""
+    """Return peak flops per second, and the flops per byte from which on they are the limit."""
     found = rates(chip)
     peak = found.flops_per_ns.get(dtype, math.nan)
     return peak * 1e9, peak / found.dram_bytes_per_ns

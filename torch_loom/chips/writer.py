@@ -13,7 +13,7 @@ __all__ = ["to_toml"]
 
 
 def to_toml(chip: Chip, comment: str = "") -> str:
-    """Return the file of a chip: figures in their order, then tables; those that are not known are left out."""
+    """Return the file of a chip: figures in their order, then tables; what is not known is left out."""
     plain, tables = [], []
     for key, entry in figures().items():
         value = getattr(chip, entry.name)

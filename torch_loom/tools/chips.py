@@ -86,7 +86,9 @@ def show(name: str) -> None:
     table.add_row("native_ops", native, Text(chip.sources.get("native_ops", "default")))
     own = len(chip.efficiency)
     borrowed = f", the rest as {chip.efficiency_of}" if chip.efficiency_of else ""
-    table.add_row("efficiency", f"{own} families of kernels{borrowed}", Text(chip.sources.get("efficiency", "default")))
+    table.add_row(
+        "efficiency", f"{own} families of kernels{borrowed}", Text(chip.sources.get("efficiency", "default"))
+    )
     console.out.print(table)
     rates = chip_rates.rates(chip)
     peaks = chip.peak_tflops or {"float32 (guessed)": rates.flops_per_ns["float32"] / 1e3}

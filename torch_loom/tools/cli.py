@@ -76,8 +76,12 @@ def chips_check(file: Annotated[Path, typer.Argument(help="A description, a .tom
 def chips_fit(
     sweep: Annotated[Path, typer.Argument(help="Timings of ops, as `loom chips measure` writes them.")],
     out: Annotated[Path, typer.Option(help="Where to write the description.")],
-    base: Annotated[str, typer.Option(help="Name or description of the chip whose other figures to keep.")] = "h200",
-    name: Annotated[str | None, typer.Option(help="Name of the new description. [default: that of the base]")] = None,
+    base: Annotated[
+        str, typer.Option(help="Name or description of the chip whose other figures to keep.")
+    ] = "h200",
+    name: Annotated[
+        str | None, typer.Option(help="Name of the new description. [default: that of the base]")
+    ] = None,
 ) -> None:
     """Fit efficiency curves to a sweep, and print the error per op on timings left out."""
     from torch_loom.tools.chips import fit
@@ -91,7 +95,7 @@ def chips_measure(
     device: Annotated[str, typer.Option(help="The device to time.")] = "cuda",
     quick: Annotated[bool, typer.Option(help="A few small shapes of each op.")] = False,
 ) -> None:
-    """Time ops on a GPU of this machine. torch_loom/chips/measure.py alone does the same where this is not installed."""
+    """Time ops on a GPU of this machine; torch_loom/chips/measure.py alone does the same elsewhere."""
     from torch_loom.chips.measure import run
 
     raise SystemExit(run(str(out), device, quick))

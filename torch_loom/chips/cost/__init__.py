@@ -1,4 +1,4 @@
-"""How long ops take on a chip: closed formulas over rooflines, their coefficients from the chip's description."""
+"""How long ops take on a chip: closed formulas over rooflines, coefficients from its description."""
 
 from torch_loom.chips.cost.model import CostModel, Estimate
 from torch_loom.chips.cost.records import Kernel, Op, Tensor

@@ -1,4 +1,4 @@
-"""From a sweep to a chip's coefficients: memory rates first, then each set of families that occur together."""
+"""From a sweep to a chip's coefficients: memory rates first, then families that occur together."""
 
 from __future__ import annotations
 

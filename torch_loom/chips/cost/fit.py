@@ -20,6 +20,8 @@ Vector = NDArray[np.float64]
 
 # How far a coefficient may stray from where it began before that costs as much as an error of a tenth.
 PRIOR = 0.02
+# The same for a coefficient of two-byte elements against that of larger ones: one tells of the other.
+TWIN_PRIOR = 0.05
 # Beyond this error a timing counts linearly: a kernel that took another algorithm must not bend the curve.
 ROBUST_ERROR = 0.1
 STARTS = 6
@@ -120,6 +122,12 @@ class _Problem:
                 else:
                     self.fixed[number] += fixed.time(kernel).total_ns * count
         self.memory: dict[str, tuple[tuple[float, ...], Vector]] = {}
+        place = {pair: number for number, pair in enumerate(self.free)}
+        self.twins = [
+            (number, place[family, name.replace("_16", "_32")])
+            for (family, name), number in place.items()
+            if name.endswith("_16") and (family, name.replace("_16", "_32")) in place
+        ]
 
     def coefficients(self, x: Vector) -> dict[str, dict[str, float]]:
         found = {family: dict(self.model[family]) for family in self.touched}
@@ -149,12 +157,18 @@ class _Problem:
     def residuals(self, x: Vector) -> Vector:
         """Return weighted errors, large ones damped, and how far the coefficients have strayed."""
         error = np.log(np.maximum(self.predicted(x), 1e-9) / self.took)
-        return np.concatenate([_robust(error) * self.weight, self.prior * (x - self.start)])
+        return np.concatenate([_robust(error) * self.weight, self.strayed(x)])
 
     def plain(self, x: Vector) -> Vector:
         """Return the same with large errors in full: what finds the way from a far start."""
         error = np.log(np.maximum(self.predicted(x), 1e-9) / self.took)
-        return np.concatenate([error * self.weight, self.prior * (x - self.start)])
+        return np.concatenate([error * self.weight, self.strayed(x)])
+
+    def strayed(self, x: Vector) -> Vector:
+        """Return how far coefficients are from their start, and those for two widths from each other."""
+        away = x - self.start
+        apart = [TWIN_PRIOR * (away[narrow] - away[wide]) for narrow, wide in self.twins]
+        return np.concatenate([self.prior * away, np.array(apart)])
 
 
 def free_coefficients(families: Sequence[str], fixed: Sequence[str] = ()) -> list[tuple[str, str]]:
@@ -177,7 +191,7 @@ def fit(
     starts: int = STARTS,
     prior: float = PRIOR,
 ) -> dict[str, dict[str, float]]:
-    """Return coefficients that make the timings, by family: all families of ``start``, the free ones moved."""
+    """Return coefficients by family that make the timings: those of ``start``, the free ones moved."""
     problem = _Problem(timings, rates, start or {}, free, prior)
     noise = np.random.default_rng(0)
     found = []
@@ -198,7 +212,9 @@ def predicted(
 ) -> Vector:
     """Return the nanoseconds that the model says for each timing."""
     model = CostModel(rates, coefficients)
-    return np.array([sum(model.time(k).total_ns * n for k, n in timing.kernels.items()) for timing in timings])
+    return np.array(
+        [sum(model.time(k).total_ns * n for k, n in timing.kernels.items()) for timing in timings]
+    )
 
 
 def folds(groups: Sequence[str], parts: int, seed: int = 0) -> NDArray[np.int64]:

@@ -1,8 +1,8 @@
-"""The closed formulas of the cost model: nanoseconds of a kernel from its numbers, a chip's rates and coefficients.
+"""The closed formulas of the cost model: nanoseconds of a kernel from a chip's rates and coefficients.
 
-Each takes a few dozen instructions and no memory, so that the device's clock evaluates the same ones in C++.
-Coefficients are relative to the chip (shares of its peaks, cycles of its cores), so that a curve fitted on one chip
-says something of its relatives.
+They use plain numbers and no memory, so that the device's clock can evaluate the same ones in C++.
+Coefficients are relative to the chip (shares of its peaks, cycles of its cores), so that a curve fitted on
+one chip says something of its relatives.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Rates(NamedTuple):
 
 
 class Time(NamedTuple):
-    """Nanoseconds of a kernel and of its parts; parts overlap, so that they may add up to more than the total."""
+    """Nanoseconds of a kernel and its parts; parts overlap and may add up to more than the total."""
 
     total_ns: float
     compute_ns: float
@@ -80,13 +80,15 @@ def overlapped(first: float, second: float) -> float:
 
 
 def memory_ns(kernel: Kernel, rates: Rates, share: float) -> float:
-    """Return how long the kernel's bytes take: from the cache as far as its footprint fits, else from DRAM."""
+    """Return how long the kernel's bytes take: from the cache as far as they fit, else from DRAM."""
     moved = kernel.read_bytes + kernel.written_bytes
     full, none = rates.cache_bytes * rates.cache_full_share, rates.cache_bytes * rates.cache_none_share
     cached = 1.0 if kernel.footprint_bytes <= full else 0.0
     if full < kernel.footprint_bytes < none:
         cached = (none - kernel.footprint_bytes) / (none - full)
-    from_cache = (kernel.read_bytes + kernel.written_bytes * rates.cache_write_cost) / rates.cache_bytes_per_ns
+    from_cache = (
+        kernel.read_bytes + kernel.written_bytes * rates.cache_write_cost
+    ) / rates.cache_bytes_per_ns
     return (cached * from_cache + (1.0 - cached) * moved / rates.dram_bytes_per_ns) / share
 
 
@@ -99,7 +101,7 @@ def stream(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
 
 
 def rows(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
-    """A core works on a row at a time: rows share the cores, one row takes the time of its columns at least."""
+    """A core works on a row at a time; one row takes the latency of its columns at least."""
     narrow = kernel.item_bytes <= 2
     column_cycles = c["column_cycles_16"] if narrow else c["column_cycles_32"]
     lane_cycles = c["lane_cycles"] * (kernel.item_bytes / 4.0) ** LANE_WIDTH_POWER
@@ -177,7 +179,7 @@ def vector_matmul(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
 
 
 def attention(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
-    """Fused attention: blocks of 64 queries walk over all keys; ``items`` is the share of pairs not masked out."""
+    """Fused attention: blocks of 64 queries walk over all keys; ``items`` is the unmasked share."""
     launch = rates.launch_ns + c["start_ns"]
     block = 64
     keys = math.ceil(kernel.n / block) * block

@@ -1,8 +1,8 @@
 """From an op to the kernels that a GPU-like chip's libraries run for it.
 
-What is written here is how the libraries split ops, not how fast they are: a bias gradient is a reduction across rows,
-a convolution of channels-first half-precision operands converts their layout, an optimizer's list is cut into chunks.
-An op without an entry moves the bytes of its operands once.
+What is written here is how the libraries split ops, not how fast they are: a bias gradient is a reduction
+across rows, a convolution of channels-first half-precision operands converts their layout, an optimizer's
+list is cut into chunks. An op without an entry moves the bytes of its operands once.
 """
 
 from __future__ import annotations
@@ -32,25 +32,139 @@ NARROW = frozenset(
     ("float16", "bfloat16", "int8", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 )
 NOTHING = frozenset(
-    "empty empty_like empty_strided new_empty new_empty_strided empty_permuted resize_ set_ record_stream "
-    "lift lift_fresh detach alias view _unsafe_view as_strided expand t transpose permute".split()
+    [
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "empty_permuted",
+        "resize_",
+        "set_",
+        "record_stream",
+        "lift",
+        "lift_fresh",
+        "detach",
+        "alias",
+        "view",
+        "_unsafe_view",
+        "as_strided",
+        "expand",
+        "t",
+        "transpose",
+        "permute",
+    ]
 )
 HEAVY = frozenset(
-    "exp exp2 expm1 log log1p log2 log10 sin cos tan asin acos atan sinh cosh tanh erf erfc erfinv gelu silu mish elu "
-    "sigmoid softplus logit pow tanh_backward gelu_backward silu_backward sigmoid_backward softplus_backward "
-    "elu_backward mish_backward lgamma digamma logaddexp atan2 fmod remainder floor_divide special_erfcx".split()
+    [
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log1p",
+        "log2",
+        "log10",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "erf",
+        "erfc",
+        "erfinv",
+        "gelu",
+        "silu",
+        "mish",
+        "elu",
+        "sigmoid",
+        "softplus",
+        "logit",
+        "pow",
+        "tanh_backward",
+        "gelu_backward",
+        "silu_backward",
+        "sigmoid_backward",
+        "softplus_backward",
+        "elu_backward",
+        "mish_backward",
+        "lgamma",
+        "digamma",
+        "logaddexp",
+        "atan2",
+        "fmod",
+        "remainder",
+        "floor_divide",
+        "special_erfcx",
+    ]
 )
 FILLS = frozenset(
-    "zeros ones full zeros_like ones_like full_like fill_ fill zero_ zero new_zeros new_ones new_full arange "
-    "scalar_tensor linspace eye tril_indices triu_indices".split()
+    [
+        "zeros",
+        "ones",
+        "full",
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "fill_",
+        "fill",
+        "zero_",
+        "zero",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+        "arange",
+        "scalar_tensor",
+        "linspace",
+        "eye",
+        "tril_indices",
+        "triu_indices",
+    ]
 )
 RANDOM = frozenset(
-    "bernoulli_ bernoulli uniform_ normal_ normal rand randn rand_like randn_like randint randperm random_ "
-    "exponential_ multinomial".split()
+    [
+        "bernoulli_",
+        "bernoulli",
+        "uniform_",
+        "normal_",
+        "normal",
+        "rand",
+        "randn",
+        "rand_like",
+        "randn_like",
+        "randint",
+        "randperm",
+        "random_",
+        "exponential_",
+        "multinomial",
+    ]
 )
 REDUCTIONS = frozenset(
-    "sum mean amax amin max min prod var std var_mean std_mean norm linalg_vector_norm any all argmax argmin "
-    "logsumexp nansum count_nonzero".split()
+    [
+        "sum",
+        "mean",
+        "amax",
+        "amin",
+        "max",
+        "min",
+        "prod",
+        "var",
+        "std",
+        "var_mean",
+        "std_mean",
+        "norm",
+        "linalg_vector_norm",
+        "any",
+        "all",
+        "argmax",
+        "argmin",
+        "logsumexp",
+        "nansum",
+        "count_nonzero",
+    ]
 )
 
 
@@ -59,7 +173,7 @@ def lower(op: Op) -> list[Kernel]:
     name = op.name
     if name in NOTHING:
         return []
-    if name.startswith("_foreach_") or name.startswith("_fused_"):
+    if name.startswith(("_foreach_", "_fused_")):
         return _foreach(op)
     entry = _LOWERINGS.get(name) or _LOWERINGS.get(name.removesuffix("_"))
     if entry is not None:
@@ -126,7 +240,8 @@ def _elementwise(op: Op) -> Kernel:
     operands = [tensor for tensor in (*op.inputs, *op.outputs) if tensor.count > 1]
     widest = _widest(op.outputs or op.inputs)
     alike = all(
-        tensor.dtype == widest.dtype and tensor.is_dense and _same_order(tensor, widest) for tensor in operands
+        tensor.dtype == widest.dtype and tensor.is_dense and _same_order(tensor, widest)
+        for tensor in operands
     )
     if base == "pow" and op.attributes.get("exponent") in (2, 3, 0.5, 2.0, 3.0):
         base = "mul"
@@ -153,10 +268,14 @@ def _copy(op: Op) -> list[Kernel]:
     if source.is_dense and target.is_dense and _same_order(source, target):
         return [_stream("copy", op, (source,), (target,))]
     inner = [
-        (stride, size) for stride, size in zip(source.strides, source.shape, strict=True) if size > 1 and stride
+        (stride, size)
+        for stride, size in zip(source.strides, source.shape, strict=True)
+        if size > 1 and stride
     ]
     order = [
-        (stride, size) for stride, size in zip(target.strides, target.shape, strict=True) if size > 1 and stride
+        (stride, size)
+        for stride, size in zip(target.strides, target.shape, strict=True)
+        if size > 1 and stride
     ]
     transposed = bool(inner) and bool(order) and inner and _inner_dim(source) != _inner_dim(target)
     return [_stream("copy_transposed" if transposed else "elementwise_strided", op, (source,), (target,))]
@@ -200,7 +319,16 @@ def _foreach(op: Op) -> list[Kernel]:
     items = float(sum(tensor.count for tensor in first))
     item_bytes = first[0].item_bytes
     return [
-        Kernel("foreach", first[0].dtype, read, written, read + written / 2, items, launches=launches, item_bytes=item_bytes)
+        Kernel(
+            "foreach",
+            first[0].dtype,
+            read,
+            written,
+            read + written / 2,
+            items,
+            launches=launches,
+            item_bytes=item_bytes,
+        )
     ]
 
 
@@ -214,20 +342,35 @@ def _matmul_kernels(
         return []
     if (m == 1 or n == 1) and batch == 1:
         return [
-            Kernel("vector_product", dtype, read, written, read + written, float(m * n * k), item_bytes=from_dtype)
+            Kernel(
+                "vector_product",
+                dtype,
+                read,
+                written,
+                read + written,
+                float(m * n * k),
+                item_bytes=from_dtype,
+            )
         ]
     family = "matmul" if dtype in NARROW else "matmul_vector"
     return [
         Kernel(
             *(family, dtype, read, written, read + written),
-            **{"m": m, "n": n, "k": max(k, 1), "batch": batch, "aligned": aligned, "item_bytes": from_dtype},
+            m=m,
+            n=n,
+            k=max(k, 1),
+            batch=batch,
+            aligned=aligned,
+            item_bytes=from_dtype,
             epilogue=extra > 0.0,
         )
     ]
 
 
 def _leading_aligned(tensor: Tensor) -> bool:
-    steps = [stride for stride, size in zip(tensor.strides, tensor.shape, strict=True) if size > 1 and stride > 1]
+    steps = [
+        stride for stride, size in zip(tensor.strides, tensor.shape, strict=True) if size > 1 and stride > 1
+    ]
     return all(stride * tensor.item_bytes % 16 == 0 for stride in steps)
 
 
@@ -274,7 +417,14 @@ def _convolution_like(
     pointwise = window == 1 and math.prod(_list(op.attributes.get("stride"), 2, 1)) == 1
     if narrow and not pointwise and source.is_contiguous:
         kernels += [
-            Kernel("layout", source.dtype, float(tensor.memory_bytes), float(tensor.memory_bytes), 2.0 * tensor.memory_bytes, **common)
+            Kernel(
+                "layout",
+                source.dtype,
+                float(tensor.memory_bytes),
+                float(tensor.memory_bytes),
+                2.0 * tensor.memory_bytes,
+                **common,
+            )
             for tensor in tensors
         ]
     if wgrad:
@@ -303,7 +453,9 @@ def _convolution_backward(op: Op) -> list[Kernel]:
     if wanted[0]:
         kernels += _convolution_like("convolution_backward", source, weight, grad, op, forward=False)
     if wanted[1]:
-        kernels += _convolution_like("convolution_backward", source, weight, grad, op, forward=False, wgrad=True)
+        kernels += _convolution_like(
+            "convolution_backward", source, weight, grad, op, forward=False, wgrad=True
+        )
     if len(wanted) > 2 and wanted[2]:
         kernels += _column_sum(grad, grad.shape[1])
     return kernels
@@ -314,7 +466,9 @@ def _column_sum(tensor: Tensor, kept: int) -> list[Kernel]:
     return [
         Kernel(
             *("reduce_columns", tensor.dtype, size, float(kept * tensor.item_bytes), size),
-            **{"rows": kept, "columns": max(1, tensor.count // max(1, kept)), "items": float(tensor.count)},
+            rows=kept,
+            columns=max(1, tensor.count // max(1, kept)),
+            items=float(tensor.count),
             item_bytes=tensor.item_bytes,
         )
     ]
@@ -343,17 +497,23 @@ def _reduction(op: Op) -> list[Kernel]:
     return [
         Kernel(
             *(family, source.dtype, size, written, size + written, float(source.count)),
-            **{"rows": kept, "columns": max(1, source.count // kept), "item_bytes": source.item_bytes},
+            rows=kept,
+            columns=max(1, source.count // kept),
+            item_bytes=source.item_bytes,
         )
     ]
 
 
-def _row_kernel(family: str, op: Op, columns: int, reads: Sequence[Tensor], writes: Sequence[Tensor]) -> Kernel:
+def _row_kernel(
+    family: str, op: Op, columns: int, reads: Sequence[Tensor], writes: Sequence[Tensor]
+) -> Kernel:
     main = _widest(reads)
     read, written = _moved(reads), _moved(writes)
     return Kernel(
         *(family, main.dtype, read, written, read + written, float(main.count)),
-        **{"rows": main.count // max(1, columns), "columns": columns, "item_bytes": main.item_bytes},
+        rows=main.count // max(1, columns),
+        columns=columns,
+        item_bytes=main.item_bytes,
     )
 
 
@@ -472,8 +632,12 @@ def _attention_shape(query: Tensor, key: Tensor, op: Op) -> dict[str, object]:
         # Blocks that are masked out whole are left out.
         share = min(1.0, 0.5 + 32.0 / max(queries, 1))
     return {
-        **{"m": queries, "n": keys, "k": query.shape[-1], "batch": math.prod(query.shape[:-2])},
-        **{"items": share, "item_bytes": query.item_bytes},
+        "m": queries,
+        "n": keys,
+        "k": query.shape[-1],
+        "batch": math.prod(query.shape[:-2]),
+        "items": share,
+        "item_bytes": query.item_bytes,
     }
 
 
@@ -518,8 +682,13 @@ def _item(op: Op) -> list[Kernel]:
 
 
 _LOWERINGS: Mapping[str, Lowering] = {
-    **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "_scaled_mm", "linear"), _mm),
-    **dict.fromkeys(("convolution", "_convolution", "cudnn_convolution", "conv2d", "convolution_overrideable"), _convolution),
+    **dict.fromkeys(
+        ("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "_scaled_mm", "linear"), _mm
+    ),
+    **dict.fromkeys(
+        ("convolution", "_convolution", "cudnn_convolution", "conv2d", "convolution_overrideable"),
+        _convolution,
+    ),
     **dict.fromkeys(("convolution_backward", "convolution_backward_overrideable"), _convolution_backward),
     **dict.fromkeys(("clone", "contiguous", "_to_copy", "copy", "copy_", "_copy_from", "to"), _copy),
     **dict.fromkeys(("_softmax", "_log_softmax", "_safe_softmax", "softmax", "log_softmax"), _softmax),
@@ -528,13 +697,37 @@ _LOWERINGS: Mapping[str, Lowering] = {
     **dict.fromkeys(("native_layer_norm_backward", "_fused_rms_norm_backward"), _layer_norm_backward),
     "native_group_norm": lambda op: _layer_norm(op._replace(attributes={})),
     "native_group_norm_backward": lambda op: _layer_norm_backward(op._replace(attributes={})),
-    **dict.fromkeys(("native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit", "batch_norm"), _batch_norm),
+    **dict.fromkeys(
+        ("native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit", "batch_norm"), _batch_norm
+    ),
     **dict.fromkeys(("native_batch_norm_backward", "cudnn_batch_norm_backward"), _batch_norm_backward),
-    **dict.fromkeys(("max_pool2d_with_indices", "max_pool2d", "avg_pool2d", "_adaptive_avg_pool2d", "max_pool3d_with_indices"), _pooling),
-    **dict.fromkeys(("max_pool2d_with_indices_backward", "avg_pool2d_backward", "_adaptive_avg_pool2d_backward"), _pooling),
+    **dict.fromkeys(
+        (
+            "max_pool2d_with_indices",
+            "max_pool2d",
+            "avg_pool2d",
+            "_adaptive_avg_pool2d",
+            "max_pool3d_with_indices",
+        ),
+        _pooling,
+    ),
+    **dict.fromkeys(
+        ("max_pool2d_with_indices_backward", "avg_pool2d_backward", "_adaptive_avg_pool2d_backward"), _pooling
+    ),
     **dict.fromkeys(("embedding", "index_select", "index", "gather", "take"), _embedding),
     "embedding_dense_backward": _embedding_backward,
-    **dict.fromkeys(("index_put", "_index_put_impl", "index_add", "scatter", "scatter_add", "scatter_reduce", "index_copy"), _scatter),
+    **dict.fromkeys(
+        (
+            "index_put",
+            "_index_put_impl",
+            "index_add",
+            "scatter",
+            "scatter_add",
+            "scatter_reduce",
+            "index_copy",
+        ),
+        _scatter,
+    ),
     **dict.fromkeys(("sort", "argsort", "topk", "kthvalue", "unique", "_unique2", "msort"), _sort),
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"), _scan),
     **dict.fromkeys(("native_dropout", "_fused_dropout"), _dropout),

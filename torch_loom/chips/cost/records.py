@@ -1,4 +1,4 @@
-"""What the cost model is asked about: an op as the tape records it, and the kernels that a chip's libraries run for it."""
+"""What the cost model is asked about: an op as the tape records it, and the kernels that run for it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,26 @@ from typing import NamedTuple
 __all__ = ["ITEM_BYTES", "Kernel", "Op", "Tensor"]
 
 ITEM_BYTES: Mapping[str, int] = {
-    **{"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2},
-    **{"complex32": 4, "complex64": 8, "complex128": 16},
-    **{"float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1},
-    **{"int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1},
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "complex32": 4,
+    "complex64": 8,
+    "complex128": 16,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+    "float8_e4m3fnuz": 1,
+    "float8_e5m2fnuz": 1,
+    "float8_e8m0fnu": 1,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint64": 8,
+    "uint32": 4,
+    "uint16": 2,
+    "uint8": 1,
     "bool": 1,
 }
 
@@ -75,8 +91,8 @@ class Tensor(NamedTuple):
 class Op(NamedTuple):
     """One op: PyTorch's name without ``aten::`` and overload, tensors in the order of its arguments.
 
-    ``attributes`` has the other arguments by the name that the op's schema gives them. A list of tensors stands in
-    ``inputs`` flat; ``lists`` has the length of each.
+    ``attributes`` has the other arguments by the name that the op's schema gives them. A list of tensors
+    stands in ``inputs`` flat; ``lists`` has the length of each.
     """
 
     name: str

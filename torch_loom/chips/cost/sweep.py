@@ -1,4 +1,4 @@
-"""Reads a sweep: a file of op timings of a real chip. It may come from anywhere: whatever is wrong is a SweepError."""
+"""Reads a sweep, a file of op timings. It may come from anywhere: whatever is wrong is a ChipError."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def _mm(dtype: str, shape: list[int]) -> Op:
 
 def _bmm(dtype: str, shape: list[int]) -> Op:
     b, m, k, n = shape
-    return Op("bmm", (Tensor.dense(dtype, b, m, k), Tensor.dense(dtype, b, k, n)), (Tensor.dense(dtype, b, m, n),))
+    return Op(
+        "bmm", (Tensor.dense(dtype, b, m, k), Tensor.dense(dtype, b, k, n)), (Tensor.dense(dtype, b, m, n),)
+    )
 
 
 def _sum(dtype: str, shape: list[int]) -> Op:
@@ -81,15 +83,28 @@ def _transpose_copy(dtype: str, shape: list[int]) -> Op:
 def _conv2d(dtype: str, shape: list[int]) -> Op:
     n, channels, size, outputs, window, stride = shape
     out = (size + 2 * (window // 2) - window) // stride + 1
-    tensors = (Tensor.dense(dtype, n, channels, size, size), Tensor.dense(dtype, outputs, channels, window, window))
-    return Op("convolution", tensors, (Tensor.dense(dtype, n, outputs, out, out),), {"stride": [stride], "groups": 1})
+    tensors = (
+        Tensor.dense(dtype, n, channels, size, size),
+        Tensor.dense(dtype, outputs, channels, window, window),
+    )
+    return Op(
+        "convolution",
+        tensors,
+        (Tensor.dense(dtype, n, outputs, out, out),),
+        {"stride": [stride], "groups": 1},
+    )
 
 
 def _max_pool2d(dtype: str, shape: list[int]) -> Op:
     n, channels, size = shape
     out = (size + 2 - 3) // 2 + 1
     result = (Tensor.dense(dtype, n, channels, out, out), Tensor.dense("int64", n, channels, out, out))
-    return Op("max_pool2d_with_indices", (Tensor.dense(dtype, n, channels, size, size),), result, {"kernel_size": [3]})
+    return Op(
+        "max_pool2d_with_indices",
+        (Tensor.dense(dtype, n, channels, size, size),),
+        result,
+        {"kernel_size": [3]},
+    )
 
 
 def _sdpa(dtype: str, shape: list[int]) -> Op:
@@ -99,7 +114,11 @@ def _sdpa(dtype: str, shape: list[int]) -> Op:
 
 def _embedding(dtype: str, shape: list[int]) -> Op:
     table, width, count = shape
-    return Op("embedding", (Tensor.dense(dtype, table, width), Tensor.dense("int64", count)), (Tensor.dense(dtype, count, width),))
+    return Op(
+        "embedding",
+        (Tensor.dense(dtype, table, width), Tensor.dense("int64", count)),
+        (Tensor.dense(dtype, count, width),),
+    )
 
 
 def _link(family: str) -> Callable[[str, list[int]], Op]:
@@ -151,7 +170,9 @@ def read(path: Path) -> list[Case]:
     content = _content(path)
     rows = content.get("ops") if isinstance(content, dict) else None
     if not isinstance(rows, list) or not rows or len(rows) > MAX_CASES:
-        raise ChipError(f"{path}: not a sweep. Allowed: an object whose 'ops' is a list of 1 to {MAX_CASES} rows.")
+        raise ChipError(
+            f"{path}: not a sweep. Allowed: an object whose 'ops' is a list of 1 to {MAX_CASES} rows."
+        )
     return [_case(path, number, row) for number, row in enumerate(rows)]
 
 
@@ -184,11 +205,18 @@ def _case(path: Path, number: int, row: object) -> Case:
     if (
         not isinstance(shape, list)
         or len(shape) != count
-        or any(not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MAX_SIZE for size in shape)
+        or any(
+            not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MAX_SIZE for size in shape
+        )
     ):
         raise ChipError(f"{where}: shape = {shape!r:.100}. Allowed: {count} whole numbers, 1 to {MAX_SIZE}.")
     took = row.get("device_ms", row.get("ms"))
-    if isinstance(took, bool) or not isinstance(took, (int, float)) or not math.isfinite(took) or not 0 < took < 1e9:
+    if (
+        isinstance(took, bool)
+        or not isinstance(took, (int, float))
+        or not math.isfinite(took)
+        or not 0 < took < 1e9
+    ):
         raise ChipError(f"{where}: device_ms = {took!r:.100}. Allowed: milliseconds, above 0.")
     kernels = tuple(lower(describe(op, shape, dtype)))
     return Case(op, tuple(shape), dtype, kernels, float(took) * 1e6)
