@@ -187,13 +187,13 @@ FAMILIES: Mapping[str, Family] = {
     "convolution_vector": Family(
         "vector_matmul",
         "as a matrix product, on vector units",
-        {**_VECTOR, "edge_cycles": 0.6, "fill": 50.0, "split_ns": 1e6},
+        {**_VECTOR, "edge_cycles": 0.68, "fill": 40.0, "split_ns": 1e6, "memory_share": 1.0},
     ),
     "convolution_backward": Family("matmul", "its two gradients, on matrix units", _MATMUL),
     "convolution_backward_vector": Family(
         "vector_matmul",
         "its two gradients, on vector units",
-        {**_VECTOR, "edge_cycles": 0.6, "fill": 50.0, "split_ns": 1e6},
+        {**_VECTOR, "edge_cycles": 0.68, "fill": 40.0, "split_ns": 1e6, "memory_share": 1.0},
     ),
     "attention": Family("attention", "fused, on matrix units", _ATTENTION),
     "attention_vector": Family(

@@ -24,9 +24,9 @@ PRIOR = 0.02
 TWIN_PRIOR = 0.05
 # Beyond this error a timing counts linearly: a kernel that took another algorithm must not bend the curve.
 ROBUST_ERROR = 0.1
-STARTS = 6
+STARTS = 4
 SPREAD = 0.4
-POLISHED = 2
+POLISHED = 1
 
 
 HELD_IN_CONVOLUTIONS = ("busy_share", "split_ns", "derate", "derate_ns", "unaligned", "store_cycles", "fill")
@@ -51,7 +51,7 @@ class Timing(NamedTuple):
     weight: float = 1.0
 
 
-def _levenberg(residuals: Callable[[Vector], Vector], start: Vector, steps: int = 60) -> tuple[Vector, float]:
+def _levenberg(residuals: Callable[[Vector], Vector], start: Vector, steps: int = 30) -> tuple[Vector, float]:
     """Minimise the sum of squares with numeric derivatives; deterministic."""
     x = start.copy()
     r = residuals(x)
@@ -74,7 +74,7 @@ def _levenberg(residuals: Callable[[Vector], Vector], start: Vector, steps: int 
                 x, r, cost, damping = candidate, r_new, new, max(damping / 5.0, 1e-8)
                 break
             damping *= 4.0
-        if gained < 1e-6:
+        if gained < 1e-4:
             break
     return x, cost
 
@@ -179,6 +179,8 @@ def free_coefficients(families: Sequence[str], fixed: Sequence[str] = ()) -> lis
         names = FAMILIES[family].defaults
         # Convolutions are too few to tell these from the rest.
         rare = HELD_IN_CONVOLUTIONS if family.startswith("convolution") else ()
+        if family.startswith("convolution") and family.endswith("_vector"):
+            rare = (*rare, "memory_share")
         free += [(family, name) for name in names if name not in held and name not in rare]
     return free
 

@@ -8,15 +8,13 @@ one chip says something of its relatives.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from torch_loom.chips.cost.records import Kernel
 
 __all__ = ["FORMULAS", "Rates", "Time"]
-
-# How sharply the slower of two overlapping activities hides the faster one; infinity would be their maximum.
-OVERLAP = 4.0
 
 # A reduction to one number stays on one core below this many elements.
 ONE_CORE_ITEMS = 1 << 17
@@ -72,11 +70,12 @@ Formula = Callable[[Kernel, Coefficients, Rates], Time]
 
 
 def overlapped(first: float, second: float) -> float:
-    """Return the time of two activities that overlap as far as they can."""
+    """Return the time of two activities that overlap: the fourth root of their fourth powers' sum."""
     longer, shorter = (first, second) if first > second else (second, first)
     if longer <= 0.0:
         return 0.0
-    return longer * (1.0 + (shorter / longer) ** OVERLAP) ** (1.0 / OVERLAP)
+    square = (shorter / longer) ** 2
+    return longer * math.sqrt(math.sqrt(1.0 + square * square))
 
 
 def memory_ns(kernel: Kernel, rates: Rates, share: float) -> float:
@@ -126,38 +125,50 @@ def reduction(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
     return Time(launch + compute, compute, memory, launch)
 
 
-def _tiled(
-    kernel: Kernel, c: Coefficients, rates: Rates, tiles: Sequence[tuple[int, int]], memory: float
-) -> float:
+@lru_cache(maxsize=1 << 14)
+def _plans(
+    m: int, n: int, k: int, batch: int, cores: int, epilogue: bool, vector: bool
+) -> tuple[tuple[float, float, float, float, float, int], ...]:
+    """Return waves, depth, area, edge, busy share and splits of each way to tile a product over the cores."""
+    found = []
+    least_depth = MIN_EPILOGUE_DEPTH if epilogue else MIN_SPLIT_DEPTH
+    for tile_m, tile_n in VECTOR_TILES if vector else MATRIX_TILES:
+        area = tile_m * tile_n
+        if epilogue and area < MIN_EPILOGUE_TILE:
+            continue
+        count = -(-m // tile_m) * -(-n // tile_n) * batch
+        for splits in SPLITS:
+            if splits > 1 and (k < least_depth * splits or count * splits > 2 * cores):
+                break
+            waves, depth = -(-count * splits // cores), -(-k // splits)
+            busy = min(cores, count * splits) / cores
+            found.append((float(waves), float(depth), float(area), float(tile_m + tile_n), busy, splits))
+    return tuple(found)
+
+
+def _tiled(kernel: Kernel, c: Coefficients, rates: Rates, vector: bool, memory: float) -> float:
     """Return the shortest time of a matrix product over tilings and splits."""
-    cores = rates.cores
-    core_flops = rates.flops_per_ns[kernel.dtype] * c["flop_share"] / cores
+    flop_ns = 2.0 * rates.cores / (rates.flops_per_ns[kernel.dtype] * c["flop_share"])
     edge_ns = c["edge_cycles"] / rates.clock_ghz
+    store_ns = kernel.item_bytes * c["store_cycles"] / rates.clock_ghz
     slow = 1.0 if kernel.aligned else c["unaligned"]
+    fill, derate, busy_share = c["fill"], c["derate"], c["busy_share"]
+    pause = rates.launch_ns + c["derate_ns"]
     outputs = kernel.m * kernel.n * kernel.batch
     best = math.inf
-    depth_of_split = MIN_EPILOGUE_DEPTH if kernel.epilogue else MIN_SPLIT_DEPTH
-    for tile_m, tile_n in tiles:
-        if kernel.epilogue and tile_m * tile_n < MIN_EPILOGUE_TILE:
-            continue
-        count = math.ceil(kernel.m / tile_m) * math.ceil(kernel.n / tile_n) * kernel.batch
-        for splits in SPLITS:
-            if splits > 1 and (kernel.k < depth_of_split * splits or count * splits > 2 * cores):
-                break
-            depth = math.ceil(kernel.k / splits) + c["fill"]
-            step = overlapped(tile_m * tile_n * 2.0 / core_flops, (tile_m + tile_n) * edge_ns)
-            stored = tile_m * tile_n * kernel.item_bytes * c["store_cycles"] / rates.clock_ghz
-            compute = math.ceil(count * splits / cores) * (depth * step * slow + stored)
-            # Dense work without pause draws more power than the clock's highest rate allows for.
-            share = compute / (compute + rates.launch_ns + c["derate_ns"])
-            compute *= 1.0 + c["derate"] * share * share
-            # A few cores cannot ask for all that the memory can give.
-            busy = min(cores, count * splits) / cores
-            total = overlapped(compute, memory * max(1.0, c["busy_share"] / busy))
-            if splits > 1:
-                partial = outputs * (4.0 * (splits + 1) + kernel.item_bytes)
-                total += c["split_ns"] + partial / rates.cache_bytes_per_ns
-            best = min(best, total)
+    plans = _plans(kernel.m, kernel.n, kernel.k, kernel.batch, rates.cores, kernel.epilogue, vector)
+    for waves, depth, area, edge, busy, splits in plans:
+        step = overlapped(area * flop_ns, edge * edge_ns) * slow
+        compute = waves * ((depth + fill) * step + area * store_ns)
+        # Dense work without pause draws more power than the clock's highest rate allows for.
+        share = compute / (compute + pause)
+        compute *= 1.0 + derate * share * share
+        # A few cores cannot ask for all that the memory can give.
+        total = overlapped(compute, memory * max(1.0, busy_share / busy))
+        if splits > 1:
+            partial = outputs * (4.0 * (splits + 1) + kernel.item_bytes)
+            total += c["split_ns"] + partial / rates.cache_bytes_per_ns
+        best = min(best, total)
     return best
 
 
@@ -166,7 +177,7 @@ def matmul(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
     launch = rates.launch_ns + c["start_ns"]
     # Matrix units are fed from the cache no faster than from DRAM.
     memory = (kernel.read_bytes + kernel.written_bytes) / (rates.dram_bytes_per_ns * c["memory_share"])
-    compute = _tiled(kernel, c, rates, MATRIX_TILES, memory)
+    compute = _tiled(kernel, c, rates, False, memory)
     return Time(launch + compute, compute, memory, launch)
 
 
@@ -174,7 +185,7 @@ def vector_matmul(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
     """Matrix products on the vector units, as float32 without TF32."""
     launch = rates.launch_ns + c["start_ns"]
     memory = memory_ns(kernel, rates, c["memory_share"])
-    compute = _tiled(kernel, c, rates, VECTOR_TILES, memory)
+    compute = _tiled(kernel, c, rates, True, memory)
     return Time(launch + compute, compute, memory, launch)
 
 
