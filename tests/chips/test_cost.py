@@ -1,4 +1,4 @@
-"""The cost model: what its formulas must hold whatever their coefficients, and which kernels an op becomes."""
+"""The cost model: what its formulas hold whatever their coefficients, and which kernels an op becomes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def test_every_shipped_chip_has_a_model(name: str) -> None:
     assert 0 < found.cost(mm(512, 512, 512, "float16")).seconds < 1
 
 
-@given(st.integers(1, 4096), st.integers(1, 4096), st.integers(1, 4096), st.sampled_from(["float32", "bfloat16"]))
+@given(
+    st.integers(1, 4096), st.integers(1, 4096), st.integers(1, 4096), st.sampled_from(["float32", "bfloat16"])
+)
 @settings(max_examples=60, deadline=None)
 def test_a_product_takes_no_less_than_its_roofline(m: int, k: int, n: int, dtype: str) -> None:
     peak, _ = roofline(chips.load("h200"), dtype)
@@ -119,7 +121,11 @@ def test_time_is_the_sum_of_launches_and_the_rest() -> None:
             ["elementwise"],
         ),
         (
-            Op("add", (Tensor.dense("float32", 4, 4), Tensor.dense("float32", 4)), (Tensor.dense("float32", 4, 4),)),
+            Op(
+                "add",
+                (Tensor.dense("float32", 4, 4), Tensor.dense("float32", 4)),
+                (Tensor.dense("float32", 4, 4),),
+            ),
             ["elementwise_strided"],
         ),
         (

@@ -56,6 +56,7 @@ COEFFICIENTS: Mapping[str, Coefficient] = {
     "block_cycles": Coefficient("cycles", 1e-6, 1e9, "of a core for one block of queries"),
     "products": Coefficient("count", 1.0, 100.0, "matrix products per pair: 2 forward, 5 or more backward"),
     "lone": Coefficient("blocks", 1e-3, 1e3, "what one block costs where cores are idle, in blocks"),
+    "staging": Coefficient("bytes", 1e-6, 100.0, "of the link that a byte of the first piece costs more"),
     "joined": Coefficient("flag", 0.0, 1.0, "1: latency and bytes overlap, 0: they add up"),
 }
 
@@ -210,11 +211,13 @@ FAMILIES: Mapping[str, Family] = {
         {**_ATTENTION, "products": 5.0, "flop_share": 1.0, "pair_cycles": 0.5, "lone": 1.5},
     ),
     "host_to_device": Family(
-        "link", "from memory that may be paged out", {**_LINK, "link_share": 0.3, "joined": 0.0}
+        "link",
+        "from memory that may be paged out",
+        {**_LINK, "link_share": 0.3, "joined": 0.0, "staging": 0.5},
     ),
     "host_to_device_pinned": Family("link", "from page-locked memory", _LINK),
     "device_to_host": Family(
-        "link", "to memory that may be paged out", {**_LINK, "link_share": 0.2, "joined": 0.0}
+        "link", "to memory that may be paged out", {**_LINK, "link_share": 0.2, "joined": 0.0, "staging": 0.5}
     ),
     "device_to_host_pinned": Family("link", "to page-locked memory", _LINK),
     "peer": Family("link", "to another device", _LINK),

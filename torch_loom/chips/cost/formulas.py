@@ -16,6 +16,9 @@ from torch_loom.chips.cost.records import Kernel
 
 __all__ = ["FORMULAS", "Rates", "Time"]
 
+# Memory that may be paged out is copied through pieces of this size.
+STAGED_BYTES = float(1 << 20)
+
 # A reduction to one number stays on one core below this many elements.
 ONE_CORE_ITEMS = 1 << 17
 
@@ -206,9 +209,15 @@ def attention(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
 
 def link(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
     """Copies between memories: a latency, and bytes over the link."""
-    moved = (kernel.read_bytes + kernel.written_bytes) / (rates.link_bytes_per_ns * c["link_share"])
+    size = kernel.read_bytes + kernel.written_bytes
     start = c["start_ns"]
-    return Time(math.hypot(start, moved) if c["joined"] > 0.5 else start + moved, 0.0, moved, start)
+    if c["joined"] > 0.5:
+        moved = size / (rates.link_bytes_per_ns * c["link_share"])
+        return Time(math.hypot(start, moved), 0.0, moved, start)
+    # The first piece is copied to page-locked memory before the link has anything to do.
+    size += min(size, STAGED_BYTES) * c["staging"]
+    moved = size / (rates.link_bytes_per_ns * c["link_share"])
+    return Time(start + moved, 0.0, moved, start)
 
 
 FORMULAS: Mapping[str, Formula] = {
