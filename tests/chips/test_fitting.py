@@ -101,9 +101,9 @@ SHAPES: dict[str, list[int]] = {
     "max_pool2d": [1, 8, 8],
     "sdpa": [1, 2, 8, 8],
     "embedding": [100, 8, 4],
-    **{op: VECTOR for op in ("add", "mul_scalar", "gelu", "relu_", "copy", "sum")},
-    **{op: ROWS for op in ("sum_dim", "softmax", "layer_norm", "transpose_copy")},
-    **{op: VECTOR for op in ("h2d_pageable", "h2d_pinned", "d2h_pageable", "d2h_pinned")},
+    **{op: [64] for op in ("add", "mul_scalar", "gelu", "relu_", "copy", "sum")},
+    **dict.fromkeys(("sum_dim", "softmax", "layer_norm", "transpose_copy"), ROWS),
+    **dict.fromkeys(("h2d_pageable", "h2d_pinned", "d2h_pageable", "d2h_pinned"), VECTOR),
 }
 
 
