@@ -37,6 +37,8 @@ CaptureRef begin(StreamRef stream, CaptureMode mode, PoolId pool, void* owner);
 std::shared_ptr<Recording> end(const CaptureRef& capture, StreamRef stream);
 // Ends it and drops what it kept.
 void abort(const CaptureRef& capture) noexcept;
+// All that are under way: the devices that they are on are about to go.
+void abort_all() noexcept;
 // The owner of the capture of a stream, or null.
 void* owner_of(StreamRef stream);
 // Makes the capture of a stream fail, if there is one: its end raises `reason`.

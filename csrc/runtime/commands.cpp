@@ -2,16 +2,18 @@
 
 #include <utility>
 
+#include "runtime/blocking.h"
 #include "runtime/capture.h"
 #include "runtime/ipc/shared_events.h"
-#include "runtime/runtime.h"
+#include "runtime/peer_copy.h"
 #include "runtime/timing.h"
+#include "runtime/worlds.h"
 
 namespace loom::runtime {
 
 namespace {
 
-driver::Stream handle_of(StreamRef stream) { return get().stream(stream.device, stream.id); }
+Device& device_of(StreamRef stream) { return get().device(stream.device); }
 
 Command describe(CommandKind kind, const char* name, StreamRef stream) {
   Command command{};
@@ -54,7 +56,8 @@ StreamRef current_stream_of(int device) noexcept { return {device, current_strea
 bool is_captured(StreamRef stream) { return capture::is_underway() && capture::of(stream) != nullptr; }
 
 bool runs_in_place(StreamRef stream) {
-  return get().driver().runs_in_place(handle_of(stream)) && !is_captured(stream);
+  const Device& device = device_of(stream);
+  return device.driver().runs_in_place(device.stream(stream.id)) && !is_captured(stream);
 }
 
 namespace {
@@ -92,23 +95,44 @@ void submit(StreamRef stream, const driver::Kernel& kernel, const Operand* opera
     capture::keep(*keeper, stream, refusal.pass_on(), operands, num_operands);
     return;
   }
-  const driver::Stream handle = handle_of(stream);
+  const Device& device = device_of(stream);
+  const driver::Stream handle = device.stream(stream.id);
   if (issue.times() != nullptr) [[unlikely]] {
-    timing::submit(handle, refusal.pass_on(), issue.times());
+    timing::submit(device.driver(), handle, refusal.pass_on(), issue.times());
   } else {
-    get().driver().submit(handle, refusal.pass_on());
+    device.driver().submit(handle, refusal.pass_on());
   }
 }
 
+namespace {
+
+// To a driver, memory of another world is some memory of the host's, which it would touch.
+void check_one_world(const Device& device, const void* destination, const void* source) {
+  for (const void* side : {destination, source}) {
+    const Place place = locate(side);
+    if (place.device != nullptr && &place.device->runtime() != &device.runtime()) {
+      throw InvalidArgument(
+          "a copy between devices of a dry run and others: a tensor from outside of a dry run cannot be used "
+          "inside, "
+          "nor one from inside afterwards");
+    }
+  }
+}
+
+}  // namespace
+
 void copy(StreamRef stream, void* destination, const void* source, size_t bytes) {
-  driver::Driver& driver = get().driver();
+  const Device& device = device_of(stream);
   const CaptureRef keeper = capture_of(stream);
   if (bytes != 0 && capture::is_underway()) {
     for (const void* side : {static_cast<const void*>(destination), source}) {
-      if (driver.locate(side).kind == driver::AddressKind::kUnknown) {
+      if (locate(side).kind == driver::AddressKind::kUnknown) {
         capture::forbid_on(stream, "a copy of host memory that is not pinned");
       }
     }
+  }
+  if (has_other_worlds()) [[unlikely]] {
+    check_one_world(device, destination, source);
   }
   Issue issue;
   if (tape::is_read()) [[unlikely]] {
@@ -121,14 +145,18 @@ void copy(StreamRef stream, void* destination, const void* source, size_t bytes)
   }
   if (keeper != nullptr) {
     capture::keep_copy(*keeper, stream, destination, source, bytes);
+  } else if (get().has_several_drivers() &&
+             copy_between_drivers(device, device.stream(stream.id), destination, source, bytes)) {
+    if (issue.times() != nullptr) timing::note_not_run(*issue.times());
   } else if (issue.times() != nullptr) [[unlikely]] {
-    timing::copy(handle_of(stream), destination, source, bytes, issue.times());
+    timing::copy(device.driver(), device.stream(stream.id), destination, source, bytes, issue.times());
   } else {
-    driver.copy(handle_of(stream), destination, source, bytes);
+    device.driver().copy(device.stream(stream.id), destination, source, bytes);
   }
 }
 
 void fill(StreamRef stream, void* destination, uint8_t value, size_t bytes) {
+  const Device& device = device_of(stream);
   const CaptureRef keeper = capture_of(stream);
   Issue issue;
   if (tape::is_read()) [[unlikely]] {
@@ -141,15 +169,28 @@ void fill(StreamRef stream, void* destination, uint8_t value, size_t bytes) {
   if (keeper != nullptr) {
     capture::keep_fill(*keeper, stream, destination, value, bytes);
   } else if (issue.times() != nullptr) [[unlikely]] {
-    timing::fill(handle_of(stream), destination, value, bytes, issue.times());
+    timing::fill(device.driver(), device.stream(stream.id), destination, value, bytes, issue.times());
   } else {
-    get().driver().fill(handle_of(stream), destination, value, bytes);
+    device.driver().fill(device.stream(stream.id), destination, value, bytes);
   }
 }
 
+namespace {
+
+void check_same_driver(const Device& device, driver::Event event) {
+  if (&driver_of(event) == &device.driver()) return;
+  throw InvalidArgument(
+      "the event was first recorded on a device of another driver, or outside of this dry run: an event "
+      "belongs "
+      "to the devices where it was first recorded");
+}
+
+}  // namespace
+
 bool query_stream(StreamRef stream) {
   if (capture::is_underway()) capture::forbid_on(stream, "a query of a stream");
-  const bool is_finished = get().driver().query_stream(handle_of(stream));
+  const Device& device = device_of(stream);
+  const bool is_finished = device.driver().query_stream(device.stream(stream.id));
   if (is_finished && tape::is_read()) [[unlikely]] {
     tape::write(describe(CommandKind::kQueryStream, "query_stream", stream));
   }
@@ -162,7 +203,8 @@ void synchronize_stream(StreamRef stream) {
   if (tape::is_read()) [[unlikely]] {
     issue.notify(describe(CommandKind::kSynchronizeStream, "synchronize_stream", stream));
   }
-  get().driver().synchronize_stream(handle_of(stream));
+  const Device& device = device_of(stream);
+  device.driver().synchronize_stream(device.stream(stream.id));
 }
 
 void synchronize_device(int device) {
@@ -171,18 +213,18 @@ void synchronize_device(int device) {
   if (tape::is_read()) [[unlikely]] {
     issue.notify(describe(CommandKind::kSynchronizeDevice, "synchronize_device", {device, -1}));
   }
-  get().synchronize(device);
+  get().device(device).synchronize();
 }
 
-driver::Event create_event(driver::EventOptions options) {
-  const driver::Event event = get().driver().create_event(options);
+driver::Event create_event(int device, driver::EventOptions options) {
+  const driver::Event event = make_event(get().device(device), options);
   if (tape::is_read()) [[unlikely]] {
     Command command = describe(CommandKind::kCreateEvent, "create_event", kNoStream);
     command.event = event;
     try {
       tape::write(command);
     } catch (...) {
-      get().driver().destroy_event(event);
+      end_event(event);
       throw;
     }
   }
@@ -203,7 +245,11 @@ void record_event(driver::Event event, StreamRef stream) {
     }
     if (capture::keep_record(event, stream)) return;
   }
-  get().driver().record_event(event, handle_of(stream));
+  const Device& device = device_of(stream);
+  if (get().has_several_drivers() || has_other_worlds()) [[unlikely]] {
+    check_same_driver(device, event);
+  }
+  device.driver().record_event(event, device.stream(stream.id));
   shared_events::recorded(event, stream);
 }
 
@@ -217,13 +263,21 @@ void wait_event(StreamRef stream, driver::Event event) {
   }
   if (shared_events::wait(stream, event)) return;
   if (capture::is_underway() && capture::keep_wait(stream, event)) return;
-  get().driver().wait_event(handle_of(stream), event);
+  const Device& device = device_of(stream);
+  if (get().has_several_drivers() || has_other_worlds()) [[unlikely]] {
+    // A driver knows no other's events: the host waits.
+    if (driver::Driver& other = driver_of(event); &other != &device.driver()) {
+      call_blocking([&] { other.synchronize_event(event); });
+      return;
+    }
+  }
+  device.driver().wait_event(device.stream(stream.id), event);
 }
 
 bool query_event(driver::Event event) {
   if (capture::is_underway()) capture::forbid_on(event, "a query of an event");
   bool is_finished = false;
-  if (!shared_events::query(event, &is_finished)) is_finished = get().driver().query_event(event);
+  if (!shared_events::query(event, &is_finished)) is_finished = driver_of(event).query_event(event);
   if (is_finished && tape::is_read()) [[unlikely]] {
     Command command = describe(CommandKind::kQueryEvent, "query_event", kNoStream);
     command.event = event;
@@ -240,14 +294,18 @@ void synchronize_event(driver::Event event) {
     command.event = event;
     issue.notify(command);
   }
-  if (!shared_events::synchronize(event)) get().driver().synchronize_event(event);
+  if (!shared_events::synchronize(event)) driver_of(event).synchronize_event(event);
 }
 
 int64_t elapsed_ns(driver::Event start, driver::Event end) {
   if (capture::is_underway()) {
     for (const driver::Event event : {start, end}) capture::forbid_on(event, "the elapsed time of events");
   }
-  return get().driver().elapsed_ns(start, end);
+  driver::Driver& driver = driver_of(start);
+  if (&driver != &driver_of(end)) {
+    throw InvalidArgument("elapsed time: the two events belong to devices of different drivers");
+  }
+  return driver.elapsed_ns(start, end);
 }
 
 void destroy_event(driver::Event event) {
@@ -258,7 +316,7 @@ void destroy_event(driver::Event event) {
     tape::write(command);
   }
   shared_events::forget(event);
-  get().driver().destroy_event(event);
+  end_event(event);
 }
 
 }  // namespace loom::runtime

@@ -33,7 +33,8 @@ void synchronize_stream(StreamRef stream);
 // All streams of a device.
 void synchronize_device(int device);
 
-driver::Event create_event(driver::EventOptions options);
+// For streams of this device, and of others with its driver.
+driver::Event create_event(int device, driver::EventOptions options);
 // A stream that waits for an event of a captured stream is captured from then on.
 void record_event(driver::Event event, StreamRef stream);
 void wait_event(StreamRef stream, driver::Event event);

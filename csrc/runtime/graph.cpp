@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "runtime/capture.h"
-#include "runtime/runtime.h"
+#include "runtime/worlds.h"
 
 namespace loom::runtime {
 
@@ -19,14 +19,14 @@ uint32_t Recording::add(Node node) {
   return static_cast<uint32_t>(nodes_.size() - 1);
 }
 
-void Recording::run(driver::Stream stream, const std::vector<timing::Shared>& times) const {
-  driver::Driver& driver = get().driver();
+void Recording::run(driver::Driver& driver, driver::Stream stream,
+                    const std::vector<timing::Shared>& times) const {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     const timing::Running running(times.empty() ? nullptr : times[i].get());
     switch (node.kind) {
       case CommandKind::kKernel:
-        node.kernel.run(node.kernel.context);
+        node.kernel.run(node.kernel.context, stream);
         break;
       case CommandKind::kCopy:
         driver.copy(stream, node.destination, node.source, node.bytes);
@@ -62,7 +62,7 @@ std::vector<timing::Shared> Recording::notify(StreamRef stream) const {
     command.times = &times;
     tape::write(command);
     if (times == nullptr) continue;
-    if (!get().driver().info().executes_kernels) timing::note_not_run(*times);
+    if (!get().device(stream.device).runs_kernels()) timing::note_not_run(*times);
     all_times.resize(nodes_.size());
     all_times[i] = std::move(times);
   }
@@ -94,7 +94,7 @@ std::string Recording::to_dot() const {
   return out.str();
 }
 
-ReplayQueue::ReplayQueue() : finished_(get().driver().create_event({/*timing=*/false})) {}
+ReplayQueue::ReplayQueue(int device) : finished_(make_event(get().device(device), {/*timing=*/false})) {}
 
 ReplayQueue::~ReplayQueue() {
   if (!in_bad_fork()) destroy_event(finished_);
@@ -103,8 +103,9 @@ ReplayQueue::~ReplayQueue() {
 void ReplayQueue::submit(StreamRef stream, const Recording& recording,
                          const std::function<std::unique_ptr<Replay>()>& make) {
   if (is_captured(stream)) capture::forbid_on(stream, "the replay of a graph");
-  driver::Driver& driver = get().driver();
-  const driver::Stream handle = get().stream(stream.device, stream.id);
+  const Device& device = get().device(stream.device);
+  driver::Driver& driver = device.driver();
+  const driver::Stream handle = device.stream(stream.id);
   const auto must_follow = [&] { return has_replayed_ && !(last_stream_ == stream); };
   const bool is_notified = tape::is_read();
   timing::Shared launch_times;
@@ -130,9 +131,11 @@ void ReplayQueue::submit(StreamRef stream, const Recording& recording,
   if (must_follow() && is_notified) driver.wait_event(handle, finished_);
   if (must_follow() && !is_notified) wait_event(stream, finished_);
   std::unique_ptr<Replay> replay = make();
+  replay->driver_ = &driver;
   replay->stream_ = handle;
   replay->times_ = std::move(times);
-  const driver::Kernel kernel{"graph replay", [](void* context) { static_cast<Replay*>(context)->run(); },
+  const driver::Kernel kernel{"graph replay",
+                              [](void* context, driver::Stream) { static_cast<Replay*>(context)->run(); },
                               [](void* context) { delete static_cast<Replay*>(context); }, replay.release()};
   driver.submit(handle, kernel);
   if (launch_times != nullptr) [[unlikely]]

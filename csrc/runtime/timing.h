@@ -47,9 +47,11 @@ class Running {
 };
 
 // As the driver's methods of the same names, and the times are noted.
-void submit(driver::Stream stream, const driver::Kernel& kernel, const Shared& times);
-void copy(driver::Stream stream, void* destination, const void* source, size_t bytes, const Shared& times);
-void fill(driver::Stream stream, void* destination, uint8_t value, size_t bytes, const Shared& times);
+void submit(driver::Driver& driver, driver::Stream stream, const driver::Kernel& kernel, const Shared& times);
+void copy(driver::Driver& driver, driver::Stream stream, void* destination, const void* source, size_t bytes,
+          const Shared& times);
+void fill(driver::Driver& driver, driver::Stream stream, void* destination, uint8_t value, size_t bytes,
+          const Shared& times);
 
 // For a driver that executes nothing: the command took no time.
 void note_not_run(CommandTimes& times) noexcept;

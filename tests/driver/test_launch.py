@@ -83,7 +83,7 @@ def test_a_host_access_to_fenced_memory_faults(run_python: Callable[..., object]
         from torch_loom._C_testing import driver
         chip = driver.create("virtual", 1, 1 << 24, protect=True)
         address = chip.allocate(0, 64)
-        ctypes.memset(chip.engine_address(address), 1, 64)
+        ctypes.memset(chip.locate(address).engine_address, 1, 64)
         print("reached", flush=True)
         ctypes.memset(address, 1, 64)
         """,

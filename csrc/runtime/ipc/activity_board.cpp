@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "runtime/runtime.h"
+#include "runtime/worlds.h"
 
 namespace loom::runtime {
 
@@ -78,11 +78,14 @@ StreamActivity* activity_board::slot(int device, int64_t stream) noexcept {
   return first + static_cast<size_t>(device) * kStreams + slot;
 }
 
-void activity_board::note_memory(const driver::Driver& driver, int device, int physical_device) noexcept {
+void activity_board::note_memory(const driver::Driver& driver, int device, int driver_index) noexcept {
   Header* header = board.load(std::memory_order_acquire);
-  const Runtime* runtime = detail::instance.load(std::memory_order_acquire);
-  if (header == nullptr || runtime == nullptr || &runtime->driver() != &driver) return;
-  const driver::MemoryInfo memory = driver.memory_info(physical_device);
+  const Runtime* runtime = worlds::program();
+  if (header == nullptr || runtime == nullptr || device >= runtime->device_count() ||
+      &runtime->device(device).driver() != &driver) {
+    return;
+  }
+  const driver::MemoryInfo memory = driver.memory_info(driver_index);
   header->devices[device].memory_bytes.store(static_cast<uint64_t>(memory.total_bytes - memory.free_bytes),
                                              std::memory_order_relaxed);
 }

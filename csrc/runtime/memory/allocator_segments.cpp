@@ -89,8 +89,8 @@ void* CachingAllocator::take_from_driver(size_t bytes) {
   if (fraction_ && static_cast<size_t>(stats_.reserved_bytes[0].current) + bytes > limit_bytes())
     return nullptr;
   try {
-    void* memory = driver_.allocate(physical_device_, bytes);
-    activity_board::note_memory(driver_, logical_device_, physical_device_);
+    void* memory = driver_.allocate(driver_index_, bytes);
+    activity_board::note_memory(driver_, logical_device_, driver_index_);
     return memory;
   } catch (const OutOfMemory&) {
     return nullptr;
@@ -254,7 +254,7 @@ void CachingAllocator::collect_garbage(Guard& lock, int64_t stream) {
 // that stream: everything before that kernel has finished then.
 bool CachingAllocator::drain(driver::Stream stream) {
   try {
-    driver_.drain_stream(stream);
+    driver_.synchronize_stream(stream, driver::OnFailure::kKeep);
   } catch (const InvalidArgument&) {
     return false;
   }
@@ -322,11 +322,11 @@ void CachingAllocator::destroy(Segment* segment) {
   Pool& pool = *segment->pool;
   for (const Segment::Piece& piece : segment->pieces) {
     if (segment->source == nullptr) {
-      driver_.deallocate(physical_device_, reinterpret_cast<void*>(piece.address));
+      driver_.deallocate(reinterpret_cast<void*>(piece.address));
     }
     ++stats_.num_device_free;
   }
-  activity_board::note_memory(driver_, logical_device_, physical_device_);
+  activity_board::note_memory(driver_, logical_device_, driver_index_);
   decrease(pool, stats_.segment, 1);
   decrease(pool, stats_.reserved_bytes, segment->bytes);
   note_cached();

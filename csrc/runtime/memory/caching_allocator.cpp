@@ -6,10 +6,10 @@
 
 namespace loom::runtime {
 
-CachingAllocator::CachingAllocator(driver::Driver& driver, int physical_device, int logical_device,
+CachingAllocator::CachingAllocator(driver::Driver& driver, int driver_index, int logical_device,
                                    std::unique_ptr<StreamSource> streams)
     : driver_(driver),
-      physical_device_(physical_device),
+      driver_index_(driver_index),
       logical_device_(logical_device),
       streams_(std::move(streams)) {}
 

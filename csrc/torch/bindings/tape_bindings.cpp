@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/worlds.h"
 #include "torch/core/device.h"
 
 namespace py = pybind11;
@@ -58,7 +59,7 @@ py::tuple range(const void* address, size_t bytes, bool is_written) {
 }
 
 bool is_host_memory(const void* address) {
-  return devices().driver().locate(address).kind == driver::AddressKind::kUnknown;
+  return runtime::locate(address).kind == driver::AddressKind::kUnknown;
 }
 
 // (address, sizes, strides, item_bytes, is_written) of each, without memory of the host that no device

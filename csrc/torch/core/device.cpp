@@ -11,7 +11,7 @@ namespace {
 int (*count_peek)() noexcept = nullptr;
 }
 
-std::string device_name() { return c10::get_privateuse1_backend(); }
+std::string device_name() { return c10::DeviceTypeName(device_type(), /*lower_case=*/true); }
 
 std::string device_name_upper() {
   std::string name = device_name();
@@ -41,7 +41,7 @@ c10::Device resolve_device(const std::optional<c10::Device>& device) {
   devices();
   const int index = device.has_value() && device->has_index() ? device->index() : runtime::current_device();
   check_device_index(index);
-  return c10::Device(kLoom, static_cast<c10::DeviceIndex>(index));
+  return c10::Device(device_type(), static_cast<c10::DeviceIndex>(index));
 }
 
 }  // namespace loom::glue

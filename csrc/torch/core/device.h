@@ -8,11 +8,10 @@
 
 #include "runtime/commands.h"
 #include "runtime/runtime.h"
+#include "torch/core/device_type.h"
 #include "torch/core/errors.h"
 
 namespace loom::glue {
-
-constexpr c10::DeviceType kLoom = c10::DeviceType::PrivateUse1;
 
 // The user's name of the device type ("loom"), and the same in capitals for messages.
 std::string device_name();
@@ -59,15 +58,17 @@ inline driver::Stream current_stream(int device) {
 // `work` lives on the caller's stack, so it runs in place.
 template <typename F>
 void run_kernel(int device, const char* name, F&& work) {
-  runtime::Runtime& runtime = devices();
+  const runtime::Device& own = devices().device(device);
   const driver::Stream stream = current_stream(device);
-  if (!runtime.runs_kernels()) {
+  if (!own.runs_kernels()) {
     work();
-    translated([&] { runtime.driver().submit(stream, {name, [](void*) {}, nullptr, nullptr}); });
+    translated([&] { own.driver().submit(stream, {name, [](void*, driver::Stream) {}, nullptr, nullptr}); });
     return;
   }
-  const auto run = [](void* context) { (*static_cast<std::remove_reference_t<F>*>(context))(); };
-  translated([&] { runtime.driver().submit(stream, {name, run, nullptr, &work, /*in_place=*/true}); });
+  const auto run = [](void* context, driver::Stream) {
+    (*static_cast<std::remove_reference_t<F>*>(context))();
+  };
+  translated([&] { own.driver().submit(stream, {name, run, nullptr, &work, /*in_place=*/true}); });
 }
 
 }  // namespace loom::glue

@@ -1,7 +1,9 @@
 // torch.autocast("loom"): PyTorch's own cast lists.
 #include <ATen/Functions.h>
-#include <ATen/autocast_mode.h>
-#include <torch/library.h>
+
+#include "torch/core/cast_macros.h"
+#include "torch/core/registration.h"
+#include "torch/kernels/register.h"
 
 // The macros name Tensor and Scalar as at:: does.
 namespace at::autocast {
@@ -15,26 +17,34 @@ Tensor refuse_binary_cross_entropy(const Tensor&, const Tensor&, const std::opti
       "cannot hold probabilities near 0 and 1. Use binary_cross_entropy_with_logits or BCEWithLogitsLoss.");
 }
 
-}  // namespace
-
-// Without it every op outside the lists fails while autocast is on.
-TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
-
-TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
-#define LOOM_LOWER(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
+void register_casts() {
+  // Without it every op outside the lists fails while autocast is on.
+  loom::glue::library(loom::glue::autocast_key(), "_").fallback(torch::CppFunction::makeFallthrough());
+  torch::Library& m = loom::glue::library(loom::glue::autocast_key());
+#define LOOM_LOWER(...) LOOM_CAST(__VA_ARGS__, lower_precision_fp)
   AT_FORALL_LOWER_PRECISION_FP(LOOM_LOWER)
 #undef LOOM_LOWER
-#define LOOM_FP32(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32)
+#define LOOM_FP32(...) LOOM_CAST(__VA_ARGS__, fp32)
   AT_FORALL_FP32(LOOM_FP32)
 #undef LOOM_FP32
-#define LOOM_FP32_OPT(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
+#define LOOM_FP32_OPT(...) LOOM_CAST(__VA_ARGS__, fp32_set_opt_dtype)
   AT_FORALL_FP32_SET_OPT_DTYPE(LOOM_FP32_OPT)
 #undef LOOM_FP32_OPT
-  AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE)
-#define LOOM_PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
+  AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(LOOM_CAST_REDISPATCHED)
+#define LOOM_PROMOTE(...) LOOM_CAST(__VA_ARGS__, promote)
   AT_FORALL_PROMOTE(LOOM_PROMOTE)
 #undef LOOM_PROMOTE
   m.impl("binary_cross_entropy", refuse_binary_cross_entropy);
 }
 
+}  // namespace
+
 }  // namespace at::autocast
+
+namespace loom::glue {
+
+void register_autocast() {
+  if (has_own_casts()) at::autocast::register_casts();
+}
+
+}  // namespace loom::glue

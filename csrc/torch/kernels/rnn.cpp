@@ -1,6 +1,5 @@
-// Recurrent cells. PyTorch sends every PrivateUse1 device to the fused cells, of which the CPU has none, and
-// keeps the CPU's whole-layer kernel for the CPU; both are given here.
-#include <ATen/Context.h>
+// Recurrent cells. PyTorch sends the devices of other backends to the fused cells, of which the CPU has none,
+// and keeps the CPU's whole-layer kernel for the CPU; both are given here.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/cat.h>
@@ -8,7 +7,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/lstm_native.h>
-#include <ATen/ops/mkldnn_rnn_layer.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/rsub.h>
 #include <ATen/ops/sigmoid.h>
@@ -20,7 +18,10 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
+#include "torch/core/registration.h"
 #include "torch/dispatch/lend.h"
+#include "torch/engine/fused.h"
+#include "torch/kernels/register.h"
 
 namespace loom::glue {
 
@@ -98,23 +99,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
 
 // Whether the engine would run the layer whole: its own kernel for float32 LSTMs without projections.
 bool runs_whole_layers(const Tensor& input, at::TensorList states, at::TensorList params, bool has_biases) {
-  if (!devices().runs_kernels() || !at::hasMKLDNN() || !at::globalContext().userEnabledMkldnn()) return false;
+  if (!glue::device_of(input).runs_kernels() || !has_lstm_layer()) return false;
   if (input.scalar_type() != c10::kFloat || input.numel() == 0 || !has_biases) return false;
   if (states[0].sym_size(2) != states[1].sym_size(2)) return false;
   return std::all_of(params.begin(), params.end(), [&](const Tensor& p) {
     return p.device() == input.device() && p.scalar_type() == c10::kFloat;
   });
-}
-
-// One direction of one layer over a whole sequence: input [time, batch, features].
-std::array<Tensor, 3> lstm_layer(const Tensor& input, at::TensorList weights, const Tensor& hx,
-                                 const Tensor& cx, bool reverse, int64_t num_layers, bool bidirectional,
-                                 bool train) {
-  constexpr int64_t kLstm = 2;  // the kernel's number for this kind of cell
-  auto [output, hy, cy, workspace] = at::mkldnn_rnn_layer(
-      input, weights[0], weights[1], weights[2], weights[3], hx, cx, reverse, {}, kLstm, hx.size(-1),
-      num_layers, /*has_biases=*/true, bidirectional, /*batch_first=*/false, train);
-  return {output, hy, cy};
 }
 
 std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& batch, at::TensorList states, at::TensorList params,
@@ -133,9 +123,9 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& batch, at::TensorList stat
     std::vector<Tensor> outputs;
     for (int64_t direction = 0; direction < directions; ++direction) {
       const int64_t index = layer * directions + direction;
-      auto [output, hy, cy] = lstm_layer(layer_input, params.slice(static_cast<size_t>(index) * 4, 4),
-                                         states[0][index].contiguous(), states[1][index].contiguous(),
-                                         direction == 1, num_layers, bidirectional, train);
+      auto [output, hy, cy] = engine_lstm_layer(layer_input, params.slice(static_cast<size_t>(index) * 4, 4),
+                                                states[0][index].contiguous(), states[1][index].contiguous(),
+                                                direction == 1, num_layers, bidirectional, train);
       outputs.push_back(output);
       hidden.push_back(hy);
       cell.push_back(cy);
@@ -187,16 +177,16 @@ std::tuple<Tensor, Tensor> pack_padded_sequence(const Tensor& input, const Tenso
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_recurrent_cells() {
+  torch::Library& m = library(own_key());
   m.impl("lstm.input", lstm);
   m.impl("_thnn_fused_lstm_cell", lstm_cell);
   m.impl("_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward);
   m.impl("_thnn_fused_gru_cell", gru_cell);
   m.impl("_thnn_fused_gru_cell_backward", gru_cell_backward);
   m.impl("_pack_padded_sequence", pack_padded_sequence);
+  // Above the gradients of its parts: a composite op is taken apart before it reaches the device.
+  library(autograd_key()).impl("lstm.input", lstm);
 }
-
-// Above the gradients of its parts: a composite op is taken apart before it reaches the device.
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("lstm.input", lstm); }
 
 }  // namespace loom::glue

@@ -11,9 +11,10 @@
 #include <optional>
 
 #include "torch/core/device.h"
-#include "torch/profiler/kineto_headers.h"
+#include "torch/core/kineto_headers.h"
 #include "torch/profiler/profile_recorder.h"
 #include "torch/profiler/profile_rows.h"
+#include "torch/profiler/register.h"
 
 namespace loom::glue {
 
@@ -56,7 +57,10 @@ void drain_devices() {
   } without_python;
   runtime::Runtime& runtime = devices();
   for (int device = 0; device < runtime.device_count(); ++device) {
-    for (const driver::Stream stream : runtime.streams(device)) runtime.driver().drain_stream(stream);
+    const runtime::Device& own = runtime.device(device);
+    for (const driver::Stream stream : own.streams()) {
+      own.driver().synchronize_stream(stream, driver::OnFailure::kKeep);
+    }
   }
 }
 
@@ -154,14 +158,13 @@ class Profiler final : public libkineto::IActivityProfiler {
   const std::string name_ = "torch-loom";
   const std::set<ActivityType> types_{ActivityType::CONCURRENT_KERNEL, ActivityType::GPU_MEMCPY,
                                       ActivityType::GPU_MEMSET, ActivityType::GPU_USER_ANNOTATION,
-                                      ActivityType::PRIVATEUSE1_RUNTIME};
+                                      runtime_activity()};
 };
 
 }  // namespace
 
 void register_kineto_profiler() {
-  torch::profiler::impl::PrivateUse1ProfilerRegistry::instance().registerFactory(
-      [] { return std::make_unique<Profiler>(); });
+  register_profiler([] { return std::make_unique<Profiler>(); });
 }
 
 unsigned long num_profiles() noexcept { return profiles.load(std::memory_order_relaxed); }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/worlds.h"
 #include "torch/core/device.h"
 
 namespace loom::glue {
@@ -37,8 +38,7 @@ bool is_shown(CommandKind kind) {
 // In the words that tools which read traces look for.
 const char* direction_of(const Command& command) {
   using Kind = driver::AddressKind;
-  const auto& driver = devices().driver();
-  const driver::Address to = driver.locate(command.address), from = driver.locate(command.source);
+  const runtime::Place to = runtime::locate(command.address), from = runtime::locate(command.source);
   if (to.kind == Kind::kDevice && from.kind == Kind::kDevice) {
     return to.device == from.device ? "Memcpy DtoD (Device -> Device)" : "Memcpy PtoP (Device -> Device)";
   }

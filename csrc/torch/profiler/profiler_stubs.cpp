@@ -5,7 +5,9 @@
 #include <chrono>
 
 #include "torch/core/device.h"
+#include "torch/core/extension_points.h"
 #include "torch/profiler/profile_recorder.h"
+#include "torch/profiler/register.h"
 
 namespace loom::glue {
 
@@ -19,7 +21,7 @@ class Stubs final : public torch::profiler::impl::ProfilerStubs {
     const c10::Device current = resolve_device(std::nullopt);
     if (device != nullptr) *device = current.index();
     translated([&] {
-      const driver::Event created = runtime::create_event({/*timing=*/true});
+      const driver::Event created = runtime::create_event(current.index(), {/*timing=*/true});
       *event = ProfilerVoidEventStub(created, [](void* pointer) {
         if (!runtime::in_bad_fork()) runtime::destroy_event(static_cast<driver::Event>(pointer));
       });
@@ -60,12 +62,9 @@ class Stubs final : public torch::profiler::impl::ProfilerStubs {
   }
 };
 
-// Leaked: profiles may end with the process.
-[[maybe_unused]] const bool registered = [] {
-  torch::profiler::impl::registerPrivateUse1Methods(new Stubs);
-  return true;
-}();
-
 }  // namespace
+
+// Leaked: profiles may end with the process.
+void register_stubs() { register_profiler_stubs(new Stubs); }
 
 }  // namespace loom::glue

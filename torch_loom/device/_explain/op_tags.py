@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from torch_loom import ops
+
 __all__ = ["OpTags"]
 
 # (address, sizes, strides, bytes of an element, is written)
@@ -27,7 +29,7 @@ class OpTags:
         """Return whether the host waits for the size of the result."""
         if torch.Tag.dynamic_output_shape not in self._tags_of(operator):
             return False
-        if operator.startswith("aten::index"):
+        if any("mask_counted" in ops.facts_of(f"{operator}{overload}") for overload in ("", ".Tensor")):
             # Only masks are counted; they have one byte an element.
             return any(operand[3] == 1 and not operand[4] for operand in operands)
         return True
