@@ -33,6 +33,7 @@ PLAIN = ("util", "driver", "runtime")
 # Only in a development build: bindings for the tests, and a driver in a library of its own.
 TESTING = "testing"
 MIRROR = ROOT / "tests" / "driver" / "mirror"
+LOGGED = ROOT / "tests" / "driver" / "logged"
 # These files spend most of their compile time on pybind11, so several are compiled as one.
 MERGED = "torch/bindings"
 FILES_PER_MERGED = 5
@@ -153,7 +154,8 @@ class NinjaFile:
 
     def run(self, *, verbose: bool) -> None:
         write_if_changed(OUTPUT / "build.ninja", "\n".join(self.lines) + "\n")
-        command = [ninja(), *shlex.split(os.environ.get("NINJAFLAGS", "")), "-C", str(OUTPUT), *(["-v"] if verbose else [])]
+        flags = [*shlex.split(os.environ.get("NINJAFLAGS", "")), *(["-v"] if verbose else [])]
+        command = [ninja(), *flags, "-C", str(OUTPUT)]
         if jobs := os.environ.get("MAX_JOBS"):
             command += ["-j", jobs]
         result = subprocess.run(command, check=False)
@@ -203,6 +205,8 @@ class Build(build_ext):
             # It stays where ninja links it: what a chip team writes has no part in the package.
             mirror = file.compile(units_of(sorted(MIRROR.glob("*.cpp")), "plain"))
             file.link(OUTPUT / "libloom_mirror.so", mirror, with_torch=False)
+            logged = file.compile(units_of(sorted(LOGGED.glob("*.cpp")), "plain"))
+            file.link(OUTPUT / "libloom_logged.so", [*logged, *plain], with_torch=False)
         for path, objects in built:
             file.link(OUTPUT / path.name, objects)
         file.run(verbose=bool(self.verbose > 1))

@@ -43,6 +43,7 @@ BESIDE = {"config", "errors"}  # may be imported by all
 # What tools and the facade may import is all of the staircase; neither imports the other.
 ALLOWED = {
     "config": {"errors"},
+    "as_cuda": {"config"},
     "errors": set(),
     "_register": {"_C", "_built_with", "chips", "device"} | BESIDE,
     "device": {"_C", "ops"} | BESIDE,

@@ -1,38 +1,13 @@
 #include "driver/activity.h"
 
-#include <time.h>
-
 #include <algorithm>
-#include <thread>
 
 namespace loom::driver {
 
-namespace {
-
-struct Moment {
-  uint64_t ticks;
-  std::chrono::steady_clock::time_point time;
-};
-
-Moment now() { return {activity::ticks(), std::chrono::steady_clock::now()}; }
-
-}  // namespace
-
-double activity::ticks_per_second() {
-  static const Moment first = now();
-  Moment last = now();
-  while (last.time - first.time < std::chrono::microseconds(200)) {
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-    last = now();
-  }
-  return static_cast<double>(last.ticks - first.ticks) /
-         std::chrono::duration<double>(last.time - first.time).count();
-}
-
-int activity::bucket_shift() {
-  static const int shift = [] {
+int activity::bucket_shift(double ticks_per_second) {
+  static const int shift = [ticks_per_second] {
     constexpr double kSeconds = 0.017;
-    const double wanted = ticks_per_second() * kSeconds;
+    const double wanted = ticks_per_second * kSeconds;
     int bits = 0;
     while (bits < 31 && static_cast<double>(uint64_t{1} << bits) < wanted) ++bits;
     StreamActivity::set_shift(bits);

@@ -4,42 +4,26 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 
 namespace loom::driver {
 
 namespace activity {
 
-// The processor's own counter: a clock is read in three times as long. The same in all threads and processes.
-inline uint64_t ticks() noexcept {
-#if defined(__x86_64__)
-  return __builtin_ia32_rdtsc();
-#elif defined(__aarch64__)
-  uint64_t value;
-  asm volatile("mrs %0, cntvct_el0" : "=r"(value));
-  return value;
-#else
-  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-#endif
-}
-
-// How many ticks a second has: measured since the first call, which takes some 200 microseconds.
-double ticks_per_second();
-
 // Time is kept in buckets of 2^shift ticks, 17 to 34 ms each; the last 64 of them are more than a second.
 constexpr int kNumBuckets = 64;
-int bucket_shift();
+int bucket_shift(double ticks_per_second);
 
 }  // namespace activity
 
 class StreamActivity {
  public:
-  // Of the thread that runs the stream's commands: around each.
-  void begin() noexcept { started_.store(activity::ticks() | 1, std::memory_order_relaxed); }
+  // Of the thread that runs the stream's commands: around each, with the time in ticks of the
+  // processor's counter, which is the same in all threads and processes.
+  void begin(uint64_t now) noexcept { started_.store(now | 1, std::memory_order_relaxed); }
   void mark_copy() noexcept { is_copy_.store(1, std::memory_order_relaxed); }
-  void end() noexcept {
-    const uint64_t end = activity::ticks(), start = started_.load(std::memory_order_relaxed);
+  void end(uint64_t end) noexcept {
+    const uint64_t start = started_.load(std::memory_order_relaxed);
     const bool is_copy = is_copy_.load(std::memory_order_relaxed) != 0;
     started_.store(0, std::memory_order_relaxed);
     if (is_copy) is_copy_.store(0, std::memory_order_relaxed);

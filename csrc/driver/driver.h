@@ -238,7 +238,8 @@ struct DriverConfig {
   Launch launch = Launch::kAuto;
   uint64_t chaos_seed = 0;
   bool protect = false;  // fences device memory off: a host access through allocate()'s addresses faults
-  std::vector<int64_t> device_memory_bytes{};  // of each device, in the place of memory_bytes; empty: all alike
+  std::vector<int64_t>
+      device_memory_bytes{};  // of each device, in the place of memory_bytes; empty: all alike
 
   int64_t memory_bytes_of(int device) const {
     return device_memory_bytes.empty() ? memory_bytes : device_memory_bytes[static_cast<size_t>(device)];

@@ -199,7 +199,8 @@ void leave_pools(const Capture& capture, bool keeps_use) {
     if (!takes_from_pool) continue;  // whoever was about to tell its allocator takes that back
     allocator_of(capture, device).end_allocate_to_pool(capture.pool);
     // Memory of other devices than the graph's is kept by the tensors there alone.
-    if (!keeps_use || device != capture.origin.device) allocator_of(capture, device).release_pool(capture.pool);
+    if (!keeps_use || device != capture.origin.device)
+      allocator_of(capture, device).release_pool(capture.pool);
   }
 }
 
@@ -298,19 +299,10 @@ CaptureRef of(StreamRef stream) {
   return find(stream);
 }
 
-void keep(Capture& capture, StreamRef stream, const driver::Kernel& kernel, const Operand* operands,
-          size_t num_operands) {
-  Node node{CommandKind::kKernel, kernel.name, stream, {}, kernel};
-  for (size_t i = 0; i < num_operands; ++i) {
-    const Operand& operand = operands[i];
-    node.operands.push_back({operand.address,
-                             {operand.sizes, operand.sizes + operand.num_dims},
-                             {operand.strides, operand.strides + operand.num_dims},
-                             operand.item_bytes,
-                             operand.is_written});
-  }
+void keep(Capture& capture, StreamRef stream, const driver::Kernel& kernel, const KernelRecord& record,
+          std::span<const Operand> outputs) {
   try {
-    append(capture, std::move(node));
+    append(capture, {CommandKind::kKernel, kernel.name, stream, {}, kernel, KeptRecord(record, outputs)});
   } catch (...) {
     if (kernel.release != nullptr) kernel.release(kernel.context);
     throw;

@@ -49,8 +49,8 @@ void invalidate(StreamRef stream, const std::string& reason);
 // The capture that keeps what is submitted to a stream, or null.
 CaptureRef of(StreamRef stream);
 // Append to it. Throw CaptureError when it has failed or ended; the kernel is released then.
-void keep(Capture& capture, StreamRef stream, const driver::Kernel& kernel, const Operand* operands,
-          size_t num_operands);
+void keep(Capture& capture, StreamRef stream, const driver::Kernel& kernel, const KernelRecord& record,
+          std::span<const Operand> outputs);
 void keep_copy(Capture& capture, StreamRef stream, void* destination, const void* source, size_t bytes);
 void keep_fill(Capture& capture, StreamRef stream, void* destination, uint8_t value, size_t bytes);
 

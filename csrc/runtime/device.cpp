@@ -65,13 +65,8 @@ int64_t Device::new_stream(int priority) {
   stream.store(create_stream(place, {.priority = -level, .inline_when_idle = false}),
                std::memory_order_release);
   lock.unlock();
-  if (tape::is_read()) [[unlikely]] {
-    Command command{};
-    command.kind = CommandKind::kCreateStream;
-    command.name = "create_stream";
-    command.device = logical;
-    command.stream = id;
-    tape::write(command);
+  if (tape::is_told(CommandKind::kCreateStream)) [[unlikely]] {
+    tape::note(describe(CommandKind::kCreateStream, logical, id));
   }
   return id;
 }

@@ -11,6 +11,7 @@
 
 #include "driver/driver.h"
 #include "runtime/commands.h"
+#include "runtime/kept_record.h"
 #include "runtime/memory/memory_history.h"
 #include "runtime/timing.h"
 
@@ -18,21 +19,13 @@ namespace loom::runtime {
 
 // A command that a graph keeps.
 struct Node {
-  // An operand of a kernel, for the tape: as in Operand, with metadata of its own.
-  struct KeptOperand {
-    const void* address;
-    std::vector<int64_t> sizes, strides;
-    int32_t item_bytes;
-    bool is_written;
-  };
-
   CommandKind kind;  // kKernel, kCopy or kFill
   std::string name;
   StreamRef stream;               // that it was captured on
   std::vector<uint32_t> after{};  // nodes that must have run, by their place in the recording
   driver::Kernel kernel{};        // kKernel
-  std::vector<KeptOperand> operands{};
-  void* destination = nullptr;  // kCopy, kFill
+  KeptRecord record{};            // kKernel
+  void* destination = nullptr;    // kCopy, kFill
   const void* source = nullptr;
   size_t bytes = 0;
   uint8_t value = 0;

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "runtime/commands.h"
 #include "runtime/worlds.h"
 
 namespace loom::runtime {
@@ -25,11 +26,11 @@ bool copy_between_drivers(const Device& device, driver::Stream stream, void* des
   // Each driver has read or written pageable memory when its copy() returns.
   const auto host = std::make_unique<std::byte[]>(bytes);
   if (is_read) {
-    other.driver().copy(others, host.get(), source, bytes);
-    device.driver().copy(stream, destination, host.get(), bytes);
+    untold::copy(other.driver(), others, host.get(), source, bytes);
+    untold::copy(device.driver(), stream, destination, host.get(), bytes);
   } else {
-    device.driver().copy(stream, host.get(), source, bytes);
-    other.driver().copy(others, destination, host.get(), bytes);
+    untold::copy(device.driver(), stream, host.get(), source, bytes);
+    untold::copy(other.driver(), others, destination, host.get(), bytes);
   }
   return true;
 }

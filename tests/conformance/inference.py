@@ -107,7 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="fail where a shape function differs")
     options = parser.parse_args(arguments)
     found = run(options.ops, options.dtypes.split(","), options.limit)
-    wrong = [row for row in found if row[1] not in ("agrees", "no answer")]
+    # A result in a larger storage than was said is copied into its place.
+    wrong = [row for row in found if row[1] not in ("agrees", "no answer", "storage")]
     for op, finding, count, example in wrong:
         print(f"{op}: {finding} ({count}): {example}")
     counts = summary(found)

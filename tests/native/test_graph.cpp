@@ -207,11 +207,11 @@ TEST(what_a_capture_refuses_ends_it_and_leaves_the_stream_usable) {
 
 TEST(the_tape_hears_a_replay_and_each_of_its_commands) {
   struct Reader final : runtime::TapeReader {
-    void read(const runtime::Command& command) override {
+    void begin(const runtime::Command& command) override {
       const std::lock_guard<std::mutex> lock(mutex);
       kinds.push_back(command.kind);
       captured.push_back(command.is_captured);
-      num_operands = command.num_operands;
+      num_operands = command.inputs.size();
     }
     std::mutex mutex;
     std::vector<runtime::CommandKind> kinds;
@@ -221,9 +221,9 @@ TEST(the_tape_hears_a_replay_and_each_of_its_commands) {
   const StreamRef stream = new_stream();
   int num_released = 0;
   const int64_t size = 4, stride = 1;
-  const runtime::Operand operand{&num_released, &size, &stride, 1, 4, true};
+  const runtime::Operand operand{&num_released, &size, &stride, 1, 4, -1, true};
   const auto recording =
-      capture_on(stream, [&] { submit(stream, kernel([] {}, &num_released), &operand, 1); });
+      capture_on(stream, [&] { submit(stream, kernel([] {}, &num_released), {nullptr, {&operand, 1}, {}}); });
   const auto reader = std::make_shared<Reader>();
   ReplayQueue queue(0);
   runtime::tape::attach(reader);

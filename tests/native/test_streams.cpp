@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "check.h"
+#include "util/clock.h"
 
 namespace loom::test {
 
@@ -328,7 +329,7 @@ Busy busy(const driver::StreamActivity& activity) {
 }  // namespace
 
 TEST(a_stream_notes_what_it_runs) {
-  driver::activity::bucket_shift();
+  driver::activity::bucket_shift(clock::ticks_per_second());
   for (const Launch launch : {Launch::kAuto, Launch::kBlocking, Launch::kChaos}) {
     for (const bool inline_when_idle : {true, false}) {
       Chip chip(launch);

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from torch_loom.chips import checks
-from torch_loom.chips.checks import DTYPES, FORMATS, MAX_TEXT_CHARS, BadValueError, Check
+from torch_loom.chips.checks import DTYPES, FORMATS, FUSED_KERNELS, MAX_TEXT_CHARS, BadValueError, Check
 from torch_loom.chips.cost.families import COEFFICIENTS, FAMILIES
 from torch_loom.errors import ChipError
 
@@ -23,7 +23,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["Chip", "available", "figures", "load"]
+__all__ = ["FUSED_KERNELS", "Chip", "available", "figures", "load"]
 
 MAX_FILE_BYTES = 64 << 10
 
@@ -88,6 +88,15 @@ class Chip:
         "ops that it does itself, as PyTorch names them in aten: 'add' stands for all overloads, in place "
         "and out= too, 'max.default' for that one; 'all' for every op. Copies, views, fills always are",
         default=None,
+    )
+    fused_kernels: tuple[str, ...] = figure(
+        checks.names_of(checks.FUSED_KERNELS),
+        "kernels it has for what is several ops without them, one command each under every driver. "
+        "attention: scaled dot-product attention; attention_mask, attention_dropout: also with these; "
+        "rnn_layer: one direction of an LSTM layer over a whole sequence, in float32; rnn_cell: what follows "
+        "the matrix products in the cells of LSTM and GRU; foreach: ops on lists of tensors, as optimizers "
+        "use them; optimizer: whole steps of optimizers; cross_entropy: log-softmax together with the loss",
+        default=(),
     )
     num_cores: int = figure(checks.whole(1, 1_000_000), "cores or multiprocessors that work", "cores", 0)
     grid_rows: int = figure(

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from torch_loom.config import rbln
 from torch_loom.config.settings import (
@@ -46,6 +47,7 @@ from torch_loom.config.settings import (
 from torch_loom.errors import AlreadyInitializedError, ConfigurationError
 
 __all__ = [
+    "CUDA_NAME",
     "DEVICES",
     "ENV_PREFIX",
     "RBLN_DEVICES",
@@ -53,10 +55,12 @@ __all__ = [
     "VISIBLE_DEVICES",
     "Setting",
     "Settings",
+    "choose_cuda",
     "compiler",
     "configure",
     "describe",
     "device_name",
+    "export",
     "kernel_cache",
     "parse_size",
     "raw_value",
@@ -68,6 +72,10 @@ U = TypeVar("U")
 Source = Literal["configure", "environment", "default"]
 
 ENV_PREFIX = "TORCH_LOOM_"
+# The name under which the devices are CUDA's.
+CUDA_NAME = "cuda"
+# What the devices are by default under names that belong to a vendor's.
+_CHIPS_OF_NAMES = {rbln.NAME: rbln.CHIP, CUDA_NAME: "h200"}
 
 
 @dataclass(frozen=True)
@@ -157,8 +165,8 @@ def _raw_value(setting: Setting[T], overrides: Mapping[str, str]) -> tuple[str |
         return overrides[setting.name], "configure"
     if setting.env in os.environ:
         return os.environ[setting.env], "environment"
-    if setting.name == CHIP.name and os.environ.get(DEVICE_NAME.env) == rbln.NAME:
-        return rbln.CHIP, "default"
+    if setting.name == CHIP.name and os.environ.get(DEVICE_NAME.env) in _CHIPS_OF_NAMES:
+        return _CHIPS_OF_NAMES[os.environ[DEVICE_NAME.env]], "default"
     return setting.default, "default"
 
 
@@ -213,6 +221,34 @@ def device_name() -> str:
         ConfigurationError: TORCH_LOOM_DEVICE_NAME cannot be a device name.
     """
     return _required(DEVICE_NAME, {})
+
+
+def choose_cuda() -> None:
+    """Set TORCH_LOOM_DEVICE_NAME to cuda, for this process and those that it starts.
+
+    Raises:
+        AlreadyInitializedError: torch has been imported under another name of the device: the name is read
+            then.
+    """
+    if "torch" in sys.modules and os.environ.get(DEVICE_NAME.env) != CUDA_NAME:
+        raise AlreadyInitializedError(
+            "import torch_loom.as_cuda must come before `import torch`: the device has its name from then "
+            "on. Make it the first line of the program or of its conftest.py, or start the program with "
+            f"`loom run` or {DEVICE_NAME.env}={CUDA_NAME}."
+        )
+    os.environ[DEVICE_NAME.env] = CUDA_NAME
+
+
+def export(values: Mapping[str, str | None]) -> None:
+    """Set environment variables, for a program that takes the place of this one.
+
+    Args:
+        values: unchecked texts by the names of settings; None for those that stay as they are.
+    """
+    for setting in SETTINGS:
+        value = values.get(setting.name)
+        if value is not None:
+            os.environ[setting.env] = value
 
 
 def compiler() -> str:
@@ -297,7 +333,8 @@ def _num_devices(num_chips: int, num_memories: int, overrides: Mapping[str, str]
     """Return how many devices there are; a list of chips or memories that is not for so many is refused."""
     devices, said_by = _required(DEVICES, overrides), _describe_with(DEVICES, overrides)
     is_open = _raw_value(DEVICES, overrides)[1] == "default"
-    for setting, count in ((CHIP, num_chips), (MEMORY, num_memories)):
+    counts: tuple[tuple[Setting[Any], int], ...] = ((CHIP, num_chips), (MEMORY, num_memories))
+    for setting, count in counts:
         if count == 1:
             continue
         if is_open:

@@ -44,7 +44,7 @@ def request(
         not isinstance(devices, int) or isinstance(devices, bool) or not 1 <= devices <= MAX_DEVICES
     ):
         _refuse("devices", devices, "not a number of devices", f"1 to {MAX_DEVICES}")
-    chips = None if chip is None else _each(CHIP, chip, lambda value: parse_chip(os.fsdecode(value)))  # type: ignore[call-overload]
+    chips = None if chip is None else _each(CHIP, chip, _chip)
     memories = None if memory is None else _each(MEMORY, memory, _memory)
     count = devices
     for setting, values, given in ((CHIP, chips, chip), (MEMORY, memories, memory)):
@@ -64,6 +64,12 @@ def _memory(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise TypeError
     return parse_memory(str(value))
+
+
+def _chip(value: object) -> str:
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError
+    return parse_chip(os.fspath(value))
 
 
 def _each(setting: Setting[tuple[T, ...]], value: object, parse: Callable[[object], T]) -> tuple[T, ...]:

@@ -185,8 +185,11 @@ DEVICE_NAME = Setting(
     env="TORCH_LOOM_DEVICE_NAME",
     type_name="name",
     default="loom",
-    allowed="letters and underscores, and not a name that torch or torch.Tensor already has",
-    meaning="The name of the device type and of the module in torch; read when torch is imported.",
+    allowed="letters and underscores, and not a name that torch or torch.Tensor already has; or cuda",
+    meaning=(
+        "The name of the device type and of the module in torch; read when torch is imported. cuda makes the "
+        "devices CUDA's."
+    ),
     parse=_parse_device_name,
     configurable=False,
 )
@@ -206,7 +209,7 @@ CHIP = Setting(
     default="loom1",
     allowed="names of shipped chips (loom1, atom, h200) or paths of descriptions (x.toml): one for all "
     "devices, or one for each, separated by commas (h200,h200,atom)",
-    meaning="The chip that each device is; atom is the default under the device name rbln.",
+    meaning="The chip that each device is; atom is the default under the name rbln, h200 under cuda.",
     parse=_parse_chips,
 )
 MEMORY = Setting(

@@ -5,6 +5,13 @@ reads.
 """
 # ruff: noqa: F401, F403, F405
 
+import sys as _sys
+
+if "torch" not in _sys.modules:
+    raise ImportError(
+        "torch_loom.device is registered by `import torch`: import torch first, and use torch.loom"
+    )
+
 from torch_loom.config import configure
 from torch_loom.device import (
     amp,

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "runtime/clock.h"
 #include "runtime/worlds.h"
 
 namespace loom::runtime {
@@ -60,7 +61,7 @@ void activity_board::start(const std::vector<int>& physical) {
   header->num_devices = static_cast<uint32_t>(physical.size());
   header->num_streams = kStreams;
   header->num_buckets = driver::activity::kNumBuckets;
-  header->bucket_shift = static_cast<uint32_t>(driver::activity::bucket_shift());
+  header->bucket_shift = static_cast<uint32_t>(driver::activity::bucket_shift(clock::ticks_per_second()));
   for (size_t i = 0; i < physical.size(); ++i) {
     header->devices[i].physical = static_cast<uint32_t>(physical[i]);
   }

@@ -140,8 +140,8 @@ void submit_signal(const Shared& shared, StreamRef stream) {
   };
   auto* const signal = new Signal{shared, shared->begin_version()};
   const Device& device = get().device(stream.device);
-  device.driver().submit(device.stream(stream.id),
-                        {"signal to other processes", run, release, signal});
+  untold::submit(device.driver(), device.stream(stream.id),
+                 {"signal to other processes", run, release, signal});
 }
 
 struct Wait {
@@ -205,8 +205,8 @@ bool wait(StreamRef stream, driver::Event event) {
   };
   const auto release = [](void* context) { delete static_cast<const Wait*>(context); };
   const Device& device = get().device(stream.device);
-  device.driver().submit(device.stream(stream.id),
-                        {"wait for another process", run, release, new Wait{shared, version}});
+  untold::submit(device.driver(), device.stream(stream.id),
+                 {"wait for another process", run, release, new Wait{shared, version}});
   return true;
 }
 

@@ -244,7 +244,7 @@ std::string send(void* address, size_t bytes) {
     throw InvalidArgument("only whole blocks of the caching allocator can be sent; clone() the tensor");
   }
   for (const driver::Stream stream : device.streams()) {
-    device.driver().synchronize_stream(stream, driver::OnFailure::kKeep);
+    untold::drain_stream(device.driver(), stream);
   }
   const driver::SharedMemory memory = device.driver().share(device.driver_index, address);
   if (block_bytes > memory.bytes - memory.offset) {
@@ -344,9 +344,9 @@ bool release(void* pointer) {
   driver::Driver& driver = devices().device(device).driver();
   leaving.driver = &driver;
   for (const driver::Stream stream : devices().device(device).streams()) {
-    if (driver.query_stream(stream)) continue;
-    leaving.events.push_back(driver.create_event({/*timing=*/false}));
-    driver.record_event(leaving.events.back(), stream);
+    if (untold::query_stream(driver, stream)) continue;
+    leaving.events.push_back(untold::create_event(driver));
+    untold::record_event(driver, leaving.events.back(), stream);
   }
   const Guard guard(all().mutex);
   if (leaving.events.empty()) {
@@ -374,8 +374,8 @@ bool collect(void (*free)(void* address)) {
   for (Leaving& each : leaving) {
     driver::Driver& driver = *each.driver;
     std::erase_if(each.events, [&](driver::Event event) {
-      if (!driver.query_event(event)) return false;
-      driver.destroy_event(event);
+      if (!untold::query_event(driver, event)) return false;
+      untold::destroy_event(driver, event);
       return true;
     });
     const Guard guard(all().mutex);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <exception>
 
+#include "runtime/commands.h"
 #include "runtime/ipc/activity_board.h"
 #include "runtime/memory/caching_allocator.h"
 
@@ -254,7 +255,7 @@ void CachingAllocator::collect_garbage(Guard& lock, int64_t stream) {
 // that stream: everything before that kernel has finished then.
 bool CachingAllocator::drain(driver::Stream stream) {
   try {
-    driver_.synchronize_stream(stream, driver::OnFailure::kKeep);
+    untold::drain_stream(driver_, stream);
   } catch (const InvalidArgument&) {
     return false;
   }
@@ -266,8 +267,8 @@ bool CachingAllocator::drain(driver::Stream stream) {
 bool CachingAllocator::wait_for_device(int64_t stream) {
   if (!drain(streams_->stream(stream))) return false;
   for (const driver::Stream each : streams_->all()) drain(each);
-  if (tape::is_read()) [[unlikely]] {
-    notify(CommandKind::kSynchronizeDevice, "synchronize_device", nullptr, 0, -1);
+  if (tape::is_told(CommandKind::kSynchronizeDevice)) [[unlikely]] {
+    notify(CommandKind::kSynchronizeDevice, nullptr, 0, -1);
   }
   return true;
 }
@@ -286,7 +287,8 @@ void CachingAllocator::give_back(Guard& lock, std::vector<Segment*> segments, in
       if (wait_for_device(stream)) return;
       const auto unused =
           std::stable_partition(segments.begin(), segments.end(), [&](const Segment* segment) {
-            return segment->stream == stream || driver_.query_stream(streams_->stream(segment->stream));
+            return segment->stream == stream ||
+                   untold::query_stream(driver_, streams_->stream(segment->stream));
           });
       used.assign(unused, segments.end());
       segments.erase(unused, segments.end());

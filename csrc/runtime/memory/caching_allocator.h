@@ -162,7 +162,7 @@ class CachingAllocator {
   void insert_free(Block* block);
   void erase_free(Block* block);
   // To the tape. Without the lock: its readers may allocate.
-  void notify(CommandKind kind, const char* name, const void* address, size_t bytes, int64_t stream) const;
+  void notify(CommandKind kind, const void* address, size_t bytes, int64_t stream) const;
   void notify_free(const void* address) const;
   // Not under the lock: a driver may run queued work when it is told or asked something, and that work frees
   // memory.

@@ -7,9 +7,9 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <memory>
 #include <thread>
 
+#include "runtime/clock.h"
 #include "runtime/ipc/activity_board.h"
 #include "torch/core/device.h"
 
@@ -21,35 +21,13 @@ namespace {
 
 constexpr size_t kMaxDevices = 64;
 
-// `later` runs what comes after what `earlier` was given so far.
-void put_in_order(driver::Driver& driver, driver::Stream earlier, driver::Stream later) {
-  const auto end = [&driver](driver::Event done) { driver.destroy_event(done); };
-  const std::unique_ptr<driver::EventHandle, decltype(end)> event(driver.create_event({/*timing=*/false}),
-                                                                  end);
-  driver.record_event(event.get(), earlier);
-  driver.wait_event(later, event.get());
-}
-
 // In stream order, and in the caller's thread only where the launch mode has it so.
 void submit_aside(const char* name, std::function<void()> work) {
   const runtime::StreamRef stream = runtime::current_stream_of(resolve_device(std::nullopt).index());
   const auto run = [](void* context, driver::Stream) { (*static_cast<std::function<void()>*>(context))(); };
   const auto release = [](void* context) { delete static_cast<std::function<void()>*>(context); };
   const driver::Kernel kernel{name, run, release, new std::function<void()>(std::move(work))};
-  translated([&] {
-    if (stream.id != 0 || !runtime::runs_in_place(stream) || devices().config().launch != "auto" ||
-        !devices().device(stream.device).runs_kernels()) {
-      runtime::submit(stream, kernel);
-      return;
-    }
-    // What is submitted to the default stream while nothing is pending would keep the caller. It goes to a
-    // stream of its own instead, which the default stream waits for.
-    runtime::Device& device = devices().device(stream.device);
-    const driver::Stream own = device.stream(0), side = device.side_stream();
-    put_in_order(device.driver(), own, side);
-    device.driver().submit(side, kernel);
-    put_in_order(device.driver(), side, own);
-  });
+  translated([&] { runtime::submit_aside(stream, kernel); });
 }
 
 void sleep(int64_t nanoseconds) {
@@ -106,8 +84,8 @@ void bind_busy(py::module_& m) {
   m.def("publish_activity",
         torch::wrap_pybind_function([](int file) { translated([&] { board::publish(file); }); }));
   m.def("clock_ticks", [] {
-    const double per_second = driver::activity::ticks_per_second();
-    return py::make_tuple(driver::activity::ticks(), per_second);
+    const double per_second = runtime::clock::ticks_per_second();
+    return py::make_tuple(runtime::clock::ticks(), per_second);
   });
 }
 

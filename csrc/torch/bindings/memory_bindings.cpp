@@ -41,6 +41,19 @@ py::dict memory_stats(int64_t index) {
   return out;
 }
 
+// One figure in bytes: allocated (0), its peak (1), reserved (2), its peak (3). Programs ask for it at every
+// step, so it builds no dictionary. An index of −1 means the current device; −1 is returned if none is in
+// use.
+int64_t memory_figure(int64_t index, int figure) {
+  if (index < 0) {
+    if (!runtime::is_initialized() || runtime::in_bad_fork()) return -1;
+    index = runtime::current_device();
+  }
+  const runtime::AllocatorStats stats = allocator_of(index).stats();
+  const runtime::Stat& stat = (figure < 2 ? stats.allocated_bytes : stats.reserved_bytes)[0];
+  return figure % 2 == 0 ? stat.current : stat.peak;
+}
+
 template <typename Stat>
 py::dict host_stat(const Stat& stat) {
   py::dict out;
@@ -179,10 +192,9 @@ void bind_sources(py::module_& m) {
     runtime::FreeMutex::lock();
   });
   m.def("unlock_free_mutex", &runtime::FreeMutex::unlock);
-  m.def(
-      "register_memory", torch::wrap_pybind_function([](uintptr_t address, size_t bytes) {
-        translated([&] { program_driver().register_memory(-1, reinterpret_cast<void*>(address), bytes); });
-      }));
+  m.def("register_memory", torch::wrap_pybind_function([](uintptr_t address, size_t bytes) {
+          translated([&] { program_driver().register_memory(-1, reinterpret_cast<void*>(address), bytes); });
+        }));
   m.def("unregister_memory", torch::wrap_pybind_function([](uintptr_t address) {
           const py::gil_scoped_release no_gil;
           translated([&] {
@@ -248,6 +260,7 @@ void bind_memory(py::module_& m) {
   });
   m.def("check_alloc_conf", torch::wrap_pybind_function(check_alloc_conf));
   m.def("memory_stats", torch::wrap_pybind_function(memory_stats));
+  m.def("memory_figure", torch::wrap_pybind_function(memory_figure));
   m.def("mem_get_info", torch::wrap_pybind_function([](int64_t index) {
           const driver::MemoryInfo info = allocator_of(index).memory_info();
           return py::make_tuple(info.free_bytes, info.total_bytes);

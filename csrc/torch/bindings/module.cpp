@@ -17,11 +17,11 @@
 #include "torch/bindings/stream_bindings.h"
 #include "torch/bindings/tape_bindings.h"
 #include "torch/core/device.h"
-#include "torch/engine/engine.h"
 #include "torch/core/generator.h"
 #include "torch/core/torch_version.h"
 #include "torch/dispatch/lend.h"
 #include "torch/engine/allocator.h"
+#include "torch/engine/engine.h"
 #include "torch/hooks/shutdown.h"
 #include "torch/kernels/compiled_kernel.h"
 #include "torch/memory/alloc_conf.h"
@@ -124,7 +124,10 @@ void bind_chip(py::module_& m) {
       .def(py::init([](std::string name, std::string description, int64_t memory_bytes, bool lazy_memory,
                        std::vector<std::string> dtypes, std::vector<std::string> amp_dtypes,
                        std::optional<std::vector<std::string>> native_ops, int capability_major,
-                       int capability_minor, int num_cores, int64_t clock_mhz) {
+                       int capability_minor, int num_cores, int64_t clock_mhz,
+                       const std::vector<std::string>& fused_kernels) {
+             const std::optional<runtime::FusedKernels> fused = runtime::fused_kernels_of(fused_kernels);
+             TORCH_CHECK_VALUE(fused.has_value(), "fused_kernels: unknown name among ", fused_kernels);
              return Chip{std::move(name),
                          std::move(description),
                          memory_bytes,
@@ -135,12 +138,13 @@ void bind_chip(py::module_& m) {
                          capability_major,
                          capability_minor,
                          num_cores,
+                         *fused,
                          clock_mhz};
            }),
            py::kw_only(), py::arg("name"), py::arg("description"), py::arg("memory_bytes"),
            py::arg("lazy_memory"), py::arg("dtypes"), py::arg("amp_dtypes"), py::arg("native_ops"),
            py::arg("capability_major"), py::arg("capability_minor"), py::arg("num_cores"),
-           py::arg("clock_mhz"))
+           py::arg("clock_mhz"), py::arg("fused_kernels"))
       .def_readonly("name", &Chip::name)
       .def_readonly("description", &Chip::description)
       .def_readonly("memory_bytes", &Chip::memory_bytes)
@@ -151,7 +155,15 @@ void bind_chip(py::module_& m) {
       .def_readonly("capability_major", &Chip::capability_major)
       .def_readonly("capability_minor", &Chip::capability_minor)
       .def_readonly("num_cores", &Chip::num_cores)
-      .def_readonly("clock_mhz", &Chip::clock_mhz);
+      .def_readonly("clock_mhz", &Chip::clock_mhz)
+      .def_property_readonly("fused_kernels", [](const Chip& chip) {
+        std::vector<std::string> names;
+        for (size_t i = 0; i < runtime::kFusedKernelNames.size(); ++i) {
+          if (chip.has(static_cast<runtime::FusedKernel>(i)))
+            names.emplace_back(runtime::kFusedKernelNames[i]);
+        }
+        return names;
+      });
   using runtime::DeviceConfig;
   py::class_<DeviceConfig>(m, "DeviceConfig")
       .def(py::init([](int physical, std::string driver, int64_t memory_bytes, const Chip& chip, bool lazy) {

@@ -49,26 +49,9 @@ class CurrentDevice {
   const int previous_;
 };
 
-inline driver::Stream current_stream(int device) {
-  return translated([&] { return devices().stream(device, runtime::current_stream(device)); });
-}
-
-// Runs `work` as a kernel in stream order, through the driver. A driver without arithmetic is given the
-// command while the host infers the result's metadata: `work` then runs here, on tensors that have no data.
-// `work` lives on the caller's stack, so it runs in place.
-template <typename F>
-void run_kernel(int device, const char* name, F&& work) {
-  const runtime::Device& own = devices().device(device);
-  const driver::Stream stream = current_stream(device);
-  if (!own.runs_kernels()) {
-    work();
-    translated([&] { own.driver().submit(stream, {name, [](void*, driver::Stream) {}, nullptr, nullptr}); });
-    return;
-  }
-  const auto run = [](void* context, driver::Stream) {
-    (*static_cast<std::remove_reference_t<F>*>(context))();
-  };
-  translated([&] { own.driver().submit(stream, {name, run, nullptr, &work, /*in_place=*/true}); });
+// Whether the chip of a device has a kernel for what is several ops without it.
+inline bool chip_has(runtime::FusedKernel kernel, int device) {
+  return devices().device(device).chip().has(kernel);
 }
 
 }  // namespace loom::glue

@@ -3,8 +3,8 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 
-#include <cstring>
 #include <array>
+#include <cstring>
 #include <deque>
 #include <mutex>
 

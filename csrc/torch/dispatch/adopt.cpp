@@ -90,19 +90,17 @@ bool Lending::make_own(c10::DataPtr& memory, size_t bytes) {
   const int index = allocations_.index_of(memory.get());
   if (index < 0) return false;
   if (index < 64) learned_ |= OutputMask{1} << index;
-  void* address = take_output_memory(target(), bytes);
+  void* address = take_device_memory(target(), bytes);
   c10::DataPtr owned{address, address, &free_device_memory, own};
   copy_from_host(address, memory.get(), bytes);
   memory = std::move(owned);
   return true;
 }
 
-// Not a command of the device's: it would have computed the result in place.
+// No copy of the program's: a device would have computed the result in place.
 void Lending::copy_from_host(void* destination, const void* source, size_t bytes) {
-  translated([&] {
-    const runtime::StreamRef stream = runtime::current_stream_of(device());
-    target().driver().copy(target().stream(stream.id), destination, source, bytes);
-  });
+  translated(
+      [&] { runtime::store_result(runtime::current_stream_of(device()), destination, source, bytes); });
 }
 
 // A result that was not born on the device: wrapped host memory, a tensor that the engine keeps, or one
@@ -112,7 +110,7 @@ at::Tensor Lending::adopt_unowned(const at::Tensor& result) {
   c10::TensorImpl* impl = result.unsafeGetTensorImpl();
   const size_t bytes = at::detail::computeStorageNbytes(impl->sizes(), impl->strides(), impl->itemsize());
   const auto math_bits = impl->key_set() & kMathBits;
-  void* const address = take_output_memory(target(), bytes);
+  void* const address = take_device_memory(target(), bytes);
   c10::DataPtr memory{address, address, &free_device_memory,
                       c10::Device(device_type(), static_cast<c10::DeviceIndex>(device()))};
   const bool has_contents = impl->has_storage() && impl->storage().data() != nullptr && !result.is_meta();
@@ -148,7 +146,7 @@ void Lending::write_back() {
         if (bytes == 0) {
           memory = c10::DataPtr(nullptr, own);
         } else if (memory.get() == nullptr || !make_own(memory, bytes)) {
-          void* address = take_output_memory(target(), bytes);
+          void* address = take_device_memory(target(), bytes);
           if (memory.get() != nullptr) copy_from_host(address, memory.get(), bytes);
           memory = {address, address, &free_device_memory, own};
         }

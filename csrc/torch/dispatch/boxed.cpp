@@ -116,8 +116,23 @@ CapturedDraw fill_generator(const Op& op, torch::jit::Stack* stack, int device, 
     } else {
       value = engine_generator(source, is_kept);
     }
+    // Shape functions written in Python take none.
+    if (!devices().device(device).runs_kernels()) value = c10::IValue();
   }
   return draw;
+}
+
+// What the tape is told besides operands.
+void describe(const Op& op, const torch::jit::Stack& stack, Lending& lending) {
+  const std::vector<c10::Argument>& schema = op.handle.schema().arguments();
+  size_t next = 0;  // of op.arguments
+  for (size_t i = 0; i < op.num_arguments; ++i) {
+    if (next < op.arguments.size() && op.arguments[next].index == i) {
+      ++next;
+    } else {
+      lending.description().add_value(schema[i].name().c_str(), stack[stack.size() - op.num_arguments + i]);
+    }
+  }
 }
 
 // Arguments that are not tensors decide as well what a kernel allocates.
@@ -181,6 +196,12 @@ void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceK
   if (!key.empty()) teach(op, key, *stack, lending);
   if (op.writes) lending.write_back();
   for (size_t i = stack->size() - op.num_returns; i < stack->size(); ++i) adopt_result(lending, (*stack)[i]);
+  if (!lending.is_described()) [[likely]]
+    return;
+  for (size_t i = stack->size() - op.num_returns; i < stack->size(); ++i) {
+    lending.description().add_output((*stack)[i]);
+  }
+  op.num_returns == 0 ? lending.finish() : lending.finish(at::Tensor());
 }
 
 }  // namespace
@@ -194,7 +215,8 @@ void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   Op& op = Op::of(handle);
   TORCH_CHECK_NOT_IMPLEMENTED(op.is_served(), "The operator '", op.name(), "' is not implemented for ",
                               device_name(), " devices");
-  if ((op.is_foreach && spans_devices(op, *stack)) || (op.is_traced_in_parts && is_tracing_parts())) {
+  if ((op.is_foreach && (spans_devices(op, *stack) || !has_foreach())) ||
+      (op.is_traced_in_parts && is_tracing_parts())) {
     handle.redispatchBoxed(one_by_one_keys(), stack);
     return;
   }
@@ -222,6 +244,8 @@ void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   if (fallback::is_watched(lending.dtypes()) && !is_checked) [[unlikely]] {
     fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
   }
+  if (lending.is_described()) [[unlikely]]
+    describe(op, *stack, lending);
   if (lending.runs_in_place()) {
     run_in_place(op, stack, lending, {});
   } else {

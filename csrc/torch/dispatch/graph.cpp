@@ -113,7 +113,8 @@ void LoomGraph::instantiate() {
 
 void LoomGraph::replay() {
   TORCH_CHECK(recording_ != nullptr, "Called replay() without a preceding successful capture.");
-  TORCH_CHECK(&own_->runtime() == &devices(), "replay(): the graph was captured on devices that the program does not "
+  TORCH_CHECK(&own_->runtime() == &devices(),
+              "replay(): the graph was captured on devices that the program does not "
               "see now: a dry run has begun or ended since; capture it anew");
   if (queue_ == nullptr) instantiate();
   translated([&] {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/worlds.h"
 #include "runtime/capture.h"
+#include "runtime/worlds.h"
 #include "torch/engine/generator.h"
 
 namespace loom::glue {
@@ -53,7 +53,7 @@ class LoomGraph final : public at::GraphImplInterface {
   int device_ = -1;
   runtime::Device* own_ = nullptr;  // the device of that index where the capture began
   runtime::worlds::Pin pin_;        // which must be there for as long as the graph is
-  runtime::PoolId pool_{0, 0};  // {0, 0}: none is in use
+  runtime::PoolId pool_{0, 0};      // {0, 0}: none is in use
   runtime::CaptureRef capture_;
   std::shared_ptr<const runtime::Recording> recording_;
   std::unique_ptr<runtime::ReplayQueue> queue_;  // null until instantiated

@@ -142,6 +142,12 @@ bool asks(F&& call, std::string& reason) {
   return false;
 }
 
+bool has_strides(const c10::SmallVector<Loan, 6>& loans) {
+  return std::any_of(loans.begin(), loans.end(), [](const Loan& loan) {
+    return !loan.is_written && loan.alias.layout() == c10::kStrided && !loan.alias.is_contiguous();
+  });
+}
+
 std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& stack, const Lending& lending,
                                              std::string& reason) {
   if (op.facts.has(op_flag::kEngineInfers)) {
@@ -165,8 +171,14 @@ std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& st
       },
       reason);
   if (!answers) return nullptr;
+  auto outputs = observe(call.arguments, op.num_returns, call.loans, nullptr);
+  // Python ones make an `out` contiguous, where kernels give it the strides of their operands.
+  if (!in_cpp && !outputs->resized.empty() && has_strides(call.loans)) {
+    reason = "it resizes an operand, and the strides of others decide how";
+    return nullptr;
+  }
   (in_cpp ? num_cpp : num_python).fetch_add(1, std::memory_order_relaxed);
-  return observe(call.arguments, op.num_returns, call.loans, nullptr);
+  return outputs;
 }
 
 // What a shape function said of the run that this thread begins.

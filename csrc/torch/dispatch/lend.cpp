@@ -59,6 +59,8 @@ void check_has_memory(const at::Tensor& tensor, const char* op_name) {
 
 Lending::Lending(const runtime::OpRecord& op, OperandPolicy policy) : op_(op), policy_(policy) {
   run_backward_in_this_thread();
+  if (runtime::is_kernel_described()) [[unlikely]]
+    description_.emplace();
 }
 
 Lending::~Lending() {
@@ -102,7 +104,8 @@ void Lending::throw_device_mismatch(const at::Tensor& tensor) const {
 }
 
 void Lending::check_device(const at::Tensor& tensor) {
-  // Another thread may have the program see other devices meanwhile: this op keeps to those of its first operand.
+  // Another thread may have the program see other devices meanwhile: this op keeps to those of its first
+  // operand.
   const runtime::Runtime& seen = target_ != nullptr ? target_->runtime() : devices();
   check_world(seen, tensor, op_name());
   const int index = tensor.device().index();
@@ -156,6 +159,8 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   }
 
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (description_.has_value()) [[unlikely]]
+    description_->add_input(impl, is_written);
   mix_metadata(impl);
   c10::Storage storage;
   c10::StorageImpl* original_storage = impl->unsafe_storage().unsafeGetStorageImpl();
@@ -230,28 +235,29 @@ bool Lending::runs_in_place() {
   // Without arithmetic nothing waits for a worker.
   if (!own.runs_kernels()) return true;
   const runtime::StreamRef stream = runtime::current_stream_of(device_);
-  const driver::Stream handle = translated([&] { return own.stream(stream.id); });
-  if (!own.driver().runs_in_place(handle) || runtime::is_captured(stream)) return false;
-  in_place_stream_ = handle;
-  return true;
+  in_place_ = translated([&] { return runtime::in_place(own, stream); });
+  return static_cast<bool>(in_place_);
+}
+
+void Lending::begin(runtime::StreamRef stream) {
+  if (description_.has_value()) [[unlikely]] {
+    translated([&] { description_->begin(stream, op_.full_name, &op_); });
+  }
 }
 
 void Lending::submit(runtime::StreamRef stream, const driver::Kernel& kernel,
-                     const std::vector<c10::Storage>& outputs) {
-  // A graph keeps them: a reader may listen to its replays.
-  if (!runtime::tape::is_read() && !runtime::capture::is_underway()) [[likely]] {
+                     const torch::jit::Stack& outputs, size_t num_outputs) {
+  if (!description_.has_value()) [[likely]] {
     return runtime::submit(stream, kernel);
   }
-  auto operands = describe_operands();
-  std::vector<int64_t> sizes;
-  sizes.reserve(outputs.size());
-  constexpr static int64_t kUnitStride = 1;
-  for (const c10::Storage& output : outputs) {
-    if (output.nbytes() == 0) continue;
-    sizes.push_back(static_cast<int64_t>(output.nbytes()));
-    operands.push_back({output.data(), &sizes.back(), &kUnitStride, 1, 1, true});
-  }
-  runtime::submit(stream, kernel, operands.data(), operands.size());
+  for (size_t i = outputs.size() - num_outputs; i < outputs.size(); ++i) description_->add_output(outputs[i]);
+  if (num_outputs == 0) description_->add_written_inputs();
+  description_->submit(kernel);
+  description_->end();
+}
+
+void Lending::finish_described() {
+  if (description_->has_begun()) translated([&] { description_->end(); });
 }
 
 void Lending::run_kernel(Body body, void* context) {
@@ -267,11 +273,11 @@ void Lending::run_kernel(Body body, void* context) {
   };
   driver::Kernel kernel{op_name(), with_output_allocations, nullptr, &run};
   kernel.in_place = true;
-  // What runtime::submit() looks for has been looked for.
-  if (in_place_stream_ != nullptr && !runtime::tape::is_read()) [[likely]] {
-    return translated([&] { target_->driver().submit(in_place_stream_, kernel); });
+  if (in_place_ && !description_.has_value()) [[likely]] {
+    return translated([&] { runtime::run(in_place_, kernel); });
   }
   const runtime::StreamRef stream = runtime::current_stream_of(device());
+  begin(stream);
   if (!target().runs_kernels()) {
     // The host infers the result's metadata: allocations are the host's own scalars.
     body(context);
@@ -279,27 +285,14 @@ void Lending::run_kernel(Body body, void* context) {
     kernel.in_place = false;
   }
   translated([&] {
-    if (runtime::tape::is_read()) [[unlikely]] {
-      const auto operands = describe_operands();
-      runtime::submit(stream, kernel, operands.data(), operands.size());
-    } else {
+    if (!description_.has_value()) {
       runtime::submit(stream, kernel);
+    } else if (in_place_) {
+      description_->run(in_place_, kernel);
+    } else {
+      description_->submit(kernel);
     }
   });
-}
-
-c10::SmallVector<runtime::Operand, 6> Lending::describe_operands() const {
-  c10::SmallVector<runtime::Operand, 6> operands;
-  for (const Loan& loan : loans_) {
-    if (loan.original.layout() != c10::kStrided || loan.original.numel() == 0) continue;
-    const c10::TensorImpl* impl = loan.original.unsafeGetTensorImpl();
-    const auto* first = static_cast<const char*>(impl->unsafe_storage().data());
-    if (first == nullptr) continue;
-    operands.push_back({first + impl->storage_offset() * static_cast<int64_t>(impl->itemsize()),
-                        impl->sizes().data(), impl->strides().data(), static_cast<int32_t>(impl->dim()),
-                        static_cast<int32_t>(impl->itemsize()), loan.is_written});
-  }
-  return operands;
 }
 
 }  // namespace loom::glue

@@ -1,10 +1,16 @@
 // Lending: an op on loom tensors hands their memory to the engine's kernel, without a copy, and takes the
-// result back. How an alias is made, and what else depends on which engine it is, stands in csrc/torch/engine.
+// result back. How an alias is made, and what else depends on which engine it is, stands in
+// csrc/torch/engine.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
 #include <c10/util/SmallVector.h>
 
+#include <optional>
+#include <utility>
+
+#include "torch/dispatch/kernel_description.h"
 #include "torch/engine/engine.h"
 #include "torch/engine/output_allocation.h"
 #include "torch/ops/fallback.h"
@@ -44,9 +50,34 @@ class Lending {
 
   // Whether the current stream of the device runs a kernel in this thread, now.
   bool runs_in_place();
-  // Submits a kernel that uses the operands and writes `outputs`.
-  void submit(runtime::StreamRef stream, const driver::Kernel& kernel,
-              const std::vector<c10::Storage>& outputs);
+
+  // Whether somebody is told of the kernel. Then its arguments that are no tensors are added to the
+  // description before it runs, and its results before finish().
+  bool is_described() const { return description_.has_value(); }
+  KernelDescription& description() { return *description_; }
+  // For a kernel that is queued: tells that it comes, submits it, tells that it went. What run() does, step
+  // by step; `outputs` are what it returns.
+  void begin(runtime::StreamRef stream);
+  void submit(runtime::StreamRef stream, const driver::Kernel& kernel, const torch::jit::Stack& outputs,
+              size_t num_outputs);
+  // After run() and write_back(): tells that the kernel went, and what it returned. What a reader throws
+  // leaves it. Takes a tensor, a tuple, a vector.
+  template <typename T>
+  void finish(const T& result) {
+    if (!description_.has_value()) [[likely]] {
+      return;
+    }
+    description_->add_output(result);
+    finish_described();
+  }
+  // Of an op that returns nothing.
+  void finish() {
+    if (!description_.has_value()) [[likely]] {
+      return;
+    }
+    description_->add_written_inputs();
+    finish_described();
+  }
 
   // Looks for what earlier calls showed of the kernel's allocations. False: the run that follows sees all of
   // them and shows it.
@@ -77,9 +108,10 @@ class Lending {
   // The same, and the keys of its engine, once an operand was lent or the device was asked for.
   const runtime::Device& chosen() const { return *target_; }
   c10::DispatchKeySet engine_keys() const { return glue::engine_keys(*target_); }
-  // Lists of operands are written to, not only read.
-  void set_writes_lists() { writes_lists_ = true; }
-  bool writes_lists() const { return writes_lists_; }
+  // The first list of operands is written to, not only read.
+  void set_writes_list() { writes_list_ = true; }
+  // Of the list that is lent next.
+  bool take_writes_list() { return std::exchange(writes_list_, false); }
   // An operand was sparse: the engine's kernel must be found by its tensors' keys.
   bool has_sparse() const { return has_sparse_; }
   // The dtypes of the operands on the device.
@@ -102,7 +134,7 @@ class Lending {
     (*static_cast<F*>(work))();
   }
   void run_kernel(Body body, void* context);
-  c10::SmallVector<runtime::Operand, 6> describe_operands() const;
+  void finish_described();
   bool has_moved(const Loan& loan) const;
   bool make_own(c10::DataPtr& memory, size_t bytes);
   void copy_from_host(void* destination, const void* source, size_t bytes);
@@ -122,14 +154,15 @@ class Lending {
   const runtime::Device* target_ = nullptr;  // that of device_
   bool has_sparse_ = false;
   bool has_host_operands_ = false;
-  bool writes_lists_ = false;
-  driver::Stream in_place_stream_ = nullptr;  // set when it runs kernels in this thread
+  bool writes_list_ = false;
+  runtime::InPlace in_place_;  // set when the stream runs kernels in this thread
   uint64_t key_ = 0;
   fallback::DtypeSet dtypes_ = fallback::kAnyOp;
   OutputAllocations allocations_ = OutputAllocations::learning();
   OutputMask learned_ = 0;
   OutputAllocationTable *asked_table_ = nullptr, *learned_table_ = nullptr;
   c10::SmallVector<Loan, 6> loans_;
+  std::optional<KernelDescription> description_;  // destroyed before the loans that it refers to
   const EngineScope scope_;
 };
 
@@ -154,8 +187,11 @@ class DeviceSpan {
   bool mixed_ = false;
 };
 
+// Whether an op on a list of tensors is one command.
+inline bool has_foreach() { return chip_has(runtime::FusedKernel::kForeach, runtime::current_device()); }
+
 // Keys that find PyTorch's own composite kernel of a list op, which calls the op of each tensor in turn:
-// those of a backend that has no kernels here. For lists on several devices.
+// those of a backend that has no kernels here. For lists on several devices, and for chips without such ops.
 inline c10::DispatchKeySet one_by_one_keys() { return c10::DispatchKeySet(c10::DispatchKey::HPU); }
 
 }  // namespace loom::glue

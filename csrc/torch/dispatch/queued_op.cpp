@@ -215,6 +215,7 @@ void keep_host_tensors(torch::jit::Stack& arguments, const Lending& lending) {
 void queue_op(const Op& op, torch::jit::Stack* stack, Lending& lending,
               std::shared_ptr<const InferredOutputs> inferred, CapturedDraw draw) {
   const runtime::StreamRef stream = runtime::current_stream_of(lending.device());
+  lending.begin(stream);
   for (const InferredOutputs::Resized& resized : inferred->resized) {
     lending.resize_loan(resized.loan, resized.layout.sizes, resized.layout.strides);
   }
@@ -224,13 +225,14 @@ void queue_op(const Op& op, torch::jit::Stack* stack, Lending& lending,
   stack->erase(first, stack->end());
   keep_host_tensors(arguments, lending);
   const bool is_captured = translated([&] { return runtime::is_captured(stream); });
+  const size_t num_returns = inferred->returns.size();
   auto* queued = new QueuedOp(op, std::move(arguments), lending, std::move(inferred), outputs,
                               std::move(draw), !is_captured);
   const driver::Kernel kernel{queued->name(),
                               [](void* context, driver::Stream) { static_cast<QueuedOp*>(context)->run(); },
                               [](void* context) { delete static_cast<QueuedOp*>(context); }, queued};
-  translated([&] { lending.submit(stream, kernel, outputs.storages()); });
   outputs.push(*stack);
+  translated([&] { lending.submit(stream, kernel, *stack, num_returns); });
 }
 
 }  // namespace loom::glue

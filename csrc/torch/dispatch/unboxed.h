@@ -58,9 +58,8 @@ struct Lent<at::TensorList> {
   static LentList of(Lending& lending, at::TensorList tensors) {
     LentList lent;
     lent.tensors.reserve(tensors.size());
-    for (const at::Tensor& tensor : tensors) {
-      lent.tensors.push_back(lending.lend_element(tensor, lending.writes_lists()));
-    }
+    const bool is_written = lending.take_writes_list();
+    for (const at::Tensor& tensor : tensors) lent.tensors.push_back(lending.lend_element(tensor, is_written));
     return lent;
   }
 };
@@ -150,20 +149,24 @@ struct Borrowed<At, Return(Arguments...)> {
     if constexpr ((std::is_same_v<Arguments, at::TensorList> || ...)) {
       DeviceSpan span;
       (add_list(span, arguments), ...);
-      if (span.is_mixed()) return At::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
+      if (span.is_mixed() || !has_foreach()) {
+        return At::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
+      }
     }
     if constexpr (kIsTracedInParts) {
       if (is_tracing_parts()) return At::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
     }
     Op& op = record();
     Lending lending(op);
-    if constexpr (kWritesLists) lending.set_writes_lists();
+    if constexpr (kWritesLists) lending.set_writes_list();
     // Braces: arguments are lent from left to right.
     std::tuple<decltype(Lent<Arguments>::of(lending, std::declval<Arguments>()))...> lent{
         Lent<Arguments>::of(lending, arguments)...};
     if (fallback::is_watched(lending.dtypes())) [[unlikely]] {
       fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
     }
+    if (lending.is_described()) [[unlikely]]
+      describe(lending, arguments...);
     if (!lending.runs_in_place()) [[unlikely]] {
       torch::jit::Stack stack = boxed_arguments(lent);
       run_lent(op, &stack, lending);
@@ -183,15 +186,22 @@ struct Borrowed<At, Return(Arguments...)> {
         teach(op, key, boxed_written(lent), lending);
       }
       lending.write_back();
-      if constexpr (!kWritesLists)
-        return written_argument<Arguments...>(std::forward<Arguments>(arguments)...);
+      if constexpr (kWritesLists) {
+        lending.finish();
+      } else {
+        at::Tensor& written = written_argument<Arguments...>(std::forward<Arguments>(arguments)...);
+        lending.finish(written);
+        return written;
+      }
     } else {
       std::optional<Return> result;
       lending.run([&] { result.emplace(std::apply(run, lent)); });
       if (!key.empty()) [[unlikely]] {
         teach(op, key, boxed_results(*result), lending);
       }
-      return adopt_all(lending, std::move(*result));
+      Return adopted = adopt_all(lending, std::move(*result));
+      lending.finish(adopted);
+      return adopted;
     }
   }
 
@@ -199,6 +209,13 @@ struct Borrowed<At, Return(Arguments...)> {
   // torch.jit's tracer records no op without results, and no convolution.
   static constexpr bool kIsTracedInParts =
       std::is_void_v<Return> || std::string_view(At::name) == "aten::convolution";
+
+  // What the tape is told besides operands.
+  [[gnu::noinline]] static void describe(Lending& lending, Arguments... arguments) {
+    static const auto names = argument_names(At::name, At::overload_name);
+    const char* const* name = names.data();
+    (lending.description().add_attribute<std::remove_cvref_t<Arguments>>(*name++, arguments), ...);
+  }
 
   static Op& record() {
     static Op& own = Op::named(At::name, At::overload_name);

@@ -30,7 +30,9 @@ c10::DeviceType parse_engine(const driver::Info& info);
 // Notes the engine in a device that is made.
 void prepare_engine(runtime::Device& device);
 // The device of one of our tensors, which belongs to the devices that the program sees (memory/worlds.h).
-inline runtime::Device& device_of(const at::Tensor& tensor) { return devices().device(tensor.device().index()); }
+inline runtime::Device& device_of(const at::Tensor& tensor) {
+  return devices().device(tensor.device().index());
+}
 // The device type that lent memory of a device is wrapped as.
 inline c10::DeviceType engine_type(const runtime::Device& device) {
   return static_cast<c10::DeviceType>(device.engine().type);

@@ -1,17 +1,28 @@
-// Fused kernels that the engine has under names of its own.
+// Fused kernels: the engine's own, or what stands for those that it lacks.
 #pragma once
 
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_ops.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_ops.h>
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
 
 #include <array>
-
-#include "torch/engine/engine.h"
+#include <optional>
+#include <tuple>
 
 namespace loom::glue {
 
-using EngineAttention = at::_ops::_scaled_dot_product_flash_attention_for_cpu;
-using EngineAttentionBackward = at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward;
+// Scaled dot-product attention of tensors of the engine, or of the device meta. Sizes: query [batch, heads,
+// time, width], key and value with as many heads or a divisor of that. Output [batch, heads, time, width of
+// value], log Σ exp of the scores [batch, heads, time], and the seed of dropout.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> engine_attention(
+    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const std::optional<at::Tensor>& bias, double dropout, bool is_causal, std::optional<double> scale,
+    std::optional<at::Generator> generator);
+// The gradients of query, key, value and, if it is wanted, of the bias.
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> engine_attention_backward(
+    const at::Tensor& gradient, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const std::optional<at::Tensor>& bias, bool wants_bias, const at::Tensor& output,
+    const at::Tensor& logsumexp, const at::Tensor& seed, double dropout, bool is_causal,
+    std::optional<double> scale);
 
 // Whether the engine runs a layer of an LSTM whole: for float32, with biases and without projections.
 bool has_lstm_layer();

@@ -16,28 +16,6 @@ OutputAllocations::Active::~Active() { output_allocations = previous_; }
 OutputAllocations::Suspended::Suspended() : previous_(std::exchange(output_allocations, nullptr)) {}
 OutputAllocations::Suspended::~Suspended() { output_allocations = previous_; }
 
-void* take_output_memory(const runtime::Device& device, size_t bytes) {
-  void* const memory = take_device_memory(device, bytes);
-  if (memory == nullptr || !runtime::tape::is_read()) [[likely]] {
-    return memory;
-  }
-  const runtime::StreamRef stream = runtime::current_stream_of(device.logical);
-  runtime::Command command{};
-  command.kind = runtime::CommandKind::kOutput;
-  command.name = "output";
-  command.device = stream.device;
-  command.stream = stream.id;
-  command.address = memory;
-  command.bytes = bytes;
-  try {
-    runtime::tape::write(command);
-  } catch (...) {
-    free_device_memory(memory);
-    throw;
-  }
-  return memory;
-}
-
 int OutputAllocations::index_of(const void* address) const {
   // The last one: what an earlier allocation gave back may have been given out again.
   for (size_t i = seen_.size(); i-- > 0;) {
@@ -58,7 +36,7 @@ c10::DataPtr OutputAllocations::allocate(size_t bytes, c10::Allocator& host) {
   switch (mode_) {
     case Mode::kKnown:
       if (index < 64 && ((mask_ >> index) & 1) != 0) {
-        void* memory = device_->runtime().engine_address(take_output_memory(*device_, bytes));
+        void* memory = device_->runtime().engine_address(take_device_memory(*device_, bytes));
         return {memory, memory, &free_device_memory, c10::Device(c10::kCPU)};
       }
       return host.allocate(bytes);

@@ -8,15 +8,10 @@
 
 #include <cstdint>
 
+#include "runtime/device.h"
 #include "torch/engine/output_masks.h"
 
-#include "runtime/device.h"
-
 namespace loom::glue {
-
-// Device memory, on the current stream, for a result of the kernel that this thread runs; the tape hears that
-// the kernel writes it. As the tape's readers may, it throws before that happens.
-void* take_output_memory(const runtime::Device& device, size_t bytes);
 
 // The allocations of one run of a kernel.
 class OutputAllocations {

@@ -3,6 +3,7 @@
 #include <c10/core/DeviceCapability.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include "runtime/worlds.h"
 #include "torch/core/device.h"
 #include "torch/hooks/register.h"
 #include "torch/memory/allocator.h"
@@ -36,6 +37,11 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
 
   Stream getStream(Device device) const override {
+    // Autograd asks for every tensor's, where an exception would end the process: also for a device that is
+    // of another world than the one that is seen. Whatever is then done on it is refused.
+    if (runtime::has_other_worlds() && device.index() >= device_count()) [[unlikely]] {
+      return stream_of(device.index(), 0);
+    }
     const int index = index_of(device);
     return stream_of(index, runtime::current_stream(index));
   }

@@ -100,14 +100,8 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   constexpr size_t kKernelBytes = size_t{128} << 10;
   const bool is_within = destination.device() == source.device();
   const bool is_kernel = is_within && destination.nbytes() >= kKernelBytes;
-  if (is_plain(destination, source) && (!is_kernel || !runs_kernels)) {
+  if (is_plain(destination, source) && !is_kernel) {
     copy_bytes(destination, source, non_blocking);
-    return destination;
-  }
-  if (!runs_kernels) {
-    TORCH_CHECK(at::is_expandable_to(source.sizes(), destination.sizes()), "copy_: a tensor of shape ",
-                source.sizes(), " does not broadcast to ", destination.sizes());
-    translated([&] { runtime::copy(streams_of(destination, source).own, nullptr, nullptr, 0); });
     return destination;
   }
   if (is_within) return Borrowed<at::_ops::copy_>::call(destination, source, non_blocking);
@@ -120,8 +114,22 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   const CopyStreams streams = streams_of(destination, source);
   translated([&] { put_in_order(streams.own, streams.other); });
   Lending& lending = is_loom(destination) ? lend_destination : lend_source;
+  if (lending.is_described()) [[unlikely]] {
+    if (is_loom(destination) && is_loom(source)) {
+      lending.description().add_input(source.unsafeGetTensorImpl(), /*is_written=*/false);
+    }
+    lending.description().add_attribute("non_blocking", non_blocking);
+  }
   lending.knows_allocations(op.output_allocations);
-  lending.run([&] { at::_ops::copy_::redispatch(lending.engine_keys(), to, from, non_blocking); });
+  lending.run([&] {
+    if (runs_kernels) {
+      at::_ops::copy_::redispatch(lending.engine_keys(), to, from, non_blocking);
+    } else {
+      TORCH_CHECK(at::is_expandable_to(from.sizes(), to.sizes()), "copy_: a tensor of shape ", from.sizes(),
+                  " does not broadcast to ", to.sizes());
+    }
+  });
+  lending.finish(destination);
   // It has run already: this is for who listens to the tape, and what it orders on a chip.
   const bool has_host = !is_loom(destination) || !is_loom(source);
   if (has_host && !non_blocking) translated([&] { runtime::synchronize_stream(streams.own); });

@@ -44,7 +44,8 @@ c10::Allocator* factory_allocator() {
 }
 
 void begin_life(const at::Tensor& tensor) {
-  if (is_lazy(tensor.device().index())) make_unmaterialised(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  if (is_lazy(tensor.device().index()))
+    make_unmaterialised(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
   fill_if_deterministic(tensor);
 }
 

@@ -14,7 +14,8 @@ namespace {
 
 using Event = std::unique_ptr<c10::Event>;
 
-// Pinned memory is the host's, whichever devices the program sees: a dry run's may use what was pinned before.
+// Pinned memory is the host's, whichever devices the program sees: a dry run's may use what was pinned
+// before.
 driver::Driver& host_driver() {
   devices();
   return runtime::worlds::program()->device(0).driver();
@@ -54,14 +55,12 @@ struct HostAllocator final : at::CachingHostAllocatorInterface<Impl, &free_pinne
   // Work that used the block before has finished; who listens to the tape learns it by the allocation.
   at::DataPtr allocate(size_t bytes) override {
     at::DataPtr memory = CachingHostAllocatorInterface::allocate(bytes);
-    if (memory.get() != nullptr && runtime::tape::is_read()) [[unlikely]] {
-      runtime::Command command{};
-      command.kind = runtime::CommandKind::kAllocate;
+    if (memory.get() != nullptr && runtime::tape::is_told(runtime::CommandKind::kAllocate)) [[unlikely]] {
+      runtime::Command command = runtime::describe(runtime::CommandKind::kAllocate, /*device=*/-1, 0);
       command.name = "allocate pinned";
-      command.device = -1;
       command.address = memory.get();
       command.bytes = bytes;
-      runtime::tape::write(command);
+      runtime::tape::note(command);
     }
     return memory;
   }

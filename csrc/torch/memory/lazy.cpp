@@ -9,6 +9,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "runtime/capture.h"
 #include "torch/core/extension_points.h"
 #include "torch/engine/engine.h"
 #include "torch/engine/output_allocation.h"
@@ -109,17 +110,6 @@ int64_t stream_for_move(const Waiting& waiting) {
   return runtime::is_captured({waiting.device, waiting.stream}) ? 0 : waiting.stream;
 }
 
-// To the tape: a move has waited for what was pending on the stream.
-void notify_finished(runtime::StreamRef stream) {
-  if (!runtime::tape::is_read()) return;
-  runtime::Command command{};
-  command.kind = runtime::CommandKind::kQueryStream;
-  command.name = "query_stream";
-  command.device = stream.device;
-  command.stream = stream.id;
-  runtime::tape::write(command);
-}
-
 class CurrentStream {
  public:
   CurrentStream(int device, int64_t stream) : device_(device), previous_(runtime::current_stream(device)) {
@@ -200,13 +190,13 @@ void take_device_memory(c10::StorageImpl* storage) {
     // The memory may come from the cache with work pending on its stream. A copy from pageable memory waits
     // for that; without one, only another stream must.
     translated([&] {
-      const driver::Stream order = waiting->own.stream(runtime::current_stream(device));
+      const runtime::StreamRef order = runtime::current_stream_of(device);
+      // No capture under way is concerned: the stream is not a captured one.
+      const runtime::capture::Relaxed relaxed;
       if (waiting->host) {
-        waiting->own.driver().copy(order, memory.get(), waiting->host.get(), waiting->bytes);
-        notify_finished({device, runtime::current_stream(device)});
-      } else if (user_stream != runtime::current_stream(device)) {
-        waiting->own.driver().synchronize_stream(order, driver::OnFailure::kKeep);
-        notify_finished({device, runtime::current_stream(device)});
+        runtime::copy_and_wait(order, memory.get(), waiting->host.get(), waiting->bytes);
+      } else if (user_stream != order.id) {
+        runtime::drain_stream(order);
       }
     });
   }
@@ -246,8 +236,8 @@ at::Tensor host_tensor(const at::Tensor& tensor, void* data) {
       c10::StorageImpl::use_byte_size_t(), impl->unsafe_storage().nbytes(),
       c10::DataPtr(data, c10::Device(engine)), c10::GetAllocator(engine), /*resizable=*/true));
   const c10::DispatchKeySet math_bits = impl->key_set() & kMathBits;
-  at::Tensor host =
-      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), engine_keys(glue::device_of(tensor)) | math_bits, impl->dtype());
+  at::Tensor host = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), engine_keys(glue::device_of(tensor)) | math_bits, impl->dtype());
   host.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
   return host;
 }

@@ -14,7 +14,8 @@
 
 namespace loom::glue {
 
-// Whether new storages of a device wait, and what waits is filled and read on the host side. Initialises at first use.
+// Whether new storages of a device wait, and what waits is filled and read on the host side. Initialises at
+// first use.
 inline bool is_lazy(int device) { return devices().device(device).is_lazy(); }
 
 // Whether a storage made now on a device waits: a graph fills its tensors at each replay, on the device.

@@ -1,7 +1,6 @@
 #include "torch/memory/worlds.h"
 
 #include <c10/core/AutogradState.h>
-#include <c10/core/GradMode.h>
 
 #include "torch/memory/lazy.h"
 
@@ -35,7 +34,7 @@ const runtime::Runtime* world_of(const c10::StorageImpl* storage) {
 }  // namespace
 
 void detail::check_world_slow(const runtime::Runtime& current, const c10::StorageImpl* storage, int index,
-                              const char* op_name) {
+                              const char* op_name, bool wants_gradient) {
   const runtime::Runtime* const own = world_of(storage);
   const c10::Device device(device_type(), static_cast<c10::DeviceIndex>(index));
   if (own == nullptr ? index >= current.device_count() : own != &current) {
@@ -43,7 +42,7 @@ void detail::check_world_slow(const runtime::Runtime& current, const c10::Storag
   }
   const runtime::Runtime& program = *runtime::worlds::program();
   TORCH_CHECK(
-      index < program.device_count() || !c10::GradMode::is_enabled() ||
+      index < program.device_count() || !wants_gradient ||
           !c10::AutogradState::get_tls_state().get_multithreading_enabled(),
       op_name, ": this dry run has more devices (", current.device_count(), ") than the program (",
       program.device_count(),

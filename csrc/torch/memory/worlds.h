@@ -10,7 +10,7 @@ namespace loom::glue {
 
 namespace detail {
 void check_world_slow(const runtime::Runtime& seen, const c10::StorageImpl* storage, int index,
-                      const char* op_name);
+                      const char* op_name, bool wants_gradient);
 }  // namespace detail
 
 // Throws when what an op is given belongs to devices that the program does not see now: a tensor made outside
@@ -18,7 +18,7 @@ void check_world_slow(const runtime::Runtime& seen, const c10::StorageImpl* stor
 // run.
 inline void check_world(const c10::StorageImpl* storage, int index, const char* op_name) {
   if (runtime::has_other_worlds()) [[unlikely]] {
-    detail::check_world_slow(devices(), storage, index, op_name);
+    detail::check_world_slow(devices(), storage, index, op_name, /*wants_gradient=*/false);
   }
 }
 inline void check_world(const runtime::Runtime& seen, const at::Tensor& tensor, const char* op_name) {
@@ -28,7 +28,7 @@ inline void check_world(const runtime::Runtime& seen, const at::Tensor& tensor, 
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   detail::check_world_slow(seen,
                            impl->has_storage() ? impl->unsafe_storage().unsafeGetStorageImpl() : nullptr,
-                           tensor.device().index(), op_name);
+                           tensor.device().index(), op_name, tensor.requires_grad());
 }
 inline void check_world(const at::Tensor& tensor, const char* op_name) {
   check_world(devices(), tensor, op_name);

@@ -112,15 +112,12 @@ void note(const Op& op, int dtype, DtypeSet used, const runtime::Device& device)
     current_notifier(uses.name, dtype < 0 ? nullptr : name_of(dtype), operands, device.logical);
   }
   uses.counts[place].fetch_add(1, std::memory_order_relaxed);
-  if (!runtime::tape::is_read()) return;
+  if (!runtime::tape::is_told(runtime::CommandKind::kFallback)) return;
   const runtime::StreamRef stream = runtime::current_stream_of(device.logical);
-  runtime::Command command{};
-  command.kind = runtime::CommandKind::kFallback;
+  runtime::Command command = runtime::describe(runtime::CommandKind::kFallback, stream.device, stream.id);
   command.name = uses.name.c_str();
   command.dtype = dtype < 0 ? nullptr : name_of(dtype);
-  command.device = stream.device;
-  command.stream = stream.id;
-  runtime::tape::write(command);
+  runtime::tape::note(command);
 }
 
 }  // namespace

@@ -44,9 +44,18 @@ bool returns_tensors(const c10::FunctionSchema& schema) {
 
 bool is_aten(const c10::OperatorHandle& op) { return op.operator_name().getNamespace() == "aten"; }
 
+// Ops that give the engine a kernel which it lacks (kernels/fused_op.h).
+bool is_fused(const c10::OperatorHandle& op) { return op.operator_name().getNamespace() == "loom_fused"; }
+
+// What an op is called on the tape and in messages: fused ops bear the names of PyTorch's.
+std::string shown_name_of(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  return is_fused(op) ? "aten" + name.substr(name.find(':')) : name;
+}
+
 std::string full_name_of(const c10::OperatorHandle& op) {
-  const c10::OperatorName& name = op.operator_name();
-  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+  const std::string& overload = op.operator_name().overload_name;
+  return shown_name_of(op) + (overload.empty() ? "" : "." + overload);
 }
 
 // Ops by the address of their schema, which lives as long as the op is registered.
@@ -103,13 +112,13 @@ Table& table() {
 Op::Op(const c10::OperatorHandle& own_handle)
     : handle(own_handle),
       facts(facts_of(full_name_of(own_handle))),
-      record(runtime::intern_op(own_handle.operator_name().name, own_handle.operator_name().overload_name,
+      record(runtime::intern_op(shown_name_of(own_handle), own_handle.operator_name().overload_name,
                                 facts.shape_class)),
       policy{facts.has(op_flag::kHostScalars), facts.has(op_flag::kHostTensors),
              facts.has(op_flag::kHostLists)},
       key_(&own_handle.schema()),
-      shape_function_(cpp_shape_function(record.full_name)),
-      is_permanent_(is_aten(own_handle)) {
+      shape_function_(is_fused(own_handle) ? c10::KernelFunction() : cpp_shape_function(record.full_name)),
+      is_permanent_(is_aten(own_handle) || is_fused(own_handle)) {
   read_schema();
 }
 
@@ -174,7 +183,7 @@ bool Op::is_served() {
   // Kernels of other libraries for the CPU are not the device's: they must be registered for it, as on a
   // card. Those of PyTorch's own libraries are.
   const std::string_view space = handle.operator_name().getNamespace().value_or("");
-  const bool is_own = space == "aten" || space == "prims" || space == "torchvision" || space == "torchaudio";
+  const bool is_own = is_permanent_ || space == "prims" || space == "torchvision" || space == "torchaudio";
   const bool is_found =
       is_own && !facts.has(op_flag::kNotBorrowed) &&
       (has_kernel(kEngineOps) || has_kernel(kEngineSparseOps) || has_kernel(kEngineSparseCsrOps));
@@ -185,7 +194,7 @@ bool Op::is_served() {
 const fallback::Op& Op::fallback_entry() {
   const fallback::Op* entry = fallback_.load(std::memory_order_acquire);
   if (entry == nullptr) {
-    entry = &fallback::op_of(handle.operator_name().name, handle.operator_name().overload_name);
+    entry = &fallback::op_of(shown_name_of(handle), handle.operator_name().overload_name);
     fallback_.store(entry, std::memory_order_release);
   }
   return *entry;

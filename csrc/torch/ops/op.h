@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "runtime/op_record.h"
+#include "torch/engine/output_masks.h"
 #include "torch/ops/fallback.h"
 #include "torch/ops/op_facts.h"
-#include "torch/engine/output_masks.h"
 #include "torch/ops/shape_functions.h"
 
 namespace loom::glue {

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
 
+#include "runtime/clock.h"
 #include "torch/core/device.h"
 #include "torch/core/kineto_headers.h"
 #include "torch/profiler/profile_recorder.h"
@@ -28,16 +28,14 @@ std::atomic<unsigned long> profiles{0};
 std::mutex& running_mutex = *new std::mutex;
 std::weak_ptr<ProfileRecorder>& running_recorder = *new std::weak_ptr<ProfileRecorder>;
 
-// What is to be added to timing::now_ns() for nanoseconds since 1970: from the quickest of a few readings of
+// What is to be added to clock::now_ns() for nanoseconds since 1970: from the quickest of a few readings of
 // both clocks.
 int64_t clock_offset_ns() {
   int64_t offset = 0, best_gap = std::numeric_limits<int64_t>::max();
   for (int i = 0; i < 5; ++i) {
-    const int64_t before = runtime::timing::now_ns();
-    const int64_t since_1970 = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                   std::chrono::system_clock::now().time_since_epoch())
-                                   .count();
-    const int64_t gap = runtime::timing::now_ns() - before;
+    const int64_t before = runtime::clock::now_ns();
+    const int64_t since_1970 = runtime::clock::wall_ns();
+    const int64_t gap = runtime::clock::now_ns() - before;
     if (gap >= best_gap) continue;
     best_gap = gap;
     offset = since_1970 - before - gap / 2;
@@ -57,10 +55,7 @@ void drain_devices() {
   } without_python;
   runtime::Runtime& runtime = devices();
   for (int device = 0; device < runtime.device_count(); ++device) {
-    const runtime::Device& own = runtime.device(device);
-    for (const driver::Stream stream : own.streams()) {
-      own.driver().synchronize_stream(stream, driver::OnFailure::kKeep);
-    }
+    runtime::drain_device(device);
   }
 }
 

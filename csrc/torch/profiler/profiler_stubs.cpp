@@ -2,8 +2,7 @@
 // the stream before and after each op.
 #include <torch/csrc/profiler/stubs/base.h>
 
-#include <chrono>
-
+#include "runtime/clock.h"
 #include "torch/core/device.h"
 #include "torch/core/extension_points.h"
 #include "torch/profiler/profile_recorder.h"
@@ -27,11 +26,7 @@ class Stubs final : public torch::profiler::impl::ProfilerStubs {
       });
       runtime::record_event(created, runtime::current_stream_of(current.index()));
     });
-    if (cpu_ns != nullptr) {
-      *cpu_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                    std::chrono::system_clock::now().time_since_epoch())
-                    .count();
-    }
+    if (cpu_ns != nullptr) *cpu_ns = runtime::clock::wall_ns();
   }
 
   // Microseconds.

@@ -73,17 +73,19 @@ int open_file(const ShareHandle& handle, size_t bytes) {
 
 }  // namespace
 
-Memory::Memory(int device_count, int64_t capacity_bytes)
-    : capacity_bytes_(static_cast<size_t>(capacity_bytes)), devices_(static_cast<size_t>(device_count)) {
-  for (Device& device : devices_) {
-    const bool fits = capacity_bytes_ < SIZE_MAX / kAddressesPerByte / 2;
-    device.bytes = fits ? round_up(kAddressesPerByte * capacity_bytes_) + 2 * kGranule : 0;
+Memory::Memory(const driver::DriverConfig& config) : devices_(static_cast<size_t>(config.device_count)) {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    Device& device = devices_[i];
+    device.capacity = static_cast<size_t>(config.memory_bytes_of(static_cast<int>(i)));
+    const bool fits = device.capacity < SIZE_MAX / kAddressesPerByte / 2;
+    device.bytes = fits ? round_up(kAddressesPerByte * device.capacity) + 2 * kGranule : 0;
     void* const begin =
         fits ? mmap(nullptr, device.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
              : MAP_FAILED;
     if (begin == MAP_FAILED) {
-      throw Error("cannot reserve address space for " + text_of(capacity_bytes) +
-                  " bytes a device; lower TORCH_LOOM_MEMORY or TORCH_LOOM_DEVICES");
+      throw Error("cannot reserve address space for the " + std::to_string(device.capacity) +
+                  " bytes of device " + std::to_string(i) +
+                  "; lower TORCH_LOOM_MEMORY or TORCH_LOOM_DEVICES");
     }
     device.begin = reinterpret_cast<uintptr_t>(begin);
     const uintptr_t aligned = round_up(device.begin);
@@ -152,12 +154,12 @@ void* Memory::allocate(int index, size_t bytes) {
   if (bytes == 0) throw InvalidArgument("allocate: bytes must be at least 1, got 0");
   const std::lock_guard lock(mutex_);
   Device& device = devices_[static_cast<size_t>(index)];
-  const size_t free_bytes = capacity_bytes_ - device.used;
+  const size_t free_bytes = device.capacity - device.used;
   const auto out_of_memory = [&](const std::string& reason) {
     return OutOfMemory("device " + text_of(index) + " is out of memory: asked for " + std::to_string(bytes) +
                            " bytes, " + std::to_string(free_bytes) + " are free" + reason,
                        index, static_cast<int64_t>(std::min(bytes, size_t{INT64_MAX})),
-                       static_cast<int64_t>(free_bytes), static_cast<int64_t>(capacity_bytes_));
+                       static_cast<int64_t>(free_bytes), static_cast<int64_t>(device.capacity));
   };
   if (bytes > free_bytes || round_up(bytes) > free_bytes) throw out_of_memory("");
   const size_t rounded = round_up(bytes);
@@ -227,8 +229,8 @@ void Memory::deallocate(void* pointer) {
 driver::MemoryInfo Memory::info(int device) const {
   check_device(device);
   const std::shared_lock lock(mutex_);
-  const size_t used = devices_[static_cast<size_t>(device)].used;
-  return {static_cast<int64_t>(capacity_bytes_ - used), static_cast<int64_t>(capacity_bytes_)};
+  const Device& own = devices_[static_cast<size_t>(device)];
+  return {static_cast<int64_t>(own.capacity - own.used), static_cast<int64_t>(own.capacity)};
 }
 
 Address Memory::locate(const void* asked) const noexcept {

@@ -13,7 +13,7 @@ namespace loom::mirror {
 
 class Memory {
  public:
-  Memory(int device_count, int64_t capacity_bytes);
+  explicit Memory(const driver::DriverConfig& config);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -37,7 +37,7 @@ class Memory {
   };
   struct Device {
     uintptr_t begin = 0;
-    size_t bytes = 0, used = 0;
+    size_t bytes = 0, capacity = 0, used = 0;
     std::map<uintptr_t, size_t> holes;  // address -> bytes
     std::map<uintptr_t, Allocation> allocations;
   };
@@ -59,7 +59,6 @@ class Memory {
   bool deallocate_device(uintptr_t address);
   bool overlaps_device(uintptr_t begin, uintptr_t last) const noexcept;
 
-  const size_t capacity_bytes_;
   mutable std::shared_mutex mutex_;
   std::vector<Device> devices_;
   std::map<uintptr_t, Place> contents_;  // where contents are mapped -> whose they are

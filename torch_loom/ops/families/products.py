@@ -100,7 +100,10 @@ FAMILIES = (
         tolerance="accumulated",
         facts={
             "unboxed": "native_layer_norm native_layer_norm_backward native_batch_norm "
-            "native_batch_norm_backward"
+            "native_batch_norm_backward",
+            # In evaluation the engine keeps no statistics for a gradient: they have no elements.
+            "engine_infers": "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit.no_stats "
+            "_batch_norm_with_update _batch_norm_no_update",
         },
     ),
     Family(
@@ -138,6 +141,8 @@ FAMILIES = (
         "mkldnn_rnn_layer lstm gru rnn_tanh rnn_relu quantized_lstm quantized_gru _cudnn_rnn miopen_rnn",
         flops=recurrent_layer,
         tolerance="accumulated",
+        # Only the engine knows how large a workspace its kernel keeps for the gradient.
+        facts={"engine_infers": "mkldnn_rnn_layer"},
     ),
     Family(
         "recurrent cells",
@@ -164,6 +169,8 @@ FAMILIES = (
         "lu_unpack inverse",
         flops=factorisation(2, 3),
         tolerance="iterative",
+        # Their kernels give a strided `out` other strides.
+        facts={"engine_infers": "ormqr linalg_householder_product orgqr"},
     ),
     Family(
         "eigenvalues and singular values",
@@ -172,7 +179,8 @@ FAMILIES = (
         "linalg_svd linalg_lstsq linalg_pinv",
         flops=factorisation(9, 1),
         tolerance="iterative",
-        facts={"borrows_whole": "linalg_lstsq"},
+        # The strides of the vectors.
+        facts={"borrows_whole": "linalg_lstsq", "engine_infers": "linalg_eig linalg_eigvals"},
     ),
     Family(
         "solves",
@@ -185,6 +193,12 @@ FAMILIES = (
     ),
     Family("cross products", "elementwise", "linalg_cross cross", flops=per_input(3)),
     Family(
-        "Fourier transforms", "fourier", "_fft_* fft_* stft istft", flops=fourier, tolerance="accumulated"
+        "Fourier transforms",
+        "fourier",
+        "_fft_* fft_* stft istft",
+        flops=fourier,
+        tolerance="accumulated",
+        # The strides of transforms over several dimensions.
+        facts={"engine_infers": "_fft_r2c _fft_c2c _fft_c2r"},
     ),
 )
