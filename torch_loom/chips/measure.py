@@ -85,8 +85,8 @@ def _make(op: str, shape: list[int], dtype: torch.dtype, device: torch.device) -
         x = random(shape[0], shape[1], shape[2], shape[2])
         return lambda: functional.max_pool2d(x, 3, 2, 1)
     if op == "sdpa":
-        q, k, v = random(*shape), random(*shape), random(*shape)
-        return lambda: functional.scaled_dot_product_attention(q, k, v)
+        query, key, value = random(*shape), random(*shape), random(*shape)
+        return lambda: functional.scaled_dot_product_attention(query, key, value)
     if op == "embedding":
         table = random(shape[0], shape[1])
         ids = torch.randint(0, shape[0], (shape[2],), device=device)
@@ -143,7 +143,7 @@ class _Clock:
             end.record()
             end.synchronize()
             found.append(start.elapsed_time(end))
-        return statistics.median(found)
+        return float(statistics.median(found))
 
     def graph_ms(self, run: Run) -> float:
         """Return the median time of one call on the device alone."""
@@ -160,7 +160,7 @@ class _Clock:
             end.record()
             end.synchronize()
             found.append(start.elapsed_time(end) / REPEATS)
-        return statistics.median(found)
+        return float(statistics.median(found))
 
 
 def _cases(quick: bool) -> Iterator[tuple[str, list[int], str]]:

@@ -17,6 +17,7 @@ from torch_loom.chips.cost.fit import (
     fit,
     folds,
     free_coefficients,
+    moved,
     predicted,
 )
 from torch_loom.chips.cost.formulas import Rates
@@ -58,7 +59,7 @@ def calibrate(measured: Sequence[Timing], rates: Rates, starts: int = STARTS) ->
     streams = [each for each in measured if {kernel.family for kernel in each.kernels} <= set(STREAMS)]
     if streams:
         free = free_coefficients(STREAMS, ("memory_share",)) + [(RATES, name) for name in RATE_LIMITS]
-        rates = rates._replace(**fit(streams, rates, free, starts=1)[RATES])
+        rates = moved(rates, fit(streams, rates, free, starts=1)[RATES])
     coefficients: dict[str, Mapping[str, float]] = {}
     for families, members in _components(measured):
         fitted = fit(members, rates, free_coefficients(families), coefficients, starts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from torch_loom.chips.cost.formulas import FORMULAS, Rates
 from torch_loom.chips.cost.model import CostModel
 from torch_loom.chips.cost.records import Kernel
 
-__all__ = ["RATES", "RATE_LIMITS", "Timing", "fit", "folds", "free_coefficients", "predicted"]
+__all__ = ["RATES", "RATE_LIMITS", "Timing", "fit", "folds", "free_coefficients", "moved", "predicted"]
 
 Vector = NDArray[np.float64]
 
@@ -40,6 +40,12 @@ RATE_LIMITS: Mapping[str, tuple[float, float]] = {
     "cache_none_share": (0.1, 4.0),
     "cache_write_cost": (0.5, 2.5),
 }
+
+
+def moved(rates: Rates, fitted: Mapping[str, float]) -> Rates:
+    """Return the rates with those that a fit found in the place of their own."""
+    changes: dict[str, Any] = dict(fitted)
+    return rates._replace(**changes)
 
 
 class Timing(NamedTuple):
@@ -136,9 +142,9 @@ class _Problem:
         return found
 
     def predicted(self, x: Vector) -> Vector:
-        total = self.fixed.copy()
+        total: Vector = self.fixed.copy()
         coefficients = self.coefficients(x)
-        rates = self.rates._replace(**coefficients.pop(RATES, {}))
+        rates = moved(self.rates, coefficients.pop(RATES, {}))
         for family, c in coefficients.items():
             key = (*c.values(), *rates[2:5], *rates[8:])
             seen = self.memory.get(family)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 from torch_loom.chips.cost.records import Kernel, Op, Tensor
 
@@ -195,7 +195,7 @@ def _moved(tensors: Sequence[Tensor]) -> float:
 
 
 def _widest(tensors: Sequence[Tensor]) -> Tensor:
-    return max(tensors, key=lambda tensor: tensor.count)
+    return max(tensors, key=lambda tensor: tensor.items)
 
 
 def _whole(value: object, default: int = 0) -> int:
@@ -230,14 +230,14 @@ def _stream(
         read,
         written,
         max(read + written - same, 1.0),
-        items=float(widest.count) if items is None else items,
+        items=float(widest.items) if items is None else items,
         item_bytes=widest.item_bytes,
     )
 
 
 def _elementwise(op: Op) -> Kernel:
     base = op.name.removesuffix("_")
-    operands = [tensor for tensor in (*op.inputs, *op.outputs) if tensor.count > 1]
+    operands = [tensor for tensor in (*op.inputs, *op.outputs) if tensor.items > 1]
     widest = _widest(op.outputs or op.inputs)
     alike = all(
         tensor.dtype == widest.dtype and tensor.is_dense and _same_order(tensor, widest)
@@ -251,7 +251,7 @@ def _elementwise(op: Op) -> Kernel:
 
 def _same_order(first: Tensor, second: Tensor) -> bool:
     """Whether two operands are walked through in the same order: else a broadcast or a transposition."""
-    if first.count != second.count:
+    if first.items != second.items:
         return False
     return first.strides == second.strides or (first.is_contiguous and second.is_contiguous)
 
@@ -307,7 +307,7 @@ def _foreach(op: Op) -> list[Kernel]:
     slots = TENSORS_PER_LAUNCH[min(depth + (1 if op.outputs else 0), 5)]
     launches, tensors, chunks = 0, 0, 0
     for tensor in first:
-        pieces = math.ceil(tensor.count / CHUNK_ITEMS)
+        pieces = math.ceil(tensor.items / CHUNK_ITEMS)
         tensors += 1
         chunks += pieces
         while chunks >= CHUNKS_PER_LAUNCH or tensors >= slots:
@@ -316,7 +316,7 @@ def _foreach(op: Op) -> list[Kernel]:
             tensors = 1 if chunks else 0
     launches += 1 if tensors else 0
     read = _moved(op.inputs)
-    items = float(sum(tensor.count for tensor in first))
+    items = float(sum(tensor.items for tensor in first))
     item_bytes = first[0].item_bytes
     return [
         Kernel(
@@ -404,9 +404,9 @@ def _convolution_like(
     moved = _moved(tensors)
     written = weight if wgrad else out if forward else source
     read = moved - written.memory_bytes
-    common = {"item_bytes": source.item_bytes}
+    common: dict[str, Any] = {"item_bytes": source.item_bytes}
     if channels == 1 and groups > 1:
-        items = float(out.count if forward or wgrad else source.count) * window
+        items = float(out.items if forward or wgrad else source.items) * window
         name = "depthwise_convolution" if forward else "depthwise_convolution_backward"
         return [Kernel(name, source.dtype, read, float(written.memory_bytes), moved, items, **common)]
     narrow = source.dtype in NARROW
@@ -433,7 +433,7 @@ def _convolution_like(
         m, n, k = positions, outputs, channels * window
     else:
         # Where the stride skips positions, the gradient's products do too.
-        m, n, k = source.count // source.shape[1], channels, outputs * window
+        m, n, k = source.items // source.shape[1], channels, outputs * window
         k = max(1, round(k * positions / max(1, m)))
     name = family if narrow else f"{family}_vector"
     kernels.append(
@@ -467,8 +467,8 @@ def _column_sum(tensor: Tensor, kept: int) -> list[Kernel]:
         Kernel(
             *("reduce_columns", tensor.dtype, size, float(kept * tensor.item_bytes), size),
             rows=kept,
-            columns=max(1, tensor.count // max(1, kept)),
-            items=float(tensor.count),
+            columns=max(1, tensor.items // max(1, kept)),
+            items=float(tensor.items),
             item_bytes=tensor.item_bytes,
         )
     ]
@@ -476,14 +476,14 @@ def _column_sum(tensor: Tensor, kept: int) -> list[Kernel]:
 
 def _reduction(op: Op) -> list[Kernel]:
     source = _widest(op.inputs)
-    kept = max(1, op.outputs[0].count if op.outputs else 1)
-    if source.count == 0:
+    kept = max(1, op.outputs[0].items if op.outputs else 1)
+    if source.items == 0:
         return [_stream("fill", op, inputs=())]
     size, written = float(source.memory_bytes), _moved(op.outputs)
     if kept == 1:
         return [
             Kernel(
-                *("reduce_all", source.dtype, size, written, size + written, float(source.count)),
+                *("reduce_all", source.dtype, size, written, size + written, float(source.items)),
                 item_bytes=source.item_bytes,
             )
         ]
@@ -496,9 +496,9 @@ def _reduction(op: Op) -> list[Kernel]:
     family = "reduce_rows" if _inner_dim(source) in reduced else "reduce_columns"
     return [
         Kernel(
-            *(family, source.dtype, size, written, size + written, float(source.count)),
+            *(family, source.dtype, size, written, size + written, float(source.items)),
             rows=kept,
-            columns=max(1, source.count // kept),
+            columns=max(1, source.items // kept),
             item_bytes=source.item_bytes,
         )
     ]
@@ -510,8 +510,8 @@ def _row_kernel(
     main = _widest(reads)
     read, written = _moved(reads), _moved(writes)
     return Kernel(
-        *(family, main.dtype, read, written, read + written, float(main.count)),
-        rows=main.count // max(1, columns),
+        *(family, main.dtype, read, written, read + written, float(main.items)),
+        rows=main.items // max(1, columns),
         columns=columns,
         item_bytes=main.item_bytes,
     )
@@ -521,7 +521,7 @@ def _made_contiguous(*tensors: Tensor) -> list[Kernel]:
     """Return the copies that a kernel makes first of operands that it cannot walk through."""
     kernels = []
     for tensor in tensors:
-        if tensor.count and not tensor.is_contiguous:
+        if tensor.items and not tensor.is_contiguous:
             dense = Tensor.dense(tensor.dtype, *tensor.shape)
             kernels += _copy(Op("clone", (tensor,), (dense,)))
     return kernels
@@ -531,7 +531,7 @@ def _softmax(op: Op) -> list[Kernel]:
     source = op.inputs[0]
     dim = _whole(op.attributes.get("dim"), -1)
     columns = source.shape[dim] if source.shape else 1
-    if not source.count:
+    if not source.items:
         return []
     if "backward" in op.name:
         row = _row_kernel("softmax_backward", op, columns, op.inputs[:2], op.outputs)
@@ -544,7 +544,7 @@ def _layer_norm(op: Op) -> list[Kernel]:
     source = op.inputs[0]
     shape = op.attributes.get("normalized_shape")
     columns = math.prod(_list(shape, len(cast(Sequence[int], shape)), 1)) if shape else source.shape[-1]
-    if not source.count:
+    if not source.items:
         return []
     return [*_made_contiguous(source), _row_kernel("layer_norm", op, columns, op.inputs, op.outputs)]
 
@@ -584,9 +584,9 @@ def _pooling(op: Op) -> list[Kernel]:
     backward = "backward" in op.name
     out = op.outputs[0]
     if op.name.startswith("_adaptive") or op.name.startswith("adaptive"):
-        window = max(1, op.inputs[0].count // max(1, out.count))
+        window = max(1, op.inputs[0].items // max(1, out.items))
     family = "pooling_backward" if backward else "pooling"
-    return [_stream(family, op, items=float(out.count * window))]
+    return [_stream(family, op, items=float(out.items * window))]
 
 
 def _embedding(op: Op) -> list[Kernel]:
@@ -601,10 +601,10 @@ def _embedding_backward(op: Op) -> list[Kernel]:
     out = op.outputs[0]
     kernels = [_stream("fill", op, inputs=(), outputs=(out,))]
     touched = Tensor.dense(out.dtype, *grad.shape)
-    if indices.count > UNSORTED_INDICES:
+    if indices.items > UNSORTED_INDICES:
         keys = _stream("sort", op, (indices, indices), (indices, indices))
         kernels.append(keys._replace(launches=SORT_LAUNCHES))
-    kernels.append(_stream("scatter", op, (grad, indices), (touched,), items=float(grad.count)))
+    kernels.append(_stream("scatter", op, (grad, indices), (touched,), items=float(grad.items)))
     return kernels
 
 
@@ -643,7 +643,7 @@ def _attention_shape(query: Tensor, key: Tensor, op: Op) -> dict[str, object]:
 
 def _attention(op: Op) -> list[Kernel]:
     query, key = op.inputs[0], op.inputs[1]
-    if not query.count:
+    if not query.items:
         return []
     family = "attention" if query.dtype in NARROW else "attention_vector"
     read, written = _moved(op.inputs), _moved(op.outputs[:1])
@@ -654,7 +654,7 @@ def _attention(op: Op) -> list[Kernel]:
 
 def _attention_backward(op: Op) -> list[Kernel]:
     grad, query, key, value = op.inputs[0], op.inputs[1], op.inputs[2], op.inputs[3]
-    if not query.count:
+    if not query.items:
         return []
     narrow = query.dtype in NARROW
     family = "attention_backward" if narrow else "attention_backward_vector"
@@ -670,7 +670,7 @@ def _attention_backward(op: Op) -> list[Kernel]:
 
 
 def _concatenate(op: Op) -> list[Kernel]:
-    return [_stream("concatenate", op)] if op.outputs and op.outputs[0].count else []
+    return [_stream("concatenate", op)] if op.outputs and op.outputs[0].items else []
 
 
 def _scan(op: Op) -> list[Kernel]:

@@ -50,7 +50,7 @@ class Tensor(NamedTuple):
         return cls(dtype, shape, tuple(reversed(strides)))
 
     @property
-    def count(self) -> int:
+    def items(self) -> int:
         """How many elements it has."""
         return math.prod(self.shape)
 
