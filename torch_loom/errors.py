@@ -20,11 +20,14 @@ __all__ = [
     "ExtensionError",
     "FallbackError",
     "ForkError",
+    "FormatError",
     "ImplicitSynchronizationError",
     "InvalidDeviceError",
     "LoomError",
     "NoDeviceError",
     "NotApplicableError",
+    "OperandError",
+    "PackedDataError",
     "PinnedMemoryError",
     "ShapeError",
     "SharingError",
@@ -114,3 +117,15 @@ class AllocatorFunctionError(LoomError, AttributeError):
 
 class PinnedMemoryError(LoomError, RuntimeError):
     """Host memory cannot be pinned, or is not pinned."""
+
+
+class FormatError(LoomError, ValueError):
+    """A data format, math fidelity or accumulate format that the op cannot have; the message names what can."""
+
+
+class OperandError(LoomError, TypeError):
+    """An operand of a numerics op is of a kind that has no such values, such as integers for a float format."""
+
+
+class PackedDataError(LoomError, ValueError):
+    """Packed tiles do not fit the format or the shape, or are cut short."""

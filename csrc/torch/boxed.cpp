@@ -102,7 +102,8 @@ std::unique_ptr<OpPlan> make_plan(const c10::OperatorHandle& op) {
   plan->is_data_dependent =
       op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output);
   // Kernels of other namespaces may be Python, which a worker must not wait for.
-  plan->can_queue = plan->name.rfind("aten::", 0) == 0 && returns_tensors(schema) &&
+  const bool is_native = plan->name.rfind("aten::", 0) == 0 || plan->name.rfind("loom_numerics::", 0) == 0;
+  plan->can_queue = is_native && returns_tensors(schema) &&
                     (plan->is_index || !op.hasTag(at::Tag::dynamic_output_shape)) &&
                     !op.hasTag(at::Tag::data_dependent_output);
   for (const c10::Argument& argument : schema.arguments()) {

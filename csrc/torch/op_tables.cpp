@@ -74,7 +74,8 @@ bool is_borrowable(const std::string& name) {
   // Kernels of other libraries for the CPU are not the device's: they must be registered for it, as on a
   // card.
   const bool is_own = starts_with(name, "aten::") || starts_with(name, "prims::") ||
-                      starts_with(name, "torchvision::") || starts_with(name, "torchaudio::");
+                      starts_with(name, "torchvision::") || starts_with(name, "torchaudio::") ||
+                      starts_with(name, "loom_numerics::");
   return is_own && names.count(name) == 0 && !starts_with(name, "aten::mkldnn_reorder");
 }
 

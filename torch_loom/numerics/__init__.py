@@ -1,0 +1,31 @@
+"""Numbers as Tensix chips have them: data formats and math fidelity, to the bit (docs/numerics.md)."""
+
+from torch_loom.numerics.formats import DataFormat, ExponentFamily, MathFidelity
+from torch_loom.numerics.products import conv2d, default_accumulate, matmul
+from torch_loom.numerics.quantization import (
+    Nonfinite,
+    nonfinite,
+    nonfinite_total,
+    num_tiles,
+    pack,
+    quantize,
+    quantize_,
+    unpack,
+)
+
+__all__ = [
+    "DataFormat",
+    "ExponentFamily",
+    "MathFidelity",
+    "Nonfinite",
+    "conv2d",
+    "default_accumulate",
+    "matmul",
+    "nonfinite",
+    "nonfinite_total",
+    "num_tiles",
+    "pack",
+    "quantize",
+    "quantize_",
+    "unpack",
+]
