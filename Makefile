@@ -6,16 +6,19 @@ TORCH := torch==2.13.0
 STAMP := $(VENV)/.loom-dependencies
 EXTENSION := $(VENV)/.loom-extension
 CPP := $(shell find csrc -name '*.cpp' -o -name '*.h')
-GENERATED := $(wildcard csrc/torch/generated/*.inc)
+GENERATED := $(wildcard csrc/torch/ops/generated/*.inc)
 NATIVE := $(wildcard tests/native/*.cpp tests/native/*.h)
 
-.PHONY: demo test conformance benchmark sanitize build lint format clean
+.PHONY: demo test conformance benchmark sanitize build wheel docs lint format clean
 
 demo: build
 	$(BIN)/loom demo
 
 test: build
 	$(BIN)/python -m pytest -m "not conformance or sample" --stateful-seconds 60
+
+docs: build
+	$(BIN)/python -m tools.docs
 
 conformance: build
 	$(BIN)/python -m tests.conformance
@@ -29,7 +32,7 @@ benchmark: build
 	$(BIN)/python -m benchmarks.import_time --check
 
 # The layers below PyTorch with their own tests, under the compiler's sanitizers: CXX says which compiler.
-SANITIZED := $(wildcard csrc/driver/*.cpp csrc/runtime/*.cpp tests/native/*.cpp)
+SANITIZED := $(shell find csrc/driver csrc/runtime csrc/util tests/native -name "*.cpp")
 SANITIZE_FLAGS := -std=c++20 -O1 -g -fno-omit-frame-pointer -Wall -Wextra -Icsrc -Itests/native -pthread
 SANITIZE_address := -fsanitize=address,undefined -fno-sanitize-recover=all
 SANITIZE_thread := -fsanitize=thread

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from torch_loom.tools.blocks import has_block, replace_block
+from tools.blocks import has_block, replace_block
 
 DOCS_FILE = Path(__file__).parent.parent / "docs" / "performance.md"
 DOCS_TITLE = "# Performance\n\nWritten by the commands named in each section; lower ratios are better.\n"

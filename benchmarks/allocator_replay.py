@@ -21,9 +21,10 @@ from typing import Any
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from torch_loom._C_testing import allocator
+
 from benchmarks._common import write_docs
-from torch_loom._C import allocator
-from torch_loom.tools.blocks import markdown_table
+from tools.blocks import markdown_table
 
 COMMAND = "python -m benchmarks.allocator_replay"
 MIB = 1 << 20

@@ -15,9 +15,10 @@ from pathlib import Path
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from torch_loom._C_testing import allocator
+
 from benchmarks._common import parser, write_docs, write_json
-from torch_loom._C import allocator
-from torch_loom.tools.blocks import markdown_table
+from tools.blocks import markdown_table
 
 COMMAND = "python -m benchmarks.allocator_speed"
 TARGET_NS = 120.0  # a pair on one thread, in the smallest size

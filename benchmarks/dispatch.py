@@ -28,7 +28,7 @@ from benchmarks._common import (
     write_docs,
     write_json,
 )
-from torch_loom.tools.blocks import markdown_table
+from tools.blocks import markdown_table
 
 COMMAND = "python -m benchmarks.dispatch"
 TARGETS = {"tiny": 1.4, "1mb": 1.05}

@@ -20,7 +20,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks._common import QUICK, Budget, Measured, alternate, parser, write_docs, write_json
-from torch_loom.tools.blocks import markdown_table
+from tools.blocks import markdown_table
 
 COMMAND = "python -m benchmarks.graphs"
 TARGET = 0.5

@@ -18,8 +18,8 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks._common import parser, write_docs, write_json
+from tools.blocks import markdown_table
 from torch_loom import config
-from torch_loom.tools.blocks import markdown_table
 
 COMMAND = "python -m benchmarks.import_time"
 TARGET_SECONDS = 0.150

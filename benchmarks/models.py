@@ -32,7 +32,7 @@ from benchmarks._common import (
     write_docs,
     write_json,
 )
-from torch_loom.tools.blocks import markdown_table
+from tools.blocks import markdown_table
 
 COMMAND = "python -m benchmarks.models"
 SEED = 0

@@ -19,7 +19,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks._common import parser, write_docs, write_json
-from torch_loom.tools.blocks import markdown_table
+from tools.blocks import markdown_table
 
 COMMAND = "python -m benchmarks.streams"
 TARGETS = {"overlap": 1.2, "issue": 5.0, "start": 10.0}

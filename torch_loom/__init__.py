@@ -24,9 +24,9 @@ def _autoload() -> None:
         return
     _done = True
     try:
-        from torch_loom import _registration
+        from torch_loom._register import registration
 
-        _failure = _registration.register()
+        _failure = registration.register()
     except Exception as error:
         _failure = error
     if _failure is not None:

@@ -1,7 +1,7 @@
 #include "driver/registry.h"
 
-#include "driver/null.h"
-#include "driver/virtual.h"
+#include "driver/host/null.h"
+#include "driver/host/virtual.h"
 
 namespace loom::driver {
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "runtime/capture.h"
+#include "runtime/ipc/shared_events.h"
 #include "runtime/runtime.h"
-#include "runtime/shared_events.h"
 #include "runtime/timing.h"
 
 namespace loom::runtime {
@@ -37,7 +37,7 @@ class Issue {
   Issue(const Issue&) = delete;
   Issue& operator=(const Issue&) = delete;
 
-  void tell(Command command) {
+  void notify(Command command) {
     if (!command.is_captured) command.times = &times_;
     tape::write(command);
   }
@@ -86,7 +86,7 @@ void submit(StreamRef stream, const driver::Kernel& kernel, const Operand* opera
     command.operands = operands;
     command.num_operands = num_operands;
     command.is_captured = keeper != nullptr;
-    issue.tell(command);
+    issue.notify(command);
   }
   if (keeper != nullptr) {
     capture::keep(*keeper, stream, refusal.pass_on(), operands, num_operands);
@@ -117,7 +117,7 @@ void copy(StreamRef stream, void* destination, const void* source, size_t bytes)
     command.source = source;
     command.bytes = bytes;
     command.is_captured = keeper != nullptr;
-    issue.tell(command);
+    issue.notify(command);
   }
   if (keeper != nullptr) {
     capture::keep_copy(*keeper, stream, destination, source, bytes);
@@ -136,7 +136,7 @@ void fill(StreamRef stream, void* destination, uint8_t value, size_t bytes) {
     command.address = destination;
     command.bytes = bytes;
     command.is_captured = keeper != nullptr;
-    issue.tell(command);
+    issue.notify(command);
   }
   if (keeper != nullptr) {
     capture::keep_fill(*keeper, stream, destination, value, bytes);
@@ -160,7 +160,7 @@ void synchronize_stream(StreamRef stream) {
   if (capture::is_underway()) capture::forbid_on(stream, "synchronisation with a stream");
   Issue issue;
   if (tape::is_read()) [[unlikely]] {
-    issue.tell(describe(CommandKind::kSynchronizeStream, "synchronize_stream", stream));
+    issue.notify(describe(CommandKind::kSynchronizeStream, "synchronize_stream", stream));
   }
   get().driver().synchronize_stream(handle_of(stream));
 }
@@ -169,7 +169,7 @@ void synchronize_device(int device) {
   if (capture::is_underway()) capture::forbid_on_device(device, "synchronisation with a device");
   Issue issue;
   if (tape::is_read()) [[unlikely]] {
-    issue.tell(describe(CommandKind::kSynchronizeDevice, "synchronize_device", {device, -1}));
+    issue.notify(describe(CommandKind::kSynchronizeDevice, "synchronize_device", {device, -1}));
   }
   get().synchronize(device);
 }
@@ -195,7 +195,7 @@ void record_event(driver::Event event, StreamRef stream) {
     Command command = describe(CommandKind::kRecordEvent, "record_event", stream);
     command.event = event;
     command.is_captured = is_captured(stream);
-    issue.tell(command);
+    issue.notify(command);
   }
   if (capture::is_underway()) {
     if (shared_events::is_shared(event) && is_captured(stream)) {
@@ -213,7 +213,7 @@ void wait_event(StreamRef stream, driver::Event event) {
     Command command = describe(CommandKind::kWaitEvent, "wait_event", stream);
     command.event = event;
     command.is_captured = is_captured(stream);
-    issue.tell(command);
+    issue.notify(command);
   }
   if (shared_events::wait(stream, event)) return;
   if (capture::is_underway() && capture::keep_wait(stream, event)) return;
@@ -238,7 +238,7 @@ void synchronize_event(driver::Event event) {
   if (tape::is_read()) [[unlikely]] {
     Command command = describe(CommandKind::kSynchronizeEvent, "synchronize_event", kNoStream);
     command.event = event;
-    issue.tell(command);
+    issue.notify(command);
   }
   if (!shared_events::synchronize(event)) get().driver().synchronize_event(event);
 }

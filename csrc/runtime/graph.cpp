@@ -38,7 +38,7 @@ void Recording::run(driver::Stream stream, const std::vector<timing::Shared>& ti
   }
 }
 
-std::vector<timing::Shared> Recording::tell(StreamRef stream) const {
+std::vector<timing::Shared> Recording::notify(StreamRef stream) const {
   std::vector<timing::Shared> all_times;
   std::vector<Operand> operands;
   for (size_t i = 0; i < nodes_.size(); ++i) {
@@ -106,10 +106,10 @@ void ReplayQueue::submit(StreamRef stream, const Recording& recording,
   driver::Driver& driver = get().driver();
   const driver::Stream handle = get().stream(stream.device, stream.id);
   const auto must_follow = [&] { return has_replayed_ && !(last_stream_ == stream); };
-  const bool is_told = tape::is_read();
+  const bool is_notified = tape::is_read();
   timing::Shared launch_times;
   std::vector<timing::Shared> times;
-  if (is_told) [[unlikely]] {
+  if (is_notified) [[unlikely]] {
     {
       // The tape hears of the order before it hears of the commands; and of those without the lock, since its
       // readers may wait for Python's.
@@ -123,12 +123,12 @@ void ReplayQueue::submit(StreamRef stream, const Recording& recording,
     command.stream = stream.id;
     command.times = &launch_times;
     tape::write(command);
-    times = recording.tell(stream);
+    times = recording.notify(stream);
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   // Again where it was told above: another replay may have come between.
-  if (must_follow() && is_told) driver.wait_event(handle, finished_);
-  if (must_follow() && !is_told) wait_event(stream, finished_);
+  if (must_follow() && is_notified) driver.wait_event(handle, finished_);
+  if (must_follow() && !is_notified) wait_event(stream, finished_);
   std::unique_ptr<Replay> replay = make();
   replay->stream_ = handle;
   replay->times_ = std::move(times);

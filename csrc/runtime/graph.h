@@ -11,7 +11,7 @@
 
 #include "driver/driver.h"
 #include "runtime/commands.h"
-#include "runtime/memory_history.h"
+#include "runtime/memory/memory_history.h"
 #include "runtime/timing.h"
 
 namespace loom::runtime {
@@ -54,7 +54,7 @@ class Recording {
   void run(driver::Stream stream, const std::vector<timing::Shared>& times) const;
   // Tells the tape of each, as of commands of `stream`. Returns the times that its readers want; empty when
   // they want none.
-  std::vector<timing::Shared> tell(StreamRef stream) const;
+  std::vector<timing::Shared> notify(StreamRef stream) const;
   // Graphviz's language: a box for each node, an arrow for each dependency.
   std::string to_dot() const;
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/activity_board.h"
+#include "runtime/ipc/activity_board.h"
 
 namespace loom::runtime {
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "driver/registry.h"
-#include "runtime/caching_allocator.h"
 #include "runtime/chip.h"
-#include "runtime/lazy_stats.h"
+#include "runtime/memory/caching_allocator.h"
+#include "runtime/memory/lazy_stats.h"
 
 namespace loom::runtime {
 

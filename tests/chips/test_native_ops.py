@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from tools import supported_ops
 from torch_loom import chips
 from torch_loom.errors import ChipError
-from torch_loom.tools import supported_ops
 
 ROOT = Path(__file__).parents[2]
 ATOM = Path(chips.__file__).with_name("atom.toml").read_text(encoding="utf-8")
@@ -60,7 +60,7 @@ def test_bad_lists_are_refused(tmp_path: Path, value: str) -> None:
 
 def test_the_page_of_supported_ops_is_up_to_date() -> None:
     written = (ROOT / "docs" / "supported_ops.md").read_text(encoding="utf-8")
-    assert written == supported_ops.page(), "run `loom docs`"
+    assert written == supported_ops.page(), "run `make docs`"
 
 
 def test_what_the_page_says() -> None:

@@ -13,7 +13,7 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from torch_loom.device._utils import DEVICE_TYPE
+from torch_loom.device._core.device_index import DEVICE_TYPE
 
 ON_DEVICE = getattr(ProfilerActivity, DEVICE_TYPE.upper())
 Events = list[dict[str, Any]]

@@ -9,21 +9,12 @@ import torch
 
 import torch_loom.device as loom
 from torch_loom import errors
-from torch_loom.device import (
-    _graph_annotations,
-    _names,
-    _sanitizer,
-    amp,
-    gds,
-    green_contexts,
-    nccl,
-    random,
-    tunable,
-)
+from torch_loom.device import _graph_annotations, _sanitizer, amp, gds, green_contexts, nccl, random, tunable
+from torch_loom.device._cuda import names
 from torch_loom.errors import NotApplicableError
 
 REFUSED: dict[ModuleType, tuple[str, ...]] = {
-    _names: (
+    names: (
         "cudart",
         "check_error",
         "cudaStatus",

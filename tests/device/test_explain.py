@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from tests.device.planted_findings import PLANTED, TWINS, cpu_and_back
-from torch_loom.device._explain import Report
-from torch_loom.device._findings import KINDS, Finding
+from torch_loom.device._explain.findings import KINDS, Finding
+from torch_loom.device._explain.report import Report
 
 DEVICE = "loom"
 

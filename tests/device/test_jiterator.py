@@ -15,8 +15,12 @@ import torch
 
 import torch_loom.device as loom
 from torch_loom import _C
-from torch_loom.device import _host_compiler
-from torch_loom.device.jiterator import _common_dtype, _create_jit_fn, _create_multi_output_jit_fn
+from torch_loom.device.jiterator import (
+    _common_dtype,
+    _create_jit_fn,
+    _create_multi_output_jit_fn,
+    host_compiler,
+)
 from torch_loom.errors import CompilationError, ConfigurationError, DeviceTypeError, ShapeError
 
 if TYPE_CHECKING:
@@ -194,16 +198,16 @@ sys.stdin.read()
         with (cache / "lock").open() as lock, pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         holder.kill()
-    text = f'extern "C" const char* {_host_compiler.ENTRY}(void* const*, const long*, const char*)'
+    text = f'extern "C" const char* {host_compiler.ENTRY}(void* const*, const long*, const char*)'
     text += "{ return nullptr; }"
-    assert _host_compiler.compiled(text, text, divides_whole_numbers=False) != 0
+    assert host_compiler.compiled(text, text, divides_whole_numbers=False) != 0
     assert not (cache / "building.so").exists()
     # A damaged library is made again.
     (path,) = (p for p in cache.iterdir() if p.suffix == ".so" and p.stat().st_mtime_ns == _newest(cache))
-    monkeypatch.setattr(_host_compiler, "_functions", {})
+    monkeypatch.setattr(host_compiler, "_functions", {})
     path.unlink()
     path.write_bytes(b"damaged")
-    assert _host_compiler.compiled(text, text, divides_whole_numbers=False) != 0
+    assert host_compiler.compiled(text, text, divides_whole_numbers=False) != 0
 
 
 def _newest(folder: Path) -> int:

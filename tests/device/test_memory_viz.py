@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import torch_loom.device as loom
-from torch_loom.device import _flamegraph, _memory_viz
+from torch_loom.device import _memory_viz
+from torch_loom.device.memory import flamegraph
 
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
@@ -75,7 +76,7 @@ def test_flame_graph_of_lines(tmp_path: Path) -> None:
     assert widths == {"1200.0", "900.0", "300.0"}
     assert titles(_memory_viz.format_flamegraph("")) == []
     deep = ";".join(f"f{number}" for number in range(5000))
-    assert len(titles(_flamegraph.render(f"{deep} 7"))) == 5001
+    assert len(titles(flamegraph.render(f"{deep} 7"))) == 5001
     with pytest.raises(ValueError, match="frames joined by"):
         _memory_viz.format_flamegraph("no size")
     script = tmp_path / "flamegraph.pl"

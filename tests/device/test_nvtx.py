@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.profiler import profile
 
-from torch_loom.device._utils import DEVICE_TYPE
+from torch_loom.device._core.device_index import DEVICE_TYPE
 
 nvtx = torch.loom.nvtx
 

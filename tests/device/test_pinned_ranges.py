@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import torch_loom.device as loom
-from torch_loom.device._pin_memory_utils import pin_memory, unpin_memory
+from torch_loom.device.memory.pinning import pin_memory, unpin_memory
 from torch_loom.errors import PinnedMemoryError
 
 if TYPE_CHECKING:

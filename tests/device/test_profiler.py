@@ -14,7 +14,7 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from tests.device.profiles import ON_DEVICE, average, kernels, mm, names, of, times_ns, trace
-from torch_loom.device._utils import DEVICE_TYPE
+from torch_loom.device._core.device_index import DEVICE_TYPE
 
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner

@@ -7,7 +7,7 @@ import torch
 from torch.profiler import ProfilerAction, ProfilerActivity, profile, schedule
 
 from tests.device.profiles import ON_DEVICE, average, kernels, names, of, trace
-from torch_loom.device._utils import DEVICE_TYPE
+from torch_loom.device._core.device_index import DEVICE_TYPE
 
 
 @pytest.mark.exercises("torch.cuda.profiler.start", "torch.cuda.profiler.stop", "torch.cuda.profiler.profile")

@@ -162,10 +162,10 @@ def test_seeds_before_first_use_are_remembered(fork_python: PythonRunner) -> Non
 def test_a_remembered_call_that_fails_is_raised_at_first_use(fork_python: PythonRunner) -> None:
     fork_python(
         """
-        from torch_loom.device import _init
+        from torch_loom.device._core import first_use
         def broken():
             raise KeyError("planted")
-        _init._lazy_call(broken)
+        first_use._lazy_call(broken)
         torch.loom.manual_seed(8)
         try:
             torch.ones(2, device="loom")

@@ -13,8 +13,8 @@ import torch
 
 from torch_loom import _C
 from torch_loom.device import _sanitizer, sanitizer
-from torch_loom.device._races import regions
-from torch_loom.device._races.clocks import pack_stream, unpack_stream
+from torch_loom.device.sanitizer import regions
+from torch_loom.device.sanitizer.clocks import pack_stream, unpack_stream
 
 Errors = _sanitizer.CUDASanitizerErrors
 

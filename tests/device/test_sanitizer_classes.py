@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 
 import pytest
@@ -33,6 +34,13 @@ def test_errors_say_who_did_what() -> None:
     both = _sanitizer.CUDASanitizerErrors([error, error])
     assert str(both) == "detected 2 errors"
     assert both.errors == [error, error]
+
+
+@pytest.mark.parametrize("name", [name for name in _sanitizer.__all__ if "Error" in name])
+def test_errors_go_by_their_public_name(name: str) -> None:
+    error = getattr(_sanitizer, name)
+    assert error.__module__ == "torch.loom._sanitizer"
+    assert pickle.loads(pickle.dumps(error)) is error
 
 
 @pytest.mark.exercises("torch.cuda._sanitizer.TensorInfo", "torch.cuda._sanitizer.EventHandler")

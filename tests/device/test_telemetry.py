@@ -18,7 +18,8 @@ import torch
 import torch_loom.device as loom
 from tests.conftest import PythonRunner
 from torch_loom import _C, chips
-from torch_loom.device import _activity, telemetry
+from torch_loom.device import telemetry
+from torch_loom.device.telemetry import activity
 from torch_loom.errors import ChipError, InvalidDeviceError
 
 MIB = 1 << 20
@@ -28,8 +29,8 @@ MIB = 1 << 20
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other processes of this user may be using devices, too."""
     loom.init()
-    monkeypatch.setattr(_activity, "_prefix", None)
-    monkeypatch.setattr(_activity, "_failure", None)
+    monkeypatch.setattr(activity, "_prefix", None)
+    monkeypatch.setattr(activity, "_failure", None)
 
 
 def run_until_busy(percent: int) -> None:
@@ -75,7 +76,7 @@ def test_a_busy_device_and_an_idle_one(monkeypatch: pytest.MonkeyPatch) -> None:
         assert loom.temperature() == round(chip.temperature_idle_celsius + share * degrees)
         assert loom.clock_rate() == (chip.clock_mhz if share else chip.clock_idle_mhz)
     monkeypatch.undo()
-    monkeypatch.setattr(_activity, "_prefix", None)
+    monkeypatch.setattr(activity, "_prefix", None)
     clock = FakeClock(monkeypatch)
     busy = loom.power_draw()
     assert 1000 * chip.power_idle_watts < busy <= 1000 * chip.power_max_watts
@@ -127,7 +128,7 @@ def test_shares_of_overlapping_streams() -> None:
         return memoryview(b"".join(word.to_bytes(8, sys.byteorder) for word in words)).cast("Q")
 
     def share(*streams: memoryview) -> tuple[float, float]:
-        return _activity._busy_share(list(streams), shift, now, 10 * length)
+        return activity._busy_share(list(streams), shift, now, 10 * length)
 
     half = stream(dict.fromkeys(range(90, 100), length // 2), {})
     assert share(half) == pytest.approx((0.5, 0.5))
@@ -201,9 +202,9 @@ def shared_files() -> list[str]:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     name = f"telemetry_test_{os.getpid()}"
-    monkeypatch.setattr(_activity, "_prefix", f"torch-loom-{os.geteuid()}-{name}-")
+    monkeypatch.setattr(activity, "_prefix", f"torch-loom-{os.geteuid()}-{name}-")
     yield name
-    for _ in _activity._others():
+    for _ in activity._others():
         pass
     assert not shared_files()
 
@@ -253,14 +254,14 @@ def test_a_process_that_ends_leaves_nothing(machine: str, fork_python: PythonRun
         # A child that is forked now holds no lock, and writes nothing that the parent publishes.
         pid = os.fork()
         if pid == 0:
-            os._exit(len(torch_loom.device._activity._others.__doc__ or "") != 0)
+            os._exit(len(torch_loom.device.telemetry.activity._others.__doc__ or "") != 0)
         assert os.waitpid(pid, 0)[1] == 0
         assert torch.loom.device_memory_used(0) == mine
-        from torch_loom.device import _activity
-        _activity._withdraw(os.getpid() + 1)  # what a forked child's exit calls
-        assert os.path.exists(_activity._published)
-        _activity._withdraw(os.getpid())
-        assert not os.path.exists(_activity._published)
+        from torch_loom.device.telemetry import activity
+        activity._withdraw(os.getpid() + 1)  # what a forked child's exit calls
+        assert os.path.exists(activity._published)
+        activity._withdraw(os.getpid())
+        assert not os.path.exists(activity._published)
         """,
         {"TORCH_LOOM_MACHINE": machine},
     )
@@ -271,8 +272,8 @@ def test_without_shared_memory(how: str, fork_python: PythonRunner, tmp_path: Pa
     done = fork_python(
         f"""
         import os, torch_loom
-        from torch_loom.device import _activity
-        _activity.FOLDER = {str(tmp_path / "missing" if how == "missing" else tmp_path)!r}
+        from torch_loom.device.telemetry import activity
+        activity.FOLDER = {str(tmp_path / "missing" if how == "missing" else tmp_path)!r}
         if {how!r} == "full":
             def full(*_): raise OSError(28, "No space left on device")
             os.posix_fallocate = full
@@ -286,7 +287,7 @@ def test_without_shared_memory(how: str, fork_python: PythonRunner, tmp_path: Pa
 
 
 def test_left_over_and_broken_files(machine: str) -> None:
-    prefix = _activity._prefix
+    prefix = activity._prefix
     assert prefix is not None
     before = loom.device_memory_used(0)
     good = _C.activity()
@@ -305,23 +306,23 @@ def test_left_over_and_broken_files(machine: str) -> None:
 def test_what_others_write_is_checked() -> None:
     good = bytearray(_C.activity())
     pid = os.getpid()
-    parsed = _activity._parse(bytes(good), pid, 0)
+    parsed = activity._parse(bytes(good), pid, 0)
     assert parsed is not None
     assert parsed.pid == pid
-    assert _activity._parse(bytes(good), pid + 1, 0) is None  # a forked child's view of its parent's
-    assert _activity._parse(bytes(good), pid, 63) is None
+    assert activity._parse(bytes(good), pid + 1, 0) is None  # a forked child's view of its parent's
+    assert activity._parse(bytes(good), pid, 63) is None
     for offset, value in ((8, 2), (16, 65), (20, 257), (24, 63), (28, 7), (28, 32)):
         bad = good.copy()
         bad[offset : offset + 4] = value.to_bytes(4, sys.byteorder)
-        assert _activity._parse(bytes(bad), pid, 0) is None, (offset, value)
+        assert activity._parse(bytes(bad), pid, 0) is None, (offset, value)
     bad = good.copy()
     bad[72:80] = (1 << 60).to_bytes(8, sys.byteorder)
-    assert _activity._parse(bytes(bad), pid, 0) is None
+    assert activity._parse(bytes(bad), pid, 0) is None
     # Nonsense in the buckets stays between 0 and 100 percent.
     bad = good.copy()
     bad[4096:] = b"\xff" * (len(bad) - 4096)
-    wild = _activity._parse(bytes(bad), pid, 0)
+    wild = activity._parse(bytes(bad), pid, 0)
     assert wild is not None
     now, per_second = _C.clock_ticks()
-    share = _activity._busy_share(list(wild.streams), wild.bucket_shift, now, int(per_second))
+    share = activity._busy_share(list(wild.streams), wild.bucket_shift, now, int(per_second))
     assert all(0 <= each <= 1 for each in share)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from contract import Chip
-
-from torch_loom._C import driver
+from torch_loom._C_testing import driver
 
 VARIANTS: dict[str, dict[str, object]] = {
     **{name: {"name": name} for name in driver.names()},

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from torch_loom._C import driver
+from torch_loom._C_testing import driver
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20

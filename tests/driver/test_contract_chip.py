@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from contract import CAPACITY_BYTES, MIB, Chip
-
-from torch_loom._C import driver
+from torch_loom._C_testing import driver
 
 TAKES_A_DEVICE: dict[str, Callable[[driver.Driver, int], object]] = {
     "properties": lambda d, device: d.properties(device),

@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import pytest
 from contract import TIMEOUT_S, Chip, Log, thread
-
-from torch_loom._C import driver
+from torch_loom._C_testing import driver
 
 TAKES_AN_EVENT: dict[str, Callable[[Chip, object], object]] = {
     "record_event": lambda chip, event: chip.driver.record_event(event, chip.driver.create_stream(0)),

@@ -8,8 +8,7 @@ import random
 
 import pytest
 from contract import CAPACITY_BYTES, GRANULE_BYTES, MIB, Chip, thread
-
-from torch_loom._C import driver
+from torch_loom._C_testing import driver
 
 HUGE = [2**63 - 1, 2**63, 2**64 - 2 * MIB, 2**64 - 1]
 

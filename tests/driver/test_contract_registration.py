@@ -7,8 +7,7 @@ import ctypes
 
 import pytest
 from contract import MIB, Chip
-
-from torch_loom._C import driver
+from torch_loom._C_testing import driver
 
 
 class Host:

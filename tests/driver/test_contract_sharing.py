@@ -7,8 +7,7 @@ import threading
 
 import pytest
 from contract import CAPACITY_BYTES, GRANULE_BYTES, Chip
-
-from torch_loom._C import driver
+from torch_loom._C_testing import driver
 
 
 def other(chip: Chip) -> Chip:

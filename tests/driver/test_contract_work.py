@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from contract import Chip, KernelError, Log, thread
-
-from torch_loom._C import driver
+from torch_loom._C_testing import driver
 
 PLACES = ["device0", "device1", "pinned", "pageable"]
 TAKES_A_STREAM: dict[str, Callable[[Chip, object], object]] = {

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from contract import Chip, kernel_comment, methods, quotes, sentences
-
-from torch_loom._C import driver
+from torch_loom._C_testing import driver
 
 
 def test_at_most_32_methods() -> None:

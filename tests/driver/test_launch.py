@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import pytest
 from contract import Chip, Log
-
-from torch_loom._C import driver
+from torch_loom._C_testing import driver
 
 WORK_ON_A_SIDE_STREAM = """
 import os
-from torch_loom._C import driver
+from torch_loom._C_testing import driver
 chip = driver.create("virtual", 1, 1 << 24)
 stream, ran = chip.create_stream(0, 0, False), []
 chip.submit(stream, lambda: ran.append(1))
@@ -81,7 +80,7 @@ def test_a_host_access_to_fenced_memory_faults(run_python: Callable[..., object]
     done = run_python(
         """
         import ctypes
-        from torch_loom._C import driver
+        from torch_loom._C_testing import driver
         chip = driver.create("virtual", 1, 1 << 24, protect=True)
         address = chip.allocate(0, 64)
         ctypes.memset(chip.engine_address(address), 1, 64)

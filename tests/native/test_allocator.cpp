@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "check.h"
-#include "runtime/caching_allocator.h"
+#include "runtime/memory/caching_allocator.h"
 
 namespace loom::test {
 

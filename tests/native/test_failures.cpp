@@ -198,7 +198,7 @@ TEST(of_many_waiting_threads_one_is_told) {
       throw Boom();
     });
     const Event event = chip.recorded(stream);
-    std::atomic<int> num_told{0};
+    std::atomic<int> num_notified{0};
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i) {
       threads.emplace_back([&, i] {
@@ -209,13 +209,13 @@ TEST(of_many_waiting_threads_one_is_told) {
             chip->synchronize_event(event);
           }
         } catch (const Boom&) {
-          ++num_told;
+          ++num_notified;
         }
       });
     }
     gate.open();
     for (std::thread& thread : threads) thread.join();
-    CHECK(num_told == 1);
+    CHECK(num_notified == 1);
     CHECK(runs(chip, stream));
     chip->destroy_stream(stream);
   }

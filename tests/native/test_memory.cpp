@@ -10,7 +10,7 @@
 #include <string>
 
 #include "check.h"
-#include "driver/address_space.h"
+#include "driver/host/address_space.h"
 
 namespace loom::test {
 

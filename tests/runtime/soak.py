@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks._common import machine, versions
-from torch_loom.tools.blocks import has_block, markdown_table, replace_block
+from tools.blocks import has_block, markdown_table, replace_block
 
 from .fleet import MEMORY, NUM_CHAOS, Fleet, ProgramError
 from .programs import SEEDS_PER_CHAOS, STEPS_PER_PROGRAM, run_seed

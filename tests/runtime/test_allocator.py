@@ -8,8 +8,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-
-from torch_loom._C import allocator, driver
+from torch_loom._C_testing import allocator, driver
 
 KIB = 1 << 10
 MIB = 1 << 20

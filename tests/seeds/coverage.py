@@ -10,7 +10,7 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
-from torch_loom.tools.parity.names import PACKAGE, names
+from tools.parity.names import PACKAGE, names
 
 FOLDER = Path(__file__).parent
 

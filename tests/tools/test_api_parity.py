@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from torch_loom.device._not_applicable import REASONS
-from torch_loom.tools.parity import names, report, signatures
-from torch_loom.tools.parity.exercised import MarkedTest, marked_tests
+from tools.parity import names, report, signatures
+from tools.parity.exercised import MarkedTest, marked_tests
+from torch_loom.device._cuda.not_applicable import REASONS
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,7 +39,7 @@ def test_nothing_is_wrong(rows: list[report.Row], tests: list[MarkedTest]) -> No
 
 def test_the_page_is_up_to_date() -> None:
     written = (ROOT / report.FILE).read_text(encoding="utf-8")
-    assert written == report.document(ROOT), "run `loom docs`"
+    assert written == report.document(ROOT), "run `make docs`"
 
 
 def test_every_public_name_of_the_installed_torch_has_a_row() -> None:

@@ -1,17 +1,14 @@
 """The `loom` command: each sub-command's output, exit status and errors."""
 
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
 from torch_loom.config import SETTINGS
-from torch_loom.tools import demo, digits, docs
-from torch_loom.tools.blocks import MissingBlockError, markdown_table, replace_block
+from torch_loom.tools import demo, digits
 from torch_loom.tools.cli import app
-from torch_loom.tools.parity import report
 from torch_loom.tools.training import NUM_COMPARED_STEPS, one_thread, train
 
 CPU = torch.device("cpu")
@@ -149,45 +146,3 @@ def test_picture_has_a_caption_for_each_digit():
     assert len(drawing.splitlines()) == 9
     assert "says 3" in drawing
     assert "says 4, is 9" in drawing
-
-
-def test_replace_block_changes_only_the_block():
-    text = "a\n<!-- begin x: note -->\nold\n<!-- end x -->\nb\n"
-    new = replace_block(text, "x", r"new \1")
-    assert new == text.replace("old", r"new \1")
-    assert replace_block(new, "x", r"new \1") == new
-    with pytest.raises(MissingBlockError, match="begin y"):
-        replace_block(text, "y", "")
-
-
-def test_markdown_table_escapes_pipes():
-    assert markdown_table(["a"], [["b|c"]]) == "| a |\n| --- |\n| b\\|c |"
-
-
-def test_example_output_is_that_of_a_real_run():
-    assert docs.example_output("```python\nprint(6 * 7)\n```\n") == "```text\n42\n```"
-    with pytest.raises(docs.DocsError, match="ZeroDivisionError"):
-        docs.example_output("```python\n1 / 0\n```\n")
-
-
-def test_readme_lists_what_there_is():
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    assert docs.settings_table() in readme
-    assert report.counts() in readme
-
-
-def test_docs_check_fails_on_a_stale_readme(loom, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    assert loom("docs").exit_code == 1
-    readme = tmp_path / "README.md"
-    blocks = "".join(
-        f"<!-- begin {name} -->\n<!-- end {name} -->\n" for name in ("example-output", "what-works")
-    )
-    readme.write_text("```python\nprint(1)\n```\n" + blocks)
-    assert loom("docs", "--check").exit_code == 1
-    assert loom("docs").exit_code == 0
-    assert loom("docs", "--check").exit_code == 0
-    assert "TORCH_LOOM_DEVICES" in readme.read_text()
-    page = tmp_path / report.FILE
-    page.write_text(page.read_text() + "more")
-    assert loom("docs", "--check").exit_code == 1

@@ -19,7 +19,7 @@ def only_under_the_lazy_policy() -> None:
 
 @dataclass(frozen=True)
 class Figures:
-    """Device and host memory, storages that wait, and moves; a difference when taken by ``since``."""
+    """Device and host memory, unmaterialised storages, and moves; a difference when taken by ``since``."""
 
     allocated: int = 0
     host: int = 0

@@ -108,11 +108,11 @@ def test_filling_in_place_gives_the_numbers_of_the_device(name: str, dtype: torc
     state = torch.loom.get_rng_state()
     torch.manual_seed(5)
     before = figures()
-    waiting = torch.empty(40, 50, device="loom", dtype=dtype)
-    assert fill(waiting) is waiting
-    fill(waiting.t()[3:])
-    assert since(before) == Figures(host=waiting.nbytes, pending=1)
-    assert torch.equal(waiting.cpu(), device.cpu())
+    unmaterialised = torch.empty(40, 50, device="loom", dtype=dtype)
+    assert fill(unmaterialised) is unmaterialised
+    fill(unmaterialised.t()[3:])
+    assert since(before) == Figures(host=unmaterialised.nbytes, pending=1)
+    assert torch.equal(unmaterialised.cpu(), device.cpu())
     assert torch.equal(torch.loom.get_rng_state(), state)
 
 

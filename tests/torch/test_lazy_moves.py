@@ -179,11 +179,11 @@ def test_serialization() -> None:
     x = torch.randn(5, 3, device="loom")
     model(x)
     saved = io.BytesIO()
-    torch.save({"model": model.state_dict(), "waiting": torch.arange(5, device="loom")}, saved)
+    torch.save({"model": model.state_dict(), "unmaterialised": torch.arange(5, device="loom")}, saved)
     saved.seek(0)
     loaded = torch.load(saved)
-    assert loaded["waiting"].device.type == "loom"
-    assert loaded["waiting"].tolist() == [0, 1, 2, 3, 4]
+    assert loaded["unmaterialised"].device.type == "loom"
+    assert loaded["unmaterialised"].tolist() == [0, 1, 2, 3, 4]
     other = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).to("loom")
     other.load_state_dict(loaded["model"])
     third = copy.deepcopy(other)
@@ -311,7 +311,7 @@ def test_deterministic_fill() -> None:
         torch.use_deterministic_algorithms(False)
 
 
-def test_gradients_of_waiting_leaves() -> None:
+def test_gradients_of_unmaterialised_leaves() -> None:
     x = torch.ones(3, device="loom", requires_grad=True)
     y = torch.full((3,), 2.0, device="loom")
     (x * y).sum().backward()
@@ -324,7 +324,7 @@ def test_gradients_of_waiting_leaves() -> None:
     assert x.grad.tolist() == [1, 1, 1]
 
 
-def test_in_place_on_a_waiting_leaf_is_refused_as_ever() -> None:
+def test_in_place_on_an_unmaterialised_leaf_is_refused_as_ever() -> None:
     x = torch.ones(3, device="loom", requires_grad=True)
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
         x.fill_(2)

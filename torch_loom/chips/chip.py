@@ -15,8 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from torch_loom.config.settings import MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, parse_size
 from torch_loom.errors import ChipError
-from torch_loom.settings import MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, parse_size
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -7,49 +7,41 @@ reads.
 
 from torch_loom.config import configure
 from torch_loom.device import (
-    _explain,
-    _fallback,
-    _gpu_trace,
-    _graph_annotations,
-    _init,
-    _legacy_types,
-    _memory_viz,
-    _names,
-    _pin_memory_utils,
-    _sanitizer,
-    _topology,
-    _utils,
-    _waiting,
     amp,
     comm,
     devices,
-    gds,
     graphs,
-    green_contexts,
     ipc,
     jiterator,
     memory,
-    nccl,
     nvtx,
     profiler,
     random,
     sanitizer,
-    sparse,
     streams,
     telemetry,
-    tunable,
 )
-from torch_loom.device._cuda_kernel import _compile_kernel
-from torch_loom.device._explain import *
-from torch_loom.device._fallback import *
-from torch_loom.device._init import *
-from torch_loom.device._init import _is_in_bad_fork, _lazy_call, _lazy_init
-from torch_loom.device._legacy_types import *
-from torch_loom.device._names import *
-from torch_loom.device._topology import *
-from torch_loom.device._utils import _get_device_index
-from torch_loom.device._waiting import *
-from torch_loom.device._waiting import _busy_wait_for_flag, _clear_flag, _sleep
+from torch_loom.device._core import device_index as _utils
+from torch_loom.device._core import first_use as _first_use
+from torch_loom.device._core import topology as _topology
+from torch_loom.device._core import waiting as _waiting
+from torch_loom.device._core.device_index import _get_device_index
+from torch_loom.device._core.first_use import *
+from torch_loom.device._core.first_use import _is_in_bad_fork, _lazy_call, _lazy_init
+from torch_loom.device._core.topology import *
+from torch_loom.device._core.waiting import *
+from torch_loom.device._core.waiting import _busy_wait_for_flag, _clear_flag, _sleep
+from torch_loom.device._cuda import gds, green_contexts, sparse, tunable
+from torch_loom.device._cuda import gpu_trace as _gpu_trace
+from torch_loom.device._cuda import legacy_types as _legacy_types
+from torch_loom.device._cuda import names as _names
+from torch_loom.device._cuda.legacy_types import *
+from torch_loom.device._cuda.names import *
+from torch_loom.device._explain import fallback as _fallback
+from torch_loom.device._explain import report as _report
+from torch_loom.device._explain.fallback import *
+from torch_loom.device._explain.report import *
+from torch_loom.device.comm import nccl
 from torch_loom.device.devices import *
 from torch_loom.device.devices import (
     _device_count_nvml,
@@ -59,10 +51,15 @@ from torch_loom.device.devices import (
     _maybe_exchange_device,
 )
 from torch_loom.device.graphs import *
+from torch_loom.device.graphs import annotations as _graph_annotations
 from torch_loom.device.ipc import *
+from torch_loom.device.jiterator.cuda_kernel import _compile_kernel
 from torch_loom.device.memory import *
+from torch_loom.device.memory import pinning as _pin_memory_utils
+from torch_loom.device.memory import viz as _memory_viz
 from torch_loom.device.random import *
 from torch_loom.device.random import _get_generator, _get_rng_state_offset, _set_rng_state_offset
+from torch_loom.device.sanitizer import cuda_names as _sanitizer
 from torch_loom.device.streams import *
 from torch_loom.device.streams import _set_stream_by_id
 from torch_loom.device.telemetry import *
@@ -96,11 +93,11 @@ SUBMODULES = (
 
 __all__ = ["configure"]
 __all__ += [name for name in SUBMODULES if not name.startswith("_")]
-__all__ += _init.__all__
+__all__ += _first_use.__all__
 __all__ += _waiting.__all__
 __all__ += _topology.__all__
 __all__ += devices.__all__
-__all__ += _explain.__all__
+__all__ += _report.__all__
 __all__ += _fallback.__all__
 __all__ += graphs.__all__
 __all__ += _legacy_types.__all__

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torch_loom.device._utils import DEVICE_TYPE
+from torch_loom.device._core.device_index import DEVICE_TYPE
 from torch_loom.device.devices import is_available
 
 __all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd", "custom_fwd"]

@@ -10,15 +10,15 @@ import torch
 from torch.types import Device
 
 from torch_loom import _C
-from torch_loom.device._init import _chip, _chip_figures, _device_count, _lazy_init
-from torch_loom.device._properties import DeviceProperties, properties_of
-from torch_loom.device._utils import (
+from torch_loom.device._core.device_index import (
     DEVICE_TYPE,
     DeviceContext,
     _check_index,
     _existing_index,
     _get_device_index,
 )
+from torch_loom.device._core.first_use import _chip, _chip_figures, _device_count, _lazy_init
+from torch_loom.device._core.properties import DeviceProperties, properties_of
 
 __all__ = [
     "DeviceProperties",

@@ -21,8 +21,8 @@ import torch
 from torch.multiprocessing import reductions
 
 from torch_loom import _C
-from torch_loom.device._init import _lazy_init, is_initialized
-from torch_loom.device._utils import DEVICE_TYPE
+from torch_loom.device._core.device_index import DEVICE_TYPE
+from torch_loom.device._core.first_use import _lazy_init, is_initialized
 from torch_loom.device.streams import Event
 
 __all__ = ["ipc_collect"]

@@ -9,9 +9,9 @@ import torch
 from torch.types import Device
 
 from torch_loom import _C
-from torch_loom.device._init import _device_count, _lazy_call, _lazy_init
-from torch_loom.device._init import is_initialized as is_initialized
-from torch_loom.device._utils import DEVICE_TYPE, _check_index, _existing_index, _get_device_index
+from torch_loom.device._core.device_index import DEVICE_TYPE, _check_index, _existing_index, _get_device_index
+from torch_loom.device._core.first_use import _device_count, _lazy_call, _lazy_init
+from torch_loom.device._core.first_use import is_initialized as is_initialized
 
 # torch.cuda.random has these names too.
 from torch_loom.device.devices import current_device as current_device

@@ -34,18 +34,6 @@ def env() -> None:
     run()
 
 
-@app.command()
-def docs(
-    check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit 1 if anything would change.")
-    ] = False,
-) -> None:
-    """Write the generated parts of README.md and docs, in a checkout."""
-    from torch_loom.tools.docs import run
-
-    run(check)
-
-
 def main() -> None:
     """Runs the command line."""
     app(prog_name="loom")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -20,4 +19,4 @@ def show_error(message: object) -> None:
 def fail(message: object) -> NoReturn:
     """Prints an error and ends the command with exit status 1."""
     show_error(message)
-    raise typer.Exit(1)
+    raise SystemExit(1)

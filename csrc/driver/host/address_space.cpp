@@ -1,0 +1,211 @@
+#include "driver/host/address_space.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace loom::driver {
+
+namespace {
+
+size_t round_up(size_t bytes, size_t granule) { return (bytes + granule - 1) / granule * granule; }
+
+}  // namespace
+
+AddressSpace::AddressSpace(int device, int64_t capacity_bytes, HostAccess access)
+    : device_(device), capacity_bytes_(static_cast<size_t>(capacity_bytes)), access_(access) {
+  reserve();
+}
+
+AddressSpace::~AddressSpace() {
+  for (size_t i = 0; i < num_ranges_.load(); ++i) {
+    const Range& range = ranges_[i];
+    munmap(reinterpret_cast<void*>(range.begin), range.bytes + kGranuleBytes);
+    if (range.file == -1) continue;
+    munmap(reinterpret_cast<void*>(range.engine_begin), range.bytes + kGranuleBytes);
+    close(range.file);
+  }
+  for (const auto& [address, shared] : shared_) {
+    if (shared.file != -1) close(shared.file);
+  }
+}
+
+bool AddressSpace::map(Range& range) const {
+  // One granule more than is used: a gap between this range and the next, so that free ranges of two
+  // reservations never coalesce.
+  const size_t bytes = range.bytes + kGranuleBytes;
+  const auto mapped = [&](int access, int flags, int file) {
+    void* const address = mmap(nullptr, bytes, access, flags | MAP_NORESERVE, file, 0);
+    return address == MAP_FAILED ? 0 : reinterpret_cast<uintptr_t>(address);
+  };
+  if (access_ != HostAccess::kFenced) {
+    const int access = access_ == HostAccess::kFree ? PROT_READ | PROT_WRITE : PROT_NONE;
+    range.begin = mapped(access, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    return range.begin != 0;
+  }
+  // Sparse: pages exist once they are touched.
+  range.file = memfd_create("loom-device-memory", MFD_CLOEXEC);
+  if (range.file != -1 && ftruncate(range.file, static_cast<off_t>(bytes)) == 0) {
+    range.begin = mapped(PROT_NONE, MAP_SHARED, range.file);
+    range.engine_begin = mapped(PROT_READ | PROT_WRITE, MAP_SHARED, range.file);
+  }
+  if (range.begin != 0 && range.engine_begin != 0) {
+    // A forked child would share the memory, where a process without the fence gets a copy.
+    for (const uintptr_t begin : {range.begin, range.engine_begin}) {
+      madvise(reinterpret_cast<void*>(begin), bytes, MADV_DONTFORK);
+    }
+    return true;
+  }
+  const int reason = errno;
+  if (range.begin != 0) munmap(reinterpret_cast<void*>(range.begin), bytes);
+  if (range.file != -1) close(range.file);
+  errno = reason;
+  return false;
+}
+
+void AddressSpace::reserve() {
+  const size_t num_ranges = num_ranges_.load();
+  Range range;
+  bool is_mapped = false;
+  errno = ENOMEM;
+  if (num_ranges < kMaxRanges && capacity_bytes_ <= SIZE_MAX / 4) {
+    range.bytes = round_up(2 * capacity_bytes_, kGranuleBytes);
+    is_mapped = map(range);
+  }
+  if (!is_mapped) {
+    throw Error("cannot reserve address space for the " + std::to_string(capacity_bytes_) +
+                " bytes of device " + std::to_string(device_) + ": " + std::strerror(errno) +
+                "; lower TORCH_LOOM_MEMORY or TORCH_LOOM_DEVICES, or raise the limit (ulimit -v)");
+  }
+  const uintptr_t aligned = round_up(range.begin, kGranuleBytes);
+  const size_t whole_granules = (range.begin + range.bytes - aligned) / kGranuleBytes * kGranuleBytes;
+  if (whole_granules != 0) free_ranges_.emplace(aligned, whole_granules);
+  ranges_[num_ranges] = range;
+  num_ranges_.store(num_ranges + 1, std::memory_order_release);
+}
+
+const AddressSpace::Range* AddressSpace::range_of(uintptr_t device_address) const noexcept {
+  const size_t num_ranges = num_ranges_.load(std::memory_order_acquire);
+  for (size_t i = 0; i < num_ranges; ++i) {
+    if (device_address - ranges_[i].begin < ranges_[i].bytes) return &ranges_[i];
+  }
+  return nullptr;
+}
+
+void* AddressSpace::engine_address(const void* device_address) const noexcept {
+  const auto value = reinterpret_cast<uintptr_t>(device_address);
+  const Range* const range = range_of(value);
+  if (range == nullptr) return nullptr;
+  return reinterpret_cast<void*>(access_ == HostAccess::kFenced ? range->engine_begin + (value - range->begin)
+                                                                : value);
+}
+
+// The pages go back to the host: device memory that nobody holds costs nothing.
+void AddressSpace::give_back(uintptr_t address, size_t bytes) const noexcept {
+  if (access_ != HostAccess::kFenced) {
+    madvise(reinterpret_cast<void*>(address), bytes, MADV_DONTNEED);
+    return;
+  }
+  const Range* const range = range_of(address);
+  fallocate(range->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+            static_cast<off_t>(address - range->begin), static_cast<off_t>(bytes));
+}
+
+uintptr_t AddressSpace::take(size_t bytes) {
+  for (auto range = free_ranges_.begin(); range != free_ranges_.end(); ++range) {
+    if (range->second < bytes) continue;
+    const auto [address, available] = *range;
+    free_ranges_.erase(range);
+    if (available != bytes) free_ranges_.emplace(address + bytes, available - bytes);
+    return address;
+  }
+  return 0;
+}
+
+uintptr_t AddressSpace::take_or_reserve(size_t bytes) {
+  if (const uintptr_t address = take(bytes)) return address;
+  reserve();
+  return take(bytes);
+}
+
+void* AddressSpace::allocate(size_t bytes) {
+  if (bytes == 0) throw InvalidArgument("allocate: bytes must be at least 1, got 0");
+  std::lock_guard<std::mutex> lock(mutex_);
+  const size_t free_bytes = capacity_bytes_ - used_bytes_;
+  const auto out_of_memory = [&](const std::string& reason) {
+    return OutOfMemory("device " + std::to_string(device_) + " is out of memory: asked for " +
+                           std::to_string(bytes) + " bytes, " + std::to_string(free_bytes) + " of " +
+                           std::to_string(capacity_bytes_) + " are free" + reason,
+                       device_, static_cast<int64_t>(std::min(bytes, size_t{INT64_MAX})),
+                       static_cast<int64_t>(free_bytes), static_cast<int64_t>(capacity_bytes_));
+  };
+  // Compared before rounding: a huge request must not wrap around to a small one.
+  if (bytes > free_bytes || round_up(bytes, kGranuleBytes) > free_bytes) throw out_of_memory("");
+  const size_t rounded = round_up(bytes, kGranuleBytes);
+  uintptr_t address = 0;
+  try {
+    address = take_or_reserve(rounded);
+  } catch (const Error& error) {
+    throw out_of_memory(std::string(" but in pieces, and the host has no more addresses: ") + error.what());
+  }
+  allocations_.emplace(address, rounded);
+  used_bytes_ += rounded;
+  return reinterpret_cast<void*>(address);
+}
+
+void AddressSpace::deallocate(void* address) {
+  if (address == nullptr) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = allocations_.find(reinterpret_cast<uintptr_t>(address));
+  if (found == allocations_.end()) {
+    if (const auto foreign = shared_.find(reinterpret_cast<uintptr_t>(address)); foreign != shared_.end()) {
+      const auto [start, shared] = *foreign;
+      shared_.erase(foreign);
+      if (map_back(start, shared.bytes)) put_back(start, shared.bytes);
+      return;
+    }
+    throw InvalidArgument(
+        "deallocate: the address was not returned by allocate() or map_shared() on device " +
+        std::to_string(device_));
+  }
+  const auto [start, bytes] = *found;
+  allocations_.erase(found);
+  used_bytes_ -= bytes;
+  const auto shared = shared_.find(start);
+  if (shared == shared_.end()) {
+    give_back(start, bytes);
+    put_back(start, bytes);
+    return;
+  }
+  close(shared->second.file);
+  shared_.erase(shared);
+  if (map_back(start, bytes)) put_back(start, bytes);
+}
+
+void AddressSpace::put_back(uintptr_t start, size_t bytes) {
+  const auto next = free_ranges_.lower_bound(start);
+  if (next != free_ranges_.end() && start + bytes == next->first) {
+    bytes += next->second;
+    free_ranges_.erase(next);
+  }
+  const auto after = free_ranges_.lower_bound(start);
+  if (after != free_ranges_.begin()) {
+    const auto previous = std::prev(after);
+    if (previous->first + previous->second == start) {
+      previous->second += bytes;
+      return;
+    }
+  }
+  free_ranges_.emplace(start, bytes);
+}
+
+MemoryInfo AddressSpace::info() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return {static_cast<int64_t>(capacity_bytes_ - used_bytes_), static_cast<int64_t>(capacity_bytes_)};
+}
+
+}  // namespace loom::driver

@@ -1,0 +1,81 @@
+// Streams without workers that run late, early and in any order that the recorded waits allow, drawn from a
+// seed: a missing wait shows, and shows again with the same seed.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <random>
+#include <vector>
+
+#include "driver/host/host_stream.h"
+
+namespace loom::driver {
+
+class ChaosStream;
+
+// Draws which stream's next command runs. Each stream has a temper, and tempers change now and then, so that
+// long stretches of "as late as possible" and "as early as possible" occur beside plain random orders: most
+// ordering bugs need one of the two, which a fair coin per command all but excludes.
+class Chaos {
+ public:
+  explicit Chaos(uint64_t seed) : random_(seed) {}
+
+  StreamState* create_stream();
+  void wait(const Version& version);
+  // Lets something run or not: who asks again and again must see an answer change.
+  void ask();
+
+ private:
+  friend class ChaosStream;
+  using Lock = std::unique_lock<std::mutex>;
+  enum class Temper { kEager, kFair, kLazy };
+
+  // A number in 0 … bound − 1. Not std::uniform_int_distribution, whose numbers differ between libraries.
+  uint64_t draw(uint64_t bound) { return random_() % bound; }
+  Temper draw_temper() { return static_cast<Temper>(draw(3)); }
+  void change_tempers();
+  // Runs what the tempers say should run when something was submitted.
+  void run_some(Lock& lock);
+  // Runs commands until `done()`, which is called under the lock.
+  void run_until(Lock& lock, const std::function<bool()>& done);
+  std::vector<ChaosStream*> ready_streams(bool lazy_too);
+  void step(Lock& lock, ChaosStream& stream);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::mt19937_64 random_;
+  std::vector<ChaosStream*> streams_;  // in the order of creation
+};
+
+class ChaosStream final : public StreamState {
+ public:
+  explicit ChaosStream(Chaos& chaos, Chaos::Temper temper) : chaos_(chaos), temper_(temper) {}
+  // Nothing is pending, and nobody calls anything any more.
+  ~ChaosStream() override;
+
+  void submit(const Kernel& kernel) override;
+  Version::Shared mark() override;
+  void wait_for(const Version::Shared& version) override;
+  bool idle() noexcept override;
+  bool runs_in_place() noexcept override { return is_mine(); }
+  Failures drain() override;
+
+ private:
+  friend class Chaos;
+  static constexpr size_t kMaxQueued = 1024;
+
+  void submit_in_turn(OwnedKernel& kernel);
+  bool is_ready() const noexcept;
+  void push(Command::Kind kind, OwnedKernel kernel, Version::Shared version);
+
+  Chaos& chaos_;
+  // Under the mutex of chaos_.
+  Chaos::Temper temper_;
+  std::deque<Command> queue_;
+  bool running_ = false;  // a thread executes the command that was taken from the queue
+};
+
+}  // namespace loom::driver

@@ -1,0 +1,90 @@
+// What the drivers without hardware share: memory from address spaces, pinned host memory, and streams of the
+// host's threads (host_stream.h). A subclass says whether kernels and copies touch memory.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "driver/host/address_space.h"
+#include "driver/host/chaos.h"
+#include "driver/registry.h"
+
+namespace loom::driver {
+
+class HostDriver : public Driver {
+ public:
+  static constexpr const char* kNoSensors =
+      "telemetry: utilization, power and temperature read 0: a device made of host memory has no sensors";
+  static constexpr const char* kNoPriorities =
+      "create_stream: priority is ignored: the host's scheduler shares its cores among the workers";
+
+  HostDriver(Info info, const DriverConfig& config);
+  ~HostDriver() override;
+
+  const Info& info() const noexcept override { return info_; }
+  int device_count() const noexcept override { return static_cast<int>(spaces_.size()); }
+  Properties properties(int device) const override;
+  Telemetry telemetry(int device) const override;
+  bool can_access_peer(int device, int peer) const override;
+
+  void* allocate(int device, size_t bytes) override;
+  void deallocate(int device, void* address) override;
+  MemoryInfo memory_info(int device) const override;
+  SharedMemory share(int device, const void* address) override;
+  void* map_shared(int device, int file) override;
+  Address locate(const void* address) const noexcept override;
+  void* engine_address(const void* device_address) const noexcept override;
+  void* allocate_host(size_t bytes) override;
+  void deallocate_host(void* address) override;
+  void register_memory(int device, void* address, size_t bytes) override;
+  void unregister_memory(void* address) override;
+
+  Stream create_stream(int device, StreamOptions options) override;
+  void destroy_stream(Stream stream) override;
+  bool query_stream(Stream stream) override;
+  void synchronize_stream(Stream stream) override;
+  void drain_stream(Stream stream) override;
+  bool runs_in_place(Stream stream) noexcept override;
+
+  void submit(Stream stream, const Kernel& kernel) override;
+  void copy(Stream stream, void* destination, const void* source, size_t bytes) override;
+  void fill(Stream stream, void* destination, uint8_t value, size_t bytes) override;
+
+  Event create_event(EventOptions options) override;
+  void destroy_event(Event event) override;
+  void record_event(Event event, Stream stream) override;
+  void wait_event(Stream stream, Event event) override;
+  bool query_event(Event event) override;
+  void synchronize_event(Event event) override;
+  int64_t elapsed_ns(Event start, Event end) override;
+
+ private:
+  // Host memory that is more than that: allocated here and pinned, or registered.
+  struct HostRange {
+    size_t bytes;
+    int device;  // −1: pinned
+    bool is_own;
+  };
+
+  AddressSpace& space(int device) const;
+  void check_can_register(uintptr_t begin, size_t bytes) const;
+  bool is_pageable(const void* address) const noexcept;
+
+  const Info info_;
+  const Launch launch_;
+  const bool protect_;
+  const int process_;                   // that made it: the workers are not in a forked child
+  const std::unique_ptr<Chaos> chaos_;  // null unless launch_ is kChaos
+  std::vector<std::unique_ptr<AddressSpace>> spaces_;
+  std::mutex streams_mutex_;
+  std::set<Stream> streams_;
+  mutable std::mutex host_mutex_;
+  std::map<uintptr_t, HostRange> host_ranges_;
+  std::atomic<int64_t> num_host_ranges_{0};
+};
+
+}  // namespace loom::driver

@@ -1,0 +1,115 @@
+#include "runtime/ipc/activity_board.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "runtime/runtime.h"
+
+namespace loom::runtime {
+
+namespace {
+
+using driver::StreamActivity;
+
+constexpr size_t kMaxDevices = 64, kStreams = kNumStreamIds + 1, kSlotsOffset = 4096;
+constexpr uint32_t kVersion = 1;
+
+struct DeviceEntry {
+  uint32_t physical, unused;
+  std::atomic<uint64_t> memory_bytes;
+};
+
+struct Header {
+  char magic[8];
+  uint32_t version, process, num_devices, num_streams, num_buckets, bucket_shift;
+  uint32_t unused[8];
+  DeviceEntry devices[kMaxDevices];
+};
+static_assert(sizeof(Header) == 64 + 16 * kMaxDevices && sizeof(Header) <= kSlotsOffset);
+static_assert(activity_board::kOwnStream == kNumStreamIds);
+
+// Never unmapped: streams run until the process ends.
+std::atomic<Header*> board{nullptr};
+size_t board_bytes = 0;
+
+// Memory that nobody else reads takes the place of what the parent publishes.
+void leave_to_the_parent() {
+  if (Header* header = board.load()) {
+    mmap(header, board_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  }
+}
+
+[[noreturn]] void fail(const char* what) { throw Error(std::string(what) + ": " + std::strerror(errno)); }
+
+}  // namespace
+
+void activity_board::start(const std::vector<int>& physical) {
+  const size_t size = kSlotsOffset + physical.size() * kStreams * sizeof(StreamActivity);
+  if (physical.size() > kMaxDevices) return;
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) fail("no memory for the activity of the devices");
+  auto* header = static_cast<Header*>(memory);
+  std::memcpy(header->magic, "LOOMACT", 8);
+  header->version = kVersion;
+  header->process = static_cast<uint32_t>(getpid());
+  header->num_devices = static_cast<uint32_t>(physical.size());
+  header->num_streams = kStreams;
+  header->num_buckets = driver::activity::kNumBuckets;
+  header->bucket_shift = static_cast<uint32_t>(driver::activity::bucket_shift());
+  for (size_t i = 0; i < physical.size(); ++i) {
+    header->devices[i].physical = static_cast<uint32_t>(physical[i]);
+  }
+  board_bytes = size;
+  board.store(header, std::memory_order_release);
+  pthread_atfork(nullptr, nullptr, leave_to_the_parent);
+}
+
+StreamActivity* activity_board::slot(int device, int64_t stream) noexcept {
+  Header* header = board.load(std::memory_order_acquire);
+  const auto slot = static_cast<size_t>(stream);
+  if (header == nullptr || static_cast<uint32_t>(device) >= header->num_devices || slot >= kStreams)
+    return nullptr;
+  auto* first = reinterpret_cast<StreamActivity*>(reinterpret_cast<char*>(header) + kSlotsOffset);
+  return first + static_cast<size_t>(device) * kStreams + slot;
+}
+
+void activity_board::note_memory(const driver::Driver& driver, int device, int physical_device) noexcept {
+  Header* header = board.load(std::memory_order_acquire);
+  const Runtime* runtime = detail::instance.load(std::memory_order_acquire);
+  if (header == nullptr || runtime == nullptr || &runtime->driver() != &driver) return;
+  const driver::MemoryInfo memory = driver.memory_info(physical_device);
+  header->devices[device].memory_bytes.store(static_cast<uint64_t>(memory.total_bytes - memory.free_bytes),
+                                             std::memory_order_relaxed);
+}
+
+void activity_board::publish(int file) {
+  Header* header = board.load(std::memory_order_acquire);
+  if (header == nullptr) throw InvalidArgument("there is no activity to publish: no device was used");
+  const std::string contents = snapshot();
+  if (pwrite(file, contents.data(), contents.size(), 0) != static_cast<ssize_t>(contents.size()) ||
+      mmap(header, board_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
+    fail("the activity of the devices cannot be published");
+  }
+}
+
+size_t activity_board::bytes() noexcept {
+  return board.load(std::memory_order_acquire) == nullptr ? 0 : board_bytes;
+}
+
+std::string activity_board::snapshot() {
+  const Header* header = board.load(std::memory_order_acquire);
+  std::string copy(bytes(), '\0');
+  const auto* words = reinterpret_cast<const std::atomic<uint64_t>*>(header);
+  for (size_t i = 0; i < copy.size() / 8; ++i) {
+    const uint64_t word = words[i].load(std::memory_order_relaxed);
+    std::memcpy(copy.data() + 8 * i, &word, 8);
+  }
+  return copy;
+}
+
+}  // namespace loom::runtime

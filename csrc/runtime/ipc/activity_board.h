@@ -1,0 +1,40 @@
+// What the devices of this process do, in one piece of memory that other processes may read: device memory
+// that is taken, and when each stream ran what. Private until it is published.
+//
+// Layout, native byte order (read by torch_loom/device/telemetry/activity.py):
+//   0     "LOOMACT\0", then u32 version, process id, number of devices, streams per device, buckets per
+//   stream,
+//         bucket shift (driver/activity.h)
+//   64    per device: u32 physical index, u32 unused, u64 bytes of device memory that are taken
+//   4096  per device, per stream: StreamActivity
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "driver/driver.h"
+#include "driver/host/activity.h"
+
+namespace loom::runtime::activity_board {
+
+// Once, before the devices are made. `physical`: index by index, the physical device.
+void start(const std::vector<int>& physical);
+// Where a stream of a device, by its id, tells what it runs; null before start() and for ids beyond the
+// pools'.
+driver::StreamActivity* slot(int device, int64_t stream) noexcept;
+// The id under which streams are told that the runtime has beside those of its pools.
+constexpr int64_t kOwnStream = 65;
+
+// To be called when memory was taken from a device or given back. Drivers that are not the process's own
+// (tests make some) are passed over.
+void note_memory(const driver::Driver& driver, int device, int physical_device) noexcept;
+
+// Puts everything in a file of at least bytes() bytes that other processes read; the caller keeps it open.
+// Throws Error when it cannot be mapped.
+void publish(int file);
+size_t bytes() noexcept;
+// A copy of everything; empty before start().
+std::string snapshot();
+
+}  // namespace loom::runtime::activity_board

@@ -1,0 +1,393 @@
+#include "runtime/memory/caching_allocator.h"
+
+#include <cstdio>
+#include <exception>
+#include <utility>
+
+namespace loom::runtime {
+
+CachingAllocator::CachingAllocator(driver::Driver& driver, int physical_device, int logical_device,
+                                   std::unique_ptr<StreamSource> streams)
+    : driver_(driver),
+      physical_device_(physical_device),
+      logical_device_(logical_device),
+      streams_(std::move(streams)) {}
+
+CachingAllocator::~CachingAllocator() {
+  for (auto& [stream, events] : pending_) {
+    for (const PendingEvent& pending : events) driver_.destroy_event(pending.event);
+  }
+  for (const driver::Event event : spare_events_) driver_.destroy_event(event);
+  for (Segment* segment : segments_) delete segment;
+}
+
+void CachingAllocator::insert_free(Block* block) {
+  Pool& pool = *block->segment->pool;
+  block->freed_at = pool.num_searches;
+  pool.free_blocks(block->segment->stream).insert(block);
+}
+
+void CachingAllocator::erase_free(Block* block) {
+  block->segment->pool->free_blocks(block->segment->stream).erase(block);
+}
+
+Pool& CachingAllocator::pool_for(size_t rounded, int64_t stream) {
+  const bool is_small = rounded <= kSmallBytes;
+  if (!captures_.empty()) [[unlikely]] {
+    for (const Capture& capture : captures_) {
+      if (!capture.filter(stream)) continue;
+      PrivatePool& pool = *private_pools_.at(capture.id);
+      return is_small ? pool.small : pool.large;
+    }
+  }
+  if (memory_mode::is_uncached()) [[unlikely]] {
+    return is_small ? small_uncached_ : large_uncached_;
+  }
+  return is_small ? small_ : large_;
+}
+
+Block* CachingAllocator::find_free(Pool& pool, size_t rounded, int64_t stream) {
+  ++pool.num_searches;
+  FreeBlocks& free_blocks = pool.free_blocks(stream);
+  Block* block = free_blocks.find(rounded);
+  if (block == nullptr) return nullptr;
+  // Blocks above the split limit serve large requests only, and only those of about their size.
+  if (rounded < config_.max_split_bytes) {
+    if (block->size >= config_.max_split_bytes) return nullptr;
+  } else if (block->size >= rounded + config_.max_non_split_rounding_bytes) {
+    return nullptr;
+  }
+  free_blocks.erase(block);
+  return block;
+}
+
+bool CachingAllocator::should_split(const Block& block, size_t rounded) const {
+  const size_t remaining = block.size - rounded;
+  const Pool& pool = *block.segment->pool;
+  if (pool.owner != nullptr && pool.owner->no_split) return false;
+  if (pool.is_small || block.segment->expandable) return remaining >= kMinBlockBytes;
+  return rounded < config_.max_split_bytes && remaining > kSmallBytes;
+}
+
+void* CachingAllocator::allocate(size_t bytes, int64_t stream) {
+  if (bytes == 0) return nullptr;
+  // Before the lock is taken: the recorder may wait for Python's.
+  Context context = history_.gather(RecordContext::kState);
+  if (has_pending_.load(std::memory_order_relaxed) && !may_not_ask_events()) [[unlikely]] {
+    process_events();
+  }
+  Guard lock(lock_);
+  if (bytes > kMaxBytes) throw_out_of_memory(lock, bytes, bytes, nullptr, stream, std::move(context));
+  size_t rounded = config_.block_bytes(bytes);
+  Pool& pool = pool_for(rounded, stream);
+  if (!pool.is_cached) [[unlikely]] {
+    rounded = bytes;
+  }
+  Block* block = find_free(pool, rounded, stream);
+  const bool grows = block == nullptr;
+  if (grows) [[unlikely]] {
+    block = grow(lock, pool, bytes, rounded, stream, context);
+  }
+  hand_out(block, bytes, rounded, std::move(context));
+  if (grows) note_cached();  // only now: what is handed out of a new segment was never cached
+  void* const address = reinterpret_cast<void*>(block->address);
+  lock.unlock();
+  if (tape::is_read()) [[unlikely]] {
+    try {
+      notify(CommandKind::kAllocate, "allocate", address, bytes, stream);
+    } catch (...) {
+      deallocate(address);
+      throw;
+    }
+  }
+  return address;
+}
+
+// `block` is out of the index of free blocks.
+void CachingAllocator::hand_out(Block* block, size_t bytes, size_t rounded, Context context) {
+  const Pool& pool = *block->segment->pool;
+  const bool was_split = block->is_split();
+  if (should_split(*block, rounded)) {
+    Block* rest = store_.take();
+    rest->address = block->address + rounded;
+    rest->position = block->position + rounded;
+    rest->size = block->size - rounded;
+    rest->segment = block->segment;
+    rest->previous = block;
+    rest->next = block->next;
+    if (rest->next != nullptr) rest->next->previous = rest;
+    block->next = rest;
+    block->size = rounded;
+    insert_free(rest);
+    if (counts_as_split(*block)) {
+      if (was_split) {
+        decrease(pool, stats_.inactive_split_bytes, rounded);
+      } else {
+        increase(pool, stats_.inactive_split_bytes, rest->size);
+        increase(pool, stats_.inactive_split, 1);
+      }
+    }
+  } else if (was_split && counts_as_split(*block)) {
+    decrease(pool, stats_.inactive_split_bytes, block->size);
+    decrease(pool, stats_.inactive_split, 1);
+  }
+  block->allocated = true;
+  block->requested = bytes;
+  if (context != nullptr) [[unlikely]] {
+    block->more().context = std::move(context);
+  }
+  live_.insert(block);
+  increase(pool, stats_.allocation, 1);
+  increase(pool, stats_.allocated_bytes, block->size);
+  increase(pool, stats_.active, 1);
+  increase(pool, stats_.active_bytes, block->size);
+  increase(pool, stats_.requested_bytes, bytes);
+  if (block->size >= config_.max_split_bytes) [[unlikely]] {
+    stats_.oversize_allocations.increase(1);
+  }
+  if (history_.enabled()) [[unlikely]] {
+    trace(TraceAction::kAlloc, *block, block->extra == nullptr ? nullptr : block->extra->context);
+  }
+}
+
+void CachingAllocator::trace(TraceAction action, const Block& block, Context context) {
+  const PrivatePool* owner = block.segment->pool->owner;
+  history_.record(action, block.address, block.requested, block.segment->stream,
+                  owner == nullptr ? PoolId{} : owner->id, std::move(context));
+}
+
+void CachingAllocator::notify(CommandKind kind, const char* name, const void* address, size_t bytes,
+                              int64_t stream) const {
+  Command command{};
+  command.kind = kind;
+  command.name = name;
+  const int64_t other = stream >> kForeignShift;
+  command.device = other == 0 ? logical_device_ : static_cast<int>(other) - 1;
+  command.stream = stream & ((int64_t{1} << kForeignShift) - 1);
+  command.address = address;
+  command.bytes = bytes;
+  tape::write(command);
+}
+
+void CachingAllocator::deallocate(void* address) {
+  if (address == nullptr) return;
+  // Told before another thread can get the block.
+  if (tape::is_read()) [[unlikely]] {
+    notify_free(address);
+  }
+  Context context = history_.gather(RecordContext::kAll);
+  Guard lock(lock_);
+  Block* block = live_.find(reinterpret_cast<uintptr_t>(address));
+  if (block == nullptr) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%p", address);
+    throw InvalidArgument(std::string("the address ") + text + " is not a live allocation of device " +
+                          std::to_string(logical_device_) + " (freed twice?)");
+  }
+  live_.erase(block->address);
+  const Pool& pool = *block->segment->pool;
+  decrease(pool, stats_.allocation, 1);
+  decrease(pool, stats_.allocated_bytes, block->size);
+  if (block->size >= config_.max_split_bytes) [[unlikely]] {
+    stats_.oversize_allocations.decrease(1);
+  }
+  if (history_.enabled()) [[unlikely]] {
+    const bool has_own = context == nullptr && block->extra != nullptr;
+    trace(TraceAction::kFreeRequested, *block, has_own ? block->extra->context : context);
+  }
+  block->allocated = false;
+  const bool is_cached = pool.is_cached;
+  // Nothing holds back who gets the memory next: its own stream must have passed this point, too.
+  if (!is_cached) [[unlikely]] {
+    block->more().streams.insert(block->segment->stream);
+  }
+  if (block->extra != nullptr && !block->extra->streams.empty()) [[unlikely]] {
+    ++block->extra->num_events;  // until its events are recorded
+    deferred_.push_back(block);
+    has_pending_ = true;
+    lock.unlock();
+    if (may_not_ask_events()) return;
+    is_cached ? record_deferred() : process_events();
+    return;
+  }
+  free_block(block, std::move(context));
+}
+
+// The block is free for reuse from here on.
+void CachingAllocator::free_block(Block* block, Context context) {
+  const Pool& pool = *block->segment->pool;
+  if (history_.enabled()) [[unlikely]] {
+    if (context == nullptr && block->extra != nullptr) context = block->extra->context;
+    trace(TraceAction::kFreeCompleted, *block, std::move(context));
+  }
+  decrease(pool, stats_.active, 1);
+  decrease(pool, stats_.active_bytes, block->size);
+  decrease(pool, stats_.requested_bytes, block->requested);
+  note_cached();
+  block->extra.reset();
+  const auto size = static_cast<int64_t>(block->size);
+  int64_t more_blocks = 0;
+  if (Block* neighbour = block->previous; neighbour != nullptr && neighbour->is_free()) {
+    erase_free(neighbour);
+    join(neighbour, block);
+    block = neighbour;
+    --more_blocks;
+  }
+  if (Block* neighbour = block->next; neighbour != nullptr && neighbour->is_free()) {
+    erase_free(neighbour);
+    join(block, neighbour);
+    --more_blocks;
+  }
+  if (counts_as_split(*block)) {
+    // As one change, so that peaks mean what is visible from outside.
+    const bool is_split = block->is_split();
+    more_blocks += is_split ? 1 : 0;
+    const int64_t more_bytes = is_split ? size : size - static_cast<int64_t>(block->size);
+    if (more_blocks > 0) increase(pool, stats_.inactive_split, static_cast<size_t>(more_blocks));
+    if (more_blocks < 0) decrease(pool, stats_.inactive_split, static_cast<size_t>(-more_blocks));
+    if (more_bytes > 0) increase(pool, stats_.inactive_split_bytes, static_cast<size_t>(more_bytes));
+    if (more_bytes < 0) decrease(pool, stats_.inactive_split_bytes, static_cast<size_t>(-more_bytes));
+  }
+  if (!block->segment->pool->is_cached) [[unlikely]] {
+    block->segment->leaving = true;
+    uncached_.push_back(block->segment);
+    return;
+  }
+  insert_free(block);
+}
+
+// `second` becomes part of `first`. Neither is in the index of free blocks.
+void CachingAllocator::join(Block* first, Block* second) {
+  first->size += second->size;
+  first->next = second->next;
+  if (first->next != nullptr) first->next->previous = first;
+  store_.give_back(second);
+}
+
+void CachingAllocator::record_stream(void* address, int64_t stream) {
+  if (address == nullptr) return;
+  Guard lock(lock_);
+  Block* block = live_.find(reinterpret_cast<uintptr_t>(address));
+  if (block == nullptr || block->segment->stream == stream) return;
+  streams_->stream(stream);  // refuses a stream that does not exist
+  block->more().streams.insert(stream);
+  const size_t bytes = block->requested;
+  lock.unlock();
+  if (tape::is_read()) [[unlikely]] {
+    notify(CommandKind::kRecordStream, "record_stream", address, bytes, stream);
+  }
+}
+
+void CachingAllocator::notify_free(const void* address) const {
+  Guard lock(lock_);
+  const Block* block = live_.find(reinterpret_cast<uintptr_t>(address));
+  if (block == nullptr) return;
+  const size_t bytes = block->requested;
+  const int64_t stream = block->segment->stream;
+  lock.unlock();
+  notify(CommandKind::kFree, "free", address, bytes, stream);
+}
+
+// When that throws, what has no event yet is deferred as before.
+void CachingAllocator::record_deferred() {
+  std::vector<std::pair<int64_t, PendingEvent>> wanted;
+  Guard lock(lock_);
+  const std::vector<Block*> blocks = std::exchange(deferred_, {});
+  if (blocks.empty()) return;
+  for (Block* block : blocks) {
+    for (const int64_t stream : std::exchange(block->extra->streams, {})) {
+      driver::Event event = nullptr;
+      if (!spare_events_.empty()) {
+        event = spare_events_.back();
+        spare_events_.pop_back();
+      }
+      wanted.push_back({stream, {event, block}});
+      ++block->extra->num_events;
+    }
+  }
+  ++num_asking_;
+  lock.unlock();
+  auto next = wanted.begin();
+  std::exception_ptr failure;
+  try {
+    for (; next != wanted.end(); ++next) {
+      auto& [stream, pending] = *next;
+      if (pending.event == nullptr) pending.event = driver_.create_event({/*timing=*/false});
+      driver_.record_event(pending.event, streams_->stream(stream));
+    }
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  lock.lock();
+  for (auto recorded = wanted.begin(); recorded != next; ++recorded) {
+    pending_[recorded->first].push_back(recorded->second);
+  }
+  for (; next != wanted.end(); ++next) {
+    const auto& [stream, pending] = *next;
+    if (pending.event != nullptr) spare_events_.push_back(pending.event);
+    pending.block->extra->streams.insert(stream);
+    --pending.block->extra->num_events;
+  }
+  for (Block* block : blocks) {
+    if (block->extra->streams.empty()) {
+      --block->extra->num_events;
+    } else {
+      deferred_.push_back(block);
+    }
+  }
+  --num_asking_;
+  note_pending();
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+// When that throws, what was not asked about is pending as before.
+void CachingAllocator::process_events() {
+  record_deferred();
+  Guard lock(lock_);
+  std::map<int64_t, std::deque<PendingEvent>> asked = std::exchange(pending_, {});
+  ++num_asking_;
+  lock.unlock();
+  std::vector<PendingEvent> finished;
+  std::exception_ptr failure;
+  try {
+    for (auto& [stream, events] : asked) {
+      while (!events.empty() && driver_.query_event(events.front().event)) {
+        finished.push_back(events.front());
+        events.pop_front();
+      }
+    }
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  lock.lock();
+  for (auto& [stream, events] : asked) {
+    if (events.empty()) continue;
+    std::deque<PendingEvent>& later = pending_[stream];  // recorded meanwhile, by other threads
+    later.insert(later.begin(), events.begin(), events.end());
+  }
+  for (const PendingEvent& pending : finished) {
+    spare_events_.push_back(pending.event);
+    if (--pending.block->extra->num_events == 0) free_block(pending.block, nullptr);
+  }
+  --num_asking_;
+  note_pending();
+  return_uncached(lock);
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+size_t CachingAllocator::block_bytes(const void* address) const {
+  Guard lock(lock_);
+  const Block* block = live_.find(reinterpret_cast<uintptr_t>(address));
+  return block == nullptr ? 0 : block->size;
+}
+
+void CachingAllocator::configure(const AllocatorConfig& config) {
+  Guard lock(lock_);
+  config_ = config;
+  config_.update();
+  stats_.max_split_size = config.max_split_bytes == AllocatorConfig::kUnlimited
+                              ? -1
+                              : static_cast<int64_t>(config.max_split_bytes);
+}
+
+}  // namespace loom::runtime

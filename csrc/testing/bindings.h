@@ -1,0 +1,13 @@
+// What torch_loom._C_testing has.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace loom::testing {
+
+// The driver contract, method by method.
+void bind_driver(pybind11::module_& parent);
+// An allocator of its own.
+void bind_allocator(pybind11::module_& parent);
+
+}  // namespace loom::testing

@@ -1,0 +1,137 @@
+// Keeping a device busy on purpose (sleep, wait for a flag), and what it was seen doing.
+#include "torch/bindings/busy_bindings.h"
+
+#include <torch/csrc/Exceptions.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "runtime/ipc/activity_board.h"
+#include "torch/core/device.h"
+
+namespace py = pybind11;
+
+namespace loom::glue {
+
+namespace {
+
+constexpr size_t kMaxDevices = 64;
+
+// What is submitted to the default stream while nothing is pending would keep the caller. It goes to a stream
+// of its own instead, which the default stream waits for.
+class SideStreams {
+ public:
+  driver::Stream of(int device) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    driver::Stream& stream = streams_[static_cast<size_t>(device)];
+    if (stream == nullptr) {
+      const int physical = devices().device(device).physical;
+      stream = devices().driver().create_stream(physical, {0, /*inline_when_idle=*/false});
+      driver::measure(stream, runtime::activity_board::slot(device, runtime::activity_board::kOwnStream));
+    }
+    return stream;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::array<driver::Stream, kMaxDevices> streams_{};
+};
+
+SideStreams& side_streams() {
+  static auto* streams = new SideStreams;  // leaked: streams live as long as the process
+  return *streams;
+}
+
+// `later` runs what comes after what `earlier` was given so far.
+void put_in_order(driver::Stream earlier, driver::Stream later) {
+  driver::Driver& driver = devices().driver();
+  const std::unique_ptr<driver::EventState, void (*)(driver::Event)> event(
+      driver.create_event({/*timing=*/false}),
+      [](driver::Event done) { devices().driver().destroy_event(done); });
+  driver.record_event(event.get(), earlier);
+  driver.wait_event(later, event.get());
+}
+
+// In stream order, and in the caller's thread only where the launch mode has it so.
+void submit_aside(const char* name, std::function<void()> work) {
+  const runtime::StreamRef stream = runtime::current_stream_of(resolve_device(std::nullopt).index());
+  const auto run = [](void* context) { (*static_cast<std::function<void()>*>(context))(); };
+  const auto release = [](void* context) { delete static_cast<std::function<void()>*>(context); };
+  const driver::Kernel kernel{name, run, release, new std::function<void()>(std::move(work))};
+  translated([&] {
+    if (stream.id != 0 || !runtime::runs_in_place(stream) || devices().config().launch != "auto") {
+      runtime::submit(stream, kernel);
+      return;
+    }
+    const driver::Stream own = devices().stream(stream.device, 0), side = side_streams().of(stream.device);
+    put_in_order(own, side);
+    devices().driver().submit(side, kernel);
+    put_in_order(side, own);
+  });
+}
+
+void sleep(int64_t nanoseconds) {
+  submit_aside("sleep",
+               [nanoseconds] { std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds)); });
+}
+
+std::array<std::atomic<int>, kMaxDevices> flags{};
+
+void check_flags_can_be_used(const char* what) {
+  const int device = resolve_device(std::nullopt).index();
+  const std::string& launch = devices().config().launch;
+  TORCH_CHECK(launch == "auto", what, ": under the launch mode '", launch,
+              "' the thread that is to clear the flag would wait for it itself; use TORCH_LOOM_LAUNCH=auto");
+  TORCH_CHECK(!translated([&] { return runtime::is_captured(runtime::current_stream_of(device)); }), what,
+              " cannot be captured by a graph: no replay would end");
+}
+
+void busy_wait_for_flag() {
+  check_flags_can_be_used("_busy_wait_for_flag()");
+  std::atomic<int>& flag = flags[static_cast<size_t>(resolve_device(std::nullopt).index())];
+  // Set now and not when the wait begins: whatever clears it afterwards ends the wait.
+  flag.store(1);
+  submit_aside("busy_wait_for_flag", [&flag] { flag.wait(1); });
+}
+
+void clear_flag() {
+  check_flags_can_be_used("_clear_flag()");
+  std::atomic<int>& flag = flags[static_cast<size_t>(resolve_device(std::nullopt).index())];
+  submit_aside("clear_flag", [&flag] {
+    flag.store(0);
+    flag.notify_all();
+  });
+}
+
+}  // namespace
+
+void bind_busy(py::module_& m) {
+  namespace board = runtime::activity_board;
+  m.def("sleep", torch::wrap_pybind_function([](int64_t nanoseconds) {
+          py::gil_scoped_release no_gil;
+          sleep(nanoseconds);
+        }));
+  m.def("busy_wait_for_flag", torch::wrap_pybind_function([] {
+          py::gil_scoped_release no_gil;
+          busy_wait_for_flag();
+        }));
+  m.def("clear_flag", torch::wrap_pybind_function([] {
+          py::gil_scoped_release no_gil;
+          clear_flag();
+        }));
+  m.def("activity", [] { return py::bytes(board::snapshot()); });
+  m.def("activity_bytes", [] { return board::bytes(); });
+  m.def("publish_activity",
+        torch::wrap_pybind_function([](int file) { translated([&] { board::publish(file); }); }));
+  m.def("clock_ticks", [] {
+    const double per_second = driver::activity::ticks_per_second();
+    return py::make_tuple(driver::activity::ticks(), per_second);
+  });
+}
+
+}  // namespace loom::glue

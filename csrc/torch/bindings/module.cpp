@@ -1,0 +1,213 @@
+// The Python module torch_loom._C: what torch_loom/_C.pyi declares.
+#include <pybind11/functional.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/utils/device_lazy_init.h>
+
+#include "torch/bindings/busy_bindings.h"
+#include "torch/bindings/explain_bindings.h"
+#include "torch/bindings/graph_bindings.h"
+#include "torch/bindings/implicit_sync_bindings.h"
+#include "torch/bindings/ipc_bindings.h"
+#include "torch/bindings/memory_bindings.h"
+#include "torch/bindings/stream_bindings.h"
+#include "torch/bindings/tape_bindings.h"
+#include "torch/core/device.h"
+#include "torch/core/generator.h"
+#include "torch/core/torch_version.h"
+#include "torch/hooks/shutdown.h"
+#include "torch/kernels/compiled_kernel.h"
+#include "torch/memory/alloc_conf.h"
+#include "torch/memory/engine_allocator.h"
+#include "torch/ops/fallback.h"
+#include "torch/ops/register_ops.h"
+#include "torch/profiler/kineto.h"
+#include "torch/profiler/nvtx.h"
+
+namespace py = pybind11;
+
+namespace loom::glue {
+
+namespace {
+
+// Leaked, so that no Python object is released after the interpreter has gone.
+py::object& peek_callback() {
+  static auto* callback = new py::object;
+  return *callback;
+}
+
+int peek_device_count() noexcept {
+  if (!Py_IsInitialized()) return 0;
+  try {
+    py::gil_scoped_acquire gil;
+    return peek_callback() ? peek_callback()().cast<int>() : 0;
+  } catch (...) {
+    return 0;  // the error is raised, in full, when a device is used
+  }
+}
+
+void initialize(const std::string& driver, int64_t memory_bytes, const std::vector<int>& physical_devices,
+                const runtime::Chip& chip, bool lazy, const std::string& launch, uint64_t chaos_seed,
+                bool protect, bool refuse_fallbacks) {
+  current_alloc_conf();  // refuses bad settings before there are devices
+  translated([&] {
+    runtime::initialize({driver, memory_bytes, physical_devices, chip, lazy, launch, chaos_seed, protect});
+  });
+  prepare_memory();
+  install_engine_allocator();
+  fallback::configure(chip, refuse_fallbacks);
+}
+
+void set_initializer(py::object callback) {
+  auto* kept = new py::object(std::move(callback));  // leaked, as above
+  runtime::set_initializer([kept] {
+    py::gil_scoped_acquire gil;
+    if (PyObject* result = PyObject_CallNoArgs(kept->ptr()); result == nullptr) {
+      python_error error;
+      error.persist();
+      throw std::move(error);
+    } else {
+      Py_DECREF(result);
+    }
+  });
+}
+
+py::dict device_properties(int64_t index) {
+  check_device_index(index);
+  const runtime::Device& device = devices().device(static_cast<int>(index));
+  const driver::Driver& driver = devices().driver();
+  const driver::Properties properties = translated([&] { return driver.properties(device.physical); });
+  py::dict out;
+  const runtime::Chip& chip = devices().config().chip;
+  out["name"] = chip.name;
+  out["total_memory"] = properties.total_memory_bytes;
+  out["major"] = chip.capability_major;
+  out["minor"] = chip.capability_minor;
+  out["multi_processor_count"] = chip.num_cores;
+  out["clock_rate_mhz"] = chip.clock_mhz;
+  out["memory_policy"] = devices().config().lazy ? "lazy" : "eager";
+  out["driver"] = driver.info().name;
+  out["engine"] = driver.info().engine == driver::Engine::kMeta ? "meta" : "cpu";
+  out["physical_index"] = device.physical;
+  return out;
+}
+
+void bind_chip(py::module_& m) {
+  using runtime::Chip;
+  py::class_<Chip>(m, "Chip")
+      .def(py::init([](std::string name, std::string description, int64_t memory_bytes, bool lazy_memory,
+                       std::vector<std::string> dtypes, std::vector<std::string> amp_dtypes,
+                       std::optional<std::vector<std::string>> native_ops, int capability_major,
+                       int capability_minor, int num_cores, int64_t clock_mhz) {
+             return Chip{std::move(name),
+                         std::move(description),
+                         memory_bytes,
+                         lazy_memory,
+                         std::move(dtypes),
+                         std::move(amp_dtypes),
+                         std::move(native_ops),
+                         capability_major,
+                         capability_minor,
+                         num_cores,
+                         clock_mhz};
+           }),
+           py::kw_only(), py::arg("name"), py::arg("description"), py::arg("memory_bytes"),
+           py::arg("lazy_memory"), py::arg("dtypes"), py::arg("amp_dtypes"), py::arg("native_ops"),
+           py::arg("capability_major"), py::arg("capability_minor"), py::arg("num_cores"),
+           py::arg("clock_mhz"))
+      .def_readonly("name", &Chip::name)
+      .def_readonly("description", &Chip::description)
+      .def_readonly("memory_bytes", &Chip::memory_bytes)
+      .def_readonly("lazy_memory", &Chip::lazy_memory)
+      .def_readonly("dtypes", &Chip::dtypes)
+      .def_readonly("amp_dtypes", &Chip::amp_dtypes)
+      .def_readonly("native_ops", &Chip::native_ops)
+      .def_readonly("capability_major", &Chip::capability_major)
+      .def_readonly("capability_minor", &Chip::capability_minor)
+      .def_readonly("num_cores", &Chip::num_cores)
+      .def_readonly("clock_mhz", &Chip::clock_mhz);
+}
+
+void register_ops() {
+  // Lives as long as the process: destroying it would take the kernels away.
+  static auto* library =
+      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  register_unboxed(*library);
+  register_boxed();
+}
+
+}  // namespace
+
+}  // namespace loom::glue
+
+PYBIND11_MODULE(_C, m) {
+  using namespace loom;
+  using namespace loom::glue;
+  m.attr("built_torch_version") = LOOM_BUILT_TORCH_VERSION;
+  register_ops();
+  bind_graphs(m);
+  bind_tape(m);
+  bind_nvtx(m);
+  register_kineto_profiler();
+  set_device_count_peek(&peek_device_count);
+  torch::utils::register_fork_handler_for_device_init(kLoom);
+
+  bind_chip(m);
+  m.def("initialize", torch::wrap_pybind_function(initialize), py::kw_only(), py::arg("driver"),
+        py::arg("memory_bytes"), py::arg("physical_devices"), py::arg("chip"), py::arg("lazy"),
+        py::arg("launch"), py::arg("chaos_seed"), py::arg("protect"), py::arg("refuse_fallbacks"));
+  m.def("chip", torch::wrap_pybind_function([] { return devices().config().chip; }));
+  m.def("set_initializer", torch::wrap_pybind_function(set_initializer));
+  m.def("set_device_count_peek", [](py::object callback) { peek_callback() = std::move(callback); });
+  m.def("is_initialized", [] { return runtime::is_initialized(); });
+  m.def("is_in_bad_fork", [] { return runtime::in_bad_fork(); });
+  m.def("device_count", [] { return device_count(); });
+  m.def("current_device",
+        torch::wrap_pybind_function([] { return static_cast<int>(resolve_device(std::nullopt).index()); }));
+  m.def("set_device", torch::wrap_pybind_function([](int64_t index) {
+          check_device_index(index);
+          runtime::set_current_device(static_cast<int>(index));
+        }));
+  const auto exchange = [](int64_t index) {
+    if (index < 0) return -1;
+    const int previous = resolve_device(std::nullopt).index();
+    check_device_index(index);
+    runtime::set_current_device(static_cast<int>(index));
+    return previous;
+  };
+  m.def("exchange_device", torch::wrap_pybind_function(exchange));
+  m.def("maybe_exchange_device", torch::wrap_pybind_function(exchange));
+  m.def("synchronize", torch::wrap_pybind_function([](int64_t index) {
+          py::gil_scoped_release no_gil;
+          check_device_index(index);
+          translated([&] { runtime::synchronize_device(static_cast<int>(index)); });
+        }));
+  m.def("stop_autograd_threads", [] {
+    py::gil_scoped_release no_gil;
+    if (runtime::is_initialized() && !runtime::in_bad_fork()) stop_autograd_threads();
+  });
+  m.def("default_generator", torch::wrap_pybind_function([](int64_t index) {
+          check_device_index(index);
+          return py::reinterpret_steal<py::object>(
+              THPGenerator_Wrap(default_generator(static_cast<int>(index))));
+        }));
+  m.def("device_properties", torch::wrap_pybind_function(device_properties));
+  m.def("can_access_peer", torch::wrap_pybind_function([](int64_t index, int64_t peer) {
+          check_device_index(index);
+          check_device_index(peer);
+          return translated([&] {
+            return devices().driver().can_access_peer(devices().device(static_cast<int>(index)).physical,
+                                                      devices().device(static_cast<int>(peer)).physical);
+          });
+        }));
+  bind_memory(m);
+  bind_memory_history(m);
+  bind_streams(m);
+  bind_busy(m);
+  bind_implicit_sync(m);
+  bind_compiled_kernels(m);
+  bind_ipc(m);
+  bind_explain(m);
+}

@@ -1,0 +1,47 @@
+#include "torch/core/device.h"
+
+#include <c10/core/DeviceType.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace loom::glue {
+
+namespace {
+int (*count_peek)() noexcept = nullptr;
+}
+
+std::string device_name() { return c10::get_privateuse1_backend(); }
+
+std::string device_name_upper() {
+  std::string name = device_name();
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+  return name;
+}
+
+void set_device_count_peek(int (*peek)() noexcept) { count_peek = peek; }
+
+int device_count() noexcept {
+  if (runtime::is_initialized()) return runtime::detail::instance.load()->device_count();
+  return count_peek == nullptr ? 0 : count_peek();
+}
+
+void check_device_index(int64_t index) {
+  const int count = device_count();
+  if (index >= 0 && index < count) return;
+  // CUDA's type of error, and its number.
+  throw c10::AcceleratorError(
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, /*code=*/101,
+      c10::str(device_name_upper(), " error: invalid device ordinal: got ", index,
+               count == 0 ? ", and there is no device"
+                          : ", and the devices are 0 … " + std::to_string(count - 1)));
+}
+
+c10::Device resolve_device(const std::optional<c10::Device>& device) {
+  devices();
+  const int index = device.has_value() && device->has_index() ? device->index() : runtime::current_device();
+  check_device_index(index);
+  return c10::Device(kLoom, static_cast<c10::DeviceIndex>(index));
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,149 @@
+#include "torch/core/generator.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
+
+#include <cstring>
+#include <deque>
+#include <mutex>
+
+#include "runtime/capture.h"
+#include "runtime/philox.h"
+#include "torch/core/device.h"
+
+namespace loom::glue {
+
+namespace {
+
+constexpr size_t kStateBytes = 16;  // uint64 seed, uint64 offset
+
+// The words of a Mersenne Twister, drawn from Philox: it starts somewhere in its sequence that seed and
+// offset decide.
+at::mt19937 engine_at(uint64_t seed, uint64_t offset) {
+  at::mt19937_data_pod data{};
+  data.seed_ = seed;
+  data.left_ = 1;  // the next draw first mixes the state
+  data.seeded_ = true;
+  data.next_ = 0;
+  for (size_t i = 0; i < at::MERSENNE_STATE_N; i += 4) {
+    const auto words = runtime::philox(seed, i / 4, offset);
+    std::copy(words.begin(), words.end(), data.state_.begin() + static_cast<long>(i));
+  }
+  at::mt19937 engine;
+  engine.set_data(data);
+  return engine;
+}
+static_assert(at::MERSENNE_STATE_N % 4 == 0);
+
+}  // namespace
+
+LoomGenerator::LoomGenerator(c10::DeviceIndex device)
+    : GeneratorImpl(c10::Device(kLoom, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
+
+void LoomGenerator::set_current_seed(uint64_t seed) {
+  TORCH_CHECK(seed == seed_ || !is_captured(),
+              "the seed of a generator can be set during stream capture only to what it is");
+  if (is_captured()) return;
+  seed_ = seed;
+  offset_ = 0;
+}
+
+void LoomGenerator::set_offset(uint64_t offset) {
+  TORCH_CHECK_VALUE(offset % kOffsetStep == 0, "offset must be a multiple of 4, got ", offset);
+  TORCH_CHECK(!is_captured(), "the offset of a generator cannot be set during stream capture");
+  offset_ = offset;
+}
+
+CapturedRandom LoomGenerator::take(uint64_t steps) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const CapturedRandom before{seed_, offset_};
+  offset_ += steps * kOffsetStep;
+  return before;
+}
+
+bool LoomGenerator::is_captured() const {
+  return runtime::capture::is_underway() &&
+         runtime::is_captured(runtime::current_stream_of(device().index()));
+}
+
+uint64_t LoomGenerator::seed() {
+  const uint64_t random = c10::detail::getNonDeterministicRandom();
+  set_current_seed(random);
+  return random;
+}
+
+void LoomGenerator::set_state(const c10::TensorImpl& state) {
+  TORCH_CHECK_TYPE(state.layout() == c10::kStrided && state.device_type() == c10::kCPU &&
+                       state.dtype() == caffe2::TypeMeta::Make<uint8_t>(),
+                   "RNG state must be a torch.ByteTensor on the CPU");
+  TORCH_CHECK_VALUE(static_cast<size_t>(state.numel()) == kStateBytes && state.is_contiguous(),
+                    "RNG state must be ", kStateBytes, " contiguous bytes (seed, offset), got ",
+                    state.numel());
+  uint64_t words[2];
+  std::memcpy(words, state.data(), kStateBytes);
+  set_offset(words[1]);  // first: it throws for an offset that is not allowed
+  seed_ = words[0];
+}
+
+c10::intrusive_ptr<c10::TensorImpl> LoomGenerator::get_state() const {
+  at::Tensor state = at::detail::empty_cpu({static_cast<int64_t>(kStateBytes)}, c10::kByte);
+  const uint64_t words[2] = {seed_, offset_};
+  std::memcpy(state.mutable_data_ptr(), words, kStateBytes);
+  return state.getIntrusivePtr();
+}
+
+LoomGenerator* LoomGenerator::clone_impl() const {
+  auto* copy = new LoomGenerator(device().index());
+  copy->seed_ = seed_;
+  copy->offset_ = offset_;
+  return copy;
+}
+
+const at::Generator& default_generator(int device) {
+  static std::mutex mutex;
+  static auto* generators = new std::deque<at::Generator>;  // leaked: Python keeps references past exit
+  check_device_index(device);
+  std::lock_guard<std::mutex> lock(mutex);
+  while (generators->size() <= static_cast<size_t>(device)) {
+    auto generator = at::make_generator<LoomGenerator>(static_cast<c10::DeviceIndex>(generators->size()));
+    generator.seed();
+    generators->push_back(std::move(generator));
+  }
+  return (*generators)[static_cast<size_t>(device)];
+}
+
+const at::Generator& generator_of(const std::optional<at::Generator>& generator, int device,
+                                  const char* op_name) {
+  const at::Generator& source =
+      generator.has_value() && generator->defined() ? *generator : default_generator(device);
+  TORCH_CHECK(source.device().type() == kLoom, "Expected a '", device_name(),
+              "' device type for generator but found '", source.device().type(), "' (in ", op_name, ")");
+  TORCH_CHECK(source.device().index() == device, "Expected a generator of device ",
+              c10::Device(kLoom, static_cast<c10::DeviceIndex>(device)), " but found one of ",
+              source.device(), " (in ", op_name, ")");
+  return source;
+}
+
+namespace {
+
+void fill(const at::Generator& engine, uint64_t seed, uint64_t offset) {
+  auto* impl = static_cast<at::CPUGeneratorImpl*>(engine.unsafeGetGeneratorImpl());
+  impl->set_engine(engine_at(seed, offset));
+  impl->set_next_float_normal_sample(std::nullopt);
+  impl->set_next_double_normal_sample(std::nullopt);
+}
+
+}  // namespace
+
+void CapturedDraw::refill() const { fill(engine, random->seed, random->offset + offset); }
+
+at::Generator engine_generator(const at::Generator& source, bool is_kept) {
+  const CapturedRandom start = static_cast<LoomGenerator*>(source.unsafeGetGeneratorImpl())->take(1);
+  thread_local const at::Generator own = at::make_generator<at::CPUGeneratorImpl>();
+  at::Generator engine = is_kept ? at::make_generator<at::CPUGeneratorImpl>() : own;
+  fill(engine, start.seed, start.offset);
+  return engine;
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,197 @@
+#include "torch/dispatch/graph.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <utility>
+
+#include "torch/core/device.h"
+#include "torch/dispatch/queued_op.h"
+
+namespace loom::glue {
+
+// Runs a graph's ops with what they need of their thread, and with the random numbers that are its replay's.
+class EngineReplay final : public runtime::Replay {
+ public:
+  explicit EngineReplay(const LoomGraph& graph) : Replay(graph.recording_) {
+    for (const LoomGraph::Source& source : graph.sources_) {
+      if (source.steps == 0) continue;
+      auto* generator = static_cast<LoomGenerator*>(source.generator.unsafeGetGeneratorImpl());
+      starts_.push_back({source.random, generator->take(source.steps)});
+    }
+  }
+
+  void run() override {
+    for (const Start& start : starts_) *start.target = start.from;
+    const QueuedOpScope scope(/*keeps_threads=*/false);
+    Replay::run();
+  }
+
+ private:
+  struct Start {
+    std::shared_ptr<CapturedRandom> target;
+    CapturedRandom from;
+  };
+  c10::SmallVector<Start, 2> starts_;
+};
+
+namespace {
+
+runtime::CaptureMode mode_of(at::GraphCaptureMode mode) {
+  switch (mode) {
+    case at::GraphCaptureMode::ThreadLocal:
+      return runtime::CaptureMode::kThreadLocal;
+    case at::GraphCaptureMode::Relaxed:
+      return runtime::CaptureMode::kRelaxed;
+    case at::GraphCaptureMode::Default:
+    case at::GraphCaptureMode::Global:
+      break;
+  }
+  return runtime::CaptureMode::kGlobal;
+}
+
+// Whole or not at all: to a temporary name in the same folder, then renamed.
+void write_file(const std::string& path, const std::string& text) {
+  const std::string temporary = path + "." + std::to_string(getpid()) + ".tmp";
+  std::ofstream file(temporary, std::ios::binary);
+  file << text;
+  file.close();
+  const bool written = !file.fail() && std::rename(temporary.c_str(), path.c_str()) == 0;
+  if (!written) std::remove(temporary.c_str());
+  TORCH_CHECK(written, "debug_dump: could not write ", path);
+}
+
+}  // namespace
+
+LoomGraph::~LoomGraph() {
+  if (!runtime::in_bad_fork()) reset();
+}
+
+void LoomGraph::capture_begin(at::MempoolId_t pool, at::GraphCaptureMode mode) {
+  TORCH_CHECK(recording_ == nullptr,
+              "This graph instance already owns a captured graph. To capture a new graph, create a new "
+              "instance or call reset() first.");
+  TORCH_CHECK(capture_ == nullptr, "This graph instance is capturing already.");
+  devices();
+  device_ = resolve_device(std::nullopt).index();
+  register_generator(default_generator(device_));
+  // Replays of an earlier capture that are still under way have theirs.
+  for (Source& source : sources_) source = {source.generator, std::make_shared<CapturedRandom>(), 0};
+  runtime::PoolId wanted = pool;
+  if (wanted == runtime::PoolId{0, 0}) wanted = runtime::new_pool_id(/*user_created=*/false);
+  capture_ = translated([&] {
+    return runtime::capture::begin(runtime::current_stream_of(device_), mode_of(mode), wanted, this);
+  });
+  pool_ = wanted;
+}
+
+void LoomGraph::capture_end() {
+  TORCH_CHECK(capture_ != nullptr, "capture_end() was called before capture_begin()");
+  const runtime::CaptureRef ended = std::exchange(capture_, nullptr);
+  try {
+    recording_ =
+        translated([&] { return runtime::capture::end(ended, runtime::current_stream_of(device_)); });
+  } catch (...) {
+    pool_ = {0, 0};
+    throw;
+  }
+  if (recording_->nodes().empty()) {
+    TORCH_WARN(
+        "The graph is empty. This usually means that the graph was attempted to be captured on wrong device "
+        "or stream.");
+  }
+  if (!keeps_graph_) instantiate();
+}
+
+void LoomGraph::instantiate() {
+  TORCH_CHECK(recording_ != nullptr, "instantiate() needs a captured graph: call capture_end() first");
+  if (queue_ == nullptr) queue_ = translated([] { return std::make_unique<runtime::ReplayQueue>(); });
+}
+
+void LoomGraph::replay() {
+  TORCH_CHECK(recording_ != nullptr, "Called replay() without a preceding successful capture.");
+  if (queue_ == nullptr) instantiate();
+  translated([&] {
+    queue_->submit(runtime::current_stream_of(device_), *recording_,
+                   [this] { return std::make_unique<EngineReplay>(*this); });
+  });
+}
+
+void LoomGraph::forget_recording() noexcept {
+  // Replays under way hold the recording, and the pool's memory is given back only when its streams are idle.
+  queue_.reset();
+  recording_.reset();
+  if (pool_ != runtime::PoolId{0, 0}) devices().device(device_).allocator->release_pool(pool_);
+  pool_ = {0, 0};
+}
+
+void LoomGraph::reset() {
+  if (capture_ != nullptr) {
+    runtime::capture::abort(std::exchange(capture_, nullptr));
+    pool_ = {0, 0};
+  }
+  forget_recording();
+}
+
+at::MempoolId_t LoomGraph::pool() const {
+  TORCH_CHECK(pool_ != runtime::PoolId(0, 0), "Called pool() without a preceding successful capture.");
+  return pool_;
+}
+
+void LoomGraph::debug_dump(const std::string& path) {
+  if (!is_debugged_) {
+    TORCH_WARN("Graph debugging is not enabled; call enable_debug_mode() first. Nothing was written.");
+    return;
+  }
+  TORCH_CHECK(recording_ != nullptr, "debug_dump() needs a captured graph: call capture_end() first");
+  write_file(path, recording_->to_dot());
+}
+
+LoomGraph::Source* LoomGraph::find(const at::Generator& generator) {
+  for (Source& source : sources_) {
+    if (source.generator == generator) return &source;
+  }
+  return nullptr;
+}
+
+void LoomGraph::register_generator(const at::Generator& generator) {
+  TORCH_CHECK(generator.defined() && generator.device().type() == kLoom, "expected a generator of a ",
+              device_name(), " device, got one of ",
+              generator.defined() ? generator.device() : c10::Device(c10::kCPU));
+  if (find(generator) == nullptr) sources_.push_back({generator, std::make_shared<CapturedRandom>(), 0});
+}
+
+CapturedDraw LoomGraph::draw_from(const at::Generator& generator, const char* op_name) {
+  Source* source = find(generator);
+  if (source == nullptr && generator == default_generator(generator.device().index())) {
+    register_generator(generator);
+    source = find(generator);
+  }
+  if (source == nullptr) {
+    const std::string reason = std::string(op_name) +
+                               " draws from a generator that is not registered with the graph that is being "
+                               "captured: call register_generator_state(generator) before the capture";
+    runtime::capture::invalidate(runtime::current_stream_of(generator.device().index()), reason);
+    TORCH_CHECK(false, reason);
+  }
+  return {at::make_generator<at::CPUGeneratorImpl>(), source->random, source->steps++ * kOffsetStep};
+}
+
+CapturedDraw captured_draw(const at::Generator& generator, int device, const char* op_name) {
+  auto* graph = static_cast<LoomGraph*>(runtime::capture::owner_of(runtime::current_stream_of(device)));
+  TORCH_INTERNAL_ASSERT(graph != nullptr);
+  return graph->draw_from(generator, op_name);
+}
+
+void register_graph_impl() {
+  const std::string key = device_name_upper();
+  if (at::GraphImplRegistry()->Has(key)) return;
+  at::GraphImplRegistry()->Register(
+      key, [](const at::GraphImplArgs& args) -> std::unique_ptr<at::GraphImplInterface> {
+        return std::make_unique<LoomGraph>(args);
+      });
+}
+
+}  // namespace loom::glue

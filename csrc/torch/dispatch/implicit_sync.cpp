@@ -1,0 +1,30 @@
+#include "torch/dispatch/implicit_sync.h"
+
+#include <c10/util/Exception.h>
+
+#include "torch/core/device.h"
+#include "torch/core/python_line.h"
+
+namespace loom::glue {
+
+std::atomic<SyncDebugMode> sync_debug_mode{SyncDebugMode::kDefault};
+
+namespace {
+
+std::atomic<void (*)(const std::string&)> raise_error{nullptr};
+
+}  // namespace
+
+void set_implicit_sync_error(void (*raise)(const std::string& message)) { raise_error = raise; }
+
+void report_implicit_sync(const char* op_name) {
+  const std::string line = python_line();
+  const std::string message = "called a synchronizing " + device_name_upper() + " operation: " + op_name +
+                              " makes the host wait for the device" + (line.empty() ? "" : " (" + line + ")");
+  if (sync_debug_mode.load(std::memory_order_relaxed) == SyncDebugMode::kError) {
+    if (const auto raise = raise_error.load()) raise(message);
+  }
+  TORCH_WARN(message);
+}
+
+}  // namespace loom::glue

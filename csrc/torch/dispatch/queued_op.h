@@ -1,0 +1,59 @@
+// An op that runs later: on a worker, or at each replay of a graph. Its outputs are made now, from what
+// earlier calls with such arguments returned.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "torch/core/generator.h"
+#include "torch/dispatch/inferred_outputs.h"
+
+namespace loom::glue {
+
+// Queues `op` on the current stream of the lending's device. The arguments at the end of `stack` are lent
+// already; its results take their place. The caller knows that `inferred` is what such arguments lead to.
+// `draw`: of the generator among the arguments.
+void queue_op(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t num_arguments, Lending& lending,
+              std::shared_ptr<const InferredOutputs> inferred, CapturedDraw draw);
+
+// What queued ops need of the thread that runs them: one for all ops of a graph costs less than one each. An
+// op that finds none in its thread makes its own.
+class QueuedOpScope {
+ public:
+  // `keeps_threads`: the number of intra-op threads stays what the last op wanted.
+  explicit QueuedOpScope(bool keeps_threads);
+  ~QueuedOpScope();
+  QueuedOpScope(const QueuedOpScope&) = delete;
+  QueuedOpScope& operator=(const QueuedOpScope&) = delete;
+
+  static QueuedOpScope* current() { return current_; }
+  // The number of intra-op threads decides how sums are split, hence their last bits: an op uses its
+  // issuer's.
+  void use_threads(int wanted) {
+    if (wanted != num_threads_) set_threads(wanted);
+  }
+  // Some kernels keep what a gradient needs only where its issuer wants gradients. None is recorded.
+  void use_gradients(bool wanted) { c10::GradMode::set_enabled(wanted); }
+
+ private:
+  void set_threads(int wanted);
+
+  static thread_local QueuedOpScope* current_;
+  QueuedOpScope* const outer_;
+  const bool keeps_threads_;
+  const int threads_before_;
+  int num_threads_;
+  const c10::impl::ExcludeDispatchKeyGuard no_autograd_;
+  const c10::AutoGradMode gradients_;  // the thread's own, restored at the end
+};
+
+// The inferred of a call that nothing was seen of, from the op's shape function; null when it has none that
+// answers, and `reason` is what it says instead. Runs Python, computes nothing.
+std::shared_ptr<const InferredOutputs> infer_outputs(const c10::OperatorHandle& op,
+                                                     const torch::jit::Stack& stack, size_t num_arguments,
+                                                     size_t num_returns, const Lending& lending,
+                                                     std::string& reason);
+
+}  // namespace loom::glue

@@ -1,9 +1,0 @@
-#pragma once
-
-namespace loom::glue {
-
-// Puts an allocator in front of the CPU's that asks the births of the running op (births.h). Called once,
-// when the devices are initialised.
-void install_engine_allocator();
-
-}  // namespace loom::glue

@@ -1,0 +1,65 @@
+// What PyTorch asks of an accelerator outside of ops: is it there, its generators, pinned memory.
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+
+#include "torch/core/device.h"
+#include "torch/core/generator.h"
+#include "torch/memory/host_allocator.h"
+#include "torch/memory/resize.h"
+
+namespace loom::glue {
+
+namespace {
+
+struct Hooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return device_count() > 0; }
+  bool hasPrimaryContext(c10::DeviceIndex index) const override {
+    return runtime::is_initialized() && !runtime::in_bad_fork() && index >= 0 && index < device_count();
+  }
+  void init() const override { devices(); }
+
+  c10::DeviceIndex deviceCount() const override { return static_cast<c10::DeviceIndex>(device_count()); }
+  void setCurrentDevice(c10::DeviceIndex index) const override {
+    check_device_index(index);
+    runtime::set_current_device(index);
+  }
+  c10::DeviceIndex getCurrentDevice() const override {
+    return static_cast<c10::DeviceIndex>(runtime::current_device());
+  }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {
+    const c10::DeviceIndex previous = getCurrentDevice();
+    setCurrentDevice(index);
+    return previous;
+  }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
+    return index < 0 ? c10::DeviceIndex{-1} : exchangeDevice(index);
+  }
+
+  bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
+  at::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
+  at::Device getDeviceFromPtr(void* data) const override {
+    const int index = devices().device_of(data);
+    TORCH_CHECK_VALUE(index >= 0, "the address ", data, " is not memory of a ", device_name(), " device");
+    return {kLoom, static_cast<c10::DeviceIndex>(index)};
+  }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
+    return default_generator(index < 0 ? runtime::current_device() : index);
+  }
+  at::Generator getNewGenerator(c10::DeviceIndex index) const override {
+    const c10::Device device =
+        index < 0 ? resolve_device(std::nullopt) : resolve_device(c10::Device(kLoom, index));
+    return at::make_generator<LoomGenerator>(device.index());
+  }
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    resize_storage(storage, bytes);
+  }
+};
+
+[[maybe_unused]] const bool registered = [] {
+  at::RegisterPrivateUse1HooksInterface(new Hooks);  // PyTorch keeps it for the life of the process
+  return true;
+}();
+
+}  // namespace
+
+}  // namespace loom::glue

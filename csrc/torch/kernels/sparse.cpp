@@ -1,0 +1,100 @@
+// Sparse tensors: their parts live on the device; ops run on the engine's sparse tensors over the same parts.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_coalesced_native.h>
+#include <ATen/ops/_indices_native.h>
+#include <ATen/ops/_nnz_native.h>
+#include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors_native.h>
+#include <ATen/ops/_sparse_coo_tensor_with_dims_native.h>
+#include <ATen/ops/_values_native.h>
+#include <ATen/ops/ccol_indices_native.h>
+#include <ATen/ops/col_indices_native.h>
+#include <ATen/ops/crow_indices_native.h>
+#include <ATen/ops/dense_dim_native.h>
+#include <ATen/ops/empty_native.h>
+#include <ATen/ops/indices_native.h>
+#include <ATen/ops/is_coalesced_native.h>
+#include <ATen/ops/row_indices_native.h>
+#include <ATen/ops/sparse_dim_native.h>
+#include <ATen/ops/sparse_resize_and_clear_native.h>
+#include <ATen/ops/values_native.h>
+#include <ATen/ops/zero_native.h>
+#include <torch/library.h>
+
+#include "torch/core/device.h"
+
+namespace loom::glue {
+
+namespace {
+
+// PyTorch's sparse tensors take the current device: it must be that of their parts.
+at::Tensor coo_of_dims(int64_t sparse_dim, int64_t dense_dim, at::IntArrayRef size,
+                       std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
+                       std::optional<c10::Device> device, std::optional<bool> pin_memory) {
+  const CurrentDevice current(resolve_device(device).index());
+  return at::native::new_with_dims_sparse(sparse_dim, dense_dim, size, dtype, layout, device, pin_memory);
+}
+
+at::Tensor coo_of_tensors(int64_t sparse_dim, int64_t dense_dim, c10::SymIntArrayRef size,
+                          const at::Tensor& indices, const at::Tensor& values,
+                          std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
+                          std::optional<c10::Device> device, std::optional<bool> pin_memory,
+                          std::optional<bool> is_coalesced) {
+  const CurrentDevice current(resolve_device(values.device()).index());
+  return at::native::new_with_dims_and_tensor_sparse_symint(sparse_dim, dense_dim, size, indices, values,
+                                                            dtype, layout, device, pin_memory, is_coalesced);
+}
+
+template <auto empty>
+at::Tensor empty_sparse(c10::SymIntArrayRef size, std::optional<c10::ScalarType> dtype,
+                        std::optional<c10::Layout> layout, std::optional<c10::Device> device,
+                        std::optional<bool> pin_memory, std::optional<c10::MemoryFormat> memory_format) {
+  const CurrentDevice current(resolve_device(device).index());
+  return empty(size, dtype, layout, device, pin_memory, memory_format);
+}
+
+// Other layouts and types have no tensors on this device; whoever asks for one learns which op it was.
+void refuse(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "The operator '", op.schema().operator_name(),
+                              "' is not implemented for quantized or nested tensors on ", device_name(),
+                              " devices");
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
+}
+TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
+}
+
+TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
+  m.impl("empty.memory_format", empty_sparse<at::native::empty_sparse_symint>);
+  m.impl("_sparse_coo_tensor_with_dims", coo_of_dims);
+  m.impl("_sparse_coo_tensor_with_dims_and_tensors", coo_of_tensors);
+  m.impl("zero_", at::native::zero_sparse_);
+  m.impl("sparse_resize_and_clear_", at::native::sparse_resize_and_clear_);
+  m.impl("_indices", at::native::_indices_sparse);
+  m.impl("_values", at::native::_values_sparse);
+  m.impl("indices", at::native::indices_sparse);
+  m.impl("values", at::native::values_sparse);
+  m.impl("_nnz", at::native::_nnz_sparse);
+  m.impl("sparse_dim", at::native::sparse_dim_sparse);
+  m.impl("dense_dim", at::native::dense_dim_sparse);
+  m.impl("is_coalesced", at::native::is_coalesced_sparse);
+  m.impl("_coalesced_", at::native::_coalesced_sparse_);
+}
+
+TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
+  m.impl("empty.memory_format", empty_sparse<at::native::empty_sparse_compressed_symint>);
+  m.impl("crow_indices", at::native::crow_indices_sparse_csr);
+  m.impl("col_indices", at::native::col_indices_sparse_csr);
+  m.impl("ccol_indices", at::native::ccol_indices_sparse_csr);
+  m.impl("row_indices", at::native::row_indices_sparse_csr);
+  m.impl("values", at::native::values_sparse_csr);
+  m.impl("_nnz", at::native::_nnz_sparse_csr);
+  m.impl("sparse_dim", at::native::sparse_dim_sparse_csr);
+  m.impl("dense_dim", at::native::dense_dim_sparse_csr);
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,51 @@
+// What torch_loom/include/loom_memory.h declares: device memory for libraries written in C.
+#include <string>
+
+#include "../../../torch_loom/include/loom_memory.h"
+#include "torch/core/device.h"
+
+namespace loom::glue {
+
+namespace {
+
+thread_local std::string last_error;
+
+template <typename F>
+bool succeeds(F&& body) noexcept {
+  try {
+    body();
+    return true;
+  } catch (const std::exception& error) {
+    last_error = error.what();
+  }
+  return false;
+}
+
+}  // namespace
+
+}  // namespace loom::glue
+
+void* loom_malloc(size_t bytes, int device) {
+  void* address = nullptr;
+  loom::glue::succeeds([&] {
+    loom::runtime::Runtime& runtime = loom::runtime::get();
+    address = runtime.driver().allocate(runtime.device(device).physical, bytes);
+  });
+  return address;
+}
+
+int loom_free(void* address) {
+  return loom::glue::succeeds([&] {
+    loom::runtime::Runtime& runtime = loom::runtime::get();
+    const loom::driver::Address where = runtime.driver().locate(address);
+    if (address == nullptr) return;
+    if (where.kind != loom::driver::AddressKind::kDevice) {
+      throw loom::InvalidArgument("loom_free: the address is not device memory");
+    }
+    runtime.driver().deallocate(where.device, address);
+  })
+             ? 0
+             : 1;
+}
+
+const char* loom_last_error(void) { return loom::glue::last_error.c_str(); }

@@ -1,0 +1,67 @@
+// Fallbacks: what a chip does not do itself. Its description lists its native ops and dtypes; an op outside
+// of them runs like all others, but is counted, told of once, or refused, in the thread that issues it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/chip.h"
+
+namespace loom::glue::fallback {
+
+// One bit for each c10::ScalarType. The highest stands in every op's set: a chip that lists its ops watches
+// it, and so has all of them looked at.
+using DtypeSet = uint64_t;
+inline constexpr DtypeSet kAnyOp = DtypeSet{1} << 63;
+
+namespace detail {
+extern std::atomic<DtypeSet> watched;
+}  // namespace detail
+
+// Whether an op on operands of these dtypes may fall back: the only cost where everything is native.
+inline bool is_watched(DtypeSet used) noexcept {
+  return (used & detail::watched.load(std::memory_order_relaxed)) != 0;
+}
+
+// How often an op was not native, and whether that has been told: for the op as such (place 0) and for each
+// dtype (place 1 + c10::ScalarType).
+struct Uses {
+  static constexpr size_t kNumReasons = 64;
+  explicit Uses(std::string op_name) : name(std::move(op_name)) {}
+  const std::string name;  // "aten::mul"
+  std::atomic<int64_t> counts[kNumReasons]{};
+  std::atomic<bool> is_notified[kNumReasons]{};
+};
+
+// What the chip makes of one overload of an op. Lives as long as the process.
+struct Op {
+  bool is_native;  // in the chip's list
+  bool is_exempt;  // copies, views, fills: native in every dtype
+  Uses* uses;      // shared by the overloads
+};
+
+// The entry of an op: worked out once, after the first use of a device. `name` is without the overload.
+const Op& op_of(const std::string& name, const std::string& overload);
+
+// Counts, tells or refuses an op on operands of these dtypes that falls back. Takes Python's lock when it
+// tells; throws what the notifier throws.
+void check(const Op& op, DtypeSet used, int device);
+
+// At the first use of a device. With `refuses` each fallback is told, as the notifier throws; otherwise once.
+void configure(const runtime::Chip& chip, bool refuses);
+
+struct Count {
+  std::string op, dtype;  // dtype: empty when the op itself is not native
+  int64_t count;
+};
+std::vector<Count> counts();
+// Sets all counts to 0; what was told is told again.
+void reset();
+
+// dtype: the reason; null: the op itself is. `operands`: the dtypes that it was called with.
+using Notifier = void (*)(const std::string& op, const char* dtype, const std::vector<std::string>& operands);
+void set_notifier(Notifier notifier);
+
+}  // namespace loom::glue::fallback

@@ -1,0 +1,129 @@
+#include "torch/profiler/nvtx.h"
+
+#include <ATen/ThreadLocalState.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
+
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "torch/profiler/kineto.h"
+#include "torch/profiler/profile_recorder.h"
+
+namespace py = pybind11;
+
+namespace loom::glue {
+
+namespace {
+
+int64_t now_us() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::round<std::chrono::microseconds>(now).count();
+}
+
+bool is_profiled() { return torch::profiler::impl::profilerEnabled(); }
+
+// A range that has begun. PyTorch's profiler is told when it ends: an op of its own that were left open would
+// be told of its end after the profile and its memory were gone.
+struct Range {
+  std::string name;
+  int64_t start_us = 0;
+  unsigned long profile = 0;
+  bool is_profiled = false;
+
+  static Range begin(const std::string& name) {
+    Range range{name};
+    if (!(range.is_profiled = glue::is_profiled())) return range;
+    range.start_us = now_us();
+    range.profile = num_profiles();
+    return range;
+  }
+  // In a thread of the profile that it began in; at that moment, or now.
+  void end(bool is_mark = false) const {
+    if (!is_profiled || profile != num_profiles() || !glue::is_profiled()) return;
+    torch::autograd::profiler::reportBackendEventToActiveKinetoProfiler(
+        start_us, is_mark ? start_us : std::max(start_us, now_us()), /*debug_handle=*/-1,
+        at::RecordScope::USER_SCOPE, name, "nvtx");
+  }
+};
+
+thread_local std::vector<Range> stack;
+
+int64_t range_push(const std::string& name) {
+  stack.push_back(Range::begin(name));
+  push_range(name);
+  return static_cast<int64_t>(stack.size()) - 1;
+}
+
+int64_t range_pop() {
+  if (stack.empty()) return -2;
+  const Range range = std::move(stack.back());
+  stack.pop_back();
+  pop_range();
+  range.end();
+  return static_cast<int64_t>(stack.size());
+}
+
+// Ranges that may end in another thread.
+struct Started {
+  Range range;
+  // What tells PyTorch's profiler of the profile that the starting thread is in.
+  std::optional<at::ThreadLocalState> state;
+};
+
+struct StartedRanges {
+  std::mutex mutex;
+  std::unordered_map<uint64_t, Started> ranges;
+  uint64_t last = 0;
+};
+
+// Leaked, as what the profiler's state needs may be gone when the process ends.
+StartedRanges& started() {
+  static auto* ranges = new StartedRanges;
+  return *ranges;
+}
+
+uint64_t range_start(const std::string& name) {
+  Started entry{Range::begin(name), std::nullopt};
+  if (entry.range.is_profiled) entry.state.emplace();
+  StartedRanges& all = started();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.ranges.emplace(++all.last, std::move(entry));
+  return all.last;
+}
+
+bool range_end(uint64_t id) {
+  StartedRanges& all = started();
+  std::unordered_map<uint64_t, Started>::node_type node;
+  {
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    node = all.ranges.extract(id);
+  }
+  if (node.empty()) return false;
+  const Started& entry = node.mapped();
+  if (entry.state.has_value() && entry.range.profile == num_profiles()) {
+    const at::ThreadLocalStateGuard guard(*entry.state);
+    entry.range.end();
+  }
+  return true;
+}
+
+void mark(const std::string& name) { Range::begin(name).end(/*is_mark=*/true); }
+
+}  // namespace
+
+void bind_nvtx(py::module_& m) {
+  m.def("nvtx_range_push", torch::wrap_pybind_function(range_push));
+  m.def("nvtx_range_pop", torch::wrap_pybind_function(range_pop));
+  m.def("nvtx_range_start", torch::wrap_pybind_function(range_start));
+  m.def("nvtx_range_end", torch::wrap_pybind_function(range_end));
+  m.def("nvtx_mark", torch::wrap_pybind_function(mark));
+  m.def("set_profile_open", torch::wrap_pybind_function(set_profile_open));
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,255 @@
+#include "torch/profiler/profile_rows.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "torch/core/device.h"
+
+namespace loom::glue {
+
+namespace {
+
+using libkineto::ActivityType;
+using runtime::CommandKind;
+
+// Ids of our rows, beyond those that PyTorch gives to ops: a number is looked up among both.
+constexpr uint32_t kFirstFlow = 1U << 30;
+// The row of what concerns all streams of a device. Kineto takes no negative ones, and has those of its own
+// from a million on.
+constexpr int64_t kAllStreams = 999999;
+
+std::string call_name(CommandKind kind) {
+  const std::string device = device_name();
+  switch (kind) {
+    case CommandKind::kCopy:
+      return device + "MemcpyAsync";
+    case CommandKind::kFill:
+      return device + "MemsetAsync";
+    case CommandKind::kRecordEvent:
+      return device + "EventRecord";
+    case CommandKind::kWaitEvent:
+      return device + "StreamWaitEvent";
+    case CommandKind::kSynchronizeStream:
+      return device + "StreamSynchronize";
+    case CommandKind::kSynchronizeEvent:
+      return device + "EventSynchronize";
+    case CommandKind::kSynchronizeDevice:
+      return device + "DeviceSynchronize";
+    case CommandKind::kReplay:
+      return device + "GraphLaunch";
+    default:
+      return device + "LaunchKernel";
+  }
+}
+
+// An op's kernel, unlike the op itself in every table.
+std::string kernel_name(const std::string& op_name) {
+  constexpr std::string_view kAten = "aten::";
+  const bool is_aten = op_name.compare(0, kAten.size(), kAten) == 0;
+  return device_name() + "::" + (is_aten ? op_name.substr(kAten.size()) : op_name);
+}
+
+bool is_work(CommandKind kind) {
+  return kind == CommandKind::kKernel || kind == CommandKind::kCopy || kind == CommandKind::kFill;
+}
+
+}  // namespace
+
+ProfileRows::ProfileRows(int64_t clock_offset_ns, const std::set<ActivityType>& types,
+                         libkineto::getLinkedActivityCallback find_op)
+    : clock_offset_ns_(clock_offset_ns),
+      types_(types),
+      find_op_(std::move(find_op)),
+      buffer_(std::make_unique<libkineto::CpuTraceBuffer>()),
+      last_flow_(kFirstFlow) {
+  buffer_->span.name = device_name_upper();
+  buffer_->span.iteration = 0;
+  buffer_->gpuOpCount = 0;
+}
+
+ProfileRows::Activity& ProfileRows::make(ActivityType type, const std::string& name, int64_t start_ns,
+                                         int64_t end_ns) {
+  buffer_->emplace_activity(buffer_->span, type, name);
+  Activity& activity = *buffer_->activities.back();
+  activity.startTime = start_ns + clock_offset_ns_;
+  activity.endTime = std::max(start_ns, end_ns) + clock_offset_ns_;
+  libkineto::TraceSpan& span = buffer_->span;
+  span.startTime =
+      buffer_->activities.size() == 1 ? activity.startTime : std::min(span.startTime, activity.startTime);
+  span.endTime = std::max(span.endTime, activity.endTime);
+  return activity;
+}
+
+void ProfileRows::add(const std::deque<Record>& records) {
+  for (const Record& record : records) {
+    const auto key = std::pair(record.thread, Row(record.device, record.stream));
+    const bool is_replayed = is_work(record.kind) && record.times->returned_ns < 0;
+    const uint32_t flow = is_replayed ? replays_[key] : ++last_flow_;
+    if (record.kind == CommandKind::kReplay) replays_[key] = flow;
+    if (!is_replayed) add_launch(record, flow);
+    if (is_work(record.kind)) {
+      add_work(record, flow);
+    } else {
+      add_wait(record, flow);
+    }
+  }
+  add_annotations();
+}
+
+// The call on the host's row, where the flow to the device's begins.
+void ProfileRows::add_launch(const Record& record, uint32_t flow) {
+  if (!wants(ActivityType::PRIVATEUSE1_RUNTIME)) return;
+  const runtime::CommandTimes& times = *record.times;
+  Activity& call = make(ActivityType::PRIVATEUSE1_RUNTIME, call_name(record.kind), times.issued_ns,
+                        std::max<int64_t>(times.returned_ns, times.issued_ns));
+  call.device = libkineto::processId();
+  call.resource = record.thread;
+  call.threadId = record.thread;
+  call.id = static_cast<int32_t>(flow);
+  call.linked = record.op == 0 ? nullptr : find_op_(static_cast<int32_t>(record.op));
+  if (is_work(record.kind) || record.kind == CommandKind::kReplay) {
+    call.flow.id = flow;
+    call.flow.type = libkineto::kLinkAsyncCpuGpu;
+    call.flow.start = 1;
+  }
+  call.addMetadata("correlation", flow);
+}
+
+// What ran on a stream, when it ran there.
+void ProfileRows::add_work(const Record& record, uint32_t flow) {
+  const runtime::CommandTimes& times = *record.times;
+  const int64_t ended_ns = times.ended_ns, began_ns = times.began_ns;
+  if (ended_ns < 0) return;  // dropped, or never submitted
+  const Row row(record.device, record.stream);
+  int64_t& reached_ns = reached_ns_[row];
+  reached_ns = std::max(reached_ns, ended_ns);
+  annotate(record, {began_ns, ended_ns});
+  const auto [type, name] = [&]() -> std::pair<ActivityType, std::string> {
+    if (record.kind == CommandKind::kCopy) return {ActivityType::GPU_MEMCPY, record.direction};
+    if (record.kind == CommandKind::kFill) return {ActivityType::GPU_MEMSET, "Memset (Device)"};
+    return {ActivityType::CONCURRENT_KERNEL, kernel_name(record.name)};
+  }();
+  if (!wants(type)) return;
+  rows_.insert(row);
+  Activity& work = make(type, name, began_ns, ended_ns);
+  work.device = record.device;
+  work.resource = static_cast<int32_t>(record.stream);
+  work.id = static_cast<int32_t>(flow);
+  work.linked = record.op == 0 ? nullptr : find_op_(static_cast<int32_t>(record.op));
+  if (wants(ActivityType::PRIVATEUSE1_RUNTIME)) {
+    work.flow.id = flow;
+    work.flow.type = libkineto::kLinkAsyncCpuGpu;
+    work.flow.start = 0;
+  }
+  work.addMetadata("device", record.device);
+  work.addMetadata("stream", record.stream);
+  work.addMetadata("correlation", flow);
+  work.addMetadata("queued", times.issued_ns + clock_offset_ns_);
+  if (record.kind == CommandKind::kKernel) return;
+  work.addMetadata("bytes", record.bytes);
+  if (ended_ns > began_ns) {
+    work.addMetadata("memory bandwidth (GB/s)",
+                     static_cast<double>(record.bytes) / static_cast<double>(ended_ns - began_ns));
+  }
+}
+
+// Synchronisations. When a stream waited for another is worked out: from when its own work was done until
+// that of the event was.
+void ProfileRows::add_wait(const Record& record, uint32_t flow) {
+  const runtime::CommandTimes& times = *record.times;
+  Row row(record.device, record.stream);
+  Span span{times.issued_ns, std::max<int64_t>(times.returned_ns, times.issued_ns)};
+  std::string name;
+  switch (record.kind) {
+    case CommandKind::kRecordEvent:
+      events_[record.event] = {row, std::max(reached_ns_[row], times.issued_ns)};
+      return;
+    case CommandKind::kWaitEvent: {
+      const auto recorded = events_.find(record.event);
+      if (recorded == events_.end()) return;
+      int64_t& reached_ns = reached_ns_[row];
+      span = {std::max(reached_ns, times.issued_ns), recorded->second.second};
+      if (span.end_ns <= span.start_ns) return;
+      reached_ns = span.end_ns;
+      name = "Stream Wait Event";
+      break;
+    }
+    case CommandKind::kSynchronizeEvent: {
+      const auto recorded = events_.find(record.event);
+      if (recorded == events_.end()) return;
+      row = recorded->second.first;
+      name = "Event Sync";
+      break;
+    }
+    case CommandKind::kSynchronizeStream:
+      name = "Stream Sync";
+      break;
+    case CommandKind::kSynchronizeDevice:
+      row.second = kAllStreams;
+      name = "Device Sync";
+      break;
+    default:
+      return;
+  }
+  if (!wants(ActivityType::CONCURRENT_KERNEL)) return;
+  rows_.insert(row);
+  Activity& wait = make(ActivityType::CUDA_SYNC, name, span.start_ns, span.end_ns);
+  wait.device = row.first;
+  wait.resource = static_cast<int32_t>(row.second);
+  wait.id = static_cast<int32_t>(flow);
+  wait.addMetadata("device", row.first);
+  wait.addMetadata("stream", row.second == kAllStreams ? -1 : row.second);
+  wait.addMetadata("hidden", 1);  // from tables: it is no time in which the device worked
+  wait.addMetadata("correlation", flow);
+}
+
+// The ranges around a command reach from their first command on its row to the last.
+void ProfileRows::annotate(const Record& record, Span span) {
+  const Row row(record.device, record.stream);
+  for (const auto& chain : {record.scopes, record.ranges}) {
+    for (std::shared_ptr<const OpenRange> range = chain; range != nullptr; range = range->outer) {
+      const auto [found, is_new] = annotations_.try_emplace({range.get(), row}, range, span);
+      if (is_new) continue;
+      Span& whole = found->second.second;
+      whole = {std::min(whole.start_ns, span.start_ns), std::max(whole.end_ns, span.end_ns)};
+    }
+  }
+}
+
+void ProfileRows::add_annotations() {
+  if (!wants(ActivityType::GPU_USER_ANNOTATION)) return;
+  for (const auto& [key, annotation] : annotations_) {
+    const auto& [range, span] = annotation;
+    std::string name = range->name;
+    if (range->correlation != 0) {
+      const libkineto::ITraceActivity* scope = find_op_(static_cast<int32_t>(range->correlation));
+      if (scope == nullptr) continue;
+      name = scope->name();
+    }
+    Activity& activity = make(ActivityType::GPU_USER_ANNOTATION, name, span.start_ns, span.end_ns);
+    activity.device = key.second.first;
+    activity.resource = static_cast<int32_t>(key.second.second);
+    activity.id = static_cast<int32_t>(++last_flow_);
+  }
+}
+
+libkineto::DeviceInfo ProfileRows::device_info(int device) {
+  const std::string index = std::to_string(device);
+  return {device, libkineto::kExceedMaxPid + device, device_name() + ":" + index,
+          device_name_upper() + " " + index};
+}
+
+void ProfileRows::log(libkineto::ActivityLogger& logger, int64_t start_ns) {
+  int last_device = 0;  // whose information the session returns
+  for (const auto& [device, stream] : rows_) {
+    if (device != last_device) logger.handleDeviceInfo(device_info(device), start_ns);
+    last_device = device;
+    const std::string name = stream == kAllStreams
+                                 ? "all streams"
+                                 : "stream " + std::to_string(stream) + (stream == 0 ? " (default)" : "");
+    logger.handleResourceInfo({stream, stream, device, name}, start_ns);
+  }
+  for (const auto& activity : buffer_->activities) logger.handleActivity(*activity);
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,66 @@
+// The rows of a trace that a profile's records become.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "torch/profiler/kineto_headers.h"
+#include "torch/profiler/profile_recorder.h"
+
+namespace loom::glue {
+
+class ProfileRows {
+ public:
+  // `clock_offset_ns`: what turns the recorder's times into those since 1970. `types`: which rows are wanted.
+  ProfileRows(int64_t clock_offset_ns, const std::set<libkineto::ActivityType>& types,
+              libkineto::getLinkedActivityCallback find_op);
+
+  // Turns records, in the order of their issue, into rows.
+  void add(const std::deque<ProfileRecorder::Record>& records);
+  // What names the rows of a device.
+  static libkineto::DeviceInfo device_info(int device);
+  // Hands the rows to a logger, and names them, except device 0. It keeps pointers to them: what buffer()
+  // returns must live as long.
+  void log(libkineto::ActivityLogger& logger, int64_t start_ns);
+  std::unique_ptr<libkineto::CpuTraceBuffer> buffer() { return std::move(buffer_); }
+
+ private:
+  using Record = ProfileRecorder::Record;
+  using Activity = libkineto::GenericTraceActivity;
+  using Row = std::pair<int, int64_t>;  // device and stream
+
+  struct Span {
+    int64_t start_ns, end_ns;
+  };
+
+  Activity& make(libkineto::ActivityType type, const std::string& name, int64_t start_ns, int64_t end_ns);
+  bool wants(libkineto::ActivityType type) const { return types_.count(type) != 0; }
+
+  void add_launch(const Record& record, uint32_t flow);
+  void add_work(const Record& record, uint32_t flow);
+  void add_wait(const Record& record, uint32_t flow);
+  void annotate(const Record& record, Span span);
+  void add_annotations();
+
+  const int64_t clock_offset_ns_;
+  const std::set<libkineto::ActivityType> types_;
+  const libkineto::getLinkedActivityCallback find_op_;
+  std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
+  uint32_t last_flow_;
+  std::set<Row> rows_;
+  // By thread, device and stream: the graph launch that the records of its commands follow.
+  std::map<std::pair<int32_t, Row>, uint32_t> replays_;
+  // The moment to which each stream's work is known, and each event's stream when it was recorded.
+  std::map<Row, int64_t> reached_ns_;
+  std::unordered_map<const void*, std::pair<Row, int64_t>> events_;
+  std::map<std::pair<const OpenRange*, Row>, std::pair<std::shared_ptr<const OpenRange>, Span>> annotations_;
+};
+
+}  // namespace loom::glue

@@ -1,0 +1,199 @@
+"""Layers know what is below them and nothing above: design.md section 1, checked in the sources."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "torch_loom"
+
+# Headers in angle brackets that are neither C++'s nor the operating system's.
+TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2|aten)\b|^(Python\.h|pybind11)")
+# The rooms of csrc, lowest first: a room may include itself and those named.
+CPP_LAYERS = {
+    "util": set(),
+    "driver": set(),
+    "driver/host": {"driver", "util"},
+    "runtime": {"driver", "driver/host", "runtime/ipc", "runtime/memory", "util"},
+    "runtime/ipc": {"driver", "driver/host", "runtime", "runtime/memory", "util"},
+    "runtime/memory": {"driver", "driver/host", "runtime", "runtime/ipc", "util"},
+    "testing": {"driver", "driver/host", "runtime", "runtime/memory", "util"},
+}
+# csrc/torch in order; hooks and profiler do not know kernels. All may include what is outside csrc/torch.
+TORCH_ROOMS = ["core", "ops", "memory", "dispatch", "kernels", "hooks", "profiler", "bindings"]
+BELOW_TORCH = {"driver", "driver/host", "runtime", "runtime/ipc", "runtime/memory", "util"}
+for place, room in enumerate(TORCH_ROOMS):
+    below = set(TORCH_ROOMS[:place]) - (set() if room == "bindings" else {"kernels", "hooks", "profiler"})
+    CPP_LAYERS[f"torch/{room}"] = {f"torch/{name}" for name in below} | BELOW_TORCH
+# registry.cpp is the one file of its room that knows the drivers.
+EXCEPT = {
+    "csrc/driver/registry.cpp": {"driver/host"},
+    "csrc/torch/memory/memory_abi.cpp": {"../../../torch_loom/include"},  # what C code of a program sees
+}
+
+# The staircase, lowest first; a layer may import itself and what stands before it.
+STAIRCASE = ["numerics", "ops", "chips", "compiler", "pipeline"]
+BESIDE = {"config", "errors"}  # may be imported by all
+# What tools and the facade may import is all of the staircase; neither imports the other.
+ALLOWED = {
+    "config": {"errors"},
+    "errors": set(),
+    "_register": {"_C", "_built_with", "chips", "device"} | BESIDE,
+    "device": {"_C"} | BESIDE,
+    **{layer: {"_C", *STAIRCASE[:number]} | BESIDE for number, layer in enumerate(STAIRCASE)},
+    "pybuda": {"_C", "device", *STAIRCASE} | BESIDE,
+    "tools": {"_C", "device", *STAIRCASE} | BESIDE,
+    "distributed": {"_C", "device"} | BESIDE,
+}
+
+# The parts of torch_loom/device, lowest first; a part may import itself and what stands before it.
+DEVICE_PARTS = [
+    *("_core", "_cuda", "devices", "streams", "telemetry", "memory", "random", "amp", "ipc", "nvtx"),
+    *("profiler", "graphs", "jiterator", "comm", "_explain", "sanitizer", "__init__"),
+]
+# Folders of the repository that are not in the wheel.
+NOT_INSTALLED = {"benchmarks", "tests", "tools"}
+
+
+def includes(path: Path) -> list[str]:
+    text = path.read_text(encoding="utf-8")
+    return re.findall(r'^\s*#\s*include\s*([<"][^>"]+)[>"]', text, re.MULTILINE)
+
+
+def cpp_files() -> list[Path]:
+    return [path for path in sorted((ROOT / "csrc").rglob("*")) if path.suffix in {".h", ".cpp", ".inc"}]
+
+
+def layer_of(path: Path, root: Path) -> str:
+    return path.relative_to(root).parts[0].removesuffix(".py")
+
+
+def room_of(path: Path) -> str:
+    return str(path.relative_to(ROOT / "csrc").parent).removesuffix("/generated")
+
+
+def bad_includes(layer: str, found: Iterable[str], also: Iterable[str] = ()) -> list[str]:
+    """Which of these includes a file of the C++ layer must not have."""
+    allowed = CPP_LAYERS[layer] | {layer, f"{layer}/generated", *also}
+    bad = []
+    for include in found:
+        name = include[1:]
+        if include[0] == '"':
+            bad += [name] if name.rpartition("/")[0] not in allowed else []
+        elif not layer.startswith(("torch/", "testing")):
+            bad += [name] if TORCH_HEADER.match(name) else []
+    return bad
+
+
+def imported_names(source: str, package: list[str]) -> set[str]:
+    """The dotted names that a module imports, at whatever depth; `package` is where it stands."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            names = [f"{origin}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            names = [arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant)]
+        found.update(names)
+    return found
+
+
+def parts_below(names: set[str], package: str) -> set[str]:
+    """Which parts of a package these names belong to."""
+    start = f"{package}."
+    return {name.removeprefix(start).split(".")[0] for name in names if name.startswith(start)}
+
+
+def imports_of(path: Path) -> set[str]:
+    package = ["torch_loom", *path.relative_to(PACKAGE).parent.parts]
+    return imported_names(path.read_text(encoding="utf-8"), package)
+
+
+@pytest.mark.parametrize("layer", CPP_LAYERS)
+def test_cpp_includes(layer: str) -> None:
+    files = [path for path in cpp_files() if room_of(path) == layer]
+    assert files
+    wrong = {}
+    for path in files:
+        name = str(path.relative_to(ROOT))
+        if bad := bad_includes(layer, includes(path), EXCEPT.get(name, ())):
+            wrong[name] = bad
+    assert wrong == {}
+
+
+def test_python_imports() -> None:
+    wrong = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        layer = layer_of(path, PACKAGE)
+        imported = parts_below(imports_of(path), "torch_loom")
+        # Nobody knows compat, which may know all. The package's __init__ only registers.
+        allowed = {**ALLOWED, "compat": imported, "__init__": {"_register"}}.get(layer, set()) | {layer}
+        if imported - allowed:
+            wrong[str(path.relative_to(ROOT))] = sorted(imported - allowed)
+    assert wrong == {}
+
+
+def test_parts_of_the_device_module() -> None:
+    """The parts of torch.loom know one another in one direction."""
+    wrong = {}
+    for path in sorted((PACKAGE / "device").rglob("*.py")):
+        place = DEVICE_PARTS.index(layer_of(path, PACKAGE / "device"))
+        imported = parts_below(imports_of(path), "torch_loom.device")
+        if above := imported - set(DEVICE_PARTS[: place + 1]):
+            wrong[str(path.relative_to(ROOT))] = sorted(above)
+    assert wrong == {}
+
+
+def test_what_is_installed_imports_nothing_that_is_not() -> None:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        assert {name.split(".")[0] for name in imports_of(path)} & NOT_INSTALLED == set(), path
+
+
+def test_every_folder_has_its_layer() -> None:
+    """A new folder must be given its place here before it is used."""
+    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
+    assert folders <= {*ALLOWED, "compat"}
+    assert {room_of(path) for path in cpp_files()} == set(CPP_LAYERS)
+
+
+def test_driver_is_written_against_one_file() -> None:
+    """What a driver needs, driver.h, includes nothing of ours but the errors."""
+    ours = [include[1:] for include in includes(ROOT / "csrc/driver/driver.h") if include[0] == '"']
+    assert ours == ["driver/error.h"]
+
+
+def test_the_check_of_includes() -> None:
+    bad = ["<torch/torch.h", "<ATen/ATen.h", "<c10/util/Exception.h", '"runtime/runtime.h', '"torch/lend.h']
+    assert bad_includes("driver", [*bad, "<vector", "<sys/mman.h", '"driver/error.h']) == [x[1:] for x in bad]
+    assert bad_includes("runtime", bad) == [x[1:] for x in bad if x != '"runtime/runtime.h']
+    assert bad_includes(
+        "torch/ops", ['"torch/core/device.h', '"torch/dispatch/lend.h', "<ATen/Tensor.h"]
+    ) == ["torch/dispatch/lend.h"]
+
+
+def test_the_check_of_imports() -> None:
+    source = """
+import torch_loom.ops.table
+from torch_loom import config, _C
+from torch_loom.chips import load
+from .. import errors
+from ..numerics import bfp
+from . import sibling
+def late():
+    from torch_loom.compat import pybuda
+    importlib.import_module("torch_loom.tools")
+"""
+    package = ["torch_loom", "device"]
+    expected = {"ops", "config", "_C", "chips", "errors", "numerics", "device", "compat", "tools"}
+    names = imported_names(source, package)
+    assert parts_below(names, "torch_loom") == expected
+    assert parts_below(names, "torch_loom.device") == {"sibling"}

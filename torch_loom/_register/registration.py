@@ -1,0 +1,178 @@
+"""Makes PyTorch know the device: its name, its module, the generated methods."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import sys
+from types import ModuleType
+from typing import Any, NoReturn
+
+import torch
+from torch.utils.backend_registration import (
+    generate_methods_for_privateuse1_backend,
+    rename_privateuse1_backend,
+)
+
+from torch_loom import config
+from torch_loom.errors import ConfigurationError, ExtensionError, LoomError, VersionMismatchError
+
+
+def register() -> Exception | None:
+    """Register the device under its name.
+
+    Returns:
+        None, or the error because of which a stand-in was registered; each use of the stand-in raises it.
+    """
+    name = "loom"
+    try:
+        name = config.device_name()
+        _reject_taken_name(name)
+        _check_version()
+        # The extension first: its kernels and hooks must be there before anybody can name the device.
+        _load_extension()
+        _stop_threads_at_exit()
+        rename_privateuse1_backend(name)
+        # Under the new name: torch.accelerator.Graph looks for that.
+        importlib.import_module("torch_loom._C").register_graph_impl()
+        module: ModuleType = importlib.import_module("torch_loom.device")
+        importlib.import_module("torch_loom.device._core.first_use").set_chip_loader(_load_chip)
+        _register_module(name, module)
+        # So that `import torch.loom.<name>` does not import a second copy of the file.
+        for submodule in module.SUBMODULES:
+            sys.modules[f"torch.{name}.{submodule}"] = getattr(module, submodule)
+        generate_methods_for_privateuse1_backend(
+            for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
+        )
+        importlib.import_module("torch_loom._register.patches").apply(name)
+    except Exception as error:
+        # A name that cannot be had cannot be registered either; the default one can tell why.
+        _register_stand_in("loom" if isinstance(error, ConfigurationError) else name, error)
+        return error
+    return None
+
+
+def _reject_taken_name(name: str) -> None:
+    owners = {
+        "torch": torch,
+        "torch.Tensor": torch.Tensor,
+        "torch.nn.Module": torch.nn.Module,
+        "torch.UntypedStorage": torch.UntypedStorage,
+        "torch.nn.utils.rnn.PackedSequence": torch.nn.utils.rnn.PackedSequence,
+    }
+    for owner_name, owner in owners.items():
+        if hasattr(owner, name):
+            raise config.device_name_taken(name, f"{owner_name}.{name}")
+    try:
+        torch.device(name)
+    except RuntimeError:
+        return
+    raise config.device_name_taken(name, f"torch.device({name!r})")
+
+
+def _major_minor(version: str) -> tuple[str, ...]:
+    return tuple(version.split("+")[0].split(".")[:2])
+
+
+def _check_version() -> None:
+    # Read from a file: an extension that was built against another torch may fail to load in any way.
+    try:
+        built_with: str = importlib.import_module("torch_loom._built_with").TORCH_VERSION
+    except ImportError:
+        return
+    running = str(torch.__version__)
+    if _major_minor(built_with) != _major_minor(running):
+        raise VersionMismatchError(
+            f"torch-loom was built against torch {built_with}, but torch {running} is running. Build "
+            f"torch-loom again with this torch, or install torch {'.'.join(_major_minor(built_with))}."
+        )
+
+
+def _load_extension() -> None:
+    try:
+        importlib.import_module("torch_loom._C")
+    except ImportError as error:
+        raise ExtensionError(
+            f"The extension torch_loom._C could not be loaded ({error}). It was not built, or against "
+            f"another torch than {torch.__version__}: build torch-loom again."
+        ) from error
+
+
+def _stop_threads_at_exit() -> None:
+    # Registered now, so that it runs after the handlers of whoever imported torch: no backward() comes
+    # after it.
+    from torch_loom import _C
+
+    atexit.register(_C.stop_autograd_threads)
+
+
+def _load_chip(chip: str) -> Any:
+    # Imported at first use: programs that use no device need no reader of chips.
+    return importlib.import_module("torch_loom.chips.core").load_for_core(chip)
+
+
+def _register_module(name: str, module: ModuleType) -> None:
+    register_device_module = getattr(torch, "_register_device_module", None)
+    if register_device_module is not None:
+        register_device_module(name, module)
+        return
+    setattr(torch, name, module)
+    sys.modules[f"torch.{name}"] = module
+
+
+class _StandIn(ModuleType):
+    """Takes the place of ``torch.loom`` when it is not available: every use raises the reason.
+
+    PyTorch asks some questions of every device module on behalf of programs that do not use it; these are
+    answered: there are no devices. To ``hasattr`` nothing else is here.
+    """
+
+    def __init__(self, name: str, error: Exception) -> None:
+        super().__init__(f"torch.{name}", f"Stand-in: {error}")
+        self._error = error
+
+    def is_available(self) -> bool:
+        return False
+
+    def device_count(self) -> int:
+        return 0
+
+    def is_initialized(self) -> bool:
+        return False
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def manual_seed_all(self, seed: int) -> None:
+        pass
+
+    def _lazy_init(self) -> NoReturn:
+        raise self._error.with_traceback(None)
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        raise _as_attribute_error(self._error)
+
+
+def _as_attribute_error(error: Exception) -> AttributeError:
+    kind: type[AttributeError] = AttributeError
+    if isinstance(error, LoomError):
+        own = type(error)
+        kind = type(own.__name__, (own, AttributeError), {"__module__": own.__module__})
+    return kind(str(error))
+
+
+def _register_stand_in(name: str, error: Exception) -> None:
+    if hasattr(torch, name):
+        return
+    module = _StandIn(name, error)
+    try:
+        # So that torch.device(name) is understood and the first use of it raises the reason.
+        rename_privateuse1_backend(name)
+    except Exception:
+        # Another backend has taken the place; only the module can be there.
+        setattr(torch, name, module)
+        sys.modules[f"torch.{name}"] = module
+    else:
+        _register_module(name, module)

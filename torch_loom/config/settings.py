@@ -1,0 +1,397 @@
+"""The declaration of every setting: name, environment variable, default, what it takes and means.
+
+Nothing is read here: :mod:`torch_loom.config` finds the values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
+
+from torch_loom.config import rbln
+
+T = TypeVar("T")
+
+MAX_DEVICES = 64
+MIN_MEMORY_BYTES = 2 << 20
+MAX_MEMORY_BYTES = 16 << 40
+MAX_SEED = (1 << 64) - 1
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?B)?", re.IGNORECASE | re.ASCII)
+_UNIT_BYTES = {
+    "B": 1,
+    **{f"{prefix}B": 1000**power for power, prefix in enumerate("KMGT", 1)},
+    **{f"{prefix}IB": 1024**power for power, prefix in enumerate("KMGT", 1)},
+}
+
+
+def parse_size(text: str) -> int:
+    """Return the number of bytes that a human size such as ``512MiB``, ``1.5GiB`` or ``4096`` means.
+
+    Units: B, KiB, MiB, GiB, TiB (powers of 1024) and KB, MB, GB, TB (powers of 1000), in any case; without a
+    unit the number is bytes. A fraction of a byte is dropped.
+
+    Raises:
+        ValueError: the text is not a size.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or (match[2] is None and "." in match[1]):
+        raise ValueError("not a size in bytes")
+    from fractions import Fraction  # here: importing torch must stay cheap
+
+    return int(Fraction(match[1]) * _UNIT_BYTES[(match[2] or "B").upper()])
+
+
+def _parse_int(text: str) -> int:
+    # int() also takes "1_000" and other digits than ASCII's; a setting does not.
+    if re.fullmatch(r"[0-9]{1,9}", text.strip()) is None:
+        raise ValueError("not a whole number")
+    return int(text)
+
+
+def _parse_devices(text: str) -> int:
+    count = _parse_int(text)
+    if count > MAX_DEVICES:
+        raise ValueError("too many")
+    return count
+
+
+def _parse_memory(text: str) -> int:
+    size_bytes = parse_size(text)
+    if not MIN_MEMORY_BYTES <= size_bytes <= MAX_MEMORY_BYTES:
+        raise ValueError("out of range")
+    return size_bytes
+
+
+def _parse_indices(text: str) -> tuple[int, ...]:
+    if not text.strip():
+        return ()
+    indices = tuple(_parse_int(part) for part in text.split(","))
+    if len(set(indices)) != len(indices):
+        raise ValueError("an index appears twice")
+    return indices
+
+
+def _one_of(*values: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in values:
+            raise ValueError("no such value")
+        return text
+
+    return parse
+
+
+def _parse_flag(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError("neither 0 nor 1")
+    return text == "1"
+
+
+def _parse_seed(text: str) -> int:
+    if re.fullmatch(r"[0-9]{1,20}", text.strip()) is None or int(text) > MAX_SEED:
+        raise ValueError("not a seed")
+    return int(text)
+
+
+def _parse_clock(text: str) -> str:
+    if text == "simulated":
+        raise ValueError("the simulated clock comes later")
+    return _one_of("wall")(text)
+
+
+def _parse_chip(text: str) -> str:
+    # Only the form: the description itself is read at first use (torch_loom.chips).
+    if not text.strip() or "\0" in text:
+        raise ValueError("neither a name nor a path")
+    return text
+
+
+def _parse_machine(text: str) -> str:
+    # Part of a file's name.
+    if re.fullmatch(r"[A-Za-z0-9_]{1,64}", text) is None:
+        raise ValueError("not a name")
+    return text
+
+
+def _parse_device_name(text: str) -> str:
+    # c10::Device reads only letters and underscores as the type of a device string.
+    if re.fullmatch(r"[A-Za-z_]+", text) is None:
+        raise ValueError("not a device name")
+    return text
+
+
+@dataclass(frozen=True)
+class Setting(Generic[T]):
+    """The declaration of one setting.
+
+    Attributes:
+        name: its name in :class:`Settings`, and the keyword of :func:`configure` if ``configurable``.
+        env: the environment variable.
+        type_name: the type in words, for tables.
+        default: the default as it would stand in the environment; None if it is "not set".
+        allowed: the values it takes, in words, for tables and error messages.
+        meaning: what it does, one sentence.
+        parse: makes the value from text; raises ValueError with the reason.
+        configurable: whether :func:`configure` takes it.
+    """
+
+    name: str
+    env: str
+    type_name: str
+    default: str | None
+    allowed: str
+    meaning: str
+    parse: Callable[[str], T]
+    configurable: bool = True
+
+
+DEVICE_NAME = Setting(
+    name="device_name",
+    env="TORCH_LOOM_DEVICE_NAME",
+    type_name="name",
+    default="loom",
+    allowed="letters and underscores, and not a name that torch or torch.Tensor already has",
+    meaning="The name of the device type and of the module in torch; read when torch is imported.",
+    parse=_parse_device_name,
+    configurable=False,
+)
+DEVICES = Setting(
+    name="devices",
+    env="TORCH_LOOM_DEVICES",
+    type_name="integer",
+    default="2",
+    allowed=f"0 to {MAX_DEVICES}",
+    meaning="How many devices the machine has.",
+    parse=_parse_devices,
+)
+CHIP = Setting(
+    name="chip",
+    env="TORCH_LOOM_CHIP",
+    type_name="name or path",
+    default="loom1",
+    allowed="the name of a shipped chip (loom1, atom, h200), or the path of a description (x.toml)",
+    meaning="The chip that the devices are; atom is the default under the device name rbln.",
+    parse=_parse_chip,
+)
+MEMORY = Setting(
+    name="memory",
+    env="TORCH_LOOM_MEMORY",
+    type_name="size",
+    default=None,
+    allowed="2MiB to 16TiB, as bytes or with a unit (512MiB, 1.5GiB, 16GiB)",
+    meaning="The capacity of each device, the chip's if not set; only what is touched takes host memory.",
+    parse=_parse_memory,
+)
+MEMORY_POLICY = Setting(
+    name="memory_policy",
+    env="TORCH_LOOM_MEMORY_POLICY",
+    type_name="choice",
+    default=None,
+    allowed="eager, lazy",
+    meaning="Device memory is taken when a tensor is made, or when an op needs it; the chip's if not set.",
+    parse=_one_of("eager", "lazy"),
+)
+RBLN_EAGER_MALLOC = Setting(
+    name="rbln_eager_malloc",
+    env="TORCH_RBLN_EAGER_MALLOC",
+    type_name="flag",
+    default="0",
+    allowed="0, 1",
+    meaning="With 1, the memory policy is eager where that is not set; only under the device name rbln.",
+    parse=_parse_flag,
+    configurable=False,
+)
+RBLN_DEVICES = Setting(
+    name="rbln_devices",
+    env="RBLN_DEVICES",
+    type_name="list of integers",
+    default=None,
+    allowed="NPU indices without repetition, separated by commas (0,1); empty for none",
+    meaning="What TORCH_LOOM_VISIBLE_DEVICES is, where that is not set; only under the device name rbln.",
+    parse=_parse_indices,
+    configurable=False,
+)
+RBLN_NPUS_PER_DEVICE = Setting(
+    name="rbln_npus_per_device",
+    env="RBLN_NPUS_PER_DEVICE",
+    type_name="integer",
+    default="1",
+    allowed=", ".join(str(size) for size in rbln.SIZES),
+    meaning="How many of the visible NPUs make one device, with the memory of all; "
+    "only under the device name rbln.",
+    parse=rbln.parse_npus_per_device,
+    configurable=False,
+)
+RBLN_DEVICE_MAP = Setting(
+    name="rbln_device_map",
+    env="RBLN_DEVICE_MAP",
+    type_name="groups of integers",
+    default=None,
+    allowed="groups of visible NPUs, of one size, each NPU once ([0,1],[2,3])",
+    meaning="Which NPUs make each device, instead of RBLN_NPUS_PER_DEVICE; only under the device name rbln.",
+    parse=rbln.parse_map,
+    configurable=False,
+)
+VISIBLE_DEVICES = Setting(
+    name="visible_devices",
+    env="TORCH_LOOM_VISIBLE_DEVICES",
+    type_name="list of integers",
+    default=None,
+    allowed="device indices without repetition, separated by commas (1,0); empty for none",
+    meaning="Which of the devices the program sees, numbered anew from 0 in this order; all if not set.",
+    parse=_parse_indices,
+)
+DRIVER = Setting(
+    name="driver",
+    env="TORCH_LOOM_DRIVER",
+    type_name="choice",
+    default="virtual",
+    allowed="virtual, null",
+    meaning="virtual computes on host memory and threads; null computes nothing (shapes and memory only).",
+    parse=_one_of("virtual", "null"),
+)
+LAUNCH = Setting(
+    name="launch",
+    env="TORCH_LOOM_LAUNCH",
+    type_name="choice",
+    default="auto",
+    allowed="auto, blocking, chaos",
+    meaning="auto overlaps streams; blocking runs work at once; chaos delays and reorders what may be.",
+    parse=_one_of("auto", "blocking", "chaos"),
+)
+CHAOS_SEED = Setting(
+    name="chaos_seed",
+    env="TORCH_LOOM_CHAOS_SEED",
+    type_name="integer",
+    default=None,
+    allowed=f"0 to {MAX_SEED}",
+    meaning="The seed of the order under TORCH_LOOM_LAUNCH=chaos; another one in each process if not set.",
+    parse=_parse_seed,
+)
+PROTECT = Setting(
+    name="protect",
+    env="TORCH_LOOM_PROTECT",
+    type_name="flag",
+    default="0",
+    allowed="0, 1",
+    meaning="With 1, host code that touches device memory faults, as on a card.",
+    parse=_parse_flag,
+)
+CLOCK = Setting(
+    name="clock",
+    env="TORCH_LOOM_CLOCK",
+    type_name="choice",
+    default="wall",
+    allowed="wall",
+    meaning="What events measure: wall is the time of this machine.",
+    parse=_parse_clock,
+)
+SANITIZER = Setting(
+    name="sanitizer",
+    env="TORCH_LOOM_SANITIZER",
+    type_name="flag",
+    default="0",
+    allowed="0, 1",
+    meaning="With 1, races between streams are reported from the first use on.",
+    parse=_parse_flag,
+)
+MACHINE = Setting(
+    name="machine",
+    env="TORCH_LOOM_MACHINE",
+    type_name="name",
+    default="default",
+    allowed="1 to 64 letters, digits and underscores; none to be alone",
+    meaning="Processes of one user that name the same machine see each other's use of its devices.",
+    parse=_parse_machine,
+    configurable=False,
+)
+
+COMPILER = Setting(
+    name="compiler",
+    env="TORCH_LOOM_COMPILER",
+    type_name="command",
+    default="c++",
+    allowed="a C++17 compiler that takes GCC's options",
+    meaning="What compiles the kernels that a program gives as text; read at each compilation.",
+    parse=str,
+    configurable=False,
+)
+KERNEL_CACHE = Setting(
+    name="kernel_cache",
+    env="TORCH_LOOM_KERNEL_CACHE",
+    type_name="folder",
+    default="~/.cache/torch-loom/kernels",
+    allowed="a folder that this user owns and may write, or its place",
+    meaning="Where compiled kernels are kept; made at the first compilation.",
+    parse=str,
+    configurable=False,
+)
+FALLBACK = Setting(
+    name="fallback",
+    env="TORCH_LOOM_FALLBACK",
+    type_name="choice",
+    default="allow",
+    allowed="allow, warn, error",
+    meaning="What an op or a dtype that the chip does not do itself is: logged, warned of, or refused.",
+    parse=_one_of("allow", "warn", "error"),
+)
+RBLN_DISABLE_FALLBACK = Setting(
+    name="rbln_disable_fallback",
+    env="TORCH_RBLN_DISABLE_FALLBACK",
+    type_name="list of words",
+    default=None,
+    allowed=", ".join(rbln.FALLBACKS),
+    meaning="With unsupported_op or all, TORCH_LOOM_FALLBACK is error where not set; only under rbln.",
+    parse=rbln.parse_fallbacks,
+    configurable=False,
+)
+LOG_LEVEL = Setting(
+    name="log_level",
+    env="TORCH_LOOM_LOG_LEVEL",
+    type_name="choice",
+    default=None,
+    allowed="DEBUG, INFO, WARNING, ERROR",
+    meaning="The level of the logger torch_loom, written to stderr; Python's logging decides if not set.",
+    parse=_one_of("DEBUG", "INFO", "WARNING", "ERROR"),
+)
+RBLN_LOG_LEVEL = Setting(
+    name="rbln_log_level",
+    env="TORCH_RBLN_LOG_LEVEL",
+    type_name="choice",
+    default=None,
+    allowed="DEBUG, INFO, WARNING, ERROR",
+    meaning="TORCH_LOOM_LOG_LEVEL where that is not set; only under the device name rbln.",
+    parse=_one_of("DEBUG", "INFO", "WARNING", "ERROR"),
+    configurable=False,
+)
+
+SETTINGS: tuple[Setting[object], ...] = cast(
+    "tuple[Setting[object], ...]",
+    (
+        DEVICE_NAME,
+        DEVICES,
+        CHIP,
+        MEMORY,
+        MEMORY_POLICY,
+        RBLN_EAGER_MALLOC,
+        RBLN_DEVICES,
+        RBLN_NPUS_PER_DEVICE,
+        RBLN_DEVICE_MAP,
+        VISIBLE_DEVICES,
+        DRIVER,
+        LAUNCH,
+        CHAOS_SEED,
+        PROTECT,
+        CLOCK,
+        SANITIZER,
+        MACHINE,
+        COMPILER,
+        KERNEL_CACHE,
+        FALLBACK,
+        RBLN_DISABLE_FALLBACK,
+        LOG_LEVEL,
+        RBLN_LOG_LEVEL,
+    ),
+)

@@ -1,0 +1,7 @@
+"""``torch.cuda.green_contexts``: raises NotApplicableError, as a device is not divided."""
+
+from torch_loom.device._cuda.not_applicable import class_
+
+__all__ = ["GreenContext"]
+
+GreenContext = class_("GreenContext")

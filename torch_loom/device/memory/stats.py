@@ -1,0 +1,319 @@
+"""Statistics of the allocators, device and pinned host memory: all of them are one source, the C++ core."""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+from torch.types import Device
+
+from torch_loom import _C
+from torch_loom.device._core.device_index import DEVICE_TYPE, _check_index, _existing_index, _get_device_index
+from torch_loom.device._core.first_use import _device_count, _is_in_bad_fork, _lazy_init, is_initialized
+
+__all__ = [
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
+    "max_memory_allocated",
+    "max_memory_cached",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_cached",
+    "memory_reserved",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "reset_accumulated_host_memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "reset_peak_host_memory_stats",
+    "reset_peak_memory_stats",
+]
+
+
+def _used_index(device: Device) -> int | None:
+    """Return the index of the device that ``device`` means, or None if no device has been used yet."""
+    if is_initialized() or _is_in_bad_fork():
+        return _existing_index(device)
+    if device is not None:
+        index = _get_device_index(device, optional=True)
+        _check_index(index)
+    return None
+
+
+def memory_stats(device: Device = None) -> dict[str, int]:
+    """Return the statistics of a device's allocator, by name. Sizes are bytes.
+
+    Short names: ``allocated`` and ``reserved``, each with ``.current``, ``.peak``, ``.total_allocated`` and
+    ``.total_freed``; ``active`` and ``cached`` (reserved and not active), with ``.current`` and ``.peak``.
+
+    CUDA's names: ``{allocation,segment,active,inactive_split}`` count, ``{allocated,reserved,active,
+    inactive_split,requested}_bytes`` are sizes, each ``.{all,small_pool,large_pool}`` and each
+    ``.{current,peak,allocated,freed}``; ``allocated.{all,…}`` is an older spelling of ``allocation``.
+    ``oversize_allocations`` and ``oversize_segments`` (``.{current,peak,allocated,freed}``) count what is at
+    least ``max_split_size`` large (−1: no limit).
+
+    Counters: ``num_alloc_retries`` (the cache was flushed because the device had no memory), ``num_ooms``,
+    ``num_sync_all_streams``, ``num_device_alloc`` and ``num_device_free``.
+
+    All of these count device memory only. Under the lazy memory policy a new tensor is unmaterialised, with
+    its contents on the host, until a device op needs it: ``lazy.pending_tensors`` storages are so now, and
+    hold ``lazy.host_bytes`` of host memory (nothing for a tensor that was never written);
+    ``lazy.materialized_bytes`` of device memory were taken at first uses since the start, which were
+    ``lazy.materializations``.
+
+    Empty if there are no devices.
+
+    Args:
+        device: which one; the current one if None.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+    """
+    if device is None and _device_count() == 0:
+        return {}
+    return _C.memory_stats(_existing_index(device))
+
+
+def memory_stats_as_nested_dict(device: Device = None) -> dict[str, Any]:
+    """Return :func:`memory_stats` as dictionaries within dictionaries, cut at the dots of the names.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+    """
+    nested: dict[str, Any] = {}
+    for name, value in memory_stats(device).items():
+        *groups, figure = name.split(".")
+        place = nested
+        for group in groups:
+            place = place.setdefault(group, {})
+        place[figure] = value
+    return nested
+
+
+def _figure(device: Device, name: str) -> int:
+    # No statistics at all, where there is no device; a name that is missing among them is a mistake.
+    stats = memory_stats(device)
+    return stats[name] if stats else 0
+
+
+def memory_allocated(device: Device = None) -> int:
+    """Return the bytes that tensors occupy on a device (the current one if None).
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+    """
+    return _figure(device, "allocated_bytes.all.current")
+
+
+def max_memory_allocated(device: Device = None) -> int:
+    """Return the most bytes that tensors occupied on a device since start or reset.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+    """
+    return _figure(device, "allocated_bytes.all.peak")
+
+
+def memory_reserved(device: Device = None) -> int:
+    """Return the bytes that the allocator holds on a device, in use or cached.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+    """
+    return _figure(device, "reserved_bytes.all.current")
+
+
+def max_memory_reserved(device: Device = None) -> int:
+    """Return the most bytes that the allocator held on a device since start or reset.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+    """
+    return _figure(device, "reserved_bytes.all.peak")
+
+
+def mem_get_info(device: Device = None) -> tuple[int, int]:
+    """Return the free and the total bytes of a device (the current one if None).
+
+    Unlike CUDA's, what other processes use does not lessen what is free: each has the capacity to itself.
+    :func:`torch.loom.device_memory_used` tells what all of them use together.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+        NoDeviceError: there are no devices.
+    """
+    _lazy_init()
+    free_bytes, total_bytes = _C.mem_get_info(_existing_index(device))
+    return free_bytes, total_bytes
+
+
+def reset_peak_memory_stats(device: Device = None) -> None:
+    """Set the peaks of a device's statistics to the current values. Does nothing before first use.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+    """
+    index = _used_index(device)
+    if index is not None:
+        _C.reset_peak_memory_stats(index)
+
+
+def reset_accumulated_memory_stats(device: Device = None) -> None:
+    """Set the totals and counters of a device's statistics to zero. Does nothing before first use.
+
+    The totals are ``.total_allocated`` and ``.total_freed``, ``.allocated`` and ``.freed``. What is in use,
+    the peaks and ``lazy.*`` stay.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+    """
+    index = _used_index(device)
+    if index is not None:
+        _C.reset_accumulated_memory_stats(index)
+
+
+def reset_max_memory_allocated(device: Device = None) -> None:
+    """Reset all peaks, with a FutureWarning: use :func:`reset_peak_memory_stats`.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+    """
+    _warn_of_old_name("reset_max_memory_allocated", "reset_peak_memory_stats, which resets all peaks")
+    reset_peak_memory_stats(device)
+
+
+def reset_max_memory_cached(device: Device = None) -> None:
+    """Reset all peaks, with a FutureWarning: use :func:`reset_peak_memory_stats`.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+    """
+    _warn_of_old_name("reset_max_memory_cached", "reset_peak_memory_stats, which resets all peaks")
+    reset_peak_memory_stats(device)
+
+
+def _warn_of_old_name(name: str, instead: str) -> None:
+    prefix = f"torch.{DEVICE_TYPE}"
+    warnings.warn(f"{prefix}.{name} is deprecated: use {prefix}.{instead}", FutureWarning, stacklevel=3)
+
+
+def memory_cached(device: Device = None) -> int:
+    """Return :func:`memory_reserved`, with a FutureWarning: this is the name that it had in CUDA before.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+    """
+    _warn_of_old_name("memory_cached", "memory_reserved")
+    return memory_reserved(device)
+
+
+def max_memory_cached(device: Device = None) -> int:
+    """Return :func:`max_memory_reserved`, with a FutureWarning: this is the name that it had in CUDA before.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+    """
+    _warn_of_old_name("max_memory_cached", "max_memory_reserved")
+    return max_memory_reserved(device)
+
+
+def host_memory_stats_as_nested_dict() -> dict[str, Any]:
+    """Return :func:`host_memory_stats` as nested dictionaries. Empty before first use."""
+    return _C.host_memory_stats() if is_initialized() else {}
+
+
+def host_memory_stats() -> dict[str, Any]:
+    """Return the statistics of pinned host memory, by name. Empty before first use.
+
+    ``allocations`` and ``allocated_bytes`` are the blocks that the allocator holds, in use or cached,
+    ``active_requests`` and ``active_bytes`` those in use, each with ``.{current,peak,allocated,freed}``;
+    block sizes are powers of two. ``num_host_alloc`` and ``num_host_free`` count what was taken and given
+    back, ``host_alloc_time`` and ``host_free_time`` (``.{total,max,min,count,avg}``) how long that took, in
+    microseconds. ``bucket_allocation`` lists the blocks by the logarithm of their size.
+    """
+    return OrderedDict(sorted(_flat("", host_memory_stats_as_nested_dict())))
+
+
+def _flat(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        yield prefix, value
+        return
+    for name, inner in value.items():
+        yield from _flat(f"{prefix}.{name}" if prefix else name, inner)
+
+
+def reset_peak_host_memory_stats() -> None:
+    """Set the peaks of the pinned memory's statistics to the current values."""
+    if is_initialized():
+        _C.reset_peak_host_memory_stats()
+
+
+def reset_accumulated_host_memory_stats() -> None:
+    """Set the totals and counters of the pinned memory's statistics to zero."""
+    if is_initialized():
+        _C.reset_accumulated_host_memory_stats()
+
+
+_TABLE = (
+    ("allocated_bytes", "Allocated memory", True),
+    ("active_bytes", "Active memory", True),
+    ("requested_bytes", "Requested memory", True),
+    ("reserved_bytes", "Reserved memory", True),
+    ("inactive_split_bytes", "Non-releasable memory", True),
+    ("allocation", "Allocations", False),
+    ("active", "Active allocs", False),
+    ("segment", "Reserved segments", False),
+    ("inactive_split", "Non-releasable allocs", False),
+)
+_POOLS = (("large_pool", "      from large pool"), ("small_pool", "      from small pool"))
+_FIGURES = ("current", "peak", "allocated", "freed")
+_WIDTH = 75
+
+
+def _cell(value: int, is_size: bool) -> str:
+    step, units = (1024, ("B  ", "KiB", "MiB", "GiB", "TiB")) if is_size else (1000, ("   ", "K  ", "M  "))
+    unit = 0
+    while value >= 768 * step and unit + 1 < len(units):
+        value //= step
+        unit += 1
+    return f"{value:6d} {units[unit]}"
+
+
+def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
+    """Return the allocator's statistics as a table to be printed, in the layout of CUDA's.
+
+    Args:
+        device: which one; the current one if None.
+        abbreviated: leave out the lines of the small and the large pool.
+
+    Raises:
+        InvalidDeviceError: there is no such device.
+    """
+    index = _existing_index(device)
+    stats = memory_stats(index)
+
+    def line(label: str, prefix: str, is_size: bool) -> str:
+        cells = " | ".join(_cell(stats[f"{prefix}.{figure}"], is_size) for figure in _FIGURES)
+        return f" {label:<21} | {cells} "
+
+    heading = f"PyTorch {DEVICE_TYPE.upper()} memory summary, device ID {index}"
+    counts = f"OOMs: {stats['num_ooms']:<12d} | allocation retries: {stats['num_alloc_retries']:<8d}"
+    lines = ["=" * _WIDTH, heading.center(_WIDTH), "-" * _WIDTH, counts.center(_WIDTH), "=" * _WIDTH]
+    lines.append("        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  ")
+    for name, label, is_size in _TABLE:
+        lines.append("-" * _WIDTH)
+        lines.append(line(label, f"{name}.all", is_size))
+        if not abbreviated:
+            lines += [line(pool_label, f"{name}.{pool}", is_size) for pool, pool_label in _POOLS]
+    for name, label in (
+        ("oversize_allocations", "Oversize allocations"),
+        ("oversize_segments", "Oversize segments"),
+    ):
+        lines += ["-" * _WIDTH, line(label, name, False)]
+    lines.append("=" * _WIDTH)
+    return "".join(f"|{text:<{_WIDTH}}|\n" for text in lines)

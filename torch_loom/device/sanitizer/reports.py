@@ -1,0 +1,183 @@
+"""What the sanitizer reports, with the names and the words of ``torch.cuda._sanitizer``."""
+
+from __future__ import annotations
+
+import enum
+import traceback
+from dataclasses import dataclass
+
+from torch_loom.device._core.device_index import DEVICE_TYPE
+from torch_loom.device.sanitizer.clocks import SeqNum, StreamId, unpack_stream
+from torch_loom.device.sanitizer.history import Use
+
+__all__ = [
+    "Access",
+    "AccessType",
+    "CUDASanitizerErrors",
+    "MissingRecordStreamError",
+    "SynchronizationError",
+    "UnsynchronizedAccessError",
+    "UseAfterFreeError",
+    "report",
+]
+
+# Errors go by the name that programs catch them by, as in torch.cuda._sanitizer.
+_MODULE = f"torch.{DEVICE_TYPE}._sanitizer"
+
+
+class AccessType(enum.Enum):
+    """Whether a command reads or writes a tensor."""
+
+    READ = enum.auto()
+    WRITE = enum.auto()
+
+    def __str__(self) -> str:
+        return "reading from" if self is AccessType.READ else "writing to"
+
+
+@dataclass
+class Access:
+    """One command's use of one tensor.
+
+    Attributes:
+        type: whether it reads or writes.
+        seq_num: the number of the command in the order in which all were issued.
+        stream: the stream, as ``clocks.pack_stream`` numbers it: on device 0 by its own id.
+        operator: the name of the op, or ``"copy"``, ``"fill"``.
+        data_ptr: the address of the tensor's first element.
+        sizes: its shape; memory that an op takes for its result is told as bytes.
+        item_bytes: the size of an element.
+        stack_trace: the Python stack that issued the command.
+    """
+
+    type: AccessType
+    seq_num: SeqNum
+    stream: StreamId
+    operator: str
+    data_ptr: int
+    sizes: tuple[int, ...]
+    item_bytes: int
+    stack_trace: traceback.StackSummary
+
+    @classmethod
+    def of(cls, use: Use) -> Access:
+        """Return a use in words."""
+        address, sizes, _, item_bytes, is_written = use.operand
+        kind = AccessType.WRITE if is_written else AccessType.READ
+        launch = use.launch
+        stack = launch.stack_trace()
+        return cls(kind, launch.seq_num, launch.stream, launch.operator, address, sizes, item_bytes, stack)
+
+    def __str__(self) -> str:
+        what = f"a tensor of shape {list(self.sizes)}, {self.item_bytes} bytes an element,"
+        return (
+            f"{self.operator}\n{self.type} {what} at {self.data_ptr:#x}\n"
+            f"With stack trace:\n{''.join(self.stack_trace.format())}"
+        )
+
+
+def _name_of(stream: StreamId) -> str:
+    device, number = unpack_stream(stream)
+    return f"{number} of {DEVICE_TYPE}:{device}"
+
+
+class SynchronizationError(Exception):
+    """Base class for errors detected by the sanitizer."""
+
+    __module__ = _MODULE
+
+
+class UnsynchronizedAccessError(SynchronizationError):
+    """Two commands on two streams use the same bytes, one of them writes, and nothing orders them.
+
+    Attributes:
+        data_ptr: the address of the tensor that the later one uses.
+        allocation_stack_trace: who allocated it; None if that was before the sanitizer was enabled.
+        current_access: the later one. It was not submitted.
+        previous_access: the earlier one.
+    """
+
+    __module__ = _MODULE
+
+    headline = "CSAN detected a possible data race on tensor with data pointer {0}"
+    advice = ""
+
+    def __init__(
+        self,
+        data_ptr: int,
+        allocation_stack_trace: traceback.StackSummary | None,
+        current_access: Access,
+        previous_access: Access,
+    ) -> None:
+        super().__init__(data_ptr, allocation_stack_trace, current_access, previous_access)
+        self.data_ptr = data_ptr
+        self.allocation_stack_trace = allocation_stack_trace
+        self.current_access = current_access
+        self.previous_access = previous_access
+
+    def __str__(self) -> str:
+        current, previous = self.current_access, self.previous_access
+        text = (
+            "============================\n"
+            f"{self.headline.format(self.data_ptr)}\n"
+            f"Access by stream {_name_of(current.stream)} during kernel:\n{current}\n"
+            f"Previous access by stream {_name_of(previous.stream)} during kernel:\n{previous}\n"
+        )
+        if self.advice:
+            text += self.advice.format(_name_of(previous.stream)) + "\n"
+        if self.allocation_stack_trace is None:
+            return text + "Trace for tensor allocation not found."
+        return text + (
+            f"Tensor was allocated with stack trace:\n{''.join(self.allocation_stack_trace.format())}"
+        )
+
+
+class UseAfterFreeError(UnsynchronizedAccessError):
+    """Memory is used again while a command on another stream, issued before it was freed, may still use it.
+
+    ``allocation_stack_trace`` is that of the freed tensor.
+    """
+
+    __module__ = _MODULE
+
+    headline = "CSAN detected a possible use after free in the memory at {0}"
+    advice = "The tensor of the previous access was freed while stream {0} may still be using it."
+
+
+class MissingRecordStreamError(UseAfterFreeError):
+    """As its base class; the freed tensor was used on another stream than the one it was allocated for."""
+
+    __module__ = _MODULE
+
+    advice = (
+        UseAfterFreeError.advice + " It was allocated for another stream: call record_stream() on it, or let "
+        "its own stream wait, before it is freed."
+    )
+
+
+class CUDASanitizerErrors(Exception):  # noqa: N818 (CUDA's name)
+    """What the sanitizer raises: all that is wrong with one command.
+
+    Attributes:
+        errors: one for each pair of accesses.
+    """
+
+    __module__ = _MODULE
+
+    def __init__(self, errors: list[SynchronizationError]) -> None:
+        super().__init__(errors)
+        self.errors = errors
+
+    def __str__(self) -> str:
+        return f"detected {len(self.errors)} errors"
+
+
+def report(current: Use, previous: Use) -> SynchronizationError:
+    """Return the error that a use is, coming after another that it is not ordered with."""
+    kind = UnsynchronizedAccessError
+    if previous.tensor is not current.tensor:
+        is_foreign = previous.launch.stream != previous.tensor.stream
+        kind = MissingRecordStreamError if is_foreign else UseAfterFreeError
+    return kind(
+        current.operand[0], previous.tensor.allocation_stack_trace, Access.of(current), Access.of(previous)
+    )
