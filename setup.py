@@ -29,7 +29,7 @@ CSRC = ROOT / "csrc"
 OUTPUT = ROOT / "build" / "temp"
 
 # Folders of csrc that include no header of PyTorch.
-PLAIN = ("util", "driver", "runtime")
+PLAIN = ("util", "driver", "runtime", "numerics")
 # Only in a development build: bindings for the tests.
 TESTING = "testing"
 # These files spend most of their compile time on pybind11, so several are compiled as one.

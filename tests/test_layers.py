@@ -17,6 +17,8 @@ TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2|aten)\b|^(Python\.h|pybind11
 # The rooms of csrc, lowest first: a room may include itself and those named.
 CPP_LAYERS = {
     "util": set(),
+    "numerics": set(),
+    "torch/numerics": {"numerics"},
     "driver": set(),
     "driver/host": {"driver", "util"},
     "runtime": {"driver", "driver/host", "runtime/ipc", "runtime/memory", "util"},

@@ -1,5 +1,6 @@
 """Numbers as Tensix chips have them: data formats and math fidelity, to the bit (docs/numerics.md)."""
 
+from torch_loom.numerics.emulation import Emulated, Emulation, Precision, emulate
 from torch_loom.numerics.formats import DataFormat, ExponentFamily, MathFidelity
 from torch_loom.numerics.products import conv2d, default_accumulate, matmul
 from torch_loom.numerics.quantization import (
@@ -15,11 +16,15 @@ from torch_loom.numerics.quantization import (
 
 __all__ = [
     "DataFormat",
+    "Emulated",
+    "Emulation",
     "ExponentFamily",
     "MathFidelity",
     "Nonfinite",
+    "Precision",
     "conv2d",
     "default_accumulate",
+    "emulate",
     "matmul",
     "nonfinite",
     "nonfinite_total",
