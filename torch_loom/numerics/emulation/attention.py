@@ -85,12 +85,61 @@ def _merged_mask(arguments: dict[str, Any], batch: int, heads: int, dtype: torch
     return mask
 
 
+def arguments_of_multi_head_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> dict[str, Any]:
+    """The arguments of ``functional.multi_head_attention_forward`` by name; torch.compile traces no signatures."""
+    return {
+        "query": query,
+        "key": key,
+        "value": value,
+        "num_heads": num_heads,
+        "in_proj_weight": in_proj_weight,
+        "in_proj_bias": in_proj_bias,
+        "is_rare": any(each is not None for each in (bias_k, bias_v, static_k, static_v)) or add_zero_attn,
+        "dropout_p": dropout_p if training else 0.0,
+        "out_proj_weight": out_proj_weight,
+        "out_proj_bias": out_proj_bias,
+        "key_padding_mask": key_padding_mask,
+        "need_weights": need_weights,
+        "attn_mask": attn_mask,
+        "use_separate_proj_weight": use_separate_proj_weight,
+        "q_proj_weight": q_proj_weight,
+        "k_proj_weight": k_proj_weight,
+        "v_proj_weight": v_proj_weight,
+        "average_attn_weights": average_attn_weights,
+    }
+
+
 def multi_head_attention(
     run: Run, product: Op, widen: Op, arguments: dict[str, Any]
 ) -> tuple[Tensor, Tensor | None] | None:
-    """``functional.multi_head_attention_forward`` by its arguments; None: it has rare ones that are not taken apart."""
-    rare = ("bias_k", "bias_v", "static_k", "static_v")
-    if any(arguments[name] is not None for name in rare) or arguments["add_zero_attn"]:
+    """``functional.multi_head_attention_forward`` by its arguments; None: rare ones, which are not taken apart."""
+    if arguments["is_rare"]:
         return None
     query = arguments["query"]
     is_batched = query.dim() == 3
@@ -112,7 +161,7 @@ def multi_head_attention(
     if mask is not None:
         scores = scores + mask
     shares = run(functional.softmax, widen(scores), -1)
-    if arguments["training"] and arguments["dropout_p"] > 0.0:
+    if arguments["dropout_p"] > 0.0:
         shares = run(functional.dropout, shares, arguments["dropout_p"])
     mixed = product(shares, v).permute(2, 0, 1, 3).reshape(length, batch, width)
     result = run(functional.linear, mixed, arguments["out_proj_weight"], arguments["out_proj_bias"])

@@ -7,7 +7,6 @@ backward and optimizers need no mode.
 
 from __future__ import annotations
 
-import inspect
 from types import TracebackType
 from typing import Any
 
@@ -81,7 +80,7 @@ class Emulation(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
+        name = name_of(func)
         if name in PASSES or _is_exact(func) or self._optimizer.is_stepping():
             return pass_mark(func(*args, **kwargs), args[0] if args else None) if name in PASSES else func(*args, **kwargs)
         return self._call(func, name, args, kwargs)
@@ -112,11 +111,8 @@ class Emulation(TorchFunctionMode):
                 self._run, self._product(how), self._widen(how), *args, **kwargs
             )
         if base == "multi_head_attention_forward":
-            arguments = inspect.signature(func).bind(*args, **kwargs)
-            arguments.apply_defaults()
-            value = attention.multi_head_attention(
-                self._run, self._product(how), self._widen(how), dict(arguments.arguments)
-            )
+            arguments = attention.arguments_of_multi_head_attention(*args, **kwargs)
+            value = attention.multi_head_attention(self._run, self._product(how), self._widen(how), arguments)
             if value is not None:
                 return value
         return func(*self._given(base, how, args), **self._named(base, how, kwargs))
@@ -158,7 +154,7 @@ class Emulation(TorchFunctionMode):
 
     def _run(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """A function of PyTorch under this emulation, from inside it."""
-        return self._call(func, func.__name__, args, kwargs)
+        return self._call(func, name_of(func), args, kwargs)
 
     def _product(self, how: Precision) -> attention.Op:
         def product(a: Tensor, b: Tensor, *, wide: bool = False) -> Tensor:
@@ -172,6 +168,15 @@ class Emulation(TorchFunctionMode):
             return mark(ops.quantize(tensor, how.wide.value, NONE, how.format.value), how.wide)
 
         return widen
+
+
+def name_of(func: Any) -> str:
+    """The name of a function; torch.compile takes it for a constant, since it does not trace the attribute."""
+    return getattr(func, "__name__", "")
+
+
+# What torch.compiler.assume_constant_result sets, without its import of the compiler.
+name_of._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _is_exact(func: Any) -> bool:
