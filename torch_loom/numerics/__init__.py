@@ -13,8 +13,10 @@ from torch_loom.numerics.quantization import (
     quantize_,
     unpack,
 )
+from torch_loom.numerics.reports import Comparison, SearchResult, compare, pcc, search
 
 __all__ = [
+    "Comparison",
     "DataFormat",
     "Emulated",
     "Emulation",
@@ -22,6 +24,8 @@ __all__ = [
     "MathFidelity",
     "Nonfinite",
     "Precision",
+    "SearchResult",
+    "compare",
     "conv2d",
     "default_accumulate",
     "emulate",
@@ -30,7 +34,9 @@ __all__ = [
     "nonfinite_total",
     "num_tiles",
     "pack",
+    "pcc",
     "quantize",
     "quantize_",
+    "search",
     "unpack",
 ]

@@ -51,7 +51,7 @@ def _along_last(op: Callable[..., Any]) -> Rule:
 def _in_place(info: Any, in_dims: tuple[int | None, ...], self: Tensor, *args: Any, **kwargs: Any) -> Any:
     batched = _first(self, in_dims[0])
     ops.quantize_(batched if batched.dim() > 1 else batched.unsqueeze(-1), *args, **kwargs)
-    return self, in_dims[0]
+    return None, None
 
 
 def _one_by_one(op: Callable[..., Any]) -> Rule:

@@ -101,14 +101,13 @@ def matmul(
     b = check_floats("matmul", b, "b")
     how = _checked("matmul", a, b, fidelity, accumulate, mode, out_format)
     arguments = (a, b, how.fidelity, how.accumulate.value, how.strict, how.out_format)
-    result: Tensor
     if out is None:
-        result = ops.matmul(*arguments)
-    else:
-        if check_floats("matmul", out, "out").dtype != a.dtype:
-            raise OperandError(f"matmul: out is a {out.dtype} tensor; allowed: {a.dtype}, the dtype of a")
-        result = torch.ops.loom_numerics.matmul.out(*arguments, out=out)
-    return result
+        result: Tensor = ops.matmul(*arguments)
+        return result
+    if check_floats("matmul", out, "out").dtype != a.dtype:
+        raise OperandError(f"matmul: out is a {out.dtype} tensor; allowed: {a.dtype}, the dtype of a")
+    torch.ops.loom_numerics.matmul.out(*arguments, out=out)
+    return out
 
 
 def _pair(value: int | Sequence[int]) -> list[int]:

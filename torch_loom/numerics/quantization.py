@@ -49,7 +49,8 @@ def quantize(t: Tensor, fmt: DataFormat, *, out: Tensor | None = None) -> Tensor
     if out is not None:
         if check_tensor("quantize", out, "out").dtype != t.dtype:
             raise OperandError(f"quantize: out is a {out.dtype} tensor; allowed: {t.dtype}, the dtype of t")
-        return torch.ops.loom_numerics.quantize.out(t, fmt.value, out=out)
+        torch.ops.loom_numerics.quantize.out(t, fmt.value, out=out)
+        return out
     if torch.compiler.is_compiling():
         return ops.quantize(t, fmt.value)
     result: Tensor
@@ -63,8 +64,8 @@ def quantize_(t: Tensor, fmt: DataFormat) -> Tensor:
     """Convert `t` in place, see :func:`quantize`; returns `t`."""
     fmt = check_format("quantize_", fmt)
     t = check_floats("quantize_", t, fmt=fmt)
-    result: Tensor = ops.quantize_(t, fmt.value)
-    return result
+    ops.quantize_(t, fmt.value)
+    return t
 
 
 def nonfinite(t: Tensor) -> Nonfinite:

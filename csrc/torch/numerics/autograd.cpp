@@ -82,10 +82,10 @@ at::Tensor quantize_autograd(const at::Tensor& self, int64_t format, int64_t fir
   return result;
 }
 
-at::Tensor& quantize_inplace_autograd(at::Tensor& self, int64_t format, int64_t first, int64_t grad_format,
+void quantize_inplace_autograd(at::Tensor& self, int64_t format, int64_t first, int64_t grad_format,
                                       c10::string_view op) {
   static const auto handle =
-      op_named<at::Tensor&(at::Tensor&, int64_t, int64_t, int64_t, c10::string_view)>("quantize_");
+      op_named<void(at::Tensor&, int64_t, int64_t, int64_t, c10::string_view)>("quantize_");
   refuse_forward_mode(self, "quantize_");
   torch::autograd::check_inplace(self, compute_requires_grad(self));
   const auto node = straight_through(self, grad_format);
@@ -96,7 +96,6 @@ at::Tensor& quantize_inplace_autograd(at::Tensor& self, int64_t format, int64_t 
   torch::autograd::increment_version(self);
   give_warning();
   if (node != nullptr) torch::autograd::rebase_history(self, node);
-  return self;
 }
 
 // Writing into `out` records nothing, so neither operand may want a gradient.
@@ -109,16 +108,15 @@ void check_out(std::initializer_list<std::reference_wrapper<const at::Tensor>> t
   }
 }
 
-at::Tensor& quantize_out_autograd(const at::Tensor& self, int64_t format, int64_t first, at::Tensor& out) {
+void quantize_out_autograd(const at::Tensor& self, int64_t format, int64_t first, at::Tensor& out) {
   static const auto handle =
-      op_named<at::Tensor&(const at::Tensor&, int64_t, int64_t, at::Tensor&)>("quantize", "out");
+      op_named<void(const at::Tensor&, int64_t, int64_t, at::Tensor&)>("quantize", "out");
   check_out({self, out}, "quantize");
   {
     const at::AutoDispatchBelowADInplaceOrView guard;
     handle.call(self, format, first, out);
   }
   torch::autograd::increment_version(out);
-  return out;
 }
 
 std::tuple<at::Tensor, at::Tensor> quantize_counted_autograd(const at::Tensor& self, int64_t format,
@@ -232,9 +230,9 @@ at::Tensor matmul_autograd(const at::Tensor& self, const at::Tensor& other, int6
   return result;
 }
 
-at::Tensor& matmul_out_autograd(const at::Tensor& self, const at::Tensor& other, int64_t fidelity,
+void matmul_out_autograd(const at::Tensor& self, const at::Tensor& other, int64_t fidelity,
                                 int64_t accumulate, bool strict, int64_t out_format, at::Tensor& out) {
-  static const auto handle = op_named<at::Tensor&(const at::Tensor&, const at::Tensor&, int64_t, int64_t,
+  static const auto handle = op_named<void(const at::Tensor&, const at::Tensor&, int64_t, int64_t,
                                                   bool, int64_t, at::Tensor&)>("matmul", "out");
   check_out({self, other, out}, "matmul");
   {
@@ -242,7 +240,6 @@ at::Tensor& matmul_out_autograd(const at::Tensor& self, const at::Tensor& other,
     handle.call(self, other, fidelity, accumulate, strict, out_format, out);
   }
   torch::autograd::increment_version(out);
-  return out;
 }
 
 struct LinearBackward : ProductBackward {

@@ -9,10 +9,9 @@ TORCH_LIBRARY(loom_numerics, m) {
       "quantize(Tensor self, int format, int first=255, int grad_format=255, str op=\"quantize\") -> Tensor",
       {at::Tag::pt2_compliant_tag});
   m.def(
-      "quantize_(Tensor(a!) self, int format, int first=255, int grad_format=255, str op=\"quantize_\") -> "
-      "Tensor(a!)",
+      "quantize_(Tensor(a!) self, int format, int first=255, int grad_format=255, str op=\"quantize_\") -> ()",
       {at::Tag::pt2_compliant_tag});
-  m.def("quantize.out(Tensor self, int format, int first=255, *, Tensor(a!) out) -> Tensor(a!)",
+  m.def("quantize.out(Tensor self, int format, int first=255, *, Tensor(a!) out) -> ()",
         {at::Tag::pt2_compliant_tag});
   // Also how many values the format cannot hold and how many blocks a NaN spoiled: int64 [2].
   m.def(
@@ -35,7 +34,7 @@ TORCH_LIBRARY(loom_numerics, m) {
       {at::Tag::pt2_compliant_tag});
   m.def(
       "matmul.out(Tensor self, Tensor other, int fidelity, int accumulate, bool strict=False, int "
-      "out_format=255, *, Tensor(a!) out) -> Tensor(a!)",
+      "out_format=255, *, Tensor(a!) out) -> ()",
       {at::Tag::pt2_compliant_tag});
   m.def(
       "linear(Tensor self, Tensor weight, Tensor? bias, int fidelity, int accumulate, int out_format=255, "

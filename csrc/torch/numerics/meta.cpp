@@ -26,11 +26,10 @@ at::Tensor matmul_meta(const at::Tensor& self, const at::Tensor& other, int64_t,
   return result_like(at::matmul(self, other.to(self.scalar_type())), self);
 }
 
-at::Tensor& matmul_out_meta(const at::Tensor& self, const at::Tensor& other, int64_t, int64_t, bool, int64_t,
+void matmul_out_meta(const at::Tensor& self, const at::Tensor& other, int64_t, int64_t, bool, int64_t,
                             at::Tensor& out) {
   const at::Tensor shape = at::matmul(self, other.to(self.scalar_type()));
   if (out.sym_sizes() != shape.sym_sizes()) out.resize__symint(shape.sym_sizes());
-  return out;
 }
 
 std::optional<at::Tensor> as(const std::optional<at::Tensor>& tensor, at::ScalarType type) {

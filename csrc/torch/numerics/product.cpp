@@ -103,13 +103,13 @@ at::Tensor matmul_cpu(const at::Tensor& self, const at::Tensor& other, int64_t f
   return finished(std::move(sum), precision.accumulate, out_format, self.scalar_type());
 }
 
-at::Tensor& matmul_out_cpu(const at::Tensor& self, const at::Tensor& other, int64_t fidelity,
+void matmul_out_cpu(const at::Tensor& self, const at::Tensor& other, int64_t fidelity,
                            int64_t accumulate, bool strict, int64_t out_format, at::Tensor& out) {
   const at::Tensor result = matmul_cpu(self, other, fidelity, accumulate, strict, out_format, kNone);
   TORCH_CHECK(out.scalar_type() == self.scalar_type(), "matmul: out is a ", out.scalar_type(),
               " tensor, and the result is ", self.scalar_type());
   if (out.sizes() != result.sizes()) out.resize_(result.sizes());
-  return out.copy_(result);
+  out.copy_(result);
 }
 
 at::Tensor linear_cpu(const at::Tensor& self, const at::Tensor& weight, const std::optional<at::Tensor>& bias,

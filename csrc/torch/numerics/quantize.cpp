@@ -119,16 +119,15 @@ at::Tensor quantize_cpu(const at::Tensor& self, int64_t format, int64_t first, i
   return out;
 }
 
-at::Tensor& quantize_inplace_cpu(at::Tensor& self, int64_t format, int64_t first, int64_t,
+void quantize_inplace_cpu(at::Tensor& self, int64_t format, int64_t first, int64_t,
                                  c10::string_view op) {
   const Format to = checked_format(format, "quantize_");
   check_operand(to, self, "quantize_");
   at::assert_no_internal_overlap(self);
   quantize_into(to, first_format(first, "quantize_"), self, self, op);
-  return self;
 }
 
-at::Tensor& quantize_out_cpu(const at::Tensor& self, int64_t format, int64_t first, at::Tensor& out) {
+void quantize_out_cpu(const at::Tensor& self, int64_t format, int64_t first, at::Tensor& out) {
   const Format to = checked_format(format, "quantize");
   check_operand(to, self, "quantize");
   at::assert_no_internal_overlap(out);
@@ -137,7 +136,6 @@ at::Tensor& quantize_out_cpu(const at::Tensor& self, int64_t format, int64_t fir
               " tensor, and the result is ", self.scalar_type());
   if (out.sizes() != self.sizes()) out.resize_(self.sizes());
   quantize_into(to, first_format(first, "quantize"), self, out, "quantize");
-  return out;
 }
 
 std::tuple<at::Tensor, at::Tensor> quantize_counted_cpu(const at::Tensor& self, int64_t format, int64_t,
@@ -157,15 +155,13 @@ at::Tensor quantize_meta(const at::Tensor& self, int64_t format, int64_t, int64_
   return at::empty_like(self);
 }
 
-at::Tensor& quantize_inplace_meta(at::Tensor& self, int64_t format, int64_t, int64_t, c10::string_view) {
+void quantize_inplace_meta(at::Tensor& self, int64_t format, int64_t, int64_t, c10::string_view) {
   check_operand(checked_format(format, "quantize_"), self, "quantize_");
-  return self;
 }
 
-at::Tensor& quantize_out_meta(const at::Tensor& self, int64_t format, int64_t, at::Tensor& out) {
+void quantize_out_meta(const at::Tensor& self, int64_t format, int64_t, at::Tensor& out) {
   check_operand(checked_format(format, "quantize"), self, "quantize");
   if (out.sym_sizes() != self.sym_sizes()) out.resize__symint(self.sym_sizes());
-  return out;
 }
 
 std::tuple<at::Tensor, at::Tensor> quantize_counted_meta(const at::Tensor& self, int64_t format, int64_t,

@@ -67,8 +67,8 @@ def emulate(
             the format's exponent family.
         mode: of products, ``"fast"`` or ``"strict"``, see :func:`matmul`.
         overrides: other precisions for parts of the program. A key is a pattern (``*``, ``?``): of module paths
-            (``"encoder.*"``, ``"head"``), of names of functions (``"softmax"``), or of both (``"encoder.*:softmax"``);
-            the last that fits counts. A value is a format, a fidelity, a dict of ``format``, ``fidelity``,
+            (``"encoder.*"``, ``"head"``), of names of functions (``"softmax"``), of both
+            (``"encoder.*:softmax"``), or of modules and surely no function (``"head:"``); the last that fits counts. A value is a format, a fidelity, a dict of ``format``, ``fidelity``,
             ``accumulate`` and ``mode``, or None for exact float32. Paths are those of the wrapped module, in a
             context those of the outermost module that is called.
         formats: what the chip has; default: all.

@@ -149,7 +149,8 @@ class Emulation(TorchFunctionMode):
         value = func(target, *rest, **kwargs)
         for tensor in value if isinstance(value, tuple | list) else (value,):
             if is_float(tensor):
-                mark(ops.quantize_(tensor, fmt.value, NONE, how.format.value, base), fmt)
+                ops.quantize_(tensor, fmt.value, NONE, how.format.value, base)
+                mark(tensor, fmt)
         return value
 
     def _run(self, func: Any, *args: Any, **kwargs: Any) -> Any:

@@ -117,7 +117,8 @@ def _tensor_result(value: Tensor, fmt: DataFormat, op: str, given: Iterable[Any]
     if any(value is each for each in given):
         return value  # dropout(training=False) and the like return their operand
     if _is_fresh(value, given):
-        return mark(ops.quantize_(value, fmt.value, NONE, fmt.value, op), fmt)
+        ops.quantize_(value, fmt.value, NONE, fmt.value, op)
+        return mark(value, fmt)
     return mark(ops.quantize(value, fmt.value, NONE, fmt.value, op), fmt)
 
 

@@ -137,15 +137,15 @@ class Settings:
         """Return the precision of an op in a module, and whether a pattern named the op. None: exact.
 
         A pattern means modules by their path ("encoder", with what lies in it, or "encoder.*"), ops by their name
-        ("softmax"), or ops of modules ("encoder:softmax"). The last that fits counts.
+        ("softmax"), ops of modules ("encoder:softmax"), or modules alone ("encoder:"). The last that fits counts.
         """
         chosen: Precision | None = self.default
         names_op = False
         for pattern, precision in self.overrides.items():
             where, colon, name = pattern.partition(":")
             if colon:
-                if _is_within(where, path) and matches(name, op):
-                    chosen, names_op = precision, True
+                if _is_within(where, path) and (not name or matches(name, op)):
+                    chosen, names_op = precision, bool(name)
             elif _is_within(pattern, path):
                 chosen, names_op = precision, False
             elif matches(pattern, op):
