@@ -1,6 +1,6 @@
 """Trains the demo's vision transformer in block formats and prints the accuracy that each reaches.
 
-    python examples/numerics_training.py --epochs 10
+python examples/numerics_training.py --epochs 10
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ BATCH = 64
 def accuracy(model: nn.Module, data: digits.Digits) -> float:
     model.eval()
     with torch.no_grad():
-        predictions = model(data.test_images).argmax(-1)
-    return float((predictions == data.test_labels).double().mean())
+        predictions = model(data.held_out_images).argmax(-1)
+    return float((predictions == data.held_out_labels).double().mean())
 
 
 def train(data: digits.Digits, fmt: DataFormat | None, epochs: int) -> float:
@@ -30,12 +30,11 @@ def train(data: digits.Digits, fmt: DataFormat | None, epochs: int) -> float:
     model: nn.Module = vit.VisionTransformer()
     running = model if fmt is None else emulate(model, fmt)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    for _ in range(epochs):
-        running.train()
-        for batch in torch.randperm(len(data.train_images)).split(BATCH):
-            optimizer.zero_grad()
-            functional.cross_entropy(running(data.train_images[batch]), data.train_labels[batch]).backward()
-            optimizer.step()
+    running.train()
+    for images, labels in digits.batches(data, BATCH, epochs, seed=0):
+        optimizer.zero_grad()
+        functional.cross_entropy(running(images), labels).backward()
+        optimizer.step()
     return accuracy(running, data)
 
 
@@ -46,7 +45,7 @@ def main() -> None:
     data = digits.load()
     for fmt in FORMATS:
         name = "float32" if fmt is None else fmt.name
-        print(f"{name:<8} test accuracy {train(data, fmt, epochs):.4f}", flush=True)
+        print(f"{name:<8} accuracy on digits held out {train(data, fmt, epochs):.4f}", flush=True)
 
 
 if __name__ == "__main__":

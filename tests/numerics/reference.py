@@ -255,7 +255,9 @@ def code(fmt: DataFormat, bits: int) -> bytes:
     small = 0
     if value:
         exponent = floor_log2(value)
-        small = (exponent + 15) << mantissa_bits | int((value / Fraction(2) ** exponent - 1) * 2**mantissa_bits)
+        small = (exponent + 15) << mantissa_bits | int(
+            (value / Fraction(2) ** exponent - 1) * 2**mantissa_bits
+        )
     return (sign << (5 + mantissa_bits) | small).to_bytes(2 if fmt is DataFormat.Float16 else 1, "little")
 
 
@@ -295,7 +297,9 @@ def accumulated(fmt: DataFormat, value: Fraction) -> Fraction:
     return rounded
 
 
-def strict_dot(fidelity: MathFidelity, accumulate: DataFormat, left: Sequence[int], right: Sequence[int]) -> Fraction:
+def strict_dot(
+    fidelity: MathFidelity, accumulate: DataFormat, left: Sequence[int], right: Sequence[int]
+) -> Fraction:
     """A row of operand 0 (SrcB) with a column of operand 1 (SrcA)."""
     total = Fraction(0)
     for k, (b, a) in enumerate(zip(left, right, strict=True)):

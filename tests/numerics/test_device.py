@@ -52,7 +52,16 @@ def convolved(x: Tensor, w: Tensor) -> Tensor:
     return numerics.conv2d(x.view(1, 2, 20, 24), w[:, :18].reshape(-1, 2, 3, 3)[:6], padding=1)
 
 
-PROGRAMS = [converted, converted_in_place, converted_out, packed, unpacked, multiplied, multiplied_strictly, convolved]
+PROGRAMS = [
+    converted,
+    converted_in_place,
+    converted_out,
+    packed,
+    unpacked,
+    multiplied,
+    multiplied_strictly,
+    convolved,
+]
 each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 Program = Callable[[Tensor, Tensor], Tensor]
 
@@ -149,7 +158,9 @@ def test_devices_are_not_mixed() -> None:
 
 def test_emulation_on_the_device() -> None:
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(24, 32), torch.nn.GELU(), torch.nn.LayerNorm(32), torch.nn.Linear(32, 4))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(24, 32), torch.nn.GELU(), torch.nn.LayerNorm(32), torch.nn.Linear(32, 4)
+    )
     x = inputs()[0]
     wanted = numerics.emulate(model, B8)(x)
     wanted.square().sum().backward()

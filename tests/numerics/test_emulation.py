@@ -16,7 +16,16 @@ from torch_loom.errors import FormatError, OperandError
 from torch_loom.numerics import DataFormat, MathFidelity, emulate, quantize
 
 B8, B4, B2 = DataFormat.Bfp8_b, DataFormat.Bfp4_b, DataFormat.Bfp2_b
-FORMATS = [B8, B4, B2, DataFormat.Bfp8, DataFormat.Float16, DataFormat.Float16_b, DataFormat.Lf8, DataFormat.Float32]
+FORMATS = [
+    B8,
+    B4,
+    B2,
+    DataFormat.Bfp8,
+    DataFormat.Float16,
+    DataFormat.Float16_b,
+    DataFormat.Lf8,
+    DataFormat.Float32,
+]
 
 
 def random(*shape: int, seed: int = 3) -> Tensor:
@@ -39,7 +48,9 @@ def convnet() -> nn.Module:
 
 def transformer() -> nn.Module:
     torch.manual_seed(0)
-    return nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, dropout=0.0), 2).eval()
+    return nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, dropout=0.0), 2
+    ).eval()
 
 
 def is_in(values: Tensor, fmt: DataFormat) -> bool:
@@ -149,7 +160,12 @@ def test_overrides_by_path_and_function() -> None:
     seen: dict[str, Tensor] = {}
     for path, part in model.named_modules():
         part.register_forward_hook(lambda module, args, out, path=path: seen.__setitem__(path, out))
-    overrides: dict[str, Any] = {"layers.1": B4, "layers.1.linear2": B2, "layers.0.linear1": None, "layers.0:linear": B4}
+    overrides: dict[str, Any] = {
+        "layers.1": B4,
+        "layers.1.linear2": B2,
+        "layers.0.linear1": None,
+        "layers.0:linear": B4,
+    }
     wrapped = emulate(copy.deepcopy(model), B8, overrides=overrides)
     with torch.no_grad():
         wrapped(x)
@@ -295,7 +311,9 @@ def test_chips_without_a_format() -> None:
 
 
 def test_bad_arguments_are_named() -> None:
-    with pytest.raises(FormatError, match=r"share an exponent family.*overrides\['head'\] is Bfp4 \(family a\)"):
+    with pytest.raises(
+        FormatError, match=r"share an exponent family.*overrides\['head'\] is Bfp4 \(family a\)"
+    ):
         emulate(B8, overrides={"head": DataFormat.Bfp4})
     with pytest.raises(FormatError, match=r"overrides\['head'\] is 'Bfp4_b'; allowed"):
         emulate(B8, overrides={"head": "Bfp4_b"})  # type: ignore[dict-item]

@@ -141,10 +141,20 @@ def test_tiles_of_shapes(fmt: DataFormat, shape: tuple[int, ...]) -> None:
 
 def test_integers_beyond_float32_are_exact() -> None:
     values = torch.tensor([2**31 - 1, 2**31, -(2**31), 2**24 + 1, -7, 2**40])
-    assert numerics.quantize(values, DataFormat.Int32).tolist() == [2**31 - 1, 2**31 - 1, -(2**31), 2**24 + 1, -7, 2**31 - 1]
+    assert numerics.quantize(values, DataFormat.Int32).tolist() == [
+        2**31 - 1,
+        2**31 - 1,
+        -(2**31),
+        2**24 + 1,
+        -7,
+        2**31 - 1,
+    ]
     tiles = numerics.pack(values, DataFormat.Int32)[0].view(torch.int32)
     assert tiles[:6].tolist() == [2**31 - 1, 2**31 - 1, -(2**31), 2**24 + 1, -7, 2**31 - 1]
-    assert numerics.quantize(torch.tensor([300, -5], dtype=torch.int16), DataFormat.RawUInt8).tolist() == [255, 0]
+    assert numerics.quantize(torch.tensor([300, -5], dtype=torch.int16), DataFormat.RawUInt8).tolist() == [
+        255,
+        0,
+    ]
 
 
 def test_wide_values_are_rounded_to_float32_first() -> None:
@@ -161,13 +171,17 @@ def spread(rows: int, columns: int, seed: int) -> Tensor:
     return close(rows * columns, seed).view(rows, columns)
 
 
-@pytest.mark.parametrize("accumulate", [DataFormat.Float32, DataFormat.Float16_b, DataFormat.Float16], ids=str)
+@pytest.mark.parametrize(
+    "accumulate", [DataFormat.Float32, DataFormat.Float16_b, DataFormat.Float16], ids=str
+)
 @pytest.mark.parametrize("fidelity", FIDELITIES, ids=str)
 @pytest.mark.parametrize("depth", [1, 16, 17, 50])
 def test_strict_matmul(fidelity: MathFidelity, accumulate: DataFormat, depth: int) -> None:
     left, right = spread(9, depth, 1), spread(depth, 19, 2)
     rows, columns = [bits(row) for row in left], [bits(column) for column in right.T]
-    wanted = [[float(reference.strict_dot(fidelity, accumulate, row, column)) for column in columns] for row in rows]
+    wanted = [
+        [float(reference.strict_dot(fidelity, accumulate, row, column)) for column in columns] for row in rows
+    ]
     for name in instruction_sets():
         got = numerics.matmul(left, right, fidelity=fidelity, accumulate=accumulate, mode="strict")
         assert got.tolist() == wanted, name
@@ -190,7 +204,9 @@ def test_fast_matmul_is_one_matmul_over_masked_operands(fidelity: MathFidelity) 
     for accumulate in (DataFormat.Float16_b, DataFormat.Float16):
         rounded = numerics.quantize(wanted, accumulate)
         assert torch.equal(numerics.matmul(left, right, fidelity=fidelity, accumulate=accumulate), rounded)
-        out = numerics.matmul(left, right, fidelity=fidelity, accumulate=accumulate, out_format=DataFormat.Bfp8_b)
+        out = numerics.matmul(
+            left, right, fidelity=fidelity, accumulate=accumulate, out_format=DataFormat.Bfp8_b
+        )
         assert torch.equal(out, numerics.quantize(rounded, DataFormat.Bfp8_b))
 
 
@@ -246,5 +262,7 @@ def test_strict_conv2d_is_a_strict_matmul_of_windows(groups: int, padding: objec
     for n, o, i, j in [(0, 0, 0, 0), (1, 5, 4, 4), (1, 2, 3, 1)]:
         first = o // (6 // groups) * channels
         window = x[n, first : first + channels, i : i + 3, j : j + 2].reshape(-1)
-        wanted = reference.strict_dot(how["fidelity"], how["accumulate"], bits(window), bits(weight[o].reshape(-1)))  # type: ignore[arg-type]
+        wanted = reference.strict_dot(
+            how["fidelity"], how["accumulate"], bits(window), bits(weight[o].reshape(-1))
+        )  # type: ignore[arg-type]
         assert got[n, o, i, j].item() == float(wanted)

@@ -31,7 +31,10 @@ CALLS: dict[str, Callable[[bool], tuple[Any, tuple[Any, ...]]]] = {
     "quantize": lambda grad: (ops.quantize.default, (random(3, 20).requires_grad_(grad), B8.value)),
     "quantize_": lambda grad: (ops.quantize_.default, (random(3, 20), B8.value)),
     "quantize.out": lambda grad: (ops.quantize.out, (random(3, 20), B8.value, 255)),
-    "quantize_counted": lambda grad: (ops.quantize_counted.default, (random(3, 20).requires_grad_(grad), B8.value)),
+    "quantize_counted": lambda grad: (
+        ops.quantize_counted.default,
+        (random(3, 20).requires_grad_(grad), B8.value),
+    ),
     "pack": lambda grad: (ops.pack.default, (random(3, 40), B8.value)),
     "unpack": lambda grad: (ops.unpack.default, (ops.pack(random(3, 40), B8.value), B8.value, [3, 40])),
     "operand": lambda grad: (ops.operand.default, (random(3, 20).requires_grad_(grad), 1, HIFI2)),
@@ -41,7 +44,15 @@ CALLS: dict[str, Callable[[bool], tuple[Any, tuple[Any, ...]]]] = {
     ),
     "strict matmul": lambda grad: (
         ops.matmul.default,
-        (random(3, 20).requires_grad_(grad), random(20).requires_grad_(grad), HIFI2, BF16, True, B8.value, B8.value),
+        (
+            random(3, 20).requires_grad_(grad),
+            random(20).requires_grad_(grad),
+            HIFI2,
+            BF16,
+            True,
+            B8.value,
+            B8.value,
+        ),
     ),
     "linear": lambda grad: (
         ops.linear.default,
@@ -118,7 +129,9 @@ def test_gradients_of_matmul_are_products_by_their_own_positions(mode: str, shap
     grad = random(*result.shape, seed=5)
     grad_a, grad_b = torch.autograd.grad(result, (a, b), grad)
     left, right = (a.unsqueeze(0) if a.dim() == 1 else a), (b.unsqueeze(1) if b.dim() == 1 else b)
-    grad = grad.reshape(*grad.shape[: grad.dim() - (a.dim() > 1) - (b.dim() > 1)], left.shape[-2], right.shape[-1])
+    grad = grad.reshape(
+        *grad.shape[: grad.dim() - (a.dim() > 1) - (b.dim() > 1)], left.shape[-2], right.shape[-1]
+    )
     wanted_a = numerics.matmul(grad, right.mT, **how).sum_to_size(left.shape).reshape(a.shape)
     assert torch.equal(grad_a, wanted_a)
     if right.dim() == 2:
@@ -130,7 +143,11 @@ def test_gradients_of_matmul_are_products_by_their_own_positions(mode: str, shap
 
 
 def test_gradients_of_conv2d_and_linear_agree_with_float32_within_the_fidelity() -> None:
-    x, weight, bias = random(2, 4, 6, 6).requires_grad_(), random(6, 2, 3, 3).requires_grad_(), random(6).requires_grad_()
+    x, weight, bias = (
+        random(2, 4, 6, 6).requires_grad_(),
+        random(6, 2, 3, 3).requires_grad_(),
+        random(6).requires_grad_(),
+    )
     result = numerics.conv2d(x, weight, bias, 2, 1, groups=2)
     wanted = torch.nn.functional.conv2d(x, weight, bias, 2, 1, groups=2)
     torch.testing.assert_close(result, wanted, rtol=2**-8, atol=2**-7)
@@ -279,14 +296,22 @@ def test_vmap_of_conversions(dim: int) -> None:
 
 
 @pytest.mark.parametrize("dims", [(0, 0), (0, None), (None, 0), (2, 1)], ids=str)
-@pytest.mark.parametrize("shapes", [((5, 20), (20, 4)), ((20,), (20, 4)), ((5, 20), (20,)), ((2, 5, 20), (20, 4))], ids=str)
+@pytest.mark.parametrize(
+    "shapes", [((5, 20), (20, 4)), ((20,), (20, 4)), ((5, 20), (20,)), ((2, 5, 20), (20, 4))], ids=str
+)
 def test_vmap_of_matmul(shapes: Any, dims: Any) -> None:
     inputs = [
         random(*shape) if dim is None else random(3, *shape).movedim(0, min(dim, len(shape)))
         for shape, dim in zip(shapes, dims, strict=True)
     ]
-    in_dims = tuple(None if dim is None else min(dim, len(shape)) for shape, dim in zip(shapes, dims, strict=True))
-    how: dict[str, Any] = {"fidelity": MathFidelity.HiFi2, "accumulate": DataFormat.Float16_b, "mode": "strict"}
+    in_dims = tuple(
+        None if dim is None else min(dim, len(shape)) for shape, dim in zip(shapes, dims, strict=True)
+    )
+    how: dict[str, Any] = {
+        "fidelity": MathFidelity.HiFi2,
+        "accumulate": DataFormat.Float16_b,
+        "mode": "strict",
+    }
     got = torch.vmap(lambda a, b: numerics.matmul(a, b, **how), in_dims)(*inputs)
     for i in range(3):
         a, b = (x if dim is None else x.select(dim, i) for x, dim in zip(inputs, in_dims, strict=True))
@@ -307,7 +332,9 @@ def test_functional_gradients_per_sample() -> None:
 
 
 def program(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-    y = numerics.matmul(numerics.quantize(x, B8), w, fidelity=MathFidelity.HiFi3, out_format=DataFormat.Bfp4_b)
+    y = numerics.matmul(
+        numerics.quantize(x, B8), w, fidelity=MathFidelity.HiFi3, out_format=DataFormat.Bfp4_b
+    )
     z = numerics.unpack(numerics.pack(y.detach(), B8), B8, y.shape)
     return numerics.quantize_(y * 2, DataFormat.Lf8), z
 
@@ -362,12 +389,22 @@ def test_facts_of_formats() -> None:
         "Bfp2": 11, "UInt16": 12, "Int8": 14, "Bfp2_b": 15, "RawUInt8": 240, "RawUInt16": 241, "RawUInt32": 242,
         "Invalid": 255,
     }  # fmt: skip
-    assert {f.name: f.value for f in MathFidelity} == {"LoFi": 0, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4, "Invalid": 255}
+    assert {f.name: f.value for f in MathFidelity} == {
+        "LoFi": 0,
+        "HiFi2": 2,
+        "HiFi3": 3,
+        "HiFi4": 4,
+        "Invalid": 255,
+    }
     for member in (*DataFormat, *MathFidelity):
         assert type(member).from_json(member.to_json()) is member  # type: ignore[attr-defined]
     sizes = {fmt: fmt.bytes_per_tile for fmt in DataFormat if fmt is not DataFormat.Invalid}
     assert (sizes[B8], sizes[DataFormat.Bfp4], sizes[DataFormat.Bfp2_b]) == (1088, 576, 320)
-    assert (sizes[DataFormat.Float16], sizes[DataFormat.Float32], sizes[DataFormat.Int8]) == (2048, 4096, 1024)
+    assert (sizes[DataFormat.Float16], sizes[DataFormat.Float32], sizes[DataFormat.Int8]) == (
+        2048,
+        4096,
+        1024,
+    )
     assert B8.bytes_per_buffered_tile == 1120
     assert DataFormat.Bfp8.exponent_family is DataFormat.Lf8.exponent_family is ExponentFamily.A
     assert DataFormat.Float32.exponent_family is ExponentFamily.B
@@ -379,7 +416,10 @@ def test_range_and_steps_are_those_of_values(fmt: DataFormat) -> None:
     low, high = fmt.range
     far = torch.tensor([3.4028234663852886e38, -3.4028234663852886e38]).unsqueeze(1)
     if fmt is not DataFormat.Float16_b:  # which rounds these up to infinity
-        assert numerics.quantize(far, fmt).flatten().tolist() == [torch.tensor(high).item(), torch.tensor(low).item()]
+        assert numerics.quantize(far, fmt).flatten().tolist() == [
+            torch.tensor(high).item(),
+            torch.tensor(low).item(),
+        ]
     assert numerics.quantize(torch.tensor([1.0 + fmt.epsilon]), fmt).item() == min(1.0 + fmt.epsilon, high)
     assert numerics.quantize(torch.tensor([1.0 + fmt.epsilon / 4]), fmt).item() == 1.0
     if not fmt.is_integer and fmt.smallest > 2.0**-120:
@@ -422,13 +462,17 @@ def test_bad_formats_are_named() -> None:
         numerics.matmul(x, x, accumulate=DataFormat.Int32, fidelity=MathFidelity.LoFi)
     with pytest.raises(FormatError, match="mode is 'exact'; allowed: fast, strict"):
         numerics.matmul(x, x, mode="exact")
-    with pytest.raises(FormatError, match=r"matmul: .*operand 0 is Float16 \(family a\).*operand 1 is Float16_b"):
+    with pytest.raises(
+        FormatError, match=r"matmul: .*operand 0 is Float16 \(family a\).*operand 1 is Float16_b"
+    ):
         numerics.matmul(x.half(), x.bfloat16())
 
 
 def test_bad_operands_are_named() -> None:
     for bad in (torch.arange(4), torch.ones(4, dtype=torch.bool), torch.ones(4, dtype=torch.complex64)):
-        with pytest.raises(OperandError, match=rf"quantize: t is a {bad.dtype} tensor; allowed for Bfp8_b: torch.float32"):
+        with pytest.raises(
+            OperandError, match=rf"quantize: t is a {bad.dtype} tensor; allowed for Bfp8_b: torch.float32"
+        ):
             numerics.quantize(bad, B8)
         with pytest.raises(OperandError, match="matmul: b is"):
             numerics.matmul(random(4, 4), bad)

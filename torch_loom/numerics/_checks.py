@@ -33,7 +33,9 @@ def check_format(op: str, fmt: object, argument: str = "fmt") -> DataFormat:
     if not isinstance(fmt, DataFormat):
         raise FormatError(f"{op}: {argument} is {fmt!r}, not a DataFormat; allowed: {_listed(allowed)}")
     if fmt is DataFormat.Invalid:
-        raise FormatError(f"{op}: {argument} is DataFormat.Invalid, which no values have; allowed: {_listed(allowed)}")
+        raise FormatError(
+            f"{op}: {argument} is DataFormat.Invalid, which no values have; allowed: {_listed(allowed)}"
+        )
     return fmt
 
 
@@ -96,7 +98,9 @@ def check_families(op: str, operands: dict[str, DataFormat]) -> ExponentFamily:
     families = {name: fmt.exponent_family for name, fmt in operands.items()}
     kinds = {family for family in families.values() if family is not ExponentFamily.INTEGER}
     if len(kinds) > 1:
-        told = ", ".join(f"{name} is {fmt.name} (family {families[name].value})" for name, fmt in operands.items())
+        told = ", ".join(
+            f"{name} is {fmt.name} (family {families[name].value})" for name, fmt in operands.items()
+        )
         raise FormatError(
             f"{op}: the operands of one op share an exponent family, and {told}; convert one of them, for "
             "example with quantize(t, DataFormat.Float16_b)"

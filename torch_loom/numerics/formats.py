@@ -157,7 +157,9 @@ class DataFormat(_Coded):
 
     def _check(self, what: str) -> None:
         if self is DataFormat.Invalid:
-            raise FormatError(f"{what}: DataFormat.Invalid stands for no format; take one of {_names(DataFormat)}")
+            raise FormatError(
+                f"{what}: DataFormat.Invalid stands for no format; take one of {_names(DataFormat)}"
+            )
 
 
 _INTEGER_RANGES = {
@@ -225,7 +227,9 @@ class MathFidelity(_Coded):
     def num_passes(self) -> int:
         """Passes of a product: 1 to 4."""
         if self is MathFidelity.Invalid:
-            raise FormatError(f"num_passes: MathFidelity.Invalid stands for none; take one of {_names(MathFidelity)}")
+            raise FormatError(
+                f"num_passes: MathFidelity.Invalid stands for none; take one of {_names(MathFidelity)}"
+            )
         return max(1, int(self))
 
 

@@ -84,7 +84,9 @@ def nonfinite(t: Tensor) -> Nonfinite:
         return Nonfinite(0, 0)
     rows = t.detach().reshape(-1, t.shape[-1] if t.dim() else 1)
     padding = -rows.shape[1] % BLOCK_ELEMENTS
-    has_nan = torch.nn.functional.pad(rows.isnan(), (0, padding)).view(rows.shape[0], -1, BLOCK_ELEMENTS).any(-1)
+    has_nan = (
+        torch.nn.functional.pad(rows.isnan(), (0, padding)).view(rows.shape[0], -1, BLOCK_ELEMENTS).any(-1)
+    )
     return Nonfinite(int((~rows.isfinite()).sum()), int(has_nan.sum()))
 
 

@@ -83,7 +83,7 @@ at::Tensor quantize_autograd(const at::Tensor& self, int64_t format, int64_t fir
 }
 
 void quantize_inplace_autograd(at::Tensor& self, int64_t format, int64_t first, int64_t grad_format,
-                                      c10::string_view op) {
+                               c10::string_view op) {
   static const auto handle =
       op_named<void(at::Tensor&, int64_t, int64_t, int64_t, c10::string_view)>("quantize_");
   refuse_forward_mode(self, "quantize_");
@@ -231,9 +231,10 @@ at::Tensor matmul_autograd(const at::Tensor& self, const at::Tensor& other, int6
 }
 
 void matmul_out_autograd(const at::Tensor& self, const at::Tensor& other, int64_t fidelity,
-                                int64_t accumulate, bool strict, int64_t out_format, at::Tensor& out) {
-  static const auto handle = op_named<void(const at::Tensor&, const at::Tensor&, int64_t, int64_t,
-                                                  bool, int64_t, at::Tensor&)>("matmul", "out");
+                         int64_t accumulate, bool strict, int64_t out_format, at::Tensor& out) {
+  static const auto handle =
+      op_named<void(const at::Tensor&, const at::Tensor&, int64_t, int64_t, bool, int64_t, at::Tensor&)>(
+          "matmul", "out");
   check_out({self, other, out}, "matmul");
   {
     const at::AutoDispatchBelowADInplaceOrView guard;

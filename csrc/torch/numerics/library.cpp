@@ -9,7 +9,8 @@ TORCH_LIBRARY(loom_numerics, m) {
       "quantize(Tensor self, int format, int first=255, int grad_format=255, str op=\"quantize\") -> Tensor",
       {at::Tag::pt2_compliant_tag});
   m.def(
-      "quantize_(Tensor(a!) self, int format, int first=255, int grad_format=255, str op=\"quantize_\") -> ()",
+      "quantize_(Tensor(a!) self, int format, int first=255, int grad_format=255, str op=\"quantize_\") -> "
+      "()",
       {at::Tag::pt2_compliant_tag});
   m.def("quantize.out(Tensor self, int format, int first=255, *, Tensor(a!) out) -> ()",
         {at::Tag::pt2_compliant_tag});

@@ -27,7 +27,7 @@ at::Tensor matmul_meta(const at::Tensor& self, const at::Tensor& other, int64_t,
 }
 
 void matmul_out_meta(const at::Tensor& self, const at::Tensor& other, int64_t, int64_t, bool, int64_t,
-                            at::Tensor& out) {
+                     at::Tensor& out) {
   const at::Tensor shape = at::matmul(self, other.to(self.scalar_type()));
   if (out.sym_sizes() != shape.sym_sizes()) out.resize__symint(shape.sym_sizes());
 }

@@ -103,8 +103,8 @@ at::Tensor matmul_cpu(const at::Tensor& self, const at::Tensor& other, int64_t f
   return finished(std::move(sum), precision.accumulate, out_format, self.scalar_type());
 }
 
-void matmul_out_cpu(const at::Tensor& self, const at::Tensor& other, int64_t fidelity,
-                           int64_t accumulate, bool strict, int64_t out_format, at::Tensor& out) {
+void matmul_out_cpu(const at::Tensor& self, const at::Tensor& other, int64_t fidelity, int64_t accumulate,
+                    bool strict, int64_t out_format, at::Tensor& out) {
   const at::Tensor result = matmul_cpu(self, other, fidelity, accumulate, strict, out_format, kNone);
   TORCH_CHECK(out.scalar_type() == self.scalar_type(), "matmul: out is a ", out.scalar_type(),
               " tensor, and the result is ", self.scalar_type());

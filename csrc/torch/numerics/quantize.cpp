@@ -119,8 +119,7 @@ at::Tensor quantize_cpu(const at::Tensor& self, int64_t format, int64_t first, i
   return out;
 }
 
-void quantize_inplace_cpu(at::Tensor& self, int64_t format, int64_t first, int64_t,
-                                 c10::string_view op) {
+void quantize_inplace_cpu(at::Tensor& self, int64_t format, int64_t first, int64_t, c10::string_view op) {
   const Format to = checked_format(format, "quantize_");
   check_operand(to, self, "quantize_");
   at::assert_no_internal_overlap(self);

@@ -90,7 +90,9 @@ def emulate(
             raise OperandError("emulate: the format is given twice")
         model, fmt = None, model
     if model is not None and not isinstance(model, nn.Module):
-        raise OperandError(f"emulate: model is a {type(model).__name__}; allowed: a torch.nn.Module, None, a DataFormat")
+        raise OperandError(
+            f"emulate: model is a {type(model).__name__}; allowed: a torch.nn.Module, None, a DataFormat"
+        )
     settings = Settings(fmt, fidelity, accumulate, mode, overrides or {}, formats)  # type: ignore[arg-type]
     return Emulation(settings) if model is None else Emulated(model, settings)
 

@@ -153,7 +153,8 @@ def multi_head_attention(
     length, batch, width = arguments["query"].shape
     heads = arguments["num_heads"]
     q, k, v = (
-        each.view(each.shape[0], batch, heads, -1).permute(1, 2, 0, 3) for each in _projections(run, arguments)
+        each.view(each.shape[0], batch, heads, -1).permute(1, 2, 0, 3)
+        for each in _projections(run, arguments)
     )
     mask = _merged_mask(arguments, batch, heads, q.dtype)
     factor = 1.0 / math.sqrt(q.shape[-1])

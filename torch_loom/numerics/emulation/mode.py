@@ -82,7 +82,11 @@ class Emulation(TorchFunctionMode):
         kwargs = kwargs or {}
         name = name_of(func)
         if name in PASSES or _is_exact(func) or self._optimizer.is_stepping():
-            return pass_mark(func(*args, **kwargs), args[0] if args else None) if name in PASSES else func(*args, **kwargs)
+            return (
+                pass_mark(func(*args, **kwargs), args[0] if args else None)
+                if name in PASSES
+                else func(*args, **kwargs)
+            )
         return self._call(func, name, args, kwargs)
 
     def _call(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -97,7 +101,13 @@ class Emulation(TorchFunctionMode):
         return result(value, fmt, base, args)
 
     def _value(
-        self, func: Any, base: str, how: Precision, fmt: DataFormat, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        func: Any,
+        base: str,
+        how: Precision,
+        fmt: DataFormat,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         handler = products.handler_of(func, base)
         if handler is not None:
@@ -140,7 +150,13 @@ class Emulation(TorchFunctionMode):
         }
 
     def _in_place(
-        self, func: Any, base: str, how: Precision, fmt: DataFormat, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        func: Any,
+        base: str,
+        how: Precision,
+        fmt: DataFormat,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         target = args[0] if args else None
         if isinstance(target, Parameter):

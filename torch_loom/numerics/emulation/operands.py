@@ -101,7 +101,9 @@ def result(value: Any, fmt: DataFormat, op: str, given: Iterable[Any]) -> Any:
     if isinstance(value, Tensor):
         return _tensor_result(value, fmt, op, given)
     if isinstance(value, tuple) and any(is_float(each) for each in value):
-        converted = [_tensor_result(each, fmt, op, given) if isinstance(each, Tensor) else each for each in value]
+        converted = [
+            _tensor_result(each, fmt, op, given) if isinstance(each, Tensor) else each for each in value
+        ]
         # torch.return_types and named tuples are made of one iterable or of the elements.
         if type(value) is tuple:
             return tuple(converted)

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_loom.errors import FormatError
-from torch_loom.numerics._checks import check_accumulate, check_families, check_fidelity, check_format, check_mode
+from torch_loom.numerics._checks import (
+    check_accumulate,
+    check_families,
+    check_fidelity,
+    check_format,
+    check_mode,
+)
 from torch_loom.numerics.emulation.rules import LOSSES, WIDE, matches
 from torch_loom.numerics.formats import DataFormat, ExponentFamily, MathFidelity
 from torch_loom.numerics.products import default_accumulate
@@ -126,9 +132,12 @@ class Settings:
         accumulate = check_accumulate(where, accumulate, fidelity)
         if self.formats is not None and accumulate not in self.formats:
             if not is_global:
-                raise FormatError(f"{where}: the chip does not keep sums in {accumulate.name}; allowed: {default.name}")
+                raise FormatError(
+                    f"{where}: the chip does not keep sums in {accumulate.name}; allowed: {default.name}"
+                )
             warnings.warn(
-                f"{where}: the chip does not keep sums in {accumulate.name}; {default.name} takes its place", stacklevel=5
+                f"{where}: the chip does not keep sums in {accumulate.name}; {default.name} takes its place",
+                stacklevel=5,
             )
             accumulate = default
         return Precision(fmt, fidelity, accumulate, check_mode(where, mode))

@@ -46,14 +46,24 @@ def _matmul(emulation: Emulation, how: Precision, out: DataFormat, a: Any, b: An
 
 
 def _added_matmul(
-    emulation: Emulation, how: Precision, out: DataFormat, self: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1
+    emulation: Emulation,
+    how: Precision,
+    out: DataFormat,
+    self: Any,
+    a: Any,
+    b: Any,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
 ) -> Any:
     """``beta * self + alpha * (a @ b)``: addmm, addmv, baddbmm."""
     sums = matmul(emulation, how, None, a, b)
     return sums * alpha + operand(self, how.format, emulation.weights) * beta
 
 
-def _addbmm(emulation: Emulation, how: Precision, out: DataFormat, self: Any, a: Any, b: Any, **kwargs: Any) -> Any:
+def _addbmm(
+    emulation: Emulation, how: Precision, out: DataFormat, self: Any, a: Any, b: Any, **kwargs: Any
+) -> Any:
     # One matmul over the batch and the inner dimension.
     rows = a.transpose(0, 1).flatten(1, 2)
     return _added_matmul(emulation, how, out, self, rows, b.flatten(0, 1), **kwargs)
@@ -114,7 +124,13 @@ def _einsum(emulation: Emulation, how: Precision, out: DataFormat, equation: Any
 
 
 def _bilinear_layer(
-    emulation: Emulation, how: Precision, out: DataFormat, left: Any, right: Any, weight: Any, bias: Any = None
+    emulation: Emulation,
+    how: Precision,
+    out: DataFormat,
+    left: Any,
+    right: Any,
+    weight: Any,
+    bias: Any = None,
 ) -> Any:
     # x1 · W first, then with x2: each a product of its own.
     weight = operand(weight, how.format, emulation.weights)

@@ -70,7 +70,11 @@ BILINEAR = {
 
 def base_name(name: str) -> tuple[str, bool]:
     """The name of a function and whether it is the in-place form of it."""
-    if name.startswith("__i") and name.endswith("__") and name not in ("__index__", "__int__", "__invert__", "__iter__"):
+    if (
+        name.startswith("__i")
+        and name.endswith("__")
+        and name not in ("__index__", "__int__", "__invert__", "__iter__")
+    ):
         return f"__{name[3:]}", True
     if name.endswith("_") and not name.endswith("__"):
         return name[:-1], True
@@ -84,7 +88,11 @@ def matches(pattern: str, text: str) -> bool:
     """
     place, start, star, resume = 0, 0, -1, 0
     while place < len(text):
-        if start < len(pattern) and (pattern[start] == "?" or pattern[start] == text[place]) and pattern[start] != "*":
+        if (
+            start < len(pattern)
+            and (pattern[start] == "?" or pattern[start] == text[place])
+            and pattern[start] != "*"
+        ):
             place, start = place + 1, start + 1
         elif start < len(pattern) and pattern[start] == "*":
             star, resume = start, place

@@ -59,7 +59,9 @@ class Comparison:
         Args:
             limit: how many lines; default: all.
         """
-        lines = [f"{'layer':<40} {'format':<10} {'PCC':>9} {'relative':>10} {'largest':>10} {'saturated':>9} {'flushed':>8}"]
+        lines = [
+            f"{'layer':<40} {'format':<10} {'PCC':>9} {'relative':>10} {'largest':>10} {'saturated':>9} {'flushed':>8}"
+        ]
         for each in self.layers[:limit]:
             e = each.errors
             name = each.layer if len(each.layer) <= 40 else f"…{each.layer[-39:]}"
@@ -145,7 +147,9 @@ def compare(
     for fmt in formats:
         found: dict[str, Errors] = {}
 
-        def measure(path: str, output: Tensor, fmt: DataFormat = fmt, found: dict[str, Errors] = found) -> None:
+        def measure(
+            path: str, output: Tensor, fmt: DataFormat = fmt, found: dict[str, Errors] = found
+        ) -> None:
             if path in exact and exact[path].shape == output.shape:
                 found[path] = Errors.of(output, exact[path], fmt)
 

@@ -20,7 +20,9 @@ def layers_of(model: nn.Module) -> dict[str, nn.Module]:
     # Attention projects with its parts' weights without calling them.
     whole = [path for path, part in model.named_modules() if isinstance(part, nn.MultiheadAttention)]
     result = {
-        path: part for path, part in leaves.items() if not any(path.startswith(f"{outer}.") for outer in whole)
+        path: part
+        for path, part in leaves.items()
+        if not any(path.startswith(f"{outer}.") for outer in whole)
     }
     return result | {path: model.get_submodule(path) for path in whole}
 
@@ -71,7 +73,9 @@ def run(model: nn.Module, inputs: Any) -> Tensor:
             output = model(inputs)
     found = first_tensor(output)
     if found is None:
-        raise OperandError(f"the model returned {type(output).__name__}, in which there is no floating-point tensor")
+        raise OperandError(
+            f"the model returned {type(output).__name__}, in which there is no floating-point tensor"
+        )
     return found
 
 

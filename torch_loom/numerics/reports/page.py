@@ -63,7 +63,9 @@ def _page(title: str, text: str, body: Iterable[str]) -> str:
 
 
 def _cards(cards: Iterable[tuple[str, str]]) -> str:
-    inner = "".join(f'<div class="card"><span>{html.escape(name)}</span><b>{value}</b></div>' for name, value in cards)
+    inner = "".join(
+        f'<div class="card"><span>{html.escape(name)}</span><b>{value}</b></div>' for name, value in cards
+    )
     return f'<div class="cards">{inner}</div>'
 
 
@@ -77,7 +79,8 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], words: int) -> s
 
     def cells(tag: str, values: Sequence[str]) -> str:
         return "".join(
-            f"<{tag}{' class=word' if number < words else ''}>{value}</{tag}>" for number, value in enumerate(values)
+            f"<{tag}{' class=word' if number < words else ''}>{value}</{tag}>"
+            for number, value in enumerate(values)
         )
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
@@ -146,7 +149,9 @@ def search_page(
     num_bytes: int,
 ) -> str:
     """Return the page of a search."""
-    colors = _color_of([points[0].format, *(each.format for each in points), *(each.format for each in layers)])
+    colors = _color_of(
+        [points[0].format, *(each.format for each in points), *(each.format for each in layers)]
+    )
     best = max(each.score for each in points)
     y = _score_axis([each.score for each in points] + [budget], best)
     x = linear_axis("bytes of packed weights", [0.0, *(float(each.bytes) for each in points)], bytes_=True)
@@ -191,7 +196,13 @@ def search_page(
                 ]
             ),
             f"<section><h2>Size and score</h2>{_legend([('frontier', 0), ('tried', 6), ('chosen', 3)])}",
-            plot("Score against bytes of weights of every assignment tried", x, y, series, level=(budget, "budget")),
+            plot(
+                "Score against bytes of weights of every assignment tried",
+                x,
+                y,
+                series,
+                level=(budget, "budget"),
+            ),
             "</section><section><h2>Layers</h2>",
             _table(("Layer", "Format", "Bytes", "Score with this layer alone narrowed"), rows, 2),
             "</section>",

@@ -57,7 +57,10 @@ def log_axis(name: str, values: Sequence[float]) -> Axis:
     high = math.ceil(math.log10(max(positive))) if positive else 0
     high = max(high, low + 1)
     step = max(1, math.ceil((high - low) / 8))
-    ticks = [(10.0**power, f"10<tspan dy='-5' font-size='9'>{power}</tspan>") for power in range(low, high + 1, step)]
+    ticks = [
+        (10.0**power, f"10<tspan dy='-5' font-size='9'>{power}</tspan>")
+        for power in range(low, high + 1, step)
+    ]
     return Axis(name, 10.0**low, 10.0**high, True, ticks)
 
 
@@ -84,7 +87,9 @@ def _bytes(value: float) -> str:
     return f"{value:g} GB"
 
 
-def plot(label: str, x: Axis, y: Axis, series: Sequence[Series], *, level: tuple[float, str] | None = None) -> str:
+def plot(
+    label: str, x: Axis, y: Axis, series: Sequence[Series], *, level: tuple[float, str] | None = None
+) -> str:
     """Return an SVG element.
 
     Args:
@@ -99,15 +104,23 @@ def plot(label: str, x: Axis, y: Axis, series: Sequence[Series], *, level: tuple
     parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(label)}">']
     for value, text in y.ticks:
         height = at(x.low, value)[1]
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{height:.1f}" y2="{height:.1f}"/>')
-        parts.append(f'<text class="tick" x="{LEFT - 8}" y="{height + 4:.1f}" text-anchor="end">{text}</text>')
+        parts.append(
+            f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{height:.1f}" y2="{height:.1f}"/>'
+        )
+        parts.append(
+            f'<text class="tick" x="{LEFT - 8}" y="{height + 4:.1f}" text-anchor="end">{text}</text>'
+        )
     for value, text in x.ticks:
         across = at(value, y.low)[0]
-        parts.append(f'<text class="tick" x="{across:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{text}</text>')
+        parts.append(
+            f'<text class="tick" x="{across:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{text}</text>'
+        )
     base = TOP + inner_height
     parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{base}" y2="{base}"/>')
     middle = LEFT + inner_width / 2
-    parts.append(f'<text class="name" x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{html.escape(x.name)}</text>')
+    parts.append(
+        f'<text class="name" x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{html.escape(x.name)}</text>'
+    )
     across = TOP + inner_height / 2
     parts.append(
         f'<text class="name" transform="rotate(-90 16 {across})" x="16" y="{across}" text-anchor="middle">'
@@ -115,8 +128,12 @@ def plot(label: str, x: Axis, y: Axis, series: Sequence[Series], *, level: tuple
     )
     if level is not None:
         height = at(x.low, level[0])[1]
-        parts.append(f'<line class="level" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{height:.1f}" y2="{height:.1f}"/>')
-        parts.append(f'<text class="tick" x="{WIDTH - RIGHT}" y="{height - 5:.1f}" text-anchor="end">{html.escape(level[1])}</text>')
+        parts.append(
+            f'<line class="level" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{height:.1f}" y2="{height:.1f}"/>'
+        )
+        parts.append(
+            f'<text class="tick" x="{WIDTH - RIGHT}" y="{height - 5:.1f}" text-anchor="end">{html.escape(level[1])}</text>'
+        )
     for each in series:
         places = [at(mark.x, mark.y) for mark in each.marks]
         if each.has_line and len(places) > 1:

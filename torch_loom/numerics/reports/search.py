@@ -85,7 +85,9 @@ class SearchResult:
     def table(self) -> str:
         """Return the layers' formats and the outcome as text."""
         lines = [f"{'layer':<48} {'format':<10} {'bytes':>12}"]
-        lines += [f"{each.layer or '(model)':<48} {each.format.name:<10} {each.bytes:12,}" for each in self.layers]
+        lines += [
+            f"{each.layer or '(model)':<48} {each.format.name:<10} {each.bytes:12,}" for each in self.layers
+        ]
         first = self.points[0]
         lines.append(
             f"{self.bytes:,} bytes of weights, score {self.score:.6f} (budget {self.budget}); all in "
@@ -142,11 +144,21 @@ def _overrides(assignment: Assignment, widest: DataFormat) -> dict[str, Any]:
 
 
 class _Search:
-    def __init__(self, model: nn.Module, inputs: Any, metric: Metric, fidelity: MathFidelity | None, widest: DataFormat):
-        self.model, self.inputs, self.metric, self.fidelity, self.widest = model, inputs, metric, fidelity, widest
+    def __init__(
+        self, model: nn.Module, inputs: Any, metric: Metric, fidelity: MathFidelity | None, widest: DataFormat
+    ):
+        self.model, self.inputs, self.metric, self.fidelity, self.widest = (
+            model,
+            inputs,
+            metric,
+            fidelity,
+            widest,
+        )
         self.exact = run(model, inputs).clone()
         self.layers = {
-            path: list(part.parameters()) for path, part in layers_of(model).items() if any(True for _ in part.parameters())
+            path: list(part.parameters())
+            for path, part in layers_of(model).items()
+            if any(True for _ in part.parameters())
         }
 
     def score(self, assignment: Assignment) -> float:
@@ -194,14 +206,18 @@ def search(
     Raises:
         FormatError: fewer than two formats, formats of two families, an unknown metric.
     """
-    chosen = sorted({check_format("search", fmt, "formats") for fmt in formats}, key=lambda fmt: -fmt.bytes_per_tile)
+    chosen = sorted(
+        {check_format("search", fmt, "formats") for fmt in formats}, key=lambda fmt: -fmt.bytes_per_tile
+    )
     if len(chosen) < 2:
         raise FormatError("search: needs at least two formats to choose from")
     check_families("search", {f"formats[{i}]": fmt for i, fmt in enumerate(chosen)})
     if metric == "pcc":
         metric = pcc
     if isinstance(metric, str):
-        raise FormatError(f"search: metric is {metric!r}; allowed: 'pcc', or a function of output and exact output")
+        raise FormatError(
+            f"search: metric is {metric!r}; allowed: 'pcc', or a function of output and exact output"
+        )
     trial = _Search(model, inputs, metric, fidelity, chosen[0])
     assignment: Assignment = dict.fromkeys(trial.layers, chosen[0])
     whole = Point(trial.total(assignment), trial.score(assignment), "", chosen[0], True)
@@ -225,13 +241,17 @@ def search(
         else:
             refused.add((path, fmt))
     layers = tuple(
-        LayerChoice(path, fmt, trial.bytes_of(path, fmt), sensitivity[path]) for path, fmt in assignment.items()
+        LayerChoice(path, fmt, trial.bytes_of(path, fmt), sensitivity[path])
+        for path, fmt in assignment.items()
     )
     return SearchResult(layers, tuple(points), budget, score, trial.total(assignment))
 
 
 def _moves(
-    trial: _Search, formats: Sequence[DataFormat], sensitivity: dict[str, dict[DataFormat, float]], whole: float
+    trial: _Search,
+    formats: Sequence[DataFormat],
+    sensitivity: dict[str, dict[DataFormat, float]],
+    whole: float,
 ) -> list[tuple[str, DataFormat]]:
     """All changes of a layer to a narrower format, by the score lost for each byte saved; wider formats first."""
 
