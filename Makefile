@@ -4,18 +4,32 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 STAMP := $(VENV)/.loom-dependencies
+WHEEL_VENV := build/wheel-venv
 EXTENSION := $(VENV)/.loom-extension
 CPP := $(shell find csrc -name '*.cpp' -o -name '*.h')
 GENERATED := $(wildcard csrc/torch/ops/generated/*.inc)
 NATIVE := $(wildcard tests/native/*.cpp tests/native/*.h)
 
-.PHONY: demo test conformance benchmark sanitize build wheel docs lint format clean
+.PHONY: demo test conformance benchmark sanitize build wheel check-wheel docs lint format clean
 
 demo: build
 	$(BIN)/loom demo
 
 test: build
 	$(BIN)/python -m pytest -m "not conformance or sample" --stateful-seconds 60
+
+# What users install: without bindings for tests, and without the generators of the docs.
+wheel: $(STAMP)
+	rm -rf dist
+	$(BIN)/pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+
+# The wheel in an environment that has nothing of this checkout.
+check-wheel: wheel
+	rm -rf $(WHEEL_VENV)
+	$(PYTHON) -m venv $(WHEEL_VENV)
+	$(WHEEL_VENV)/bin/pip install --quiet $(TORCH)
+	$(WHEEL_VENV)/bin/pip install --quiet "$$(ls dist/torch_loom-*.whl)[demo]"
+	cd $(WHEEL_VENV) && bin/loom demo
 
 docs: build
 	$(BIN)/python -m tools.docs
@@ -29,6 +43,7 @@ benchmark: build
 	$(BIN)/python -m benchmarks.allocator_speed --check
 	$(BIN)/python -m benchmarks.graphs --check
 	$(BIN)/python -m benchmarks.streams --check
+	$(BIN)/python -m benchmarks.tape --check
 	$(BIN)/python -m benchmarks.import_time --check
 
 # The layers below PyTorch with their own tests, under the compiler's sanitizers: CXX says which compiler.

@@ -30,8 +30,10 @@ OUTPUT = ROOT / "build" / "temp"
 
 # Folders of csrc that include no header of PyTorch.
 PLAIN = ("util", "driver", "runtime", "numerics")
-# Only in a development build: bindings for the tests.
+# Only in a development build: bindings for the tests, and a driver in a library of its own.
 TESTING = "testing"
+MIRROR = ROOT / "tests" / "driver" / "mirror"
+LOGGED = ROOT / "tests" / "driver" / "logged"
 # These files spend most of their compile time on pybind11, so several are compiled as one.
 MERGED = "torch/bindings"
 FILES_PER_MERGED = 5
@@ -99,6 +101,8 @@ class NinjaFile:
             *common,
             *system,
             "-DTORCH_API_INCLUDE_EXTENSION_H",
+            # ATen's own headers then include the declarations of single ops, not those of all 3,000.
+            "-DAT_PER_OPERATOR_HEADERS",
             # The version the extension was built against; it is compared with the running one at first use.
             f"-DLOOM_BUILT_TORCH_VERSION={shlex.quote(json_string(torch.__version__))}",
         ]
@@ -142,13 +146,16 @@ class NinjaFile:
             objects.append(unit.object)
         return objects
 
-    def link(self, library: Path, objects: Iterable[Path]) -> None:
+    def link(self, library: Path, objects: Iterable[Path], *, with_torch: bool = True) -> None:
         inputs = " ".join(escape(path) for path in objects)
         self.lines.append(f"build {escape(library)}: link {inputs}")
+        if not with_torch:
+            self.lines.append("  link = -pthread")
 
     def run(self, *, verbose: bool) -> None:
         write_if_changed(OUTPUT / "build.ninja", "\n".join(self.lines) + "\n")
-        command = [ninja(), "-C", str(OUTPUT), *(["-v"] if verbose else [])]
+        flags = [*shlex.split(os.environ.get("NINJAFLAGS", "")), *(["-v"] if verbose else [])]
+        command = [ninja(), *flags, "-C", str(OUTPUT)]
         if jobs := os.environ.get("MAX_JOBS"):
             command += ["-j", jobs]
         result = subprocess.run(command, check=False)
@@ -195,6 +202,11 @@ class Build(build_ext):
         if is_development:
             tests = file.compile(units_of(sources(TESTING), "bindings", precompiled=True))
             built.append((Path(self.get_ext_fullpath("torch_loom._C_testing")).resolve(), [*tests, *plain]))
+            # It stays where ninja links it: what a chip team writes has no part in the package.
+            mirror = file.compile(units_of(sorted(MIRROR.glob("*.cpp")), "plain"))
+            file.link(OUTPUT / "libloom_mirror.so", mirror, with_torch=False)
+            logged = file.compile(units_of(sorted(LOGGED.glob("*.cpp")), "plain"))
+            file.link(OUTPUT / "libloom_logged.so", [*logged, *plain], with_torch=False)
         for path, objects in built:
             file.link(OUTPUT / path.name, objects)
         file.run(verbose=bool(self.verbose > 1))

@@ -21,6 +21,7 @@ from typing import Any
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import torch  # noqa: F401 (before the extension, which needs its libraries)
 from torch_loom._C_testing import allocator
 
 from benchmarks._common import write_docs

@@ -15,6 +15,7 @@ from pathlib import Path
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import torch  # noqa: F401 (before the extension, which needs its libraries)
 from torch_loom._C_testing import allocator
 
 from benchmarks._common import parser, write_docs, write_json

@@ -22,12 +22,14 @@ from benchmarks._common import parser, write_docs, write_json
 from tools.blocks import markdown_table
 
 COMMAND = "python -m benchmarks.streams"
-TARGETS = {"overlap": 1.2, "issue": 5.0, "start": 10.0}
-UNITS = {"overlap": "times", "issue": "µs", "start": "µs"}
+TARGETS = {"overlap": 1.2, "issue": 5.0, "side": 2.5, "start": 10.0}
+UNITS = {"overlap": "times", "issue": "µs", "side": "times", "start": "µs"}
 METHODS = {
     "overlap": "a copy of pinned memory to the device and a matmul of about that length, on a stream each: "
     "the time of both, from the first call to the end of the last, over that of the longer one alone",
     "issue": "time in the caller of `torch.add(x, y)` on four elements, in blocks of 64 on a side stream",
+    "side": "that time over the caller's time for the same on the default stream, which includes running it; "
+    "blocks in turn",
     "start": "an upper bound: on a stream whose worker has just finished, from an event before "
     "`torch.add(x, y)` (an idle stream reaches it in the caller) to one behind it (reached on the worker); "
     "issuing and running the op are in it",
@@ -144,6 +146,26 @@ def issue_microseconds(device: torch.device, rounds: int) -> list[float]:
     return times
 
 
+def side_ratios(device: torch.device, rounds: int) -> list[float]:
+    """Returns for each pair of blocks the caller's time on a side stream over that on the default stream."""
+    x, y = operands(device)
+    default, side = torch.accelerator.current_stream(device), torch.Stream(device=device)
+    ratios = []
+    for _ in range(rounds):
+        times = []
+        for stream in (default, side):
+            with stream:
+                stream.synchronize()
+                torch.add(x, y)
+                began = perf_counter()
+                for _ in range(BLOCK):
+                    torch.add(x, y)
+                times.append(perf_counter() - began)
+        ratios.append(times[1] / times[0])
+    torch.accelerator.synchronize(device)
+    return ratios
+
+
 def start_microseconds(device: torch.device, rounds: int) -> list[float]:
     """Returns for each op the time from just before it was issued to its end on an awake worker."""
     x, y = operands(device)
@@ -170,6 +192,7 @@ def measure(device: torch.device, quick: bool) -> list[Figure]:
     found = [
         Figure.of("overlap", overlap(device, few, COPY_BYTES >> (6 if quick else 0))),
         Figure.of("issue", issue_microseconds(device, many)),
+        Figure.of("side", side_ratios(device, many)),
         Figure.of("start", start_microseconds(device, many)),
     ]
     for figure in found:

@@ -1,11 +1,11 @@
-"""docs/supported_ops.md: what each shipped chip does itself, from its description. `make docs` writes it."""
+"""docs/supported_ops.md: the op table's families, and what each shipped chip does itself."""
 
 from __future__ import annotations
 
 import torch
 
 from tools.blocks import markdown_table
-from torch_loom import chips
+from torch_loom import chips, ops
 from torch_loom.chips import Chip
 
 FILE = "docs/supported_ops.md"
@@ -13,7 +13,8 @@ FILE = "docs/supported_ops.md"
 INTRODUCTION = """\
 # Supported ops
 
-Written by `make docs` from the chip descriptions in `torch_loom/chips`; do not edit.
+Written by `make docs` from the op table in `torch_loom/ops` and the chip descriptions in
+`torch_loom/chips`; do not edit.
 
 Every op that PyTorch's CPU has runs on every chip. A chip's *native* ops and dtypes are those that it does
 itself; what is outside of them is a fallback: it runs all the same, is counted
@@ -24,36 +25,8 @@ and fills are native on every chip, in every dtype. Beside floating-point operan
 are indices and masks and need not be in the chip's dtypes."""
 
 
-# What no chip can fall back to the CPU for: ops that move data or make it without arithmetic, as
-# csrc/torch/ops/fallback.cpp exempts them, ops that only allocate or look at a tensor, and PyTorch's
-# test ops.
-_NO_COMPUTATION = frozenset(
-    {
-        "_copy_from",
-        "_copy_from_and_resize",
-        "_efficientzerotensor",
-        "_foobar",
-        "_foreach_copy_",
-        "_foreach_zero_",
-        "_has_compatible_shallow_copy_type",
-        "_lazy_clone",
-        "_local_scalar_dense",
-        "copy_",
-        "empty",
-        "empty_strided",
-        "is_set_to",
-        "record_stream",
-        "resize_",
-        "set_",
-    }
-)
-# The engine's names of ops that a chip lists under others.
-_LISTED_AS = {
-    "_scaled_dot_product_flash_attention_for_cpu": "_scaled_dot_product_fused_attention_overrideable",
-    "_scaled_dot_product_flash_attention_for_cpu_backward": (
-        "_scaled_dot_product_fused_attention_overrideable_backward"
-    ),
-}
+# Only look at a tensor, or take memory: there is nothing to fall back.
+_NO_COMPUTATION = frozenset({"_foobar", "_has_compatible_shallow_copy_type", "_local_scalar_dense"})
 
 
 def served_ops() -> list[str]:
@@ -62,6 +35,16 @@ def served_ops() -> list[str]:
     return sorted(
         {name.removeprefix("aten::").partition(".")[0] for name in names if name.startswith("aten::")}
     )
+
+
+def _is_moving(op: str) -> bool:
+    """Return whether an op only moves data or takes memory, as the op table says it."""
+    overloads = getattr(torch.ops.aten, op).overloads()
+    names = [f"aten::{op}" if overload == "default" else f"aten::{op}.{overload}" for overload in overloads]
+    if any("moves_data" in ops.facts_of(name) for name in names):
+        return True
+    family = ops.family_of(f"aten::{op}")
+    return family.name == "memory without contents" and "not_borrowed" not in ops.facts_of(f"aten::{op}")
 
 
 def _is_view(op: str) -> bool:
@@ -75,18 +58,42 @@ def _is_view(op: str) -> bool:
 
 
 def _can_fall_back(op: str, chip: Chip) -> bool:
-    is_computed = op not in _NO_COMPUTATION and not op.startswith("_test_") and not _is_view(op)
+    is_computed = op not in _NO_COMPUTATION and not op.startswith("_test_")
+    is_computed = is_computed and not _is_moving(op) and not _is_view(op)
     return is_computed and not _is_native(op, chip)
 
 
 def _is_native(op: str, chip: Chip) -> bool:
     native = {name.partition(".")[0] for name in chip.native_ops or ()}
-    op = _LISTED_AS.get(op, op)
+    op = ops.PUBLIC_NAMES.get(f"aten::{op}", op).removeprefix("aten::")
     return op in native or (op.endswith("_") and op[:-1] in native)
 
 
 def _names(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
+
+
+def families(served: list[str]) -> str:
+    """Return the section of the op table: each family with the ops that it has on the device."""
+    members: dict[str, list[str]] = {}
+    for op in served:
+        members.setdefault(ops.family_of(f"aten::{op}").name, []).append(op)
+    rows = [
+        [family.name, family.shape_class, family.tolerance, _names(members[family.name])]
+        for family in (*ops.FAMILIES, ops.DEFAULT)
+        if family.name in members
+    ]
+    explained = "\n".join(f"- *{name}*: {meaning}." for name, meaning in ops.TOLERANCES.items())
+    table = markdown_table(
+        ["family", "cost follows from", "tolerance", "ops with a kernel of the device"], rows
+    )
+    text = (
+        "What is known of an op stands in the entry of its family: how its cost follows from shapes and "
+        "dtypes, how far two right implementations may be apart, what the runtime must know of it. An op "
+        "without an entry costs the bytes of its operands. A gradient (`…_backward`), an in-place form and a "
+        "`_foreach_` form belong to the family of their op."
+    )
+    return f"## Families\n\n{text}\n\nTolerances:\n\n{explained}\n\n{table.rstrip()}"
 
 
 def section(chip: Chip, served: list[str]) -> str:
@@ -122,4 +129,7 @@ def page() -> str:
         for chip in shipped
     ]
     table = markdown_table(["chip", "native ops", "native dtypes"], rows)
-    return "\n\n".join([INTRODUCTION, table, *(section(chip, served) for chip in shipped)]) + "\n"
+    return (
+        "\n\n".join([INTRODUCTION, table, *(section(chip, served) for chip in shipped), families(served)])
+        + "\n"
+    )

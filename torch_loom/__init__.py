@@ -1,6 +1,7 @@
 """torch-loom: a virtual NPU.
 
 ``import torch`` is enough; the device is ``"loom"``, its module is ``torch.loom``.
+``import torch_loom.as_cuda``, before torch, makes the devices CUDA's.
 """
 
 from __future__ import annotations
@@ -41,12 +42,10 @@ def _warn(message: str) -> None:
         print(message, file=sys.stderr)
 
 
-# For `import torch_loom` with TORCH_DEVICE_BACKEND_AUTOLOAD=0; else the import of torch calls it.
-import torch  # noqa: E402  (it calls _autoload above, which must exist by then)
-
-_autoload()
-
-del torch
+# The import of torch calls _autoload, unless TORCH_DEVICE_BACKEND_AUTOLOAD=0: then importing this package
+# does. It imports no torch itself, so that torch_loom.as_cuda can come first.
+if "torch" in sys.modules:
+    _autoload()
 
 
 def include_path() -> str:

@@ -17,6 +17,7 @@ __all__ = [
     "ConfigurationError",
     "DeferredCallError",
     "DeviceTypeError",
+    "DryRunError",
     "ExtensionError",
     "FallbackError",
     "ForkError",
@@ -69,6 +70,10 @@ class InvalidDeviceError(LoomError, RuntimeError):
 
 class DeviceTypeError(LoomError, ValueError):
     """Something that is no device of this backend where one was expected."""
+
+
+class DryRunError(LoomError, RuntimeError):
+    """A dry run cannot begin: another one is under way, or a graph is being captured."""
 
 
 class ForkError(LoomError, RuntimeError):

@@ -1,6 +1,6 @@
 // What streams cost below PyTorch. Build and run:
-//   g++ -std=c++20 -O2 -Icsrc benchmarks/native/streams.cpp csrc/driver/*.cpp -pthread -o build/streams &&
-//   build/streams
+//   g++ -std=c++20 -O2 -Icsrc benchmarks/native/streams.cpp csrc/driver/*.cpp csrc/driver/host/*.cpp
+//     csrc/util/*.cpp -pthread -o build/streams && build/streams
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -47,7 +47,7 @@ void burst(Driver& driver, Stream side, size_t num_kernels) {
   };
   std::vector<Times> times(num_kernels);
   std::vector<double> submit_ns, start_us;
-  const auto run = [](void* context) { static_cast<Times*>(context)->started_ns = now_ns(); };
+  const auto run = [](void* context, Stream) { static_cast<Times*>(context)->started_ns = now_ns(); };
   for (int i = 0; i < kBursts; ++i) {
     for (Times& each : times) {
       each.submitted_ns = now_ns();
@@ -71,7 +71,8 @@ int main() {
   const Stream side = driver->create_stream(0, {0, /*inline_when_idle=*/false});
   const Event event = driver->create_event({});
   int64_t num_run = 0;
-  const Kernel kernel{"count", [](void* context) { ++*static_cast<int64_t*>(context); }, nullptr, &num_run};
+  const Kernel kernel{"count", [](void* context, Stream) { ++*static_cast<int64_t*>(context); }, nullptr,
+                      &num_run};
   per_call("submit, idle inline stream", [&] { driver->submit(main, kernel); });
   per_call("synchronize, idle stream", [&] { driver->synchronize_stream(main); });
   per_call("record, idle stream", [&] { driver->record_event(event, main); });

@@ -4,48 +4,58 @@
 // aborts. A null stream, event or address is refused with InvalidArgument where nothing else is said. "In
 // stream order" means: after everything submitted to that stream before, before everything submitted later.
 //
-// A kernel that does not run in its caller's thread may fail later. Its failure is kept, and what depends on
-// it is dropped: what was submitted to that stream behind it, and to streams that wait for an event recorded
-// behind it. It is raised once, with its own type, by the first call that waits for what depends on it:
-// synchronize_stream(), synchronize_event(), an in-place kernel, a copy of pageable memory.
+// A kernel is called on a thread of the host, with its stream. It computes there, or enqueues its work to the
+// stream by the engine's own means: it has finished when it has returned and what it enqueued is done. So the
+// contract fits host threads, where a stream may queue the call itself, and accelerators, where the call
+// enqueues and the device runs late.
+//
+// What a kernel throws in the thread that submits it leaves submit(): nothing has happened to the device.
+// Work that fails later leaves a failure, which the driver keeps, and what depends on it is dropped: what was
+// submitted to that stream behind it, and to streams that wait for an event recorded behind it. The failure
+// is raised, with its own type, by the first call that waits for what depends on it: synchronize_stream(),
+// synchronize_event(), an in-place kernel, a copy of pageable memory. Then Info::sticky_failures decides:
+//   false  the failure is over; what is submitted from then on runs.
+//   true   as on a card whose errors stay, nothing runs any more, on any stream: what is submitted before the
+//          failure is raised is dropped, and afterwards each call that submits work or waits for it throws
+//          Unusable, until the process ends. Memory, queries, and the ends of streams and events go on, so
+//          that the program can let go of what it holds.
+// A driver passes on what ends its own thread (abi::__forced_unwind): that is no failure.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "driver/activity.h"
 #include "driver/error.h"
 
 namespace loom::driver {
 
-// The PyTorch device type whose kernels do the arithmetic: lent memory is wrapped as that device's tensors.
-enum class Engine { kCpu, kMeta };
-
+// What a driver is and can do. Where a capability is false, what the program asks for is still accepted
+// unless the comment says otherwise.
 struct Info {
   std::string name;
-  Engine engine;
-  bool executes_kernels;  // false: submit() runs nothing, and contents of memory are undefined
-  bool host_addressable;  // true: the host can dereference what allocate() returned; kernels always can reach
-                          // engine_address() of it
-  // What this driver lacks of the contracts below, each as "method: reason".
-  std::vector<std::string> lacks;
-};
-
-struct Properties {
-  std::string name;
-  int64_t total_memory_bytes;
-  int major, minor;
-  int num_cores;
-  int64_t clock_rate_mhz;
-};
-
-struct Telemetry {
-  double utilization_percent;         // share of the last second in which a kernel ran
-  double memory_utilization_percent;  // share of the device memory that is allocated
-  double power_watts;
-  double temperature_celsius;
-  int64_t clock_rate_mhz;
+  // The PyTorch device type whose kernels do the arithmetic, by its name ("cpu", "meta", "cuda"): lent memory
+  // is wrapped as that device's tensors. Where the engine has streams of its own, a Stream is the handle that
+  // the engine knows it by (for "cuda" a cudaStream_t).
+  std::string engine;
+  int device_count;  // physical devices, 0 or more
+  // false: submit() releases kernels and runs none, copies and fills move nothing, and contents of memory are
+  // undefined.
+  bool executes_kernels;
+  // true: a kernel that cannot run now is queued, and a thread of the driver's calls it later. false:
+  // submit() calls it before it returns, as where all that a kernel does is enqueue.
+  bool queues_kernels;
+  bool sticky_failures;   // see above
+  bool host_addressable;  // the host can dereference what allocate() returned
+  // Kernels reach memory where allocate() said: Address::engine_address is always the address itself.
+  bool unified_addresses;
+  bool peer_access;        // copies between devices need no staging on the host
+  bool shared_memory;      // false: share() and map_shared() throw NotSupported
+  bool stream_priorities;  // false: StreamOptions::priority changes nothing
+  bool stream_activity;    // false: StreamOptions::activity is never written
 };
 
 struct MemoryInfo {
@@ -54,42 +64,56 @@ struct MemoryInfo {
 
 enum class AddressKind { kUnknown, kDevice, kPinnedHost };
 
+// What is known of an address; every access to device memory goes through this. Device memory has two: the
+// program's, which is what allocate() returned and may be beyond the host's reach, and the engine's, where
+// kernels find the same bytes. One plus an offset is the other plus that offset, for as long as allocated
+// addresses go on. Of what is not device memory both are the address asked about.
 struct Address {
   AddressKind kind;
-  int device;  // -1 unless kind is kDevice
-  // What allocate() and its caller know the address as; differs from the address asked about only for what
-  // engine_address() returned.
-  const void* device_address;
+  int device;            // -1 unless kind is kDevice
+  void* device_address;  // the program's
+  void* engine_address;  // means something within an allocation only
 };
+
+// What another process needs to map shared memory: plain bytes that mean something to the driver alone,
+// unused ones 0. As large as the largest such handle of a vendor.
+using ShareHandle = std::array<unsigned char, 64>;
 
 // Device memory that other processes can map.
 struct SharedMemory {
-  int file;       // a descriptor; the driver closes it when the memory is given back
-  size_t bytes;   // of the file
-  size_t offset;  // where in it the address asked about lies
+  ShareHandle handle;  // the same for as long as the memory is allocated, another's never
+  size_t bytes;        // of all that a receiver maps
+  size_t offset;       // where in it the address asked about lies
 };
 
 struct StreamOptions {
   int priority = 0;  // lower is more urgent, as in CUDA; 0 is the default
-  // With nothing pending, a submitted command runs in the caller's thread before submit() returns. All else,
-  // and everything where this is false, is queued to a worker.
+  // With nothing pending, a submitted kernel is called in the caller's thread before submit() returns. All
+  // else, and everything where this is false, is queued if Info::queues_kernels.
   bool inline_when_idle = true;
+  // Where the stream notes when it runs kernels and copies, from its first command to its end; it outlives
+  // the stream. Null: nobody wants to know.
+  StreamActivity* activity = nullptr;
 };
 
 struct EventOptions {
   bool timing = true;  // false: elapsed_ns() of it is refused
 };
 
-using Stream = struct StreamState*;
-using Event = struct EventState*;
+enum class OnFailure { kRaise, kKeep };
 
-// A unit of work. `release` is called exactly once: after `run` has returned or thrown, or when the kernel is
-// dropped or refused. It does not throw, and may be null when `context` outlives the kernel's stay on the
-// stream. `name` lives until then. `in_place`: it runs in the caller's thread before submit() returns, after
-// what is pending on the stream; a kept failure of the stream is raised instead.
+// Handles. What they point to is each driver's own affair.
+using Stream = struct StreamHandle*;
+using Event = struct EventHandle*;
+
+// A unit of work. `run` is called with `context` and the stream it was submitted to, once. `release` is
+// called exactly once: after `run` has returned or thrown, or when the kernel is dropped or refused. It does
+// not throw, and may be null when `context` outlives the kernel's stay on the stream. `name` lives until
+// then. `in_place`: `run` is called in the caller's thread before submit() returns, in stream order; a kept
+// failure of the stream is raised instead.
 struct Kernel {
   const char* name;
-  void (*run)(void* context);
+  void (*run)(void* context, Stream stream);
   void (*release)(void* context);
   void* context;
   bool in_place = false;
@@ -99,43 +123,28 @@ class Driver {
  public:
   virtual ~Driver() = default;
 
-  // --- the chip ---
-
-  // Constant over the life of the driver.
+  // Constant over the life of the driver. Never throws, touches no device.
   virtual const Info& info() const noexcept = 0;
-  // Number of physical devices, 0 or more. Never throws, touches no device.
-  virtual int device_count() const noexcept = 0;
-  // Throws InvalidArgument for a device outside 0 … device_count() − 1, as do all methods below.
-  virtual Properties properties(int device) const = 0;
-  // Figures at this moment. Does not wait for the device.
-  virtual Telemetry telemetry(int device) const = 0;
-  // True when a copy between the two needs no staging on the host. A device is not its own peer.
-  virtual bool can_access_peer(int device, int peer) const = 0;
 
   // --- memory ---
 
   // Takes `bytes` of device memory, aligned to 2 MiB, contents undefined. Does not wait for streams.
-  // Throws InvalidArgument for zero bytes. Throws OutOfMemory, with all its numbers, when `bytes`, rounded up
-  // to the driver's granularity, are more than are free; nothing changes then. Holes between allocations cost
-  // no memory.
+  // Throws InvalidArgument for zero bytes, and for a device outside 0 … device_count − 1, as do all methods
+  // below. Throws OutOfMemory, with all its numbers, when `bytes`, rounded up to the driver's granularity,
+  // are more than are free; nothing changes then. Holes between allocations cost no memory.
   virtual void* allocate(int device, size_t bytes) = 0;
-  // Gives back what allocate() or map_shared() returned, at once: the caller has waited for all work that
-  // uses it. Throws InvalidArgument for any other address; null is a no-op.
-  virtual void deallocate(int device, void* address) = 0;
-  // Free and total bytes; what was allocated counts as rounded up to the driver's granularity.
-  virtual MemoryInfo memory_info(int device) const = 0;
-  // Where an address lies, interior addresses included. All of a device's address range counts as that
-  // device's, allocated or not. Waits for no stream, never throws.
-  virtual Address locate(const void* address) const noexcept = 0;
-  // Where the engine's kernels reach what lies at a device address; the address itself unless host access is
-  // fenced off, and for addresses that are not device memory. Fenced memory lies there as it does at the
-  // device address: one plus an offset is the other plus that offset, within an allocation.
-  virtual void* engine_address(const void* device_address) const noexcept = 0;
   // Host memory that copies can reach without staging, aligned to 64 bytes. Throws InvalidArgument for zero
   // bytes, OutOfMemory when the host has no more.
   virtual void* allocate_host(size_t bytes) = 0;
-  // Gives back what allocate_host() returned. Throws InvalidArgument for any other address; null is a no-op.
-  virtual void deallocate_host(void* address) = 0;
+  // Gives back what allocate(), allocate_host() or map_shared() returned, at once: the caller has waited for
+  // all work that uses it. Throws InvalidArgument for any other address; null is a no-op.
+  virtual void deallocate(void* address) = 0;
+  // Free and total bytes; what was allocated counts as rounded up to the driver's granularity.
+  virtual MemoryInfo memory_info(int device) const = 0;
+  // Where an address lies, interior addresses included. All of a device's address range counts as that
+  // device's, allocated or not. The engine's address of allocated memory is found as well as the program's.
+  // Waits for no stream, never throws.
+  virtual Address locate(const void* address) const noexcept = 0;
   // From now on a range of the host's memory, which its owner keeps, counts as memory of `device`, or as
   // pinned host memory where that is −1: locate() says so, and kernels and copies reach it. It takes none of
   // the device's memory. Throws InvalidArgument for zero bytes, null, addresses where the host has no memory,
@@ -148,13 +157,14 @@ class Driver {
   // Makes the allocation around a device address memory that other processes can map, once; its addresses and
   // contents stay, whatever runs meanwhile. Who has mapped it keeps it when it is given back, or this process
   // ends. Throws InvalidArgument for an address in no allocation, and for memory that map_shared() returned;
-  // NotSupported where memory has no contents; SharingError when the host refuses, and the memory is as it
-  // was.
+  // NotSupported where Info::shared_memory is false; SharingError when the host refuses, and the memory is as
+  // it was.
   virtual SharedMemory share(int device, const void* address) = 0;
-  // Maps such memory of another process, all of the file, into the device's address range; it is a descriptor
-  // of the caller's, and may be closed. It costs no device memory: the process that shares it pays. Throws
-  // SharingError for a file that is no shared device memory, NotSupported as share() does.
-  virtual void* map_shared(int device, int file) = 0;
+  // Maps such memory of another process, all `bytes` of it, into the device's address range. The process that
+  // shares it must live, and keep it allocated, until this returns. It costs no device memory: the process
+  // that shares it pays. Throws SharingError for a handle that names no shared memory of this size any more,
+  // NotSupported as share() does.
+  virtual void* map_shared(int device, const ShareHandle& handle, size_t bytes) = 0;
 
   // --- streams ---
 
@@ -166,12 +176,10 @@ class Driver {
   virtual void destroy_stream(Stream stream) = 0;
   // True when everything submitted has finished. Does not block and reports no failure.
   virtual bool query_stream(Stream stream) = 0;
-  // Blocks until everything submitted so far has finished or was dropped; raises a kept failure that it
-  // depends on.
-  virtual void synchronize_stream(Stream stream) = 0;
-  // Blocks until everything submitted so far has finished or was dropped; a kept failure stays kept.
-  virtual void drain_stream(Stream stream) = 0;
-  // True when a kernel submitted now would run in the caller's thread.
+  // Blocks until everything submitted so far has finished or was dropped. Under kRaise it raises a kept
+  // failure that this depends on; under kKeep the failure stays kept.
+  virtual void synchronize_stream(Stream stream, OnFailure on_failure = OnFailure::kRaise) = 0;
+  // True when a kernel submitted now would be called in the caller's thread before submit() returns.
   virtual bool runs_in_place(Stream stream) noexcept = 0;
 
   // --- work ---
@@ -179,12 +187,13 @@ class Driver {
   // Runs a kernel in stream order. What a kernel submits to its own stream, in its own thread, is part of it.
   // An exception of a kernel that ran in the caller's thread leaves submit() itself; one on a worker is kept
   // by the stream. What is queued behind it on that stream, or waits for an event recorded behind it, is
-  // dropped; other streams go on. Once a kept failure was raised, what is submitted runs again. Blocks only
-  // where very many commands are queued.
+  // dropped; other streams go on, unless failures are sticky. Once a kept failure was raised, what is
+  // submitted runs again, or is refused with Unusable where failures are sticky. Blocks only where very many
+  // commands are queued.
   virtual void submit(Stream stream, const Kernel& kernel) = 0;
   // Copies bytes in stream order; either side is device, pinned or pageable memory. Pageable memory is read
-  // or written before copy() returns, as by an in-place kernel. Zero bytes is a no-op; overlapping ranges
-  // behave like memmove.
+  // or written before copy() returns, and a kept failure of the stream is raised instead. Zero bytes is a
+  // no-op; overlapping ranges behave like memmove.
   virtual void copy(Stream stream, void* destination, const void* source, size_t bytes) = 0;
   // Sets every byte of a device range in stream order.
   virtual void fill(Stream stream, void* destination, uint8_t value, size_t bytes) = 0;
@@ -210,5 +219,48 @@ class Driver {
   // for one recorded behind a failure.
   virtual int64_t elapsed_ns(Event start, Event end) = 0;
 };
+
+// --- making one ---
+
+enum class Launch {
+  kAuto,      // as StreamOptions say
+  kBlocking,  // every kernel, copy and fill is in place: failures leave the call that caused them
+  // No workers: everything is queued, and run by the threads that submit, ask or wait, in an order drawn from
+  // chaos_seed among all that the recorded waits allow. With one host thread the same seed is the same order.
+  kChaos,
+};
+
+// What the program asks for. A driver throws NotSupported, in a sentence, for a launch mode or a fence that
+// it has not. A driver over hardware has the devices and the memory that are there.
+struct DriverConfig {
+  int device_count;      // it has at least so many, or throws InvalidArgument
+  int64_t memory_bytes;  // per device
+  Launch launch = Launch::kAuto;
+  uint64_t chaos_seed = 0;
+  bool protect = false;  // fences device memory off: a host access through allocate()'s addresses faults
+  std::vector<int64_t>
+      device_memory_bytes{};  // of each device, in the place of memory_bytes; empty: all alike
+
+  int64_t memory_bytes_of(int device) const {
+    return device_memory_bytes.empty() ? memory_bytes : device_memory_bytes[static_cast<size_t>(device)];
+  }
+};
+
+// A driver in a library of its own, which a program loads by naming the library's path in place of a driver's
+// name. It is compiled against this header with the same C++ standard library, and one of its files says
+// LOOM_DRIVER_LIBRARY(create), with a function
+//   Driver* create(const DriverConfig& config);
+// whose result the caller deletes. The library is never unloaded.
+struct DriverLibrary {
+  uint32_t contract;  // the version that it was compiled against
+  Driver* (*create)(const DriverConfig& config);
+};
+
+// Another number whenever something above changes.
+constexpr uint32_t kContractVersion = 1;
+
+#define LOOM_DRIVER_LIBRARY(create)                                                                  \
+  extern "C" __attribute__((visibility("default"))) const ::loom::driver::DriverLibrary loom_driver; \
+  const ::loom::driver::DriverLibrary loom_driver { ::loom::driver::kContractVersion, &(create) }
 
 }  // namespace loom::driver

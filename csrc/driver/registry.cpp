@@ -1,9 +1,42 @@
 #include "driver/registry.h"
 
+#include <dlfcn.h>
+
+#include <algorithm>
+
 #include "driver/host/null.h"
 #include "driver/host/virtual.h"
 
 namespace loom::driver {
+
+namespace {
+
+std::unique_ptr<Driver> create_from_library(const std::string& path, const DriverConfig& config) {
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* const reason = dlerror();
+    throw InvalidArgument("cannot load the driver of " + path + ": " +
+                          (reason != nullptr ? reason : "no reason given"));
+  }
+  const auto* const entry = static_cast<const DriverLibrary*>(dlsym(library, "loom_driver"));
+  if (entry == nullptr) {
+    throw InvalidArgument(path + " has no driver: one of its files must say LOOM_DRIVER_LIBRARY(create)");
+  }
+  if (entry->contract != kContractVersion) {
+    throw InvalidArgument("the driver of " + path + " was compiled against version " +
+                          std::to_string(entry->contract) + " of the contract, and this is version " +
+                          std::to_string(kContractVersion) + ": compile it against this one's driver.h");
+  }
+  std::unique_ptr<Driver> driver(entry->create(config));
+  if (driver == nullptr) throw InvalidArgument("the driver of " + path + " returned no driver");
+  if (driver->info().device_count < config.device_count) {
+    throw InvalidArgument("the driver of " + path + " has " + std::to_string(driver->info().device_count) +
+                          " devices, and " + std::to_string(config.device_count) + " are asked for");
+  }
+  return driver;
+}
+
+}  // namespace
 
 std::vector<std::string> driver_names() { return {"virtual", "null"}; }
 
@@ -11,14 +44,22 @@ std::unique_ptr<Driver> create_driver(const std::string& name, const DriverConfi
   if (config.device_count < 0) {
     throw InvalidArgument("device_count must be 0 or more, got " + std::to_string(config.device_count));
   }
-  if (config.memory_bytes < 0) {
-    throw InvalidArgument("memory_bytes must be 0 or more, got " + std::to_string(config.memory_bytes));
+  if (const size_t given = config.device_memory_bytes.size();
+      given != 0 && given != static_cast<size_t>(config.device_count)) {
+    throw InvalidArgument("device_memory_bytes must be one size a device, got " + std::to_string(given) +
+                          " for " + std::to_string(config.device_count) + " devices");
+  }
+  for (int device = 0; device < std::max(config.device_count, 1); ++device) {
+    const int64_t bytes = config.memory_bytes_of(device);
+    if (bytes < 0) throw InvalidArgument("memory_bytes must be 0 or more, got " + std::to_string(bytes));
   }
   if (name == "virtual") return std::make_unique<VirtualDriver>(config);
   if (name == "null") return std::make_unique<NullDriver>(config);
+  if (name.find('/') != std::string::npos) return create_from_library(name, config);
   std::string known;
   for (const auto& candidate : driver_names()) known += (known.empty() ? "" : ", ") + candidate;
-  throw InvalidArgument("unknown driver '" + name + "'; known drivers: " + known);
+  throw InvalidArgument("unknown driver '" + name + "'; known drivers: " + known +
+                        ", or the path of a library that has one");
 }
 
 }  // namespace loom::driver

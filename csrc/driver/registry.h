@@ -1,7 +1,6 @@
-// Drivers by name: registry.cpp is the one place that lists them.
+// Drivers by name, and from libraries.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,24 +9,11 @@
 
 namespace loom::driver {
 
-enum class Launch {
-  kAuto,      // as StreamOptions say
-  kBlocking,  // every kernel, copy and fill is in place: failures leave the call that caused them
-  // No workers: everything is queued, and run by the threads that submit, ask or wait, in an order drawn from
-  // chaos_seed among all that the recorded waits allow. With one host thread the same seed is the same order.
-  kChaos,
-};
-
-struct DriverConfig {
-  int device_count;
-  int64_t memory_bytes;  // per device
-  Launch launch = Launch::kAuto;
-  uint64_t chaos_seed = 0;
-  bool protect = false;  // fences device memory off: a host access through allocate()'s addresses faults
-};
-
-// Throws InvalidArgument for an unknown name, listing the known ones, and for a negative count or size.
+// A driver by its name, or of the library at a path (a name with a slash in it). Throws InvalidArgument for
+// an unknown name, listing the known ones; for a library that cannot be loaded, has no driver or one of
+// another version of the contract; for a negative count or size; and where the driver has fewer devices.
 std::unique_ptr<Driver> create_driver(const std::string& name, const DriverConfig& config);
+// Those that are built in: registry.cpp is the one place that lists them.
 std::vector<std::string> driver_names();
 
 }  // namespace loom::driver

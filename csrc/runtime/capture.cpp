@@ -31,6 +31,7 @@ struct Joined {
 }  // namespace
 
 struct Capture {
+  Runtime* world;  // whose devices it is on
   StreamRef origin;
   CaptureMode mode;
   PoolId pool;
@@ -149,7 +150,9 @@ std::string objection(Capture& capture, StreamRef stream) {
   return "";
 }
 
-CachingAllocator& allocator_of(int device) { return *get().device(device).allocator; }
+CachingAllocator& allocator_of(const Capture& capture, int device) {
+  return *capture.world->device(device).allocator;
+}
 
 // Memory for the capture's streams on a device, which is in its list, comes from its pool. Not under the
 // lock: another thread may end the capture meanwhile.
@@ -163,7 +166,7 @@ void allocate_to_pool(const CaptureRef& capture, int device) {
                         [&](const Joined& each) { return each.device == device; });
   };
   try {
-    allocator_of(device).begin_allocate_to_pool(capture->pool, is_member, /*capturing=*/true);
+    allocator_of(*capture, device).begin_allocate_to_pool(capture->pool, is_member, /*capturing=*/true);
   } catch (...) {
     const Guard lock(mutex);
     if (!capture->has_ended) capture->devices.erase(entry());
@@ -176,8 +179,8 @@ void allocate_to_pool(const CaptureRef& capture, int device) {
       return;
     }
   }
-  allocator_of(device).end_allocate_to_pool(capture->pool);
-  allocator_of(device).release_pool(capture->pool);
+  allocator_of(*capture, device).end_allocate_to_pool(capture->pool);
+  allocator_of(*capture, device).release_pool(capture->pool);
 }
 
 // Takes a capture off the list, once.
@@ -194,9 +197,10 @@ bool take_off(const CaptureRef& capture) {
 void leave_pools(const Capture& capture, bool keeps_use) {
   for (const auto& [device, takes_from_pool] : capture.devices) {
     if (!takes_from_pool) continue;  // whoever was about to tell its allocator takes that back
-    allocator_of(device).end_allocate_to_pool(capture.pool);
+    allocator_of(capture, device).end_allocate_to_pool(capture.pool);
     // Memory of other devices than the graph's is kept by the tensors there alone.
-    if (!keeps_use || device != capture.origin.device) allocator_of(device).release_pool(capture.pool);
+    if (!keeps_use || device != capture.origin.device)
+      allocator_of(capture, device).release_pool(capture.pool);
   }
 }
 
@@ -221,6 +225,7 @@ CaptureRef begin(StreamRef stream, CaptureMode mode, PoolId pool, void* owner) {
         "the default stream.)");
   }
   auto capture = std::make_shared<Capture>();
+  capture->world = &get();
   capture->origin = stream;
   capture->mode = mode;
   capture->pool = pool;
@@ -269,6 +274,15 @@ void abort(const CaptureRef& capture) noexcept {
   capture->recording.reset();
 }
 
+void abort_all() noexcept {
+  std::vector<CaptureRef> all;
+  {
+    const Guard lock(mutex);
+    all = captures;
+  }
+  for (const CaptureRef& capture : all) abort(capture);
+}
+
 void* owner_of(StreamRef stream) {
   const Guard lock(mutex);
   const CaptureRef capture = find(stream);
@@ -285,19 +299,10 @@ CaptureRef of(StreamRef stream) {
   return find(stream);
 }
 
-void keep(Capture& capture, StreamRef stream, const driver::Kernel& kernel, const Operand* operands,
-          size_t num_operands) {
-  Node node{CommandKind::kKernel, kernel.name, stream, {}, kernel};
-  for (size_t i = 0; i < num_operands; ++i) {
-    const Operand& operand = operands[i];
-    node.operands.push_back({operand.address,
-                             {operand.sizes, operand.sizes + operand.num_dims},
-                             {operand.strides, operand.strides + operand.num_dims},
-                             operand.item_bytes,
-                             operand.is_written});
-  }
+void keep(Capture& capture, StreamRef stream, const driver::Kernel& kernel, const KernelRecord& record,
+          std::span<const Operand> outputs) {
   try {
-    append(capture, std::move(node));
+    append(capture, {CommandKind::kKernel, kernel.name, stream, {}, kernel, KeptRecord(record, outputs)});
   } catch (...) {
     if (kernel.release != nullptr) kernel.release(kernel.context);
     throw;

@@ -37,6 +37,8 @@ CaptureRef begin(StreamRef stream, CaptureMode mode, PoolId pool, void* owner);
 std::shared_ptr<Recording> end(const CaptureRef& capture, StreamRef stream);
 // Ends it and drops what it kept.
 void abort(const CaptureRef& capture) noexcept;
+// All that are under way: the devices that they are on are about to go.
+void abort_all() noexcept;
 // The owner of the capture of a stream, or null.
 void* owner_of(StreamRef stream);
 // Makes the capture of a stream fail, if there is one: its end raises `reason`.
@@ -47,8 +49,8 @@ void invalidate(StreamRef stream, const std::string& reason);
 // The capture that keeps what is submitted to a stream, or null.
 CaptureRef of(StreamRef stream);
 // Append to it. Throw CaptureError when it has failed or ended; the kernel is released then.
-void keep(Capture& capture, StreamRef stream, const driver::Kernel& kernel, const Operand* operands,
-          size_t num_operands);
+void keep(Capture& capture, StreamRef stream, const driver::Kernel& kernel, const KernelRecord& record,
+          std::span<const Operand> outputs);
 void keep_copy(Capture& capture, StreamRef stream, void* destination, const void* source, size_t bytes);
 void keep_fill(Capture& capture, StreamRef stream, void* destination, uint8_t value, size_t bytes);
 

@@ -2,12 +2,36 @@
 // itself, with units and sources, is torch_loom/chips.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace loom::runtime {
+
+// Kernels for what is several ops without them. Where a chip has one, the work is one command on the stream,
+// whether or not the engine has such a kernel; where it has none, the parts are commands of their own.
+enum class FusedKernel : uint8_t {
+  kAttention,         // scaled dot-product attention, forward and backward
+  kAttentionMask,     // … with a mask or a bias
+  kAttentionDropout,  // … with dropout
+  kRnnLayer,          // one direction of one LSTM layer over a whole sequence
+  kRnnCell,           // what follows the matrix products in an LSTM's or a GRU's cell
+  kForeach,           // an op on lists of tensors
+  kOptimizer,         // an optimizer's step on lists of tensors
+  kCrossEntropy,      // log-softmax with the loss
+};
+
+// What descriptions call them, by number.
+inline constexpr std::array<std::string_view, 8> kFusedKernelNames = {
+    "attention", "attention_mask", "attention_dropout", "rnn_layer",
+    "rnn_cell",  "foreach",        "optimizer",         "cross_entropy"};
+
+// A set of them: bit 1 << number.
+using FusedKernels = uint32_t;
 
 struct Chip {
   std::string name, description;
@@ -16,8 +40,25 @@ struct Chip {
   std::vector<std::string> dtypes, amp_dtypes;  // PyTorch's names
   std::optional<std::vector<std::string>> native_ops;  // not given: every op
   int capability_major = 0, capability_minor = 0;
-  int num_cores = 0;      // 0: not known
+  int num_cores = 0;  // 0: not known
+  FusedKernels fused_kernels = 0;
   int64_t clock_mhz = 0;  // 0: not known
+
+  bool has(FusedKernel kernel) const noexcept {
+    return (fused_kernels >> static_cast<unsigned>(kernel) & 1) != 0;
+  }
 };
+
+// Nothing when a name is not one of kFusedKernelNames.
+inline std::optional<FusedKernels> fused_kernels_of(const std::vector<std::string>& names) {
+  FusedKernels found = 0;
+  for (const std::string& name : names) {
+    size_t number = 0;
+    while (number < kFusedKernelNames.size() && kFusedKernelNames[number] != name) ++number;
+    if (number == kFusedKernelNames.size()) return std::nullopt;
+    found |= FusedKernels{1} << number;
+  }
+  return found;
+}
 
 }  // namespace loom::runtime

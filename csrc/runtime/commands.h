@@ -1,11 +1,17 @@
-// The one point that every command of a device passes on its way to the driver: here the tape hears of it,
-// and a stream that is being captured keeps it instead of running it.
+// The one place that talks to a driver's streams, events and copies: here the tape hears of a command, and a
+// stream that is being captured keeps it instead of running it.
 #pragma once
+
+#include <optional>
+#include <span>
+#include <utility>
 
 #include "driver/driver.h"
 #include "runtime/tape.h"
 
 namespace loom::runtime {
+
+class Device;
 
 struct StreamRef {
   int device;  // logical index
@@ -20,20 +26,101 @@ StreamRef current_stream_of(int device) noexcept;
 bool runs_in_place(StreamRef stream);
 // True when what is submitted to the stream is kept by a graph.
 bool is_captured(StreamRef stream);
+// Whether a kernel must be described: somebody is told of it, or a graph keeps it and tells at each replay.
+bool is_kernel_described() noexcept;
+
+// What the tape is told of a kernel at its begin; see Command.
+struct KernelRecord {
+  const OpRecord* op = nullptr;
+  std::span<const Operand> inputs{};
+  std::span<const Attribute> attributes{};
+};
+
+// A command that the tape is told of, from its begin to its end. One that is destroyed before end() has
+// failed.
+class Issue {
+ public:
+  Issue() = default;
+  ~Issue();
+  Issue(const Issue&) = delete;
+  Issue& operator=(const Issue&) = delete;
+
+  // A new command, to be filled in before begin().
+  Command& describe(CommandKind kind, StreamRef stream) noexcept {
+    return command_.emplace(runtime::describe(kind, stream.device, stream.id));
+  }
+  // Tells the readers; what one throws leaves it.
+  void begin();
+  bool has_begun() const noexcept { return command_.has_value(); }
+  // Of a kernel, where they are known.
+  void set_inputs(std::span<const Operand> inputs) { command_->inputs = inputs; }
+  void set_outputs(std::span<const Operand> outputs) { command_->outputs = outputs; }
+  void end();
+  // Where the times go that a reader wants; null when none does.
+  const std::shared_ptr<CommandTimes>& times() const { return times_; }
+  // From now on nothing notes when the call returns.
+  std::shared_ptr<CommandTimes> take_times() { return std::move(times_); }
+
+ private:
+  std::optional<Command> command_;
+  bool is_over_ = true;
+  tape::Told told_;
+  std::shared_ptr<CommandTimes> times_;
+};
+
+// A stream whose kernels run in the caller's thread at this moment; asked once for a kernel of which nobody
+// is told.
+struct InPlace {
+  driver::Driver* driver = nullptr;
+  driver::Stream stream = nullptr;
+  explicit operator bool() const noexcept { return driver != nullptr; }
+};
+
+// A described kernel on its way: begin(), submit(), end(), each once, in the thread that issues it. The
+// record and what it points to stay until end().
+class Launch {
+ public:
+  void begin(StreamRef stream, const char* name, const KernelRecord& record);
+  bool has_begun() const noexcept { return issue_.has_begun(); }
+  // As runtime::submit(). `outputs`: where they are known already; a graph that keeps the kernel wants them.
+  void submit(const driver::Kernel& kernel, std::span<const Operand> outputs = {});
+  // The same, where the stream runs kernels in this thread.
+  void run(const InPlace& place, const driver::Kernel& kernel);
+  // `inputs`: as the kernel has left them.
+  void end(std::span<const Operand> inputs, std::span<const Operand> outputs);
+
+ private:
+  StreamRef stream_{};
+  KernelRecord record_;
+  Issue issue_;
+};
 
 // As the driver's methods of the same names. While the stream is captured: a kernel is kept, to be run at
 // each replay (its `run` is called any number of times before its `release`); one that must run in place, a
 // copy of pageable memory, a query and a synchronisation throw CaptureError and end the capture.
-void submit(StreamRef stream, const driver::Kernel& kernel, const Operand* operands = nullptr,
-            size_t num_operands = 0);
+void submit(StreamRef stream, const driver::Kernel& kernel, const KernelRecord& record = {},
+            std::span<const Operand> outputs = {});
+// A kernel that would keep the caller where the stream is idle runs beside it, in stream order all the same.
+void submit_aside(StreamRef stream, const driver::Kernel& kernel);
 void copy(StreamRef stream, void* destination, const void* source, size_t bytes);
+// A copy from or to pageable memory: what was submitted to the stream before has finished then, of which the
+// tape is told as well.
+void copy_and_wait(StreamRef stream, void* destination, const void* source, size_t bytes);
+// Moves bytes of a result, which the kernel told last has left on the host, to the result's memory.
+void store_result(StreamRef stream, void* destination, const void* source, size_t bytes);
 void fill(StreamRef stream, void* destination, uint8_t value, size_t bytes);
 bool query_stream(StreamRef stream);
 void synchronize_stream(StreamRef stream);
+// Waits without raising a failure, which stays with the stream; the tape is told as by a query that found the
+// stream finished.
+void drain_stream(StreamRef stream);
 // All streams of a device.
 void synchronize_device(int device);
+// The same without raising a failure, and untold.
+void drain_device(int device);
 
-driver::Event create_event(driver::EventOptions options);
+// For streams of this device, and of others with its driver.
+driver::Event create_event(int device, driver::EventOptions options);
 // A stream that waits for an event of a captured stream is captured from then on.
 void record_event(driver::Event event, StreamRef stream);
 void wait_event(StreamRef stream, driver::Event event);
@@ -41,5 +128,28 @@ bool query_event(driver::Event event);
 void synchronize_event(driver::Event event);
 int64_t elapsed_ns(driver::Event start, driver::Event end);
 void destroy_event(driver::Event event);
+
+// Empty unless a kernel that is submitted now would run in this thread.
+InPlace in_place(StreamRef stream);
+InPlace in_place(const Device& device, StreamRef stream);
+// Runs a kernel there. Nobody is told: for kernels where is_kernel_described() was false.
+void run(const InPlace& place, const driver::Kernel& kernel);
+
+// The driver's methods of the same names, untold and never kept by a graph: what a told command is made of,
+// and the runtime's own bookkeeping (when a block is free, a page written), which no program issues.
+namespace untold {
+
+void submit(driver::Driver& driver, driver::Stream stream, const driver::Kernel& kernel);
+void copy(driver::Driver& driver, driver::Stream stream, void* destination, const void* source, size_t bytes);
+void fill(driver::Driver& driver, driver::Stream stream, void* destination, uint8_t value, size_t bytes);
+bool query_stream(driver::Driver& driver, driver::Stream stream);
+void drain_stream(driver::Driver& driver, driver::Stream stream);
+driver::Event create_event(driver::Driver& driver);  // without timing
+void record_event(driver::Driver& driver, driver::Event event, driver::Stream stream);
+void wait_event(driver::Driver& driver, driver::Stream stream, driver::Event event);
+bool query_event(driver::Driver& driver, driver::Event event);
+void destroy_event(driver::Driver& driver, driver::Event event);
+
+}  // namespace untold
 
 }  // namespace loom::runtime

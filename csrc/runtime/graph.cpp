@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "runtime/capture.h"
-#include "runtime/runtime.h"
+#include "runtime/worlds.h"
 
 namespace loom::runtime {
 
@@ -19,20 +19,20 @@ uint32_t Recording::add(Node node) {
   return static_cast<uint32_t>(nodes_.size() - 1);
 }
 
-void Recording::run(driver::Stream stream, const std::vector<timing::Shared>& times) const {
-  driver::Driver& driver = get().driver();
+void Recording::run(driver::Driver& driver, driver::Stream stream,
+                    const std::vector<timing::Shared>& times) const {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     const timing::Running running(times.empty() ? nullptr : times[i].get());
     switch (node.kind) {
       case CommandKind::kKernel:
-        node.kernel.run(node.kernel.context);
+        node.kernel.run(node.kernel.context, stream);
         break;
       case CommandKind::kCopy:
-        driver.copy(stream, node.destination, node.source, node.bytes);
+        untold::copy(driver, stream, node.destination, node.source, node.bytes);
         break;
       default:
-        driver.fill(stream, node.destination, node.value, node.bytes);
+        untold::fill(driver, stream, node.destination, node.value, node.bytes);
         break;
     }
   }
@@ -40,34 +40,44 @@ void Recording::run(driver::Stream stream, const std::vector<timing::Shared>& ti
 
 std::vector<timing::Shared> Recording::notify(StreamRef stream) const {
   std::vector<timing::Shared> all_times;
-  std::vector<Operand> operands;
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
-    operands.clear();
-    for (const Node::KeptOperand& kept : node.operands) {
-      operands.push_back({kept.address, kept.sizes.data(), kept.strides.data(),
-                          static_cast<int32_t>(kept.sizes.size()), kept.item_bytes, kept.is_written});
-    }
+    if (!tape::is_told(node.kind)) continue;
+    const KernelRecord record = node.record.record();
     timing::Shared times;
-    Command command{};
-    command.kind = node.kind;
-    command.device = stream.device;
-    command.stream = stream.id;
-    command.name = node.name.c_str();
-    command.address = node.destination;
-    command.source = node.source;
-    command.bytes = node.bytes;
-    command.operands = operands.data();
-    command.num_operands = operands.size();
-    command.times = &times;
-    tape::write(command);
+    {
+      Issue issue;
+      Command& command = issue.describe(node.kind, stream);
+      command.name = node.name.c_str();
+      command.address = node.destination;
+      command.source = node.source;
+      command.bytes = node.bytes;
+      command.op = record.op;
+      command.inputs = record.inputs;
+      command.attributes = record.attributes;
+      issue.begin();
+      issue.set_outputs(node.record.outputs());
+      // Its time of return stays open: the call that issues it is that of the replay.
+      times = issue.take_times();
+      issue.end();
+    }
     if (times == nullptr) continue;
-    if (!get().driver().info().executes_kernels) timing::note_not_run(*times);
+    if (!get().device(stream.device).runs_kernels()) timing::note_not_run(*times);
     all_times.resize(nodes_.size());
     all_times[i] = std::move(times);
   }
   return all_times;
 }
+
+namespace {
+
+void print(std::ostream& out, const Operand& operand, bool is_written) {
+  out << "\\n" << (is_written ? "writes " : "reads ") << operand.address << " [";
+  for (int32_t d = 0; d < operand.num_dims; ++d) out << (d == 0 ? "" : ", ") << operand.sizes[d];
+  out << "] of " << operand.item_bytes << " bytes";
+}
+
+}  // namespace
 
 std::string Recording::to_dot() const {
   std::ostringstream out;
@@ -82,11 +92,8 @@ std::string Recording::to_dot() const {
       if (node.source != nullptr) out << "\\nfrom " << node.source;
       out << "\\n" << node.bytes << " bytes";
     }
-    for (const Node::KeptOperand& operand : node.operands) {
-      out << "\\n" << (operand.is_written ? "writes " : "reads ") << operand.address << " [";
-      for (size_t d = 0; d < operand.sizes.size(); ++d) out << (d == 0 ? "" : ", ") << operand.sizes[d];
-      out << "] of " << operand.item_bytes << " bytes";
-    }
+    for (const Operand& operand : node.record.record().inputs) print(out, operand, operand.is_written);
+    for (const Operand& operand : node.record.outputs()) print(out, operand, /*is_written=*/true);
     out << "\"];\n";
     for (const uint32_t before : node.after) out << "  n" << before << " -> n" << i << ";\n";
   }
@@ -94,7 +101,7 @@ std::string Recording::to_dot() const {
   return out.str();
 }
 
-ReplayQueue::ReplayQueue() : finished_(get().driver().create_event({/*timing=*/false})) {}
+ReplayQueue::ReplayQueue(int device) : finished_(make_event(get().device(device), {/*timing=*/false})) {}
 
 ReplayQueue::~ReplayQueue() {
   if (!in_bad_fork()) destroy_event(finished_);
@@ -103,43 +110,42 @@ ReplayQueue::~ReplayQueue() {
 void ReplayQueue::submit(StreamRef stream, const Recording& recording,
                          const std::function<std::unique_ptr<Replay>()>& make) {
   if (is_captured(stream)) capture::forbid_on(stream, "the replay of a graph");
-  driver::Driver& driver = get().driver();
-  const driver::Stream handle = get().stream(stream.device, stream.id);
+  const Device& device = get().device(stream.device);
+  driver::Driver& driver = device.driver();
+  const driver::Stream handle = device.stream(stream.id);
   const auto must_follow = [&] { return has_replayed_ && !(last_stream_ == stream); };
-  const bool is_notified = tape::is_read();
-  timing::Shared launch_times;
+  Issue issue;
   std::vector<timing::Shared> times;
-  if (is_notified) [[unlikely]] {
+  const bool is_told = tape::is_told(CommandKind::kReplay);
+  if (is_told) [[unlikely]] {
     {
-      // The tape hears of the order before it hears of the commands; and of those without the lock, since its
-      // readers may wait for Python's.
+      // Report the wait first; report commands unlocked, since readers may need Python's lock.
       const std::lock_guard<std::mutex> lock(mutex_);
       if (must_follow()) wait_event(stream, finished_);
     }
-    Command command{};
-    command.kind = CommandKind::kReplay;
-    command.name = "graph replay";
-    command.device = stream.device;
-    command.stream = stream.id;
-    command.times = &launch_times;
-    tape::write(command);
-    times = recording.notify(stream);
+    issue.describe(CommandKind::kReplay, stream);
+    issue.begin();
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
-  // Again where it was told above: another replay may have come between.
-  if (must_follow() && is_notified) driver.wait_event(handle, finished_);
-  if (must_follow() && !is_notified) wait_event(stream, finished_);
-  std::unique_ptr<Replay> replay = make();
-  replay->stream_ = handle;
-  replay->times_ = std::move(times);
-  const driver::Kernel kernel{"graph replay", [](void* context) { static_cast<Replay*>(context)->run(); },
-                              [](void* context) { delete static_cast<Replay*>(context); }, replay.release()};
-  driver.submit(handle, kernel);
-  if (launch_times != nullptr) [[unlikely]]
-    launch_times->returned_ns = timing::now_ns();
-  record_event(finished_, stream);
-  has_replayed_ = true;
-  last_stream_ = stream;
+  if (tape::is_read()) [[unlikely]]
+    times = recording.notify(stream);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    // Again where it was told above: another replay may have come between.
+    if (must_follow() && is_told) untold::wait_event(driver, handle, finished_);
+    if (must_follow() && !is_told) wait_event(stream, finished_);
+    std::unique_ptr<Replay> replay = make();
+    replay->driver_ = &driver;
+    replay->stream_ = handle;
+    replay->times_ = std::move(times);
+    const driver::Kernel kernel{
+        "graph replay", [](void* context, driver::Stream) { static_cast<Replay*>(context)->run(); },
+        [](void* context) { delete static_cast<Replay*>(context); }, replay.release()};
+    untold::submit(driver, handle, kernel);
+    record_event(finished_, stream);
+    has_replayed_ = true;
+    last_stream_ = stream;
+  }
+  issue.end();
 }
 
 }  // namespace loom::runtime

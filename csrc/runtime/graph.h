@@ -11,6 +11,7 @@
 
 #include "driver/driver.h"
 #include "runtime/commands.h"
+#include "runtime/kept_record.h"
 #include "runtime/memory/memory_history.h"
 #include "runtime/timing.h"
 
@@ -18,21 +19,13 @@ namespace loom::runtime {
 
 // A command that a graph keeps.
 struct Node {
-  // An operand of a kernel, for the tape: as in Operand, with metadata of its own.
-  struct KeptOperand {
-    const void* address;
-    std::vector<int64_t> sizes, strides;
-    int32_t item_bytes;
-    bool is_written;
-  };
-
   CommandKind kind;  // kKernel, kCopy or kFill
   std::string name;
   StreamRef stream;               // that it was captured on
   std::vector<uint32_t> after{};  // nodes that must have run, by their place in the recording
   driver::Kernel kernel{};        // kKernel
-  std::vector<KeptOperand> operands{};
-  void* destination = nullptr;  // kCopy, kFill
+  KeptRecord record{};            // kKernel
+  void* destination = nullptr;    // kCopy, kFill
   const void* source = nullptr;
   size_t bytes = 0;
   uint8_t value = 0;
@@ -51,7 +44,7 @@ class Recording {
   const std::vector<Node>& nodes() const { return nodes_; }
   // Runs the nodes, one after the other, in this thread, as part of a kernel of `stream`. What one throws
   // ends the run. `times`: where those of each node go, or empty.
-  void run(driver::Stream stream, const std::vector<timing::Shared>& times) const;
+  void run(driver::Driver& driver, driver::Stream stream, const std::vector<timing::Shared>& times) const;
   // Tells the tape of each, as of commands of `stream`. Returns the times that its readers want; empty when
   // they want none.
   std::vector<timing::Shared> notify(StreamRef stream) const;
@@ -67,13 +60,14 @@ class Replay {
  public:
   explicit Replay(std::shared_ptr<const Recording> recording) : recording_(std::move(recording)) {}
   virtual ~Replay() = default;
-  virtual void run() { recording_->run(stream_, times_); }
+  virtual void run() { recording_->run(*driver_, stream_, times_); }
 
  protected:
   const std::shared_ptr<const Recording> recording_;
 
  private:
   friend class ReplayQueue;
+  driver::Driver* driver_ = nullptr;
   driver::Stream stream_ = nullptr;  // that the replay was submitted to
   std::vector<timing::Shared> times_;
 };
@@ -81,7 +75,8 @@ class Replay {
 // The replays of one recording: never two at a time, on whichever streams.
 class ReplayQueue {
  public:
-  ReplayQueue();
+  // Of a graph of this device.
+  explicit ReplayQueue(int device);
   ~ReplayQueue();
   ReplayQueue(const ReplayQueue&) = delete;
   ReplayQueue& operator=(const ReplayQueue&) = delete;

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "runtime/ipc/activity_board.h"
 
@@ -10,6 +11,7 @@ namespace loom::runtime {
 
 namespace detail {
 std::atomic<Runtime*> instance{nullptr};
+std::atomic<int64_t> world{0};
 std::atomic<bool> bad_fork{false};
 }  // namespace detail
 
@@ -17,9 +19,28 @@ namespace {
 
 std::mutex init_mutex;
 std::function<void()> initializer;
+void (*device_hook)(Device&) = nullptr;
 
-thread_local int tls_device = 0;
-thread_local std::vector<int64_t> tls_streams;
+// What a thread has chosen among the devices of one world.
+struct Choice {
+  int device = 0;
+  std::vector<int64_t> streams;
+};
+thread_local Choice choice_of_program;
+thread_local Choice choice_of_dry_run;
+thread_local int64_t chosen_dry_run = 0;  // the world that the latter belongs to
+
+Choice& choice() noexcept {
+  const int64_t world = detail::world.load(std::memory_order_relaxed);
+  if (world == 0) [[likely]] {
+    return choice_of_program;
+  }
+  if (chosen_dry_run != world) {
+    choice_of_dry_run = {};
+    chosen_dry_run = world;
+  }
+  return choice_of_dry_run;
+}
 
 driver::Launch launch_of(const std::string& name) {
   if (name == "auto") return driver::Launch::kAuto;
@@ -30,130 +51,80 @@ driver::Launch launch_of(const std::string& name) {
 
 void after_fork_in_child() { detail::bad_fork.store(true); }
 
-// What a device's allocator sees of its streams.
-class DeviceStreams final : public StreamSource {
- public:
-  DeviceStreams(const Runtime& runtime, int device) : runtime_(runtime), device_(device) {}
-  driver::Stream stream(int64_t key) const override {
-    const int64_t other = key >> kForeignShift;
-    return other == 0
-               ? runtime_.stream(device_, key)
-               : runtime_.stream(static_cast<int>(other) - 1, key & ((int64_t{1} << kForeignShift) - 1));
+void check_physical(const Config& config) {
+  for (const DeviceConfig& device : config.devices) {
+    const auto is_same = [&](const DeviceConfig& other) { return other.physical == device.physical; };
+    if (device.physical < 0 || std::count_if(config.devices.begin(), config.devices.end(), is_same) != 1) {
+      throw InvalidArgument("physical devices must be 0 or more, each named once, got " +
+                            std::to_string(device.physical));
+    }
   }
-  std::vector<driver::Stream> all() const override { return runtime_.streams(device_); }
-
- private:
-  const Runtime& runtime_;
-  const int device_;
-};
+}
 
 }  // namespace
 
-Runtime::Runtime(const Config& config) : config_(config) {
-  int physical_count = 0;
-  for (const int physical : config.physical_devices) {
-    const auto& all = config.physical_devices;
-    if (physical < 0 || std::count(all.begin(), all.end(), physical) != 1) {
-      throw InvalidArgument("physical devices must be 0 or more, each named once, got " +
-                            std::to_string(physical));
-    }
-    physical_count = std::max(physical_count, physical + 1);
+Runtime::Runtime(const Config& config, int64_t world) : config_(config), world_(world) {
+  check_physical(config);
+  create_drivers();
+  for (const Shared& each : drivers_) {
+    is_fenced_ |= !each.driver->info().unified_addresses;
   }
-  driver_ = driver::create_driver(
-      config.driver,
-      {physical_count, config.memory_bytes, launch_of(config.launch), config.chaos_seed, config.protect});
-  runs_kernels_ = driver_->info().executes_kernels;
-  is_fenced_ = !driver_->info().host_addressable;
-  logical_of_physical_.assign(static_cast<size_t>(physical_count), -1);
-  for (const int physical : config.physical_devices) {
+  for (const DeviceConfig& own : config.devices) {
+    has_lazy_devices_ |= own.lazy;
+    Shared& each = *std::find_if(drivers_.begin(), drivers_.end(),
+                                 [&](const Shared& shared) { return shared.name == own.driver; });
     const int logical = static_cast<int>(devices_.size());
-    logical_of_physical_[static_cast<size_t>(physical)] = logical;
-    auto device = std::make_unique<Device>();
-    device->logical = logical;
-    device->physical = physical;
-    device->streams[0] = driver_->create_stream(physical, {});
-    driver::measure(device->streams[0], activity_board::slot(logical, 0));
-    device->allocator = std::make_unique<CachingAllocator>(*driver_, physical, logical,
-                                                           std::make_unique<DeviceStreams>(*this, logical));
-    devices_.push_back(std::move(device));
+    const int driver_index = static_cast<int>(each.devices.size());
+    devices_.push_back(std::make_unique<Device>(*this, own, logical, *each.driver, driver_index));
+    each.devices.push_back(devices_.back().get());
+    if (device_hook != nullptr) device_hook(*devices_.back());
   }
 }
 
-Device& Runtime::device(int index) const {
-  if (index < 0 || index >= device_count()) {
-    throw InvalidArgument("invalid device index " + std::to_string(index) + ": " +
-                          (devices_.empty() ? "there is no device"
-                                            : "the devices are 0 … " + std::to_string(device_count() - 1)));
+// One driver of each name that the devices ask for, in the order of the devices.
+void Runtime::create_drivers() {
+  std::vector<std::pair<std::string, std::vector<int64_t>>> wanted;
+  for (const DeviceConfig& device : config_.devices) {
+    const auto found = std::find_if(wanted.begin(), wanted.end(),
+                                    [&](const auto& each) { return each.first == device.driver; });
+    auto& each = found == wanted.end() ? wanted.emplace_back(device.driver, std::vector<int64_t>{}) : *found;
+    each.second.push_back(device.memory_bytes);
   }
-  return *devices_[static_cast<size_t>(index)];
+  for (const auto& [name, memory_bytes] : wanted) {
+    driver::DriverConfig settings{static_cast<int>(memory_bytes.size()), memory_bytes.front(),
+                                  launch_of(config_.launch), config_.chaos_seed, config_.protect};
+    const bool are_alike = std::count(memory_bytes.begin(), memory_bytes.end(), memory_bytes.front()) ==
+                           static_cast<std::ptrdiff_t>(memory_bytes.size());
+    if (!are_alike) settings.device_memory_bytes = memory_bytes;
+    drivers_.push_back({name, driver::create_driver(name, settings), {}});
+  }
 }
 
-driver::Stream Runtime::stream(int index, int64_t id) const {
-  const Device& owner = device(index);
-  if (id >= 0 && id < kNumStreamIds) [[likely]] {
-    const driver::Stream stream = owner.streams[static_cast<size_t>(id)].load(std::memory_order_acquire);
-    if (stream != nullptr) [[likely]] {
-      return stream;
-    }
-  }
-  throw InvalidArgument("device " + std::to_string(index) + " has no stream with id " + std::to_string(id));
-}
-
-int64_t Runtime::new_stream(int index, int priority) {
-  Device& owner = device(index);
-  const int level = std::clamp(-priority, 0, -kHighestPriority);
-  const int64_t turn = owner.next_in_pool[static_cast<size_t>(level)].fetch_add(1) % kStreamsPerPriority;
-  const int64_t id = 1 + level * kStreamsPerPriority + turn;
-  std::atomic<driver::Stream>& place = owner.streams[static_cast<size_t>(id)];
-  std::unique_lock<std::mutex> lock(streams_mutex_);
-  if (place.load(std::memory_order_acquire) != nullptr) return id;
-  const driver::Stream stream = driver_->create_stream(owner.physical, {-level, /*inline_when_idle=*/false});
-  driver::measure(stream, activity_board::slot(index, id));
-  place.store(stream, std::memory_order_release);
-  lock.unlock();
-  if (tape::is_read()) [[unlikely]] {
-    Command command{};
-    command.kind = CommandKind::kCreateStream;
-    command.name = "create_stream";
-    command.device = index;
-    command.stream = id;
-    tape::write(command);
-  }
-  return id;
+void Runtime::throw_no_device(int index) const {
+  throw InvalidArgument("invalid device index " + std::to_string(index) + ": " +
+                        (devices_.empty() ? "there is no device"
+                                          : "the devices are 0 … " + std::to_string(device_count() - 1)));
 }
 
 std::pair<int, int64_t> Runtime::find_stream(const void* handle) const noexcept {
-  if (handle == nullptr) return {-1, 0};
   for (const auto& device : devices_) {
-    for (size_t id = 0; id < device->streams.size(); ++id) {
-      if (device->streams[id].load(std::memory_order_acquire) == handle) {
-        return {device->logical, static_cast<int64_t>(id)};
-      }
-    }
+    if (const int64_t id = device->find_stream(handle); id >= 0) return {device->logical, id};
   }
   return {-1, 0};
 }
 
-std::vector<driver::Stream> Runtime::streams(int index) const {
-  std::vector<driver::Stream> all;
-  for (const std::atomic<driver::Stream>& place : device(index).streams) {
-    if (const driver::Stream stream = place.load(std::memory_order_acquire)) all.push_back(stream);
+Place Runtime::locate(const void* address) const noexcept {
+  for (const Shared& each : drivers_) {
+    const driver::Address where = each.driver->locate(address);
+    if (where.kind == driver::AddressKind::kUnknown) continue;
+    const bool is_device = where.kind == driver::AddressKind::kDevice;
+    return {where.kind, is_device ? each.devices[static_cast<size_t>(where.device)] : nullptr,
+            where.device_address, where.engine_address};
   }
-  return all;
+  return {driver::AddressKind::kUnknown, nullptr, const_cast<void*>(address), const_cast<void*>(address)};
 }
 
-void Runtime::synchronize(int index) const {
-  const std::vector<driver::Stream> all = streams(index);
-  // All have finished before the first failure is raised; those of other streams stay kept.
-  for (const driver::Stream stream : all) driver_->drain_stream(stream);
-  for (const driver::Stream stream : all) driver_->synchronize_stream(stream);
-}
-
-int Runtime::device_of(const void* address) const noexcept {
-  const driver::Address where = driver_->locate(address);
-  return where.kind == driver::AddressKind::kDevice ? logical_of_physical_[static_cast<size_t>(where.device)]
-                                                    : -1;
-}
+void set_device_hook(void (*hook)(Device&)) noexcept { device_hook = hook; }
 
 void set_initializer(std::function<void()> callback) {
   std::lock_guard<std::mutex> lock(init_mutex);
@@ -163,7 +134,9 @@ void set_initializer(std::function<void()> callback) {
 void initialize(const Config& config) {
   std::lock_guard<std::mutex> lock(init_mutex);
   if (is_initialized()) throw InvalidArgument("the devices are initialised already");
-  activity_board::start(config.physical_devices);
+  std::vector<int> physical;
+  for (const DeviceConfig& device : config.devices) physical.push_back(device.physical);
+  activity_board::start(physical);
   // Leaked on purpose: tensors held by other static objects are freed after this file's statics would be.
   auto runtime = std::make_unique<Runtime>(config);
   pthread_atfork(nullptr, nullptr, after_fork_in_child);
@@ -192,19 +165,21 @@ Runtime& detail::get_slow() {
   return *runtime;
 }
 
-int current_device() noexcept { return tls_device; }
+int current_device() noexcept { return choice().device; }
 
-void set_current_device(int index) noexcept { tls_device = index; }
+void set_current_device(int index) noexcept { choice().device = index; }
 
 int64_t current_stream(int device) noexcept {
+  const std::vector<int64_t>& streams = choice().streams;
   const auto index = static_cast<size_t>(device);
-  return index < tls_streams.size() ? tls_streams[index] : 0;
+  return index < streams.size() ? streams[index] : 0;
 }
 
 void set_current_stream(int device, int64_t stream) noexcept {
+  std::vector<int64_t>& streams = choice().streams;
   const auto index = static_cast<size_t>(device);
-  if (index >= tls_streams.size()) tls_streams.resize(index + 1, 0);
-  tls_streams[index] = stream;
+  if (index >= streams.size()) streams.resize(index + 1, 0);
+  streams[index] = stream;
 }
 
 }  // namespace loom::runtime

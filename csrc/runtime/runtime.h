@@ -1,107 +1,119 @@
-// The process's devices: which driver, how many of its devices are visible, the current one, their streams
-// and memory.
+// The process's devices: those of the program, the current one, and where an address belongs. A dry run has
+// devices of its own beside them (worlds.h).
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "driver/registry.h"
-#include "runtime/chip.h"
-#include "runtime/memory/caching_allocator.h"
-#include "runtime/memory/lazy_stats.h"
+#include "runtime/device.h"
 
 namespace loom::runtime {
 
 struct Config {
-  std::string driver;
-  int64_t memory_bytes;               // per device
-  std::vector<int> physical_devices;  // logical index -> physical index
-  Chip chip;
-  bool lazy = false;            // device memory is taken when a device op first needs it
-  std::string launch = "auto";  // "auto", "blocking" or "chaos"
+  std::vector<DeviceConfig> devices;  // by the program's index
+  std::string launch = "auto";        // "auto", "blocking" or "chaos"
   uint64_t chaos_seed = 0;
   bool protect = false;  // host access to device memory faults
 };
 
-// Streams come from a pool, as CUDA's do: so many of each priority, handed out in turn. Their ids are 1 … 32
-// (priority 0) and 33 … 64 (priority −1, more urgent); 0 is the default stream.
-constexpr int64_t kStreamsPerPriority = 32;
-constexpr int64_t kNumStreamIds = 1 + 2 * kStreamsPerPriority;
-constexpr int kHighestPriority = -1;
-
-struct Device {
-  int logical, physical;
-  std::array<std::atomic<driver::Stream>, kNumStreamIds> streams{};  // null until handed out
-  std::array<std::atomic<uint32_t>, 2> next_in_pool{};               // by −priority
-  std::unique_ptr<CachingAllocator> allocator;
-  LazyStats lazy_stats;
+// Where an address lies. `device` is null unless `kind` is kDevice.
+struct Place {
+  driver::AddressKind kind = driver::AddressKind::kUnknown;
+  Device* device = nullptr;
+  void* device_address = nullptr;  // as driver::Address has them
+  void* engine_address = nullptr;
 };
 
-// The devices, once initialised. Never destroyed: tensors may outlive every other static object.
+// Devices that one program sees at a time, numbered from 0. Devices of one driver's name share its driver.
 class Runtime {
  public:
-  explicit Runtime(const Config& config);
+  // `world`: 0 are the program's devices; each dry run has another number.
+  explicit Runtime(const Config& config, int64_t world = 0);
 
-  driver::Driver& driver() const { return *driver_; }
-  int device_count() const { return static_cast<int>(devices_.size()); }
+  int device_count() const noexcept { return static_cast<int>(devices_.size()); }
   // Throws InvalidArgument for an index outside 0 … device_count() − 1.
-  Device& device(int index) const;
-  // The driver's stream of an id. Throws InvalidArgument for an id that new_stream() did not return.
-  driver::Stream stream(int device, int64_t id) const;
-  // The next stream of the pool of a priority; what is below kHighestPriority counts as that, what is above 0
-  // as 0. Streams live as long as the process.
-  int64_t new_stream(int device, int priority);
-  // Device and id of the stream that the driver knows by this handle; a device of −1 when there is none. Any
-  // address may be asked about: it is compared, and not looked at.
+  Device& device(int index) const {
+    if (static_cast<size_t>(index) < devices_.size()) [[likely]] {
+      return *devices_[static_cast<size_t>(index)];
+    }
+    throw_no_device(index);
+  }
+  int64_t world() const noexcept { return world_; }
+
+  // As the device's methods.
+  driver::Stream stream(int device_index, int64_t id) const { return device(device_index).stream(id); }
+  // Device and id of the stream that its driver knows by this handle; a device of −1 when there is none.
   std::pair<int, int64_t> find_stream(const void* handle) const noexcept;
-  static int priority_of(int64_t id) noexcept { return id > kStreamsPerPriority ? kHighestPriority : 0; }
-  // All streams handed out so far, the default one first.
-  std::vector<driver::Stream> streams(int device) const;
-  // Waits for all streams of a device.
-  void synchronize(int device) const;
+  static int priority_of(int64_t id) noexcept {
+    return (id & ((int64_t{1} << kStreamIdBits) - 1)) > kStreamsPerPriority ? kHighestPriority : 0;
+  }
+
+  // Where an address lies among these devices.
+  Place locate(const void* address) const noexcept;
   // The device whose memory holds `address`, or -1.
-  int device_of(const void* address) const noexcept;
-  bool runs_kernels() const { return runs_kernels_; }
-  // Where the engine's kernels reach what lies at an address of the device, and back: the same address unless
-  // device memory is fenced off from the host.
+  int device_of(const void* address) const noexcept {
+    const Place place = locate(address);
+    return place.device == nullptr ? -1 : place.device->logical;
+  }
+  // Where the engine's kernels reach what lies at an address of a device, and back: the same address unless
+  // a driver says that they differ.
   void* engine_address(const void* address) const noexcept {
-    return is_fenced_ ? driver_->engine_address(address) : const_cast<void*>(address);
+    return is_fenced_ ? locate(address).engine_address : const_cast<void*>(address);
   }
   void* device_address(const void* address) const noexcept {
-    return const_cast<void*>(is_fenced_ ? driver_->locate(address).device_address : address);
+    return is_fenced_ ? locate(address).device_address : const_cast<void*>(address);
   }
   bool is_fenced() const noexcept { return is_fenced_; }
+  bool has_lazy_devices() const noexcept { return has_lazy_devices_; }
+  bool has_several_drivers() const noexcept { return drivers_.size() > 1; }
   // What the devices were made from.
   const Config& config() const { return config_; }
+  // Whose events need no entry in worlds' table.
+  const driver::Driver* first_driver() const noexcept {
+    return drivers_.empty() ? nullptr : drivers_[0].driver.get();
+  }
 
  private:
+  struct Shared {
+    std::string name;  // that the devices ask for
+    std::unique_ptr<driver::Driver> driver;
+    std::vector<Device*> devices;  // by the driver's index
+  };
+
+  [[noreturn]] void throw_no_device(int index) const;
+  void create_drivers();
+
   const Config config_;
-  std::unique_ptr<driver::Driver> driver_;
+  const int64_t world_;
+  std::vector<Shared> drivers_;  // outlive the devices
   std::vector<std::unique_ptr<Device>> devices_;
-  std::vector<int> logical_of_physical_;
-  bool runs_kernels_, is_fenced_;
-  mutable std::mutex streams_mutex_;
+  bool is_fenced_ = false, has_lazy_devices_ = false;
 };
+
+// Called with each device that is made, before anybody sees it: the torch glue adds what it knows. Null:
+// nothing.
+void set_device_hook(void (*hook)(Device& device)) noexcept;
 
 // Called, once, when a device is first used and nobody has called initialize(); it must call it or throw.
 void set_initializer(std::function<void()> initializer);
+// Makes the program's devices, which are never destroyed: tensors may outlive every other static object.
 // Throws InvalidArgument when called twice.
 void initialize(const Config& config);
 bool is_initialized() noexcept;
-// The devices; initialises at first use. Throws Unusable in a forked child of a process that had used a
-// device.
+// The devices that the program sees now; initialises at first use. Throws Unusable in a forked child of a
+// process that had used a device.
 Runtime& get();
 
 // True in a child forked after initialisation: device memory and workers did not come along.
 bool in_bad_fork() noexcept;
 
-// The current device of this thread. set_ does not check: the torch glue does, with PyTorch's own message.
+// The current device of this thread, among those that the program sees now. set_ does not check: the torch
+// glue does, with PyTorch's own message.
 int current_device() noexcept;
 void set_current_device(int index) noexcept;
 
@@ -110,7 +122,8 @@ int64_t current_stream(int device) noexcept;
 void set_current_stream(int device, int64_t stream) noexcept;
 
 namespace detail {
-extern std::atomic<Runtime*> instance;
+extern std::atomic<Runtime*> instance;  // what the program sees now
+extern std::atomic<int64_t> world;      // its number
 extern std::atomic<bool> bad_fork;
 Runtime& get_slow();
 }  // namespace detail

@@ -1,86 +1,265 @@
 #include "runtime/tape.h"
 
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <atomic>
+#include <exception>
 #include <mutex>
-#include <shared_mutex>
 #include <utility>
 #include <vector>
 
 #include "driver/error.h"
+#include "runtime/blocking.h"
+
+namespace loom::runtime {
+
+namespace {
+
+constexpr const char* kNames[] = {
+    "kernel",
+    "copy",
+    "fill",
+    "record_event",
+    "wait_event",
+    "allocate",
+    "free",
+    "record_stream",
+    "synchronize_stream",
+    "synchronize_event",
+    "synchronize_device",
+    "graph replay",
+    "store_result",
+    "query_stream",
+    "query_event",
+    "destroy_event",
+    "create_event",
+    "create_stream",
+    "fallback",
+};
+static_assert(sizeof kNames / sizeof *kNames == kNumCommandKinds);
+
+}  // namespace
+
+Command describe(CommandKind kind, int device, int64_t stream) noexcept {
+  Command command{};
+  command.kind = kind;
+  command.device = device;
+  command.stream = stream;
+  command.name = kNames[static_cast<size_t>(kind)];
+  return command;
+}
+
+}  // namespace loom::runtime
 
 namespace loom::runtime::tape {
 
-std::atomic<int> num_readers{0};
+std::atomic<uint64_t> detail::wanted{0};
 
 namespace {
 
 struct Attached {
-  explicit Attached(std::shared_ptr<TapeReader> own) : reader(std::move(own)) {}
   const std::shared_ptr<TapeReader> reader;
-  std::atomic<int> num_calls{0};  // threads that are in its read()
+  const uint64_t number;
+  std::atomic<bool> is_detached{false};
 };
 
-// Leaked: readers are detached by whoever has attached them, while static objects are destroyed as well.
-std::shared_mutex& readers_mutex = *new std::shared_mutex;
-std::vector<std::shared_ptr<Attached>>& readers = *new std::vector<std::shared_ptr<Attached>>;
+// The readers at one moment; never changed.
+using Readers = std::vector<std::shared_ptr<Attached>>;
 
-auto find(const std::shared_ptr<TapeReader>& reader) {
-  return std::find_if(readers.begin(), readers.end(),
-                      [&](const std::shared_ptr<Attached>& attached) { return attached->reader == reader; });
-}
+// A thread's mark of whether it is telling readers: odd while it is. Slots are reused and never freed.
+struct Slot {
+  std::atomic<uint64_t> state{0};
+  int depth = 0;  // of the thread alone: what a reader causes is told as well
+  std::atomic<bool> is_taken{true};
+  std::atomic<pid_t> process{0};
+  Slot* next = nullptr;
+};
 
-// A call of a reader that has begun.
-class Call {
- public:
-  explicit Call(std::shared_ptr<Attached> attached) : attached_(std::move(attached)) {
-    attached_->num_calls.fetch_add(1, std::memory_order_relaxed);
+// All of this is leaked: readers are detached while static objects are destroyed as well.
+std::mutex& mutex = *new std::mutex;  // of attach() and detach()
+std::atomic<const Readers*> current{new Readers};
+std::vector<const Readers*>& retired = *new std::vector<const Readers*>;  // some thread may be reading them
+std::atomic<Slot*> slots{nullptr};
+uint64_t last_number = 0;
+
+// Null until the thread tells its first command, and when it ends.
+thread_local Slot* own = nullptr;
+
+struct SlotOwner {
+  ~SlotOwner() {
+    if (Slot* slot = std::exchange(own, nullptr)) slot->is_taken.store(false, std::memory_order_release);
   }
-  Call(Call&& other) noexcept = default;
-  ~Call() {
-    if (attached_ != nullptr && attached_->num_calls.fetch_sub(1, std::memory_order_release) == 1) {
-      attached_->num_calls.notify_all();
+};
+
+Slot* take_slot() {
+  for (Slot* slot = slots.load(std::memory_order_acquire); slot != nullptr; slot = slot->next) {
+    bool is_taken = false;
+    if (!slot->is_taken.load(std::memory_order_relaxed) &&
+        slot->is_taken.compare_exchange_strong(is_taken, true, std::memory_order_acquire)) {
+      return slot;
     }
   }
-  TapeReader& reader() const { return *attached_->reader; }
+  auto* slot = new Slot;
+  slot->next = slots.load(std::memory_order_relaxed);
+  while (!slots.compare_exchange_weak(slot->next, slot, std::memory_order_release)) {
+  }
+  return slot;
+}
+
+[[gnu::noinline]] Slot& make_own() {
+  // A thread that issues commands while its own objects are destroyed keeps its slot for ever.
+  static thread_local SlotOwner owner;
+  (void)&owner;
+  own = take_slot();
+  own->process.store(getpid(), std::memory_order_relaxed);
+  return *own;
+}
+
+// Written under the mutex before the first reader is attached, and read by those that find one.
+bool has_barrier_of_all = false;
+
+void prepare_barrier() {
+  static const bool is_there =
+      syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 &&
+      syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+  has_barrier_of_all = is_there;
+}
+
+// Every thread that reads from now on finds the present readers, and every other one's slot says so.
+void pass_barrier() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (has_barrier_of_all) syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+}
+
+// While it lives, this thread may use the readers that it finds in `current`.
+class Reading {
+ public:
+  Reading() : slot_(own != nullptr ? *own : make_own()) {
+    if (slot_.depth++ != 0) return;
+    slot_.state.store(slot_.state.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    // In one order with detach(), which changes `current` and then looks at the slots. Where the system can
+    // have every thread pass a barrier, detach() asks for that, and nothing is needed here.
+    if (has_barrier_of_all) [[likely]] {
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    } else {
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+  }
+  ~Reading() {
+    if (--slot_.depth == 0) {
+      slot_.state.store(slot_.state.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    }
+  }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+
+  static const Readers& readers() { return *current.load(std::memory_order_acquire); }
 
  private:
-  std::shared_ptr<Attached> attached_;
+  Slot& slot_;
 };
+
+// Returns when no other thread of this process uses readers that it found before the call. A reader may run
+// Python: that takes as long as it takes.
+void wait_for_others() {
+  pass_barrier();
+  const pid_t process = getpid();
+  for (Slot* slot = slots.load(std::memory_order_acquire); slot != nullptr; slot = slot->next) {
+    if (slot == own || slot->process.load(std::memory_order_relaxed) != process) continue;
+    const uint64_t state = slot->state.load(std::memory_order_acquire);
+    if (state % 2 == 0) continue;
+    for (int turn = 0; slot->state.load(std::memory_order_acquire) == state; ++turn) {
+      constexpr timespec kPause{0, 50'000};
+      turn < 64 ? static_cast<void>(sched_yield()) : static_cast<void>(nanosleep(&kPause, nullptr));
+    }
+  }
+}
+
+auto find(const Readers& readers, const TapeReader* reader) {
+  return std::find_if(readers.begin(), readers.end(), [&](const std::shared_ptr<Attached>& attached) {
+    return attached->reader.get() == reader;
+  });
+}
+
+// With the mutex held. The readers before are retired: a thread may be telling them of a command.
+void publish(const Readers* readers) {
+  uint64_t wanted = 0;
+  for (const auto& attached : *readers) {
+    wanted |= uint64_t{attached->reader->ends()} << 32 | attached->reader->begins();
+  }
+  retired.push_back(current.exchange(readers, std::memory_order_seq_cst));
+  detail::wanted.store(wanted, std::memory_order_release);
+}
+
+constexpr bool has(CommandKinds kinds, CommandKind kind) {
+  return (kinds >> static_cast<int>(kind) & 1) != 0;
+}
 
 }  // namespace
 
 void attach(const std::shared_ptr<TapeReader>& reader) {
-  std::unique_lock<std::shared_mutex> lock(readers_mutex);
-  if (find(reader) != readers.end()) throw InvalidArgument("the reader is attached to the tape already");
-  readers.push_back(std::make_shared<Attached>(reader));
-  num_readers.store(static_cast<int>(readers.size()), std::memory_order_release);
+  const std::lock_guard<std::mutex> lock(mutex);
+  prepare_barrier();
+  const Readers& before = Reading::readers();
+  if (find(before, reader.get()) != before.end()) {
+    throw InvalidArgument("the reader is attached to the tape already");
+  }
+  auto after = std::make_unique<Readers>(before);
+  after->push_back(std::shared_ptr<Attached>(new Attached{reader, ++last_number}));
+  publish(after.release());
 }
 
 void detach(const std::shared_ptr<TapeReader>& reader) {
-  std::shared_ptr<Attached> attached;
+  std::vector<const Readers*> unused;
   {
-    std::unique_lock<std::shared_mutex> lock(readers_mutex);
-    const auto found = find(reader);
-    if (found == readers.end()) throw InvalidArgument("the reader is not attached to the tape");
-    attached = *found;
-    readers.erase(found);
-    num_readers.store(static_cast<int>(readers.size()), std::memory_order_release);
+    const std::lock_guard<std::mutex> lock(mutex);
+    const Readers& before = Reading::readers();
+    const auto found = find(before, reader.get());
+    if (found == before.end()) throw InvalidArgument("the reader is not attached to the tape");
+    (*found)->is_detached.store(true, std::memory_order_relaxed);
+    auto after = std::make_unique<Readers>(before);
+    after->erase(after->begin() + (found - before.begin()));
+    publish(after.release());
+    // Called by a reader, this thread itself uses them still, and two that waited for one another would wait
+    // for ever: they go with the next.
+    if (own != nullptr && own->depth != 0) return;
+    unused.swap(retired);
   }
-  for (int calls = 0; (calls = attached->num_calls.load(std::memory_order_acquire)) != 0;) {
-    attached->num_calls.wait(calls, std::memory_order_acquire);
+  call_blocking([] { wait_for_others(); });
+  for (const Readers* readers : unused) delete readers;
+}
+
+void begin(const Command& command, Told& told) {
+  const Reading reading;
+  for (const std::shared_ptr<Attached>& attached : Reading::readers()) {
+    if (has(attached->reader->begins(), command.kind) &&
+        !attached->is_detached.load(std::memory_order_relaxed)) {
+      attached->reader->begin(command);
+    }
+    told.last_ = attached->number;
   }
 }
 
-void write(const Command& command) {
-  // No lock is held while a reader works: it may need Python's.
-  std::vector<Call> calls;
-  {
-    std::shared_lock<std::shared_mutex> lock(readers_mutex);
-    calls.reserve(readers.size());
-    for (const std::shared_ptr<Attached>& attached : readers) calls.emplace_back(attached);
+void end(const Command& command, Told& told) {
+  const Reading reading;
+  std::exception_ptr failure;
+  for (const std::shared_ptr<Attached>& attached : Reading::readers()) {
+    if (attached->number > told.last_) break;
+    if (!has(attached->reader->ends(), command.kind) ||
+        attached->is_detached.load(std::memory_order_relaxed)) {
+      continue;
+    }
+    try {
+      attached->reader->end(command);
+    } catch (...) {
+      if (failure == nullptr) failure = std::current_exception();
+    }
   }
-  for (const Call& call : calls) call.reader().read(command);
+  if (failure != nullptr) std::rethrow_exception(failure);
 }
 
 }  // namespace loom::runtime::tape

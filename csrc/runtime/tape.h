@@ -1,11 +1,16 @@
-// The tape: every command of every device, told to whoever listens at the moment it is issued, in the thread
-// that issues it. Without a listener it costs one predictable branch.
+// The tape: every command of every device, told to whoever listens, in the thread that issues it. A command
+// has two moments: its *begin*, before it is submitted, where a reader may refuse it, and its *end*, when the
+// call that issued it is about to return and a kernel's outputs are known. Without a reader that wants its
+// kind, a command costs one predictable branch; reading takes no lock and allocates nothing.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+
+#include "runtime/op_record.h"
 
 namespace loom::runtime {
 
@@ -21,9 +26,10 @@ enum class CommandKind : uint8_t {
   kSynchronizeStream,
   kSynchronizeEvent,
   kSynchronizeDevice,
-  kReplay,        // of a graph: its commands follow, each told again
-  kOutput,        // memory that the kernel told last on the stream, by the same thread, took for a result: it
-                  // writes it
+  kReplay,  // of a graph: its commands follow, each told again
+  // Bytes of a result that are moved to the result's memory, since the kernel that computed it had no place
+  // there: part of the kernel told last on the stream by the same thread, and of its cost.
+  kStoreResult,
   kQueryStream,   // that found everything finished
   kQueryEvent,    // that found it finished
   kDestroyEvent,  // its address may come back as another event's
@@ -31,58 +37,160 @@ enum class CommandKind : uint8_t {
   kCreateStream,
   kFallback,  // the chip does not do itself what this thread issues next: an op, or its dtype
 };
+inline constexpr int kNumCommandKinds = static_cast<int>(CommandKind::kFallback) + 1;
 
-// A tensor that a command reads or writes: element addresses are address + Σ index·stride, in elements of
-// item_bytes.
+// A set of kinds, a bit each.
+using CommandKinds = uint32_t;
+constexpr CommandKinds kinds_of(std::initializer_list<CommandKind> kinds) {
+  CommandKinds all = 0;
+  for (const CommandKind kind : kinds) all |= CommandKinds{1} << static_cast<int>(kind);
+  return all;
+}
+inline constexpr CommandKinds kAllKinds = (CommandKinds{1} << kNumCommandKinds) - 1;
+
+// A tensor that a kernel reads or writes: element addresses are address + Σ index·stride, in elements of
+// item_bytes. The address is null where there is no memory (no elements).
 struct Operand {
   const void* address;
   const int64_t* sizes;
   const int64_t* strides;
   int32_t num_dims;
   int32_t item_bytes;
+  int8_t dtype;  // PyTorch's number of it (c10::ScalarType); −1: bytes of no dtype
   bool is_written;
+};
+
+// An argument of an op that is no tensor, by the name that the op's schema gives it. What holds a number of
+// PyTorch's (dtype, layout, memory format) is an integer. Devices and generators are left out.
+struct Attribute {
+  enum class Kind : uint8_t {
+    kNone,
+    kBool,
+    kInteger,
+    kReal,
+    kComplex,
+    kBools,     // `integers`, 0 or 1 each
+    kIntegers,  // `integers`
+    kReals,     // `reals`
+    kText,      // `text`, not ended by a zero
+  };
+  const char* name;
+  Kind kind;
+  uint32_t count;  // of a list's values, or of a text's characters
+  union {
+    int64_t integer;  // also of a bool
+    double real;
+    const int64_t* integers;
+    const double* reals;
+    const char* text;
+  };
+  double imaginary;  // of kComplex
 };
 
 struct CommandTimes;  // timing.h
 
-// One command. What it points to lives until the listener returns.
+// One command. What it points to lives until the reader returns.
 struct Command {
   CommandKind kind;
   int device;         // logical index; −1 for host memory (kAllocate of a pinned block)
   int64_t stream;     // 0 is the default stream
-  const char* name;   // the op of a kernel or a fallback, or what the kind is called
+  const char* name;   // the op of a kernel or a fallback ("aten::add.Tensor"), or what the kind is called
   const char* dtype;  // kFallback: the dtype that is the reason; null: the op itself is
   const void* event;  // kRecordEvent, kWaitEvent, kSynchronizeEvent, kQueryEvent, kDestroyEvent, kCreateEvent
-  const void* address;  // kAllocate, kFree, kRecordStream, kOutput, kFill, kCopy: the block or destination
-  const void* source;   // kCopy
+  const void*
+      address;  // kAllocate, kFree, kRecordStream, kFill, kCopy, kStoreResult: the block or destination
+  const void* source;  // kCopy, kStoreResult
   size_t bytes;
-  const Operand* operands;  // kKernel: what it reads and writes
-  size_t num_operands;
+
+  // Of kKernel, the same on every stream, in every launch mode and in replays.
+  const OpRecord* op;  // null: the kernel is no op ("sleep", a compiled kernel)
+  // Tensors of the device among the arguments, in their order, those of lists one by one; one that is given
+  // twice stands there twice. At the end they have the sizes that the kernel has left them with.
+  std::span<const Operand> inputs;
+  std::span<const Attribute> attributes;
+  // At the end: tensors of the device that the op returned, in place ones and views as well; those that it
+  // wrote, where it returns nothing.
+  std::span<const Operand> outputs;
+
   bool is_captured;  // kept by a graph and not run now
-  // Where a listener that wants to know when the command is issued and run leaves an object for the times, if
-  // no other has; null where there are none to be had (memory, queries, what is captured).
+  bool has_failed;   // at the end: the command was refused, or the call that issued it threw
+  // At the begin: where a reader that wants to know when the command is issued and run leaves an object for
+  // the times, if no other has; null where there are none to be had (memory, queries, what is captured).
   std::shared_ptr<CommandTimes>* times;
 };
 
+// The one way to fill a command: all else is empty, and the name is what the kind is called.
+Command describe(CommandKind kind, int device, int64_t stream) noexcept;
+
 class TapeReader {
  public:
+  // The kinds of whose begins and ends it is told. Memory, queries, creation, destruction and fallbacks have
+  // a begin alone.
+  explicit TapeReader(CommandKinds begins = kAllKinds, CommandKinds ends = 0) noexcept
+      : begins_(begins), ends_(ends) {}
   virtual ~TapeReader() = default;
+  TapeReader(const TapeReader&) = delete;
+  TapeReader& operator=(const TapeReader&) = delete;
+
   // Called in the issuing thread before the command is submitted. What it throws leaves the call that issued
   // the command, which is then not submitted.
-  virtual void read(const Command& command) = 0;
+  virtual void begin(const Command& /*command*/) {}
+  // Called in the issuing thread, once for each begin that returned and whose kind is among the ends (also
+  // where no begin was wanted), before the call that issued the command returns. The command has been
+  // submitted, and has run if it ran in place; what end() throws leaves that call all the same, except where
+  // the command had failed: that failure is what is thrown.
+  virtual void end(const Command& /*command*/) {}
+
+  CommandKinds begins() const noexcept { return begins_; }
+  CommandKinds ends() const noexcept { return ends_; }
+
+ private:
+  const CommandKinds begins_, ends_;
 };
 
 namespace tape {
 
-extern std::atomic<int> num_readers;
+namespace detail {
+// The begins that some reader wants, and above them the ends.
+extern std::atomic<uint64_t> wanted;
+}  // namespace detail
 
-inline bool is_read() noexcept { return num_readers.load(std::memory_order_relaxed) != 0; }
+// Whether anybody is told of a command of this kind. The answer may change at any moment: ask once a command.
+inline bool is_told(CommandKind kind) noexcept {
+  constexpr uint64_t kBoth = (uint64_t{1} << 32) | 1;
+  return (detail::wanted.load(std::memory_order_relaxed) & (kBoth << static_cast<int>(kind))) != 0;
+}
+// Whether there is a reader at all.
+inline bool is_read() noexcept { return detail::wanted.load(std::memory_order_relaxed) != 0; }
+inline bool is_end_told(CommandKind kind) noexcept {
+  return (detail::wanted.load(std::memory_order_relaxed) >> 32 >> static_cast<int>(kind) & 1) != 0;
+}
 
-// A reader hears of commands issued after attach() returned; detach() returns when it is told of none any
-// more. A reader must not attach or detach readers while it reads.
+// A reader is told of commands that begin after attach() returned. detach() returns when it is told of none
+// any more: it waits for threads that are in a reader, and is no call for a thread that holds a lock which
+// one of them takes. Called by a reader it does not wait; this thread tells of nothing more all the same.
 void attach(const std::shared_ptr<TapeReader>& reader);
 void detach(const std::shared_ptr<TapeReader>& reader);
-void write(const Command& command);
+
+// Which readers know of a command: those whose begin() returned.
+class Told {
+ public:
+  Told() = default;
+
+ private:
+  friend void begin(const Command&, Told&);
+  friend void end(const Command&, Told&);
+  uint64_t last_ = 0;  // readers are numbered in the order of their attachment
+};
+
+// Tells the readers. What one throws leaves begin() at once, and end() when all have been told.
+void begin(const Command& command, Told& told);
+void end(const Command& command, Told& told);
+// Of a command that has no end.
+inline void note(const Command& command) {
+  Told told;
+  begin(command, told);
+}
 
 }  // namespace tape
 

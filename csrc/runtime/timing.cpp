@@ -1,23 +1,6 @@
 #include "runtime/timing.h"
 
-#include <chrono>
-#include <type_traits>
-#include <utility>
-
-#include "runtime/runtime.h"
-
 namespace loom::runtime::timing {
-
-int64_t now_ns() noexcept {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-void note_not_run(CommandTimes& times) noexcept {
-  times.began_ns = times.issued_ns;
-  times.ended_ns = times.issued_ns;
-}
 
 namespace {
 
@@ -30,66 +13,21 @@ struct TimedKernel {
   }
 };
 
-// Runs `work`, a call of the driver for this very stream, as a kernel: what a kernel submits to its own
-// stream is part of it.
-template <typename F>
-void submit_as_kernel(driver::Stream stream, const char* name, bool in_place, F work, const Shared& times) {
-  struct Timed {
-    F work;
-    Shared times;
-  };
-  const auto run = [](void* context) {
-    auto* timed = static_cast<Timed*>(context);
-    const Running running(timed->times.get());
-    timed->work();
-  };
-  const auto release = [](void* context) { delete static_cast<Timed*>(context); };
-  get().driver().submit(stream, {name, run, release, new Timed{std::move(work), times}, in_place});
-}
-
 }  // namespace
 
-void submit(driver::Stream stream, const driver::Kernel& kernel, const Shared& times) {
-  driver::Driver& driver = get().driver();
-  if (!driver.info().executes_kernels) {
-    note_not_run(*times);
-    driver.submit(stream, kernel);
-    return;
-  }
-  const auto run = [](void* context) {
+driver::Kernel timed(const driver::Kernel& kernel, const Shared& times) {
+  const auto run = [](void* context, driver::Stream stream) {
     const auto* timed = static_cast<TimedKernel*>(context);
     const Running running(timed->times.get());
-    timed->kernel.run(timed->kernel.context);
+    timed->kernel.run(timed->kernel.context, stream);
   };
   const auto release = [](void* context) { delete static_cast<TimedKernel*>(context); };
-  driver.submit(stream, {kernel.name, run, release, new TimedKernel{kernel, times}, kernel.in_place});
+  return {kernel.name, run, release, new TimedKernel{kernel, times}, kernel.in_place};
 }
 
-void copy(driver::Stream stream, void* destination, const void* source, size_t bytes, const Shared& times) {
-  driver::Driver& driver = get().driver();
-  if (bytes == 0 || destination == nullptr || source == nullptr || !driver.info().executes_kernels) {
-    note_not_run(*times);
-    driver.copy(stream, destination, source, bytes);
-    return;
-  }
-  const auto is_pageable = [&](const void* address) {
-    return driver.locate(address).kind == driver::AddressKind::kUnknown;
-  };
-  submit_as_kernel(
-      stream, "copy", is_pageable(destination) || is_pageable(source),
-      [=, &driver] { driver.copy(stream, destination, source, bytes); }, times);
-}
-
-void fill(driver::Stream stream, void* destination, uint8_t value, size_t bytes, const Shared& times) {
-  driver::Driver& driver = get().driver();
-  if (bytes == 0 || destination == nullptr || !driver.info().executes_kernels) {
-    note_not_run(*times);
-    driver.fill(stream, destination, value, bytes);
-    return;
-  }
-  submit_as_kernel(
-      stream, "fill", /*in_place=*/false, [=, &driver] { driver.fill(stream, destination, value, bytes); },
-      times);
+void note_not_run(CommandTimes& times) noexcept {
+  times.began_ns = times.issued_ns;
+  times.ended_ns = times.issued_ns;
 }
 
 }  // namespace loom::runtime::timing

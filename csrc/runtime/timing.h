@@ -7,20 +7,14 @@
 #include <memory>
 
 #include "driver/driver.h"
+#include "runtime/clock.h"
 
 namespace loom::runtime {
 
-namespace timing {
-
-// Nanoseconds of a clock that never goes back; its zero is arbitrary.
-int64_t now_ns() noexcept;
-
-}  // namespace timing
-
-// The times of one command, in nanoseconds of timing::now_ns(); -1 until it has come so far. A command that
-// is dropped, or fails before it runs, never begins.
+// The times of one command, in nanoseconds of clock::now_ns(); -1 until it has come so far. A command that is
+// dropped, or fails before it runs, never begins.
 struct CommandTimes {
-  const int64_t issued_ns = timing::now_ns();
+  const int64_t issued_ns = clock::now_ns();
   std::atomic<int64_t> returned_ns{-1};  // the call that issued it has returned
   std::atomic<int64_t> began_ns{-1};     // of kernels, copies, fills
   std::atomic<int64_t> ended_ns{-1};     // written last: then all of them are known
@@ -34,10 +28,10 @@ using Shared = std::shared_ptr<CommandTimes>;
 class Running {
  public:
   explicit Running(CommandTimes* times) : times_(times) {
-    if (times_ != nullptr) times_->began_ns = now_ns();
+    if (times_ != nullptr) times_->began_ns = clock::now_ns();
   }
   ~Running() {
-    if (times_ != nullptr) times_->ended_ns = now_ns();
+    if (times_ != nullptr) times_->ended_ns = clock::now_ns();
   }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
@@ -46,10 +40,8 @@ class Running {
   CommandTimes* const times_;
 };
 
-// As the driver's methods of the same names, and the times are noted.
-void submit(driver::Stream stream, const driver::Kernel& kernel, const Shared& times);
-void copy(driver::Stream stream, void* destination, const void* source, size_t bytes, const Shared& times);
-void fill(driver::Stream stream, void* destination, uint8_t value, size_t bytes, const Shared& times);
+// A kernel that runs `kernel`, which it takes over, and notes its times.
+driver::Kernel timed(const driver::Kernel& kernel, const Shared& times);
 
 // For a driver that executes nothing: the command took no time.
 void note_not_run(CommandTimes& times) noexcept;

@@ -69,7 +69,7 @@ class Bench {
     struct Work {
       py::object run;
     };
-    const auto call = [](void* context) {
+    const auto call = [](void* context, driver::Stream) {
       py::gil_scoped_acquire gil;
       static_cast<Work*>(context)->run();
     };

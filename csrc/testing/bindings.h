@@ -7,6 +7,8 @@ namespace loom::testing {
 
 // The driver contract, method by method.
 void bind_driver(pybind11::module_& parent);
+// Time that a test sets.
+void bind_clock(pybind11::module_& parent);
 // An allocator of its own.
 void bind_allocator(pybind11::module_& parent);
 

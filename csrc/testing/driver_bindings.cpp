@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "driver/registry.h"
@@ -50,8 +51,8 @@ struct Handle {
   Driver* driver;
   Pointer pointer;
 };
-using StreamHandle = Handle<Stream>;
-using EventHandle = Handle<Event>;
+using PythonStream = Handle<Stream>;
+using PythonEvent = Handle<Event>;
 
 // None is the null handle: what a driver does with it is part of the contract.
 template <typename Pointer>
@@ -79,11 +80,14 @@ void destroy(Driver& driver, Handle<Pointer>* handle, Destroy&& call) {
 struct PythonKernel {
   py::object run, release;
   std::string name;
+  Stream submitted_to;
 };
 
-void run_python(void* context) {
+void run_python(void* context, Stream stream) {
   const py::gil_scoped_acquire gil;
-  static_cast<PythonKernel*>(context)->run();
+  const auto* kernel = static_cast<PythonKernel*>(context);
+  if (stream != kernel->submitted_to) throw Error("the kernel was told of another stream than its own");
+  kernel->run();
 }
 
 void release_python(void* context) {
@@ -99,12 +103,12 @@ void release_python(void* context) {
   delete kernel;
 }
 
-void submit(Driver& driver, const StreamHandle* stream, py::object run, py::object release, std::string name,
+void submit(Driver& driver, const PythonStream* stream, py::object run, py::object release, std::string name,
             bool in_place) {
   const Stream target = get(driver, stream);
   const bool has_run = !run.is_none();
   // From here on the driver owns it: release() is called even when the kernel is refused.
-  auto* context = new PythonKernel{std::move(run), std::move(release), std::move(name)};
+  auto* context = new PythonKernel{std::move(run), std::move(release), std::move(name), target};
   const Kernel kernel{context->name.c_str(), has_run ? run_python : nullptr, release_python, context,
                       in_place};
   unlocked([&] { driver.submit(target, kernel); });
@@ -118,11 +122,14 @@ char* to_touchable(const Driver& driver, uint64_t address, size_t bytes) {
     throw InvalidArgument("address " + std::to_string(address) + " with " + std::to_string(bytes) +
                           " bytes is neither device nor pinned host memory");
   }
-  void* const touchable = driver.engine_address(to_pointer(address));
+  if (first.engine_address == nullptr || last.engine_address == nullptr) {
+    throw InvalidArgument("address " + std::to_string(address) + " with " + std::to_string(bytes) +
+                          " bytes is not allocated");
+  }
   if (first.kind == AddressKind::kDevice && !driver.info().executes_kernels) {
     throw NotSupported("the host cannot address the memory of driver '" + driver.info().name + "'");
   }
-  return static_cast<char*>(touchable);
+  return static_cast<char*>(first.engine_address);
 }
 
 void bind_errors(py::module_& m) {
@@ -150,7 +157,6 @@ void bind_errors(py::module_& m) {
 }
 
 void bind_figures(py::module_& m) {
-  py::enum_<Engine>(m, "Engine").value("CPU", Engine::kCpu).value("META", Engine::kMeta);
   py::enum_<AddressKind>(m, "AddressKind")
       .value("UNKNOWN", AddressKind::kUnknown)
       .value("DEVICE", AddressKind::kDevice)
@@ -158,34 +164,34 @@ void bind_figures(py::module_& m) {
   py::class_<Info>(m, "Info")
       .def_readonly("name", &Info::name)
       .def_readonly("engine", &Info::engine)
+      .def_readonly("device_count", &Info::device_count)
       .def_readonly("executes_kernels", &Info::executes_kernels)
+      .def_readonly("queues_kernels", &Info::queues_kernels)
+      .def_readonly("sticky_failures", &Info::sticky_failures)
       .def_readonly("host_addressable", &Info::host_addressable)
-      .def_readonly("lacks", &Info::lacks);
-  py::class_<Properties>(m, "Properties")
-      .def_readonly("name", &Properties::name)
-      .def_readonly("total_memory_bytes", &Properties::total_memory_bytes)
-      .def_readonly("major", &Properties::major)
-      .def_readonly("minor", &Properties::minor)
-      .def_readonly("num_cores", &Properties::num_cores)
-      .def_readonly("clock_rate_mhz", &Properties::clock_rate_mhz);
-  py::class_<Telemetry>(m, "Telemetry")
-      .def_readonly("utilization_percent", &Telemetry::utilization_percent)
-      .def_readonly("memory_utilization_percent", &Telemetry::memory_utilization_percent)
-      .def_readonly("power_watts", &Telemetry::power_watts)
-      .def_readonly("temperature_celsius", &Telemetry::temperature_celsius)
-      .def_readonly("clock_rate_mhz", &Telemetry::clock_rate_mhz);
+      .def_readonly("unified_addresses", &Info::unified_addresses)
+      .def_readonly("peer_access", &Info::peer_access)
+      .def_readonly("shared_memory", &Info::shared_memory)
+      .def_readonly("stream_priorities", &Info::stream_priorities)
+      .def_readonly("stream_activity", &Info::stream_activity);
   py::class_<MemoryInfo>(m, "MemoryInfo")
       .def_readonly("free_bytes", &MemoryInfo::free_bytes)
       .def_readonly("total_bytes", &MemoryInfo::total_bytes);
   py::class_<SharedMemory>(m, "SharedMemory")
-      .def_readonly("file", &SharedMemory::file)
+      .def_property_readonly("handle",
+                             [](const SharedMemory& memory) {
+                               return py::bytes(reinterpret_cast<const char*>(memory.handle.data()),
+                                                memory.handle.size());
+                             })
       .def_readonly("bytes", &SharedMemory::bytes)
       .def_readonly("offset", &SharedMemory::offset);
   py::class_<Address>(m, "Address")
       .def_readonly("kind", &Address::kind)
       .def_readonly("device", &Address::device)
       .def_property_readonly("device_address",
-                             [](const Address& address) { return to_int(address.device_address); });
+                             [](const Address& address) { return to_int(address.device_address); })
+      .def_property_readonly("engine_address",
+                             [](const Address& address) { return to_int(address.engine_address); });
 }
 
 void bind_memory(DriverClass& cls) {
@@ -193,10 +199,8 @@ void bind_memory(DriverClass& cls) {
           [](Driver& driver, int device, size_t bytes) {
             return to_int(unlocked([&] { return driver.allocate(device, bytes); }));
           })
-      .def("deallocate",
-           [](Driver& driver, int device, uint64_t address) {
-             unlocked([&] { driver.deallocate(device, to_pointer(address)); });
-           })
+      .def("deallocate", [](Driver& driver,
+                            uint64_t address) { unlocked([&] { driver.deallocate(to_pointer(address)); }); })
       .def("memory_info", [](const Driver& driver,
                              int device) { return unlocked([&] { return driver.memory_info(device); }); })
       .def("share",
@@ -204,24 +208,20 @@ void bind_memory(DriverClass& cls) {
              return unlocked([&] { return driver.share(device, to_pointer(address)); });
            })
       .def("map_shared",
-           [](Driver& driver, int device, int file) {
-             return to_int(unlocked([&] { return driver.map_shared(device, file); }));
+           [](Driver& driver, int device, const py::bytes& text, size_t bytes) {
+             const auto handle_bytes = text.cast<std::string_view>();
+             ShareHandle handle{};
+             if (handle_bytes.size() != handle.size()) throw py::value_error("a handle has 64 bytes");
+             std::memcpy(handle.data(), handle_bytes.data(), handle.size());
+             return to_int(unlocked([&] { return driver.map_shared(device, handle, bytes); }));
            })
       .def("locate",
            [](const Driver& driver, uint64_t address) {
              return unlocked([&] { return driver.locate(to_pointer(address)); });
            })
-      .def("engine_address",
-           [](const Driver& driver, uint64_t address) {
-             return to_int(unlocked([&] { return driver.engine_address(to_pointer(address)); }));
-           })
       .def("allocate_host",
            [](Driver& driver, size_t bytes) {
              return to_int(unlocked([&] { return driver.allocate_host(bytes); }));
-           })
-      .def("deallocate_host",
-           [](Driver& driver, uint64_t address) {
-             unlocked([&] { driver.deallocate_host(to_pointer(address)); });
            })
       .def("register_memory",
            [](Driver& driver, int device, uint64_t address, size_t bytes) {
@@ -253,32 +253,29 @@ void bind_streams(DriverClass& cls) {
   cls.def(
          "create_stream",
          [](Driver& driver, int device, int priority, bool inline_when_idle) {
-           return StreamHandle{
-               &driver, unlocked([&] { return driver.create_stream(device, {priority, inline_when_idle}); })};
+           const StreamOptions options{.priority = priority, .inline_when_idle = inline_when_idle};
+           return PythonStream{&driver, unlocked([&] { return driver.create_stream(device, options); })};
          },
          py::arg("device"), py::arg("priority") = StreamOptions{}.priority,
          py::arg("inline_when_idle") = StreamOptions{}.inline_when_idle, py::keep_alive<0, 1>())
       .def("destroy_stream",
-           [](Driver& driver, StreamHandle* stream) {
+           [](Driver& driver, PythonStream* stream) {
              destroy(driver, stream, [&](Stream pointer) { driver.destroy_stream(pointer); });
            })
       .def("query_stream",
-           [](Driver& driver, const StreamHandle* stream) {
+           [](Driver& driver, const PythonStream* stream) {
              const Stream pointer = get(driver, stream);
              return unlocked([&] { return driver.query_stream(pointer); });
            })
-      .def("synchronize_stream",
-           [](Driver& driver, const StreamHandle* stream) {
-             const Stream pointer = get(driver, stream);
-             unlocked([&] { driver.synchronize_stream(pointer); });
-           })
-      .def("drain_stream",
-           [](Driver& driver, const StreamHandle* stream) {
-             const Stream pointer = get(driver, stream);
-             unlocked([&] { driver.drain_stream(pointer); });
-           })
+      .def(
+          "synchronize_stream",
+          [](Driver& driver, const PythonStream* stream, OnFailure on_failure) {
+            const Stream pointer = get(driver, stream);
+            unlocked([&] { driver.synchronize_stream(pointer, on_failure); });
+          },
+          py::arg("stream"), py::arg("on_failure") = OnFailure::kRaise)
       .def("runs_in_place",
-           [](Driver& driver, const StreamHandle* stream) {
+           [](Driver& driver, const PythonStream* stream) {
              const Stream pointer = get(driver, stream);
              return unlocked([&] { return driver.runs_in_place(pointer); });
            })
@@ -287,13 +284,13 @@ void bind_streams(DriverClass& cls) {
            "Submits a kernel that calls `run()`; `release()`, if given, is called when the driver lets go of "
            "it.")
       .def("copy",
-           [](Driver& driver, const StreamHandle* stream, uint64_t destination, uint64_t source,
+           [](Driver& driver, const PythonStream* stream, uint64_t destination, uint64_t source,
               size_t bytes) {
              const Stream pointer = get(driver, stream);
              unlocked([&] { driver.copy(pointer, to_pointer(destination), to_pointer(source), bytes); });
            })
       .def("fill",
-           [](Driver& driver, const StreamHandle* stream, uint64_t destination, uint8_t value, size_t bytes) {
+           [](Driver& driver, const PythonStream* stream, uint64_t destination, uint8_t value, size_t bytes) {
              const Stream pointer = get(driver, stream);
              unlocked([&] { driver.fill(pointer, to_pointer(destination), value, bytes); });
            });
@@ -303,36 +300,36 @@ void bind_events(DriverClass& cls) {
   cls.def(
          "create_event",
          [](Driver& driver, bool timing) {
-           return EventHandle{&driver, unlocked([&] { return driver.create_event({timing}); })};
+           return PythonEvent{&driver, unlocked([&] { return driver.create_event({timing}); })};
          },
          py::arg("timing") = EventOptions{}.timing, py::keep_alive<0, 1>())
       .def("destroy_event",
-           [](Driver& driver, EventHandle* event) {
+           [](Driver& driver, PythonEvent* event) {
              destroy(driver, event, [&](Event pointer) { driver.destroy_event(pointer); });
            })
       .def("record_event",
-           [](Driver& driver, const EventHandle* event, const StreamHandle* stream) {
+           [](Driver& driver, const PythonEvent* event, const PythonStream* stream) {
              const Event what = get(driver, event);
              const Stream where = get(driver, stream);
              unlocked([&] { driver.record_event(what, where); });
            })
       .def("wait_event",
-           [](Driver& driver, const StreamHandle* stream, const EventHandle* event) {
+           [](Driver& driver, const PythonStream* stream, const PythonEvent* event) {
              const Stream who = get(driver, stream);
              const Event what = get(driver, event);
              unlocked([&] { driver.wait_event(who, what); });
            })
       .def("query_event",
-           [](Driver& driver, const EventHandle* event) {
+           [](Driver& driver, const PythonEvent* event) {
              const Event pointer = get(driver, event);
              return unlocked([&] { return driver.query_event(pointer); });
            })
       .def("synchronize_event",
-           [](Driver& driver, const EventHandle* event) {
+           [](Driver& driver, const PythonEvent* event) {
              const Event pointer = get(driver, event);
              unlocked([&] { driver.synchronize_event(pointer); });
            })
-      .def("elapsed_ns", [](Driver& driver, const EventHandle* start, const EventHandle* end) {
+      .def("elapsed_ns", [](Driver& driver, const PythonEvent* start, const PythonEvent* end) {
         const Event first = get(driver, start);
         const Event second = get(driver, end);
         return unlocked([&] { return driver.elapsed_ns(first, second); });
@@ -345,22 +342,15 @@ void bind_driver(py::module_& parent) {
   py::module_ m = parent.def_submodule("driver", "The driver seam: csrc/driver/driver.h, method by method.");
   bind_errors(m);
   bind_figures(m);
-  py::class_<StreamHandle>(m, "Stream");
-  py::class_<EventHandle>(m, "Event");
+  py::class_<PythonStream>(m, "Stream");
+  py::class_<PythonEvent>(m, "Event");
+  py::enum_<OnFailure>(m, "OnFailure").value("RAISE", OnFailure::kRaise).value("KEEP", OnFailure::kKeep);
   py::enum_<Launch>(m, "Launch")
       .value("AUTO", Launch::kAuto)
       .value("BLOCKING", Launch::kBlocking)
       .value("CHAOS", Launch::kChaos);
   DriverClass cls(m, "Driver");
-  cls.def("info", &Driver::info, py::return_value_policy::copy)
-      .def("device_count", &Driver::device_count)
-      .def("properties", [](const Driver& driver,
-                            int device) { return unlocked([&] { return driver.properties(device); }); })
-      .def("telemetry", [](const Driver& driver,
-                           int device) { return unlocked([&] { return driver.telemetry(device); }); })
-      .def("can_access_peer", [](const Driver& driver, int device, int peer) {
-        return unlocked([&] { return driver.can_access_peer(device, peer); });
-      });
+  cls.def("info", &Driver::info, py::return_value_policy::copy);
   bind_memory(cls);
   bind_streams(cls);
   bind_events(cls);

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import _common, dispatch, import_time, models, nets, streams
+from benchmarks import _common, dispatch, import_time, models, nets, streams, tape
 
 ROOT = Path(__file__).parents[2]
 # fmt: off
@@ -81,6 +81,23 @@ def test_check_of_streams(monkeypatch, median, status):
     assert streams.main(["--check"]) == status
     assert streams.main([]) == 0
     assert "99.00 µs" in streams.docs_body(figures) or median < 1
+
+
+@pytest.mark.slow
+def test_tape_reports_both_figures(tmp_path):
+    done = run("-m", "benchmarks.tape", "--quick", "--json", str(tmp_path / "tape.json"))
+    assert done.returncode == 0, done.stderr
+    rows = {row["name"]: row for row in json.loads((tmp_path / "tape.json").read_text())["rows"]}
+    assert rows.keys() == tape.TARGETS.keys() == tape.METHODS.keys()
+
+
+@pytest.mark.parametrize(("median", "status"), [(0.5, 0), (99.0, 1)])
+def test_check_of_tape(monkeypatch, median, status):
+    figures = [tape.Figure(name, median, 2 * median) for name in tape.TARGETS]
+    monkeypatch.setattr(tape, "measure", lambda *_: figures)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    assert tape.main(["--check"]) == status
+    assert tape.main([]) == 0
 
 
 @pytest.mark.slow

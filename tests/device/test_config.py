@@ -16,8 +16,8 @@ from torch_loom.errors import AlreadyInitializedError, ConfigurationError
 DEFAULTS = config.Settings(
     device_name="loom",
     devices=2,
-    chip="loom1",
-    memory_bytes=None,
+    chips=("loom1", "loom1"),
+    memories=(None, None),
     memory_policy=None,
     visible_devices=None,
     driver="virtual",
@@ -105,8 +105,8 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings == config.Settings(
         device_name="loom",
         devices=4,
-        chip="h200",
-        memory_bytes=3 << 29,
+        chips=("h200",) * 4,
+        memories=(3 << 29,) * 4,
         memory_policy="lazy",
         visible_devices=(3, 1),
         driver="null",
@@ -196,13 +196,13 @@ def test_under_the_name_rbln(
     assert config.resolve().memory_policy == policy
     monkeypatch.setenv("TORCH_LOOM_DEVICE_NAME", "rbln")
     settings = config.resolve()
-    assert (settings.chip, settings.memory_bytes) == ("atom", None)
+    assert (settings.chips, settings.memories) == (("atom",) * 2, (None,) * 2)
     assert settings.memory_policy == expected
     assert config.raw_value(config.CHIP) == ("atom", "default")
     monkeypatch.setenv("TORCH_LOOM_CHIP", "loom1")
     monkeypatch.setenv("TORCH_LOOM_MEMORY", "1GiB")
     settings = config.resolve()
-    assert (settings.chip, settings.memory_bytes) == ("loom1", 1 << 30)
+    assert (settings.chips, settings.memories) == (("loom1",) * 2, (1 << 30,) * 2)
 
 
 def test_a_bad_value_of_the_vendors_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,12 +225,21 @@ def test_configure_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TORCH_LOOM_DEVICES", "nonsense")
     config.configure(devices=4, memory=1 << 30, visible_devices=[2, 0], driver="null")
     expected = dataclasses.replace(
-        DEFAULTS, devices=4, memory_bytes=1 << 30, visible_devices=(2, 0), driver="null"
+        DEFAULTS,
+        devices=4,
+        chips=("loom1",) * 4,
+        memories=(1 << 30,) * 4,
+        visible_devices=(2, 0),
+        driver="null",
     )
     assert config.resolve() == expected
     config.configure(memory="3MiB", visible_devices="3", chip=Path("mine.toml"), memory_policy="lazy")
     expected = dataclasses.replace(
-        expected, memory_bytes=3 << 20, visible_devices=(3,), chip="mine.toml", memory_policy="lazy"
+        expected,
+        memories=(3 << 20,) * 4,
+        visible_devices=(3,),
+        chips=("mine.toml",) * 4,
+        memory_policy="lazy",
     )
     assert config.resolve() == expected
     config.configure(launch="chaos", chaos_seed=7, protect=True, clock="wall", sanitizer=False)

@@ -176,7 +176,7 @@ def test_a_device_that_is_not_there(figure: object) -> None:
 
 
 def test_a_chip_without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry, "_chip_figures", lambda: dict.fromkeys(vars(chips.load("loom1")), 0))
+    monkeypatch.setattr(telemetry, "_chip_figures", lambda index: dict.fromkeys(vars(chips.load("loom1")), 0))
     for figure in (loom.power_draw, loom.temperature, loom.clock_rate):
         with pytest.raises(ChipError, match=r"has no '\w+' in its description"):
             figure()

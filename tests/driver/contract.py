@@ -11,18 +11,22 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
 from torch_loom._C_testing import driver
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
 GRANULE_BYTES = 2 * MIB
 CAPACITY_BYTES = 64 * MIB
+# The driver of this folder: setup.py builds its library beside the extensions of a checkout.
+MIRROR = str(ROOT / "build/temp/libloom_mirror.so")
+every_driver = pytest.mark.parametrize("name", [*driver.names(), MIRROR], ids=[*driver.names(), "mirror"])
 # Generous: only a driver that hangs ever waits so long.
 TIMEOUT_S = 20.0
 
 
 class Chip:
-    """A driver with what it lacks by method, so that a test can say what it does instead."""
+    """A driver, and what it says that it can do, so that a test can say what it does instead."""
 
     def __init__(
         self,
@@ -33,23 +37,19 @@ class Chip:
         protect: bool = False,
     ) -> None:
         self.driver = driver.create(name, device_count, memory_bytes, launch, protect=protect)
-        self.is_blocking = launch == driver.Launch.BLOCKING
-        self.lacks = dict(entry.split(": ", 1) for entry in self.driver.info().lacks)
+        self.name, self.is_blocking, self.is_protected = name, launch == driver.Launch.BLOCKING, protect
+        info = self.driver.info()
+        self.is_sticky, self.shares = info.sticky_failures, info.shared_memory
 
     @property
     def runs(self) -> bool:
         """Whether kernels run; where not, they are released at once and nothing is ever pending."""
-        return "submit" not in self.lacks
+        return self.driver.info().executes_kernels
 
     @property
     def queues(self) -> bool:
         """Whether side streams run elsewhere than in the thread that submits."""
-        return self.runs and not self.is_blocking
-
-    @property
-    def moves(self) -> bool:
-        """Whether copies and fills change memory."""
-        return "copy" not in self.lacks
+        return self.driver.info().queues_kernels
 
     def used_bytes(self, device: int = 0) -> int:
         info = self.driver.memory_info(device)

@@ -7,7 +7,7 @@ import itertools
 import random
 
 import pytest
-from contract import CAPACITY_BYTES, GRANULE_BYTES, MIB, Chip, thread
+from contract import CAPACITY_BYTES, GRANULE_BYTES, MIB, Chip, every_driver, thread
 from torch_loom._C_testing import driver
 
 HUGE = [2**63 - 1, 2**63, 2**64 - 2 * MIB, 2**64 - 1]
@@ -29,12 +29,13 @@ def test_allocate_does_not_wait(chip: Chip) -> None:
     """allocate: Does not wait for streams."""
     stream = chip.driver.create_stream(0)
     with chip.busy(stream):
-        chip.driver.deallocate(0, chip.driver.allocate(0, MIB))
+        chip.driver.deallocate(chip.driver.allocate(0, MIB))
         assert chip.driver.query_stream(stream) is not chip.runs
 
 
 def test_allocate_nothing(chip: Chip) -> None:
-    """allocate: Throws InvalidArgument for zero bytes."""
+    """allocate: Throws InvalidArgument for zero bytes, and for a device outside 0 … device_count − 1, as do
+    all methods below."""
     with pytest.raises(driver.InvalidArgument, match="bytes must be at least 1, got 0"):
         chip.driver.allocate(0, 0)
     assert chip.used_bytes() == 0
@@ -56,7 +57,7 @@ def test_out_of_memory_with_its_numbers(chip: Chip, asked: int) -> None:
     assert error.free_bytes == CAPACITY_BYTES - 2 * GRANULE_BYTES
     assert error.total_bytes == CAPACITY_BYTES
     assert chip.used_bytes(1) == 2 * GRANULE_BYTES
-    chip.driver.deallocate(1, kept)
+    chip.driver.deallocate(kept)
     assert chip.used_bytes(1) == 0
 
 
@@ -75,11 +76,11 @@ def test_fill_up_exactly(chip: Chip, size: int) -> None:
         chip.driver.allocate(0, free + 1)
     assert (caught.value.asked_bytes, caught.value.free_bytes) == (free + 1, free)
     chip.driver.allocate(1, CAPACITY_BYTES)
-    chip.driver.deallocate(0, blocks[0])
+    chip.driver.deallocate(blocks[0])
     chip.driver.allocate(0, rounded)
 
 
-@pytest.mark.parametrize("name", driver.names())
+@every_driver
 @pytest.mark.parametrize("capacity", [0, 1, MIB, 3 * MIB, 5 * MIB - 1])
 def test_capacity_that_is_no_multiple(name: str, capacity: int) -> None:
     """allocate: Throws OutOfMemory, with all its numbers, when `bytes`, rounded up to the driver's
@@ -96,13 +97,13 @@ def test_holes_cost_nothing(chip: Chip) -> None:
     """allocate: Holes between allocations cost no memory."""
     blocks = [chip.driver.allocate(0, GRANULE_BYTES) for _ in range(CAPACITY_BYTES // GRANULE_BYTES)]
     for address in blocks[::2]:
-        chip.driver.deallocate(0, address)
+        chip.driver.deallocate(address)
     whole = chip.driver.allocate(0, CAPACITY_BYTES // 2)
     assert chip.driver.memory_info(0).free_bytes == 0
-    chip.driver.deallocate(0, whole)
+    chip.driver.deallocate(whole)
 
 
-@pytest.mark.parametrize("name", driver.names())
+@every_driver
 def test_the_worst_holes_cost_nothing(name: str) -> None:
     """allocate: Holes between allocations cost no memory."""
     # Robson's adversary: fill up, free all that leaves only holes too small for twice the size, ask for that.
@@ -115,7 +116,7 @@ def test_the_worst_holes_cost_nothing(name: str) -> None:
         hole_start = min(live)
         for address, following in itertools.pairwise([*sorted(live), max(live) + 2 * size]):
             if following - hole_start < 2 * size:
-                chip.driver.deallocate(0, address)
+                chip.driver.deallocate(address)
                 del live[address]
             else:
                 hole_start = address + live[address]
@@ -136,15 +137,15 @@ def test_random_patterns_fit(chip: Chip) -> None:
             live[address] = size
         elif live:
             address = rng.choice(list(live))
-            chip.driver.deallocate(0, address)
+            chip.driver.deallocate(address)
             del live[address]
         assert chip.used_bytes() == sum(live.values())
 
 
 def test_8_threads(chip: Chip) -> None:
     """allocate: Takes `bytes` of device memory, aligned to 2 MiB, contents undefined.
-    deallocate: Gives back what allocate() or map_shared() returned, at once: the caller has waited for all
-    work that uses it."""
+    deallocate: Gives back what allocate(), allocate_host() or map_shared() returned, at once: the caller has
+    waited for all work that uses it."""
 
     def churn(seed: int) -> None:
         rng = random.Random(seed)
@@ -154,13 +155,13 @@ def test_8_threads(chip: Chip) -> None:
                 address = mine.pop(rng.randrange(len(mine)))
                 if chip.driver.info().executes_kernels:
                     assert chip.driver.read(address, 8) == bytes([seed]) * 8, "two threads hold one address"
-                chip.driver.deallocate(0, address)
+                chip.driver.deallocate(address)
             else:
                 mine.append(chip.driver.allocate(0, rng.randrange(1, GRANULE_BYTES + 1)))
                 if chip.driver.info().executes_kernels:
                     chip.driver.write(mine[-1], bytes([seed]) * 8)
         for address in mine:
-            chip.driver.deallocate(0, address)
+            chip.driver.deallocate(address)
 
     with thread(*(lambda seed=seed: churn(seed) for seed in range(8))):
         pass
@@ -168,13 +169,13 @@ def test_8_threads(chip: Chip) -> None:
 
 
 def test_deallocate_gives_back_at_once(chip: Chip) -> None:
-    """deallocate: Gives back what allocate() or map_shared() returned, at once: the caller has waited for all
-    work that uses it."""
+    """deallocate: Gives back what allocate(), allocate_host() or map_shared() returned, at once: the caller
+    has waited for all work that uses it."""
     stream = chip.driver.create_stream(0)
     with chip.busy(stream):
         for _ in range(3):
             address = chip.driver.allocate(0, CAPACITY_BYTES)
-            chip.driver.deallocate(0, address)
+            chip.driver.deallocate(address)
             assert chip.used_bytes() == 0
 
 
@@ -182,20 +183,18 @@ def test_deallocate_another_address(chip: Chip) -> None:
     """deallocate: Throws InvalidArgument for any other address; null is a no-op."""
     address, pinned = chip.driver.allocate(0, 2 * GRANULE_BYTES), chip.driver.allocate_host(64)
     freed = chip.driver.allocate(0, 1)
-    chip.driver.deallocate(0, freed)
-    interior = (address + 1, address + GRANULE_BYTES)
-    for other in (*interior, freed, pinned, 64, 2**64 - 1):
-        with pytest.raises(
-            driver.InvalidArgument, match=r"not returned by allocate\(\) or map_shared\(\) on"
-        ):
-            chip.driver.deallocate(0, other)
-    with pytest.raises(driver.InvalidArgument, match=r"or map_shared\(\) on device 1"):
-        chip.driver.deallocate(1, address)
+    chip.driver.deallocate(freed)
+    interior = (address + 1, address + GRANULE_BYTES, pinned + 1, pinned + 63)
+    registered = ctypes.create_string_buffer(64)
+    chip.driver.register_memory(-1, ctypes.addressof(registered), 64)
+    for other in (*interior, freed, ctypes.addressof(registered), 64, 2**64 - 1):
+        with pytest.raises(driver.InvalidArgument, match=r"not returned by allocate\(\)"):
+            chip.driver.deallocate(other)
     assert chip.used_bytes() == 2 * GRANULE_BYTES
-    chip.driver.deallocate(0, 0)
-    chip.driver.deallocate(0, address)
+    chip.driver.deallocate(0)
+    chip.driver.deallocate(address)
     with pytest.raises(driver.InvalidArgument):
-        chip.driver.deallocate(0, address)
+        chip.driver.deallocate(address)
     assert chip.used_bytes() == 0
 
 
@@ -227,21 +226,26 @@ def test_locate_interior(chip: Chip) -> None:
     for address in (0, 1, pinned + 100, pageable.address, 2**63, 2**64 - 1):
         where = chip.driver.locate(address)
         assert (where.kind, where.device) == (driver.AddressKind.UNKNOWN, -1)
-    chip.driver.deallocate_host(pinned)
+    chip.driver.deallocate(pinned)
     assert chip.driver.locate(pinned).kind == driver.AddressKind.UNKNOWN
 
 
 def test_engine_address(chip: Chip) -> None:
-    """engine_address: Where the engine's kernels reach what lies at a device address; the address itself
-    unless host access is fenced off, and for addresses that are not device memory."""
+    """locate: The engine's address of allocated memory is found as well as the program's."""
     info = chip.driver.info()
     pinned = chip.driver.allocate_host(64)
-    assert all(chip.driver.engine_address(address) == address for address in (0, 1, pinned, 2**64 - 1))
+    for address in (0, 1, pinned, 2**64 - 1):
+        where = chip.driver.locate(address)
+        assert (where.device_address, where.engine_address) == (address, address)
     for device in range(2):
-        address = chip.driver.allocate(device, 3 * MIB)
-        engine = chip.driver.engine_address(address)
-        assert (engine != address) is (info.executes_kernels and not info.host_addressable)
-        assert [chip.driver.engine_address(address + offset) - engine for offset in (1, MIB)] == [1, MIB]
+        address = chip.driver.allocate(device, CAPACITY_BYTES)
+        engine = chip.driver.locate(address).engine_address
+        assert (engine == address) is info.unified_addresses
+        for offset in (0, 1, GRANULE_BYTES, CAPACITY_BYTES - 1):
+            for known in (address + offset, engine + offset):
+                where = chip.driver.locate(known)
+                assert (where.kind, where.device) == (driver.AddressKind.DEVICE, device)
+                assert (where.device_address, where.engine_address) == (address + offset, engine + offset)
         if info.executes_kernels:
             chip.driver.write(address + 5, b"device")
             assert ctypes.string_at(engine + 5, 6) == b"device"
@@ -249,31 +253,23 @@ def test_engine_address(chip: Chip) -> None:
             assert chip.driver.read(address + 5, 6) == b"engine"
 
 
-def test_engine_addresses_of_an_allocation(chip: Chip) -> None:
-    """engine_address: Fenced memory lies there as it does at the device address: one plus an offset is the
-    other plus that offset, within an allocation.
-    locate: Where an address lies, interior addresses included."""
-    address = chip.driver.allocate(1, CAPACITY_BYTES)
-    engine = chip.driver.engine_address(address)
-    for offset in (0, 1, GRANULE_BYTES, CAPACITY_BYTES - 1):
-        assert chip.driver.engine_address(address + offset) == engine + offset
-        for known in (address + offset, engine + offset):
-            where = chip.driver.locate(known)
-            assert (where.kind, where.device) == (driver.AddressKind.DEVICE, 1)
-            assert where.device_address == address + offset
-    pinned = chip.driver.allocate_host(8)
-    assert chip.driver.locate(pinned + 3).device_address == pinned + 3
-    assert chip.driver.locate(64).device_address == 64
+def test_engine_addresses_adjoin_where_addresses_do(chip: Chip) -> None:
+    """locate: The engine's address of allocated memory is found as well as the program's."""
+    blocks = sorted(chip.driver.allocate(0, GRANULE_BYTES) for _ in range(8))
+    for address, following in itertools.pairwise(blocks):
+        if following - address == GRANULE_BYTES:
+            engines = [chip.driver.locate(each).engine_address for each in (address, following)]
+            assert engines[1] - engines[0] == GRANULE_BYTES
 
 
 def test_fenced_memory_goes_back(chip: Chip) -> None:
-    """deallocate: Gives back what allocate() or map_shared() returned, at once: the caller has waited for all
-    work that uses it."""
-    if not chip.runs:
-        return
+    """deallocate: Gives back what allocate(), allocate_host() or map_shared() returned, at once: the caller
+    has waited for all work that uses it."""
+    if not chip.runs or chip.name not in driver.names():
+        return  # memory that is not allocated cannot be looked at
     address = chip.driver.allocate(0, 2 * MIB)
     chip.driver.write(address, b"x" * 100)
-    chip.driver.deallocate(0, address)
+    chip.driver.deallocate(address)
     # The pages are gone, with what they held.
     assert chip.driver.read(address, 100) == bytes(100)
 
@@ -282,13 +278,13 @@ def test_locate_the_whole_range(chip: Chip) -> None:
     """locate: All of a device's address range counts as that device's, allocated or not."""
     for device in range(2):
         address = chip.driver.allocate(device, CAPACITY_BYTES)
-        chip.driver.deallocate(device, address)
+        chip.driver.deallocate(address)
         for offset in (0, CAPACITY_BYTES // 2, CAPACITY_BYTES - 1):
             where = chip.driver.locate(address + offset)
             assert (where.kind, where.device) == (driver.AddressKind.DEVICE, device)
 
 
-@pytest.mark.parametrize("name", driver.names())
+@every_driver
 def test_locate_between_devices(name: str) -> None:
     """locate: Where an address lies, interior addresses included."""
     # An address one past the end of a device's memory belongs to nobody, least of all to the next device.
@@ -322,7 +318,7 @@ def test_host_memory(chip: Chip) -> None:
         assert address % 64 == 0
         chip.driver.write(address, b"\xa5" * size)
         assert chip.driver.read(address, size) == b"\xa5" * size
-        chip.driver.deallocate_host(address)
+        chip.driver.deallocate(address)
     assert chip.used_bytes() == 0
 
 
@@ -339,13 +335,10 @@ def test_host_memory_runs_out(chip: Chip, asked: int) -> None:
 
 
 def test_deallocate_host(chip: Chip) -> None:
-    """deallocate_host: Gives back what allocate_host() returned. Throws InvalidArgument for any other
-    address; null is a no-op."""
-    address, device = chip.driver.allocate_host(64), chip.driver.allocate(0, 1)
-    for other in (address + 1, address + 63, device, 64, 2**64 - 1):
-        with pytest.raises(driver.InvalidArgument, match=r"not returned by allocate_host\(\)"):
-            chip.driver.deallocate_host(other)
-    chip.driver.deallocate_host(0)
-    chip.driver.deallocate_host(address)
+    """deallocate: Gives back what allocate(), allocate_host() or map_shared() returned, at once: the caller
+    has waited for all work that uses it."""
+    address = chip.driver.allocate_host(64)
+    chip.driver.deallocate(address)
+    assert chip.driver.locate(address).kind == driver.AddressKind.UNKNOWN
     with pytest.raises(driver.InvalidArgument):
-        chip.driver.deallocate_host(address)
+        chip.driver.deallocate(address)

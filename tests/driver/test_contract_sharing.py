@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import threading
 
 import pytest
@@ -12,39 +13,36 @@ from torch_loom._C_testing import driver
 
 def other(chip: Chip) -> Chip:
     """A further driver of the kind, as another process would have it."""
-    info = chip.driver.info()
-    return Chip(info.name, protect=info.name == "virtual" and not info.host_addressable)
+    return Chip(chip.name, protect=chip.is_protected)
 
 
 def test_share_and_map(chip: Chip) -> None:
     """share: Makes the allocation around a device address memory that other processes can map, once; its
     addresses and contents stay, whatever runs meanwhile.
-    map_shared: Maps such memory of another process, all of the file, into the device's address range; it is a
-    descriptor of the caller's, and may be closed."""
-    if "share" in chip.lacks:
+    map_shared: Maps such memory of another process, all `bytes` of it, into the device's address range. The
+    process that shares it must live, and keep it allocated, until this returns."""
+    if not chip.shares:
         return
     address = chip.driver.allocate(1, 3 * GRANULE_BYTES)
     chip.driver.write(address + GRANULE_BYTES, b"contents")
     shared = chip.driver.share(1, address + GRANULE_BYTES)
     assert (shared.bytes, shared.offset) == (3 * GRANULE_BYTES, GRANULE_BYTES)
-    assert chip.driver.share(1, address).file == shared.file
-    assert chip.driver.read(address + GRANULE_BYTES, 9) == b"contents\0"
+    assert chip.driver.share(1, address).handle == shared.handle
+    assert chip.driver.share(1, chip.driver.allocate(1, 1)).handle != shared.handle
     peer = other(chip)
-    file = os.dup(shared.file)
-    mapped = peer.driver.map_shared(0, file)
-    os.close(file)
+    mapped = peer.driver.map_shared(0, shared.handle, shared.bytes)
     assert peer.driver.locate(mapped + shared.bytes - 1).device == 0
     assert peer.driver.read(mapped + GRANULE_BYTES, 8) == b"contents"
     peer.driver.write(mapped, b"answer")
     assert chip.driver.read(address, 6) == b"answer"
-    peer.driver.deallocate(0, mapped)
+    peer.driver.deallocate(mapped)
     assert chip.driver.read(address, 6) == b"answer"
 
 
 def test_share_while_kernels_run(chip: Chip) -> None:
     """share: Makes the allocation around a device address memory that other processes can map, once; its
     addresses and contents stay, whatever runs meanwhile."""
-    if "share" in chip.lacks:
+    if not chip.shares:
         return
     addresses = [chip.driver.allocate(0, GRANULE_BYTES) for _ in range(8)]
     stop, number = threading.Event(), [0]
@@ -70,44 +68,44 @@ def test_share_while_kernels_run(chip: Chip) -> None:
 
 def test_shared_memory_outlives_the_allocation(chip: Chip) -> None:
     """share: Who has mapped it keeps it when it is given back, or this process ends.
-    deallocate: Gives back what allocate() or map_shared() returned, at once: the caller has waited for all
-    work that uses it."""
-    if "share" in chip.lacks:
+    deallocate: Gives back what allocate(), allocate_host() or map_shared() returned, at once: the caller has
+    waited for all work that uses it."""
+    if not chip.shares:
         return
     address = chip.driver.allocate(0, GRANULE_BYTES)
     chip.driver.write(address, b"kept")
     peer = other(chip)
-    mapped = peer.driver.map_shared(1, chip.driver.share(0, address).file)
-    chip.driver.deallocate(0, address)
+    mapped = peer.driver.map_shared(1, chip.driver.share(0, address).handle, GRANULE_BYTES)
+    chip.driver.deallocate(address)
     assert chip.used_bytes() == 0
     again = chip.driver.allocate(0, GRANULE_BYTES)
     assert again == address
     assert chip.driver.read(again, 4) == bytes(4)
     assert peer.driver.read(mapped, 4) == b"kept"
-    peer.driver.deallocate(1, mapped)
+    peer.driver.deallocate(mapped)
     with pytest.raises(driver.InvalidArgument, match="was not returned by"):
-        peer.driver.deallocate(1, mapped)
+        peer.driver.deallocate(mapped)
 
 
 def test_mapping_costs_nothing(chip: Chip) -> None:
     """map_shared: It costs no device memory: the process that shares it pays."""
-    if "share" in chip.lacks:
+    if not chip.shares:
         return
     address = chip.driver.allocate(0, CAPACITY_BYTES)
     peer = other(chip)
     peer.driver.allocate(0, CAPACITY_BYTES)
     for _ in range(5):
-        mapped = peer.driver.map_shared(0, chip.driver.share(0, address).file)
+        mapped = peer.driver.map_shared(0, chip.driver.share(0, address).handle, CAPACITY_BYTES)
         assert peer.driver.memory_info(0).free_bytes == 0
-        peer.driver.deallocate(0, mapped)
+        peer.driver.deallocate(mapped)
 
 
 def test_share_what_is_not_allocated(chip: Chip) -> None:
     """share: Throws InvalidArgument for an address in no allocation, and for memory that map_shared()
-    returned; NotSupported where memory has no contents; SharingError when the host refuses, and the memory
-    is as it was."""
+    returned; NotSupported where Info::shared_memory is false; SharingError when the host refuses, and
+    the memory is as it was."""
     address = chip.driver.allocate(0, GRANULE_BYTES)
-    if "share" in chip.lacks:
+    if not chip.shares:
         with pytest.raises(driver.NotSupported, match="no contents that another process could see"):
             chip.driver.share(0, address)
         return
@@ -115,21 +113,23 @@ def test_share_what_is_not_allocated(chip: Chip) -> None:
         with pytest.raises(driver.InvalidArgument, match="lies in no allocation of device 0"):
             chip.driver.share(0, wrong)
     peer = other(chip)
-    mapped = peer.driver.map_shared(0, chip.driver.share(0, address).file)
+    mapped = peer.driver.map_shared(0, chip.driver.share(0, address).handle, GRANULE_BYTES)
     with pytest.raises(driver.InvalidArgument, match="lies in no allocation of device 0"):
         peer.driver.share(0, mapped)
 
 
 def test_share_without_descriptors(chip: Chip) -> None:
     """share: Throws InvalidArgument for an address in no allocation, and for memory that map_shared()
-    returned; NotSupported where memory has no contents; SharingError when the host refuses, and the memory
-    is as it was."""
+    returned; NotSupported where Info::shared_memory is false; SharingError when the host refuses, and
+    the memory is as it was."""
     import resource
 
-    if "share" in chip.lacks:
+    if not chip.shares:
         return
     address = chip.driver.allocate(0, GRANULE_BYTES)
     chip.driver.write(address, b"still")
+    if chip.name not in driver.names():
+        return  # shares what it has opened already
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
     try:
@@ -142,10 +142,35 @@ def test_share_without_descriptors(chip: Chip) -> None:
 
 
 def test_map_what_is_not_shared(chip: Chip) -> None:
-    """map_shared: Throws SharingError for a file that is no shared device memory, NotSupported as share()
-    does."""
+    """map_shared: Throws SharingError for a handle that names no shared memory of this size any more,
+    NotSupported as share() does."""
+
+    def name(descriptor: int, inode: int = 0) -> bytes:
+        return struct.pack("=iiQ", os.getpid(), descriptor, inode or os.fstat(descriptor).st_ino).ljust(
+            64, b"\0"
+        )
+
     with open("/dev/null", "rb") as nothing, open(__file__, "rb") as source:
-        for file in (-1, nothing.fileno(), source.fileno(), os.memfd_create("other")):
-            error = driver.NotSupported if "map_shared" in chip.lacks else driver.SharingError
-            with pytest.raises(error, match=r"no shared device memory|no contents"):
-                chip.driver.map_shared(0, file)
+        memory = os.memfd_create("other")
+        forged = [name(file) for file in (nothing.fileno(), source.fileno(), memory)]
+        for handle in (bytes(64), b"\xff" * 64, name(-1, 1), name(9999, 1), *forged):
+            for size in (0, 1, GRANULE_BYTES, 2**64 - 1):
+                with pytest.raises(driver.SharingError if chip.shares else driver.NotSupported):
+                    chip.driver.map_shared(0, handle, size)
+        os.close(memory)
+
+
+def test_map_what_is_gone(chip: Chip) -> None:
+    """map_shared: The process that shares it must live, and keep it allocated, until this returns.
+    map_shared: Throws SharingError for a handle that names no shared memory of this size any more,
+    NotSupported as share() does."""
+    if not chip.shares:
+        return
+    address = chip.driver.allocate(0, GRANULE_BYTES)
+    shared, peer = chip.driver.share(0, address), other(chip)
+    for size in (0, 1, GRANULE_BYTES - 1, 2 * GRANULE_BYTES):
+        with pytest.raises(driver.SharingError):
+            peer.driver.map_shared(0, shared.handle, size)
+    chip.driver.deallocate(address)
+    with pytest.raises(driver.SharingError):
+        peer.driver.map_shared(0, shared.handle, GRANULE_BYTES)

@@ -1,14 +1,20 @@
-"""The contract itself: its size, that every sentence has a test, and that what is lacking is said."""
+"""The contract itself: its size, that every sentence has a test, and drivers from libraries."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import re
+import subprocess
+from pathlib import Path
+
 import pytest
-from contract import Chip, kernel_comment, methods, quotes, sentences
+from contract import MIRROR, ROOT, Chip, every_driver, kernel_comment, methods, quotes, sentences
 from torch_loom._C_testing import driver
 
 
-def test_at_most_32_methods() -> None:
-    assert 0 < len(methods()) <= 32
+def test_at_most_25_methods() -> None:
+    assert 0 < len(methods()) <= 25
 
 
 def test_python_has_every_method() -> None:
@@ -34,44 +40,60 @@ def test_only_methods_are_quoted() -> None:
     assert set(quotes()) <= {*methods(), "Kernel"}
 
 
-def test_lacks_name_methods_and_reasons(chip: Chip) -> None:
-    for entry in chip.driver.info().lacks:
-        method, colon, reason = entry.partition(": ")
-        assert method in methods(), entry
-        assert colon, entry
-        assert len(reason.split()) >= 3, entry
-    assert len(chip.lacks) == len(chip.driver.info().lacks), "a method is named twice"
+CAPABILITIES = [
+    "executes_kernels",
+    "queues_kernels",
+    "sticky_failures",
+    "host_addressable",
+    "unified_addresses",
+    "peer_access",
+    "shared_memory",
+    "stream_priorities",
+    "stream_activity",
+]
 
 
-def test_lacks_agree_with_the_flags(chip: Chip) -> None:
+def test_capabilities_are_booleans(chip: Chip) -> None:
+    others = {"name": str, "engine": str, "device_count": int}
+    fields = dict.fromkeys(CAPABILITIES, bool) | others
     info = chip.driver.info()
-    assert info.executes_kernels is chip.runs is chip.moves
-    assert ("fill" in chip.lacks) == ("copy" in chip.lacks)
+    assert {name: type(getattr(info, name)) for name in dir(info) if not name.startswith("_")} == fields
 
 
-def test_what_each_driver_lacks() -> None:
+def test_what_each_driver_can() -> None:
     """Adding to this list is a decision, not an accident."""
-    assert set(Chip("virtual").lacks) == {"telemetry", "create_stream"}
-    assert set(Chip("null").lacks) == {
-        "telemetry",
-        "create_stream",
-        "submit",
-        "copy",
-        "fill",
-        "share",
-        "map_shared",
+    can = {
+        name: {field for field in CAPABILITIES if getattr(Chip(name).driver.info(), field)}
+        for name in ("virtual", "null", MIRROR)
     }
+    assert set(CAPABILITIES) - can["virtual"] == {"sticky_failures", "stream_priorities"}
+    assert can["null"] == {"unified_addresses", "peer_access"}
+    assert can[MIRROR] == {"executes_kernels", "queues_kernels", "sticky_failures", "shared_memory"}
+
+
+def test_mirror_is_written_against_driver_h_alone() -> None:
+    """The proof that the contract is enough: no other header of ours, and no symbol of ours is missing."""
+    files = sorted((ROOT / "tests/driver/mirror").iterdir())
+    ours = {
+        name
+        for path in files
+        for name in re.findall(r'^#include "([^"]+)"', path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert ours == {"driver/driver.h", "memory.h", "streams.h"}
+    # Loaded by itself, with every symbol bound at once: nothing of ours stands behind it.
+    ctypes.CDLL(MIRROR, mode=os.RTLD_NOW)
 
 
 def test_engines() -> None:
-    assert Chip("virtual").driver.info().engine == driver.Engine.CPU
-    assert Chip("null").driver.info().engine == driver.Engine.META
+    names = {"virtual": "cpu", "null": "meta", MIRROR: "cpu"}
+    assert {name: Chip(name).driver.info().engine for name in names} == names
 
 
 def test_fenced_memory_is_not_addressable() -> None:
     assert Chip("virtual").driver.info().host_addressable
     assert not Chip("virtual", protect=True).driver.info().host_addressable
     assert not Chip("null", protect=True).driver.info().host_addressable
+    assert not Chip("virtual", protect=True).driver.info().unified_addresses
 
 
 def test_unknown_driver() -> None:
@@ -79,14 +101,68 @@ def test_unknown_driver() -> None:
         driver.create("cuda", 1, 1 << 30)
 
 
-@pytest.mark.parametrize("name", driver.names())
+def library(tmp_path: Path, text: str) -> str:
+    """Compile a library, for what a wrong one does."""
+    source, target = tmp_path / "wrong.cpp", tmp_path / "wrong.so"
+    source.write_text(text, encoding="utf-8")
+    command = ["c++", "-std=c++20", "-shared", "-fPIC", f"-I{ROOT / 'csrc'}", str(source), "-o", str(target)]
+    subprocess.run(command, check=True)
+    return str(target)
+
+
+def test_libraries_without_a_driver(tmp_path: Path) -> None:
+    not_a_library = tmp_path / "text.so"
+    not_a_library.write_text("text", encoding="utf-8")
+    for path in (str(tmp_path / "none.so"), str(not_a_library), str(tmp_path)):
+        with pytest.raises(driver.InvalidArgument, match=f"cannot load the driver of {path}: "):
+            driver.create(path, 1, 1 << 30)
+    empty = library(tmp_path, "int nothing;")
+    with pytest.raises(driver.InvalidArgument, match="has no driver: one of its files must say"):
+        driver.create(empty, 1, 1 << 30)
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "message"),
+    [
+        ("return nullptr;", driver.InvalidArgument, "returned no driver"),
+        ('throw loom::NotSupported("not here");', driver.NotSupported, "not here"),
+        ('throw loom::OutOfMemory("full", 1, 2, 3, 4);', driver.OutOfMemory, "full"),
+    ],
+)
+def test_libraries_that_refuse(tmp_path: Path, body: str, error: type[Exception], message: str) -> None:
+    path = library(
+        tmp_path,
+        f"""
+        #include "driver/driver.h"
+        loom::driver::Driver* create(const loom::driver::DriverConfig&) {{ {body} }}
+        LOOM_DRIVER_LIBRARY(create);
+        """,
+    )
+    with pytest.raises(error, match=message):
+        driver.create(path, 1, 1 << 30)
+
+
+def test_a_library_of_another_contract(tmp_path: Path) -> None:
+    path = library(
+        tmp_path, 'extern "C" struct { unsigned contract; void* create; } loom_driver{99, nullptr};'
+    )
+    with pytest.raises(driver.InvalidArgument, match="compiled against version 99 of the contract"):
+        driver.create(path, 1, 1 << 30)
+
+
+def test_mirror_refuses_what_it_has_not() -> None:
+    with pytest.raises(driver.NotSupported, match="mirror has no launch mode chaos"):
+        Chip(MIRROR, launch=driver.Launch.CHAOS)
+
+
+@every_driver
 @pytest.mark.parametrize(("device_count", "memory_bytes"), [(-1, 1 << 30), (1, -1)])
 def test_negative_configuration(name: str, device_count: int, memory_bytes: int) -> None:
     with pytest.raises(driver.InvalidArgument, match="must be 0 or more, got -1"):
         driver.create(name, device_count, memory_bytes)
 
 
-@pytest.mark.parametrize("name", driver.names())
+@every_driver
 @pytest.mark.parametrize("memory_bytes", [2**48, 2**62, 2**63 - 1])
 def test_more_memory_than_addresses(name: str, memory_bytes: int) -> None:
     with pytest.raises(driver.Error, match=r"cannot reserve address space .* lower TORCH_LOOM_MEMORY"):

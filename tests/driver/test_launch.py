@@ -10,6 +10,7 @@ from torch_loom._C_testing import driver
 
 WORK_ON_A_SIDE_STREAM = """
 import os
+import torch
 from torch_loom._C_testing import driver
 chip = driver.create("virtual", 1, 1 << 24)
 stream, ran = chip.create_stream(0, 0, False), []
@@ -80,10 +81,11 @@ def test_a_host_access_to_fenced_memory_faults(run_python: Callable[..., object]
     done = run_python(
         """
         import ctypes
+        import torch
         from torch_loom._C_testing import driver
         chip = driver.create("virtual", 1, 1 << 24, protect=True)
         address = chip.allocate(0, 64)
-        ctypes.memset(chip.engine_address(address), 1, 64)
+        ctypes.memset(chip.locate(address).engine_address, 1, 64)
         print("reached", flush=True)
         ctypes.memset(address, 1, 64)
         """,

@@ -88,7 +88,7 @@ class Chip {
   // Submits any callable.
   template <typename F>
   void submit(driver::Stream stream, F callable, bool in_place = false) {
-    driver_->submit(stream, {"test", [](void* context) { (*static_cast<F*>(context))(); },
+    driver_->submit(stream, {"test", [](void* context, driver::Stream) { (*static_cast<F*>(context))(); },
                              [](void* context) { delete static_cast<F*>(context); },
                              new F(std::move(callable)), in_place});
   }

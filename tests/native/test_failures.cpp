@@ -25,9 +25,11 @@ Stream failed_stream(Chip& chip, std::atomic<int>& num_released, bool& ran_behin
     ++*counted->num_released;
     delete counted;
   };
-  chip->submit(stream, {"fails", [](void*) { throw Boom(); }, release, new Counted{&num_released, nullptr}});
-  chip->submit(stream, {"behind", [](void* context) { *static_cast<Counted*>(context)->ran_behind = true; },
-                        release, new Counted{&num_released, &ran_behind}});
+  chip->submit(stream,
+               {"fails", [](void*, Stream) { throw Boom(); }, release, new Counted{&num_released, nullptr}});
+  chip->submit(stream,
+               {"behind", [](void* context, Stream) { *static_cast<Counted*>(context)->ran_behind = true; },
+                release, new Counted{&num_released, &ran_behind}});
   return stream;
 }
 
@@ -90,12 +92,12 @@ TEST(draining_and_asking_raise_nothing) {
     std::atomic<int> num_released{0};
     bool ran_behind = false;
     const Stream stream = failed_stream(chip, num_released, ran_behind);
-    chip->drain_stream(stream);
+    chip->synchronize_stream(stream, driver::OnFailure::kKeep);
     CHECK(num_released == 2 && !ran_behind);
     CHECK(chip->query_stream(stream));
     const Event event = chip.recorded(stream);
     CHECK(chip->query_event(event) || launch == Launch::kChaos);
-    chip->drain_stream(stream);
+    chip->synchronize_stream(stream, driver::OnFailure::kKeep);
     CHECK(!chip->runs_in_place(stream));
     CHECK(throws<NotReady>([&] { chip->elapsed_ns(event, event); }));
     CHECK(throws<Boom>([&] { chip->synchronize_event(event); }));
@@ -125,7 +127,7 @@ TEST(other_streams_go_on) {
   chip.submit(behind, [&] { ran_behind = true; });
   const Event still_behind = chip.recorded(behind);
   CHECK(runs(chip, other));
-  chip->drain_stream(behind);
+  chip->synchronize_stream(behind, driver::OnFailure::kKeep);
   CHECK(!ran_behind);
   CHECK(throws<Boom>([&] { chip->synchronize_event(still_behind); }));
   chip->synchronize_stream(failing);

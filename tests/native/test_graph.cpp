@@ -20,16 +20,14 @@ namespace {
 Runtime& devices() {
   static Runtime& instance = [&]() -> Runtime& {
     runtime::Config config{};
-    config.driver = "virtual";
-    config.memory_bytes = 64 << 20;
-    config.physical_devices = {0, 1};
-    runtime::initialize(config);
+    for (const int physical : {0, 1}) config.devices.push_back({physical, "virtual", 64 << 20});
+    if (!runtime::is_initialized()) runtime::initialize(config);
     return runtime::get();
   }();
   return instance;
 }
 
-StreamRef new_stream(int device = 0) { return {device, devices().new_stream(device, 0)}; }
+StreamRef new_stream(int device = 0) { return {device, devices().device(device).new_stream(0)}; }
 
 // A kernel that calls `work`; `num_released` counts its releases.
 template <typename F>
@@ -38,7 +36,7 @@ driver::Kernel kernel(F work, int* num_released) {
     F work;
     int* num_released;
   };
-  return {"test", [](void* context) { static_cast<Context*>(context)->work(); },
+  return {"test", [](void* context, driver::Stream) { static_cast<Context*>(context)->work(); },
           [](void* context) {
             ++*static_cast<Context*>(context)->num_released;
             delete static_cast<Context*>(context);
@@ -76,10 +74,10 @@ TEST(a_graph_runs_its_kernels_in_order_and_releases_them_once) {
       for (int i = 0; i < 5; ++i) submit(stream, kernel([&seen, i] { seen.push_back(i); }, &num_released));
     });
     CHECK(seen.empty() && recording->nodes().size() == 5);
-    ReplayQueue queue;
+    ReplayQueue queue(0);
     replay(queue, stream, recording);
     replay(queue, {0, 0}, recording);
-    devices().synchronize(0);
+    devices().device(0).synchronize();
     CHECK((seen == std::vector<int>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4}));
   }
   CHECK(num_released == 5);
@@ -95,9 +93,9 @@ TEST(copies_and_fills_are_replayed_where_the_engine_reaches_them) {
     copy(stream, second, first, 512);
     fill(stream, first, 9, 512);
   });
-  ReplayQueue queue;
+  ReplayQueue queue(0);
   replay(queue, stream, recording);
-  devices().synchronize(0);
+  devices().device(0).synchronize();
   CHECK(first[0] == 9 && second[511] == 7);
   allocator.deallocate(first);
   allocator.deallocate(second);
@@ -109,7 +107,7 @@ TEST(replays_of_one_graph_on_many_streams_and_threads_never_overlap) {
   const auto recording = capture_on(origin, [&] {
     for (int i = 0; i < 3; ++i) submit(origin, kernel([&count] { ++count; }, &num_released));
   });
-  ReplayQueue queue;
+  ReplayQueue queue(0);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
@@ -118,7 +116,7 @@ TEST(replays_of_one_graph_on_many_streams_and_threads_never_overlap) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  devices().synchronize(0);
+  devices().device(0).synchronize();
   CHECK(count == 4 * 100 * 3);
 }
 
@@ -135,9 +133,9 @@ TEST(threads_capture_at_once_while_others_submit) {
         };
         if (t % 2 == 0) {
           work();
-          devices().driver().synchronize_stream(devices().stream(0, stream.id));
+          devices().device(0).driver().synchronize_stream(devices().stream(0, stream.id));
         } else {
-          const driver::Event event = devices().driver().create_event({});
+          const driver::Event event = devices().device(0).driver().create_event({});
           auto recording = capture_on(stream, [&] {
             work();
             record_event(event, stream);
@@ -148,7 +146,7 @@ TEST(threads_capture_at_once_while_others_submit) {
           });
           runtime::destroy_event(event);
           if (recording->nodes().back().after != std::vector<uint32_t>{9}) ++num_wrong;
-          recording->run(devices().stream(stream.device, stream.id), {});
+          recording->run(devices().device(0).driver(), devices().stream(stream.device, stream.id), {});
           count /= 2;
         }
         if (count != 10) ++num_wrong;
@@ -175,7 +173,7 @@ TEST(a_capture_that_ends_while_a_device_joins_leaves_its_pool) {
   held.wait();
   const runtime::PoolId pool = runtime::new_pool_id(false);
   const runtime::CaptureRef capture = runtime::capture::begin(stream, CaptureMode::kRelaxed, pool, nullptr);
-  const driver::Event event = devices().driver().create_event({});
+  const driver::Event event = devices().device(0).driver().create_event({});
   record_event(event, stream);
   std::thread joining([&] { runtime::capture::keep_wait(other, event); });
   while (!runtime::is_captured(other)) std::this_thread::yield();
@@ -209,11 +207,11 @@ TEST(what_a_capture_refuses_ends_it_and_leaves_the_stream_usable) {
 
 TEST(the_tape_hears_a_replay_and_each_of_its_commands) {
   struct Reader final : runtime::TapeReader {
-    void read(const runtime::Command& command) override {
+    void begin(const runtime::Command& command) override {
       const std::lock_guard<std::mutex> lock(mutex);
       kinds.push_back(command.kind);
       captured.push_back(command.is_captured);
-      num_operands = command.num_operands;
+      num_operands = command.inputs.size();
     }
     std::mutex mutex;
     std::vector<runtime::CommandKind> kinds;
@@ -223,15 +221,15 @@ TEST(the_tape_hears_a_replay_and_each_of_its_commands) {
   const StreamRef stream = new_stream();
   int num_released = 0;
   const int64_t size = 4, stride = 1;
-  const runtime::Operand operand{&num_released, &size, &stride, 1, 4, true};
+  const runtime::Operand operand{&num_released, &size, &stride, 1, 4, -1, true};
   const auto recording =
-      capture_on(stream, [&] { submit(stream, kernel([] {}, &num_released), &operand, 1); });
+      capture_on(stream, [&] { submit(stream, kernel([] {}, &num_released), {nullptr, {&operand, 1}, {}}); });
   const auto reader = std::make_shared<Reader>();
-  ReplayQueue queue;
+  ReplayQueue queue(0);
   runtime::tape::attach(reader);
   replay(queue, stream, recording);
   runtime::tape::detach(reader);
-  devices().synchronize(0);
+  devices().device(0).synchronize();
   CHECK(reader->kinds.size() >= 2);
   CHECK(reader->kinds[0] == runtime::CommandKind::kReplay);
   CHECK(reader->kinds[1] == runtime::CommandKind::kKernel && !reader->captured[1]);

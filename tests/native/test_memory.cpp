@@ -62,6 +62,19 @@ constexpr int64_t kLargeChipGib = 141;
 
 }  // namespace
 
+namespace {
+
+driver::Address located(const AddressSpace& space, const void* address) {
+  driver::Address where{};
+  return space.locate(address, &where) ? where : driver::Address{};
+}
+
+char* engine_address(const driver::Driver& chip, const void* address) {
+  return static_cast<char*>(chip.locate(address).engine_address);
+}
+
+}  // namespace
+
 TEST(spaces_hand_out_what_they_have) {
   for (const HostAccess access : {HostAccess::kFree, HostAccess::kNone, HostAccess::kFenced}) {
     AddressSpace space(0, 8 * kGranule, access);
@@ -72,8 +85,8 @@ TEST(spaces_hand_out_what_they_have) {
     for (void* const block : blocks) space.deallocate(block);
     CHECK(throws<InvalidArgument>([&] { space.deallocate(*blocks.begin()); }));
     void* const whole = space.allocate(8 * kGranule);
-    CHECK(space.device_address(whole) == whole);
-    CHECK(space.device_address(&space) == nullptr && space.engine_address(&space) == nullptr);
+    CHECK(located(space, whole).device_address == whole && located(space, whole).device == 0);
+    CHECK(located(space, &space).kind == driver::AddressKind::kUnknown);
     space.deallocate(whole);
   }
 }
@@ -85,16 +98,16 @@ TEST(fenced_spaces_grow_when_holes_leave_no_room) {
   for (size_t size = kGranule; size <= 32 * kGranule; size *= 2) {
     while (static_cast<size_t>(space.info().free_bytes) >= size) {
       live.push_back(space.allocate(size));
-      auto* const engine = static_cast<char*>(space.engine_address(live.back()));
+      auto* const engine = static_cast<char*>(located(space, live.back()).engine_address);
       engine[0] = 'x';
-      CHECK(engine != live.back() && space.device_address(engine) == live.back());
-      CHECK(space.device_address(engine + size - 1) == static_cast<char*>(live.back()) + size - 1);
+      CHECK(engine != live.back() && located(space, engine).device_address == live.back());
+      CHECK(located(space, engine + size - 1).device_address == static_cast<char*>(live.back()) + size - 1);
     }
     for (size_t i = 0; i < live.size(); i += 2) space.deallocate(std::exchange(live[i], nullptr));
     std::erase(live, nullptr);
   }
   for (void* const block : live) {
-    CHECK(static_cast<char*>(space.engine_address(block))[0] == 'x');
+    CHECK(static_cast<char*>(located(space, block).engine_address)[0] == 'x');
     space.deallocate(block);
   }
 }
@@ -105,7 +118,7 @@ TEST(fenced_memory_faults_for_the_host_and_not_for_the_engine) {
   auto* const peer = static_cast<char*>(chip->allocate(1, kGranule));
   CHECK(host_access_faults(device) && host_access_faults(device + 3 * kGranule - 1));
   CHECK(host_access_faults(peer));
-  auto* const engine = static_cast<char*>(chip->engine_address(device));
+  auto* const engine = engine_address(*chip, device);
   std::memset(engine, 'e', 3 * kGranule);
   const Stream stream = chip.inline_stream();
   char host[4] = {};
@@ -114,12 +127,12 @@ TEST(fenced_memory_faults_for_the_host_and_not_for_the_engine) {
   chip->copy(stream, host, peer, 4);
   CHECK(std::string(host, 4) == "effe");
   CHECK(chip->locate(engine + 7).device_address == device + 7);
-  CHECK(chip->engine_address(host) == host);
+  CHECK(engine_address(*chip, host) == host);
 }
 
 TEST(a_forked_child_has_no_part_in_fenced_memory) {
   Chip chip(Launch::kAuto, 0, /*protect=*/true);
-  auto* const engine = static_cast<char*>(chip->engine_address(chip->allocate(0, kGranule)));
+  auto* const engine = engine_address(*chip, chip->allocate(0, kGranule));
   engine[0] = 'p';
   CHECK(faults([=] { *static_cast<volatile char*>(engine) = 'c'; }));
   CHECK(engine[0] == 'p');
@@ -130,10 +143,10 @@ TEST(fenced_memory_that_is_given_back_costs_nothing) {
   const int64_t before = resident_shared_bytes();
   for (int i = 0; i < 10; ++i) {
     void* const device = chip->allocate(0, 32 << 20);
-    auto* const engine = static_cast<char*>(chip->engine_address(device));
+    auto* const engine = engine_address(*chip, device);
     CHECK(engine[0] == 0 && engine[(32 << 20) - 1] == 0);
     std::memset(engine, 'x', 32 << 20);
-    chip->deallocate(0, device);
+    chip->deallocate(device);
   }
   CHECK(resident_shared_bytes() - before < (16 << 20));
 }
@@ -143,8 +156,8 @@ TEST(sixteen_large_chips_are_reserved_and_cost_nothing) {
     const auto chip = driver::create_driver("virtual", {16, kLargeChipGib << 30, Launch::kAuto, 0, protect});
     for (int device = 0; device < 16; ++device) {
       void* const all = chip->allocate(device, size_t{kLargeChipGib} << 30);
-      static_cast<char*>(chip->engine_address(all))[(size_t{kLargeChipGib} << 30) - 1] = 1;
-      chip->deallocate(device, all);
+      engine_address(*chip, all)[(size_t{kLargeChipGib} << 30) - 1] = 1;
+      chip->deallocate(all);
     }
   }
 }
@@ -168,7 +181,7 @@ TEST(the_null_driver_runs_nothing_and_starts_nothing) {
     int& num_released;
   } context{ran, num_released};
   for (const bool in_place : {false, true}) {
-    null->submit(stream, {"null", [](void* c) { static_cast<Context*>(c)->ran = true; },
+    null->submit(stream, {"null", [](void* c, Stream) { static_cast<Context*>(c)->ran = true; },
                           [](void* c) { ++static_cast<Context*>(c)->num_released; }, &context, in_place});
   }
   CHECK(!ran && num_released == 2 && null->runs_in_place(stream) && null->query_stream(stream));

@@ -1,7 +1,11 @@
 // Streams, events and in-place kernels, where workers run what cannot run here.
+#include <array>
 #include <chrono>
+#include <cstring>
+#include <memory>
 
 #include "check.h"
+#include "util/clock.h"
 
 namespace loom::test {
 
@@ -75,7 +79,7 @@ TEST(an_inline_stream_behind_an_event_queues) {
   gate.open();
   chip->synchronize_event(end);
   CHECK((ran == std::vector<int>{1, 2}));
-  chip->drain_stream(main);
+  chip->synchronize_stream(main, driver::OnFailure::kKeep);
   CHECK(chip->runs_in_place(main));
 }
 
@@ -272,7 +276,7 @@ TEST(copies_and_fills_are_queued) {
   gate.open();
   chip->copy(side, pageable, device, 64);
   CHECK(pageable[0] == 'c' && pageable[1] == 'b');
-  chip->deallocate_host(pinned);
+  chip->deallocate(pinned);
 }
 
 TEST(a_stream_that_did_nothing_can_be_destroyed) {
@@ -300,6 +304,68 @@ TEST(elapsed_time_is_taken_when_the_stream_gets_there) {
   chip->record_event(end, side);
   chip->synchronize_event(end);
   CHECK(chip->elapsed_ns(start, end) >= 5000000);
+}
+
+namespace {
+
+// How long kernels and copies ran, in ticks, as another process reads it from the words of the activity.
+struct Busy {
+  uint64_t kernels = 0, copies = 0;
+};
+
+Busy busy(const driver::StreamActivity& activity) {
+  constexpr size_t kHeaderWords = 8, kBuckets = driver::activity::kNumBuckets;
+  std::array<uint64_t, kHeaderWords + 2 * kBuckets> words;
+  static_assert(sizeof words == sizeof activity);
+  std::memcpy(words.data(), static_cast<const void*>(&activity), sizeof words);
+  Busy found;
+  for (size_t i = 0; i < kBuckets; ++i) {
+    found.kernels += words[kHeaderWords + i] & 0xFFFFFFFF;
+    found.copies += words[kHeaderWords + kBuckets + i] & 0xFFFFFFFF;
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST(a_stream_notes_what_it_runs) {
+  driver::activity::bucket_shift(clock::ticks_per_second());
+  for (const Launch launch : {Launch::kAuto, Launch::kBlocking, Launch::kChaos}) {
+    for (const bool inline_when_idle : {true, false}) {
+      Chip chip(launch);
+      const auto noted = std::make_unique<driver::StreamActivity>();
+      const Stream stream =
+          chip->create_stream(0, {.inline_when_idle = inline_when_idle, .activity = noted.get()});
+      const Stream other = chip->create_stream(0, {});
+      auto* const pinned = static_cast<char*>(chip->allocate_host(1 << 20));
+      chip.submit(other, [] {});
+      chip->synchronize_stream(other);
+      CHECK(busy(*noted).kernels == 0 && busy(*noted).copies == 0);
+      chip.submit(stream, [=] { std::memset(pinned, 1, 1 << 20); });
+      chip->synchronize_stream(stream);
+      CHECK(busy(*noted).kernels != 0 && busy(*noted).copies == 0);
+      chip->copy(stream, pinned, pinned + (1 << 19), 1 << 19);
+      chip->synchronize_stream(stream);
+      CHECK(busy(*noted).copies != 0);
+      chip->deallocate(pinned);
+      for (const Stream each : {stream, other}) chip->destroy_stream(each);
+    }
+  }
+}
+
+TEST(a_kernel_is_told_its_stream) {
+  for (const Launch launch : {Launch::kAuto, Launch::kBlocking, Launch::kChaos}) {
+    Chip chip(launch);
+    for (const Stream stream : {chip.inline_stream(), chip.side_stream()}) {
+      for (const bool in_place : {true, false}) {
+        Stream told = nullptr;
+        const auto run = [](void* context, Stream own) { *static_cast<Stream*>(context) = own; };
+        chip->submit(stream, {"asks", run, nullptr, &told, in_place});
+        chip->synchronize_stream(stream);
+        CHECK(told == stream);
+      }
+    }
+  }
 }
 
 }  // namespace loom::test

@@ -33,7 +33,7 @@ struct Work {
   bool fails;
 };
 
-void run_work(void* context) {
+void run_work(void* context, Stream) {
   const Work& work = *static_cast<Work*>(context);
   if (work.counts.running[work.stream].exchange(true)) work.counts.overlapped = true;
   ++work.counts.ran[work.stream];
@@ -84,7 +84,7 @@ void stress(Launch launch, int num_steps) {
             chip->runs_in_place(stream);
             break;
           case 14:
-            chip->drain_stream(stream);
+            chip->synchronize_stream(stream, driver::OnFailure::kKeep);
             break;
           case 15:
             if (random() % 2 == 0) {

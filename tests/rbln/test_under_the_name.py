@@ -131,6 +131,48 @@ def test_a_map_of_visible_npus_wins(fork_python: PythonRunner) -> None:
     ]
 
 
+def test_groups_of_different_sizes_have_the_memory_of_their_npus(fork_python: PythonRunner) -> None:
+    done = fork_python(
+        """
+        import torch, torch_loom
+        from torch_loom import chips
+        torch.rbln.device_summary()
+        assert torch.rbln.device_count() == 2
+        one = chips.load("atom").memory_bytes
+        totals = [torch.rbln.get_device_properties(i).total_memory for i in range(2)]
+        assert totals == [2 * one, 4 * one], totals
+        assert [torch.rbln.mem_get_info(i)[1] for i in range(2)] == totals
+        big = torch.empty(40 << 30, dtype=torch.uint8, device="rbln:0")
+        raises("OutOfMemoryError", "capacity of 31.4", big.data_ptr)
+        x = torch.empty(40 << 30, dtype=torch.uint8, device="rbln:1")
+        assert x.data_ptr() != 0
+        y = torch.ones(4, device="rbln:0").to("rbln:1")
+        assert y.device.index == 1
+        """,
+        {**NPUS, "RBLN_DEVICE_MAP": "[0,1],[2,3,4,5]"},
+    )
+    rows = [line.split("|")[1:4] for line in done.stdout.splitlines() if "[ " in line]
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        ["rbln:0", "[ 0, 1 ]", "Active (Aggregated)"],
+        ["rbln:1", "[ 2, 3, 4, 5 ]", "Active (Aggregated)"],
+    ]
+
+
+def test_npus_of_a_list_of_memories(fork_python: PythonRunner) -> None:
+    fork_python(
+        """
+        import torch, torch_loom
+        totals = [torch.rbln.get_device_properties(i).total_memory for i in range(2)]
+        assert totals == [3 << 30, 8 << 30], totals
+        """,
+        {
+            "TORCH_LOOM_DEVICE_NAME": "rbln",
+            "TORCH_LOOM_MEMORY": "1GiB,2GiB,8GiB",
+            "RBLN_DEVICE_MAP": "[0,1],[2]",
+        },
+    )
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
@@ -146,7 +188,6 @@ def test_a_map_of_visible_npus_wins(fork_python: PythonRunner) -> None:
         ("RBLN_DEVICE_MAP", "[0,1,2]", "Valid sizes are: 1, 2, 4, 8, 16, 32. Mapping with 3 physical NPU(s)"),
         ("RBLN_DEVICE_MAP", "[0],[1],[0]", "Physical NPU 0 is already assigned to another logical device"),
         ("RBLN_DEVICE_MAP", "[0,6]", "Physical NPU 6 out of range (this process has 6 physical NPU(s)"),
-        ("RBLN_DEVICE_MAP", "[0],[1,2]", "the groups have different sizes"),
         ("RBLN_NPUS_PER_DEVICE", "0", "RBLN_NPUS_PER_DEVICE must be a positive integer"),
         ("RBLN_NPUS_PER_DEVICE", "3", "must be one of the valid sizes: 1, 2, 4, 8, 16, 32. Got 3"),
         ("RBLN_NPUS_PER_DEVICE", "8", "No logical device (this process has 6 physical NPU(s), need 8 per"),

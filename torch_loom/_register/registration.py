@@ -15,7 +15,11 @@ from torch.utils.backend_registration import (
 )
 
 from torch_loom import config
+from torch_loom._register import cuda
 from torch_loom.errors import ConfigurationError, ExtensionError, LoomError, VersionMismatchError
+
+# The name of the device where no other is asked for. The module has it under every name.
+OWN_NAME = "loom"
 
 
 def register() -> Exception | None:
@@ -24,30 +28,32 @@ def register() -> Exception | None:
     Returns:
         None, or the error because of which a stand-in was registered; each use of the stand-in raises it.
     """
-    name = "loom"
+    name = OWN_NAME
     try:
         name = config.device_name()
-        _reject_taken_name(name)
+        if name != cuda.NAME:
+            _reject_taken_name(name)
         _check_version()
-        # The extension first: its kernels and hooks must be there before anybody can name the device.
         _load_extension()
+        # Everything in C++ at once. What follows tells PyTorch's Python.
+        importlib.import_module("torch_loom._C").register_device(name)
         _stop_threads_at_exit()
-        rename_privateuse1_backend(name)
-        # Under the new name: torch.accelerator.Graph looks for that.
-        importlib.import_module("torch_loom._C").register_graph_impl()
         module: ModuleType = importlib.import_module("torch_loom.device")
         importlib.import_module("torch_loom.device._core.first_use").set_chip_loader(_load_chip)
-        _register_module(name, module)
-        # So that `import torch.loom.<name>` does not import a second copy of the file.
-        for submodule in module.SUBMODULES:
-            sys.modules[f"torch.{name}.{submodule}"] = getattr(module, submodule)
-        generate_methods_for_privateuse1_backend(
-            for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
-        )
+        if name == cuda.NAME:
+            cuda.take_over(module)
+            cuda.patch()
+            _put_module(OWN_NAME, module)
+        else:
+            rename_privateuse1_backend(name)
+            _register_module(name, module)
+            generate_methods_for_privateuse1_backend(
+                for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
+            )
         importlib.import_module("torch_loom._register.patches").apply(name)
     except Exception as error:
         # A name that cannot be had cannot be registered either; the default one can tell why.
-        _register_stand_in("loom" if isinstance(error, ConfigurationError) else name, error)
+        _register_stand_in(OWN_NAME if isinstance(error, ConfigurationError) else name, error)
         return error
     return None
 
@@ -112,12 +118,18 @@ def _load_chip(chip: str) -> Any:
 
 
 def _register_module(name: str, module: ModuleType) -> None:
-    register_device_module = getattr(torch, "_register_device_module", None)
-    if register_device_module is not None:
-        register_device_module(name, module)
-        return
+    torch._register_device_module(name, module)  # type: ignore[no-untyped-call]
+    # What has no counterpart under the other name is found under our own: torch.loom.explain.
+    for alias in {name, OWN_NAME}:
+        _put_module(alias, module)
+
+
+def _put_module(name: str, module: ModuleType) -> None:
     setattr(torch, name, module)
     sys.modules[f"torch.{name}"] = module
+    # So that `import torch.loom.<submodule>` does not import a second copy of the file.
+    for submodule in getattr(module, "SUBMODULES", ()):
+        sys.modules[f"torch.{name}.{submodule}"] = getattr(module, submodule)
 
 
 class _StandIn(ModuleType):
@@ -164,15 +176,18 @@ def _as_attribute_error(error: Exception) -> AttributeError:
 
 
 def _register_stand_in(name: str, error: Exception) -> None:
+    module = _StandIn(name, error)
+    if name == cuda.NAME:
+        _put_module(OWN_NAME, module)  # torch.cuda stays what it was
+        return
     if hasattr(torch, name):
         return
-    module = _StandIn(name, error)
     try:
         # So that torch.device(name) is understood and the first use of it raises the reason.
         rename_privateuse1_backend(name)
     except Exception:
         # Another backend has taken the place; only the module can be there.
-        setattr(torch, name, module)
-        sys.modules[f"torch.{name}"] = module
+        for alias in {name, OWN_NAME}:
+            _put_module(alias, module)
     else:
         _register_module(name, module)

@@ -41,6 +41,11 @@ _RANGES = (
     ("temperature_idle_celsius", "temperature_max_celsius"),
 )
 AMP_DTYPES = ("float16", "bfloat16")
+# What `fused_kernels` may name.
+FUSED_KERNELS = (
+    *("attention", "attention_mask", "attention_dropout", "rnn_layer", "rnn_cell", "foreach", "optimizer"),
+    "cross_entropy",
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,14 @@ class Chip:
             overloads, in place and ``out=`` too, ``"max.default"`` for that overload; None for every op.
             Copies, views and fills are always native.
         amp_dtypes: those of them that ``torch.autocast`` may use; float16 and bfloat16 can be.
+        fused_kernels: the kernels it has for what is several ops without them; none if that is not given. The
+            work of one is one command on a stream, under every driver; without it the parts are commands of
+            their own. ``attention``: scaled dot-product attention; ``attention_mask``, ``attention_dropout``:
+            also with a mask or with dropout; ``rnn_layer``: one direction of an LSTM layer over a whole
+            sequence, in float32; ``rnn_cell``: what follows the matrix products in the cells of LSTM and GRU;
+            ``foreach``: ops on lists of tensors (``torch._foreach_add_``), as optimizers use them;
+            ``optimizer``: whole steps of optimizers (``fused=True``); ``cross_entropy``: log-softmax together
+            with the loss.
         capability_major, capability_minor: its capability, 0 to 99.
         num_cores: how many cores or multiprocessors it has; 0 if that is not known.
         clock_mhz: its highest core clock in MHz; 0 if that is not known.
@@ -89,6 +102,7 @@ class Chip:
     capability_major: int
     capability_minor: int
     native_ops: tuple[str, ...] | None = None
+    fused_kernels: tuple[str, ...] = ()
     num_cores: int = 0
     clock_mhz: int = 0
     clock_idle_mhz: int = 0
@@ -307,6 +321,7 @@ _CHECKS: dict[str, Callable[[_Reader, str, object], object]] = {
     "dtypes": lambda reader, key, value: reader.names_of(key, value, DTYPES),
     "amp_dtypes": lambda reader, key, value: reader.names_of(key, value, AMP_DTYPES),
     "native_ops": _Reader.ops,
+    "fused_kernels": lambda reader, key, value: reader.names_of(key, value, FUSED_KERNELS),
     "capability_major": lambda reader, key, value: reader.whole(key, value, 0, 99),
     "capability_minor": lambda reader, key, value: reader.whole(key, value, 0, 99),
     "num_cores": lambda reader, key, value: reader.whole(key, value, 1, 1_000_000),

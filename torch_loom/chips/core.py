@@ -47,6 +47,7 @@ def load_for_core(chip: str) -> tuple[_C.Chip, Mapping[str, float]]:
         capability_minor=described.capability_minor,
         num_cores=described.num_cores,
         clock_mhz=described.clock_mhz,
+        fused_kernels=described.fused_kernels,
     )
     values = {entry.name: getattr(described, entry.name) for entry in fields(described)}
     figures = {name: value for name, value in values.items() if isinstance(value, (int, float))}

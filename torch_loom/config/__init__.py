@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from torch_loom.config import rbln
 from torch_loom.config.settings import (
@@ -46,6 +47,7 @@ from torch_loom.config.settings import (
 from torch_loom.errors import AlreadyInitializedError, ConfigurationError
 
 __all__ = [
+    "CUDA_NAME",
     "DEVICES",
     "ENV_PREFIX",
     "RBLN_DEVICES",
@@ -53,10 +55,12 @@ __all__ = [
     "VISIBLE_DEVICES",
     "Setting",
     "Settings",
+    "choose_cuda",
     "compiler",
     "configure",
     "describe",
     "device_name",
+    "export",
     "kernel_cache",
     "parse_size",
     "raw_value",
@@ -68,6 +72,10 @@ U = TypeVar("U")
 Source = Literal["configure", "environment", "default"]
 
 ENV_PREFIX = "TORCH_LOOM_"
+# The name under which the devices are CUDA's.
+CUDA_NAME = "cuda"
+# What the devices are by default under names that belong to a vendor's.
+_CHIPS_OF_NAMES = {rbln.NAME: rbln.CHIP, CUDA_NAME: "h200"}
 
 
 @dataclass(frozen=True)
@@ -77,11 +85,12 @@ class Settings:
     Attributes:
         device_name: the device type, ``"loom"`` by default.
         devices: how many physical devices, NPUs, there are.
-        chip: the name of a shipped chip, or the path of a description.
-        memory_bytes: the capacity of each NPU; None for the chip's.
+        chips: of each NPU, by its physical index, the name of a shipped chip or the path of a description;
+            one for all where there are no NPUs.
+        memories: the capacity of each NPU in bytes, likewise; None for its chip's.
         memory_policy: ``"eager"`` or ``"lazy"``; None for the chip's.
         visible_devices: the physical indices the program sees; None for all.
-        driver: ``"virtual"`` or ``"null"``.
+        driver: ``"virtual"``, ``"null"``, or the path of a library that has a driver.
         launch: ``"auto"``, ``"blocking"`` or ``"chaos"``.
         chaos_seed: the seed of the order under ``"chaos"``; None for another one in each process.
         protect: whether host access to device memory faults.
@@ -95,8 +104,8 @@ class Settings:
 
     device_name: str
     devices: int
-    chip: str
-    memory_bytes: int | None
+    chips: tuple[str, ...]
+    memories: tuple[int | None, ...]
     memory_policy: str | None
     visible_devices: tuple[int, ...] | None
     driver: str
@@ -128,9 +137,18 @@ class Settings:
         return tuple(self.visible_npus[group[0]] for group in self.groups)
 
     @property
-    def npus_per_device(self) -> int:
-        """How many NPUs a device has."""
-        return len(self.groups[0]) if self.groups else 1
+    def chip(self) -> str:
+        """The chip of the program's first device, or the one that it would be."""
+        return self.chips[self.physical_devices[0]] if self.physical_devices else self.chips[0]
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The capacity of the first NPU; None for its chip's."""
+        return self.memories[self.visible_npus[0]] if self.visible_npus else self.memories[0]
+
+    def npus_of(self, device: int) -> tuple[int, ...]:
+        """The physical indices of the NPUs that make a device; they are of one chip."""
+        return tuple(self.visible_npus[npu] for npu in self.groups[device])
 
 
 _overrides: dict[str, str] = {}
@@ -147,14 +165,18 @@ def _raw_value(setting: Setting[T], overrides: Mapping[str, str]) -> tuple[str |
         return overrides[setting.name], "configure"
     if setting.env in os.environ:
         return os.environ[setting.env], "environment"
-    if setting.name == CHIP.name and os.environ.get(DEVICE_NAME.env) == rbln.NAME:
-        return rbln.CHIP, "default"
+    if setting.name == CHIP.name and os.environ.get(DEVICE_NAME.env) in _CHIPS_OF_NAMES:
+        return _CHIPS_OF_NAMES[os.environ[DEVICE_NAME.env]], "default"
     return setting.default, "default"
 
 
 def describe(setting: Setting[T]) -> str:
     """Return what sets a setting, and to what, as in ``TORCH_LOOM_DEVICES='2'``."""
-    return _describe(setting, *raw_value(setting))
+    return _describe_with(setting, _overrides)
+
+
+def _describe_with(setting: Setting[T], overrides: Mapping[str, str]) -> str:
+    return _describe(setting, *_raw_value(setting, overrides))
 
 
 def _describe(setting: Setting[T], text: object, source: Source) -> str:
@@ -201,6 +223,34 @@ def device_name() -> str:
     return _required(DEVICE_NAME, {})
 
 
+def choose_cuda() -> None:
+    """Set TORCH_LOOM_DEVICE_NAME to cuda, for this process and those that it starts.
+
+    Raises:
+        AlreadyInitializedError: torch has been imported under another name of the device: the name is read
+            then.
+    """
+    if "torch" in sys.modules and os.environ.get(DEVICE_NAME.env) != CUDA_NAME:
+        raise AlreadyInitializedError(
+            "import torch_loom.as_cuda must come before `import torch`: the device has its name from then "
+            "on. Make it the first line of the program or of its conftest.py, or start the program with "
+            f"`loom run` or {DEVICE_NAME.env}={CUDA_NAME}."
+        )
+    os.environ[DEVICE_NAME.env] = CUDA_NAME
+
+
+def export(values: Mapping[str, str | None]) -> None:
+    """Set environment variables, for a program that takes the place of this one.
+
+    Args:
+        values: unchecked texts by the names of settings; None for those that stay as they are.
+    """
+    for setting in SETTINGS:
+        value = values.get(setting.name)
+        if value is not None:
+            os.environ[setting.env] = value
+
+
 def compiler() -> str:
     """Return the command that compiles C++."""
     return _required(COMPILER, {})
@@ -240,7 +290,8 @@ def resolve() -> Settings:
 
 def _resolve(overrides: Mapping[str, str]) -> Settings:
     _reject_unknown_variables()
-    devices = _required(DEVICES, overrides)
+    chips, memories = _required(CHIP, overrides), _value(MEMORY, overrides) or (None,)
+    devices = _num_devices(len(chips), len(memories), overrides)
     name = _required(DEVICE_NAME, overrides)
     visible = _visible(VISIBLE_DEVICES, devices, overrides)
     policy = _value(MEMORY_POLICY, overrides)
@@ -257,11 +308,12 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
         if _raw_value(FALLBACK, overrides)[1] == "default" and {"unsupported_op", "all"} & set(disabled):
             fallback = "error"
         log_level = log_level or _value(RBLN_LOG_LEVEL, overrides)
+        _check_groups(groups, chips, visible, overrides)
     return Settings(
         device_name=name,
         devices=devices,
-        chip=_required(CHIP, overrides),
-        memory_bytes=_value(MEMORY, overrides),
+        chips=chips * max(devices, 1) if len(chips) == 1 else chips,
+        memories=memories * max(devices, 1) if len(memories) == 1 else memories,
         memory_policy=policy,
         visible_devices=visible,
         driver=_required(DRIVER, overrides),
@@ -275,6 +327,39 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
         fallback=fallback,
         log_level=log_level,
     )
+
+
+def _num_devices(num_chips: int, num_memories: int, overrides: Mapping[str, str]) -> int:
+    """Return how many devices there are; a list of chips or memories that is not for so many is refused."""
+    devices, said_by = _required(DEVICES, overrides), _describe_with(DEVICES, overrides)
+    is_open = _raw_value(DEVICES, overrides)[1] == "default"
+    counts: tuple[tuple[Setting[Any], int], ...] = ((CHIP, num_chips), (MEMORY, num_memories))
+    for setting, count in counts:
+        if count == 1:
+            continue
+        if is_open:
+            devices, said_by, is_open = count, _describe_with(setting, overrides), False
+        elif count != devices:
+            text, source = _raw_value(setting, overrides)
+            reason = (
+                f"{count} in the list, but {said_by} says {devices}: give one for each device, or one for all"
+            )
+            raise _complaint(setting, text, source, reason)
+    return devices
+
+
+def _check_groups(
+    groups: rbln.Groups | None,
+    chips: tuple[str, ...],
+    visible: tuple[int, ...] | None,
+    overrides: Mapping[str, str],
+) -> None:
+    for group in groups or ():
+        own = [chips[(npu if visible is None else visible[npu]) % len(chips)] for npu in group]
+        if len(set(own)) > 1:
+            text, source = _raw_value(CHIP, overrides)
+            reason = f"the NPUs {list(group)} make one device, but are of different chips ({', '.join(own)})"
+            raise _complaint(CHIP, text, source, reason)
 
 
 def _visible(
@@ -315,6 +400,8 @@ def _as_text(setting: Setting[object], value: object) -> str:
         return str(value)
     if setting is CHIP and isinstance(value, os.PathLike):
         return os.fsdecode(value)
+    if setting in (CHIP, MEMORY) and isinstance(value, Iterable) and not isinstance(value, bytes):
+        return _as_list(setting, list(value))
     if setting is VISIBLE_DEVICES and isinstance(value, Iterable):
         items: list[object] = list(value)
         if all(isinstance(item, int) and not isinstance(item, bool) for item in items):
@@ -322,11 +409,20 @@ def _as_text(setting: Setting[object], value: object) -> str:
     raise _complaint(setting, value, "configure", f"{type(value).__name__} is the wrong type")
 
 
+def _as_list(setting: Setting[object], values: list[object]) -> str:
+    parts = [_as_text(setting, value) for value in values]
+    if not parts or any("," in part for part in parts):
+        reason = "a list of at least one, none of them with a comma in it, is needed"
+        raise _complaint(setting, values, "configure", reason)
+    return ",".join(parts)
+
+
 def configure(
     *,
     devices: int | None = None,
     chip: str | os.PathLike[str] | None = None,
-    memory: int | str | None = None,
+    chips: Iterable[str | os.PathLike[str]] | None = None,
+    memory: int | str | Iterable[int | str] | None = None,
     memory_policy: str | None = None,
     visible_devices: str | Iterable[int] | None = None,
     driver: str | None = None,
@@ -346,10 +442,12 @@ def configure(
     Args:
         devices: how many devices the machine has, 0 to 64.
         chip: ``"loom1"``, ``"atom"`` or ``"h200"``, or the path of a chip description.
-        memory: capacity of each device, in bytes or as a size such as ``"16GiB"``.
+        chips: the same for each device; there are as many devices unless ``devices`` says something else,
+            which is refused.
+        memory: capacity of each device, in bytes or as a size such as ``"16GiB"``; or a list, one for each.
         memory_policy: ``"eager"`` takes device memory when a tensor is made, ``"lazy"`` at its first use.
         visible_devices: which devices the program sees, in this order: indices, or text such as ``"1,0"``.
-        driver: ``"virtual"`` or ``"null"``.
+        driver: ``"virtual"``, ``"null"``, or the path of a library that has a driver.
         launch: ``"auto"``, ``"blocking"`` or ``"chaos"``.
         chaos_seed: the seed of the order under ``"chaos"``, 0 to 2⁶⁴ − 1.
         protect: whether host code that touches device memory faults.
@@ -363,16 +461,27 @@ def configure(
         AlreadyInitializedError: the devices have been used.
         ConfigurationError: a value is bad, or contradicts the other settings.
     """
-    given = {name: value for name, value in locals().items() if value is not None}
+    given: dict[str, object] = {name: value for name, value in locals().items() if value is not None}
     if _frozen:
         call = ", ".join(f"{name}={value!r}" for name, value in given.items())
         raise AlreadyInitializedError(
             f"configure({call}): the devices have already been used; call it before the first use of a device"
         )
+    if "chips" in given:
+        if "chip" in given:
+            raise ConfigurationError(f"configure(chip={chip!r}, chips={chips!r}): give one of the two")
+        given["chip"] = _list_of_chips(given.pop("chips"))
     by_name = {setting.name: setting for setting in SETTINGS}
     candidate = {**_overrides, **{name: _as_text(by_name[name], value) for name, value in given.items()}}
     _resolve(candidate)
     _overrides.update(candidate)
+
+
+def _list_of_chips(value: object) -> object:
+    # Text would be taken for a list of letters.
+    if isinstance(value, (str, bytes, os.PathLike)) or not isinstance(value, Iterable):
+        raise _complaint(CHIP, value, "configure", "chips is a list, one for each device; chip is for all")
+    return list(value)
 
 
 def freeze() -> None:

@@ -125,8 +125,7 @@ def select(groups: Groups, pool: int) -> Groups:
     """Return ``groups`` if a pool of so many NPUs has them all.
 
     Raises:
-        ValueError: an NPU is not in the pool, or the groups are of different sizes: here all devices of a
-            process have the same memory.
+        ValueError: an NPU is not in the pool.
     """
     for npu in (npu for group in groups for npu in group):
         if npu >= pool:
@@ -134,8 +133,6 @@ def select(groups: Groups, pool: int) -> Groups:
                 f"Physical NPU {npu} out of range (this process has {pool} physical NPU(s), "
                 f"valid 0..{pool - 1}; TORCH_LOOM_DEVICES says how many the machine has)"
             )
-    if len({len(group) for group in groups}) > 1:
-        raise ValueError("the groups have different sizes, but here all devices are alike")
     return groups
 
 

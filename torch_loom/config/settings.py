@@ -5,6 +5,7 @@ Nothing is read here: :mod:`torch_loom.config` finds the values.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -58,11 +59,27 @@ def _parse_devices(text: str) -> int:
     return count
 
 
-def _parse_memory(text: str) -> int:
+def parse_memory(text: str) -> int:
+    """Return the capacity of a device that a size means.
+
+    Raises:
+        ValueError: the text is no size, or no device can have so much.
+    """
     size_bytes = parse_size(text)
     if not MIN_MEMORY_BYTES <= size_bytes <= MAX_MEMORY_BYTES:
         raise ValueError("out of range")
     return size_bytes
+
+
+def _parse_memories(text: str) -> tuple[int, ...]:
+    return _parse_list(text, parse_memory)
+
+
+def _parse_list(text: str, parse_one: Callable[[str], T]) -> tuple[T, ...]:
+    values = tuple(parse_one(part.strip()) for part in text.split(","))
+    if len(values) > MAX_DEVICES:
+        raise ValueError("too many")
+    return values
 
 
 def _parse_indices(text: str) -> tuple[int, ...]:
@@ -83,6 +100,14 @@ def _one_of(*values: str) -> Callable[[str], str]:
     return parse
 
 
+def _parse_driver(text: str) -> str:
+    if "/" not in text:
+        return _one_of("virtual", "null")(text)
+    if "\0" in text:
+        raise ValueError("not a path")
+    return os.path.abspath(os.path.expanduser(text))
+
+
 def _parse_flag(text: str) -> bool:
     if text not in ("0", "1"):
         raise ValueError("neither 0 nor 1")
@@ -101,11 +126,19 @@ def _parse_clock(text: str) -> str:
     return _one_of("wall")(text)
 
 
-def _parse_chip(text: str) -> str:
-    # Only the form: the description itself is read at first use (torch_loom.chips).
+def parse_chip(text: str) -> str:
+    """Return the name or path of one chip.
+
+    Raises:
+        ValueError: it can be neither. Whether there is such a chip is seen when its description is read.
+    """
     if not text.strip() or "\0" in text:
         raise ValueError("neither a name nor a path")
     return text
+
+
+def _parse_chips(text: str) -> tuple[str, ...]:
+    return _parse_list(text, parse_chip)
 
 
 def _parse_machine(text: str) -> str:
@@ -152,8 +185,11 @@ DEVICE_NAME = Setting(
     env="TORCH_LOOM_DEVICE_NAME",
     type_name="name",
     default="loom",
-    allowed="letters and underscores, and not a name that torch or torch.Tensor already has",
-    meaning="The name of the device type and of the module in torch; read when torch is imported.",
+    allowed="letters and underscores, and not a name that torch or torch.Tensor already has; or cuda",
+    meaning=(
+        "The name of the device type and of the module in torch; read when torch is imported. cuda makes the "
+        "devices CUDA's."
+    ),
     parse=_parse_device_name,
     configurable=False,
 )
@@ -163,26 +199,28 @@ DEVICES = Setting(
     type_name="integer",
     default="2",
     allowed=f"0 to {MAX_DEVICES}",
-    meaning="How many devices the machine has.",
+    meaning="How many devices the machine has; as many as a list of chips or memories has, if not set.",
     parse=_parse_devices,
 )
 CHIP = Setting(
     name="chip",
     env="TORCH_LOOM_CHIP",
-    type_name="name or path",
+    type_name="list of names or paths",
     default="loom1",
-    allowed="the name of a shipped chip (loom1, atom, h200), or the path of a description (x.toml)",
-    meaning="The chip that the devices are; atom is the default under the device name rbln.",
-    parse=_parse_chip,
+    allowed="names of shipped chips (loom1, atom, h200) or paths of descriptions (x.toml): one for all "
+    "devices, or one for each, separated by commas (h200,h200,atom)",
+    meaning="The chip that each device is; atom is the default under the name rbln, h200 under cuda.",
+    parse=_parse_chips,
 )
 MEMORY = Setting(
     name="memory",
     env="TORCH_LOOM_MEMORY",
-    type_name="size",
+    type_name="list of sizes",
     default=None,
-    allowed="2MiB to 16TiB, as bytes or with a unit (512MiB, 1.5GiB, 16GiB)",
-    meaning="The capacity of each device, the chip's if not set; only what is touched takes host memory.",
-    parse=_parse_memory,
+    allowed="2MiB to 16TiB, as bytes or with a unit (512MiB, 1.5GiB, 16GiB): one for all devices, or one for "
+    "each, separated by commas",
+    meaning="The capacity of each device, its chip's if not set; only what is touched takes host memory.",
+    parse=_parse_memories,
 )
 MEMORY_POLICY = Setting(
     name="memory_policy",
@@ -190,7 +228,7 @@ MEMORY_POLICY = Setting(
     type_name="choice",
     default=None,
     allowed="eager, lazy",
-    meaning="Device memory is taken when a tensor is made, or when an op needs it; the chip's if not set.",
+    meaning="Device memory is taken when a tensor is made, or when an op needs it; each chip's if not set.",
     parse=_one_of("eager", "lazy"),
 )
 RBLN_EAGER_MALLOC = Setting(
@@ -229,7 +267,7 @@ RBLN_DEVICE_MAP = Setting(
     env="RBLN_DEVICE_MAP",
     type_name="groups of integers",
     default=None,
-    allowed="groups of visible NPUs, of one size, each NPU once ([0,1],[2,3])",
+    allowed="groups of visible NPUs, each NPU once ([0,1],[2,3,4,5])",
     meaning="Which NPUs make each device, instead of RBLN_NPUS_PER_DEVICE; only under the device name rbln.",
     parse=rbln.parse_map,
     configurable=False,
@@ -246,11 +284,11 @@ VISIBLE_DEVICES = Setting(
 DRIVER = Setting(
     name="driver",
     env="TORCH_LOOM_DRIVER",
-    type_name="choice",
+    type_name="name or path",
     default="virtual",
-    allowed="virtual, null",
+    allowed="virtual, null, or the path of a library that has a driver (csrc/driver/driver.h), with a slash",
     meaning="virtual computes on host memory and threads; null computes nothing (shapes and memory only).",
-    parse=_one_of("virtual", "null"),
+    parse=_parse_driver,
 )
 LAUNCH = Setting(
     name="launch",

@@ -5,6 +5,13 @@ reads.
 """
 # ruff: noqa: F401, F403, F405
 
+import sys as _sys
+
+if "torch" not in _sys.modules:
+    raise ImportError(
+        "torch_loom.device is registered by `import torch`: import torch first, and use torch.loom"
+    )
+
 from torch_loom.config import configure
 from torch_loom.device import (
     amp,
@@ -15,6 +22,7 @@ from torch_loom.device import (
     jiterator,
     memory,
     nvtx,
+    plan,
     profiler,
     random,
     sanitizer,
@@ -57,6 +65,7 @@ from torch_loom.device.jiterator.cuda_kernel import _compile_kernel
 from torch_loom.device.memory import *
 from torch_loom.device.memory import pinning as _pin_memory_utils
 from torch_loom.device.memory import viz as _memory_viz
+from torch_loom.device.plan import *
 from torch_loom.device.random import *
 from torch_loom.device.random import _get_generator, _get_rng_state_offset, _set_rng_state_offset
 from torch_loom.device.sanitizer import cuda_names as _sanitizer
@@ -104,6 +113,7 @@ __all__ += _legacy_types.__all__
 __all__ += _names.__all__
 __all__ += ipc.__all__
 __all__ += memory.__all__
+__all__ += plan.__all__
 __all__ += random.__all__
 __all__ += streams.__all__
 __all__ += telemetry.__all__

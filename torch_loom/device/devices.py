@@ -17,7 +17,7 @@ from torch_loom.device._core.device_index import (
     _existing_index,
     _get_device_index,
 )
-from torch_loom.device._core.first_use import _chip, _chip_figures, _device_count, _lazy_init
+from torch_loom.device._core.first_use import _chip, _chip_figures, _chip_names, _device_count, _lazy_init
 from torch_loom.device._core.properties import DeviceProperties, properties_of
 
 __all__ = [
@@ -229,7 +229,7 @@ def can_device_access_peer(device: Device, peer_device: Device) -> bool:
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """Return the dtypes that autocast can use on these devices: the chip's. Does not initialise them.
+    """Return the dtypes that autocast can use on the current device: its chip's. Does not initialise it.
 
     Raises:
         ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
@@ -238,7 +238,7 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Return whether the devices compute in bfloat16. False if there are none.
+    """Return whether the current device computes in bfloat16. False if there are none.
 
     Args:
         including_emulation: whether it counts that every dtype is computed, also one that the chip lacks.
@@ -250,7 +250,7 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def is_tf32_supported() -> bool:
-    """Return whether the chip can round the operands of float32 matrix products to TF32.
+    """Return whether the current device's chip can round the operands of float32 matrix products to TF32.
 
     Here they are always computed in full. False if there are no devices.
 
@@ -261,7 +261,7 @@ def is_tf32_supported() -> bool:
 
 
 def get_arch_list() -> list[str]:
-    """Return what the kernels were made for: the name of the devices' chip; nothing if there are no devices.
+    """Return what the kernels were made for: the names of the devices' chips; nothing without devices.
 
     There is one set of kernels for all chips, so a chip of one's own is in the list as well. Does not
     initialise the devices.
@@ -269,7 +269,7 @@ def get_arch_list() -> list[str]:
     Raises:
         ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
     """
-    return [_chip().name] if is_available() else []
+    return _chip_names() if is_available() else []
 
 
 def _device_count_nvml() -> int:

@@ -17,7 +17,7 @@ WHOLE = 255  # the fidelity of operands that fit: nothing is masked
 
 def _load() -> Any:
     try:
-        importlib.import_module("torch_loom._C")
+        importlib.import_module("torch_loom._C").register_numerics()
     except ImportError as error:
         raise ExtensionError(
             f"torch_loom.numerics needs the extension torch_loom._C, which could not be loaded ({error}): "

@@ -34,6 +34,42 @@ def env() -> None:
     run()
 
 
+def _flag(is_set: bool) -> str | None:
+    return "1" if is_set else None
+
+
+@app.command(
+    name="run",
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
+)
+def run_program(
+    program: Annotated[
+        list[str],
+        typer.Argument(help="SCRIPT.py, -m MODULE, or -- COMMAND; with its arguments."),
+    ],
+    chip: Annotated[str | None, typer.Option(help="The chip that the devices are. [default: h200]")] = None,
+    devices: Annotated[str | None, typer.Option(help="How many devices there are.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory of each device, as in 16GiB.")] = None,
+    launch: Annotated[str | None, typer.Option(help="auto, blocking or chaos.")] = None,
+    sanitize: Annotated[bool, typer.Option("--sanitize", help="Report races between streams.")] = False,
+    protect: Annotated[bool, typer.Option("--protect", help="Host access to device memory faults.")] = False,
+) -> None:
+    """Run a program whose `cuda` devices are virtual ones, unchanged and without a GPU."""
+    from torch_loom.tools.launch import run
+
+    run(
+        program,
+        values={
+            "chip": chip,
+            "devices": devices,
+            "memory": memory,
+            "launch": launch,
+            "sanitizer": _flag(sanitize),
+            "protect": _flag(protect),
+        },
+    )
+
+
 def main() -> None:
     """Runs the command line."""
     app(prog_name="loom")

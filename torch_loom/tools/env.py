@@ -43,6 +43,7 @@ def run() -> None:
     """Prints the table; ends with exit status 1 if the values cannot be used."""
     console.out.print(table())
     try:
-        chips.load(resolve().chip)
+        for chip in dict.fromkeys(resolve().chips):
+            chips.load(chip)
     except ConfigurationError as error:
         console.fail(error)

@@ -96,12 +96,10 @@ const AddressSpace::Range* AddressSpace::range_of(uintptr_t device_address) cons
   return nullptr;
 }
 
-void* AddressSpace::engine_address(const void* device_address) const noexcept {
-  const auto value = reinterpret_cast<uintptr_t>(device_address);
-  const Range* const range = range_of(value);
-  if (range == nullptr) return nullptr;
-  return reinterpret_cast<void*>(access_ == HostAccess::kFenced ? range->engine_begin + (value - range->begin)
-                                                                : value);
+void* AddressSpace::engine_address(uintptr_t device_address) const noexcept {
+  if (access_ != HostAccess::kFenced) return reinterpret_cast<void*>(device_address);
+  const Range& range = *range_of(device_address);
+  return reinterpret_cast<void*>(range.engine_begin + (device_address - range.begin));
 }
 
 // The pages go back to the host: device memory that nobody holds costs nothing.

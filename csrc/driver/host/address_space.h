@@ -13,7 +13,7 @@
 
 namespace loom::driver {
 
-// Who may touch the memory: anyone, nobody, or only who goes through engine_address().
+// Who may touch the memory: anyone, nobody, or only who goes through the engine's addresses.
 enum class HostAccess { kFree, kNone, kFenced };
 
 class AddressSpace {
@@ -30,21 +30,28 @@ class AddressSpace {
   MemoryInfo info() const;
   // address_space_sharing.cpp
   SharedMemory share(const void* address);
-  void* map_shared(int file);
-  // The address as allocate() counts it, for that and for an engine's address; null for any other.
-  const void* device_address(const void* address) const noexcept {
+  void* map_shared(const ShareHandle& handle, size_t bytes);
+  // False for an address of another kind. Finds the program's and the engine's.
+  bool locate(const void* address, Address* where) const noexcept {
     const auto value = reinterpret_cast<uintptr_t>(address);
     const size_t num_ranges = num_ranges_.load(std::memory_order_acquire);
     for (size_t i = 0; i < num_ranges; ++i) {
-      if (value - ranges_[i].begin < ranges_[i].bytes) return address;
-      if (access_ == HostAccess::kFenced && value - ranges_[i].engine_begin < ranges_[i].bytes) {
-        return reinterpret_cast<const void*>(ranges_[i].begin + (value - ranges_[i].engine_begin));
+      const Range& range = ranges_[i];
+      if (access_ != HostAccess::kFenced) {
+        if (value - range.begin >= range.bytes) continue;
+        void* const both = const_cast<void*>(address);
+        *where = {AddressKind::kDevice, device_, both, both};
+        return true;
       }
+      uintptr_t offset = value - range.begin;
+      if (offset >= range.bytes) offset = value - range.engine_begin;
+      if (offset >= range.bytes) continue;
+      *where = {AddressKind::kDevice, device_, reinterpret_cast<void*>(range.begin + offset),
+                reinterpret_cast<void*>(range.engine_begin + offset)};
+      return true;
     }
-    return nullptr;
+    return false;
   }
-  // The inverse; null for what is no device address of this space.
-  void* engine_address(const void* device_address) const noexcept;
 
  private:
   // A reservation is larger than the capacity, and another one is made when holes between allocations leave
@@ -70,6 +77,8 @@ class AddressSpace {
   // False, with errno, when the host refuses.
   bool map(Range& range) const;
   const Range* range_of(uintptr_t device_address) const noexcept;
+  // Where the contents at a device address of this space lie.
+  void* engine_address(uintptr_t device_address) const noexcept;
   void give_back(uintptr_t address, size_t bytes) const noexcept;
   // An address with so much room, or 0.
   uintptr_t take(size_t bytes);

@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string>
 
 #include "driver/host/address_space.h"
 #include "driver/host/gate.h"
+#include "util/file_name.h"
 
 namespace loom::driver {
 
@@ -19,7 +21,7 @@ namespace {
 // Bytes that are in two places at once while an allocation moves.
 constexpr size_t kChunkBytes = size_t{64} << 20;
 constexpr size_t kPageBytes = 4096;
-// Nobody can make a mapping end in the middle, which would end the processes that touch it.
+// Seals prevent truncation, which would crash processes that map the file.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 SharingError refused(const std::string& what) { return SharingError(what + ": " + std::strerror(errno)); }
@@ -45,6 +47,34 @@ void write_contents(int file, size_t offset, const char* from, size_t bytes) {
   write_all(begin, bytes);
 }
 
+ShareHandle handle_of(int file) {
+  FileName name{};
+  if (!name_file(file, &name)) throw refused("cannot share device memory");
+  ShareHandle handle{};
+  static_assert(sizeof name <= sizeof handle);
+  std::memcpy(handle.data(), &name, sizeof name);
+  return handle;
+}
+
+// Closed at the end: a mapping needs its file no longer.
+struct OpenedFile {
+  const int descriptor;
+  explicit OpenedFile(const ShareHandle& handle) : descriptor(open(handle)) {}
+  ~OpenedFile() { close(descriptor); }
+  OpenedFile(const OpenedFile&) = delete;
+  OpenedFile& operator=(const OpenedFile&) = delete;
+
+ private:
+  static int open(const ShareHandle& handle) {
+    FileName name{};
+    std::memcpy(&name, handle.data(), sizeof name);
+    std::string reason;
+    const int descriptor = open_named_file(name, &reason);
+    if (descriptor == -1) throw SharingError("map_shared: " + reason);
+    return descriptor;
+  }
+};
+
 int make_file(size_t bytes) {
   const int file = memfd_create("loom-shared-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (file == -1) throw refused("cannot share device memory");
@@ -65,7 +95,7 @@ void AddressSpace::map_file(uintptr_t address, size_t bytes, int file, size_t of
     }
     madvise(at, bytes, MADV_DONTFORK);
   };
-  map(reinterpret_cast<uintptr_t>(engine_address(reinterpret_cast<void*>(address))), PROT_READ | PROT_WRITE);
+  map(reinterpret_cast<uintptr_t>(engine_address(address)), PROT_READ | PROT_WRITE);
   if (access_ == HostAccess::kFenced) map(address, PROT_NONE);
 }
 
@@ -93,7 +123,7 @@ void AddressSpace::move_to_file(uintptr_t address, Shared& shared) const {
   while (shared.moved < shared.bytes) {
     const size_t bytes = std::min(kChunkBytes, shared.bytes - shared.moved);
     const uintptr_t begin = address + shared.moved;
-    const auto* const from = static_cast<const char*>(engine_address(reinterpret_cast<void*>(begin)));
+    const auto* const from = static_cast<const char*>(engine_address(begin));
     write_contents(shared.file, shared.moved, from, bytes);
     map_file(begin, bytes, shared.file, shared.moved);
     if (access_ == HostAccess::kFenced) give_back(begin, bytes);
@@ -113,7 +143,7 @@ SharedMemory AddressSpace::share(const void* address) {
     return *std::prev(allocation);
   };
   const auto describe = [&](const Shared& shared, uintptr_t begin) {
-    return SharedMemory{shared.file, shared.bytes, value - begin};
+    return SharedMemory{handle_of(shared.file), shared.bytes, value - begin};
   };
   if (access_ == HostAccess::kNone) {
     throw NotSupported("share: this driver's memory has no contents that another process could see");
@@ -136,17 +166,18 @@ SharedMemory AddressSpace::share(const void* address) {
   return result;
 }
 
-void* AddressSpace::map_shared(int file) {
+void* AddressSpace::map_shared(const ShareHandle& handle, size_t bytes) {
   if (access_ == HostAccess::kNone) {
     throw NotSupported("map_shared: this driver's memory has no contents that another process could see");
   }
+  const OpenedFile file(handle);
   struct stat status{};
-  const int seals = fcntl(file, F_GET_SEALS);
-  if (fstat(file, &status) != 0 || seals == -1 || (seals & kSeals) != kSeals || status.st_size <= 0 ||
-      static_cast<size_t>(status.st_size) % kGranuleBytes != 0) {
-    throw SharingError("map_shared: file " + std::to_string(file) + " is no shared device memory");
+  const int seals = fcntl(file.descriptor, F_GET_SEALS);
+  if (fstat(file.descriptor, &status) != 0 || seals == -1 || (seals & kSeals) != kSeals || bytes == 0 ||
+      static_cast<size_t>(status.st_size) != bytes || bytes % kGranuleBytes != 0) {
+    throw SharingError("map_shared: the handle names no " + std::to_string(bytes) +
+                       " bytes of shared device memory");
   }
-  const auto bytes = static_cast<size_t>(status.st_size);
   const std::lock_guard<std::mutex> lock(mutex_);
   uintptr_t address = 0;
   try {
@@ -160,7 +191,7 @@ void* AddressSpace::map_shared(int file) {
                        std::to_string(device_) + " can hold; give it more memory (TORCH_LOOM_MEMORY)");
   }
   try {
-    map_file(address, bytes, file, 0);
+    map_file(address, bytes, file.descriptor, 0);
   } catch (...) {
     if (map_back(address, bytes)) put_back(address, bytes);
     throw;

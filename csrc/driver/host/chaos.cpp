@@ -12,9 +12,9 @@ constexpr uint64_t kStepsPerChange = 12;  // on average
 
 }  // namespace
 
-StreamState* Chaos::create_stream() {
+HostStream* Chaos::create_stream(StreamActivity* activity) {
   const Lock lock(mutex_);
-  return streams_.emplace_back(new ChaosStream(*this, draw_temper()));
+  return streams_.emplace_back(new ChaosStream(*this, draw_temper(), activity));
 }
 
 void Chaos::wait(const Version& version) {
@@ -24,7 +24,7 @@ void Chaos::wait(const Version& version) {
 
 void Chaos::ask() {
   Lock lock(mutex_);
-  if (StreamState::in_kernel() || draw(2) == 0) return;
+  if (HostStream::in_kernel() || draw(2) == 0) return;
   const std::vector<ChaosStream*> ready = ready_streams(/*lazy_too=*/true);
   if (!ready.empty()) step(lock, *ready[draw(ready.size())]);
 }
@@ -45,7 +45,7 @@ std::vector<ChaosStream*> Chaos::ready_streams(bool lazy_too) {
 
 void Chaos::run_some(Lock& lock) {
   // What a kernel submits elsewhere stays there until the kernel has ended.
-  if (StreamState::in_kernel()) return;
+  if (HostStream::in_kernel()) return;
   change_tempers();
   for (uint64_t fair_steps = draw(4);;) {
     std::vector<ChaosStream*> ready = ready_streams(/*lazy_too=*/false);
@@ -109,7 +109,7 @@ void ChaosStream::push(Command::Kind kind, OwnedKernel kernel, Version::Shared v
 void ChaosStream::submit(const Kernel& kernel) {
   OwnedKernel owned(kernel);
   if (is_mine()) {
-    owned.run();
+    owned.run(handle());
   } else if (kernel.in_place) {
     submit_in_turn(owned);
   } else {

@@ -23,7 +23,7 @@ class Chaos {
  public:
   explicit Chaos(uint64_t seed) : random_(seed) {}
 
-  StreamState* create_stream();
+  HostStream* create_stream(StreamActivity* activity);
   void wait(const Version& version);
   // Lets something run or not: who asks again and again must see an answer change.
   void ask();
@@ -50,9 +50,10 @@ class Chaos {
   std::vector<ChaosStream*> streams_;  // in the order of creation
 };
 
-class ChaosStream final : public StreamState {
+class ChaosStream final : public HostStream {
  public:
-  explicit ChaosStream(Chaos& chaos, Chaos::Temper temper) : chaos_(chaos), temper_(temper) {}
+  ChaosStream(Chaos& chaos, Chaos::Temper temper, StreamActivity* activity)
+      : HostStream(activity), chaos_(chaos), temper_(temper) {}
   // Nothing is pending, and nobody calls anything any more.
   ~ChaosStream() override;
 

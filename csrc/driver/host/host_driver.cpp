@@ -26,8 +26,8 @@ std::string hex(uintptr_t address) {
 }
 
 template <typename F>
-void submit_callable(StreamState& stream, const char* name, bool in_place, const F& callable) {
-  const auto run = [](void* context) { (*static_cast<const F*>(context))(); };
+void submit_callable(HostStream& stream, const char* name, bool in_place, const F& callable) {
+  const auto run = [](void* context, Stream) { (*static_cast<const F*>(context))(); };
   if (in_place) {
     stream.submit({name, run, nullptr, const_cast<F*>(&callable), true});
   } else {
@@ -41,21 +41,20 @@ void submit_callable(StreamState& stream, const char* name, bool in_place, const
 HostDriver::HostDriver(Info info, const DriverConfig& config)
     : info_(std::move(info)),
       launch_(config.launch),
-      protect_(config.protect && info_.executes_kernels),
       process_(getpid()),
       chaos_(launch_ == Launch::kChaos ? std::make_unique<Chaos>(config.chaos_seed) : nullptr) {
-  const HostAccess access = protect_                 ? HostAccess::kFenced
+  const HostAccess access = !info_.unified_addresses ? HostAccess::kFenced
                             : info_.host_addressable ? HostAccess::kFree
                                                      : HostAccess::kNone;
   for (int device = 0; device < config.device_count; ++device) {
-    spaces_.push_back(std::make_unique<AddressSpace>(device, config.memory_bytes, access));
+    spaces_.push_back(std::make_unique<AddressSpace>(device, config.memory_bytes_of(device), access));
   }
 }
 
 HostDriver::~HostDriver() {
   // In a forked child there are no workers to wait for: what refers to them is left alone.
   if (process_ == getpid()) {
-    while (!streams_.empty()) destroy_stream(*streams_.begin());
+    while (!streams_.empty()) destroy_stream((*streams_.begin())->handle());
   }
   for (const auto& [address, range] : host_ranges_) {
     if (range.is_own) std::free(reinterpret_cast<void*>(address));
@@ -63,48 +62,31 @@ HostDriver::~HostDriver() {
 }
 
 AddressSpace& HostDriver::space(int device) const {
-  if (device < 0 || device >= device_count()) {
+  if (device < 0 || device >= info_.device_count) {
     if (spaces_.empty())
       throw InvalidArgument("there is no device " + std::to_string(device) + ": the driver has none");
-    throw InvalidArgument("device must be in 0 … " + std::to_string(device_count() - 1) + ", got " +
+    throw InvalidArgument("device must be in 0 … " + std::to_string(info_.device_count - 1) + ", got " +
                           std::to_string(device));
   }
   return *spaces_[static_cast<size_t>(device)];
 }
 
-Properties HostDriver::properties(int device) const {
-  return {"loom " + info_.name + " device", space(device).info().total_bytes, 1, 0, 1, 1000};
-}
-
-Telemetry HostDriver::telemetry(int device) const {
-  const MemoryInfo memory = space(device).info();
-  const auto used = static_cast<double>(memory.total_bytes - memory.free_bytes);
-  const auto total = static_cast<double>(std::max(memory.total_bytes, int64_t{1}));
-  return {0.0, 100.0 * used / total, 0.0, 0.0, 1000};
-}
-
-bool HostDriver::can_access_peer(int device, int peer) const {
-  space(device);
-  space(peer);
-  return device != peer;
-}
-
 void* HostDriver::allocate(int device, size_t bytes) { return space(device).allocate(bytes); }
-
-void HostDriver::deallocate(int device, void* address) { space(device).deallocate(address); }
 
 MemoryInfo HostDriver::memory_info(int device) const { return space(device).info(); }
 
 SharedMemory HostDriver::share(int device, const void* address) { return space(device).share(address); }
 
-void* HostDriver::map_shared(int device, int file) { return space(device).map_shared(file); }
+void* HostDriver::map_shared(int device, const ShareHandle& handle, size_t bytes) {
+  return space(device).map_shared(handle, bytes);
+}
 
 Address HostDriver::locate(const void* address) const noexcept {
-  for (size_t device = 0; device < spaces_.size(); ++device) {
-    if (const void* known = spaces_[device]->device_address(address)) {
-      return {AddressKind::kDevice, static_cast<int>(device), known};
-    }
+  Address where{};
+  for (const auto& space : spaces_) {
+    if (space->locate(address, &where)) return where;
   }
+  where = {AddressKind::kUnknown, -1, const_cast<void*>(address), const_cast<void*>(address)};
   if (num_host_ranges_.load(std::memory_order_acquire) != 0) {
     const auto value = reinterpret_cast<uintptr_t>(address);
     std::lock_guard<std::mutex> lock(host_mutex_);
@@ -112,20 +94,12 @@ Address HostDriver::locate(const void* address) const noexcept {
     if (after != host_ranges_.begin()) {
       const auto& [start, range] = *std::prev(after);
       if (value < start + range.bytes) {
-        return {range.device < 0 ? AddressKind::kPinnedHost : AddressKind::kDevice, range.device, address};
+        where.kind = range.device < 0 ? AddressKind::kPinnedHost : AddressKind::kDevice;
+        where.device = range.device;
       }
     }
   }
-  return {AddressKind::kUnknown, -1, address};
-}
-
-void* HostDriver::engine_address(const void* device_address) const noexcept {
-  if (protect_) {
-    for (const auto& space : spaces_) {
-      if (void* address = space->engine_address(device_address)) return address;
-    }
-  }
-  return const_cast<void*>(device_address);
+  return where;
 }
 
 void* HostDriver::allocate_host(size_t bytes) {
@@ -144,13 +118,18 @@ void* HostDriver::allocate_host(size_t bytes) {
   return address;
 }
 
-void HostDriver::deallocate_host(void* address) {
+void HostDriver::deallocate(void* address) {
   if (address == nullptr) return;
+  Address where{};
+  for (const auto& space : spaces_) {
+    if (space->locate(address, &where)) return space->deallocate(address);
+  }
   {
     std::lock_guard<std::mutex> lock(host_mutex_);
     const auto found = host_ranges_.find(reinterpret_cast<uintptr_t>(address));
     if (found == host_ranges_.end() || !found->second.is_own) {
-      throw InvalidArgument("deallocate_host: the address was not returned by allocate_host()");
+      throw InvalidArgument("deallocate: " + hex(reinterpret_cast<uintptr_t>(address)) +
+                            " was not returned by allocate(), allocate_host() or map_shared()");
     }
     host_ranges_.erase(found);
     num_host_ranges_.fetch_sub(1, std::memory_order_release);
@@ -165,9 +144,10 @@ void HostDriver::check_can_register(uintptr_t begin, size_t bytes) const {
   };
   if (begin == 0 || bytes == 0 || bytes > UINTPTR_MAX - begin) refuse("are no range of memory");
   const uintptr_t last = begin + bytes - 1;
+  Address where{};
   for (const auto& space : spaces_) {
     for (const uintptr_t end : {begin, last}) {
-      if (space->device_address(reinterpret_cast<const void*>(end)) != nullptr) refuse("are device memory");
+      if (space->locate(reinterpret_cast<const void*>(end), &where)) refuse("are device memory");
     }
   }
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
@@ -209,16 +189,17 @@ void HostDriver::unregister_memory(void* address) {
 
 Stream HostDriver::create_stream(int device, StreamOptions options) {
   space(device);
-  std::unique_ptr<StreamState> stream(
-      chaos_ != nullptr ? chaos_->create_stream()
-                        : new WorkerStream(options.inline_when_idle, launch_ == Launch::kBlocking));
+  std::unique_ptr<HostStream> stream(chaos_ != nullptr
+                                         ? chaos_->create_stream(options.activity)
+                                         : new WorkerStream(options, launch_ == Launch::kBlocking));
   std::lock_guard<std::mutex> lock(streams_mutex_);
   streams_.insert(stream.get());
-  return stream.release();
+  return stream.release()->handle();
 }
 
-void HostDriver::destroy_stream(Stream stream) {
-  if (stream == nullptr) return;
+void HostDriver::destroy_stream(Stream handle) {
+  if (handle == nullptr) return;
+  HostStream* const stream = HostStream::of(handle);
   stream->drain();
   {
     std::lock_guard<std::mutex> lock(streams_mutex_);
@@ -230,26 +211,22 @@ void HostDriver::destroy_stream(Stream stream) {
 bool HostDriver::query_stream(Stream stream) {
   check_not_null(stream, "query_stream", "stream");
   if (chaos_ != nullptr) chaos_->ask();
-  return stream->idle();
+  return HostStream::of(stream)->idle();
 }
 
-void HostDriver::synchronize_stream(Stream stream) {
+void HostDriver::synchronize_stream(Stream stream, OnFailure on_failure) {
   check_not_null(stream, "synchronize_stream", "stream");
-  stream->drain().raise();
-}
-
-void HostDriver::drain_stream(Stream stream) {
-  check_not_null(stream, "drain_stream", "stream");
-  stream->drain();
+  const Failures failures = HostStream::of(stream)->drain();
+  if (on_failure == OnFailure::kRaise) failures.raise();
 }
 
 bool HostDriver::runs_in_place(Stream stream) noexcept {
-  return stream != nullptr && (!info_.executes_kernels || stream->runs_in_place());
+  return stream != nullptr && (!info_.executes_kernels || HostStream::of(stream)->runs_in_place());
 }
 
 void HostDriver::submit(Stream stream, const Kernel& kernel) {
   if (stream != nullptr && kernel.run != nullptr && info_.executes_kernels) [[likely]] {
-    stream->submit(kernel);
+    HostStream::of(stream)->submit(kernel);
     return;
   }
   const OwnedKernel released(kernel);
@@ -268,14 +245,15 @@ void HostDriver::copy(Stream stream, void* destination, const void* source, size
   check_not_null(source, "copy", "source");
   if (!info_.executes_kernels) return;
   // What a kernel copies on its own stream is part of the kernel.
-  StreamState* const told = stream->is_mine() ? nullptr : stream;
-  const auto move = [told, to = engine_address(destination), from = engine_address(source), bytes] {
+  HostStream& own = *HostStream::of(stream);
+  HostStream* const told = own.is_mine() ? nullptr : &own;
+  const auto move = [told, to = touchable(destination), from = touchable(source), bytes] {
     if (told != nullptr) told->mark_copy();
     std::memmove(to, from, bytes);
   };
   // Where it runs here anyway, what kind of memory it is does not matter.
-  const bool in_place = stream->runs_in_place() || is_pageable(destination) || is_pageable(source);
-  submit_callable(*stream, "copy", in_place, move);
+  const bool in_place = own.runs_in_place() || is_pageable(destination) || is_pageable(source);
+  submit_callable(own, "copy", in_place, move);
 }
 
 void HostDriver::fill(Stream stream, void* destination, uint8_t value, size_t bytes) {
@@ -283,36 +261,39 @@ void HostDriver::fill(Stream stream, void* destination, uint8_t value, size_t by
   if (bytes == 0) return;
   check_not_null(destination, "fill", "destination");
   if (!info_.executes_kernels) return;
-  const auto set = [to = engine_address(destination), value, bytes] { std::memset(to, value, bytes); };
-  submit_callable(*stream, "fill", stream->runs_in_place(), set);
+  HostStream& own = *HostStream::of(stream);
+  const auto set = [to = touchable(destination), value, bytes] { std::memset(to, value, bytes); };
+  submit_callable(own, "fill", own.runs_in_place(), set);
 }
 
-Event HostDriver::create_event(EventOptions options) { return new EventState(options); }
+Event HostDriver::create_event(EventOptions options) { return (new HostEvent(options))->handle(); }
 
-void HostDriver::destroy_event(Event event) { delete event; }
+void HostDriver::destroy_event(Event event) { delete HostEvent::of(event); }
 
 void HostDriver::record_event(Event event, Stream stream) {
   check_not_null(event, "record_event", "event");
   check_not_null(stream, "record_event", "stream");
-  event->record(stream->mark());
+  HostEvent::of(event)->record(HostStream::of(stream)->mark());
 }
 
 void HostDriver::wait_event(Stream stream, Event event) {
   check_not_null(stream, "wait_event", "stream");
   check_not_null(event, "wait_event", "event");
-  if (const Version::Shared version = event->latest()) stream->wait_for(version);
+  if (const Version::Shared version = HostEvent::of(event)->latest()) {
+    HostStream::of(stream)->wait_for(version);
+  }
 }
 
 bool HostDriver::query_event(Event event) {
   check_not_null(event, "query_event", "event");
   if (chaos_ != nullptr) chaos_->ask();
-  const Version::Shared version = event->latest();
+  const Version::Shared version = HostEvent::of(event)->latest();
   return version == nullptr || version->finished();
 }
 
 void HostDriver::synchronize_event(Event event) {
   check_not_null(event, "synchronize_event", "event");
-  const Version::Shared version = event->latest();
+  const Version::Shared version = HostEvent::of(event)->latest();
   if (version == nullptr) return;
   if (chaos_ != nullptr) {
     chaos_->wait(*version);
@@ -325,10 +306,10 @@ void HostDriver::synchronize_event(Event event) {
 int64_t HostDriver::elapsed_ns(Event start, Event end) {
   const auto time_of = [](Event event, const char* name) {
     check_not_null(event, "elapsed_ns", name);
-    if (!event->options.timing) {
+    if (!HostEvent::of(event)->options.timing) {
       throw InvalidArgument(std::string("elapsed_ns: the ") + name + " event was created without timing");
     }
-    const Version::Shared version = event->latest();
+    const Version::Shared version = HostEvent::of(event)->latest();
     if (version == nullptr) {
       throw InvalidArgument(std::string("elapsed_ns: the ") + name + " event was never recorded");
     }

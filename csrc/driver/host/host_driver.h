@@ -17,37 +17,25 @@ namespace loom::driver {
 
 class HostDriver : public Driver {
  public:
-  static constexpr const char* kNoSensors =
-      "telemetry: utilization, power and temperature read 0: a device made of host memory has no sensors";
-  static constexpr const char* kNoPriorities =
-      "create_stream: priority is ignored: the host's scheduler shares its cores among the workers";
-
   HostDriver(Info info, const DriverConfig& config);
   ~HostDriver() override;
 
   const Info& info() const noexcept override { return info_; }
-  int device_count() const noexcept override { return static_cast<int>(spaces_.size()); }
-  Properties properties(int device) const override;
-  Telemetry telemetry(int device) const override;
-  bool can_access_peer(int device, int peer) const override;
 
   void* allocate(int device, size_t bytes) override;
-  void deallocate(int device, void* address) override;
-  MemoryInfo memory_info(int device) const override;
-  SharedMemory share(int device, const void* address) override;
-  void* map_shared(int device, int file) override;
-  Address locate(const void* address) const noexcept override;
-  void* engine_address(const void* device_address) const noexcept override;
   void* allocate_host(size_t bytes) override;
-  void deallocate_host(void* address) override;
+  void deallocate(void* address) override;
+  MemoryInfo memory_info(int device) const override;
+  Address locate(const void* address) const noexcept override;
   void register_memory(int device, void* address, size_t bytes) override;
   void unregister_memory(void* address) override;
+  SharedMemory share(int device, const void* address) override;
+  void* map_shared(int device, const ShareHandle& handle, size_t bytes) override;
 
   Stream create_stream(int device, StreamOptions options) override;
   void destroy_stream(Stream stream) override;
   bool query_stream(Stream stream) override;
-  void synchronize_stream(Stream stream) override;
-  void drain_stream(Stream stream) override;
+  void synchronize_stream(Stream stream, OnFailure on_failure) override;
   bool runs_in_place(Stream stream) noexcept override;
 
   void submit(Stream stream, const Kernel& kernel) override;
@@ -72,16 +60,19 @@ class HostDriver : public Driver {
 
   AddressSpace& space(int device) const;
   void check_can_register(uintptr_t begin, size_t bytes) const;
+  // Where the host reaches what lies at an address that a copy or a fill was given.
+  void* touchable(const void* address) const noexcept {
+    return info_.unified_addresses ? const_cast<void*>(address) : locate(address).engine_address;
+  }
   bool is_pageable(const void* address) const noexcept;
 
   const Info info_;
   const Launch launch_;
-  const bool protect_;
   const int process_;                   // that made it: the workers are not in a forked child
   const std::unique_ptr<Chaos> chaos_;  // null unless launch_ is kChaos
   std::vector<std::unique_ptr<AddressSpace>> spaces_;
   std::mutex streams_mutex_;
-  std::set<Stream> streams_;
+  std::set<HostStream*> streams_;
   mutable std::mutex host_mutex_;
   std::map<uintptr_t, HostRange> host_ranges_;
   std::atomic<int64_t> num_host_ranges_{0};

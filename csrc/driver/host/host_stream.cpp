@@ -6,20 +6,21 @@
 #include <memory>
 
 #include "driver/host/gate.h"
+#include "util/clock.h"
 
 namespace loom::driver {
 
 // Makes this thread the one that runs a kernel of the stream.
-class StreamState::Running {
+class HostStream::Running {
  public:
-  explicit Running(StreamState& stream) : stream_(stream) {
+  explicit Running(HostStream& stream) : stream_(stream) {
     if (num_running == 0) gate::enter();
     ++num_running;
     stream.owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
-    if (stream.activity_ != nullptr) stream.activity_->begin();
+    if (stream.activity_ != nullptr) stream.activity_->begin(clock::ticks());
   }
   ~Running() {
-    if (stream_.activity_ != nullptr) stream_.activity_->end();
+    if (stream_.activity_ != nullptr) stream_.activity_->end(clock::ticks());
     stream_.owner_.store({}, std::memory_order_relaxed);
     if (--num_running == 0) gate::leave();
   }
@@ -27,23 +28,21 @@ class StreamState::Running {
   Running& operator=(const Running&) = delete;
 
  private:
-  StreamState& stream_;
+  HostStream& stream_;
 };
 
-void measure(StreamState* stream, StreamActivity* activity) { stream->activity_ = activity; }
-
-void StreamState::refuse_own_kernel() const {
+void HostStream::refuse_own_kernel() const {
   if (is_mine()) throw InvalidArgument("a kernel must not wait for the stream that runs it");
 }
 
-void StreamState::execute(Command& command) {
+void HostStream::execute(Command& command) {
   switch (command.kind) {
     case Command::Kind::kKernel:
       if (!failures_.empty()) failures_.forget(command.submitted);
       if (failures_.empty()) {
         try {
           const Running running(*this);
-          command.kernel.run();
+          command.kernel.run(handle());
         } catch (const abi::__forced_unwind&) {
           throw;  // no failure: the kernel's thread is being ended, as Python does at its own end
         } catch (...) {
@@ -65,9 +64,9 @@ void StreamState::execute(Command& command) {
   }
 }
 
-void StreamState::run_here(OwnedKernel& kernel) {
+void HostStream::run_here(OwnedKernel& kernel) {
   struct Reach {
-    StreamState& stream;
+    HostStream& stream;
     ~Reach() {
       if (stream.nested_records_.empty()) return;
       for (const Version::Shared& version : std::exchange(stream.nested_records_, {})) version->reach({});
@@ -75,12 +74,12 @@ void StreamState::run_here(OwnedKernel& kernel) {
   } reach{*this};
   {
     const Running running(*this);
-    kernel.run();
+    kernel.run(handle());
   }
   kernel.release();
 }
 
-Version::Shared StreamState::mark_in_kernel() {
+Version::Shared HostStream::mark_in_kernel() {
   return nested_records_.emplace_back(std::make_shared<Version>());
 }
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "driver/driver.h"
-#include "driver/host/activity.h"
 #include "driver/host/failure.h"
 #include "driver/host/version.h"
 
@@ -26,7 +25,7 @@ class OwnedKernel {
     return *this;
   }
   ~OwnedKernel() { release(); }
-  void run() const { kernel_.run(kernel_.context); }
+  void run(Stream stream) const { kernel_.run(kernel_.context, stream); }
   void release() noexcept {
     if (kernel_.release != nullptr) std::exchange(kernel_.release, nullptr)(kernel_.context);
   }
@@ -43,12 +42,17 @@ struct Command {
   Version::Shared version;  // of a kRecord: reaches it; of a kWait: waits for it
 };
 
-struct StreamState {
+class HostStream {
  public:
-  StreamState() = default;
-  virtual ~StreamState() = default;
-  StreamState(const StreamState&) = delete;
-  StreamState& operator=(const StreamState&) = delete;
+  // `activity`: as in StreamOptions.
+  explicit HostStream(StreamActivity* activity) : activity_(activity) {}
+  virtual ~HostStream() = default;
+  HostStream(const HostStream&) = delete;
+  HostStream& operator=(const HostStream&) = delete;
+
+  // The handle that stands for this stream in the contract, and back.
+  Stream handle() noexcept { return reinterpret_cast<Stream>(this); }
+  static HostStream* of(Stream handle) noexcept { return reinterpret_cast<HostStream*>(handle); }
 
   // Takes the kernel over, in any case.
   virtual void submit(const Kernel& kernel) = 0;
@@ -95,9 +99,8 @@ struct StreamState {
 
  private:
   class Running;
-  friend void measure(StreamState* stream, StreamActivity* activity);
 
-  StreamActivity* activity_ = nullptr;  // null: nobody wants to know
+  StreamActivity* const activity_;  // null: nobody wants to know
   inline static thread_local int num_running = 0;
   std::vector<Version::Shared> nested_records_;
 };

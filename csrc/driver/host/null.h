@@ -10,16 +10,18 @@ namespace loom::driver {
 class NullDriver final : public HostDriver {
  public:
   explicit NullDriver(const DriverConfig& config)
-      : HostDriver({"null",
-                    Engine::kMeta,
-                    /*executes_kernels=*/false,
-                    /*host_addressable=*/false,
-                    {kNoSensors, kNoPriorities,
-                     "share: device memory has no contents that another process could see",
-                     "map_shared: device memory has no contents that another process could see",
-                     "submit: kernels are accepted and released, not run: this driver has no arithmetic",
-                     "copy: bytes are not moved: device memory has no contents",
-                     "fill: bytes are not set: device memory has no contents"}},
+      : HostDriver({.name = "null",
+                    .engine = "meta",
+                    .device_count = config.device_count,
+                    .executes_kernels = false,
+                    .queues_kernels = false,
+                    .sticky_failures = false,
+                    .host_addressable = false,
+                    .unified_addresses = true,
+                    .peer_access = true,
+                    .shared_memory = false,  // there are no contents that another process could see
+                    .stream_priorities = false,
+                    .stream_activity = false},
                    config) {}
 };
 

@@ -1,16 +1,13 @@
 #include "driver/host/version.h"
 
-#include <chrono>
-
+#include "util/clock.h"
 #include "util/spin.h"
 
 namespace loom::driver {
 
 void Version::reach(Failures failures) noexcept {
   failures_ = std::move(failures);
-  time_ns_ = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                 std::chrono::steady_clock::now().time_since_epoch())
-                 .count();
+  time_ns_ = clock::now_ns();
   reached_.store(1, std::memory_order_release);
   reached_.notify_all();
 }

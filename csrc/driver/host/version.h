@@ -35,9 +35,12 @@ class Version {
   Failures failures_;
 };
 
-struct EventState {
+class HostEvent {
  public:
-  explicit EventState(EventOptions options) : options(options) {}
+  explicit HostEvent(EventOptions options) : options(options) {}
+  Event handle() noexcept { return reinterpret_cast<Event>(this); }
+  static HostEvent* of(Event handle) noexcept { return reinterpret_cast<HostEvent*>(handle); }
+
   // Null when never recorded.
   Version::Shared latest() const {
     std::lock_guard<std::mutex> lock(mutex_);

@@ -8,11 +8,18 @@ namespace loom::driver {
 class VirtualDriver final : public HostDriver {
  public:
   explicit VirtualDriver(const DriverConfig& config)
-      : HostDriver({"virtual",
-                    Engine::kCpu,
-                    /*executes_kernels=*/true,
-                    /*host_addressable=*/!config.protect,
-                    {kNoSensors, kNoPriorities}},
+      : HostDriver({.name = "virtual",
+                    .engine = "cpu",
+                    .device_count = config.device_count,
+                    .executes_kernels = true,
+                    .queues_kernels = config.launch != Launch::kBlocking,
+                    .sticky_failures = false,
+                    .host_addressable = !config.protect,
+                    .unified_addresses = !config.protect,
+                    .peer_access = true,
+                    .shared_memory = true,
+                    .stream_priorities = false,  // the host's scheduler shares its cores among the workers
+                    .stream_activity = true},
                    config) {}
 };
 

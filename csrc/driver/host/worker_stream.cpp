@@ -49,7 +49,7 @@ void WorkerStream::submit(const Kernel& kernel) {
 
 void WorkerStream::submit_managed(OwnedKernel kernel, bool in_place) {
   if (is_mine()) {
-    kernel.run();
+    kernel.run(handle());
     return;
   }
   if (!in_place && !in_kernel()) wait_for_room();

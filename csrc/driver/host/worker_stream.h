@@ -13,11 +13,13 @@
 
 namespace loom::driver {
 
-class WorkerStream final : public StreamState {
+class WorkerStream final : public HostStream {
  public:
-  // `inline_when_idle` as in StreamOptions; `blocking`: every kernel is in place.
-  WorkerStream(bool inline_when_idle, bool blocking)
-      : runs_inline_(inline_when_idle || blocking), blocking_(blocking) {}
+  // `blocking`: every kernel is in place.
+  WorkerStream(const StreamOptions& options, bool blocking)
+      : HostStream(options.activity),
+        runs_inline_(options.inline_when_idle || blocking),
+        blocking_(blocking) {}
   // Nothing is pending, and nobody calls anything any more.
   ~WorkerStream() override;
 

@@ -8,7 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "runtime/runtime.h"
+#include "runtime/clock.h"
+#include "runtime/worlds.h"
 
 namespace loom::runtime {
 
@@ -60,7 +61,7 @@ void activity_board::start(const std::vector<int>& physical) {
   header->num_devices = static_cast<uint32_t>(physical.size());
   header->num_streams = kStreams;
   header->num_buckets = driver::activity::kNumBuckets;
-  header->bucket_shift = static_cast<uint32_t>(driver::activity::bucket_shift());
+  header->bucket_shift = static_cast<uint32_t>(driver::activity::bucket_shift(clock::ticks_per_second()));
   for (size_t i = 0; i < physical.size(); ++i) {
     header->devices[i].physical = static_cast<uint32_t>(physical[i]);
   }
@@ -78,11 +79,14 @@ StreamActivity* activity_board::slot(int device, int64_t stream) noexcept {
   return first + static_cast<size_t>(device) * kStreams + slot;
 }
 
-void activity_board::note_memory(const driver::Driver& driver, int device, int physical_device) noexcept {
+void activity_board::note_memory(const driver::Driver& driver, int device, int driver_index) noexcept {
   Header* header = board.load(std::memory_order_acquire);
-  const Runtime* runtime = detail::instance.load(std::memory_order_acquire);
-  if (header == nullptr || runtime == nullptr || &runtime->driver() != &driver) return;
-  const driver::MemoryInfo memory = driver.memory_info(physical_device);
+  const Runtime* runtime = worlds::program();
+  if (header == nullptr || runtime == nullptr || device >= runtime->device_count() ||
+      &runtime->device(device).driver() != &driver) {
+    return;
+  }
+  const driver::MemoryInfo memory = driver.memory_info(driver_index);
   header->devices[device].memory_bytes.store(static_cast<uint64_t>(memory.total_bytes - memory.free_bytes),
                                              std::memory_order_relaxed);
 }

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "driver/activity.h"
 #include "driver/driver.h"
-#include "driver/host/activity.h"
 
 namespace loom::runtime::activity_board {
 
@@ -26,9 +26,9 @@ driver::StreamActivity* slot(int device, int64_t stream) noexcept;
 // The id under which streams are told that the runtime has beside those of its pools.
 constexpr int64_t kOwnStream = 65;
 
-// To be called when memory was taken from a device or given back. Drivers that are not the process's own
-// (tests make some) are passed over.
-void note_memory(const driver::Driver& driver, int device, int physical_device) noexcept;
+// To be called when memory was taken from a device or given back. Drivers of other devices than the
+// program's own (a dry run's, those that tests make) are passed over.
+void note_memory(const driver::Driver& driver, int device, int driver_index) noexcept;
 
 // Puts everything in a file of at least bytes() bytes that other processes read; the caller keeps it open.
 // Throws Error when it cannot be mapped.

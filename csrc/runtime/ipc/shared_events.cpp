@@ -133,14 +133,15 @@ struct Signal {
 };
 
 void submit_signal(const Shared& shared, StreamRef stream) {
-  const auto run = [](void* context) { static_cast<Signal*>(context)->has_run = true; };
+  const auto run = [](void* context, driver::Stream) { static_cast<Signal*>(context)->has_run = true; };
   const auto release = [](void* context) {
     const std::unique_ptr<Signal> signal(static_cast<Signal*>(context));
     signal->shared->end_version(signal->version, !signal->has_run);
   };
   auto* const signal = new Signal{shared, shared->begin_version()};
-  get().driver().submit(get().stream(stream.device, stream.id),
-                        {"signal to other processes", run, release, signal});
+  const Device& device = get().device(stream.device);
+  untold::submit(device.driver(), device.stream(stream.id),
+                 {"signal to other processes", run, release, signal});
 }
 
 struct Wait {
@@ -198,13 +199,14 @@ bool wait(StreamRef stream, driver::Event event) {
     call_blocking([&] { shared->wait(version); });
     return true;
   }
-  const auto run = [](void* context) {
+  const auto run = [](void* context, driver::Stream) {
     const Wait& wait = *static_cast<const Wait*>(context);
     wait.shared->wait(wait.version);
   };
   const auto release = [](void* context) { delete static_cast<const Wait*>(context); };
-  get().driver().submit(get().stream(stream.device, stream.id),
-                        {"wait for another process", run, release, new Wait{shared, version}});
+  const Device& device = get().device(stream.device);
+  untold::submit(device.driver(), device.stream(stream.id),
+                 {"wait for another process", run, release, new Wait{shared, version}});
   return true;
 }
 

@@ -8,20 +8,16 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <mutex>
 #include <set>
 #include <string>
-#include <string_view>
 
 namespace loom::runtime {
 
 namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-// What the files of shared memory, ours and the driver's, are called where the kernel shows them.
-constexpr std::string_view kPrefix = "/memfd:loom-shared-";
 
 // Leaked: files may be closed by other static objects.
 struct OpenFiles {
@@ -44,13 +40,6 @@ OpenFiles& open_files() {
 }
 
 [[noreturn]] void refuse(const std::string& what) { throw SharingError(what + ": " + std::strerror(errno)); }
-
-[[noreturn]] void gone(const FileName& name) {
-  throw SharingError(
-      "what process " + std::to_string(name.process) +
-      " shared is there no more: the process has ended, or has freed it. It must live, and keep "
-      "what it sends, until that is received");
-}
 
 struct flock range_lock(short kind, uint64_t offset, uint64_t bytes) {
   struct flock lock{};
@@ -91,31 +80,16 @@ File make_shared_file(size_t bytes) {
 }
 
 FileName name_of(int descriptor) {
-  struct stat status{};
-  if (fstat(descriptor, &status) != 0) refuse("cannot share with other processes");
-  return {getpid(), descriptor, status.st_ino};
+  FileName name{};
+  if (!name_file(descriptor, &name)) refuse("cannot share with other processes");
+  return name;
 }
 
 File open_shared_file(const FileName& name) {
-  if (name.process <= 0 || name.descriptor < 0) gone(name);
-  const std::string path = "/proc/" + std::to_string(name.process) + "/fd/" + std::to_string(name.descriptor);
-  // Looked at before it is opened: the handle is not to be trusted, and opening a device may do something.
-  char target[PATH_MAX];
-  const ssize_t length = readlink(path.c_str(), target, sizeof target);
-  if (length < 0) {
-    if (errno == EACCES || errno == EPERM) refuse("cannot reach what " + path + " shares");
-    gone(name);
-  }
-  if (std::string_view(target, static_cast<size_t>(length)).substr(0, kPrefix.size()) != kPrefix) gone(name);
-  const int descriptor = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor == -1) {
-    if (errno == ENOENT || errno == ESRCH) gone(name);
-    refuse("cannot open what process " + std::to_string(name.process) + " shares");
-  }
-  File file(descriptor);
-  struct stat status{};
-  if (fstat(descriptor, &status) != 0 || status.st_ino != name.inode) gone(name);
-  return file;
+  std::string reason;
+  const int descriptor = open_named_file(name, &reason);
+  if (descriptor == -1) throw SharingError(reason);
+  return File(descriptor);
 }
 
 Mapping::Mapping(const File& file, size_t bytes) : bytes_(bytes) {

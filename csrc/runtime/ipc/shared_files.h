@@ -1,5 +1,5 @@
-// Files without a name that processes share: how one tells another which it means, and locks on them, which
-// the operating system takes away from a process that is killed.
+// Files without a name that processes share, and locks on them, which the operating system takes away from a
+// process that is killed.
 #pragma once
 
 #include <array>
@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "driver/error.h"
+#include "util/file_name.h"
 
 namespace loom::runtime {
 
@@ -26,13 +27,6 @@ class File {
 
  private:
   int descriptor_ = -1;
-};
-
-// A file as another process finds it: by its owner, while that lives and has it open.
-struct FileName {
-  int32_t process;
-  int32_t descriptor;
-  uint64_t inode;
 };
 
 using Key = std::array<uint64_t, 2>;

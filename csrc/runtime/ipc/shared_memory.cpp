@@ -12,13 +12,13 @@
 
 #include "runtime/capture.h"
 #include "runtime/ipc/shared_files.h"
-#include "runtime/runtime.h"
+#include "runtime/worlds.h"
 
 namespace loom::runtime::shared {
 
 namespace {
 
-constexpr char kMagic[8] = {'L', 'O', 'O', 'M', 'M', 'E', 'M', '1'};
+constexpr char kMagic[8] = {'L', 'O', 'O', 'M', 'M', 'E', 'M', '2'};
 
 // A ticket's word: the number of its use, then two bits of state.
 enum State : uint64_t { kFree = 0, kInFlight = 1, kReceived = 2 };
@@ -39,8 +39,10 @@ struct Ticket {
 struct Handle {
   char magic[8];
   Key key;
-  FileName ledger, segment;
+  FileName ledger;
+  driver::ShareHandle segment;
   uint64_t segment_bytes, offset, block_bytes, bytes, ticket_word;
+  uint64_t block;  // the sender's address of it
   uint32_t ticket, device;
 };
 
@@ -80,6 +82,7 @@ struct Ledger {
 };
 
 struct Sent {
+  uintptr_t address;
   driver::SharedMemory memory;
   size_t block_bytes;
   std::vector<Ticket> tickets;
@@ -90,9 +93,10 @@ struct Segment {
   int device;
   uintptr_t begin;
   size_t bytes;
-  File file;
+  File ledger;  // the sender's, with the locks of the blocks
   struct Block {
     uint64_t bytes;
+    uint64_t senders;  // the sender's address of it
     int num_users;
   };
   std::map<uintptr_t, Block> blocks;
@@ -100,8 +104,9 @@ struct Segment {
 
 // A received block without users, until the work submitted before that has finished.
 struct Leaving {
-  uint64_t inode;
+  driver::ShareHandle segment;
   uintptr_t address;
+  driver::Driver* driver;
   std::vector<driver::Event> events;
 };
 
@@ -110,13 +115,19 @@ struct All {
   std::mutex mutex;  // never held while the device is waited for or asked
   std::optional<Ledger> ledger;
   std::map<uintptr_t, Sent> sent;
-  std::map<uint64_t, Segment> received;  // by inode
+  std::map<driver::ShareHandle, Segment> received;
   std::vector<Leaving> leaving;
 };
 
 All& all() {
   static auto* const instance = new All;
   return *instance;
+}
+
+// What is received belongs to the program's own devices, also while a dry run is under way.
+Runtime& devices() {
+  get();
+  return *worlds::program();
 }
 
 using Guard = std::lock_guard<std::mutex>;
@@ -131,10 +142,11 @@ bool is_held(Sent& sent) {
     ledger.spare.push_back(ticket);
     return true;
   });
-  return !sent.tickets.empty() || is_locked_by_others(sent.memory.file, sent.memory.offset, sent.block_bytes);
+  return !sent.tickets.empty() ||
+         is_locked_by_others(ledger.file.descriptor(), sent.address, sent.block_bytes);
 }
 
-std::map<uint64_t, Segment>::iterator segment_of(uintptr_t address) {
+std::map<driver::ShareHandle, Segment>::iterator segment_of(uintptr_t address) {
   auto& received = all().received;
   auto segment = received.begin();
   while (segment != received.end() && address - segment->second.begin >= segment->second.bytes) ++segment;
@@ -142,16 +154,16 @@ std::map<uint64_t, Segment>::iterator segment_of(uintptr_t address) {
 }
 
 // With the lock held: nobody uses the block, nor does any work.
-void let_go(uint64_t inode, uintptr_t address) {
-  const auto found = all().received.find(inode);
+void let_go(const driver::ShareHandle& handle, uintptr_t address) {
+  const auto found = all().received.find(handle);
   if (found == all().received.end()) return;
   Segment& segment = found->second;
   const auto block = segment.blocks.find(address);
   if (block == segment.blocks.end() || block->second.num_users != 0) return;  // received again
-  unlock_range(segment.file.descriptor(), address - segment.begin, block->second.bytes);
+  unlock_range(segment.ledger.descriptor(), block->second.senders, block->second.bytes);
   segment.blocks.erase(block);
   if (!segment.blocks.empty()) return;
-  get().driver().deallocate(get().device(segment.device).physical, reinterpret_cast<void*>(segment.begin));
+  devices().device(segment.device).driver().deallocate(reinterpret_cast<void*>(segment.begin));
   all().received.erase(found);
 }
 
@@ -160,13 +172,14 @@ Handle parsed(const std::string& text) {
   if (text.size() == sizeof handle) std::memcpy(&handle, text.data(), sizeof handle);
   if (std::memcmp(handle.magic, kMagic, sizeof kMagic) != 0 || handle.ticket >= kNumTickets ||
       handle.offset > handle.segment_bytes || handle.block_bytes > handle.segment_bytes - handle.offset ||
-      handle.bytes > handle.block_bytes || handle.block_bytes == 0 || handle.ticket_word % 4 != kInFlight) {
+      handle.bytes > handle.block_bytes || handle.block_bytes == 0 ||
+      handle.block > INT64_MAX - handle.block_bytes || handle.ticket_word % 4 != kInFlight) {
     throw SharingError("this is no handle of shared device memory, or a damaged one (" +
                        std::to_string(text.size()) + " bytes)");
   }
-  if (handle.device >= static_cast<uint32_t>(get().device_count())) {
+  if (handle.device >= static_cast<uint32_t>(devices().device_count())) {
     throw SharingError("the memory is on device " + std::to_string(handle.device) +
-                       " of its sender, and here are " + std::to_string(get().device_count()) +
+                       " of its sender, and here are " + std::to_string(devices().device_count()) +
                        " devices: give all processes the same (TORCH_LOOM_DEVICES)");
   }
   return handle;
@@ -189,16 +202,15 @@ Received receive_own(const Handle& handle) {
   if (!all().ledger) throw SharingError("the handle names this process, which has sent nothing");
   redeem(all().ledger->page(), handle);
   for (auto& [address, sent] : all().sent) {
-    if (sent.memory.offset != handle.offset || name_of(sent.memory.file).inode != handle.segment.inode)
-      continue;
+    if (sent.memory.offset != handle.offset || sent.memory.handle != handle.segment) continue;
     sent.is_released = false;
     return {reinterpret_cast<void*>(address), handle.bytes, static_cast<int>(handle.device), true};
   }
   throw SharingError("the memory of the handle is there no more");
 }
 
-std::map<uint64_t, Segment>::iterator open_segment(const Handle& handle) {
-  const auto known = all().received.find(handle.segment.inode);
+std::map<driver::ShareHandle, Segment>::iterator open_segment(const Handle& handle, File& ledger) {
+  const auto known = all().received.find(handle.segment);
   if (known != all().received.end()) {
     if (known->second.bytes == handle.segment_bytes &&
         known->second.device == static_cast<int>(handle.device)) {
@@ -206,24 +218,17 @@ std::map<uint64_t, Segment>::iterator open_segment(const Handle& handle) {
     }
     throw SharingError("the handle does not agree with earlier ones of the same memory: it was damaged");
   }
-  File file = open_shared_file(handle.segment);
-  const int device = static_cast<int>(handle.device);
-  const int physical = get().device(device).physical;
-  driver::Driver& driver = get().driver();
-  void* const begin = driver.map_shared(physical, file.descriptor());
-  // The size was not compared before, but the addresses that were taken are known to hold the whole file.
-  if (lseek(file.descriptor(), 0, SEEK_END) != static_cast<off_t>(handle.segment_bytes)) {
-    driver.deallocate(physical, begin);
-    throw SharingError("the handle does not agree with the memory that it names: it was damaged");
-  }
-  Segment segment{device, reinterpret_cast<uintptr_t>(begin), handle.segment_bytes, std::move(file), {}};
-  return all().received.emplace(handle.segment.inode, std::move(segment)).first;
+  const int index = static_cast<int>(handle.device);
+  const Device& device = devices().device(index);
+  void* const begin = device.driver().map_shared(device.driver_index, handle.segment, handle.segment_bytes);
+  Segment segment{index, reinterpret_cast<uintptr_t>(begin), handle.segment_bytes, std::move(ledger), {}};
+  return all().received.emplace(handle.segment, std::move(segment)).first;
 }
 
 }  // namespace
 
 std::string send(void* address, size_t bytes) {
-  Runtime& runtime = get();
+  const Runtime& runtime = get();
   const int index = runtime.device_of(address);
   if (index < 0) throw InvalidArgument("only memory of a device can be sent");
   if (is_received(address)) {
@@ -238,8 +243,10 @@ std::string send(void* address, size_t bytes) {
   if (block_bytes < bytes || block_bytes == 0) {
     throw InvalidArgument("only whole blocks of the caching allocator can be sent; clone() the tensor");
   }
-  for (const driver::Stream stream : runtime.streams(index)) runtime.driver().drain_stream(stream);
-  const driver::SharedMemory memory = runtime.driver().share(device.physical, address);
+  for (const driver::Stream stream : device.streams()) {
+    untold::drain_stream(device.driver(), stream);
+  }
+  const driver::SharedMemory memory = device.driver().share(device.driver_index, address);
   if (block_bytes > memory.bytes - memory.offset) {
     throw SharingError(
         "the memory lies in several pieces of an expandable segment: send a clone() made with "
@@ -248,9 +255,8 @@ std::string send(void* address, size_t bytes) {
   is_used.store(true);
   const Guard guard(all().mutex);
   if (!all().ledger) all().ledger.emplace();
-  Sent& sent = all()
-                   .sent.try_emplace(reinterpret_cast<uintptr_t>(address), Sent{memory, block_bytes, {}})
-                   .first->second;
+  const auto place = reinterpret_cast<uintptr_t>(address);
+  Sent& sent = all().sent.try_emplace(place, Sent{place, memory, block_bytes, {}}).first->second;
   is_held(sent);  // what was received meanwhile needs its ticket no more
   const Ticket ticket = all().ledger->issue();
   sent.tickets.push_back(ticket);
@@ -258,10 +264,11 @@ std::string send(void* address, size_t bytes) {
   std::memcpy(handle.magic, kMagic, sizeof kMagic);
   handle.key = all().ledger->page().key;
   handle.ledger = name_of(all().ledger->file.descriptor());
-  handle.segment = name_of(memory.file);
+  handle.segment = memory.handle;
   handle.segment_bytes = memory.bytes;
   handle.offset = memory.offset;
   handle.block_bytes = block_bytes;
+  handle.block = place;
   handle.bytes = bytes;
   handle.ticket_word = ticket.word;
   handle.ticket = ticket.index;
@@ -273,11 +280,11 @@ std::string send(void* address, size_t bytes) {
 Received receive(const std::string& text) {
   const Handle handle = parsed(text);
   if (handle.ledger.process == getpid()) return receive_own(handle);
-  const File ledger_file = open_shared_file(handle.ledger);
+  File ledger_file = open_shared_file(handle.ledger);
   const Mapping ledger(ledger_file, sizeof(LedgerPage));
   is_used.store(true);
   const Guard guard(all().mutex);
-  const auto segment = open_segment(handle);
+  const auto segment = open_segment(handle, ledger_file);
   const uintptr_t address = segment->second.begin + handle.offset;
   auto& blocks = segment->second.blocks;
   const auto block = blocks.find(address);
@@ -288,13 +295,13 @@ Received receive(const std::string& text) {
     }
     // Locked first: once the sender sees the message received, it sees the lock as well.
     if (is_new) {
-      lock_range(segment->second.file.descriptor(), handle.offset, handle.block_bytes);
-      blocks.emplace(address, Segment::Block{handle.block_bytes, 0});
+      lock_range(segment->second.ledger.descriptor(), handle.block, handle.block_bytes);
+      blocks.emplace(address, Segment::Block{handle.block_bytes, handle.block, 0});
     }
     redeem(*static_cast<LedgerPage*>(ledger.address()), handle);
   } catch (...) {
     if (is_new) {
-      blocks.emplace(address, Segment::Block{handle.block_bytes, 0});
+      blocks.emplace(address, Segment::Block{handle.block_bytes, handle.block, 0});
       let_go(segment->first, address);
     }
     throw;
@@ -330,19 +337,20 @@ bool release(void* pointer) {
       return false;
     }
     if (--segment->second.blocks.at(address).num_users != 0) return true;
-    leaving.inode = segment->first;
+    leaving.segment = segment->first;
     leaving.address = address;
     device = segment->second.device;
   }
-  driver::Driver& driver = get().driver();
-  for (const driver::Stream stream : get().streams(device)) {
-    if (driver.query_stream(stream)) continue;
-    leaving.events.push_back(driver.create_event({/*timing=*/false}));
-    driver.record_event(leaving.events.back(), stream);
+  driver::Driver& driver = devices().device(device).driver();
+  leaving.driver = &driver;
+  for (const driver::Stream stream : devices().device(device).streams()) {
+    if (untold::query_stream(driver, stream)) continue;
+    leaving.events.push_back(untold::create_event(driver));
+    untold::record_event(driver, leaving.events.back(), stream);
   }
   const Guard guard(all().mutex);
   if (leaving.events.empty()) {
-    let_go(leaving.inode, address);
+    let_go(leaving.segment, address);
   } else {
     all().leaving.push_back(std::move(leaving));
   }
@@ -363,16 +371,16 @@ bool collect(void (*free)(void* address)) {
     }
   }
   for (const uintptr_t address : unheld) free(reinterpret_cast<void*>(address));
-  driver::Driver& driver = get().driver();
   for (Leaving& each : leaving) {
+    driver::Driver& driver = *each.driver;
     std::erase_if(each.events, [&](driver::Event event) {
-      if (!driver.query_event(event)) return false;
-      driver.destroy_event(event);
+      if (!untold::query_event(driver, event)) return false;
+      untold::destroy_event(driver, event);
       return true;
     });
     const Guard guard(all().mutex);
     if (each.events.empty()) {
-      let_go(each.inode, each.address);
+      let_go(each.segment, each.address);
     } else {
       all().leaving.push_back(std::move(each));
     }

@@ -1,8 +1,8 @@
 // Device memory shared between processes: what this one has sent, and what it has received.
 //
 // A block that was sent is not reused while a message with its handle has not been received, or another
-// process holds it. Receivers hold a lock on the block's range of the file, which goes with them however they
-// end; that a message was received stands in a ledger, a page of the sender's that receivers write to.
+// process holds it. That a message was received stands in a ledger, a file of the sender's that receivers
+// write to; they hold a lock on it at the block's address, which goes with them however they end.
 #pragma once
 
 #include <cstddef>

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <exception>
 
+#include "runtime/commands.h"
 #include "runtime/ipc/activity_board.h"
 #include "runtime/memory/caching_allocator.h"
 
@@ -89,8 +90,8 @@ void* CachingAllocator::take_from_driver(size_t bytes) {
   if (fraction_ && static_cast<size_t>(stats_.reserved_bytes[0].current) + bytes > limit_bytes())
     return nullptr;
   try {
-    void* memory = driver_.allocate(physical_device_, bytes);
-    activity_board::note_memory(driver_, logical_device_, physical_device_);
+    void* memory = driver_.allocate(driver_index_, bytes);
+    activity_board::note_memory(driver_, logical_device_, driver_index_);
     return memory;
   } catch (const OutOfMemory&) {
     return nullptr;
@@ -254,7 +255,7 @@ void CachingAllocator::collect_garbage(Guard& lock, int64_t stream) {
 // that stream: everything before that kernel has finished then.
 bool CachingAllocator::drain(driver::Stream stream) {
   try {
-    driver_.drain_stream(stream);
+    untold::drain_stream(driver_, stream);
   } catch (const InvalidArgument&) {
     return false;
   }
@@ -266,8 +267,8 @@ bool CachingAllocator::drain(driver::Stream stream) {
 bool CachingAllocator::wait_for_device(int64_t stream) {
   if (!drain(streams_->stream(stream))) return false;
   for (const driver::Stream each : streams_->all()) drain(each);
-  if (tape::is_read()) [[unlikely]] {
-    notify(CommandKind::kSynchronizeDevice, "synchronize_device", nullptr, 0, -1);
+  if (tape::is_told(CommandKind::kSynchronizeDevice)) [[unlikely]] {
+    notify(CommandKind::kSynchronizeDevice, nullptr, 0, -1);
   }
   return true;
 }
@@ -286,7 +287,8 @@ void CachingAllocator::give_back(Guard& lock, std::vector<Segment*> segments, in
       if (wait_for_device(stream)) return;
       const auto unused =
           std::stable_partition(segments.begin(), segments.end(), [&](const Segment* segment) {
-            return segment->stream == stream || driver_.query_stream(streams_->stream(segment->stream));
+            return segment->stream == stream ||
+                   untold::query_stream(driver_, streams_->stream(segment->stream));
           });
       used.assign(unused, segments.end());
       segments.erase(unused, segments.end());
@@ -322,11 +324,11 @@ void CachingAllocator::destroy(Segment* segment) {
   Pool& pool = *segment->pool;
   for (const Segment::Piece& piece : segment->pieces) {
     if (segment->source == nullptr) {
-      driver_.deallocate(physical_device_, reinterpret_cast<void*>(piece.address));
+      driver_.deallocate(reinterpret_cast<void*>(piece.address));
     }
     ++stats_.num_device_free;
   }
-  activity_board::note_memory(driver_, logical_device_, physical_device_);
+  activity_board::note_memory(driver_, logical_device_, driver_index_);
   decrease(pool, stats_.segment, 1);
   decrease(pool, stats_.reserved_bytes, segment->bytes);
   note_cached();

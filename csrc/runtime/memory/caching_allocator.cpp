@@ -4,20 +4,22 @@
 #include <exception>
 #include <utility>
 
+#include "runtime/commands.h"
+
 namespace loom::runtime {
 
-CachingAllocator::CachingAllocator(driver::Driver& driver, int physical_device, int logical_device,
+CachingAllocator::CachingAllocator(driver::Driver& driver, int driver_index, int logical_device,
                                    std::unique_ptr<StreamSource> streams)
     : driver_(driver),
-      physical_device_(physical_device),
+      driver_index_(driver_index),
       logical_device_(logical_device),
       streams_(std::move(streams)) {}
 
 CachingAllocator::~CachingAllocator() {
   for (auto& [stream, events] : pending_) {
-    for (const PendingEvent& pending : events) driver_.destroy_event(pending.event);
+    for (const PendingEvent& pending : events) untold::destroy_event(driver_, pending.event);
   }
-  for (const driver::Event event : spare_events_) driver_.destroy_event(event);
+  for (const driver::Event event : spare_events_) untold::destroy_event(driver_, event);
   for (Segment* segment : segments_) delete segment;
 }
 
@@ -92,9 +94,9 @@ void* CachingAllocator::allocate(size_t bytes, int64_t stream) {
   if (grows) note_cached();  // only now: what is handed out of a new segment was never cached
   void* const address = reinterpret_cast<void*>(block->address);
   lock.unlock();
-  if (tape::is_read()) [[unlikely]] {
+  if (tape::is_told(CommandKind::kAllocate)) [[unlikely]] {
     try {
-      notify(CommandKind::kAllocate, "allocate", address, bytes, stream);
+      notify(CommandKind::kAllocate, address, bytes, stream);
     } catch (...) {
       deallocate(address);
       throw;
@@ -156,23 +158,19 @@ void CachingAllocator::trace(TraceAction action, const Block& block, Context con
                   owner == nullptr ? PoolId{} : owner->id, std::move(context));
 }
 
-void CachingAllocator::notify(CommandKind kind, const char* name, const void* address, size_t bytes,
-                              int64_t stream) const {
-  Command command{};
-  command.kind = kind;
-  command.name = name;
+void CachingAllocator::notify(CommandKind kind, const void* address, size_t bytes, int64_t stream) const {
   const int64_t other = stream >> kForeignShift;
-  command.device = other == 0 ? logical_device_ : static_cast<int>(other) - 1;
-  command.stream = stream & ((int64_t{1} << kForeignShift) - 1);
+  Command command = runtime::describe(kind, other == 0 ? logical_device_ : static_cast<int>(other) - 1,
+                                      stream & ((int64_t{1} << kForeignShift) - 1));
   command.address = address;
   command.bytes = bytes;
-  tape::write(command);
+  tape::note(command);
 }
 
 void CachingAllocator::deallocate(void* address) {
   if (address == nullptr) return;
   // Told before another thread can get the block.
-  if (tape::is_read()) [[unlikely]] {
+  if (tape::is_told(CommandKind::kFree)) [[unlikely]] {
     notify_free(address);
   }
   Context context = history_.gather(RecordContext::kAll);
@@ -273,8 +271,8 @@ void CachingAllocator::record_stream(void* address, int64_t stream) {
   block->more().streams.insert(stream);
   const size_t bytes = block->requested;
   lock.unlock();
-  if (tape::is_read()) [[unlikely]] {
-    notify(CommandKind::kRecordStream, "record_stream", address, bytes, stream);
+  if (tape::is_told(CommandKind::kRecordStream)) [[unlikely]] {
+    notify(CommandKind::kRecordStream, address, bytes, stream);
   }
 }
 
@@ -285,7 +283,7 @@ void CachingAllocator::notify_free(const void* address) const {
   const size_t bytes = block->requested;
   const int64_t stream = block->segment->stream;
   lock.unlock();
-  notify(CommandKind::kFree, "free", address, bytes, stream);
+  notify(CommandKind::kFree, address, bytes, stream);
 }
 
 // When that throws, what has no event yet is deferred as before.
@@ -312,8 +310,8 @@ void CachingAllocator::record_deferred() {
   try {
     for (; next != wanted.end(); ++next) {
       auto& [stream, pending] = *next;
-      if (pending.event == nullptr) pending.event = driver_.create_event({/*timing=*/false});
-      driver_.record_event(pending.event, streams_->stream(stream));
+      if (pending.event == nullptr) pending.event = untold::create_event(driver_);
+      untold::record_event(driver_, pending.event, streams_->stream(stream));
     }
   } catch (...) {
     failure = std::current_exception();
@@ -351,7 +349,7 @@ void CachingAllocator::process_events() {
   std::exception_ptr failure;
   try {
     for (auto& [stream, events] : asked) {
-      while (!events.empty() && driver_.query_event(events.front().event)) {
+      while (!events.empty() && untold::query_event(driver_, events.front().event)) {
         finished.push_back(events.front());
         events.pop_front();
       }

@@ -86,7 +86,7 @@ class CachingAllocator {
   // Which allocations go to a private pool: by the stream they are for. Called with the lock held.
   using Filter = std::function<bool(int64_t stream)>;
 
-  CachingAllocator(driver::Driver& driver, int physical_device, int logical_device,
+  CachingAllocator(driver::Driver& driver, int driver_index, int logical_device,
                    std::unique_ptr<StreamSource> streams);
   ~CachingAllocator();
 
@@ -127,7 +127,7 @@ class CachingAllocator {
   AllocatorStats stats() const;
   void reset_peak_stats();
   void reset_accumulated_stats();
-  driver::MemoryInfo memory_info() const { return driver_.memory_info(physical_device_); }
+  driver::MemoryInfo memory_info() const { return driver_.memory_info(driver_index_); }
   // Observers are called without the lock, before OutOfMemory is thrown.
   void attach_out_of_memory_observer(OutOfMemoryObserver observer);
 
@@ -162,7 +162,7 @@ class CachingAllocator {
   void insert_free(Block* block);
   void erase_free(Block* block);
   // To the tape. Without the lock: its readers may allocate.
-  void notify(CommandKind kind, const char* name, const void* address, size_t bytes, int64_t stream) const;
+  void notify(CommandKind kind, const void* address, size_t bytes, int64_t stream) const;
   void notify_free(const void* address) const;
   // Not under the lock: a driver may run queued work when it is told or asked something, and that work frees
   // memory.
@@ -236,7 +236,7 @@ class CachingAllocator {
   bool counts_as_split(const Block& block) const { return !block.segment->expandable; }
 
   driver::Driver& driver_;
-  const int physical_device_, logical_device_;
+  const int driver_index_, logical_device_;
   const std::unique_ptr<StreamSource> streams_;
 
   mutable driver::SpinMutex lock_;  // guards everything below

@@ -33,7 +33,7 @@ Block* CachingAllocator::extend_segment(Pool& pool, size_t rounded, int64_t stre
   if (tail == nullptr || address != tail->address + tail->size) {
     const size_t whole = round_up(rounded, granule);
     if (whole != missing) {
-      driver_.deallocate(physical_device_, memory);
+      driver_.deallocate(memory);
       memory = take_from_driver(whole);
       if (memory == nullptr) return nullptr;
     }

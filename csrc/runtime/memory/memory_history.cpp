@@ -1,6 +1,6 @@
 #include "runtime/memory/memory_history.h"
 
-#include <chrono>
+#include "runtime/clock.h"
 
 namespace loom::runtime {
 
@@ -30,9 +30,7 @@ Context MemoryHistory::gather_now(RecordContext level) const {
 void MemoryHistory::record_now(TraceEntry entry) {
   if (!keep_trace_ || max_entries_ == 0 || (skipped_actions_ >> static_cast<int>(entry.action) & 1) != 0)
     return;
-  entry.time_us = std::chrono::duration_cast<std::chrono::microseconds>(
-                      std::chrono::system_clock::now().time_since_epoch())
-                      .count();
+  entry.time_us = clock::wall_ns() / 1000;
   if (!traces_context()) entry.context = nullptr;
   if (entries_.size() < max_entries_) {
     entries_.push_back(std::move(entry));

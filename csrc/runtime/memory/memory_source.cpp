@@ -22,12 +22,12 @@ void* MemorySource::allocate(driver::Driver& driver, size_t bytes, const Place& 
   try {
     const driver::Address first = driver.locate(address);
     if (first.kind != driver::AddressKind::kDevice) {
-      driver.register_memory(place.physical_device, address, bytes);
+      driver.register_memory(place.driver_index, address, bytes);
       return address;
     }
     const driver::Address last = driver.locate(static_cast<const char*>(address) + bytes - 1);
-    if (first.device != place.physical_device || last.kind != driver::AddressKind::kDevice ||
-        last.device != place.physical_device) {
+    if (first.device != place.driver_index || last.kind != driver::AddressKind::kDevice ||
+        last.device != place.driver_index) {
       throw InvalidArgument("it is not memory of this device");
     }
   } catch (const InvalidArgument& error) {

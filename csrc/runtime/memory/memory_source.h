@@ -26,7 +26,7 @@ class MemorySource {
 
   // Where the memory is for: the device, as programs and as the driver number it, and its stream.
   struct Place {
-    int logical_device, physical_device;
+    int logical_device, driver_index;
     driver::Stream stream;
   };
 

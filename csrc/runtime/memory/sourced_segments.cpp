@@ -10,7 +10,7 @@ namespace loom::runtime {
 // more.
 Block* CachingAllocator::sourced_segment(Guard& lock, Pool& pool, const SourceRef& source, size_t bytes,
                                          int64_t stream, const Context& context) {
-  const MemorySource::Place place{logical_device_, physical_device_, streams_->stream(stream)};
+  const MemorySource::Place place{logical_device_, driver_index_, streams_->stream(stream)};
   // The pool stays while the lock is let go.
   if (pool.owner != nullptr) ++pool.owner->use_count;
   lock.unlock();
@@ -44,7 +44,7 @@ Block* CachingAllocator::sourced_segment(Guard& lock, Pool& pool, const SourceRe
 // Not under the lock: the function may wait for Python's.
 void CachingAllocator::return_to_source(const Segment& segment) noexcept {
   if (segment.source == nullptr) return;
-  const MemorySource::Place place{logical_device_, physical_device_, streams_->stream(segment.stream)};
+  const MemorySource::Place place{logical_device_, driver_index_, streams_->stream(segment.stream)};
   segment.source->deallocate(driver_, reinterpret_cast<void*>(segment.address()), segment.bytes, place);
 }
 

@@ -7,10 +7,9 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <memory>
-#include <mutex>
 #include <thread>
 
+#include "runtime/clock.h"
 #include "runtime/ipc/activity_board.h"
 #include "torch/core/device.h"
 
@@ -22,57 +21,13 @@ namespace {
 
 constexpr size_t kMaxDevices = 64;
 
-// What is submitted to the default stream while nothing is pending would keep the caller. It goes to a stream
-// of its own instead, which the default stream waits for.
-class SideStreams {
- public:
-  driver::Stream of(int device) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    driver::Stream& stream = streams_[static_cast<size_t>(device)];
-    if (stream == nullptr) {
-      const int physical = devices().device(device).physical;
-      stream = devices().driver().create_stream(physical, {0, /*inline_when_idle=*/false});
-      driver::measure(stream, runtime::activity_board::slot(device, runtime::activity_board::kOwnStream));
-    }
-    return stream;
-  }
-
- private:
-  std::mutex mutex_;
-  std::array<driver::Stream, kMaxDevices> streams_{};
-};
-
-SideStreams& side_streams() {
-  static auto* streams = new SideStreams;  // leaked: streams live as long as the process
-  return *streams;
-}
-
-// `later` runs what comes after what `earlier` was given so far.
-void put_in_order(driver::Stream earlier, driver::Stream later) {
-  driver::Driver& driver = devices().driver();
-  const std::unique_ptr<driver::EventState, void (*)(driver::Event)> event(
-      driver.create_event({/*timing=*/false}),
-      [](driver::Event done) { devices().driver().destroy_event(done); });
-  driver.record_event(event.get(), earlier);
-  driver.wait_event(later, event.get());
-}
-
 // In stream order, and in the caller's thread only where the launch mode has it so.
 void submit_aside(const char* name, std::function<void()> work) {
   const runtime::StreamRef stream = runtime::current_stream_of(resolve_device(std::nullopt).index());
-  const auto run = [](void* context) { (*static_cast<std::function<void()>*>(context))(); };
+  const auto run = [](void* context, driver::Stream) { (*static_cast<std::function<void()>*>(context))(); };
   const auto release = [](void* context) { delete static_cast<std::function<void()>*>(context); };
   const driver::Kernel kernel{name, run, release, new std::function<void()>(std::move(work))};
-  translated([&] {
-    if (stream.id != 0 || !runtime::runs_in_place(stream) || devices().config().launch != "auto") {
-      runtime::submit(stream, kernel);
-      return;
-    }
-    const driver::Stream own = devices().stream(stream.device, 0), side = side_streams().of(stream.device);
-    put_in_order(own, side);
-    devices().driver().submit(side, kernel);
-    put_in_order(side, own);
-  });
+  translated([&] { runtime::submit_aside(stream, kernel); });
 }
 
 void sleep(int64_t nanoseconds) {
@@ -129,8 +84,8 @@ void bind_busy(py::module_& m) {
   m.def("publish_activity",
         torch::wrap_pybind_function([](int file) { translated([&] { board::publish(file); }); }));
   m.def("clock_ticks", [] {
-    const double per_second = driver::activity::ticks_per_second();
-    return py::make_tuple(driver::activity::ticks(), per_second);
+    const double per_second = runtime::clock::ticks_per_second();
+    return py::make_tuple(runtime::clock::ticks(), per_second);
   });
 }
 

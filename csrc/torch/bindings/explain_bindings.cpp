@@ -18,12 +18,14 @@ py::object& fallback_callback() {
   return *callback;
 }
 
-void notify_fallback(const std::string& op, const char* dtype, const std::vector<std::string>& operands) {
+void notify_fallback(const std::string& op, const char* dtype, const std::vector<std::string>& operands,
+                     int device) {
   if (Py_IsInitialized() == 0) return;
   const py::gil_scoped_acquire gil;
   if (!fallback_callback()) return;
   try {
-    fallback_callback()(op, dtype == nullptr ? py::object(py::none()) : py::object(py::str(dtype)), operands);
+    fallback_callback()(op, dtype == nullptr ? py::object(py::none()) : py::object(py::str(dtype)), operands,
+                        device);
   } catch (py::error_already_set& error) {
     // PyTorch carries its own class between threads, and gives it back to Python as it is.
     error.restore();

@@ -56,7 +56,6 @@ void bind_graphs(py::module_& m) {
            py::arg("state"));
   m.def("graph_pool_handle", [] { return runtime::new_pool_id(/*user_created=*/true); });
   m.def("is_current_stream_capturing", torch::wrap_pybind_function(is_current_stream_capturing));
-  m.def("register_graph_impl", torch::wrap_pybind_function(register_graph_impl));
 }
 
 }  // namespace loom::glue

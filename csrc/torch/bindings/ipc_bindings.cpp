@@ -55,7 +55,7 @@ Storages& storages() {
 std::string send(const py::object& object) {
   TORCH_CHECK_TYPE(THPStorage_Check(object.ptr()), "expected a torch.UntypedStorage");
   const c10::Storage storage = THPStorage_Unpack(object.ptr());
-  TORCH_CHECK_VALUE(storage.device_type() == kLoom, "expected a storage of a ", device_name(),
+  TORCH_CHECK_VALUE(storage.device_type() == device_type(), "expected a storage of a ", device_name(),
                     " device, got one of ", storage.device());
   py::gil_scoped_release no_gil;
   // What waits is taken to the device, and what is copied on write is copied: others may write to it.
@@ -74,7 +74,7 @@ c10::Storage receive(const std::string& handle) {
     if (!received.is_own) free_device_memory(received.address);  // that storage has its own use of it
     return c10::Storage(std::move(known));
   }
-  const c10::Device device(kLoom, static_cast<c10::DeviceIndex>(received.device));
+  const c10::Device device(device_type(), static_cast<c10::DeviceIndex>(received.device));
   c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), received.bytes,
       c10::DataPtr(received.address, received.address, &free_device_memory, device), device_allocator(),

@@ -10,6 +10,7 @@
 #include <thread>
 #include <unordered_set>
 
+#include "runtime/worlds.h"
 #include "torch/core/device.h"
 #include "torch/memory/alloc_conf.h"
 #include "torch/memory/host_allocator.h"
@@ -40,6 +41,19 @@ py::dict memory_stats(int64_t index) {
   return out;
 }
 
+// One figure in bytes: allocated (0), its peak (1), reserved (2), its peak (3). Programs ask for it at every
+// step, so it builds no dictionary. An index of −1 means the current device; −1 is returned if none is in
+// use.
+int64_t memory_figure(int64_t index, int figure) {
+  if (index < 0) {
+    if (!runtime::is_initialized() || runtime::in_bad_fork()) return -1;
+    index = runtime::current_device();
+  }
+  const runtime::AllocatorStats stats = allocator_of(index).stats();
+  const runtime::Stat& stat = (figure < 2 ? stats.allocated_bytes : stats.reserved_bytes)[0];
+  return figure % 2 == 0 ? stat.current : stat.peak;
+}
+
 template <typename Stat>
 py::dict host_stat(const Stat& stat) {
   py::dict out;
@@ -60,7 +74,7 @@ py::dict host_stat(const Stat& stat) {
 
 // Nested, with the names of torch.cuda.
 py::dict host_memory_stats() {
-  const at::HostStats stats = at::getHostAllocator(kLoom)->get_stats();
+  const at::HostStats stats = at::getHostAllocator(device_type())->get_stats();
   py::dict out;
   out["num_host_alloc"] = stats.num_host_alloc;
   out["num_host_free"] = stats.num_host_free;
@@ -105,12 +119,14 @@ uintptr_t raw_alloc(int64_t bytes, int64_t index, int64_t stream) {
 void raw_delete(uintptr_t address) {
   void* const pointer = reinterpret_cast<void*>(address);
   if (pointer == nullptr) return;
-  const int device = devices().device_of(pointer);
-  TORCH_CHECK_VALUE(device >= 0, "the address ", pointer, " is not memory of a ", device_name(), " device");
-  void* const block = devices().device_address(pointer);
+  devices();
+  const runtime::Place place = runtime::locate(pointer);
+  TORCH_CHECK_VALUE(place.device != nullptr, "the address ", pointer, " is not memory of a ", device_name(),
+                    " device");
+  void* const block = place.device_address;
   TORCH_CHECK_VALUE(raw_memory().remove(block), "the address ", pointer,
                     " is not a live allocation of caching_allocator_alloc() (freed twice?)");
-  translated([&] { devices().device(device).allocator->deallocate(block); });
+  translated([&] { place.device->allocator->deallocate(block); });
 }
 
 // Allocations of the calling thread go to the pool.
@@ -154,6 +170,12 @@ Source make_source(uintptr_t allocate, uintptr_t free) {
   })};
 }
 
+// Registered memory is the host's, whichever devices the program sees.
+driver::Driver& program_driver() {
+  devices();
+  return runtime::worlds::program()->device(0).driver();
+}
+
 void bind_sources(py::module_& m) {
   py::class_<Source>(m, "MemorySource")
       .def(py::init([](uintptr_t allocate, uintptr_t free) {
@@ -170,10 +192,9 @@ void bind_sources(py::module_& m) {
     runtime::FreeMutex::lock();
   });
   m.def("unlock_free_mutex", &runtime::FreeMutex::unlock);
-  m.def(
-      "register_memory", torch::wrap_pybind_function([](uintptr_t address, size_t bytes) {
-        translated([&] { devices().driver().register_memory(-1, reinterpret_cast<void*>(address), bytes); });
-      }));
+  m.def("register_memory", torch::wrap_pybind_function([](uintptr_t address, size_t bytes) {
+          translated([&] { program_driver().register_memory(-1, reinterpret_cast<void*>(address), bytes); });
+        }));
   m.def("unregister_memory", torch::wrap_pybind_function([](uintptr_t address) {
           const py::gil_scoped_release no_gil;
           translated([&] {
@@ -181,7 +202,7 @@ void bind_sources(py::module_& m) {
             for (int device = 0; device < devices().device_count(); ++device) {
               runtime::synchronize_device(device);
             }
-            devices().driver().unregister_memory(reinterpret_cast<void*>(address));
+            program_driver().unregister_memory(reinterpret_cast<void*>(address));
           });
         }));
   m.def("host_allocator",
@@ -223,7 +244,7 @@ void prepare_memory() {
       const runtime::AllocatorStats stats = allocator_of(index).stats();
       c10::reportOutOfMemoryToProfiler(bytes, static_cast<size_t>(stats.allocated_bytes[0].current),
                                        static_cast<size_t>(stats.reserved_bytes[0].current),
-                                       c10::Device(kLoom, static_cast<c10::DeviceIndex>(index)));
+                                       c10::Device(device_type(), static_cast<c10::DeviceIndex>(index)));
     });
   }
 }
@@ -239,6 +260,7 @@ void bind_memory(py::module_& m) {
   });
   m.def("check_alloc_conf", torch::wrap_pybind_function(check_alloc_conf));
   m.def("memory_stats", torch::wrap_pybind_function(memory_stats));
+  m.def("memory_figure", torch::wrap_pybind_function(memory_figure));
   m.def("mem_get_info", torch::wrap_pybind_function([](int64_t index) {
           const driver::MemoryInfo info = allocator_of(index).memory_info();
           return py::make_tuple(info.free_bytes, info.total_bytes);
@@ -261,9 +283,9 @@ void bind_memory(py::module_& m) {
   m.def("attach_out_of_memory_observer", torch::wrap_pybind_function(attach_out_of_memory_observer));
   m.def("host_memory_stats", torch::wrap_pybind_function(host_memory_stats));
   m.def("reset_peak_host_memory_stats",
-        torch::wrap_pybind_function([] { at::getHostAllocator(kLoom)->reset_peak_stats(); }));
+        torch::wrap_pybind_function([] { at::getHostAllocator(device_type())->reset_peak_stats(); }));
   m.def("reset_accumulated_host_memory_stats",
-        torch::wrap_pybind_function([] { at::getHostAllocator(kLoom)->reset_accumulated_stats(); }));
+        torch::wrap_pybind_function([] { at::getHostAllocator(device_type())->reset_accumulated_stats(); }));
   bind_pools(m);
   bind_sources(m);
 }

@@ -4,26 +4,28 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
-#include <torch/csrc/utils/device_lazy_init.h>
 
+#include "runtime/worlds.h"
 #include "torch/bindings/busy_bindings.h"
 #include "torch/bindings/explain_bindings.h"
 #include "torch/bindings/graph_bindings.h"
 #include "torch/bindings/implicit_sync_bindings.h"
 #include "torch/bindings/ipc_bindings.h"
 #include "torch/bindings/memory_bindings.h"
+#include "torch/bindings/op_bindings.h"
+#include "torch/bindings/registration.h"
 #include "torch/bindings/stream_bindings.h"
 #include "torch/bindings/tape_bindings.h"
 #include "torch/core/device.h"
 #include "torch/core/generator.h"
 #include "torch/core/torch_version.h"
+#include "torch/dispatch/lend.h"
+#include "torch/engine/allocator.h"
+#include "torch/engine/engine.h"
 #include "torch/hooks/shutdown.h"
 #include "torch/kernels/compiled_kernel.h"
 #include "torch/memory/alloc_conf.h"
-#include "torch/memory/engine_allocator.h"
 #include "torch/ops/fallback.h"
-#include "torch/ops/register_ops.h"
-#include "torch/profiler/kineto.h"
 #include "torch/profiler/nvtx.h"
 
 namespace py = pybind11;
@@ -48,16 +50,39 @@ int peek_device_count() noexcept {
   }
 }
 
-void initialize(const std::string& driver, int64_t memory_bytes, const std::vector<int>& physical_devices,
-                const runtime::Chip& chip, bool lazy, const std::string& launch, uint64_t chaos_seed,
+void initialize(std::vector<runtime::DeviceConfig> made_from, const std::string& launch, uint64_t chaos_seed,
                 bool protect, bool refuse_fallbacks) {
   current_alloc_conf();  // refuses bad settings before there are devices
-  translated([&] {
-    runtime::initialize({driver, memory_bytes, physical_devices, chip, lazy, launch, chaos_seed, protect});
-  });
+  translated([&] { runtime::initialize({std::move(made_from), launch, chaos_seed, protect}); });
   prepare_memory();
   install_engine_allocator();
-  fallback::configure(chip, refuse_fallbacks);
+  fallback::set_refuses(refuse_fallbacks);
+  fallback::watch(devices());
+}
+
+void leave_dry_run() {
+  if (runtime::in_bad_fork()) return;
+  const py::gil_scoped_release no_gil;  // what is freed may need it
+  runtime::worlds::leave();
+  fallback::watch(devices());
+}
+
+std::optional<std::string> enter_dry_run(std::vector<runtime::DeviceConfig> made_from) {
+  devices();
+  std::string refusal;
+  {
+    const py::gil_scoped_release no_gil;
+    refusal = translated([&] { return runtime::worlds::enter({std::move(made_from)}); });
+  }
+  if (!refusal.empty()) return refusal;
+  try {
+    prepare_memory();
+    fallback::watch(devices());
+  } catch (...) {
+    leave_dry_run();
+    throw;
+  }
+  return std::nullopt;
 }
 
 void set_initializer(py::object callback) {
@@ -77,19 +102,18 @@ void set_initializer(py::object callback) {
 py::dict device_properties(int64_t index) {
   check_device_index(index);
   const runtime::Device& device = devices().device(static_cast<int>(index));
-  const driver::Driver& driver = devices().driver();
-  const driver::Properties properties = translated([&] { return driver.properties(device.physical); });
+  const driver::Driver& driver = device.driver();
   py::dict out;
-  const runtime::Chip& chip = devices().config().chip;
+  const runtime::Chip& chip = device.chip();
   out["name"] = chip.name;
-  out["total_memory"] = properties.total_memory_bytes;
+  out["total_memory"] = translated([&] { return driver.memory_info(device.driver_index).total_bytes; });
   out["major"] = chip.capability_major;
   out["minor"] = chip.capability_minor;
   out["multi_processor_count"] = chip.num_cores;
   out["clock_rate_mhz"] = chip.clock_mhz;
-  out["memory_policy"] = devices().config().lazy ? "lazy" : "eager";
+  out["memory_policy"] = device.is_lazy() ? "lazy" : "eager";
   out["driver"] = driver.info().name;
-  out["engine"] = driver.info().engine == driver::Engine::kMeta ? "meta" : "cpu";
+  out["engine"] = driver.info().engine;
   out["physical_index"] = device.physical;
   return out;
 }
@@ -100,7 +124,10 @@ void bind_chip(py::module_& m) {
       .def(py::init([](std::string name, std::string description, int64_t memory_bytes, bool lazy_memory,
                        std::vector<std::string> dtypes, std::vector<std::string> amp_dtypes,
                        std::optional<std::vector<std::string>> native_ops, int capability_major,
-                       int capability_minor, int num_cores, int64_t clock_mhz) {
+                       int capability_minor, int num_cores, int64_t clock_mhz,
+                       const std::vector<std::string>& fused_kernels) {
+             const std::optional<runtime::FusedKernels> fused = runtime::fused_kernels_of(fused_kernels);
+             TORCH_CHECK_VALUE(fused.has_value(), "fused_kernels: unknown name among ", fused_kernels);
              return Chip{std::move(name),
                          std::move(description),
                          memory_bytes,
@@ -111,12 +138,13 @@ void bind_chip(py::module_& m) {
                          capability_major,
                          capability_minor,
                          num_cores,
+                         *fused,
                          clock_mhz};
            }),
            py::kw_only(), py::arg("name"), py::arg("description"), py::arg("memory_bytes"),
            py::arg("lazy_memory"), py::arg("dtypes"), py::arg("amp_dtypes"), py::arg("native_ops"),
            py::arg("capability_major"), py::arg("capability_minor"), py::arg("num_cores"),
-           py::arg("clock_mhz"))
+           py::arg("clock_mhz"), py::arg("fused_kernels"))
       .def_readonly("name", &Chip::name)
       .def_readonly("description", &Chip::description)
       .def_readonly("memory_bytes", &Chip::memory_bytes)
@@ -127,15 +155,22 @@ void bind_chip(py::module_& m) {
       .def_readonly("capability_major", &Chip::capability_major)
       .def_readonly("capability_minor", &Chip::capability_minor)
       .def_readonly("num_cores", &Chip::num_cores)
-      .def_readonly("clock_mhz", &Chip::clock_mhz);
-}
-
-void register_ops() {
-  // Lives as long as the process: destroying it would take the kernels away.
-  static auto* library =
-      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
-  register_unboxed(*library);
-  register_boxed();
+      .def_readonly("clock_mhz", &Chip::clock_mhz)
+      .def_property_readonly("fused_kernels", [](const Chip& chip) {
+        std::vector<std::string> names;
+        for (size_t i = 0; i < runtime::kFusedKernelNames.size(); ++i) {
+          if (chip.has(static_cast<runtime::FusedKernel>(i)))
+            names.emplace_back(runtime::kFusedKernelNames[i]);
+        }
+        return names;
+      });
+  using runtime::DeviceConfig;
+  py::class_<DeviceConfig>(m, "DeviceConfig")
+      .def(py::init([](int physical, std::string driver, int64_t memory_bytes, const Chip& chip, bool lazy) {
+             return DeviceConfig{physical, std::move(driver), memory_bytes, chip, lazy};
+           }),
+           py::kw_only(), py::arg("physical"), py::arg("driver"), py::arg("memory_bytes"), py::arg("chip"),
+           py::arg("lazy"));
 }
 
 }  // namespace
@@ -146,19 +181,29 @@ PYBIND11_MODULE(_C, m) {
   using namespace loom;
   using namespace loom::glue;
   m.attr("built_torch_version") = LOOM_BUILT_TORCH_VERSION;
-  register_ops();
+  bind_registration(m);
   bind_graphs(m);
   bind_tape(m);
   bind_nvtx(m);
-  register_kineto_profiler();
   set_device_count_peek(&peek_device_count);
-  torch::utils::register_fork_handler_for_device_init(kLoom);
 
   bind_chip(m);
-  m.def("initialize", torch::wrap_pybind_function(initialize), py::kw_only(), py::arg("driver"),
-        py::arg("memory_bytes"), py::arg("physical_devices"), py::arg("chip"), py::arg("lazy"),
+  runtime::set_device_hook([](runtime::Device& device) {
+    prepare_engine(device);
+    fallback::prepare(device);
+  });
+  m.def("initialize", torch::wrap_pybind_function(initialize), py::kw_only(), py::arg("devices"),
         py::arg("launch"), py::arg("chaos_seed"), py::arg("protect"), py::arg("refuse_fallbacks"));
-  m.def("chip", torch::wrap_pybind_function([] { return devices().config().chip; }));
+  m.def("enter_dry_run", torch::wrap_pybind_function(enter_dry_run), py::kw_only(), py::arg("devices"));
+  m.def("leave_dry_run", torch::wrap_pybind_function(leave_dry_run));
+  m.def("run_backward_in_this_thread", &run_backward_in_this_thread);
+  m.def("world", [] { return runtime::detail::world.load(); });
+  m.def("chip", torch::wrap_pybind_function([](std::optional<int64_t> index) {
+          const int64_t own = index.has_value() ? *index : resolve_device(std::nullopt).index();
+          check_device_index(own);
+          return devices().device(static_cast<int>(own)).chip();
+        }),
+        py::arg("index") = py::none());
   m.def("set_initializer", torch::wrap_pybind_function(set_initializer));
   m.def("set_device_count_peek", [](py::object callback) { peek_callback() = std::move(callback); });
   m.def("is_initialized", [] { return runtime::is_initialized(); });
@@ -197,10 +242,9 @@ PYBIND11_MODULE(_C, m) {
   m.def("can_access_peer", torch::wrap_pybind_function([](int64_t index, int64_t peer) {
           check_device_index(index);
           check_device_index(peer);
-          return translated([&] {
-            return devices().driver().can_access_peer(devices().device(static_cast<int>(index)).physical,
-                                                      devices().device(static_cast<int>(peer)).physical);
-          });
+          const driver::Driver& driver = devices().device(static_cast<int>(index)).driver();
+          return index != peer && &driver == &devices().device(static_cast<int>(peer)).driver() &&
+                 driver.info().peer_access;
         }));
   bind_memory(m);
   bind_memory_history(m);
@@ -210,4 +254,5 @@ PYBIND11_MODULE(_C, m) {
   bind_compiled_kernels(m);
   bind_ipc(m);
   bind_explain(m);
+  bind_ops(m);
 }

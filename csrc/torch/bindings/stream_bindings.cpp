@@ -13,7 +13,7 @@ namespace {
 
 // A stream as torch.Stream's constructor takes it.
 py::tuple handle(int64_t device, int64_t stream) {
-  return py::make_tuple(stream, device, static_cast<int64_t>(kLoom));
+  return py::make_tuple(stream, device, static_cast<int64_t>(device_type()));
 }
 
 c10::Event& event_of(const py::object& object) {

@@ -1,11 +1,18 @@
 #include "torch/bindings/tape_bindings.h"
 
+#include <pybind11/complex.h>
 #include <torch/csrc/Exceptions.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <complex>
 #include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "runtime/worlds.h"
 #include "torch/core/device.h"
 
 namespace py = pybind11;
@@ -17,22 +24,14 @@ namespace {
 using runtime::Command;
 using runtime::CommandKind;
 
-// What Python may refuse, or wants to know the place of: it is called at once. All else is only noted. Memory
-// is freed and events are destroyed anywhere: within Python's own collector, under locks, without Python's
-// lock.
-bool is_launch(CommandKind kind) {
-  switch (kind) {
-    case CommandKind::kKernel:
-    case CommandKind::kCopy:
-    case CommandKind::kFill:
-    case CommandKind::kOutput:
-    case CommandKind::kAllocate:
-    case CommandKind::kFallback:
-      return true;
-    default:
-      return false;
-  }
-}
+// Delivered at once: Python may veto these or needs the call site. All else is only noted. Memory is freed
+// and events are destroyed anywhere: within Python's own collector, under locks, without Python's lock.
+constexpr runtime::CommandKinds kLaunches =
+    runtime::kinds_of({CommandKind::kKernel, CommandKind::kCopy, CommandKind::kFill, CommandKind::kAllocate,
+                       CommandKind::kFallback});
+constexpr runtime::CommandKinds kNotes = runtime::kAllKinds & ~kLaunches;
+
+constexpr bool is_launch(CommandKind kind) { return (kLaunches >> static_cast<int>(kind) & 1) != 0; }
 
 struct Note {
   CommandKind kind;
@@ -53,43 +52,106 @@ py::tuple to_python(const int64_t* values, int32_t count) {
   return out;
 }
 
-py::tuple range(const void* address, size_t bytes, bool is_written) {
-  return py::make_tuple(to_python(address), py::make_tuple(bytes), py::make_tuple(1), 1, is_written);
-}
-
 bool is_host_memory(const void* address) {
-  return devices().driver().locate(address).kind == driver::AddressKind::kUnknown;
+  return runtime::locate(address).kind == driver::AddressKind::kUnknown;
 }
 
-// (address, sizes, strides, item_bytes, is_written) of each, without memory of the host that no device
-// reaches. Of a fallback: the dtype's name, if that is the reason.
-py::tuple operands_of(const Command& command) {
-  switch (command.kind) {
-    case CommandKind::kKernel: {
-      py::tuple out(command.num_operands);
-      for (size_t i = 0; i < command.num_operands; ++i) {
-        const runtime::Operand& operand = command.operands[i];
-        out[i] = py::make_tuple(to_python(operand.address), to_python(operand.sizes, operand.num_dims),
-                                to_python(operand.strides, operand.num_dims), operand.item_bytes,
-                                operand.is_written);
-      }
+bool has_elements(const runtime::Operand& operand) {
+  return std::all_of(operand.sizes, operand.sizes + operand.num_dims, [](int64_t size) { return size != 0; });
+}
+
+// (address, sizes, strides, item_bytes, is_written), and the dtype's name where it is asked for.
+py::tuple to_python(const runtime::Operand& operand, bool with_dtype) {
+  py::tuple out(with_dtype ? 6 : 5);
+  out[0] = to_python(operand.address);
+  out[1] = to_python(operand.sizes, operand.num_dims);
+  out[2] = to_python(operand.strides, operand.num_dims);
+  out[3] = py::int_(operand.item_bytes);
+  out[4] = py::bool_(operand.is_written);
+  if (with_dtype) {
+    const auto dtype = static_cast<c10::ScalarType>(operand.dtype);
+    out[5] = operand.dtype < 0 ? py::str("") : py::str(std::string(c10::getDtypeNames(dtype).first));
+  }
+  return out;
+}
+
+py::tuple to_python(std::span<const runtime::Operand> operands) {
+  py::tuple out(operands.size());
+  for (size_t i = 0; i < operands.size(); ++i) out[i] = to_python(operands[i], /*with_dtype=*/true);
+  return out;
+}
+
+template <typename T>
+py::tuple to_python_list(const T* values, size_t count) {
+  py::tuple out(count);
+  for (size_t i = 0; i < count; ++i) out[i] = py::cast(values[i]);
+  return out;
+}
+
+py::object to_python(const runtime::Attribute& attribute) {
+  using Kind = runtime::Attribute::Kind;
+  switch (attribute.kind) {
+    case Kind::kNone:
+      return py::none();
+    case Kind::kBool:
+      return py::bool_(attribute.integer != 0);
+    case Kind::kInteger:
+      return py::int_(attribute.integer);
+    case Kind::kReal:
+      return py::float_(attribute.real);
+    case Kind::kComplex:
+      return py::cast(std::complex<double>(attribute.real, attribute.imaginary));
+    case Kind::kBools: {
+      py::tuple out(attribute.count);
+      for (size_t i = 0; i < attribute.count; ++i) out[i] = py::bool_(attribute.integers[i] != 0);
       return out;
     }
-    case CommandKind::kCopy: {
-      py::list out;
-      if (command.bytes == 0) return py::tuple(0);
-      if (!is_host_memory(command.address)) out.append(range(command.address, command.bytes, true));
-      if (!is_host_memory(command.source)) out.append(range(command.source, command.bytes, false));
-      return py::tuple(out);
-    }
-    case CommandKind::kFill:
-    case CommandKind::kOutput:
-      return py::make_tuple(range(command.address, command.bytes, true));
-    case CommandKind::kFallback:
-      return command.dtype == nullptr ? py::tuple(0) : py::make_tuple(command.dtype);
-    default:
-      return py::tuple(0);
+    case Kind::kIntegers:
+      return to_python_list(attribute.integers, attribute.count);
+    case Kind::kReals:
+      return to_python_list(attribute.reals, attribute.count);
+    case Kind::kText:
+      return py::str(attribute.text, attribute.count);
   }
+  return py::none();
+}
+
+py::dict to_python(std::span<const runtime::Attribute> attributes) {
+  py::dict out;
+  for (const runtime::Attribute& attribute : attributes) out[attribute.name] = to_python(attribute);
+  return out;
+}
+
+// Those of a kernel that have elements; of a copy, bytes of the device and of pinned memory. Of a fallback:
+// the dtype's name, if that is the reason.
+py::tuple operands_of(const Command& command, bool with_dtypes) {
+  py::list out;
+  const int64_t size = static_cast<int64_t>(command.bytes);
+  constexpr static int64_t kUnitStride = 1;
+  const auto add_range = [&](const void* address, bool is_written) {
+    out.append(to_python({address, &size, &kUnitStride, 1, 1, -1, is_written}, with_dtypes));
+  };
+  switch (command.kind) {
+    case CommandKind::kKernel:
+      for (const runtime::Operand& operand : command.inputs) {
+        if (has_elements(operand)) out.append(to_python(operand, with_dtypes));
+      }
+      break;
+    case CommandKind::kCopy:
+      if (command.bytes == 0) break;
+      if (!is_host_memory(command.address)) add_range(command.address, true);
+      if (!is_host_memory(command.source)) add_range(command.source, false);
+      break;
+    case CommandKind::kFill:
+      add_range(command.address, true);
+      break;
+    case CommandKind::kFallback:
+      if (command.dtype != nullptr) out.append(command.dtype);
+      break;
+    default:
+      break;
+  }
+  return py::tuple(out);
 }
 
 // A copy to memory that is not pinned has finished when it returns.
@@ -99,19 +161,40 @@ bool host_waits(const Command& command) {
 
 class PythonReader final : public runtime::TapeReader {
  public:
-  explicit PythonReader(py::object callback) : callback_(std::move(callback)) {}
+  PythonReader(py::object callback, py::object ended, bool with_dtypes)
+      : runtime::TapeReader(kLaunches | kNotes,
+                            ended.is_none() ? 0 : runtime::kinds_of({CommandKind::kKernel})),
+        callback_(std::move(callback)),
+        ended_(std::move(ended)),
+        with_dtypes_(with_dtypes) {}
   ~PythonReader() override {
     if (Py_IsInitialized() == 0) {
       callback_.release();  // leaked with the interpreter
+      ended_.release();
       return;
     }
     const py::gil_scoped_acquire gil;
     callback_ = py::object();
+    ended_ = py::object();
   }
 
-  void read(const Command& command) override {
+  void end(const Command& command) override {
+    call([&] {
+      const py::object shape_class =
+          command.op == nullptr ? py::none() : py::object(py::str(runtime::name_of(command.op->shape_class)));
+      ended_(command.device, command.stream, command.name, shape_class, to_python(command.inputs),
+             to_python(command.outputs), to_python(command.attributes), command.is_captured,
+             command.has_failed);
+    });
+  }
+
+  void begin(const Command& command) override {
     if (is_launch(command.kind)) {
-      call(command);
+      call([&] {
+        callback_(static_cast<int>(command.kind), command.device, command.stream, command.name,
+                  operands_of(command, with_dtypes_), to_python(command.address), command.bytes,
+                  command.is_captured, host_waits(command));
+      });
     } else {
       const std::lock_guard<std::mutex> lock(mutex_);
       notes_.push_back({command.kind, command.device, command.stream,
@@ -146,14 +229,13 @@ class PythonReader final : public runtime::TapeReader {
   };
   static inline thread_local bool is_reading = false;
 
-  void call(const Command& command) {
+  template <typename F>
+  static void call(const F& callback) {
     if (is_reading || Py_IsInitialized() == 0) return;
     const py::gil_scoped_acquire gil;
     const Reading reading;
     try {
-      callback_(static_cast<int>(command.kind), command.device, command.stream, command.name,
-                operands_of(command), to_python(command.address), command.bytes, command.is_captured,
-                host_waits(command));
+      callback();
     } catch (py::error_already_set& error) {
       // PyTorch carries its own class between threads, and gives it back to Python as it is.
       error.restore();
@@ -163,7 +245,8 @@ class PythonReader final : public runtime::TapeReader {
     }
   }
 
-  py::object callback_;
+  py::object callback_, ended_;
+  const bool with_dtypes_;
   std::mutex mutex_;
   std::vector<Note> notes_;
 };
@@ -171,7 +254,8 @@ class PythonReader final : public runtime::TapeReader {
 // A reader that is attached by name.
 class TapeReader {
  public:
-  explicit TapeReader(py::object callback) : reader_(std::make_shared<PythonReader>(std::move(callback))) {}
+  TapeReader(py::object callback, py::object ended, bool with_dtypes)
+      : reader_(std::make_shared<PythonReader>(std::move(callback), std::move(ended), with_dtypes)) {}
   void attach() {
     const py::gil_scoped_release no_gil;
     translated([&] { runtime::tape::attach(reader_); });
@@ -190,12 +274,11 @@ class TapeReader {
 // callback(kind, first, second), the addresses of event and stream, or of memory.
 class TraceReader final : public runtime::TapeReader {
  public:
-  explicit TraceReader(py::object callback) : callback_(std::move(callback)) {}
+  explicit TraceReader(py::object callback) : runtime::TapeReader(kTraced), callback_(std::move(callback)) {}
 
-  void read(const Command& command) override {
-    const bool is_notified = is_event(command.kind) || is_stream(command.kind) ||
-                             command.kind == CommandKind::kSynchronizeDevice || is_device_memory(command);
-    if (!is_notified || is_reading || Py_IsInitialized() == 0) return;
+  void begin(const Command& command) override {
+    const bool is_host_memory = command.kind == CommandKind::kAllocate && command.device < 0;
+    if (is_host_memory || is_reading || Py_IsInitialized() == 0) return;
     const py::gil_scoped_acquire gil;
     // A free may come while an exception is on its way.
     const py::error_scope pending;
@@ -204,7 +287,7 @@ class TraceReader final : public runtime::TapeReader {
       callback_(static_cast<int>(command.kind), reinterpret_cast<uintptr_t>(first(command)),
                 reinterpret_cast<uintptr_t>(command.stream < 0 ? nullptr : stream(command)));
     } catch (py::error_already_set& error) {
-      // Whoever pressed Ctrl-C meant the program, which hears of it once the command is done.
+      // Re-deliver Ctrl-C to the program after the command.
       if (error.matches(PyExc_KeyboardInterrupt)) {
         PyErr_SetInterrupt();
       } else {
@@ -215,31 +298,24 @@ class TraceReader final : public runtime::TapeReader {
   }
 
  private:
-  static bool is_event(CommandKind kind) {
-    switch (kind) {
-      case CommandKind::kCreateEvent:
-      case CommandKind::kDestroyEvent:
-      case CommandKind::kRecordEvent:
-      case CommandKind::kWaitEvent:
-      case CommandKind::kSynchronizeEvent:
-        return true;
-      default:
-        return false;
-    }
-  }
-  static bool is_stream(CommandKind kind) {
-    return kind == CommandKind::kCreateStream || kind == CommandKind::kSynchronizeStream;
-  }
-  static bool is_device_memory(const Command& command) {
-    return command.device >= 0 &&
-           (command.kind == CommandKind::kAllocate || command.kind == CommandKind::kFree);
+  static constexpr runtime::CommandKinds kEvents =
+      runtime::kinds_of({CommandKind::kCreateEvent, CommandKind::kDestroyEvent, CommandKind::kRecordEvent,
+                         CommandKind::kWaitEvent, CommandKind::kSynchronizeEvent});
+  static constexpr runtime::CommandKinds kStreams =
+      runtime::kinds_of({CommandKind::kCreateStream, CommandKind::kSynchronizeStream});
+  static constexpr runtime::CommandKinds kTraced =
+      kEvents | kStreams |
+      runtime::kinds_of({CommandKind::kSynchronizeDevice, CommandKind::kAllocate, CommandKind::kFree});
+
+  static bool is_in(runtime::CommandKinds kinds, CommandKind kind) {
+    return (kinds >> static_cast<int>(kind) & 1) != 0;
   }
   static const void* stream(const Command& command) {
     return devices().stream(command.device, command.stream);
   }
   static const void* first(const Command& command) {
-    if (is_event(command.kind)) return command.event;
-    if (is_stream(command.kind)) return stream(command);
+    if (is_in(kEvents, command.kind)) return command.event;
+    if (is_in(kStreams, command.kind)) return stream(command);
     return command.address;
   }
 
@@ -256,6 +332,77 @@ void attach_trace(py::object callback) {
   translated([&] { runtime::tape::attach(reader); });
 }
 
+// Sums up kernels without a lock: what a native reader costs, and how much a program moves.
+class KernelCounter final : public runtime::TapeReader {
+ public:
+  KernelCounter()
+      : TapeReader(runtime::kinds_of({CommandKind::kKernel}), runtime::kinds_of({CommandKind::kKernel})) {}
+
+  void begin(const Command&) override { add(begun_, 1); }
+  // Op, class, stream, dtypes, sizes and strides of inputs and outputs, attributes: what a cost depends on.
+  void end(const Command& command) override {
+    if (command.has_failed || command.is_captured) return;
+    add(ended_, 1);
+    if (command.op != nullptr) add(classes_[static_cast<size_t>(command.op->shape_class)], 1);
+    add(read_bytes_, bytes_of(command.inputs));
+    add(written_bytes_, bytes_of(command.outputs));
+    add(attributes_, static_cast<int64_t>(command.attributes.size()));
+  }
+  py::dict counts() const {
+    py::dict out, classes;
+    for (size_t i = 0; i < runtime::kNumShapeClasses; ++i) {
+      const int64_t count = classes_[i].load(std::memory_order_relaxed);
+      if (count != 0) classes[runtime::name_of(static_cast<runtime::ShapeClass>(i))] = count;
+    }
+    out["begun"] = begun_.load();
+    out["ended"] = ended_.load();
+    out["classes"] = classes;
+    out["read_bytes"] = read_bytes_.load();
+    out["written_bytes"] = written_bytes_.load();
+    out["attributes"] = attributes_.load();
+    return out;
+  }
+
+ private:
+  using Counter = std::atomic<int64_t>;
+  // Several threads may lose counts to one another, which a locked instruction would cost too much to
+  // prevent.
+  static void add(Counter& counter, int64_t value) {
+    counter.store(counter.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
+  }
+  // Of the elements, wherever they lie; broadcast ones once.
+  static int64_t bytes_of(std::span<const runtime::Operand> operands) {
+    int64_t bytes = 0;
+    for (const runtime::Operand& operand : operands) {
+      int64_t count = operand.item_bytes;
+      for (int32_t i = 0; i < operand.num_dims; ++i) {
+        if (operand.strides[i] != 0) count *= operand.sizes[i];
+      }
+      bytes += count;
+    }
+    return bytes;
+  }
+
+  Counter begun_{0}, ended_{0}, read_bytes_{0}, written_bytes_{0}, attributes_{0};
+  std::array<Counter, runtime::kNumShapeClasses> classes_{};
+};
+
+class KernelCounterHandle {
+ public:
+  void attach() {
+    const py::gil_scoped_release no_gil;
+    translated([&] { runtime::tape::attach(counter_); });
+  }
+  void detach() {
+    const py::gil_scoped_release no_gil;
+    translated([&] { runtime::tape::detach(counter_); });
+  }
+  py::dict counts() const { return counter_->counts(); }
+
+ private:
+  const std::shared_ptr<KernelCounter> counter_ = std::make_shared<KernelCounter>();
+};
+
 constexpr std::pair<const char*, CommandKind> kKinds[] = {
     {"KERNEL", CommandKind::kKernel},
     {"COPY", CommandKind::kCopy},
@@ -269,7 +416,7 @@ constexpr std::pair<const char*, CommandKind> kKinds[] = {
     {"SYNCHRONIZE_EVENT", CommandKind::kSynchronizeEvent},
     {"SYNCHRONIZE_DEVICE", CommandKind::kSynchronizeDevice},
     {"REPLAY", CommandKind::kReplay},
-    {"OUTPUT", CommandKind::kOutput},
+    {"STORE_RESULT", CommandKind::kStoreResult},
     {"QUERY_STREAM", CommandKind::kQueryStream},
     {"QUERY_EVENT", CommandKind::kQueryEvent},
     {"DESTROY_EVENT", CommandKind::kDestroyEvent},
@@ -282,10 +429,17 @@ constexpr std::pair<const char*, CommandKind> kKinds[] = {
 
 void bind_tape(py::module_& m) {
   py::class_<TapeReader> reader(m, "TapeReader");
-  reader.def(py::init<py::object>(), py::arg("callback"))
+  reader
+      .def(py::init<py::object, py::object, bool>(), py::arg("callback"), py::arg("ended") = py::none(),
+           py::arg("with_dtypes") = false)
       .def("attach", torch::wrap_pybind_function([](TapeReader& self) { self.attach(); }))
       .def("detach", torch::wrap_pybind_function([](TapeReader& self) { self.detach(); }))
       .def("take_notes", &TapeReader::take_notes);
+  py::class_<KernelCounterHandle>(m, "KernelCounter")
+      .def(py::init<>())
+      .def("attach", torch::wrap_pybind_function([](KernelCounterHandle& self) { self.attach(); }))
+      .def("detach", torch::wrap_pybind_function([](KernelCounterHandle& self) { self.detach(); }))
+      .def("counts", &KernelCounterHandle::counts);
   m.def("attach_trace", torch::wrap_pybind_function(attach_trace));
   for (const auto& [name, kind] : kKinds) reader.attr(name) = static_cast<int>(kind);
 }

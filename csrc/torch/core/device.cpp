@@ -5,13 +5,15 @@
 #include <algorithm>
 #include <cctype>
 
+#include "runtime/worlds.h"
+
 namespace loom::glue {
 
 namespace {
 int (*count_peek)() noexcept = nullptr;
 }
 
-std::string device_name() { return c10::get_privateuse1_backend(); }
+std::string device_name() { return c10::DeviceTypeName(device_type(), /*lower_case=*/true); }
 
 std::string device_name_upper() {
   std::string name = device_name();
@@ -26,22 +28,33 @@ int device_count() noexcept {
   return count_peek == nullptr ? 0 : count_peek();
 }
 
+namespace {
+
+const char* hint_of_other_worlds() {
+  if (!runtime::has_other_worlds()) return "";
+  return runtime::detail::world.load() == 0
+             ? "; a dry run that has ended may have had it, and its tensors have no contents"
+             : "; a tensor that was made outside of this dry run cannot be used inside";
+}
+
+}  // namespace
+
 void check_device_index(int64_t index) {
   const int count = device_count();
   if (index >= 0 && index < count) return;
   // CUDA's type of error, and its number.
-  throw c10::AcceleratorError(
-      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, /*code=*/101,
-      c10::str(device_name_upper(), " error: invalid device ordinal: got ", index,
-               count == 0 ? ", and there is no device"
-                          : ", and the devices are 0 … " + std::to_string(count - 1)));
+  throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, /*code=*/101,
+                              c10::str(device_name_upper(), " error: invalid device ordinal: got ", index,
+                                       count == 0 ? ", and there is no device"
+                                                  : ", and the devices are 0 … " + std::to_string(count - 1),
+                                       hint_of_other_worlds()));
 }
 
 c10::Device resolve_device(const std::optional<c10::Device>& device) {
   devices();
   const int index = device.has_value() && device->has_index() ? device->index() : runtime::current_device();
   check_device_index(index);
-  return c10::Device(kLoom, static_cast<c10::DeviceIndex>(index));
+  return c10::Device(device_type(), static_cast<c10::DeviceIndex>(index));
 }
 
 }  // namespace loom::glue

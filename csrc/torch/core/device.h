@@ -8,11 +8,10 @@
 
 #include "runtime/commands.h"
 #include "runtime/runtime.h"
+#include "torch/core/device_type.h"
 #include "torch/core/errors.h"
 
 namespace loom::glue {
-
-constexpr c10::DeviceType kLoom = c10::DeviceType::PrivateUse1;
 
 // The user's name of the device type ("loom"), and the same in capitals for messages.
 std::string device_name();
@@ -50,24 +49,9 @@ class CurrentDevice {
   const int previous_;
 };
 
-inline driver::Stream current_stream(int device) {
-  return translated([&] { return devices().stream(device, runtime::current_stream(device)); });
-}
-
-// Runs `work` as a kernel in stream order, through the driver. A driver without arithmetic is given the
-// command while the host infers the result's metadata: `work` then runs here, on tensors that have no data.
-// `work` lives on the caller's stack, so it runs in place.
-template <typename F>
-void run_kernel(int device, const char* name, F&& work) {
-  runtime::Runtime& runtime = devices();
-  const driver::Stream stream = current_stream(device);
-  if (!runtime.runs_kernels()) {
-    work();
-    translated([&] { runtime.driver().submit(stream, {name, [](void*) {}, nullptr, nullptr}); });
-    return;
-  }
-  const auto run = [](void* context) { (*static_cast<std::remove_reference_t<F>*>(context))(); };
-  translated([&] { runtime.driver().submit(stream, {name, run, nullptr, &work, /*in_place=*/true}); });
+// Whether the chip of a device has a kernel for what is several ops without it.
+inline bool chip_has(runtime::FusedKernel kernel, int device) {
+  return devices().device(device).chip().has(kernel);
 }
 
 }  // namespace loom::glue

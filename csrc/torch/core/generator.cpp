@@ -1,15 +1,14 @@
 #include "torch/core/generator.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstring>
 #include <deque>
 #include <mutex>
 
 #include "runtime/capture.h"
-#include "runtime/philox.h"
 #include "torch/core/device.h"
 
 namespace loom::glue {
@@ -18,28 +17,10 @@ namespace {
 
 constexpr size_t kStateBytes = 16;  // uint64 seed, uint64 offset
 
-// The words of a Mersenne Twister, drawn from Philox: it starts somewhere in its sequence that seed and
-// offset decide.
-at::mt19937 engine_at(uint64_t seed, uint64_t offset) {
-  at::mt19937_data_pod data{};
-  data.seed_ = seed;
-  data.left_ = 1;  // the next draw first mixes the state
-  data.seeded_ = true;
-  data.next_ = 0;
-  for (size_t i = 0; i < at::MERSENNE_STATE_N; i += 4) {
-    const auto words = runtime::philox(seed, i / 4, offset);
-    std::copy(words.begin(), words.end(), data.state_.begin() + static_cast<long>(i));
-  }
-  at::mt19937 engine;
-  engine.set_data(data);
-  return engine;
-}
-static_assert(at::MERSENNE_STATE_N % 4 == 0);
-
 }  // namespace
 
 LoomGenerator::LoomGenerator(c10::DeviceIndex device)
-    : GeneratorImpl(c10::Device(kLoom, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
+    : GeneratorImpl(c10::Device(device_type(), device), own_keys()) {}
 
 void LoomGenerator::set_current_seed(uint64_t seed) {
   TORCH_CHECK(seed == seed_ || !is_captured(),
@@ -101,10 +82,19 @@ LoomGenerator* LoomGenerator::clone_impl() const {
 }
 
 const at::Generator& default_generator(int device) {
+  // Of the program's devices, and of the last dry run's. Leaked: Python keeps references past exit.
+  struct World {
+    int64_t number = 0;
+    std::deque<at::Generator> generators;
+  };
   static std::mutex mutex;
-  static auto* generators = new std::deque<at::Generator>;  // leaked: Python keeps references past exit
+  static auto* worlds = new std::array<World, 2>;
   check_device_index(device);
   std::lock_guard<std::mutex> lock(mutex);
+  const int64_t number = runtime::detail::world.load(std::memory_order_relaxed);
+  World& world = (*worlds)[number == 0 ? 0 : 1];
+  if (world.number != number) world = {number, {}};
+  std::deque<at::Generator>* const generators = &world.generators;
   while (generators->size() <= static_cast<size_t>(device)) {
     auto generator = at::make_generator<LoomGenerator>(static_cast<c10::DeviceIndex>(generators->size()));
     generator.seed();
@@ -117,33 +107,12 @@ const at::Generator& generator_of(const std::optional<at::Generator>& generator,
                                   const char* op_name) {
   const at::Generator& source =
       generator.has_value() && generator->defined() ? *generator : default_generator(device);
-  TORCH_CHECK(source.device().type() == kLoom, "Expected a '", device_name(),
+  TORCH_CHECK(source.device().type() == device_type(), "Expected a '", device_name(),
               "' device type for generator but found '", source.device().type(), "' (in ", op_name, ")");
   TORCH_CHECK(source.device().index() == device, "Expected a generator of device ",
-              c10::Device(kLoom, static_cast<c10::DeviceIndex>(device)), " but found one of ",
+              c10::Device(device_type(), static_cast<c10::DeviceIndex>(device)), " but found one of ",
               source.device(), " (in ", op_name, ")");
   return source;
-}
-
-namespace {
-
-void fill(const at::Generator& engine, uint64_t seed, uint64_t offset) {
-  auto* impl = static_cast<at::CPUGeneratorImpl*>(engine.unsafeGetGeneratorImpl());
-  impl->set_engine(engine_at(seed, offset));
-  impl->set_next_float_normal_sample(std::nullopt);
-  impl->set_next_double_normal_sample(std::nullopt);
-}
-
-}  // namespace
-
-void CapturedDraw::refill() const { fill(engine, random->seed, random->offset + offset); }
-
-at::Generator engine_generator(const at::Generator& source, bool is_kept) {
-  const CapturedRandom start = static_cast<LoomGenerator*>(source.unsafeGetGeneratorImpl())->take(1);
-  thread_local const at::Generator own = at::make_generator<at::CPUGeneratorImpl>();
-  at::Generator engine = is_kept ? at::make_generator<at::CPUGeneratorImpl>() : own;
-  fill(engine, start.seed, start.offset);
-  return engine;
 }
 
 }  // namespace loom::glue

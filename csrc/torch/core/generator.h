@@ -40,15 +40,6 @@ class LoomGenerator final : public c10::GeneratorImpl {
 
 const at::Generator& default_generator(int device);
 
-// The generator of an op that a graph keeps: filled anew before each run.
-struct CapturedDraw {
-  at::Generator engine;
-  std::shared_ptr<const CapturedRandom> random;  // null: the op is no graph's, or draws no numbers
-  uint64_t offset = 0;                           // from where the replay's numbers start
-
-  void refill() const;
-};
-
 // How far the offset moves with each op that draws numbers.
 constexpr uint64_t kOffsetStep = 4;
 
@@ -56,10 +47,5 @@ constexpr uint64_t kOffsetStep = 4;
 // another device's.
 const at::Generator& generator_of(const std::optional<at::Generator>& generator, int device,
                                   const char* op_name);
-
-// A temporary generator of the engine, filled from Philox(seed, offset) of `source`, whose offset then moves
-// on. Each offset is a stream of numbers of its own, and all 64 seed bits count; the CPU's own generator is
-// never touched. `is_kept`: it is used after this call of the op, else until this thread's next call.
-at::Generator engine_generator(const at::Generator& source, bool is_kept);
 
 }  // namespace loom::glue

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <string>
+#include <string_view>
 
 namespace loom::glue {
 
 // "file:line" of the Python code that this thread runs, outside of PyTorch's files and torch.loom's where
-// there is any, or
-// "" where it runs none. Takes Python's lock for a moment.
-std::string python_line();
+// there is any, or "" where it runs none. Lives as long as the process. Takes Python's lock for a moment.
+std::string_view python_line();
 
 }  // namespace loom::glue

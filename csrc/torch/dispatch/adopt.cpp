@@ -6,12 +6,13 @@
 #include <c10/core/StorageImpl.h>
 
 #include "torch/dispatch/lend.h"
+#include "torch/engine/alias.h"
 #include "torch/memory/allocator.h"
 
 namespace loom::glue {
 
 at::Tensor Lending::adopt_sparse(const at::Tensor& result) {
-  const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(device()));
+  const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device()));
   if (result.layout() == c10::kSparse) {
     return at::_sparse_coo_tensor_unsafe(adopt(result._indices()), adopt(result._values()), result.sizes(),
                                          result.scalar_type(), c10::kSparse, own, false,
@@ -23,7 +24,7 @@ at::Tensor Lending::adopt_sparse(const at::Tensor& result) {
                                                 result.sizes(), result.scalar_type(), result.layout(), own,
                                                 false);
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(false, op_name_, " on ", device_name(),
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op_name(), " on ", device_name(),
                               " devices cannot return a tensor of layout ", result.layout());
 }
 
@@ -33,7 +34,7 @@ at::Tensor Lending::adopt(at::Tensor result) {
   if (result.layout() != c10::kStrided) return adopt_sparse(result);
   TORCH_CHECK_NOT_IMPLEMENTED(!impl->key_set().has_all(c10::DispatchKeySet(c10::DispatchKey::Quantized)) &&
                                   !impl->key_set().has(c10::DispatchKey::NestedTensor),
-                              op_name_, ": quantized and nested tensors are not implemented on ",
+                              op_name(), ": quantized and nested tensors are not implemented on ",
                               device_name(), " devices");
   c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
   // Fresh results belong to nobody else; only shared ones can be an operand or a view of one.
@@ -53,7 +54,7 @@ at::Tensor Lending::adopt(at::Tensor result) {
     }
     if (result.use_count() > 1) return adopt_unowned(result);
   }
-  const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(device()));
+  const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device()));
   if (storage == nullptr) return adopt_unowned(result);
   if (storage->device() != own) {
     void* data = storage->mutable_data();
@@ -75,8 +76,8 @@ at::Tensor Lending::adopt(at::Tensor result) {
 // Makes what the kernel allocated the device's own: as it is when it was born there, else by a copy. False,
 // and nothing is changed, for memory that this kernel did not allocate.
 bool Lending::make_own(c10::DataPtr& memory, size_t bytes) {
-  runtime::Runtime& runtime = devices();
-  const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(device()));
+  const runtime::Runtime& runtime = target().runtime();
+  const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device()));
   if (runtime.device_of(memory.get()) == own.index()) {
     if (runtime.is_fenced()) {
       void* address = runtime.device_address(memory.release_context());
@@ -89,19 +90,17 @@ bool Lending::make_own(c10::DataPtr& memory, size_t bytes) {
   const int index = allocations_.index_of(memory.get());
   if (index < 0) return false;
   if (index < 64) learned_ |= OutputMask{1} << index;
-  void* address = take_output_memory(own.index(), bytes);
+  void* address = take_device_memory(target(), bytes);
   c10::DataPtr owned{address, address, &free_device_memory, own};
   copy_from_host(address, memory.get(), bytes);
   memory = std::move(owned);
   return true;
 }
 
-// Not a command of the device's: it would have computed the result in place.
+// No copy of the program's: a device would have computed the result in place.
 void Lending::copy_from_host(void* destination, const void* source, size_t bytes) {
-  translated([&] {
-    const runtime::StreamRef stream = runtime::current_stream_of(device());
-    devices().driver().copy(devices().stream(stream.device, stream.id), destination, source, bytes);
-  });
+  translated(
+      [&] { runtime::store_result(runtime::current_stream_of(device()), destination, source, bytes); });
 }
 
 // A result that was not born on the device: wrapped host memory, a tensor that the engine keeps, or one
@@ -111,15 +110,15 @@ at::Tensor Lending::adopt_unowned(const at::Tensor& result) {
   c10::TensorImpl* impl = result.unsafeGetTensorImpl();
   const size_t bytes = at::detail::computeStorageNbytes(impl->sizes(), impl->strides(), impl->itemsize());
   const auto math_bits = impl->key_set() & kMathBits;
-  void* const address = take_output_memory(device(), bytes);
+  void* const address = take_device_memory(target(), bytes);
   c10::DataPtr memory{address, address, &free_device_memory,
-                      c10::Device(kLoom, static_cast<c10::DeviceIndex>(device()))};
+                      c10::Device(device_type(), static_cast<c10::DeviceIndex>(device()))};
   const bool has_contents = impl->has_storage() && impl->storage().data() != nullptr && !result.is_meta();
   if (has_contents && bytes != 0) copy_from_host(memory.get(), result.const_data_ptr(), bytes);
   c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
                                                              std::move(memory), device_allocator(), true));
   at::Tensor owned =
-      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), kOwnKeys | math_bits, impl->dtype());
+      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), own_keys() | math_bits, impl->dtype());
   owned.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides());
   return owned;
 }
@@ -127,7 +126,7 @@ at::Tensor Lending::adopt_unowned(const at::Tensor& result) {
 bool Lending::has_moved(const Loan& loan) const {
   const c10::StorageImpl* alias = loan.alias.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   const c10::StorageImpl* own = loan.original.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-  return alias->data() != devices().engine_address(own->data());
+  return alias->data() != target_->runtime().engine_address(own->data());
 }
 
 void Lending::write_back() {
@@ -140,20 +139,20 @@ void Lending::write_back() {
     const bool moved = has_moved(loan);
     if (alias_storage->nbytes() != storage->nbytes() || moved) {
       // The kernel resized it. New memory has an owner; memory that is still lent has none.
-      const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(device_));
+      const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device_));
       if (moved || alias_storage->data() == nullptr) {
         const size_t bytes = alias_storage->nbytes();
         c10::DataPtr memory = std::move(alias_storage->_mutable_data_ptr_no_checks());
         if (bytes == 0) {
           memory = c10::DataPtr(nullptr, own);
         } else if (memory.get() == nullptr || !make_own(memory, bytes)) {
-          void* address = take_output_memory(own.index(), bytes);
+          void* address = take_device_memory(target(), bytes);
           if (memory.get() != nullptr) copy_from_host(address, memory.get(), bytes);
           memory = {address, address, &free_device_memory, own};
         }
         storage->set_data_ptr_noswap(std::move(memory));
-        alias_storage->set_data_ptr_noswap(c10::DataPtr(
-            devices().engine_address(storage->data()), nullptr, [](void*) {}, c10::Device(c10::kCPU)));
+        alias_storage->set_data_ptr_noswap(
+            alias_memory(target_->runtime().engine_address(storage->data()), alias_storage->device_type()));
       }
       storage->set_nbytes(alias_storage->nbytes());
     }

@@ -4,9 +4,15 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
+#include "torch/dispatch/lend.h"
+
 namespace loom::glue {
 
-// Runs `op` with the arguments on the stack, borrowed, and leaves its results there.
-void run_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+// Runs an op with the arguments on the stack, borrowed, and leaves its results there.
+void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack);
+
+// The second half of that, for a stream that does not run it in this thread: the arguments at the end of the
+// stack are lent already.
+void run_lent(Op& op, torch::jit::Stack* stack, Lending& lending);
 
 }  // namespace loom::glue

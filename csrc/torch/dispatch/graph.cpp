@@ -1,6 +1,5 @@
 #include "torch/dispatch/graph.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -76,6 +75,8 @@ void LoomGraph::capture_begin(at::MempoolId_t pool, at::GraphCaptureMode mode) {
   TORCH_CHECK(capture_ == nullptr, "This graph instance is capturing already.");
   devices();
   device_ = resolve_device(std::nullopt).index();
+  own_ = &devices().device(device_);
+  pin_ = runtime::worlds::Pin(own_->runtime());
   register_generator(default_generator(device_));
   // Replays of an earlier capture that are still under way have theirs.
   for (Source& source : sources_) source = {source.generator, std::make_shared<CapturedRandom>(), 0};
@@ -107,11 +108,14 @@ void LoomGraph::capture_end() {
 
 void LoomGraph::instantiate() {
   TORCH_CHECK(recording_ != nullptr, "instantiate() needs a captured graph: call capture_end() first");
-  if (queue_ == nullptr) queue_ = translated([] { return std::make_unique<runtime::ReplayQueue>(); });
+  if (queue_ == nullptr) queue_ = translated([&] { return std::make_unique<runtime::ReplayQueue>(device_); });
 }
 
 void LoomGraph::replay() {
   TORCH_CHECK(recording_ != nullptr, "Called replay() without a preceding successful capture.");
+  TORCH_CHECK(&own_->runtime() == &devices(),
+              "replay(): the graph was captured on devices that the program does not "
+              "see now: a dry run has begun or ended since; capture it anew");
   if (queue_ == nullptr) instantiate();
   translated([&] {
     queue_->submit(runtime::current_stream_of(device_), *recording_,
@@ -123,7 +127,7 @@ void LoomGraph::forget_recording() noexcept {
   // Replays under way hold the recording, and the pool's memory is given back only when its streams are idle.
   queue_.reset();
   recording_.reset();
-  if (pool_ != runtime::PoolId{0, 0}) devices().device(device_).allocator->release_pool(pool_);
+  if (pool_ != runtime::PoolId{0, 0}) own_->allocator->release_pool(pool_);
   pool_ = {0, 0};
 }
 
@@ -157,9 +161,9 @@ LoomGraph::Source* LoomGraph::find(const at::Generator& generator) {
 }
 
 void LoomGraph::register_generator(const at::Generator& generator) {
-  TORCH_CHECK(generator.defined() && generator.device().type() == kLoom, "expected a generator of a ",
-              device_name(), " device, got one of ",
-              generator.defined() ? generator.device() : c10::Device(c10::kCPU));
+  TORCH_CHECK(generator.defined(), "expected a generator of a ", device_name(), " device, got none");
+  TORCH_CHECK(generator.device().type() == device_type(), "expected a generator of a ", device_name(),
+              " device, got one of ", generator.device());
   if (find(generator) == nullptr) sources_.push_back({generator, std::make_shared<CapturedRandom>(), 0});
 }
 
@@ -176,7 +180,7 @@ CapturedDraw LoomGraph::draw_from(const at::Generator& generator, const char* op
     runtime::capture::invalidate(runtime::current_stream_of(generator.device().index()), reason);
     TORCH_CHECK(false, reason);
   }
-  return {at::make_generator<at::CPUGeneratorImpl>(), source->random, source->steps++ * kOffsetStep};
+  return {new_engine_generator(), source->random, source->steps++ * kOffsetStep};
 }
 
 CapturedDraw captured_draw(const at::Generator& generator, int device, const char* op_name) {

@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "runtime/capture.h"
-#include "torch/core/generator.h"
+#include "runtime/worlds.h"
+#include "torch/engine/generator.h"
 
 namespace loom::glue {
 
@@ -50,7 +51,9 @@ class LoomGraph final : public at::GraphImplInterface {
   const bool keeps_graph_;
   bool is_debugged_ = false;
   int device_ = -1;
-  runtime::PoolId pool_{0, 0};  // {0, 0}: none is in use
+  runtime::Device* own_ = nullptr;  // the device of that index where the capture began
+  runtime::worlds::Pin pin_;        // which must be there for as long as the graph is
+  runtime::PoolId pool_{0, 0};      // {0, 0}: none is in use
   runtime::CaptureRef capture_;
   std::shared_ptr<const runtime::Recording> recording_;
   std::unique_ptr<runtime::ReplayQueue> queue_;  // null until instantiated
@@ -61,7 +64,7 @@ class LoomGraph final : public at::GraphImplInterface {
 // not registered with the graph.
 CapturedDraw captured_draw(const at::Generator& generator, int device, const char* op_name);
 
-// Makes torch.accelerator.Graph find it, under the name that the device has now.
+// Makes torch.accelerator.Graph find it, under the device's name.
 void register_graph_impl();
 
 }  // namespace loom::glue

@@ -18,7 +18,7 @@ std::atomic<void (*)(const std::string&)> raise_error{nullptr};
 void set_implicit_sync_error(void (*raise)(const std::string& message)) { raise_error = raise; }
 
 void report_implicit_sync(const char* op_name) {
-  const std::string line = python_line();
+  const std::string line(python_line());
   const std::string message = "called a synchronizing " + device_name_upper() + " operation: " + op_name +
                               " makes the host wait for the device" + (line.empty() ? "" : " (" + line + ")");
   if (sync_debug_mode.load(std::memory_order_relaxed) == SyncDebugMode::kError) {

@@ -4,9 +4,11 @@
 #include <cstring>
 #include <mutex>
 #include <shared_mutex>
+#include <sstream>
 #include <string_view>
 #include <unordered_map>
 
+#include "runtime/worlds.h"
 #include "torch/memory/allocator.h"
 
 namespace loom::glue {
@@ -163,34 +165,45 @@ std::shared_ptr<const InferredOutputs> find_inferred(const InferenceKey& key) {
   return found == table().entries.end() ? nullptr : found->second;
 }
 
-void learn_outputs(const InferenceKey& key, InferredOutputs inferred) {
+void InferredOutputs::learn_allocations(Allocations seen) const {
+  const Allocations* known = nullptr;
+  auto* own = new Allocations(std::move(seen));
+  if (!allocations_.compare_exchange_strong(known, own, std::memory_order_acq_rel)) delete own;
+}
+
+void learn_outputs(const InferenceKey& key, std::shared_ptr<const InferredOutputs> inferred) {
   constexpr size_t kKept = 65536;  // programs whose shapes never repeat must not grow it for ever
-  auto shared = std::make_shared<const InferredOutputs>(std::move(inferred));
   std::unique_lock<std::shared_mutex> lock(table().mutex);
   if (table().entries.size() >= kKept) table().entries.clear();
-  table().entries[key] = std::move(shared);
+  table().entries[key] = std::move(inferred);
 }
 
 namespace {
 
 class Observer {
  public:
-  Observer(const c10::SmallVector<Loan, 6>& loans, const OutputAllocations& output_allocations)
-      : loans_(loans), allocations_(output_allocations) {}
+  Observer(const c10::SmallVector<Loan, 6>& loans, const OutputAllocations* allocations)
+      : loans_(loans), allocations_(allocations) {}
 
-  InferredOutputs observe(const torch::jit::Stack& stack, size_t num_returns) {
+  std::shared_ptr<const InferredOutputs> observe(const torch::jit::Stack& stack, size_t num_returns) {
     for (size_t i = stack.size() - num_returns; i < stack.size(); ++i) add(stack[i]);
     for (size_t i = 0; i < loans_.size(); ++i) add_change(i);
-    for (const OutputAllocations::Allocation& allocation : allocations_.seen())
-      inferred_.allocations.push_back({allocation.bytes, -1});
-    for (size_t i = 0; i < memory_.size(); ++i) {
-      const int place = memory_[i] == nullptr ? -1 : allocations_.index_of(memory_[i]->data());
-      if (place >= 0) inferred_.allocations[static_cast<size_t>(place)].storage = static_cast<int>(i);
-    }
-    return std::move(inferred_);
+    if (allocations_ != nullptr) show_allocations();
+    return inferred_;
   }
 
  private:
+  void show_allocations() {
+    InferredOutputs::Allocations shown;
+    for (const OutputAllocations::Allocation& allocation : allocations_->seen())
+      shown.push_back({allocation.bytes, -1});
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      const int place = memory_[i] == nullptr ? -1 : allocations_->index_of(memory_[i]->data());
+      if (place >= 0) shown[static_cast<size_t>(place)].storage = static_cast<int>(i);
+    }
+    inferred_->learn_allocations(std::move(shown));
+  }
+
   void add(const c10::IValue& result) {
     InferredOutputs::Return returned;
     if (result.isTensor()) {
@@ -202,15 +215,15 @@ class Observer {
     } else if (result.isNone()) {
       returned.outputs.push_back({});
     } else {
-      inferred_.can_queue = false;  // a value of the host's
+      inferred_->can_queue = false;  // a value of the host's
     }
-    inferred_.returns.push_back(std::move(returned));
+    inferred_->returns.push_back(std::move(returned));
   }
 
   Output output_of(const at::Tensor& tensor) {
     if (!tensor.defined()) return {};
     if (tensor.layout() != c10::kStrided || tensor._is_zerotensor()) {
-      inferred_.can_queue = false;
+      inferred_->can_queue = false;
       return {};
     }
     Output output{Output::Kind::kNew, 0, Layout::of(tensor)};
@@ -232,7 +245,7 @@ class Observer {
     output.index = static_cast<size_t>(known - memory_.begin());
     if (known == memory_.end()) {
       memory_.push_back(storage);
-      inferred_.storage_bytes.push_back(storage == nullptr ? 0 : storage->nbytes());
+      inferred_->storage_bytes.push_back(storage == nullptr ? 0 : storage->nbytes());
     }
     return output;
   }
@@ -242,25 +255,88 @@ class Observer {
     if (!loan.is_written || loan.alias.layout() != c10::kStrided) return;
     const Layout before = Layout::of(loan.original), after = Layout::of(loan.alias);
     if (before.is_conj != after.is_conj || before.is_neg != after.is_neg || before.offset != after.offset) {
-      inferred_.can_queue = false;
+      inferred_->can_queue = false;
     }
     if (before.sizes == after.sizes && before.strides == after.strides) return;
-    inferred_.resized.push_back({index, after});
+    inferred_->resized.push_back({index, after});
     // Given its new size before the kernel runs, it would be read at that size: x.addbmm_(…) of a smaller x.
-    if (loan.original.numel() != 0) inferred_.can_queue = false;
+    if (loan.original.numel() != 0) inferred_->can_queue = false;
   }
 
   const c10::SmallVector<Loan, 6>& loans_;
-  const OutputAllocations& allocations_;
+  const OutputAllocations* const allocations_;
   std::vector<const c10::StorageImpl*> memory_;
-  InferredOutputs inferred_;
+  const std::shared_ptr<InferredOutputs> inferred_ = std::make_shared<InferredOutputs>();
 };
 
 }  // namespace
 
-InferredOutputs observe(const torch::jit::Stack& stack, size_t num_returns,
-                        const c10::SmallVector<Loan, 6>& loans, const OutputAllocations& output_allocations) {
-  return Observer(loans, output_allocations).observe(stack, num_returns);
+std::shared_ptr<const InferredOutputs> observe(const torch::jit::Stack& stack, size_t num_returns,
+                                               const c10::SmallVector<Loan, 6>& loans,
+                                               const OutputAllocations* allocations) {
+  return Observer(loans, allocations).observe(stack, num_returns);
+}
+
+namespace {
+
+// Strides of dimensions without a choice do not matter.
+bool have_same_strides(const Layout& left, const Layout& right) {
+  for (size_t i = 0; i < left.sizes.size(); ++i) {
+    if (left.sizes[i] == 0) return true;
+    if (left.sizes[i] > 1 && left.strides[i] != right.strides[i]) return false;
+  }
+  return true;
+}
+
+std::string text(const Layout& layout) {
+  std::ostringstream out;
+  out << layout.dtype << at::IntArrayRef(layout.sizes) << " strides " << at::IntArrayRef(layout.strides)
+      << " offset " << layout.offset;
+  return out.str();
+}
+
+const char* difference(const Output& said, const Output& shown) {
+  if (said.kind != shown.kind || said.index != shown.index) return "aliasing";
+  if (said.kind == Output::Kind::kUndefined || said.kind == Output::Kind::kOperand) return nullptr;
+  const Layout &left = said.layout, &right = shown.layout;
+  if (left.dtype != right.dtype) return "dtypes";
+  if (left.sizes != right.sizes) return "sizes";
+  if (!have_same_strides(left, right)) return "strides";
+  if (left.offset != right.offset || left.is_conj != right.is_conj || left.is_neg != right.is_neg) {
+    return "aliasing";
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::pair<std::string, std::string> compare(const InferredOutputs& said, const InferredOutputs& shown) {
+  if (said.can_queue != shown.can_queue) return {"resizing", said.can_queue ? "shown" : "said"};
+  if (!shown.can_queue) return {"agrees", ""};
+  for (size_t i = 0; i < shown.returns.size(); ++i) {
+    const auto &left = said.returns[i].outputs, &right = shown.returns[i].outputs;
+    if (left.size() != right.size()) return {"sizes", "lists of different length"};
+    for (size_t j = 0; j < left.size(); ++j) {
+      if (const char* what = difference(left[j], right[j])) {
+        return {what, "result " + std::to_string(i) + ": said " + text(left[j].layout) + ", shown " +
+                          text(right[j].layout)};
+      }
+    }
+  }
+  if (said.resized.size() != shown.resized.size()) return {"resizing", "another number of operands"};
+  for (size_t i = 0; i < shown.resized.size(); ++i) {
+    const Layout &left = said.resized[i].layout, &right = shown.resized[i].layout;
+    if (left.sizes != right.sizes || !have_same_strides(left, right)) {
+      return {"resizing", "said " + text(left) + ", shown " + text(right)};
+    }
+  }
+  for (size_t i = 0; i < shown.storage_bytes.size(); ++i) {
+    if (said.storage_bytes[i] < shown.storage_bytes[i]) {
+      return {"storage", std::to_string(said.storage_bytes[i]) + " bytes said, " +
+                             std::to_string(shown.storage_bytes[i]) + " shown"};
+    }
+  }
+  return {"agrees", ""};
 }
 
 PreparedOutputs::PreparedOutputs(const InferredOutputs& inferred, const c10::SmallVector<Loan, 6>& loans,
@@ -292,10 +368,10 @@ at::Tensor PreparedOutputs::make(const Output& output, const c10::SmallVector<Lo
       const at::Tensor& original = loans[output.index].original;
       Layout layout = output.layout;
       layout.offset += original.storage_offset();
-      return tensor_over(original.storage(), layout, kOwnKeys, /*is_view=*/true);
+      return tensor_over(original.storage(), layout, own_keys(), /*is_view=*/true);
     }
     case Output::Kind::kNew:
-      return tensor_over(storages_[output.index], output.layout, kOwnKeys, /*is_view=*/false);
+      return tensor_over(storages_[output.index], output.layout, own_keys(), /*is_view=*/false);
   }
   return {};
 }
@@ -304,9 +380,16 @@ void PreparedOutputs::push(torch::jit::Stack& stack) const {
   for (const c10::IValue& result : results_) stack.push_back(result);
 }
 
-std::vector<void*> PreparedOutputs::addresses() const {
+std::vector<void*> PreparedOutputs::addresses(const runtime::Device& target) const {
   std::vector<void*> addresses;
-  for (const c10::Storage& storage : storages_) addresses.push_back(devices().engine_address(storage.data()));
+  for (const c10::Storage& storage : storages_) {
+    const runtime::Runtime& seen = target.runtime();
+    // Another thread may have had the program see other devices while they were made.
+    if (runtime::has_other_worlds() && storage.data() != nullptr && seen.device_of(storage.data()) < 0) {
+      TORCH_CHECK(false, "a dry run began or ended in another thread while an op was issued");
+    }
+    addresses.push_back(seen.engine_address(storage.data()));
+  }
   return addresses;
 }
 

@@ -6,6 +6,7 @@
 #include <ATen/core/stack.h>
 #include <c10/util/SmallVector.h>
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -38,6 +39,11 @@ struct Output {
 };
 
 struct InferredOutputs {
+  InferredOutputs() = default;
+  ~InferredOutputs() { delete allocations_.load(std::memory_order_acquire); }
+  InferredOutputs(const InferredOutputs&) = delete;
+  InferredOutputs& operator=(const InferredOutputs&) = delete;
+
   struct Return {
     bool is_list = false;
     std::vector<Output> outputs;
@@ -51,19 +57,24 @@ struct InferredOutputs {
   std::vector<Return> returns;
   std::vector<size_t> storage_bytes;
   std::vector<Resized> resized;
-  // The kernel's allocations: which storage each becomes (−1: scratch). Empty when they were not seen.
+
+  // The kernel's allocations: which storage each becomes (−1: scratch).
   struct Allocation {
     size_t bytes;
     int storage;
   };
-  std::vector<Allocation> allocations;
+  using Allocations = std::vector<Allocation>;
+  // Null until a run has shown them: a shape function does not.
+  const Allocations* allocations() const { return allocations_.load(std::memory_order_acquire); }
+  // From any thread; the first call stays.
+  void learn_allocations(Allocations seen) const;
+
+ private:
+  mutable std::atomic<const Allocations*> allocations_{nullptr};
 };
 
 // Arguments as a key: everything that can decide what an op returns, and no values of floating point.
 using InferenceKey = c10::SmallVector<int64_t, 96>;
-
-// What an op's schema says about its arguments' share in the key.
-enum class KeyPart : uint8_t { kExact, kTypeOnly };
 
 // Which operand each tensor among the arguments is: x.mul_(x) returns its first operand where x.mul_(y) has
 // two. The arguments are asked about in the order in which they were lent.
@@ -86,11 +97,17 @@ bool add_to_key(InferenceKey& key, const c10::IValue& value, KeyPart part, Opera
 
 // Null when no call with such arguments was seen. Safe from any thread.
 std::shared_ptr<const InferredOutputs> find_inferred(const InferenceKey& key);
-void learn_outputs(const InferenceKey& key, InferredOutputs inferred);
+void learn_outputs(const InferenceKey& key, std::shared_ptr<const InferredOutputs> inferred);
 
-// The inferred that a run shows: `stack` ends with the engine's results, before they are adopted.
-InferredOutputs observe(const torch::jit::Stack& stack, size_t num_returns,
-                        const c10::SmallVector<Loan, 6>& loans, const OutputAllocations& output_allocations);
+// What a run shows: `stack` ends with the engine's results, before they are adopted. `allocations`: the
+// kernel's, all seen; null for a shape function.
+std::shared_ptr<const InferredOutputs> observe(const torch::jit::Stack& stack, size_t num_returns,
+                                               const c10::SmallVector<Loan, 6>& loans,
+                                               const OutputAllocations* allocations);
+
+// Where what was said of a call differs from what it returned: "agrees", or "sizes", "dtypes", "strides",
+// "aliasing", "storage", and how.
+std::pair<std::string, std::string> compare(const InferredOutputs& said, const InferredOutputs& shown);
 
 // Fresh device memory and tensors for an inferred, on the current stream.
 class PreparedOutputs {
@@ -99,7 +116,7 @@ class PreparedOutputs {
   // The results in the place of the arguments.
   void push(torch::jit::Stack& stack) const;
   // Where the engine reaches each new storage.
-  std::vector<void*> addresses() const;
+  std::vector<void*> addresses(const runtime::Device& target) const;
   const std::vector<c10::Storage>& storages() const { return storages_; }
 
  private:

@@ -1,25 +1,22 @@
 // Lending: an op on loom tensors hands their memory to the engine's kernel, without a copy, and takes the
-// result back. Only the files of this task (lend, adopt, output_allocations, inferred, queued_op, lazy), and
-// those that call a kernel of the engine by name (rnn.cpp, attention.cpp), know that device memory becomes
-// another device type's tensor.
+// result back. How an alias is made, and what else depends on which engine it is, stands in
+// csrc/torch/engine.
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <ATen/core/stack.h>
 #include <c10/util/SmallVector.h>
 
-#include "torch/core/engine.h"
-#include "torch/memory/output_allocation.h"
+#include <optional>
+#include <utility>
+
+#include "torch/dispatch/kernel_description.h"
+#include "torch/engine/engine.h"
+#include "torch/engine/output_allocation.h"
 #include "torch/ops/fallback.h"
+#include "torch/ops/op.h"
 
 namespace loom::glue {
-
-// What an op may be given besides tensors of one loom device.
-struct OperandPolicy {
-  bool host_scalars = false;  // tensors of the CPU with no dimension (TensorIterator's rule)
-  bool host_tensors = false;  // tensors of the CPU (lengths, steps)
-  bool host_lists = false;    // lists of tensors of the CPU (index tensors)
-};
 
 // An operand and the engine's tensor over its memory.
 struct Loan {
@@ -30,7 +27,8 @@ struct Loan {
 // One op: its operands while they are lent. Not reentrant: nested ops open their own.
 class Lending {
  public:
-  Lending(const char* op_name, OperandPolicy policy);
+  Lending(const runtime::OpRecord& op, OperandPolicy policy);
+  explicit Lending(const Op& op) : Lending(op.record, op.policy) {}
   ~Lending();
   Lending(const Lending&) = delete;
   Lending& operator=(const Lending&) = delete;
@@ -52,28 +50,68 @@ class Lending {
 
   // Whether the current stream of the device runs a kernel in this thread, now.
   bool runs_in_place();
-  // Submits a kernel that uses the operands and writes `outputs`.
-  void submit(runtime::StreamRef stream, const driver::Kernel& kernel,
-              const std::vector<c10::Storage>& outputs);
 
-  // Runs `work`, which calls the engine's kernel, in this thread after what is pending on the current stream;
-  // what earlier calls showed of its allocations is in `table`. A driver without arithmetic is told of a
-  // kernel, and `work` infers the result's metadata on tensors without data.
+  // Whether somebody is told of the kernel. Then its arguments that are no tensors are added to the
+  // description before it runs, and its results before finish().
+  bool is_described() const { return description_.has_value(); }
+  KernelDescription& description() { return *description_; }
+  // For a kernel that is queued: tells that it comes, submits it, tells that it went. What run() does, step
+  // by step; `outputs` are what it returns.
+  void begin(runtime::StreamRef stream);
+  void submit(runtime::StreamRef stream, const driver::Kernel& kernel, const torch::jit::Stack& outputs,
+              size_t num_outputs);
+  // After run() and write_back(): tells that the kernel went, and what it returned. What a reader throws
+  // leaves it. Takes a tensor, a tuple, a vector.
+  template <typename T>
+  void finish(const T& result) {
+    if (!description_.has_value()) [[likely]] {
+      return;
+    }
+    description_->add_output(result);
+    finish_described();
+  }
+  // Of an op that returns nothing.
+  void finish() {
+    if (!description_.has_value()) [[likely]] {
+      return;
+    }
+    description_->add_written_inputs();
+    finish_described();
+  }
+
+  // Looks for what earlier calls showed of the kernel's allocations. False: the run that follows sees all of
+  // them and shows it.
+  bool knows_allocations(OutputAllocationTable& table);
+  // The run that follows shows them again.
+  void forget_allocations(OutputAllocationTable& table) {
+    allocations_ = OutputAllocations::learning();
+    asked_table_ = &table;
+  }
+  // Runs `work`, which calls the engine's kernel, in this thread after what is pending on the current stream.
+  // A driver without arithmetic is told of a kernel, and `work` infers the result's metadata on tensors
+  // without data. After knows_allocations().
   template <typename F>
-  void run(OutputAllocationTable& table, F&& work);
-  // As run(), seeing all of the kernel's allocations.
-  template <typename F>
-  void run_learning(OutputAllocationTable& table, F&& work) {
+  void run(F&& work) {
     run_kernel(&call<std::remove_reference_t<F>>, const_cast<void*>(static_cast<const void*>(&work)));
-    table_ = &table;
+    learned_table_ = asked_table_;
   }
 
   // The device the op runs on: that of the operands, or one named by an argument, or the current one.
   void set_device(int device);
   int device();
-  // Lists of operands are written to, not only read.
-  void set_writes_lists() { writes_lists_ = true; }
-  bool writes_lists() const { return writes_lists_; }
+  // Whether that device has arithmetic; known once an operand was lent or target() asked.
+  bool runs_kernels() const { return target_ != nullptr && target_->runs_kernels(); }
+  const runtime::Device& target() {
+    device();
+    return *target_;
+  }
+  // The same, and the keys of its engine, once an operand was lent or the device was asked for.
+  const runtime::Device& chosen() const { return *target_; }
+  c10::DispatchKeySet engine_keys() const { return glue::engine_keys(*target_); }
+  // The first list of operands is written to, not only read.
+  void set_writes_list() { writes_list_ = true; }
+  // Of the list that is lent next.
+  bool take_writes_list() { return std::exchange(writes_list_, false); }
   // An operand was sparse: the engine's kernel must be found by its tensors' keys.
   bool has_sparse() const { return has_sparse_; }
   // The dtypes of the operands on the device.
@@ -81,7 +119,8 @@ class Lending {
   // An operand is the host's.
   bool has_host_operands() const { return has_host_operands_; }
   bool is_alias(const at::Tensor& tensor) const;
-  const char* op_name() const { return op_name_; }
+  const runtime::OpRecord& op() const { return op_; }
+  const char* op_name() const { return op_.full_name; }
   const c10::SmallVector<Loan, 6>& loans() const { return loans_; }
   const OutputAllocations& output_allocations() const { return allocations_; }
   // Part of the key into a OutputAllocationTable: an argument that is not a tensor. The operands count by
@@ -95,7 +134,7 @@ class Lending {
     (*static_cast<F*>(work))();
   }
   void run_kernel(Body body, void* context);
-  c10::SmallVector<runtime::Operand, 6> describe_operands() const;
+  void finish_described();
   bool has_moved(const Loan& loan) const;
   bool make_own(c10::DataPtr& memory, size_t bytes);
   void copy_from_host(void* destination, const void* source, size_t bytes);
@@ -106,31 +145,29 @@ class Lending {
   at::Tensor adopt_sparse(const at::Tensor& result);
   at::Tensor adopt_unowned(const at::Tensor& result);
   void check_device(const at::Tensor& tensor);
+  void choose(const runtime::Runtime& seen, int device);
   [[noreturn]] void throw_device_mismatch(const at::Tensor& tensor) const;
 
-  const char* const op_name_;
+  const runtime::OpRecord& op_;
   const OperandPolicy policy_;
   int device_ = -1;
+  const runtime::Device* target_ = nullptr;  // that of device_
   bool has_sparse_ = false;
   bool has_host_operands_ = false;
-  bool writes_lists_ = false;
-  driver::Stream in_place_stream_ = nullptr;  // set when it runs kernels in this thread
+  bool writes_list_ = false;
+  runtime::InPlace in_place_;  // set when the stream runs kernels in this thread
   uint64_t key_ = 0;
   fallback::DtypeSet dtypes_ = fallback::kAnyOp;
   OutputAllocations allocations_ = OutputAllocations::learning();
   OutputMask learned_ = 0;
-  OutputAllocationTable* table_ = nullptr;
+  OutputAllocationTable *asked_table_ = nullptr, *learned_table_ = nullptr;
   c10::SmallVector<Loan, 6> loans_;
-  c10::impl::ExcludeDispatchKeyGuard no_autograd_;
+  std::optional<KernelDescription> description_;  // destroyed before the loans that it refers to
+  const EngineScope scope_;
 };
 
-template <typename F>
-void Lending::run(OutputAllocationTable& table, F&& work) {
-  const OutputMask* mask = table.find(key_);
-  if (mask == nullptr) return run_learning(table, std::forward<F>(work));
-  allocations_ = OutputAllocations(device(), *mask);
-  run_kernel(&call<std::remove_reference_t<F>>, const_cast<void*>(static_cast<const void*>(&work)));
-}
+// Has autograd run backward passes in the thread that asks for them, the first time that a thread calls this.
+void run_backward_in_this_thread();
 
 // Throws when a tensor with elements has no memory behind it: its storage was made smaller.
 void check_has_memory(const at::Tensor& tensor, const char* op_name);
@@ -150,8 +187,11 @@ class DeviceSpan {
   bool mixed_ = false;
 };
 
+// Whether an op on a list of tensors is one command.
+inline bool has_foreach() { return chip_has(runtime::FusedKernel::kForeach, runtime::current_device()); }
+
 // Keys that find PyTorch's own composite kernel of a list op, which calls the op of each tensor in turn:
-// those of a backend that has no kernels here. For lists on several devices.
+// those of a backend that has no kernels here. For lists on several devices, and for chips without such ops.
 inline c10::DispatchKeySet one_by_one_keys() { return c10::DispatchKeySet(c10::DispatchKey::HPU); }
 
 }  // namespace loom::glue

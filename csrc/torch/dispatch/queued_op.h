@@ -7,15 +7,15 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "torch/core/generator.h"
 #include "torch/dispatch/inferred_outputs.h"
+#include "torch/engine/generator.h"
 
 namespace loom::glue {
 
 // Queues `op` on the current stream of the lending's device. The arguments at the end of `stack` are lent
 // already; its results take their place. The caller knows that `inferred` is what such arguments lead to.
 // `draw`: of the generator among the arguments.
-void queue_op(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t num_arguments, Lending& lending,
+void queue_op(const Op& op, torch::jit::Stack* stack, Lending& lending,
               std::shared_ptr<const InferredOutputs> inferred, CapturedDraw draw);
 
 // What queued ops need of the thread that runs them: one for all ops of a graph costs less than one each. An
@@ -45,15 +45,8 @@ class QueuedOpScope {
   const bool keeps_threads_;
   const int threads_before_;
   int num_threads_;
-  const c10::impl::ExcludeDispatchKeyGuard no_autograd_;
+  const EngineScope scope_;
   const c10::AutoGradMode gradients_;  // the thread's own, restored at the end
 };
-
-// The inferred of a call that nothing was seen of, from the op's shape function; null when it has none that
-// answers, and `reason` is what it says instead. Runs Python, computes nothing.
-std::shared_ptr<const InferredOutputs> infer_outputs(const c10::OperatorHandle& op,
-                                                     const torch::jit::Stack& stack, size_t num_arguments,
-                                                     size_t num_returns, const Lending& lending,
-                                                     std::string& reason);
 
 }  // namespace loom::glue

@@ -8,10 +8,12 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <optional>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
 #include "torch/dispatch/boxed.h"
+#include "torch/dispatch/infer.h"
 #include "torch/dispatch/lend.h"
 
 namespace loom::glue {
@@ -56,9 +58,8 @@ struct Lent<at::TensorList> {
   static LentList of(Lending& lending, at::TensorList tensors) {
     LentList lent;
     lent.tensors.reserve(tensors.size());
-    for (const at::Tensor& tensor : tensors) {
-      lent.tensors.push_back(lending.lend_element(tensor, lending.writes_lists()));
-    }
+    const bool is_written = lending.take_writes_list();
+    for (const at::Tensor& tensor : tensors) lent.tensors.push_back(lending.lend_element(tensor, is_written));
     return lent;
   }
 };
@@ -107,57 +108,145 @@ void add_list(DeviceSpan& span, const T& argument) {
   }
 }
 
-// A kernel that runs `Op` on the engine. `kHostScalars`: whether its operands may be CPU scalars.
-template <typename Op, bool kHostScalars, typename Signature = typename Op::schema>
+// A lent argument as the boxed kernel has it.
+template <typename T>
+c10::IValue boxed_argument(const T& argument) {
+  return argument;
+}
+inline c10::IValue boxed_argument(const LentList& list) { return c10::List<at::Tensor>(list.tensors); }
+
+template <typename Lent>
+torch::jit::Stack boxed_arguments(const Lent& lent) {
+  return std::apply(
+      [](const auto&... arguments) {
+        torch::jit::Stack stack;
+        stack.reserve(sizeof...(arguments) + 2);
+        (stack.push_back(boxed_argument(arguments)), ...);
+        return stack;
+      },
+      lent);
+}
+
+template <typename T>
+torch::jit::Stack boxed_results(const T& result) {
+  return {result};
+}
+template <typename... T>
+torch::jit::Stack boxed_results(const std::tuple<T...>& results) {
+  return std::apply([](const T&... one) { return torch::jit::Stack{one...}; }, results);
+}
+
+// A kernel that runs `At` (at::_ops::…) on the engine.
+template <typename At, typename Signature = typename At::schema>
 struct Borrowed;
 
-template <typename Op, bool kHostScalars, typename Return, typename... Arguments>
-struct Borrowed<Op, kHostScalars, Return(Arguments...)> {
+template <typename At, typename Return, typename... Arguments>
+struct Borrowed<At, Return(Arguments...)> {
+  static constexpr bool kWritesLists = std::is_void_v<Return>;  // _foreach_add_
+  static constexpr bool kWrites = kWritesLists || std::is_same_v<Return, at::Tensor&>;
+
   static Return call(Arguments... arguments) {
     if constexpr ((std::is_same_v<Arguments, at::TensorList> || ...)) {
       DeviceSpan span;
       (add_list(span, arguments), ...);
-      if (span.is_mixed()) return Op::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
+      if (span.is_mixed() || !has_foreach()) {
+        return At::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
+      }
     }
-    thread_local OutputAllocationTable table;
-    std::optional<Lending> lending(std::in_place, Op::name, OperandPolicy{kHostScalars, false, false});
-    // What returns nothing works in place, on lists (_foreach_add_).
-    if constexpr (std::is_void_v<Return>) lending->set_writes_lists();
-    // Braces: arguments are lent from left to right. Not forwarded: call_boxed() may need them afterwards.
-    std::tuple<decltype(Lent<Arguments>::of(*lending, std::declval<Arguments>()))...> lent{
-        Lent<Arguments>::of(*lending, arguments)...};
-    if (!lending->runs_in_place()) [[unlikely]] {
-      lending.reset();
-      return call_boxed(std::forward<Arguments>(arguments)...);
+    if constexpr (kIsTracedInParts) {
+      if (is_tracing_parts()) return At::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
     }
-    if (fallback::is_watched(lending->dtypes())) [[unlikely]] {
-      static const fallback::Op& op = fallback::op_of(Op::name, Op::overload_name);
-      fallback::check(op, lending->dtypes(), lending->device());
+    Op& op = record();
+    Lending lending(op);
+    if constexpr (kWritesLists) lending.set_writes_list();
+    // Braces: arguments are lent from left to right.
+    std::tuple<decltype(Lent<Arguments>::of(lending, std::declval<Arguments>()))...> lent{
+        Lent<Arguments>::of(lending, arguments)...};
+    if (fallback::is_watched(lending.dtypes())) [[unlikely]] {
+      fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
+    }
+    if (lending.is_described()) [[unlikely]]
+      describe(lending, arguments...);
+    if (!lending.runs_in_place()) [[unlikely]] {
+      torch::jit::Stack stack = boxed_arguments(lent);
+      run_lent(op, &stack, lending);
+      return returned(stack, std::forward<Arguments>(arguments)...);
+    }
+    // The first run in place shows what such a call returns, for when it is queued or captured.
+    InferenceKey key;
+    if (!lending.knows_allocations(op.output_allocations)) [[unlikely]] {
+      key = key_to_teach(op, boxed_arguments(lent), lending);
     }
     const auto run = [&](auto&&... engine_arguments) -> decltype(auto) {
-      return Op::redispatch(engine_keys(), engine_arguments...);
+      return At::redispatch(lending.engine_keys(), engine_arguments...);
     };
-    if constexpr (std::is_void_v<Return>) {
-      lending->run(table, [&] { std::apply(run, lent); });
-      lending->write_back();
-    } else if constexpr (std::is_same_v<Return, at::Tensor&>) {
-      lending->run(table, [&] { std::apply(run, lent); });
-      lending->write_back();
-      return written_argument<Arguments...>(std::forward<Arguments>(arguments)...);
+    if constexpr (kWrites) {
+      lending.run([&] { std::apply(run, lent); });
+      if (!key.empty()) [[unlikely]] {
+        teach(op, key, boxed_written(lent), lending);
+      }
+      lending.write_back();
+      if constexpr (kWritesLists) {
+        lending.finish();
+      } else {
+        at::Tensor& written = written_argument<Arguments...>(std::forward<Arguments>(arguments)...);
+        lending.finish(written);
+        return written;
+      }
     } else {
       std::optional<Return> result;
-      lending->run(table, [&] { result.emplace(std::apply(run, lent)); });
-      return adopt_all(*lending, std::move(*result));
+      lending.run([&] { result.emplace(std::apply(run, lent)); });
+      if (!key.empty()) [[unlikely]] {
+        teach(op, key, boxed_results(*result), lending);
+      }
+      Return adopted = adopt_all(lending, std::move(*result));
+      lending.finish(adopted);
+      return adopted;
     }
   }
 
  private:
-  // Work for a worker or a graph outlives this call: the boxed kernel keeps its arguments.
-  static Return call_boxed(Arguments... arguments) {
-    static const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);
-    return c10::impl::BoxedKernelWrapper<Return(Arguments...)>::call(
-        c10::BoxedKernel::makeFromFunction<&run_boxed>(), handle, engine_keys(),
-        std::forward<Arguments>(arguments)...);
+  // torch.jit's tracer records no op without results, and no convolution.
+  static constexpr bool kIsTracedInParts =
+      std::is_void_v<Return> || std::string_view(At::name) == "aten::convolution";
+
+  // What the tape is told besides operands.
+  [[gnu::noinline]] static void describe(Lending& lending, Arguments... arguments) {
+    static const auto names = argument_names(At::name, At::overload_name);
+    const char* const* name = names.data();
+    (lending.description().add_attribute<std::remove_cvref_t<Arguments>>(*name++, arguments), ...);
+  }
+
+  static Op& record() {
+    static Op& own = Op::named(At::name, At::overload_name);
+    return own;
+  }
+
+  // What the engine returned, when that is the argument it wrote.
+  template <typename Lent>
+  static torch::jit::Stack boxed_written(const Lent& lent) {
+    if constexpr (kWritesLists) {
+      return {};
+    } else {
+      constexpr size_t place = place_of_written();
+      return {std::get<place>(lent)};
+    }
+  }
+  static constexpr size_t place_of_written() {
+    constexpr bool is_written[] = {std::is_same_v<Arguments, at::Tensor&>...};
+    size_t place = 0;
+    while (!is_written[place]) ++place;
+    return place;
+  }
+
+  static Return returned(torch::jit::Stack& stack, Arguments... arguments) {
+    if constexpr (kWritesLists) {
+      return;
+    } else if constexpr (kWrites) {
+      return written_argument<Arguments...>(std::forward<Arguments>(arguments)...);
+    } else {
+      return c10::impl::PopResult<Return>::call(stack);
+    }
   }
 };
 

@@ -3,7 +3,9 @@
 #include <c10/core/DeviceCapability.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include "runtime/worlds.h"
 #include "torch/core/device.h"
+#include "torch/hooks/register.h"
 #include "torch/memory/allocator.h"
 
 namespace loom::glue {
@@ -15,16 +17,18 @@ using c10::DeviceIndex;
 using c10::Stream;
 
 struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
-  c10::DeviceType type() const override { return kLoom; }
+  c10::DeviceType type() const override { return device_type(); }
 
   Device exchangeDevice(Device device) const override {
     const Device previous = getDevice();
     if (device.index() != previous.index()) setDevice(device);
     return previous;
   }
-  Device getDevice() const override { return {kLoom, static_cast<DeviceIndex>(runtime::current_device())}; }
+  Device getDevice() const override {
+    return {device_type(), static_cast<DeviceIndex>(runtime::current_device())};
+  }
   void setDevice(Device device) const override {
-    TORCH_CHECK_VALUE(device.type() == kLoom, "expected a ", device_name(), " device, got ", device);
+    TORCH_CHECK_VALUE(device.type() == device_type(), "expected a ", device_name(), " device, got ", device);
     check_device_index(device.index());
     runtime::set_current_device(device.index());
   }
@@ -33,13 +37,18 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
 
   Stream getStream(Device device) const override {
+    // Autograd asks for every tensor's, where an exception would end the process: also for a device that is
+    // of another world than the one that is seen. Whatever is then done on it is refused.
+    if (runtime::has_other_worlds() && device.index() >= device_count()) [[unlikely]] {
+      return stream_of(device.index(), 0);
+    }
     const int index = index_of(device);
     return stream_of(index, runtime::current_stream(index));
   }
   Stream getDefaultStream(Device device) const override { return stream_of(index_of(device), 0); }
   Stream getNewStream(Device device, int priority) const override {
     const int index = resolve_device(device).index();
-    return stream_of(index, translated([&] { return devices().new_stream(index, priority); }));
+    return stream_of(index, translated([&] { return devices().device(index).new_stream(priority); }));
   }
   Stream getStreamFromGlobalPool(Device device, bool high_priority) const override {
     return getNewStream(device, high_priority ? -1 : 0);
@@ -60,7 +69,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
                 static_cast<int>(stream.device_index()), ".");
     translated([&] {
       if (*event == nullptr) {
-        *event = runtime::create_event({flag == c10::EventFlag::BACKEND_DEFAULT});
+        *event = runtime::create_event(stream.device_index(), {flag == c10::EventFlag::BACKEND_DEFAULT});
       }
       runtime::record_event(static_cast<driver::Event>(*event), reference(stream));
     });
@@ -130,7 +139,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
     return device.index();
   }
   static Stream stream_of(int device, int64_t id) {
-    return Stream(Stream::UNSAFE, Device(kLoom, static_cast<DeviceIndex>(device)), id);
+    return Stream(Stream::UNSAFE, Device(device_type(), static_cast<DeviceIndex>(device)), id);
   }
   static runtime::StreamRef reference(const Stream& stream) { return {stream.device_index(), stream.id()}; }
   static driver::Stream driver_stream(const Stream& stream) {
@@ -138,8 +147,11 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
 };
 
-C10_REGISTER_GUARD_IMPL(PrivateUse1, GuardImpl);
-
 }  // namespace
+
+void register_guard() {
+  // PyTorch keeps the guard for the life of the process.
+  const c10::impl::DeviceGuardImplRegistrar registrar(device_type(), new GuardImpl);
+}
 
 }  // namespace loom::glue

@@ -1,8 +1,8 @@
 // What PyTorch asks of an accelerator outside of ops: is it there, its generators, pinned memory.
-#include <ATen/detail/PrivateUse1HooksInterface.h>
-
 #include "torch/core/device.h"
+#include "torch/core/extension_points.h"
 #include "torch/core/generator.h"
+#include "torch/hooks/register.h"
 #include "torch/memory/host_allocator.h"
 #include "torch/memory/resize.h"
 
@@ -10,7 +10,8 @@ namespace loom::glue {
 
 namespace {
 
-struct Hooks final : at::PrivateUse1HooksInterface {
+template <typename Base>
+struct Hooks final : Base {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return device_count() > 0; }
   bool hasPrimaryContext(c10::DeviceIndex index) const override {
@@ -40,26 +41,21 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   at::Device getDeviceFromPtr(void* data) const override {
     const int index = devices().device_of(data);
     TORCH_CHECK_VALUE(index >= 0, "the address ", data, " is not memory of a ", device_name(), " device");
-    return {kLoom, static_cast<c10::DeviceIndex>(index)};
+    return {device_type(), static_cast<c10::DeviceIndex>(index)};
   }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
     return default_generator(index < 0 ? runtime::current_device() : index);
   }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
     const c10::Device device =
-        index < 0 ? resolve_device(std::nullopt) : resolve_device(c10::Device(kLoom, index));
+        index < 0 ? resolve_device(std::nullopt) : resolve_device(c10::Device(device_type(), index));
     return at::make_generator<LoomGenerator>(device.index());
   }
-  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
-    resize_storage(storage, bytes);
-  }
+  void resize(const c10::Storage& storage, size_t bytes) const override { resize_storage(storage, bytes); }
 };
 
-[[maybe_unused]] const bool registered = [] {
-  at::RegisterPrivateUse1HooksInterface(new Hooks);  // PyTorch keeps it for the life of the process
-  return true;
-}();
-
 }  // namespace
+
+void register_hooks() { register_hooks_of<Hooks>(); }
 
 }  // namespace loom::glue

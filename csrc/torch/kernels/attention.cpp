@@ -1,72 +1,114 @@
-// Scaled dot-product attention: the engine's fused kernel behind the ops PyTorch has for other backends.
+// Scaled dot-product attention: the chip's fused kernel behind the ops PyTorch has for other backends.
+#include <ATen/Context.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
-#include <ATen/native/transformers/sdp_utils_cpp.h>
-#include <ATen/ops/_fused_sdp_choice_ops.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_ops.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_ops.h>
-#include <ATen/ops/empty.h>
-#include <torch/library.h>
+#include <c10/core/SymInt.h>
 
-#include "torch/dispatch/unboxed.h"
+#include "torch/core/extension_points.h"
+#include "torch/engine/fused.h"
+#include "torch/kernels/fused_op.h"
+#include "torch/kernels/register.h"
 
 namespace loom::glue {
 
 namespace {
 
-using Flash = at::_ops::_scaled_dot_product_flash_attention_for_cpu;
-using FlashBackward = at::_ops::_scaled_dot_product_flash_attention_for_cpu_backward;
+using at::SDPBackend;
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
 
-int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-               const std::optional<at::Tensor>& mask, double dropout_p, bool is_causal,
-               std::optional<double> scale, bool enable_gqa) {
-  // The fused kernel has no gradient for the mask.
-  const bool needs_mask_gradient = mask.has_value() && mask->requires_grad();
-  if (needs_mask_gradient || !devices().runs_kernels()) return static_cast<int64_t>(at::SDPBackend::math);
-  Lending lending("aten::_fused_sdp_choice", {});
-  const at::Tensor q = lending.lend(query), k = lending.lend(key), v = lending.lend(value);
-  const std::optional<at::Tensor> m = mask.has_value() ? std::optional(lending.lend(*mask)) : std::nullopt;
-  const int64_t choice = at::_ops::_fused_sdp_choice::redispatch(engine_keys(), q, k, v, m, dropout_p,
-                                                                 is_causal, scale, enable_gqa);
-  return choice == static_cast<int64_t>(at::SDPBackend::flash_attention)
-             ? static_cast<int64_t>(at::SDPBackend::overrideable)
-             : choice;
+// Only what a call's metadata says counts: a dry run takes the same way.
+bool is_shaped_for_fused(const Tensor& query, const Tensor& key, const Tensor& value,
+                         const OptionalTensor& mask, bool is_causal, bool enable_gqa) {
+  if (query.is_nested() || key.is_nested() || value.is_nested()) return false;
+  if (query.dim() != 4 || key.dim() != 4 || value.dim() != 4) return false;
+  const c10::ScalarType dtype = query.scalar_type();
+  if (!at::isFloatingType(dtype) || key.scalar_type() != dtype || value.scalar_type() != dtype) return false;
+  if (query.numel() == 0 || key.numel() == 0 || value.numel() == 0) return false;
+  const int64_t heads = query.size(1), shared = key.size(1);
+  const bool fits = key.size(0) == query.size(0) && value.size(0) == query.size(0) &&
+                    value.size(1) == shared && key.size(2) == value.size(2) && key.size(3) == query.size(3) &&
+                    (enable_gqa ? heads % shared == 0 : heads == shared);
+  if (!fits || !mask.has_value() || !mask->defined()) return fits;
+  if (is_causal || (mask->dim() != 2 && mask->dim() != 4)) return false;
+  const std::array<int64_t, 4> scores = {query.size(0), heads, query.size(2), key.size(2)};
+  return at::is_expandable_to(mask->sizes(), scores);
 }
 
-using AttentionResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt,
-                                   at::Tensor, at::Tensor, at::Tensor>;
+bool has_kernel(int device, bool has_mask, double dropout_p) {
+  using runtime::FusedKernel;
+  return chip_has(FusedKernel::kAttention, device) &&
+         (!has_mask || chip_has(FusedKernel::kAttentionMask, device)) &&
+         (dropout_p == 0 || chip_has(FusedKernel::kAttentionDropout, device));
+}
 
-AttentionResult attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                          const std::optional<at::Tensor>& bias, double dropout_p, bool is_causal,
+int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask,
+               double dropout_p, bool is_causal, std::optional<double> /*scale*/, bool enable_gqa) {
+  const at::Context& context = at::globalContext();
+  // A program that asks for one of CUDA's fused kernels by name means this one.
+  const bool may_fuse = context.userEnabledFlashSDP() || context.userEnabledMemEfficientSDP() ||
+                        context.userEnabledCuDNNSDP() || context.userEnabledOverrideableSDP();
+  const bool has_mask = mask.has_value() && mask->defined();
+  if (may_fuse && has_kernel(query.device().index(), has_mask, dropout_p) &&
+      is_shaped_for_fused(query, key, value, mask, is_causal, enable_gqa)) {
+    return static_cast<int64_t>(SDPBackend::overrideable);
+  }
+  return static_cast<int64_t>(context.userEnabledMathSDP() ? SDPBackend::math : SDPBackend::error);
+}
+
+using AttentionResult =
+    std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
+
+AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                          const OptionalTensor& bias, double dropout_p, bool is_causal,
                           bool /*return_debug_mask*/, std::optional<double> scale) {
-  auto [output, logsumexp] =
-      Borrowed<Flash, false>::call(query, key, value, dropout_p, is_causal, bias, scale);
-  const at::Tensor none;
-  return {output, logsumexp, none, none, query.sym_size(2), key.sym_size(2), none, none, none};
+  using Signature =
+      std::tuple<Tensor, Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&, const OptionalTensor&,
+                                         double, bool, std::optional<double>, std::optional<at::Generator>);
+  static const auto op =
+      find_fused<Signature>("loom_fused::_scaled_dot_product_fused_attention_overrideable");
+  const std::optional<at::Generator> own;
+  auto [output, logsumexp, seed] = op.call(query, key, value, bias, dropout_p, is_causal, scale, own);
+  const Tensor none;
+  return {output, logsumexp, none, none, query.sym_size(2), key.sym_size(2), seed, none, none};
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
-    const at::Tensor& gradient, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-    const at::Tensor& bias, std::array<bool, 4> /*needed*/, const at::Tensor& output,
-    const at::Tensor& logsumexp, const at::Tensor&, const at::Tensor&, c10::SymInt, c10::SymInt,
-    double dropout_p, bool is_causal, const at::Tensor&, const at::Tensor&, std::optional<double> scale) {
-  auto [dq, dk, dv] = Borrowed<FlashBackward, false>::call(
-      gradient, query, key, value, output, logsumexp, dropout_p, is_causal,
-      bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt, scale);
-  return {dq, dk, dv, at::Tensor()};
+std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
+    const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias,
+    std::array<bool, 4> needed, const Tensor& output, const Tensor& logsumexp, const Tensor&, const Tensor&,
+    c10::SymInt, c10::SymInt, double dropout_p, bool is_causal, const Tensor& seed, const Tensor&,
+    std::optional<double> scale) {
+  if (!gradient.defined()) return {};
+  using Signature = std::tuple<Tensor, Tensor, Tensor, Tensor>(
+      const Tensor&, const Tensor&, const Tensor&, const Tensor&, const OptionalTensor&, bool, const Tensor&,
+      const Tensor&, const Tensor&, double, bool, std::optional<double>);
+  static const auto op =
+      find_fused<Signature>("loom_fused::_scaled_dot_product_fused_attention_overrideable_backward");
+  const OptionalTensor given = bias.defined() ? OptionalTensor(bias) : std::nullopt;
+  return op.call(gradient, query, key, value, given, needed[3] && bias.defined(), output, logsumexp, seed,
+                 dropout_p, is_causal, scale);
 }
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_attention() {
+  define_fused(
+      "_scaled_dot_product_fused_attention_overrideable(Tensor query, Tensor key, Tensor value, Tensor? "
+      "bias, "
+      "float dropout_p, bool is_causal, *, float? scale=None, Generator? generator=None) -> (Tensor, Tensor, "
+      "Tensor)",
+      engine_attention);
+  define_fused(
+      "_scaled_dot_product_fused_attention_overrideable_backward(Tensor gradient, Tensor query, Tensor key, "
+      "Tensor value, Tensor? bias, bool wants_bias, Tensor output, Tensor logsumexp, Tensor seed, float "
+      "dropout_p, bool is_causal, *, float? scale=None) -> (Tensor, Tensor, Tensor, Tensor)",
+      engine_attention_backward);
+  register_attention_choice(&choose);
+  torch::Library& m = library(own_key());
   m.impl("_fused_sdp_choice", choose);
   m.impl("_scaled_dot_product_fused_attention_overrideable", attention);
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", attention_backward);
 }
 
 }  // namespace loom::glue
-
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &loom::glue::choose)
-}  // namespace at::native

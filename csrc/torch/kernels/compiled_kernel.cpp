@@ -9,6 +9,7 @@
 #include "torch/core/python_line.h"
 #include "torch/dispatch/lend.h"
 #include "torch/memory/lazy.h"
+#include "torch/memory/worlds.h"
 
 namespace py = pybind11;
 
@@ -43,6 +44,7 @@ runtime::Operand describe(const at::Tensor& tensor, bool is_written) {
           tensor.strides().data(),
           static_cast<int32_t>(tensor.dim()),
           static_cast<int32_t>(tensor.itemsize()),
+          static_cast<int8_t>(tensor.scalar_type()),
           is_written};
 }
 
@@ -58,26 +60,29 @@ void launch(uintptr_t function, const std::string& name, int device, const std::
   work->numbers = std::move(numbers);
   const py::gil_scoped_release no_gil;
   const runtime::StreamRef stream = runtime::current_stream_of(device);
-  std::vector<runtime::Operand> operands;
+  std::vector<runtime::Operand> operands, outputs;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor& tensor = tensors[i];
-    TORCH_CHECK(tensor.device() == c10::Device(kLoom, static_cast<c10::DeviceIndex>(device)), name,
+    TORCH_CHECK(tensor.device() == c10::Device(device_type(), static_cast<c10::DeviceIndex>(device)), name,
                 ": expected tensor ", i, " on ", device_name(), ":", device, ", but it is on ",
                 tensor.device());
+    check_world(tensor, name.c_str());
     check_has_memory(tensor, name.c_str());
     c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
     void* first = devices().engine_address(device_data(storage, is_written[i]));
     const int64_t offset = tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize());
     work->addresses.push_back(static_cast<char*>(first) + offset);
-    if (tensor.numel() != 0) operands.push_back(describe(tensor, is_written[i]));
+    operands.push_back(describe(tensor, is_written[i]));
+    if (is_written[i]) outputs.push_back(operands.back());
   }
   if (!translated([&] { return runtime::runs_in_place(stream); })) work->line = python_line();
   // The driver, a graph or a refusal releases it.
   Launch* const context = work.release();
-  driver::Kernel kernel{context->name.c_str(), [](void* work) { static_cast<const Launch*>(work)->run(); },
+  driver::Kernel kernel{context->name.c_str(),
+                        [](void* work, driver::Stream) { static_cast<const Launch*>(work)->run(); },
                         [](void* work) { delete static_cast<const Launch*>(work); }, context};
-  if (!devices().runs_kernels()) kernel.run = [](void*) {};
-  translated([&] { runtime::submit(stream, kernel, operands.data(), operands.size()); });
+  if (!devices().device(device).runs_kernels()) kernel.run = [](void*, driver::Stream) {};
+  translated([&] { runtime::submit(stream, kernel, {nullptr, operands, {}}, outputs); });
 }
 
 }  // namespace

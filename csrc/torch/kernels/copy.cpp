@@ -6,11 +6,14 @@
 #include <ATen/ops/copy_ops.h>
 #include <torch/library.h>
 
+#include "torch/core/registration.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/unboxed.h"
+#include "torch/kernels/register.h"
 #include "torch/memory/host_allocator.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/lazy_fill.h"
+#include "torch/memory/worlds.h"
 
 namespace loom::glue {
 
@@ -32,7 +35,7 @@ at::Tensor lend_side(Lending& lending, const at::Tensor& tensor, bool is_written
 // What is submitted to `later` runs after what was submitted to `earlier`.
 void put_in_order(runtime::StreamRef earlier, runtime::StreamRef later) {
   if (earlier == later) return;
-  const driver::Event event = runtime::create_event({/*timing=*/false});
+  const driver::Event event = runtime::create_event(earlier.device, {/*timing=*/false});
   try {
     runtime::record_event(event, earlier);
     runtime::wait_event(later, event);
@@ -84,37 +87,49 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   TORCH_CHECK(!destination.is_meta() && !source.is_meta(),
               "Cannot copy out of meta tensor; no data! (copy_ between ", source.device(), " and ",
               destination.device(), ")");
+  check_world(destination, "aten::copy_");
+  check_world(source, "aten::copy_");
   if ((is_unmaterialised(destination) || is_unmaterialised(source)) && copy_on_host(destination, source)) {
     return destination;
   }
-  runtime::Runtime& runtime = devices();
+  const bool runs_kernels = (!is_loom(destination) || glue::device_of(destination).runs_kernels()) &&
+                            (!is_loom(source) || glue::device_of(source).runs_kernels());
   // As on CUDA: both ways, whether or not the host's memory is pinned.
   if (!non_blocking && is_loom(destination) != is_loom(source)) note_implicit_sync("aten::copy_");
   // Large copies within a device are a kernel: the engine spreads them over its threads.
   constexpr size_t kKernelBytes = size_t{128} << 10;
   const bool is_within = destination.device() == source.device();
   const bool is_kernel = is_within && destination.nbytes() >= kKernelBytes;
-  if (is_plain(destination, source) && (!is_kernel || !runtime.runs_kernels())) {
+  if (is_plain(destination, source) && !is_kernel) {
     copy_bytes(destination, source, non_blocking);
     return destination;
   }
-  if (!runtime.runs_kernels()) {
-    TORCH_CHECK(at::is_expandable_to(source.sizes(), destination.sizes()), "copy_: a tensor of shape ",
-                source.sizes(), " does not broadcast to ", destination.sizes());
-    translated([&] { runtime::copy(streams_of(destination, source).own, nullptr, nullptr, 0); });
-    return destination;
-  }
-  if (is_within) return Borrowed<at::_ops::copy_, true>::call(destination, source, non_blocking);
+  if (is_within) return Borrowed<at::_ops::copy_>::call(destination, source, non_blocking);
   // Each side is lent on its own, and the host waits: the two are on different devices.
-  Lending lend_destination("aten::copy_", {true, true}), lend_source("aten::copy_", {true, true});
+  static Op& op = Op::named("aten::copy_", "");
+  constexpr OperandPolicy kAnyHost{true, true, false};
+  Lending lend_destination(op.record, kAnyHost), lend_source(op.record, kAnyHost);
   const at::Tensor from = lend_side(lend_source, source, false);
   at::Tensor to = lend_side(lend_destination, destination, true);
   const CopyStreams streams = streams_of(destination, source);
   translated([&] { put_in_order(streams.own, streams.other); });
   Lending& lending = is_loom(destination) ? lend_destination : lend_source;
-  thread_local OutputAllocationTable output_allocations;
-  lending.run(output_allocations,
-              [&] { at::_ops::copy_::redispatch(engine_keys(), to, from, non_blocking); });
+  if (lending.is_described()) [[unlikely]] {
+    if (is_loom(destination) && is_loom(source)) {
+      lending.description().add_input(source.unsafeGetTensorImpl(), /*is_written=*/false);
+    }
+    lending.description().add_attribute("non_blocking", non_blocking);
+  }
+  lending.knows_allocations(op.output_allocations);
+  lending.run([&] {
+    if (runs_kernels) {
+      at::_ops::copy_::redispatch(lending.engine_keys(), to, from, non_blocking);
+    } else {
+      TORCH_CHECK(at::is_expandable_to(from.sizes(), to.sizes()), "copy_: a tensor of shape ", from.sizes(),
+                  " does not broadcast to ", to.sizes());
+    }
+  });
+  lending.finish(destination);
   // It has run already: this is for who listens to the tape, and what it orders on a chip.
   const bool has_host = !is_loom(destination) || !is_loom(source);
   if (has_host && !non_blocking) translated([&] { runtime::synchronize_stream(streams.own); });
@@ -134,14 +149,15 @@ at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& dest
 }
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
-  runtime::Runtime& runtime = devices();
-  TORCH_CHECK_NOT_IMPLEMENTED(runtime.runs_kernels(), "Tensor.item() needs contents, and the '",
-                              runtime.driver().info().name,
+  check_world(self, "aten::_local_scalar_dense");
+  const runtime::Device& own = glue::device_of(self);
+  TORCH_CHECK_NOT_IMPLEMENTED(own.runs_kernels(), "Tensor.item() needs contents, and the '",
+                              own.driver().info().name,
                               "' driver executes nothing; use TORCH_LOOM_DRIVER=virtual for values");
   if (is_unmaterialised(self)) {
     at::Scalar value;
     const auto read = [&](at::Tensor& host) {
-      value = at::_ops::_local_scalar_dense::redispatch(engine_keys(), host);
+      value = at::_ops::_local_scalar_dense::redispatch(engine_keys(own), host);
     };
     if (on_host(self, read)) return value;
   }
@@ -159,15 +175,16 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
     AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(LOOM_READ)
 #undef LOOM_READ
     default: {
-      Lending lending("aten::_local_scalar_dense", {});
-      return at::_ops::_local_scalar_dense::redispatch(engine_keys(), lending.lend(self));
+      Lending lending(Op::named("aten::_local_scalar_dense", ""));
+      return at::_ops::_local_scalar_dense::redispatch(engine_keys(own), lending.lend(self));
     }
   }
 }
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_copies() {
+  torch::Library& m = library(own_key());
   m.impl("copy_", copy_);
   m.impl("_copy_from", copy_from);
   m.impl("_copy_from_and_resize", copy_from_and_resize);

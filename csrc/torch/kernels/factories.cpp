@@ -10,11 +10,14 @@
 #include <algorithm>
 
 #include "torch/core/device.h"
+#include "torch/core/registration.h"
 #include "torch/dispatch/lend.h"
 #include "torch/kernels/copy.h"
+#include "torch/kernels/register.h"
 #include "torch/memory/allocator.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/resize.h"
+#include "torch/memory/worlds.h"
 
 namespace loom::glue {
 
@@ -41,7 +44,8 @@ c10::Allocator* factory_allocator() {
 }
 
 void begin_life(const at::Tensor& tensor) {
-  if (is_lazy()) make_unmaterialised(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  if (is_lazy(tensor.device().index()))
+    make_unmaterialised(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
   fill_if_deterministic(tensor);
 }
 
@@ -51,7 +55,7 @@ at::Tensor empty(at::IntArrayRef size, std::optional<c10::ScalarType> dtype,
   check_options(layout, pin_memory);
   const CurrentDevice current(resolve_device(device).index());
   at::Tensor result =
-      at::detail::empty_generic(size, factory_allocator(), kOwnKeys, c10::dtype_or_default(dtype), format);
+      at::detail::empty_generic(size, factory_allocator(), own_keys(), c10::dtype_or_default(dtype), format);
   begin_life(result);
   return result;
 }
@@ -61,7 +65,7 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
                          std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
   const CurrentDevice current(resolve_device(device).index());
-  at::Tensor result = at::detail::empty_strided_generic(size, stride, factory_allocator(), kOwnKeys,
+  at::Tensor result = at::detail::empty_strided_generic(size, stride, factory_allocator(), own_keys(),
                                                         c10::dtype_or_default(dtype));
   begin_life(result);
   return result;
@@ -76,7 +80,7 @@ at::Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<c10::Scalar
   c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 0,
                                                              c10::DataPtr(nullptr, own), nullptr, false));
   at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), kOwnKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
+      std::move(storage), own_keys() | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
       c10::scalarTypeToTypeMeta(c10::dtype_or_default(dtype)));
   result.unsafeGetTensorImpl()->set_sizes_contiguous(size);
   return result;
@@ -155,12 +159,13 @@ at::Tensor& set_empty(at::Tensor& self) {
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
   const auto is_plain = [](const at::Tensor& tensor) {
     return tensor.layout() == c10::kStrided && !tensor.unsafeGetTensorImpl()->is_python_dispatch() &&
-           (tensor.device().type() == kLoom || tensor.device().is_cpu());
+           (tensor.device().type() == device_type() || tensor.device().is_cpu());
   };
   return is_plain(self) && is_plain(from);
 }
 
 void record_stream(at::Tensor& self, c10::Stream stream) {
+  check_world(self, "record_stream");
   take_device_memory(self);
   static_cast<c10::DeviceAllocator*>(device_allocator())->recordStream(self.storage().data_ptr(), stream);
 }
@@ -170,6 +175,7 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
 void resize_storage(const c10::Storage& storage, size_t bytes) {
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
   TORCH_CHECK(impl->resizable(), "Trying to resize storage that is not resizable");
+  check_world(impl, storage.device().index(), "resize_");
   if (is_unmaterialised(impl) || (impl->nbytes() == 0 && new_storages_wait(storage.device().index()))) {
     resize_unmaterialised(impl, bytes);
     return;
@@ -183,7 +189,8 @@ void resize_storage(const c10::Storage& storage, size_t bytes) {
   impl->set_nbytes(bytes);
 }
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_factories() {
+  torch::Library& m = library(own_key());
   m.impl("empty.memory_format", empty);
   m.impl("empty_strided", empty_strided);
   m.impl("_efficientzerotensor", efficient_zero_tensor);
@@ -194,14 +201,11 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("set_", set_empty);
   m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
   m.impl("record_stream", record_stream);
+  // PyTorch's fallbacks for these keys would clone the tensor, and expect a result that the op does not have.
+  for (const auto key :
+       {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor}) {
+    library(key).impl("record_stream", torch::CppFunction::makeFallthrough());
+  }
 }
-
-// PyTorch's fallbacks for these keys would clone the tensor, and expect a result that the op does not have.
-#define LOOM_RECORD_ANY_VIEW(key) \
-  TORCH_LIBRARY_IMPL(aten, key, m) { m.impl("record_stream", torch::CppFunction::makeFallthrough()); }
-LOOM_RECORD_ANY_VIEW(Conjugate)
-LOOM_RECORD_ANY_VIEW(Negative)
-LOOM_RECORD_ANY_VIEW(ZeroTensor)
-#undef LOOM_RECORD_ANY_VIEW
 
 }  // namespace loom::glue

@@ -5,7 +5,9 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros_like.h>
-#include <torch/library.h>
+
+#include "torch/core/registration.h"
+#include "torch/kernels/register.h"
 
 namespace loom::glue {
 
@@ -26,6 +28,6 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("native_dropout", native_dropout); }
+void register_random() { library(own_key()).impl("native_dropout", native_dropout); }
 
 }  // namespace loom::glue

@@ -1,6 +1,5 @@
-// Recurrent cells. PyTorch sends every PrivateUse1 device to the fused cells, of which the CPU has none, and
-// keeps the CPU's whole-layer kernel for the CPU; both are given here.
-#include <ATen/Context.h>
+// Recurrent cells. PyTorch sends the devices of other backends to the fused cells, of which the CPU has none,
+// and keeps the CPU's whole-layer kernel for the CPU; both are given here, where the chip has them.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/cat.h>
@@ -8,7 +7,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/lstm_native.h>
-#include <ATen/ops/mkldnn_rnn_layer.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/rsub.h>
 #include <ATen/ops/sigmoid.h>
@@ -20,7 +18,11 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
-#include "torch/dispatch/lend.h"
+#include "torch/core/device.h"
+#include "torch/core/registration.h"
+#include "torch/engine/fused.h"
+#include "torch/kernels/fused_op.h"
+#include "torch/kernels/register.h"
 
 namespace loom::glue {
 
@@ -34,9 +36,9 @@ Tensor with_bias(const Tensor& gates, OptionalTensor bias) {
 }
 
 // gates: [batch, 4 · hidden] in the order input, forget, cell, output. The workspace keeps them activated.
-std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Tensor& hidden_gates,
-                                             const Tensor& cx, OptionalTensor input_bias,
-                                             OptionalTensor hidden_bias) {
+std::tuple<Tensor, Tensor, Tensor> lstm_cell_parts(const Tensor& input_gates, const Tensor& hidden_gates,
+                                                   const Tensor& cx, OptionalTensor input_bias,
+                                                   OptionalTensor hidden_bias) {
   const Tensor gates = with_bias(with_bias(at::add(input_gates, hidden_gates), input_bias), hidden_bias);
   const auto parts = gates.chunk(4, 1);
   const Tensor in = at::sigmoid(parts[0]), forget = at::sigmoid(parts[1]), cell = at::tanh(parts[2]),
@@ -46,9 +48,9 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Te
   return {hy, cy, at::cat({in, forget, cell, out}, 1)};
 }
 
-std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(OptionalTensor grad_hy, OptionalTensor grad_cy,
-                                                      const Tensor& cx, const Tensor& cy,
-                                                      const Tensor& workspace, bool has_bias) {
+std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward_parts(OptionalTensor grad_hy, OptionalTensor grad_cy,
+                                                            const Tensor& cx, const Tensor& cy,
+                                                            const Tensor& workspace, bool has_bias) {
   const bool has_hy = grad_hy.has_value() && grad_hy->defined(),
              has_cy = grad_cy.has_value() && grad_cy->defined();
   if (!has_hy && !has_cy) return {};
@@ -71,8 +73,9 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(OptionalTensor grad_hy, Op
 
 // gates: [batch, 3 · hidden] in the order reset, update, new. Workspace: reset, update, new, hx, hidden's
 // share of new.
-std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hx,
-                                    OptionalTensor input_bias, OptionalTensor hidden_bias) {
+std::tuple<Tensor, Tensor> gru_cell_parts(const Tensor& input_gates, const Tensor& hidden_gates,
+                                          const Tensor& hx, OptionalTensor input_bias,
+                                          OptionalTensor hidden_bias) {
   const auto input = with_bias(input_gates, input_bias).chunk(3, 1);
   const auto hidden = with_bias(hidden_gates, hidden_bias).chunk(3, 1);
   const Tensor reset = at::sigmoid(at::add(input[0], hidden[0])),
@@ -82,8 +85,9 @@ std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hid
   return {hy, at::cat({reset, update, fresh, hx, hidden[2]}, 1)};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tensor& grad_hy,
-                                                                     const Tensor& workspace, bool has_bias) {
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward_parts(const Tensor& grad_hy,
+                                                                           const Tensor& workspace,
+                                                                           bool has_bias) {
   const auto parts = workspace.chunk(5, 1);
   const Tensor &reset = parts[0], &update = parts[1], &fresh = parts[2], &hx = parts[3],
                &hidden_new = parts[4];
@@ -96,25 +100,50 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
           has_bias ? grad_hidden.sum(0) : Tensor()};
 }
 
-// Whether the engine would run the layer whole: its own kernel for float32 LSTMs without projections.
+bool has_cell(const Tensor& operand) {
+  return chip_has(runtime::FusedKernel::kRnnCell, operand.device().index());
+}
+
+std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Tensor& hidden_gates,
+                                             const Tensor& cx, OptionalTensor input_bias,
+                                             OptionalTensor hidden_bias) {
+  if (!has_cell(cx)) return lstm_cell_parts(input_gates, hidden_gates, cx, input_bias, hidden_bias);
+  static const auto op = find_fused<decltype(lstm_cell_parts)>("loom_fused::_thnn_fused_lstm_cell");
+  return op.call(input_gates, hidden_gates, cx, input_bias, hidden_bias);
+}
+
+std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(OptionalTensor grad_hy, OptionalTensor grad_cy,
+                                                      const Tensor& cx, const Tensor& cy,
+                                                      const Tensor& workspace, bool has_bias) {
+  if (!has_cell(cx)) return lstm_cell_backward_parts(grad_hy, grad_cy, cx, cy, workspace, has_bias);
+  static const auto op =
+      find_fused<decltype(lstm_cell_backward_parts)>("loom_fused::_thnn_fused_lstm_cell_backward_impl");
+  return op.call(grad_hy, grad_cy, cx, cy, workspace, has_bias);
+}
+
+std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hx,
+                                    OptionalTensor input_bias, OptionalTensor hidden_bias) {
+  if (!has_cell(hx)) return gru_cell_parts(input_gates, hidden_gates, hx, input_bias, hidden_bias);
+  static const auto op = find_fused<decltype(gru_cell_parts)>("loom_fused::_thnn_fused_gru_cell");
+  return op.call(input_gates, hidden_gates, hx, input_bias, hidden_bias);
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tensor& grad_hy,
+                                                                     const Tensor& workspace, bool has_bias) {
+  if (!has_cell(grad_hy)) return gru_cell_backward_parts(grad_hy, workspace, has_bias);
+  static const auto op =
+      find_fused<decltype(gru_cell_backward_parts)>("loom_fused::_thnn_fused_gru_cell_backward");
+  return op.call(grad_hy, workspace, has_bias);
+}
+
+// Whether the chip runs the layer whole: float32 LSTMs without projections.
 bool runs_whole_layers(const Tensor& input, at::TensorList states, at::TensorList params, bool has_biases) {
-  if (!devices().runs_kernels() || !at::hasMKLDNN() || !at::globalContext().userEnabledMkldnn()) return false;
+  if (!chip_has(runtime::FusedKernel::kRnnLayer, input.device().index()) || !has_lstm_layer()) return false;
   if (input.scalar_type() != c10::kFloat || input.numel() == 0 || !has_biases) return false;
   if (states[0].sym_size(2) != states[1].sym_size(2)) return false;
   return std::all_of(params.begin(), params.end(), [&](const Tensor& p) {
     return p.device() == input.device() && p.scalar_type() == c10::kFloat;
   });
-}
-
-// One direction of one layer over a whole sequence: input [time, batch, features].
-std::array<Tensor, 3> lstm_layer(const Tensor& input, at::TensorList weights, const Tensor& hx,
-                                 const Tensor& cx, bool reverse, int64_t num_layers, bool bidirectional,
-                                 bool train) {
-  constexpr int64_t kLstm = 2;  // the kernel's number for this kind of cell
-  auto [output, hy, cy, workspace] = at::mkldnn_rnn_layer(
-      input, weights[0], weights[1], weights[2], weights[3], hx, cx, reverse, {}, kLstm, hx.size(-1),
-      num_layers, /*has_biases=*/true, bidirectional, /*batch_first=*/false, train);
-  return {output, hy, cy};
 }
 
 std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& batch, at::TensorList states, at::TensorList params,
@@ -133,9 +162,9 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& batch, at::TensorList stat
     std::vector<Tensor> outputs;
     for (int64_t direction = 0; direction < directions; ++direction) {
       const int64_t index = layer * directions + direction;
-      auto [output, hy, cy] = lstm_layer(layer_input, params.slice(static_cast<size_t>(index) * 4, 4),
-                                         states[0][index].contiguous(), states[1][index].contiguous(),
-                                         direction == 1, num_layers, bidirectional, train);
+      auto [output, hy, cy] = engine_lstm_layer(layer_input, params.slice(static_cast<size_t>(index) * 4, 4),
+                                                states[0][index].contiguous(), states[1][index].contiguous(),
+                                                direction == 1, num_layers, bidirectional, train);
       outputs.push_back(output);
       hidden.push_back(hy);
       cell.push_back(cy);
@@ -187,16 +216,32 @@ std::tuple<Tensor, Tensor> pack_padded_sequence(const Tensor& input, const Tenso
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_recurrent_cells() {
+  define_fused(
+      "_thnn_fused_lstm_cell(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, "
+      "Tensor? hidden_bias=None) -> (Tensor, Tensor, Tensor)",
+      lstm_cell_parts);
+  define_fused(
+      "_thnn_fused_lstm_cell_backward_impl(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor "
+      "workspace, bool has_bias) -> (Tensor, Tensor, Tensor)",
+      lstm_cell_backward_parts);
+  define_fused(
+      "_thnn_fused_gru_cell(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, "
+      "Tensor? hidden_bias=None) -> (Tensor, Tensor)",
+      gru_cell_parts);
+  define_fused(
+      "_thnn_fused_gru_cell_backward(Tensor grad_hy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, "
+      "Tensor, Tensor, Tensor)",
+      gru_cell_backward_parts);
+  torch::Library& m = library(own_key());
   m.impl("lstm.input", lstm);
   m.impl("_thnn_fused_lstm_cell", lstm_cell);
   m.impl("_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward);
   m.impl("_thnn_fused_gru_cell", gru_cell);
   m.impl("_thnn_fused_gru_cell_backward", gru_cell_backward);
   m.impl("_pack_padded_sequence", pack_padded_sequence);
+  // Above the gradients of its parts: a composite op is taken apart before it reaches the device.
+  library(autograd_key()).impl("lstm.input", lstm);
 }
-
-// Above the gradients of its parts: a composite op is taken apart before it reaches the device.
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("lstm.input", lstm); }
 
 }  // namespace loom::glue

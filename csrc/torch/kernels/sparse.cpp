@@ -18,9 +18,10 @@
 #include <ATen/ops/sparse_resize_and_clear_native.h>
 #include <ATen/ops/values_native.h>
 #include <ATen/ops/zero_native.h>
-#include <torch/library.h>
 
 #include "torch/core/device.h"
+#include "torch/core/registration.h"
+#include "torch/kernels/register.h"
 
 namespace loom::glue {
 
@@ -61,14 +62,11 @@ void refuse(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
-}
-TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
-}
-
-TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
+void register_sparse() {
+  for (const auto key : {quantized_key(), nested_key()}) {
+    library(key, "_").fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
+  }
+  torch::Library& m = library(sparse_key());
   m.impl("empty.memory_format", empty_sparse<at::native::empty_sparse_symint>);
   m.impl("_sparse_coo_tensor_with_dims", coo_of_dims);
   m.impl("_sparse_coo_tensor_with_dims_and_tensors", coo_of_tensors);
@@ -85,7 +83,8 @@ TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
   m.impl("_coalesced_", at::native::_coalesced_sparse_);
 }
 
-TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
+void register_sparse_csr() {
+  torch::Library& m = library(sparse_csr_key());
   m.impl("empty.memory_format", empty_sparse<at::native::empty_sparse_compressed_symint>);
   m.impl("crow_indices", at::native::crow_indices_sparse_csr);
   m.impl("col_indices", at::native::col_indices_sparse_csr);

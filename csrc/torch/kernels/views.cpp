@@ -6,11 +6,14 @@
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
-#include <torch/library.h>
+
+#include "torch/core/registration.h"
+#include "torch/kernels/register.h"
 
 namespace loom::glue {
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+void register_views() {
+  torch::Library& m = library(own_key());
   m.impl("as_strided", at::native::as_strided_tensorimpl);
   m.impl("view", TORCH_FN(static_cast<at::Tensor (*)(const at::Tensor&, at::IntArrayRef)>(at::native::view)));
   m.impl("_reshape_alias", at::native::_reshape_alias);

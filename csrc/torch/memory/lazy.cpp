@@ -9,9 +9,13 @@
 #include <cstring>
 #include <mutex>
 
-#include "torch/core/engine.h"
+#include "runtime/capture.h"
+#include "torch/core/extension_points.h"
+#include "torch/engine/engine.h"
+#include "torch/engine/output_allocation.h"
 #include "torch/memory/allocator.h"
-#include "torch/memory/output_allocation.h"
+#include "torch/memory/register.h"
+#include "torch/memory/worlds.h"
 
 namespace loom::glue {
 
@@ -20,7 +24,11 @@ namespace {
 // What a storage that waits holds in place of memory.
 struct Waiting {
   Waiting(int device_index, int64_t stream_id, size_t size)
-      : device(device_index), stream(stream_id), bytes(size) {
+      : own(devices().device(device_index)),
+        device(device_index),
+        stream(stream_id),
+        bytes(size),
+        pin(own.runtime()) {
     ++stats().pending_tensors;
   }
   ~Waiting() {
@@ -34,15 +42,14 @@ struct Waiting {
     host = std::move(memory);
     stats().host_bytes += static_cast<int64_t>(bytes);
   }
-  // Not devices(): storages are freed in forked children, too.
-  runtime::LazyStats& stats() const {
-    return runtime::detail::instance.load(std::memory_order_acquire)->device(device).lazy_stats;
-  }
+  runtime::LazyStats& stats() const { return own.lazy_stats; }
 
+  runtime::Device& own;
   const int device;
   const int64_t stream;  // the one that was current when the storage was made
   const size_t bytes;
   c10::DataPtr host;  // null until something is written or read
+  const runtime::worlds::Pin pin;
 };
 
 void mark_materialised(void* waiting) { delete static_cast<Waiting*>(waiting); }
@@ -64,7 +71,7 @@ Waiting* host_side_of(const c10::StorageImpl* storage) {
 }
 
 c10::DataPtr host_side_data(std::unique_ptr<Waiting> waiting) {
-  const c10::Device own(kLoom, static_cast<c10::DeviceIndex>(waiting->device));
+  const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(waiting->device));
   return {nowhere(), waiting.release(), &mark_materialised, own};
 }
 
@@ -103,17 +110,6 @@ int64_t stream_for_move(const Waiting& waiting) {
   return runtime::is_captured({waiting.device, waiting.stream}) ? 0 : waiting.stream;
 }
 
-// To the tape: a move has waited for what was pending on the stream.
-void notify_finished(runtime::StreamRef stream) {
-  if (!runtime::tape::is_read()) return;
-  runtime::Command command{};
-  command.kind = runtime::CommandKind::kQueryStream;
-  command.name = "query_stream";
-  command.device = stream.device;
-  command.stream = stream.id;
-  runtime::tape::write(command);
-}
-
 class CurrentStream {
  public:
   CurrentStream(int device, int64_t stream) : device_(device), previous_(runtime::current_stream(device)) {
@@ -133,7 +129,7 @@ class UnmaterialisedAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     devices();  // initialises before the current device is asked for
     const int device = runtime::current_device();
-    if (bytes == 0) return {nullptr, c10::Device(kLoom, static_cast<c10::DeviceIndex>(device))};
+    if (bytes == 0) return {nullptr, c10::Device(device_type(), static_cast<c10::DeviceIndex>(device))};
     return host_side_data(std::make_unique<Waiting>(device, runtime::current_stream(device), bytes));
   }
   void copy_data(void* destination, const void* source, size_t bytes) const override {
@@ -157,12 +153,9 @@ c10::intrusive_ptr<c10::StorageImpl> make_storage(c10::StorageImpl::use_byte_siz
   return storage;
 }
 
-[[maybe_unused]] const bool registered = [] {
-  c10::SetStorageImplCreate(kLoom, &make_storage);
-  return true;
-}();
-
 }  // namespace
+
+void register_storages() { register_storage_factory(&make_storage); }
 
 bool detail::waits(const c10::StorageImpl* storage) { return host_side_of(storage) != nullptr; }
 
@@ -176,27 +169,34 @@ void make_unmaterialised(c10::StorageImpl* storage) {
   if (host_side_of(storage) != nullptr) storage->set_materializer(&take_device_memory);
 }
 
+const runtime::Runtime* world_of_unmaterialised(const c10::StorageImpl* storage) {
+  const Waiting* const waiting = host_side_of(storage);
+  return waiting == nullptr ? nullptr : &waiting->own.runtime();
+}
+
 void take_device_memory(c10::StorageImpl* storage) {
   const HostSideLock lock(storage);
   const Waiting* waiting = host_side_of(storage);
   if (waiting == nullptr) return;
   const int device = waiting->device;
+  check_world(storage, device, "taking device memory");
   const int64_t user_stream = runtime::current_stream(device);
   c10::DataPtr memory;
   {
     const CurrentDevice current(device);
     const CurrentStream stream(device, stream_for_move(*waiting));
-    memory = device_allocator()->allocate(waiting->bytes);
+    void* const taken = take_device_memory(waiting->own, waiting->bytes);
+    memory = {taken, taken, &free_device_memory, storage->device()};
     // The memory may come from the cache with work pending on its stream. A copy from pageable memory waits
     // for that; without one, only another stream must.
     translated([&] {
-      const driver::Stream order = devices().stream(device, runtime::current_stream(device));
+      const runtime::StreamRef order = runtime::current_stream_of(device);
+      // No capture under way is concerned: the stream is not a captured one.
+      const runtime::capture::Relaxed relaxed;
       if (waiting->host) {
-        devices().driver().copy(order, memory.get(), waiting->host.get(), waiting->bytes);
-        notify_finished({device, runtime::current_stream(device)});
-      } else if (user_stream != runtime::current_stream(device)) {
-        devices().driver().drain_stream(order);
-        notify_finished({device, runtime::current_stream(device)});
+        runtime::copy_and_wait(order, memory.get(), waiting->host.get(), waiting->bytes);
+      } else if (user_stream != order.id) {
+        runtime::drain_stream(order);
       }
     });
   }
@@ -231,13 +231,13 @@ namespace {
 
 at::Tensor host_tensor(const at::Tensor& tensor, void* data) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  const c10::DeviceType engine = engine_type();
+  const c10::DeviceType engine = engine_type(glue::device_of(tensor));
   c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), impl->unsafe_storage().nbytes(),
       c10::DataPtr(data, c10::Device(engine)), c10::GetAllocator(engine), /*resizable=*/true));
   const c10::DispatchKeySet math_bits = impl->key_set() & kMathBits;
-  at::Tensor host =
-      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), engine_keys() | math_bits, impl->dtype());
+  at::Tensor host = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), engine_keys(glue::device_of(tensor)) | math_bits, impl->dtype());
   host.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
   return host;
 }
@@ -267,13 +267,14 @@ void carry_over(const at::Tensor& tensor, const at::Tensor& host, const void* le
 }  // namespace
 
 bool on_host(const at::Tensor& tensor, c10::function_ref<void(at::Tensor&)> body) {
+  check_world(tensor, "filling a tensor");
   if (!new_storages_wait(tensor.device().index())) return false;
   c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   const HostSideLock lock(storage);
   Waiting* waiting = host_side_of(storage);
   if (waiting == nullptr && storage->nbytes() != 0) return false;
   // An engine without arithmetic has no contents, and no memory for them.
-  if (waiting != nullptr && !waiting->host && devices().runs_kernels()) {
+  if (waiting != nullptr && !waiting->host && waiting->own.runs_kernels()) {
     waiting->set_host(host_memory(waiting->bytes));
   }
   void* data = waiting == nullptr ? nullptr : waiting->host.get();

@@ -14,12 +14,13 @@
 
 namespace loom::glue {
 
-// Whether new storages wait, and what waits is filled and read on the host side. Initialises at first use.
-inline bool is_lazy() { return devices().config().lazy; }
+// Whether new storages of a device wait, and what waits is filled and read on the host side. Initialises at
+// first use.
+inline bool is_lazy(int device) { return devices().device(device).is_lazy(); }
 
 // Whether a storage made now on a device waits: a graph fills its tensors at each replay, on the device.
 inline bool new_storages_wait(int device) {
-  return is_lazy() && !runtime::is_captured(runtime::current_stream_of(device));
+  return is_lazy(device) && !runtime::is_captured(runtime::current_stream_of(device));
 }
 
 namespace detail {
@@ -30,6 +31,8 @@ bool waits(const c10::StorageImpl* storage);
 inline bool is_unmaterialised(const c10::StorageImpl* storage) {
   return storage != nullptr && storage->has_materializer() && detail::waits(storage);
 }
+// The devices that an unmaterialised storage belongs to.
+const runtime::Runtime* world_of_unmaterialised(const c10::StorageImpl* storage);
 inline bool is_unmaterialised(const at::Tensor& tensor) {
   return is_unmaterialised(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
 }

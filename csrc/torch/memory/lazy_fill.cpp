@@ -2,11 +2,11 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/copy_ops.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "torch/core/engine.h"
-#include "torch/core/generator.h"
+#include "torch/engine/engine.h"
+#include "torch/engine/generator.h"
 #include "torch/memory/lazy.h"
+#include "torch/memory/worlds.h"
 
 namespace loom::glue {
 
@@ -26,14 +26,15 @@ bool can_be_filled(const at::Tensor& tensor) {
 void make_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::IValue& device) {
   const c10::Device own = resolve_device(device.toOptional<c10::Device>());
   device = c10::Device(c10::kCPU);
-  op.redispatchBoxed(engine_keys(), stack);
+  op.redispatchBoxed(engine_keys(devices().device(own.index())), stack);
   c10::IValue& result = stack->back();
   result = result.toTensor().to(own);
 }
 
 }  // namespace
 
-bool fill_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+bool fill_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack,
+                  c10::function_ref<void(int device)> check) {
   const std::vector<c10::Argument>& arguments = op.schema().arguments();
   c10::IValue* const values = stack->data() + (stack->size() - arguments.size());
   c10::IValue *filled = nullptr, *generator = nullptr, *device = nullptr;
@@ -48,15 +49,20 @@ bool fill_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       return false;
     }
   }
-  const c10::impl::ExcludeDispatchKeyGuard below_autograd(excluded_keys());
+  const EngineScope scope;
   if (filled == nullptr) {
-    if (device == nullptr || !devices().runs_kernels()) return false;
-    if (!new_storages_wait(resolve_device(device->toOptional<c10::Device>()).index())) return false;
+    if (device == nullptr) return false;
+    const int index = resolve_device(device->toOptional<c10::Device>()).index();
+    if (!devices().device(index).runs_kernels() || !new_storages_wait(index)) return false;
+    check(index);
     make_on_host(op, stack, *device);
     return true;
   }
   const at::Tensor tensor = filled->toTensor();
+  check_world(tensor, op.schema().name().c_str());
   if (!can_be_filled(tensor)) return false;
+  if (!new_storages_wait(tensor.device().index())) return false;
+  check(tensor.device().index());
   const std::string& name = op.schema().name();
   const bool done = on_host(tensor, [&](at::Tensor& host) {
     if (generator != nullptr) {
@@ -65,7 +71,7 @@ bool fill_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
                                     /*is_kept=*/false);
     }
     *filled = host;
-    op.redispatchBoxed(engine_keys(), stack);
+    op.redispatchBoxed(engine_keys(glue::device_of(tensor)), stack);
   });
   if (done) stack->back() = tensor;
   return done;
@@ -73,16 +79,17 @@ bool fill_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 bool copy_on_host(const at::Tensor& destination, const at::Tensor& source) {
   const bool fills = is_unmaterialised(destination) && is_host(source);
-  if (!is_lazy() || (!fills && !(is_unmaterialised(source) && is_host(destination)))) return false;
-  if (!devices().runs_kernels()) {
+  if (!fills && !(is_unmaterialised(source) && is_host(destination))) return false;
+  const runtime::Device& own = glue::device_of(fills ? destination : source);
+  if (!own.runs_kernels()) {
     TORCH_CHECK(at::is_expandable_to(source.sizes(), destination.sizes()), "copy_: a tensor of shape ",
                 source.sizes(), " does not broadcast to ", destination.sizes());
     return true;  // there are no contents
   }
-  const c10::impl::ExcludeDispatchKeyGuard below_autograd(excluded_keys());
+  const EngineScope scope;
   return on_host(fills ? destination : source, [&](at::Tensor& host) {
     at::Tensor to = fills ? host : destination;
-    at::_ops::copy_::redispatch(engine_keys(), to, fills ? source : host, /*non_blocking=*/false);
+    at::_ops::copy_::redispatch(engine_keys(own), to, fills ? source : host, /*non_blocking=*/false);
   });
 }
 

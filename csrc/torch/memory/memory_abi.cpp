@@ -2,6 +2,7 @@
 #include <string>
 
 #include "../../../torch_loom/include/loom_memory.h"
+#include "runtime/worlds.h"
 #include "torch/core/device.h"
 
 namespace loom::glue {
@@ -28,21 +29,21 @@ bool succeeds(F&& body) noexcept {
 void* loom_malloc(size_t bytes, int device) {
   void* address = nullptr;
   loom::glue::succeeds([&] {
-    loom::runtime::Runtime& runtime = loom::runtime::get();
-    address = runtime.driver().allocate(runtime.device(device).physical, bytes);
+    const loom::runtime::Device& own = loom::runtime::get().device(device);
+    address = own.driver().allocate(own.driver_index, bytes);
   });
   return address;
 }
 
 int loom_free(void* address) {
   return loom::glue::succeeds([&] {
-    loom::runtime::Runtime& runtime = loom::runtime::get();
-    const loom::driver::Address where = runtime.driver().locate(address);
+    loom::runtime::get();
+    const loom::runtime::Place where = loom::runtime::locate(address);
     if (address == nullptr) return;
-    if (where.kind != loom::driver::AddressKind::kDevice) {
+    if (where.device == nullptr) {
       throw loom::InvalidArgument("loom_free: the address is not device memory");
     }
-    runtime.driver().deallocate(where.device, address);
+    where.device->driver().deallocate(address);
   })
              ? 0
              : 1;

@@ -8,12 +8,13 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
-#include <torch/library.h>
 
 #include <array>
 #include <vector>
 
+#include "torch/core/registration.h"
 #include "torch/numerics/common.h"
+#include "torch/numerics/register.h"
 
 namespace loom::numerics::glue {
 
@@ -368,16 +369,17 @@ at::Tensor convolution_autograd(const at::Tensor& self, const at::Tensor& weight
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(loom_numerics, Autograd, m) {
-  m.impl("quantize", &quantize_autograd);
-  m.impl("quantize_", &quantize_inplace_autograd);
-  m.impl("quantize.out", &quantize_out_autograd);
-  m.impl("quantize_counted", &quantize_counted_autograd);
-  m.impl("operand", &operand_autograd);
-  m.impl("matmul", &matmul_autograd);
-  m.impl("matmul.out", &matmul_out_autograd);
-  m.impl("linear", &linear_autograd);
-  m.impl("convolution", &convolution_autograd);
+void register_formulas() {
+  torch::Library& autograd = loom::glue::library(c10::DispatchKey::Autograd, kLibrary);
+  autograd.impl("quantize", &quantize_autograd);
+  autograd.impl("quantize_", &quantize_inplace_autograd);
+  autograd.impl("quantize.out", &quantize_out_autograd);
+  autograd.impl("quantize_counted", &quantize_counted_autograd);
+  autograd.impl("operand", &operand_autograd);
+  autograd.impl("matmul", &matmul_autograd);
+  autograd.impl("matmul.out", &matmul_out_autograd);
+  autograd.impl("linear", &linear_autograd);
+  autograd.impl("convolution", &convolution_autograd);
 }
 
 }  // namespace loom::numerics::glue

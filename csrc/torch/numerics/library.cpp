@@ -1,8 +1,13 @@
 // The schemas of loom_numerics. Formats and fidelities are the integers of torch_loom.numerics' enums; 255
 // means none. Only C++ kernels: no op of this library needs Python to run.
-#include <torch/library.h>
+#include "torch/core/registration.h"
+#include "torch/numerics/register.h"
 
-TORCH_LIBRARY(loom_numerics, m) {
+namespace loom::numerics::glue {
+
+namespace {
+
+void define_schemas(torch::Library& m) {
   // Values of `self` in a format, along its last dimension, after `first` where that is given. The gradient
   // goes straight through, and is converted to grad_format where that is given. `op` is whom a warning names.
   m.def(
@@ -59,3 +64,21 @@ TORCH_LIBRARY(loom_numerics, m) {
   m.def("_use_kernels(str name) -> bool");
   m.def("_kernels() -> str");
 }
+
+}  // namespace
+
+void register_ops() {
+  static const bool is_done = [] {
+    // As all libraries here, it lives as long as the process.
+    define_schemas(*new torch::Library(torch::Library::DEF, kLibrary, std::nullopt, __FILE__, __LINE__));
+    register_conversions();
+    register_packing();
+    register_products();
+    register_product_shapes();
+    register_formulas();
+    return true;
+  }();
+  static_cast<void>(is_done);
+}
+
+}  // namespace loom::numerics::glue

@@ -4,12 +4,13 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
-#include <torch/library.h>
 
 #include <array>
 
 #include "numerics/tiles.h"
+#include "torch/core/registration.h"
 #include "torch/numerics/common.h"
+#include "torch/numerics/register.h"
 
 namespace loom::numerics::glue {
 
@@ -92,15 +93,16 @@ at::Tensor unpack_meta(const at::Tensor& tiles, int64_t format, c10::SymIntArray
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(loom_numerics, Meta, m) {
-  m.impl("matmul", &matmul_meta);
-  m.impl("matmul.out", &matmul_out_meta);
-  m.impl("linear", &linear_meta);
-  m.impl("convolution", &convolution_meta);
-  m.impl("convolution_backward", &convolution_backward_meta);
-  m.impl("operand", &operand_meta);
-  m.impl("pack", &pack_meta);
-  m.impl("unpack", &unpack_meta);
+void register_product_shapes() {
+  torch::Library& meta = loom::glue::library(c10::DispatchKey::Meta, kLibrary);
+  meta.impl("matmul", &matmul_meta);
+  meta.impl("matmul.out", &matmul_out_meta);
+  meta.impl("linear", &linear_meta);
+  meta.impl("convolution", &convolution_meta);
+  meta.impl("convolution_backward", &convolution_backward_meta);
+  meta.impl("operand", &operand_meta);
+  meta.impl("pack", &pack_meta);
+  meta.impl("unpack", &unpack_meta);
 }
 
 }  // namespace loom::numerics::glue

@@ -1,12 +1,14 @@
 // pack and unpack: tensors to and from the bytes of tiles.
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <torch/library.h>
 
 #include <atomic>
 
 #include "numerics/tiles.h"
+#include "torch/core/registration.h"
+#include "torch/engine/engine.h"
 #include "torch/numerics/common.h"
+#include "torch/numerics/register.h"
 
 namespace loom::numerics::glue {
 
@@ -96,9 +98,10 @@ at::Tensor unpack_cpu(const at::Tensor& tiles, int64_t format_value, at::IntArra
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(loom_numerics, CPU, m) {
-  m.impl("pack", &pack_cpu);
-  m.impl("unpack", &unpack_cpu);
+void register_packing() {
+  torch::Library& engine = loom::glue::library(loom::glue::kEngineOps, kLibrary);
+  engine.impl("pack", &pack_cpu);
+  engine.impl("unpack", &unpack_cpu);
 }
 
 }  // namespace loom::numerics::glue

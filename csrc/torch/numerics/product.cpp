@@ -7,11 +7,13 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
-#include <torch/library.h>
 
 #include <array>
 
+#include "torch/core/registration.h"
+#include "torch/engine/engine.h"
 #include "torch/numerics/common.h"
+#include "torch/numerics/register.h"
 #include "torch/numerics/strict.h"
 
 namespace loom::numerics::glue {
@@ -232,18 +234,17 @@ at::Tensor matmul(const at::Tensor& self, const at::Tensor& other, int64_t fidel
   return op.call(self, other, fidelity, accumulate, strict, kNone, kNone);
 }
 
-TORCH_LIBRARY_IMPL(loom_numerics, CPU, m) {
-  m.impl("operand", &operand_cpu);
-  m.impl("matmul", &matmul_cpu);
-  m.impl("matmul.out", &matmul_out_cpu);
-  m.impl("linear", &linear_cpu);
-  m.impl("convolution", &convolution_cpu);
-  m.impl("convolution_backward", &convolution_backward_cpu);
-}
-
-TORCH_LIBRARY_IMPL(loom_numerics, CompositeImplicitAutograd, m) {
-  m.impl("_use_kernels", &use_kernels_named);
-  m.impl("_kernels", &kernels_in_use);
+void register_products() {
+  torch::Library& engine = loom::glue::library(loom::glue::kEngineOps, kLibrary);
+  engine.impl("operand", &operand_cpu);
+  engine.impl("matmul", &matmul_cpu);
+  engine.impl("matmul.out", &matmul_out_cpu);
+  engine.impl("linear", &linear_cpu);
+  engine.impl("convolution", &convolution_cpu);
+  engine.impl("convolution_backward", &convolution_backward_cpu);
+  torch::Library& any = loom::glue::library(c10::DispatchKey::CompositeImplicitAutograd, kLibrary);
+  any.impl("_use_kernels", &use_kernels_named);
+  any.impl("_kernels", &kernels_in_use);
 }
 
 }  // namespace loom::numerics::glue

@@ -6,13 +6,15 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/Exceptions.h>
-#include <torch/library.h>
 
 #include <atomic>
 #include <mutex>
 #include <string>
 
+#include "torch/core/registration.h"
+#include "torch/engine/engine.h"
 #include "torch/numerics/common.h"
+#include "torch/numerics/register.h"
 
 namespace loom::numerics::glue {
 
@@ -255,20 +257,19 @@ at::Tensor quantize(const at::Tensor& self, int64_t format, int64_t first, int64
   return op.call(self, format, first, grad_format, "quantize");
 }
 
-TORCH_LIBRARY_IMPL(loom_numerics, CPU, m) {
-  m.impl("quantize", &quantize_cpu);
-  m.impl("quantize_", &quantize_inplace_cpu);
-  m.impl("quantize.out", &quantize_out_cpu);
-  m.impl("quantize_counted", &quantize_counted_cpu);
+void register_conversions() {
+  torch::Library& engine = loom::glue::library(loom::glue::kEngineOps, kLibrary);
+  engine.impl("quantize", &quantize_cpu);
+  engine.impl("quantize_", &quantize_inplace_cpu);
+  engine.impl("quantize.out", &quantize_out_cpu);
+  engine.impl("quantize_counted", &quantize_counted_cpu);
+  torch::Library& meta = loom::glue::library(c10::DispatchKey::Meta, kLibrary);
+  meta.impl("quantize", &quantize_meta);
+  meta.impl("quantize_", &quantize_inplace_meta);
+  meta.impl("quantize.out", &quantize_out_meta);
+  meta.impl("quantize_counted", &quantize_counted_meta);
+  torch::Library& any = loom::glue::library(c10::DispatchKey::CompositeImplicitAutograd, kLibrary);
+  any.impl("_totals", &totals);
 }
-
-TORCH_LIBRARY_IMPL(loom_numerics, Meta, m) {
-  m.impl("quantize", &quantize_meta);
-  m.impl("quantize_", &quantize_inplace_meta);
-  m.impl("quantize.out", &quantize_out_meta);
-  m.impl("quantize_counted", &quantize_counted_meta);
-}
-
-TORCH_LIBRARY_IMPL(loom_numerics, CompositeImplicitAutograd, m) { m.impl("_totals", &totals); }
 
 }  // namespace loom::numerics::glue

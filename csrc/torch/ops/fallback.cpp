@@ -3,12 +3,15 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/ScalarType.h>
 
+#include <algorithm>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "torch/core/device.h"
+#include "torch/ops/op_facts.h"
 
 namespace loom::glue::fallback {
 
@@ -30,18 +33,35 @@ DtypeSet all_of(bool (*belongs)(c10::ScalarType)) {
 
 static_assert(static_cast<size_t>(c10::ScalarType::NumOptions) < Uses::kNumReasons - 1);
 
-// What the chip's description says, fixed at the first use.
+// What the descriptions of one kind of chip say.
 struct Native {
   Names ops;  // of aten, without the namespace; with an overload: only that one
   bool all_ops = true;
   DtypeSet dtypes = ~DtypeSet{0};
-  bool refuses = false;
+
+  bool operator==(const Native& other) const {
+    return ops == other.ops && all_ops == other.all_ops && dtypes == other.dtypes;
+  }
 };
 
-Native& native() {
-  static auto* native = new Native;
-  return *native;
+std::mutex kinds_mutex;
+// Never freed, and never moved: devices are of a kind for as long as they are.
+std::deque<Native>& kinds() {
+  static auto* kinds = new std::deque<Native>;
+  return *kinds;
 }
+
+const Native& native(const runtime::Device& device) {
+  const std::lock_guard<std::mutex> lock(kinds_mutex);
+  return kinds()[static_cast<size_t>(device.chip_kind)];
+}
+
+// Where an Op and its Uses remember the kind; none for those beyond the 64th of a process.
+uint64_t bit_of(const runtime::Device& device) {
+  return device.chip_kind < 64 ? uint64_t{1} << device.chip_kind : 0;
+}
+
+std::atomic<bool> refuses{false};
 
 std::mutex ops_mutex;
 std::map<std::string, Op> ops;                        // by name and overload
@@ -49,15 +69,8 @@ std::unordered_map<std::string, Uses*> uses_by_name;  // never freed: kernels ke
 
 Notifier current_notifier = nullptr;
 
-// Moves data, or makes it without arithmetic.
-bool is_moving(const std::string& name) {
-  static const Names names = {
-      "aten::copy_",      "aten::clone", "aten::_copy_from",     "aten::_copy_from_and_resize",
-      "aten::_to_copy",   "aten::fill_", "aten::zero_",          "aten::_foreach_zero_",
-      "aten::fill",       "aten::zero",  "aten::_foreach_copy_", "aten::contiguous",
-      "aten::lift_fresh", "aten::lift",  "aten::is_set_to",      "aten::_efficientzerotensor",
-  };
-  return names.count(name) != 0;
+bool moves_data(const std::string& name, const std::string& overload) {
+  return facts_of(overload.empty() ? name : name + "." + overload).has(op_flag::kMovesData);
 }
 
 bool is_view(const std::string& name, const std::string& overload) {
@@ -70,27 +83,15 @@ bool is_view(const std::string& name, const std::string& overload) {
 }
 
 // In the list as it is, in place (mul_), or as this very overload (max.default).
-bool is_listed(const std::string& name, const std::string& overload) {
-  if (native().all_ops) return true;
+bool is_listed(const Native& native, const std::string& name, const std::string& overload) {
+  if (native.all_ops) return true;
   constexpr std::string_view kOwn = "aten::";
   if (name.rfind(kOwn, 0) != 0) return false;
   const std::string base = name.substr(kOwn.size());
-  const Names& listed = native().ops;
+  const Names& listed = native.ops;
   return listed.count(base) != 0 ||
          (base.back() == '_' && listed.count(base.substr(0, base.size() - 1)) != 0) ||
          listed.count(base + "." + (overload.empty() ? "default" : overload)) != 0;
-}
-
-// The engine's name of an op that the device has under another.
-std::string public_name(const std::string& name) {
-  static const std::unordered_map<std::string, std::string> names = {
-      {"aten::_scaled_dot_product_flash_attention_for_cpu",
-       "aten::_scaled_dot_product_fused_attention_overrideable"},
-      {"aten::_scaled_dot_product_flash_attention_for_cpu_backward",
-       "aten::_scaled_dot_product_fused_attention_overrideable_backward"},
-  };
-  const auto found = names.find(name);
-  return found == names.end() ? name : found->second;
 }
 
 const char* name_of(int dtype) {
@@ -98,27 +99,25 @@ const char* name_of(int dtype) {
 }
 
 // dtype: −1 when the op itself is not native.
-void note(const Op& op, int dtype, DtypeSet used, int device) {
+void note(const Op& op, int dtype, DtypeSet used, const runtime::Device& device) {
   Uses& uses = *op.uses;
   const auto place = static_cast<size_t>(dtype + 1);
-  const bool is_first = !uses.is_notified[place].exchange(true, std::memory_order_relaxed);
-  if ((is_first || native().refuses) && current_notifier != nullptr) {
+  const uint64_t bit = bit_of(device);
+  const bool is_first = (bit & ~uses.is_notified[place].fetch_or(bit, std::memory_order_relaxed)) != 0;
+  if ((is_first || refuses.load(std::memory_order_relaxed)) && current_notifier != nullptr) {
     std::vector<std::string> operands;
     for (int i = 0; i < static_cast<int>(c10::ScalarType::NumOptions); ++i) {
       if ((used >> i & 1) != 0) operands.emplace_back(name_of(i));
     }
-    current_notifier(uses.name, dtype < 0 ? nullptr : name_of(dtype), operands);
+    current_notifier(uses.name, dtype < 0 ? nullptr : name_of(dtype), operands, device.logical);
   }
   uses.counts[place].fetch_add(1, std::memory_order_relaxed);
-  if (!runtime::tape::is_read()) return;
-  const runtime::StreamRef stream = runtime::current_stream_of(device);
-  runtime::Command command{};
-  command.kind = runtime::CommandKind::kFallback;
+  if (!runtime::tape::is_told(runtime::CommandKind::kFallback)) return;
+  const runtime::StreamRef stream = runtime::current_stream_of(device.logical);
+  runtime::Command command = runtime::describe(runtime::CommandKind::kFallback, stream.device, stream.id);
   command.name = uses.name.c_str();
   command.dtype = dtype < 0 ? nullptr : name_of(dtype);
-  command.device = stream.device;
-  command.stream = stream.id;
-  runtime::tape::write(command);
+  runtime::tape::note(command);
 }
 
 }  // namespace
@@ -128,31 +127,55 @@ const Op& op_of(const std::string& name, const std::string& overload) {
   const auto [place, is_new] = ops.try_emplace(name + "." + overload);
   Op& op = place->second;
   if (is_new) {
-    const std::string shown = public_name(name);
-    op.is_native = is_listed(shown, overload);
-    op.is_exempt = is_moving(name) || is_view(name, overload);
-    Uses*& uses = uses_by_name[shown];
-    if (uses == nullptr) uses = new Uses(shown);
+    op.shown = public_name_of(name);
+    op.overload = overload;
+    op.is_exempt = moves_data(name, overload) || is_view(name, overload);
+    Uses*& uses = uses_by_name[op.shown];
+    if (uses == nullptr) uses = new Uses(op.shown);
     op.uses = uses;
   }
   return op;
 }
 
-void check(const Op& op, DtypeSet used, int device) {
-  if (op.is_exempt) return;
-  if (!op.is_native) return note(op, -1, used, device);
+namespace {
+
+bool is_native(const Op& op, const runtime::Device& device) {
+  const uint64_t bit = bit_of(device);
+  if ((op.known.load(std::memory_order_acquire) & bit) != 0) {
+    return (op.native.load(std::memory_order_relaxed) & bit) != 0;
+  }
+  const bool listed = is_listed(native(device), op.shown, op.overload);
+  if (listed) op.native.fetch_or(bit, std::memory_order_relaxed);
+  op.known.fetch_or(bit, std::memory_order_release);
+  return listed;
+}
+
+}  // namespace
+
+void check(const Op& op, DtypeSet used, int index) {
+  const runtime::Device& device = devices().device(index);
+  // Another device's chip may be the one that is watched.
+  if (op.is_exempt || (used & device.watched_dtypes) == 0) return;
+  if (!is_native(op, device)) return note(op, -1, used, device);
   // Beside floating-point operands, those of other dtypes are indices and masks, which any chip reads.
   static const DtypeSet floating =
       all_of([](c10::ScalarType type) { return c10::isFloatingType(type) || c10::isComplexType(type); });
   const DtypeSet own = used & ~kAnyOp;
   const DtypeSet computed = (own & floating) != 0 ? own & floating : own;
-  const DtypeSet foreign = computed & ~native().dtypes;
+  const DtypeSet foreign = computed & device.watched_dtypes;
   if (foreign != 0) note(op, __builtin_ctzll(foreign), used, device);
 }
 
-void configure(const runtime::Chip& chip, bool refuses) {
-  Native& own = native();
-  own.refuses = refuses;
+bool check_op(const Op& op, int index) {
+  const runtime::Device& device = devices().device(index);
+  if ((device.watched_dtypes & kAnyOp) == 0 || is_native(op, device)) return false;
+  check(op, kAnyOp, index);
+  return true;
+}
+
+void prepare(runtime::Device& device) {
+  const runtime::Chip& chip = device.chip();
+  Native own;
   own.all_ops = !chip.native_ops.has_value();
   if (!own.all_ops) own.ops = Names(chip.native_ops->begin(), chip.native_ops->end());
   own.dtypes = 0;
@@ -161,8 +184,20 @@ void configure(const runtime::Chip& chip, bool refuses) {
     const auto type = static_cast<c10::ScalarType>(i);
     if (type != c10::ScalarType::Undefined && dtypes.count(name_of(i)) != 0) own.dtypes |= bit(type);
   }
-  detail::watched.store((~own.dtypes & ~kAnyOp) | (own.all_ops ? 0 : kAnyOp), std::memory_order_release);
+  device.watched_dtypes = (~own.dtypes & ~kAnyOp) | (own.all_ops ? 0 : kAnyOp);
+  const std::lock_guard<std::mutex> lock(kinds_mutex);
+  const auto known = std::find(kinds().begin(), kinds().end(), own);
+  device.chip_kind = static_cast<int>(known - kinds().begin());
+  if (known == kinds().end()) kinds().push_back(std::move(own));
 }
+
+void watch(const runtime::Runtime& all) {
+  DtypeSet watched = 0;
+  for (int index = 0; index < all.device_count(); ++index) watched |= all.device(index).watched_dtypes;
+  detail::watched.store(watched, std::memory_order_release);
+}
+
+void set_refuses(bool value) { refuses.store(value); }
 
 std::vector<Count> counts() {
   const std::lock_guard<std::mutex> lock(ops_mutex);
@@ -180,8 +215,8 @@ void reset() {
   const std::lock_guard<std::mutex> lock(ops_mutex);
   for (const auto& [name, uses] : uses_by_name) {
     for (std::atomic<int64_t>& count : uses->counts) count.store(0, std::memory_order_relaxed);
-    for (std::atomic<bool>& is_notified : uses->is_notified)
-      is_notified.store(false, std::memory_order_relaxed);
+    for (std::atomic<uint64_t>& is_notified : uses->is_notified)
+      is_notified.store(0, std::memory_order_relaxed);
   }
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/chip.h"
+#include "runtime/runtime.h"
 
 namespace loom::glue::fallback {
 
@@ -32,25 +32,34 @@ struct Uses {
   explicit Uses(std::string op_name) : name(std::move(op_name)) {}
   const std::string name;  // "aten::mul"
   std::atomic<int64_t> counts[kNumReasons]{};
-  std::atomic<bool> is_notified[kNumReasons]{};
+  std::atomic<uint64_t> is_notified[kNumReasons]{};  // a bit a kind of chip
 };
 
-// What the chip makes of one overload of an op. Lives as long as the process.
+// What chips make of one overload of an op. Lives as long as the process.
 struct Op {
-  bool is_native;  // in the chip's list
-  bool is_exempt;  // copies, views, fills: native in every dtype
-  Uses* uses;      // shared by the overloads
+  std::string shown, overload;              // as the chips' lists have it
+  bool is_exempt = false;                   // copies, views, fills: native in every dtype
+  Uses* uses = nullptr;                     // shared by the overloads
+  mutable std::atomic<uint64_t> known{0};   // kinds of chip that have been asked, a bit each
+  mutable std::atomic<uint64_t> native{0};  // of those: the op is in their list
 };
 
 // The entry of an op: worked out once, after the first use of a device. `name` is without the overload.
 const Op& op_of(const std::string& name, const std::string& overload);
 
-// Counts, tells or refuses an op on operands of these dtypes that falls back. Takes Python's lock when it
-// tells; throws what the notifier throws.
+// Counts, tells or refuses an op on operands of these dtypes that falls back on a device. Takes Python's lock
+// when it tells; throws what the notifier throws.
 void check(const Op& op, DtypeSet used, int device);
+// The same for the op as such, whatever its operands: true when it is not native, and has been counted.
+bool check_op(const Op& op, int device);
 
-// At the first use of a device. With `refuses` each fallback is told, as the notifier throws; otherwise once.
-void configure(const runtime::Chip& chip, bool refuses);
+// Notes in a device that is made what its chip does itself. Chips with the same lists are of one kind.
+void prepare(runtime::Device& device);
+// Looks out for what may fall back on these devices, and for nothing else.
+void watch(const runtime::Runtime& devices);
+// At the first use of a device. With `refuses` each fallback is told, as the notifier throws; otherwise once
+// for each kind of chip.
+void set_refuses(bool refuses);
 
 struct Count {
   std::string op, dtype;  // dtype: empty when the op itself is not native
@@ -61,7 +70,8 @@ std::vector<Count> counts();
 void reset();
 
 // dtype: the reason; null: the op itself is. `operands`: the dtypes that it was called with.
-using Notifier = void (*)(const std::string& op, const char* dtype, const std::vector<std::string>& operands);
+using Notifier = void (*)(const std::string& op, const char* dtype, const std::vector<std::string>& operands,
+                          int device);
 void set_notifier(Notifier notifier);
 
 }  // namespace loom::glue::fallback

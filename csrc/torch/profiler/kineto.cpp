@@ -4,16 +4,17 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
 
+#include "runtime/clock.h"
 #include "torch/core/device.h"
-#include "torch/profiler/kineto_headers.h"
+#include "torch/core/kineto_headers.h"
 #include "torch/profiler/profile_recorder.h"
 #include "torch/profiler/profile_rows.h"
+#include "torch/profiler/register.h"
 
 namespace loom::glue {
 
@@ -27,16 +28,14 @@ std::atomic<unsigned long> profiles{0};
 std::mutex& running_mutex = *new std::mutex;
 std::weak_ptr<ProfileRecorder>& running_recorder = *new std::weak_ptr<ProfileRecorder>;
 
-// What is to be added to timing::now_ns() for nanoseconds since 1970: from the quickest of a few readings of
+// What is to be added to clock::now_ns() for nanoseconds since 1970: from the quickest of a few readings of
 // both clocks.
 int64_t clock_offset_ns() {
   int64_t offset = 0, best_gap = std::numeric_limits<int64_t>::max();
   for (int i = 0; i < 5; ++i) {
-    const int64_t before = runtime::timing::now_ns();
-    const int64_t since_1970 = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                   std::chrono::system_clock::now().time_since_epoch())
-                                   .count();
-    const int64_t gap = runtime::timing::now_ns() - before;
+    const int64_t before = runtime::clock::now_ns();
+    const int64_t since_1970 = runtime::clock::wall_ns();
+    const int64_t gap = runtime::clock::now_ns() - before;
     if (gap >= best_gap) continue;
     best_gap = gap;
     offset = since_1970 - before - gap / 2;
@@ -56,7 +55,7 @@ void drain_devices() {
   } without_python;
   runtime::Runtime& runtime = devices();
   for (int device = 0; device < runtime.device_count(); ++device) {
-    for (const driver::Stream stream : runtime.streams(device)) runtime.driver().drain_stream(stream);
+    runtime::drain_device(device);
   }
 }
 
@@ -154,14 +153,13 @@ class Profiler final : public libkineto::IActivityProfiler {
   const std::string name_ = "torch-loom";
   const std::set<ActivityType> types_{ActivityType::CONCURRENT_KERNEL, ActivityType::GPU_MEMCPY,
                                       ActivityType::GPU_MEMSET, ActivityType::GPU_USER_ANNOTATION,
-                                      ActivityType::PRIVATEUSE1_RUNTIME};
+                                      runtime_activity()};
 };
 
 }  // namespace
 
 void register_kineto_profiler() {
-  torch::profiler::impl::PrivateUse1ProfilerRegistry::instance().registerFactory(
-      [] { return std::make_unique<Profiler>(); });
+  register_profiler([] { return std::make_unique<Profiler>(); });
 }
 
 unsigned long num_profiles() noexcept { return profiles.load(std::memory_order_relaxed); }

@@ -3,9 +3,6 @@
 
 namespace loom::glue {
 
-// To be called once.
-void register_kineto_profiler();
-
 // How many profiles were prepared so far: what was noted in one must not be told to the next.
 unsigned long num_profiles() noexcept;
 

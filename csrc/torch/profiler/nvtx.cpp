@@ -5,13 +5,13 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
-#include <chrono>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/clock.h"
 #include "torch/profiler/kineto.h"
 #include "torch/profiler/profile_recorder.h"
 
@@ -21,10 +21,7 @@ namespace loom::glue {
 
 namespace {
 
-int64_t now_us() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::round<std::chrono::microseconds>(now).count();
-}
+int64_t now_us() { return (runtime::clock::wall_ns() + 500) / 1000; }
 
 bool is_profiled() { return torch::profiler::impl::profilerEnabled(); }
 

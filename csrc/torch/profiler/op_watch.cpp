@@ -113,7 +113,7 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
     op.source_origin = op.origin;
     if (is_copy) look_at_copy(op, function.inputs());
     if (name == kReadNumber && !op.operands.empty()) op.departure = ++num_departures;
-    op.is_cast_asked = is_given_dtype(function) || at::autocast::is_autocast_enabled(kLoom);
+    op.is_cast_asked = is_given_dtype(function) || at::autocast::is_autocast_enabled(device_type());
   }
   frames.push_back(std::move(op));
   return depth;

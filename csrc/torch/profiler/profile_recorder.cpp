@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/worlds.h"
 #include "torch/core/device.h"
 
 namespace loom::glue {
@@ -17,28 +18,15 @@ using runtime::CommandKind;
 thread_local std::shared_ptr<const OpenRange> open_ranges;
 
 // What profiles show: not memory, which PyTorch's profiler hears of from the allocator, and not queries.
-bool is_shown(CommandKind kind) {
-  switch (kind) {
-    case CommandKind::kKernel:
-    case CommandKind::kCopy:
-    case CommandKind::kFill:
-    case CommandKind::kRecordEvent:
-    case CommandKind::kWaitEvent:
-    case CommandKind::kSynchronizeStream:
-    case CommandKind::kSynchronizeEvent:
-    case CommandKind::kSynchronizeDevice:
-    case CommandKind::kReplay:
-      return true;
-    default:
-      return false;
-  }
-}
+constexpr runtime::CommandKinds kShown = runtime::kinds_of(
+    {CommandKind::kKernel, CommandKind::kCopy, CommandKind::kFill, CommandKind::kRecordEvent,
+     CommandKind::kWaitEvent, CommandKind::kSynchronizeStream, CommandKind::kSynchronizeEvent,
+     CommandKind::kSynchronizeDevice, CommandKind::kReplay});
 
 // In the words that tools which read traces look for.
 const char* direction_of(const Command& command) {
   using Kind = driver::AddressKind;
-  const auto& driver = devices().driver();
-  const driver::Address to = driver.locate(command.address), from = driver.locate(command.source);
+  const runtime::Place to = runtime::locate(command.address), from = runtime::locate(command.source);
   if (to.kind == Kind::kDevice && from.kind == Kind::kDevice) {
     return to.device == from.device ? "Memcpy DtoD (Device -> Device)" : "Memcpy PtoP (Device -> Device)";
   }
@@ -56,9 +44,9 @@ const char* direction_of(const Command& command) {
 // How many bytes a kernel clears, in one piece, if it does nothing else: profiles show that as the fill that
 // it is. Otherwise 0.
 size_t cleared_bytes(const Command& command) {
-  if (command.kind != CommandKind::kKernel || command.num_operands != 1) return 0;
-  if (std::string_view(command.name) != "aten::zero_") return 0;
-  const runtime::Operand& operand = *command.operands;
+  if (command.op == nullptr || command.inputs.size() != 1) return 0;
+  if (std::string_view(command.op->name) != "aten::zero_") return 0;
+  const runtime::Operand& operand = command.inputs.front();
   int64_t num_items = 1;
   for (int32_t dim = operand.num_dims - 1; dim >= 0; --dim) {
     if (operand.sizes[dim] != 1 && operand.strides[dim] != num_items) return 0;
@@ -87,7 +75,7 @@ struct ProfileRecorder::Thread {
 };
 
 ProfileRecorder::ProfileRecorder()
-    : id_([] {
+    : TapeReader(kShown), id_([] {
         static std::atomic<uint64_t> last{0};
         return ++last;
       }()) {}
@@ -101,8 +89,8 @@ ProfileRecorder::Thread& ProfileRecorder::here() {
   return thread;
 }
 
-void ProfileRecorder::read(const Command& command) {
-  if (!is_shown(command.kind) || command.times == nullptr) return;
+void ProfileRecorder::begin(const Command& command) {
+  if (command.times == nullptr) return;
   if (!is_open_.load(std::memory_order_relaxed)) return;
   Thread& thread = here();
   if (*command.times == nullptr) *command.times = std::make_shared<runtime::CommandTimes>();
@@ -111,7 +99,8 @@ void ProfileRecorder::read(const Command& command) {
   record.kind = cleared != 0 ? CommandKind::kFill : command.kind;
   record.device = command.device;
   record.stream = command.stream;
-  record.name = command.name;
+  // Ops by their names without the overload, as PyTorch's profiler has them.
+  record.name = command.op == nullptr ? command.name : command.op->name;
   record.event = command.event;
   record.bytes = cleared != 0 ? cleared : command.bytes;
   record.direction = command.kind == CommandKind::kCopy ? direction_of(command) : "";

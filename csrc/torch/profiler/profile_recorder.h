@@ -46,7 +46,7 @@ class ProfileRecorder final : public runtime::TapeReader {
 
   ProfileRecorder();
 
-  void read(const runtime::Command& command) override;
+  void begin(const runtime::Command& command) override;
 
   // PyTorch tells each op and record_function() of the threads that it profiles.
   void push_op(uint64_t correlation);

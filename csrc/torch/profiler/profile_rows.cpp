@@ -98,9 +98,9 @@ void ProfileRows::add(const std::deque<Record>& records) {
 
 // The call on the host's row, where the flow to the device's begins.
 void ProfileRows::add_launch(const Record& record, uint32_t flow) {
-  if (!wants(ActivityType::PRIVATEUSE1_RUNTIME)) return;
+  if (!wants(runtime_activity())) return;
   const runtime::CommandTimes& times = *record.times;
-  Activity& call = make(ActivityType::PRIVATEUSE1_RUNTIME, call_name(record.kind), times.issued_ns,
+  Activity& call = make(runtime_activity(), call_name(record.kind), times.issued_ns,
                         std::max<int64_t>(times.returned_ns, times.issued_ns));
   call.device = libkineto::processId();
   call.resource = record.thread;
@@ -136,7 +136,7 @@ void ProfileRows::add_work(const Record& record, uint32_t flow) {
   work.resource = static_cast<int32_t>(record.stream);
   work.id = static_cast<int32_t>(flow);
   work.linked = record.op == 0 ? nullptr : find_op_(static_cast<int32_t>(record.op));
-  if (wants(ActivityType::PRIVATEUSE1_RUNTIME)) {
+  if (wants(runtime_activity())) {
     work.flow.id = flow;
     work.flow.type = libkineto::kLinkAsyncCpuGpu;
     work.flow.start = 0;

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "torch/profiler/kineto_headers.h"
+#include "torch/core/kineto_headers.h"
 #include "torch/profiler/profile_recorder.h"
 
 namespace loom::glue {

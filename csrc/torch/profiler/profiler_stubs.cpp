@@ -2,10 +2,11 @@
 // the stream before and after each op.
 #include <torch/csrc/profiler/stubs/base.h>
 
-#include <chrono>
-
+#include "runtime/clock.h"
 #include "torch/core/device.h"
+#include "torch/core/extension_points.h"
 #include "torch/profiler/profile_recorder.h"
+#include "torch/profiler/register.h"
 
 namespace loom::glue {
 
@@ -19,17 +20,13 @@ class Stubs final : public torch::profiler::impl::ProfilerStubs {
     const c10::Device current = resolve_device(std::nullopt);
     if (device != nullptr) *device = current.index();
     translated([&] {
-      const driver::Event created = runtime::create_event({/*timing=*/true});
+      const driver::Event created = runtime::create_event(current.index(), {/*timing=*/true});
       *event = ProfilerVoidEventStub(created, [](void* pointer) {
         if (!runtime::in_bad_fork()) runtime::destroy_event(static_cast<driver::Event>(pointer));
       });
       runtime::record_event(created, runtime::current_stream_of(current.index()));
     });
-    if (cpu_ns != nullptr) {
-      *cpu_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                    std::chrono::system_clock::now().time_since_epoch())
-                    .count();
-    }
+    if (cpu_ns != nullptr) *cpu_ns = runtime::clock::wall_ns();
   }
 
   // Microseconds.
@@ -60,12 +57,9 @@ class Stubs final : public torch::profiler::impl::ProfilerStubs {
   }
 };
 
-// Leaked: profiles may end with the process.
-[[maybe_unused]] const bool registered = [] {
-  torch::profiler::impl::registerPrivateUse1Methods(new Stubs);
-  return true;
-}();
-
 }  // namespace
+
+// Leaked: profiles may end with the process.
+void register_stubs() { register_profiler_stubs(new Stubs); }
 
 }  // namespace loom::glue

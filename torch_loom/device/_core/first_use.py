@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch_loom import _C, config
@@ -20,7 +20,9 @@ _initializing = False
 _ready = False
 _ChipLoader = Callable[[str], "tuple[_C.Chip, Mapping[str, float]]"]
 _load_chip: _ChipLoader | None = None
-_figures: Mapping[str, float] = {}
+# Of each device that the program sees, and while a dry run is under way of each of the program's own.
+_figures: Sequence[Mapping[str, float]] = ()
+_figures_of_program: Sequence[Mapping[str, float]] = ()
 _at_first_use: list[Callable[[config.Settings], None]] = []
 
 
@@ -110,20 +112,14 @@ def _lazy_init() -> None:
 
 def _initialize_core(settings: config.Settings) -> None:
     global _figures
-    chip, _figures = _read_chip(settings)
-    is_lazy = chip.lazy_memory if settings.memory_policy is None else settings.memory_policy == "lazy"
-    memory_bytes = chip.memory_bytes if settings.memory_bytes is None else settings.memory_bytes
+    devices, _figures = _describe_devices(settings)
     seed = 0
     if settings.launch == "chaos":
         import secrets  # here: it takes longer to import than all of this file
 
         seed = secrets.randbits(64) if settings.chaos_seed is None else settings.chaos_seed
     _C.initialize(
-        driver=settings.driver,
-        memory_bytes=memory_bytes * settings.npus_per_device,
-        physical_devices=list(settings.physical_devices),
-        chip=chip,
-        lazy=is_lazy,
+        devices=devices,
         launch=settings.launch,
         chaos_seed=seed,
         protect=settings.protect,
@@ -158,27 +154,103 @@ def set_chip_loader(load: _ChipLoader) -> None:
     _load_chip = load
 
 
-def _read_chip(settings: config.Settings) -> tuple[_C.Chip, Mapping[str, float]]:
+def read_chip(chip: str) -> tuple[_C.Chip, Mapping[str, float]]:
+    """Return what the core keeps of a chip, and its figures.
+
+    Raises:
+        ChipError: there is no such chip, or its description cannot be used.
+    """
     assert _load_chip is not None, "torch_loom._register sets it"
-    return _load_chip(settings.chip)
+    return _load_chip(chip)
 
 
-def _chip() -> _C.Chip:
-    """Return the chip that the devices are, or would be; does not initialise them.
+def _describe_devices(
+    settings: config.Settings,
+) -> tuple[list[_C.DeviceConfig], Sequence[Mapping[str, float]]]:
+    """Return what the program's devices are made from, and the figures of their chips."""
+    read = {name: read_chip(name) for name in dict.fromkeys(settings.chips)}
+    devices: list[_C.DeviceConfig] = []
+    figures: list[Mapping[str, float]] = []
+    for index, physical in enumerate(settings.physical_devices):
+        chip, own_figures = read[settings.chips[physical]]
+        memories = (settings.memories[npu] for npu in settings.npus_of(index))
+        devices.append(
+            describe_device(
+                settings,
+                chip,
+                physical=physical,
+                driver=settings.driver,
+                memory_bytes=sum(chip.memory_bytes if bytes is None else bytes for bytes in memories),
+            )
+        )
+        figures.append(own_figures)
+    return devices, figures
+
+
+def describe_device(
+    settings: config.Settings, chip: _C.Chip, *, physical: int, driver: str, memory_bytes: int
+) -> _C.DeviceConfig:
+    """Return what a device of a chip is made from, with the memory policy that the settings say."""
+    is_lazy = chip.lazy_memory if settings.memory_policy is None else settings.memory_policy == "lazy"
+    return _C.DeviceConfig(
+        physical=physical, driver=driver, memory_bytes=memory_bytes, chip=chip, lazy=is_lazy
+    )
+
+
+def see_dry_run(devices: Sequence[_C.DeviceConfig], figures: Sequence[Mapping[str, float]]) -> str | None:
+    """Have the program see new devices in the place of its own; return why not, where that cannot be now."""
+    global _figures, _figures_of_program
+    with _lock:
+        refusal = _C.enter_dry_run(devices=devices)
+        if refusal is None:
+            _figures_of_program, _figures = _figures, figures
+    return refusal
+
+
+def see_program() -> None:
+    """Have the program see its own devices again."""
+    global _figures
+    with _lock:
+        _figures = _figures_of_program
+        _C.leave_dry_run()
+
+
+def _chip(index: int | None = None) -> _C.Chip:
+    """Return the chip that a device is, or would be; does not initialise the devices.
+
+    Args:
+        index: of the device; the current one if None.
 
     Raises:
         ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
     """
-    return _C.chip() if is_initialized() else _read_chip(config.resolve())[0]
+    return _C.chip(index) if is_initialized() else read_chip(_future_chip(index))[0]
 
 
-def _chip_figures() -> Mapping[str, float]:
+def _chip_figures(index: int | None = None) -> Mapping[str, float]:
     """Return the figures of that chip, by the names of :class:`torch_loom.chips.Chip`; 0: not known.
 
     Raises:
         ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
     """
-    return _figures if is_initialized() else _read_chip(config.resolve())[1]
+    if is_initialized():
+        return _figures[_C.current_device() if index is None else index]
+    return read_chip(_future_chip(index))[1]
+
+
+def _future_chip(index: int | None) -> str:
+    # Before the first use the current device is the first one.
+    settings = config.resolve()
+    return settings.chips[settings.physical_devices[index]] if index else settings.chip
+
+
+def _chip_names() -> list[str]:
+    """Return the names of the chips that the devices are, or would be, each once, in their order."""
+    if is_initialized():
+        return list(dict.fromkeys(_C.chip(index).name for index in range(_C.device_count())))
+    settings = config.resolve()
+    chips = [settings.chips[physical] for physical in settings.physical_devices]
+    return list(dict.fromkeys(read_chip(chip)[0].name for chip in dict.fromkeys(chips)))
 
 
 def _no_device_message(settings: config.Settings) -> str:

@@ -22,7 +22,7 @@ class DeviceProperties:
     Attributes:
         name: the name of its chip.
         total_memory: capacity in bytes.
-        driver: the driver behind it, ``"virtual"`` or ``"null"``.
+        driver: the name of the driver behind it, ``"virtual"``, ``"null"`` or that of a library.
         engine: the PyTorch device type whose kernels do its arithmetic.
         major, minor: the chip's capability.
         multi_processor_count: how many cores the chip has.
@@ -71,10 +71,15 @@ class DeviceProperties:
     extra: Mapping[str, object] = field(default_factory=dict, compare=False)
 
 
+def _place(physical: int) -> str:
+    # A device of a dry run is no device of the machine.
+    return f"dry run/{physical}" if _C.world() else str(physical)
+
+
 def properties_of(index: int) -> DeviceProperties:
     """Return what an existing device is."""
     known = dict(_C.device_properties(index))
-    figures = {name: int(value) for name, value in _chip_figures().items()}
+    figures = {name: int(value) for name, value in _chip_figures(index).items()}
     physical = known["physical_index"]
     assert isinstance(physical, int)
     base = (
@@ -103,7 +108,7 @@ def properties_of(index: int) -> DeviceProperties:
         shared_memory_per_multiprocessor=figures["shared_memory_per_core_bytes"],
         is_integrated=figures["is_integrated"],
         gcnArchName=str(own["name"]),
-        uuid=_uuid.uuid5(_UUID_NAMESPACE, f"{config.resolve().machine}/{physical}"),
+        uuid=_uuid.uuid5(_UUID_NAMESPACE, f"{config.resolve().machine}/{_place(physical)}"),
         pci_bus_id=physical + 1,
         extra=known,
     )

@@ -68,9 +68,9 @@ def _configure(settings: config.Settings) -> None:
     _policy = settings.fallback
 
 
-def _tell(op: str, dtype: str | None, operands: Sequence[str]) -> None:
+def _tell(op: str, dtype: str | None, operands: Sequence[str], device: int) -> None:
     """Log, warn of or refuse a fallback, in the thread that issues the op; the core calls it."""
-    chip = _C.chip()
+    chip = _C.chip(device)
     where = config.device_name().upper()
     reason = "" if dtype is None else f": {dtype} is not a dtype of the chip '{chip.name}'"
     if _policy == "error":

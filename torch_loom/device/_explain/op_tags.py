@@ -7,10 +7,14 @@ from typing import Any
 
 import torch
 
+from torch_loom import ops
+
 __all__ = ["OpTags"]
 
-# (address, sizes, strides, bytes of an element, is written)
-Operand = tuple[int, tuple[int, ...], tuple[int, ...], int, bool]
+# (address, sizes, strides, bytes of an element, is written, dtype)
+Operand = tuple[int, tuple[int, ...], tuple[int, ...], int, bool, str]
+
+_MASKS = frozenset({"bool", "uint8"})
 
 
 class OpTags:
@@ -27,9 +31,9 @@ class OpTags:
         """Return whether the host waits for the size of the result."""
         if torch.Tag.dynamic_output_shape not in self._tags_of(operator):
             return False
-        if operator.startswith("aten::index"):
-            # Only masks are counted; they have one byte an element.
-            return any(operand[3] == 1 and not operand[4] for operand in operands)
+        if any("mask_counted" in ops.facts_of(f"{operator}{overload}") for overload in ("", ".Tensor")):
+            # Only masks are counted. The first operand is what is indexed.
+            return any(operand[5] in _MASKS for operand in operands[1:])
         return True
 
     def is_read(self, operator: str) -> bool:

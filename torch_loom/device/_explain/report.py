@@ -20,7 +20,7 @@ from torch_loom.device._explain.op_tags import OpTags
 
 __all__ = ["Finding", "Report", "explain"]
 
-Operand = tuple[int, tuple[int, ...], tuple[int, ...], int, bool]
+Operand = tuple[int, tuple[int, ...], tuple[int, ...], int, bool, str]
 Place = tuple[tuple[CodeType, int], ...]
 
 _OWN_FOLDER = str(Path(__file__).parents[2]) + os.sep
@@ -74,7 +74,7 @@ class Report:
         self._is_used = True
         self._outermost = id(sys._getframe(1))
         _C.start_op_watch()
-        self._reader = TapeReader(self._read)
+        self._reader = TapeReader(self._read, with_dtypes=True)
         self._reader.attach()
         return self
 

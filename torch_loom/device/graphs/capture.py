@@ -172,8 +172,10 @@ class graph:  # noqa: N801 (CUDA's name)
         TypeError: ``cuda_graph`` is no graph or ``stream`` no stream.
     """
 
-    # One for each device, by its index: captures that share a pool share memory when they share the stream.
+    # One for each device, by its index, and apart for the last dry run's: captures that share a pool share
+    # memory when they share the stream.
     _own_streams: ClassVar[dict[int, torch.Stream]] = {}
+    _dry_streams: ClassVar[tuple[int, dict[int, torch.Stream]]] = (0, {})
 
     def __init__(
         self,
@@ -187,14 +189,23 @@ class graph:  # noqa: N801 (CUDA's name)
         _lazy_init()
         if stream is None:
             index = current_device()
-            if index not in graph._own_streams:
-                graph._own_streams[index] = Stream(f"{DEVICE_TYPE}:{index}")
-            stream = graph._own_streams[index]
+            streams = graph._streams_of(_C.world())
+            if index not in streams:
+                streams[index] = Stream(f"{DEVICE_TYPE}:{index}")
+            stream = streams[index]
         self.capture_stream = _checked_stream(stream)
         self.cuda_graph = cuda_graph
         self.pool = pool
         self.capture_error_mode = capture_error_mode
         self._context = StreamContext(self.capture_stream)
+
+    @staticmethod
+    def _streams_of(world: int) -> dict[int, torch.Stream]:
+        if world == 0:
+            return graph._own_streams
+        if graph._dry_streams[0] != world:
+            graph._dry_streams = (world, {})
+        return graph._dry_streams[1]
 
     def __enter__(self) -> None:
         synchronize()

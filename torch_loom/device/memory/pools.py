@@ -49,6 +49,7 @@ class MemPool:
             if not isinstance(value, bool):
                 raise TypeError(f"{name} must be a bool, got {type(value).__name__} {value!r}")
         self._index = _existing_index(None)
+        self._world = _C.world()
         self._id: tuple[int, int] = _C.new_pool_id(user_created=True)
         self._source = source
         _C.use_pool(self._index, self._id, use_on_oom, no_split, source)
@@ -84,6 +85,8 @@ class MemPool:
         if not getattr(self, "_is_used", False) or _is_in_bad_fork():
             return
         self._is_used = False
+        if _C.world() != self._world:
+            return  # the dry run that it was made in has ended, with its memory
         _C.release_pool(self._index, self._id)
         _C.empty_cache(self._index, self._id)
 

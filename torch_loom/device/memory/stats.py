@@ -95,10 +95,19 @@ def memory_stats_as_nested_dict(device: Device = None) -> dict[str, Any]:
     return nested
 
 
-def _figure(device: Device, name: str) -> int:
-    # No statistics at all, where there is no device; a name that is missing among them is a mistake.
-    stats = memory_stats(device)
-    return stats[name] if stats else 0
+# What _C.memory_figure() counts.
+_ALLOCATED, _MOST_ALLOCATED, _RESERVED, _MOST_RESERVED = range(4)
+
+
+def _figure(device: Device, figure: int) -> int:
+    # Programs ask for one of them at every step: the common case is one call.
+    if device is None:
+        value = _C.memory_figure(-1, figure)
+        if value >= 0:
+            return value
+        if _device_count() == 0:
+            return 0
+    return _C.memory_figure(_existing_index(device), figure)
 
 
 def memory_allocated(device: Device = None) -> int:
@@ -107,7 +116,7 @@ def memory_allocated(device: Device = None) -> int:
     Raises:
         InvalidDeviceError: there is no such device.
     """
-    return _figure(device, "allocated_bytes.all.current")
+    return _figure(device, _ALLOCATED)
 
 
 def max_memory_allocated(device: Device = None) -> int:
@@ -116,7 +125,7 @@ def max_memory_allocated(device: Device = None) -> int:
     Raises:
         InvalidDeviceError: there is no such device.
     """
-    return _figure(device, "allocated_bytes.all.peak")
+    return _figure(device, _MOST_ALLOCATED)
 
 
 def memory_reserved(device: Device = None) -> int:
@@ -125,7 +134,7 @@ def memory_reserved(device: Device = None) -> int:
     Raises:
         InvalidDeviceError: there is no such device.
     """
-    return _figure(device, "reserved_bytes.all.current")
+    return _figure(device, _RESERVED)
 
 
 def max_memory_reserved(device: Device = None) -> int:
@@ -134,7 +143,7 @@ def max_memory_reserved(device: Device = None) -> int:
     Raises:
         InvalidDeviceError: there is no such device.
     """
-    return _figure(device, "reserved_bytes.all.peak")
+    return _figure(device, _MOST_RESERVED)
 
 
 def mem_get_info(device: Device = None) -> tuple[int, int]:

@@ -12,6 +12,7 @@ import threading
 from typing import Any
 
 from torch_loom._C import TapeReader
+from torch_loom.device._explain.op_tags import Operand as TypedOperand
 from torch_loom.device.sanitizer.arguments import TK, ArgumentHandler, TVa, TVb, zip_arguments, zip_by_key
 from torch_loom.device.sanitizer.clocks import EventId, SeqNum, StreamId, StreamSynchronizations
 from torch_loom.device.sanitizer.handler import EventHandler
@@ -71,7 +72,7 @@ class CUDASanitizerDispatchMode:
         self.event_handler = EventHandler()
         # Commands come from any thread, and Python may change threads while one is looked at.
         self._lock = threading.Lock()
-        self._reader = TapeReader(self._read)
+        self._reader = TapeReader(self._read, self._read_end, with_dtypes=True)
 
     def __enter__(self) -> CUDASanitizerDispatchMode:
         self.event_handler = EventHandler()
@@ -84,9 +85,33 @@ class CUDASanitizerDispatchMode:
 
     def _read(self, *launch: Any) -> None:
         with self._lock:
-            for note in self._reader.take_notes():
-                self.event_handler.handle_note(*note)
+            self._take_notes()
             errors = self.event_handler.handle_launch(*launch)
+        self._report(errors)
+
+    def _read_end(
+        self,
+        device: int,
+        stream: int,
+        operator: str,
+        shape_class: str | None,
+        inputs: tuple[TypedOperand, ...],
+        outputs: tuple[TypedOperand, ...],
+        attributes: dict[str, Any],
+        is_captured: bool,
+        has_failed: bool,
+    ) -> None:
+        with self._lock:
+            self._take_notes()
+            errors = self.event_handler.handle_kernel_end(device, stream, outputs, is_captured, has_failed)
+        self._report(errors)
+
+    def _take_notes(self) -> None:
+        for note in self._reader.take_notes():
+            self.event_handler.handle_note(*note)
+
+    @staticmethod
+    def _report(errors: list[SynchronizationError]) -> None:
         if errors:
             for error in errors:
                 print(error, file=sys.stderr)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from torch_loom._C import TapeReader
+from torch_loom.device._explain.op_tags import Operand as TypedOperand
 from torch_loom.device._explain.op_tags import OpTags
 from torch_loom.device.sanitizer.clocks import EventId, StreamId, StreamSynchronizations, pack_stream
 from torch_loom.device.sanitizer.history import Launch, Memory, TensorInfo, Use
@@ -35,7 +37,8 @@ class EventHandler:
         self.syncs = StreamSynchronizations()
         self.memory = Memory()
         self.seq_num = 0
-        self._last_kernels: dict[StreamId, Launch] = {}
+        # By thread: the kernel that it has begun, and what that uses.
+        self._begun: dict[int, tuple[Launch, tuple[Operand, ...]]] = {}
         self._tags = OpTags()
         self._notes: dict[int, Callable[[StreamId, EventId, int, bool], None]] = {
             TapeReader.RECORD_EVENT: self._handle_event_record,
@@ -65,7 +68,7 @@ class EventHandler:
         device: int,
         stream: int,
         operator: str,
-        operands: tuple[Operand, ...],
+        operands: tuple[TypedOperand, ...],
         address: int,
         num_bytes: int,
         is_captured: bool,
@@ -84,26 +87,43 @@ class EventHandler:
         own = pack_stream(device, stream)
         if is_captured:
             return []
-        if kind == TapeReader.OUTPUT:
-            kernel = self._last_kernels.get(own)
-            return [] if kernel is None else self._handle_uses(kernel, operands)
         if self._tags.is_counted(operator, operands):
             self.syncs.all_streams_wait_for_stream(own)
-        errors = self._handle_kernel_launch(own, operator, operands)
+        uses = _uses_of(operands)
+        launch, errors = self._handle_kernel_launch(own, operator, uses)
+        if kind == TapeReader.KERNEL and not errors:
+            self._begun[threading.get_ident()] = (launch, uses)
         if not errors and (host_waits or self._tags.is_read(operator)):
             self.syncs.all_streams_wait_for_stream(own)
         return errors
 
+    def handle_kernel_end(
+        self, device: int, stream: int, outputs: tuple[TypedOperand, ...], is_captured: bool, has_failed: bool
+    ) -> list[SynchronizationError]:
+        """Take in what the kernel that this thread has begun returned; the arguments are ``TapeReader``'s.
+
+        Returns:
+            What is wrong with the memory that it took for its results. The kernel has been submitted.
+        """
+        begun = self._begun.pop(threading.get_ident(), None)
+        if begun is None or is_captured or has_failed or begun[0].stream != pack_stream(device, stream):
+            return []
+        launch, operands = begun
+        known = {operand[:4] for operand in operands}
+        fresh = tuple(
+            output for output in outputs if output[4] and output[:4] not in known and 0 not in output[1]
+        )
+        return self._handle_uses(launch, _uses_of(fresh))
+
     def _handle_kernel_launch(
         self, stream: StreamId, operator: str, operands: tuple[Operand, ...]
-    ) -> list[SynchronizationError]:
+    ) -> tuple[Launch, list[SynchronizationError]]:
         self.seq_num += 1
         launch = Launch(self.seq_num, stream, operator, _gather_traceback(True, False, False))
         errors = self._handle_uses(launch, operands)
         if not errors:
             self.syncs.update_seq_num(stream, launch.seq_num)
-            self._last_kernels[stream] = launch
-        return errors
+        return launch, errors
 
     def _handle_uses(self, launch: Launch, operands: tuple[Operand, ...]) -> list[SynchronizationError]:
         tensors = [self.memory.find(operand[0]) for operand in operands]
@@ -167,3 +187,13 @@ class EventHandler:
     ) -> None:
         self.syncs.sync_all_streams(stream >> 32)
         self.memory.forget_finished(self.syncs)
+
+
+def _uses_of(operands: tuple[TypedOperand, ...]) -> tuple[Operand, ...]:
+    """Return each operand once, as written if it is so at one of its places; without the dtype."""
+    kept: dict[tuple[object, ...], Operand] = {}
+    for address, sizes, strides, item_bytes, is_written, _ in operands:
+        key = (address, sizes, strides, item_bytes)
+        if key not in kept or is_written:
+            kept[key] = (*key, is_written)
+    return tuple(kept.values())

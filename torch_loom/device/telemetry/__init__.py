@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 _MIB = 1 << 20
+_NOWHERE = -1
 
 
 def utilization(device: Device = None) -> int:
@@ -71,7 +72,7 @@ def power_draw(device: Device = None) -> int:
         InvalidDeviceError: there is no such device.
     """
     index = _existing_index(device)
-    low, high = _figure("power_idle_watts"), _figure("power_max_watts")
+    low, high = _figure("power_idle_watts", index), _figure("power_max_watts", index)
     return round(1000 * (low + (high - low) * _share(index)))
 
 
@@ -87,7 +88,7 @@ def temperature(device: Device = None) -> int:
         InvalidDeviceError: there is no such device.
     """
     index = _existing_index(device)
-    low, high = _figure("temperature_idle_celsius"), _figure("temperature_max_celsius")
+    low, high = _figure("temperature_idle_celsius", index), _figure("temperature_max_celsius", index)
     return round(low + (high - low) * _share(index))
 
 
@@ -104,7 +105,7 @@ def clock_rate(device: Device = None) -> int:
         InvalidDeviceError: there is no such device.
     """
     index = _existing_index(device)
-    return int(_figure("clock_mhz") if _share(index) > 0 else _figure("clock_idle_mhz"))
+    return int(_figure("clock_mhz", index) if _share(index) > 0 else _figure("clock_idle_mhz", index))
 
 
 def device_memory_used(device: Device = None) -> int:
@@ -118,6 +119,9 @@ def device_memory_used(device: Device = None) -> int:
     Raises:
         InvalidDeviceError: there is no such device.
     """
+    if _C.world():
+        free_bytes, total_bytes = _C.mem_get_info(_existing_index(device))
+        return total_bytes - free_bytes
     return sum(process.memory_bytes for process in activity.processes(_physical_index(device)))
 
 
@@ -144,7 +148,10 @@ def list_gpu_processes(device: Device = None) -> str:
 
 
 def _physical_index(device: Device) -> int:
-    physical = _C.device_properties(_existing_index(device))["physical_index"]
+    index = _existing_index(device)
+    if _C.world():
+        return _NOWHERE  # a dry run's devices do nothing, and no process shares them
+    physical = _C.device_properties(index)["physical_index"]
     assert isinstance(physical, int)
     return physical
 
@@ -158,11 +165,11 @@ def _percent(share: float) -> int:
     return min(100, max(round(100 * share), 1 if share > 0 else 0))
 
 
-def _figure(name: str) -> float:
-    value = _chip_figures()[name]
+def _figure(name: str, index: int) -> float:
+    value = _chip_figures(index)[name]
     if not value:
         raise ChipError(
-            f"The chip {_C.chip().name!r} has no {name!r} in its description; add it to a description of "
-            "your own (TORCH_LOOM_CHIP=path.toml)"
+            f"The chip {_C.chip(index).name!r} has no {name!r} in its description; add it to a description "
+            "of your own (TORCH_LOOM_CHIP=path.toml)"
         )
     return value

@@ -1,0 +1,53 @@
+// Everything that PyTorch is told of the device, in order: each room has functions of its own (its
+// register.h).
+#include "torch/bindings/registration.h"
+
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/device_lazy_init.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "torch/core/device.h"
+#include "torch/core/registration.h"
+#include "torch/dispatch/graph.h"
+#include "torch/hooks/register.h"
+#include "torch/kernels/register.h"
+#include "torch/memory/register.h"
+#include "torch/memory/resize.h"
+#include "torch/numerics/register.h"
+#include "torch/profiler/register.h"
+
+namespace py = pybind11;
+
+namespace loom::glue {
+
+namespace {
+
+void register_fork_handler() { torch::utils::register_fork_handler_for_device_init(device_type()); }
+
+constexpr Registration kRegistrations[] = {
+    register_guard,      register_hooks,           register_allocator, register_host_allocator,
+    register_storages,   register_fork_handler,    register_stubs,     register_kineto_profiler,
+    register_graph_impl, register_autocast,        register_factories, register_views,
+    register_copies,     register_random,          register_lazy_ops,  register_sparse,
+    register_sparse_csr, register_recurrent_cells, register_attention, register_optimizers,
+    register_unboxed,    register_boxed,
+};
+
+}  // namespace
+
+void bind_registration(py::module_& m) {
+  m.def("register_device",
+        torch::wrap_pybind_function([](const std::string& name) { register_device(name, kRegistrations); }));
+  m.def("register_numerics", torch::wrap_pybind_function(&numerics::glue::register_ops));
+  // PyTorch has a way to this for its type of other backends only.
+  m.def("resize_storage", torch::wrap_pybind_function([](const at::Storage& storage, int64_t bytes) {
+          TORCH_CHECK_VALUE(storage.device_type() == device_type(),
+                            "resize_storage: expected a storage of a ", device_name(), " device, got one of ",
+                            storage.device());
+          TORCH_CHECK_VALUE(bytes >= 0, "resize_storage: expected a size in bytes, got ", bytes);
+          resize_storage(storage, static_cast<size_t>(bytes));
+        }),
+        py::arg("storage"), py::arg("bytes"));
+}
+
+}  // namespace loom::glue

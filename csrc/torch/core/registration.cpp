@@ -1,0 +1,54 @@
+#include "torch/core/registration.h"
+
+#include <ATen/autocast_mode.h>
+#include <c10/core/TensorOptions.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <map>
+#include <memory>
+#include <utility>
+
+namespace loom::glue {
+
+namespace {
+
+void choose_type(const std::string& name) {
+  const bool is_cuda = name == "cuda";
+  const c10::DeviceType type = is_cuda ? c10::DeviceType::CUDA : c10::DeviceType::PrivateUse1;
+  TORCH_CHECK(detail::chosen.type == c10::DeviceType::CPU, "the device '", name,
+              "' cannot be registered: this process has the device '",
+              c10::DeviceTypeName(detail::chosen.type, /*lower_case=*/true), "' already");
+  TORCH_CHECK_VALUE(!c10::impl::hasDeviceGuardImpl(type), "the device '", name, "' cannot be registered: ",
+                    is_cuda
+                        ? "this PyTorch was built with CUDA and keeps its own kernels; use a CPU build of "
+                          "PyTorch, or another name of the device"
+                        : "another backend has taken PyTorch's device type for backends outside of its "
+                          "tree");
+  if (!is_cuda) c10::register_privateuse1_backend(name);
+  const c10::DispatchKey dense = c10::computeDispatchKey(std::nullopt, std::nullopt, c10::Device(type));
+  const c10::BackendComponent backend = c10::toBackendComponent(dense);
+  detail::chosen = {type, backend, c10::DispatchKeySet(dense)};
+}
+
+}  // namespace
+
+c10::DispatchKey autocast_key() {
+  return at::autocast::get_autocast_dispatch_key_from_device_type(device_type());
+}
+
+torch::Library& library(c10::DispatchKey key, const char* name_space) {
+  // By Python's lock only one thread registers.
+  static auto* libraries = new std::map<std::pair<c10::DispatchKey, std::string>, torch::Library>;
+  const auto place = std::pair(key, std::string(name_space));
+  const auto known = libraries->find(place);
+  if (known != libraries->end()) return known->second;
+  torch::Library made(torch::Library::IMPL, name_space, key, __FILE__, __LINE__);
+  return libraries->emplace(place, std::move(made)).first->second;
+}
+
+void register_device(const std::string& name, c10::ArrayRef<Registration> registrations) {
+  choose_type(name);
+  for (const Registration registration : registrations) registration();
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,26 @@
+// Making PyTorch know the device: once, when the extension is loaded, with the device type as a value.
+// Nothing registers in static initialisers.
+#pragma once
+
+#include <c10/util/ArrayRef.h>
+#include <torch/library.h>
+
+#include <string>
+
+#include "torch/core/device_type.h"
+
+namespace loom::glue {
+
+// What one subject (the guard, an allocator, the kernels of one file) registers for device_type().
+using Registration = void (*)();
+
+// Chooses the device type and runs the registrations in their order. `name` is "cuda" for CUDA's own type,
+// else the name that the type for backends outside of PyTorch's tree gets. Throws ValueError when CUDA has
+// kernels in this PyTorch, and RuntimeError at a second call.
+void register_device(const std::string& name, c10::ArrayRef<Registration> registrations);
+
+// Where kernels are registered under a key; lives as long as the process, since destroying a library takes
+// its kernels away. `name_space` "_" is that of fallbacks.
+torch::Library& library(c10::DispatchKey key, const char* name_space = "aten");
+
+}  // namespace loom::glue

@@ -1,0 +1,161 @@
+#include "torch/dispatch/kernel_description.h"
+
+#include <ATen/SparseCsrTensorUtils.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "torch/core/device.h"
+
+namespace loom::glue {
+
+using runtime::Attribute;
+using Kind = runtime::Attribute::Kind;
+
+std::vector<const char*> argument_names(const char* op, const char* overload) {
+  std::vector<const char*> names;
+  const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(op, overload);
+  for (const c10::Argument& argument : handle.schema().arguments()) names.push_back(argument.name().c_str());
+  return names;
+}
+
+runtime::Operand KernelDescription::describe(const c10::TensorImpl* tensor, bool is_written) {
+  const auto* first =
+      tensor->has_storage() ? static_cast<const char*>(tensor->unsafe_storage().data()) : nullptr;
+  const auto item_bytes = static_cast<int32_t>(tensor->itemsize());
+  return {first == nullptr ? nullptr : first + tensor->storage_offset() * item_bytes,
+          tensor->sizes().data(),
+          tensor->strides().data(),
+          static_cast<int32_t>(tensor->dim()),
+          item_bytes,
+          static_cast<int8_t>(tensor->dtype().toScalarType()),
+          is_written};
+}
+
+void KernelDescription::describe_inputs() {
+  inputs_.clear();
+  for (const Argument& argument : arguments_)
+    inputs_.push_back(describe(argument.tensor, argument.is_written));
+}
+
+Attribute& KernelDescription::add(const char* name, Kind kind, size_t count) {
+  attributes_.push_back({name, kind, static_cast<uint32_t>(count), {}, 0});
+  return attributes_.back();
+}
+
+void KernelDescription::add_integers(const char* name, Kind kind, const int64_t* values, size_t count) {
+  add(name, kind, count).integers = values;
+}
+
+void KernelDescription::add_scalar(const char* name, const at::Scalar& value) {
+  if (value.isBoolean()) {
+    add(name, Kind::kBool).integer = value.toBool() ? 1 : 0;
+  } else if (value.isIntegral(/*includeBool=*/false)) {
+    add(name, Kind::kInteger).integer = value.toLong();
+  } else if (value.isComplex()) {
+    const auto complex = value.toComplexDouble();
+    Attribute& attribute = add(name, Kind::kComplex);
+    attribute.real = complex.real();
+    attribute.imaginary = complex.imag();
+  } else {
+    add(name, Kind::kReal).real = value.toDouble();
+  }
+}
+
+void KernelDescription::add_scalars(const char* name, at::ArrayRef<at::Scalar> values) {
+  auto* numbers = make_room<double>(values.size());
+  std::transform(values.begin(), values.end(), numbers, [](const at::Scalar& value) {
+    return value.isComplex() ? value.toComplexDouble().real() : value.toDouble();
+  });
+  add(name, Kind::kReals, values.size()).reals = numbers;
+}
+
+void KernelDescription::add_value(const char* name, const c10::IValue& value) {
+  if (value.isNone()) {
+    add(name, Kind::kNone);
+  } else if (value.isBool()) {
+    add(name, Kind::kBool).integer = value.toBool() ? 1 : 0;
+  } else if (value.isInt() || value.isSymInt()) {
+    add_attribute(name, value.isInt() ? c10::SymInt(value.toInt()) : value.toSymInt());
+  } else if (value.isDouble()) {
+    add(name, Kind::kReal).real = value.toDouble();
+  } else if (value.isComplexDouble()) {
+    add_scalar(name, value.toComplexDouble());
+  } else if (value.isString()) {
+    const std::string_view text = value.toStringView();
+    char* kept = reinterpret_cast<char*>(make_room<uint64_t>(text.size() / sizeof(uint64_t) + 1));
+    std::memcpy(kept, text.data(), text.size());
+    add(name, Kind::kText, text.size()).text = kept;
+  } else if (value.isIntList() || value.isSymIntList() || value.isBoolList()) {
+    const auto elements = value.toListRef();
+    auto* numbers = make_room<int64_t>(elements.size());
+    std::transform(elements.begin(), elements.end(), numbers, [](const c10::IValue& element) -> int64_t {
+      return element.isBool() ? element.toBool() : element.toSymInt().guard_int(__FILE__, __LINE__);
+    });
+    add_integers(name, value.isBoolList() ? Kind::kBools : Kind::kIntegers, numbers, elements.size());
+  } else if (value.isList() && !value.isTensorList() && !value.isOptionalTensorList()) {
+    const auto elements = value.toListRef();
+    c10::SmallVector<at::Scalar, 8> numbers;
+    for (const c10::IValue& element : elements) {
+      if (!element.isScalar()) return;
+      numbers.push_back(element.toScalar());
+    }
+    add_scalars(name, numbers);
+  }
+}
+
+void KernelDescription::add_output(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.device().type() != device_type()) return;
+  if (tensor.layout() != c10::kStrided) {
+    const size_t first = parts_.size();
+    if (tensor.layout() == c10::kSparse) {
+      parts_.append({tensor._indices(), tensor._values()});
+    } else if (at::sparse_csr::is_sparse_compressed(tensor)) {
+      const auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(tensor);
+      parts_.append({compressed, plain, tensor.values()});
+    }
+    for (size_t i = first; i < parts_.size(); ++i) {
+      outputs_.push_back(describe(parts_[i].unsafeGetTensorImpl(), /*is_written=*/true));
+    }
+    return;
+  }
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+  bool is_operand = false, is_written = false;
+  for (const Argument& argument : arguments_) {
+    if (argument.tensor->unsafe_storage().unsafeGetStorageImpl() != storage) continue;
+    is_operand = true;
+    is_written |= argument.is_written;
+  }
+  outputs_.push_back(describe(impl, !is_operand || is_written));
+}
+
+void KernelDescription::add_output(const c10::IValue& value) {
+  if (value.isTensor()) {
+    add_output(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const c10::IValue& element : value.toListRef()) add_output(element.toTensor());
+  }
+}
+
+void KernelDescription::add_written_inputs() {
+  for (const Argument& argument : arguments_) {
+    if (argument.is_written) outputs_.push_back(describe(argument.tensor, true));
+  }
+}
+
+void KernelDescription::begin(runtime::StreamRef stream, const char* name, const runtime::OpRecord* op) {
+  describe_inputs();
+  launch_.begin(stream, name, {op, inputs_, attributes_});
+}
+
+void KernelDescription::end() {
+  // The kernel may have given them other sizes.
+  if (std::any_of(arguments_.begin(), arguments_.end(), [](const Argument& one) { return one.is_written; })) {
+    describe_inputs();
+  }
+  launch_.end(inputs_, outputs_);
+}
+
+}  // namespace loom::glue

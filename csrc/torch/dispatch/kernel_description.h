@@ -1,0 +1,153 @@
+// What the tape is told of an op's kernel: made on the caller's stack, and only where somebody is told.
+#pragma once
+
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/util/SmallVector.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <vector>
+
+#include "runtime/commands.h"
+
+namespace loom::glue {
+
+class KernelDescription {
+ public:
+  // A tensor of the device among the arguments, in their order; it lives until the end.
+  void add_input(const c10::TensorImpl* tensor, bool is_written) {
+    arguments_.push_back({tensor, is_written});
+  }
+
+  // An argument that is no tensor, as C++ has it. Tensors, devices and generators are passed over. Lists and
+  // text live until the end.
+  template <typename T>
+  void add_attribute(const char* name, const T& value);
+  // The same as the dispatcher has it; what it refers to need not live.
+  void add_value(const char* name, const c10::IValue& value);
+
+  // A result, as the program gets it; whatever is not a tensor of the device is passed over.
+  void add_output(const at::Tensor& tensor);
+  void add_output(const c10::IValue& value);
+  template <typename... T>
+  void add_output(const std::tuple<T...>& results) {
+    std::apply([&](const auto&... one) { (add_output(one), ...); }, results);
+  }
+  void add_output(const std::vector<at::Tensor>& results) {
+    for (const at::Tensor& result : results) add_output(result);
+  }
+  void add_output(int64_t) {}
+  void add_output(const c10::SymInt&) {}
+  // Of an op that returns nothing.
+  void add_written_inputs();
+
+  // Tells of the kernel; what a reader throws leaves it.
+  void begin(runtime::StreamRef stream, const char* name, const runtime::OpRecord* op);
+  bool has_begun() const { return launch_.has_begun(); }
+  void submit(const driver::Kernel& kernel) { launch_.submit(kernel, outputs_); }
+  void run(const runtime::InPlace& place, const driver::Kernel& kernel) { launch_.run(place, kernel); }
+  // After the last output.
+  void end();
+
+ private:
+  struct Argument {
+    const c10::TensorImpl* tensor;
+    bool is_written;
+  };
+
+  static runtime::Operand describe(const c10::TensorImpl* tensor, bool is_written);
+  void describe_inputs();
+  runtime::Attribute& add(const char* name, runtime::Attribute::Kind kind, size_t count = 0);
+  void add_integers(const char* name, runtime::Attribute::Kind kind, const int64_t* values, size_t count);
+  void add_scalar(const char* name, const at::Scalar& value);
+  void add_scalars(const char* name, at::ArrayRef<at::Scalar> values);
+  template <typename T>
+  T* make_room(size_t count) {
+    owned_.push_back(std::make_unique<uint64_t[]>(count));
+    static_assert(sizeof(T) <= sizeof(uint64_t));
+    return reinterpret_cast<T*>(owned_.back().get());
+  }
+
+  runtime::Launch launch_;
+  c10::SmallVector<Argument, 8> arguments_;
+  c10::SmallVector<runtime::Operand, 8> inputs_;
+  c10::SmallVector<runtime::Operand, 4> outputs_;
+  c10::SmallVector<runtime::Attribute, 8> attributes_;
+  c10::SmallVector<std::unique_ptr<uint64_t[]>, 2> owned_;
+  c10::SmallVector<at::Tensor, 2> parts_;  // of sparse results
+};
+
+// The names of an op's arguments, in their order.
+std::vector<const char*> argument_names(const char* op, const char* overload);
+
+namespace detail {
+
+template <typename T>
+struct is_optional : std::false_type {};
+template <typename T>
+struct is_optional<std::optional<T>> : std::true_type {};
+template <typename T>
+struct is_bools : std::false_type {};
+template <size_t N>
+struct is_bools<std::array<bool, N>> : std::true_type {};
+
+}  // namespace detail
+
+template <typename T>
+void KernelDescription::add_attribute(const char* name, const T& value) {
+  using Kind = runtime::Attribute::Kind;
+  if constexpr (detail::is_optional<T>::value) {
+    if (value.has_value()) {
+      add_attribute(name, *value);
+    } else if constexpr (!std::is_same_v<T, std::optional<at::Tensor>> &&
+                         !std::is_same_v<T, std::optional<c10::Device>> &&
+                         !std::is_same_v<T, std::optional<at::Generator>>) {
+      add(name, Kind::kNone);
+    }
+  } else if constexpr (std::is_same_v<T, bool>) {
+    add(name, Kind::kBool).integer = value ? 1 : 0;
+  } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+    add(name, Kind::kInteger).integer = static_cast<int64_t>(value);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    add(name, Kind::kReal).real = value;
+  } else if constexpr (std::is_same_v<T, c10::SymInt>) {
+    add(name, Kind::kInteger).integer = value.guard_int(__FILE__, __LINE__);
+  } else if constexpr (std::is_same_v<T, at::Scalar>) {
+    add_scalar(name, value);
+  } else if constexpr (std::is_same_v<T, at::IntArrayRef>) {
+    add_integers(name, Kind::kIntegers, value.data(), value.size());
+  } else if constexpr (std::is_same_v<T, c10::SymIntArrayRef>) {
+    // Numbers that are no symbols have the form of an int64_t.
+    const at::IntArrayRef plain = C10_AS_INTARRAYREF_SLOW(value);
+    add_integers(name, Kind::kIntegers, plain.data(), plain.size());
+  } else if constexpr (std::is_same_v<T, at::OptionalIntArrayRef> ||
+                       std::is_same_v<T, at::OptionalSymIntArrayRef>) {
+    if (value.has_value()) {
+      add_attribute(name, *value);
+    } else {
+      add(name, Kind::kNone);
+    }
+  } else if constexpr (std::is_same_v<T, at::ArrayRef<double>>) {
+    add(name, Kind::kReals, value.size()).reals = value.data();
+  } else if constexpr (std::is_same_v<T, at::ArrayRef<at::Scalar>>) {
+    add_scalars(name, value);
+  } else if constexpr (detail::is_bools<T>::value) {
+    auto* numbers = make_room<int64_t>(value.size());
+    std::copy(value.begin(), value.end(), numbers);
+    add_integers(name, Kind::kBools, numbers, value.size());
+  } else if constexpr (std::is_same_v<T, std::string_view> || std::is_same_v<T, c10::string_view>) {
+    add(name, Kind::kText, value.size()).text = value.data();
+  } else {
+    static_assert(std::is_same_v<T, at::Tensor> || std::is_same_v<T, at::TensorList> ||
+                      std::is_same_v<T, at::ITensorListRef> || std::is_same_v<T, at::Generator> ||
+                      std::is_same_v<T, c10::Device> ||
+                      std::is_same_v<T, c10::List<std::optional<at::Tensor>>>,
+                  "an argument of this type cannot be told to the tape yet");
+  }
+}
+
+}  // namespace loom::glue

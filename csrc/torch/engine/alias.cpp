@@ -1,0 +1,117 @@
+#include "torch/engine/alias.h"
+
+#include <c10/core/StorageImpl.h>
+#include <c10/core/TensorOptions.h>
+#include <c10/util/SmallVector.h>
+
+namespace loom::glue {
+
+namespace {
+
+using c10::DispatchKeySet;
+
+// An alias has the metadata of its original, keys apart. Deriving gives access to TensorImpl's own copying.
+class AliasImpl final : public c10::TensorImpl {
+ public:
+  AliasImpl(c10::Storage storage, DispatchKeySet keys, const c10::TensorImpl* original)
+      : TensorImpl(std::move(storage), keys, original->dtype()) {
+    take_metadata(original);
+  }
+
+  void take_metadata(const c10::TensorImpl* original) {
+    const c10::Device device = device_opt_.value();
+    copy_generic_tensor_metadata(original, this);
+    device_opt_ = device;
+    if (original->is_wrapped_number()) set_wrapped_number(true);
+  }
+};
+
+c10::StorageImpl* storage_of(const at::Tensor& alias) {
+  return alias.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+}
+
+// The keys of a new tensor of an engine, without conjugate, negative or zero bits.
+DispatchKeySet fresh_keys(c10::DeviceType engine) {
+  const c10::DispatchKey key = c10::computeDispatchKey(std::nullopt, std::nullopt, c10::Device(engine));
+  const at::Tensor fresh = at::detail::make_tensor<c10::TensorImpl>(
+      alias_storage(nullptr, 0, engine), DispatchKeySet(key), caffe2::TypeMeta::Make<float>());
+  return fresh.key_set();
+}
+
+// Of one thread and one engine at a time.
+class AliasPool {
+ public:
+  at::Tensor take(c10::DeviceType engine) {
+    if (aliases_.empty() || engine != engine_) return {};
+    at::Tensor alias = std::move(aliases_.back());
+    aliases_.pop_back();
+    return alias;
+  }
+
+  void give_back(at::Tensor&& alias) {
+    constexpr size_t kKept = 16;
+    c10::TensorImpl* impl = alias.unsafeGetTensorImpl();
+    if (aliases_.size() >= kKept || alias.use_count() != 1 || impl->unsafe_storage().use_count() != 1) return;
+    if (impl->device_type() != engine_ && !choose(impl->device_type())) return;
+    if (impl->key_set() != keys_ || impl->is_inference() || impl->is_wrapped_number()) return;
+    aliases_.push_back(std::move(alias));
+  }
+
+ private:
+  bool choose(c10::DeviceType engine) {
+    if (!aliases_.empty()) return false;
+    engine_ = engine;
+    keys_ = fresh_keys(engine);
+    return true;
+  }
+
+  c10::DeviceType engine_ = c10::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES;  // none yet
+  DispatchKeySet keys_;
+  c10::SmallVector<at::Tensor, 16> aliases_;
+};
+
+thread_local AliasPool pool;
+
+}  // namespace
+
+c10::DataPtr alias_memory(void* data, c10::DeviceType engine) {
+  return {data, nullptr, [](void*) {}, c10::Device(engine)};
+}
+
+c10::Storage alias_storage(void* data, size_t bytes, c10::DeviceType engine) {
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                            alias_memory(data, engine),
+                                                            c10::GetAllocator(engine), /*resizable=*/true));
+}
+
+at::Tensor make_alias(c10::Storage storage, DispatchKeySet keys, const c10::TensorImpl* original) {
+  return at::detail::make_tensor<AliasImpl>(std::move(storage), keys | (original->key_set() & kMathBits),
+                                            original);
+}
+
+at::Tensor reuse_alias(void* data, size_t bytes, c10::DeviceType engine, const c10::TensorImpl* original) {
+  if (!(original->key_set() & kMathBits).empty()) return {};
+  at::Tensor alias = pool.take(engine);
+  if (!alias.defined()) return alias;
+  point_alias(alias, data, bytes);
+  refresh_alias(alias, original);
+  return alias;
+}
+
+void give_back_alias(at::Tensor&& alias) { pool.give_back(std::move(alias)); }
+
+void point_alias(const at::Tensor& alias, void* data) {
+  c10::StorageImpl* storage = storage_of(alias);
+  storage->set_data_ptr_noswap(alias_memory(data, storage->device_type()));
+}
+
+void point_alias(const at::Tensor& alias, void* data, size_t bytes) {
+  point_alias(alias, data);
+  storage_of(alias)->set_nbytes(bytes);
+}
+
+void refresh_alias(const at::Tensor& alias, const c10::TensorImpl* original) {
+  static_cast<AliasImpl*>(alias.unsafeGetTensorImpl())->take_metadata(original);
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,52 @@
+#include "torch/engine/generator.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+
+#include "runtime/philox.h"
+
+namespace loom::glue {
+
+namespace {
+
+// The words of a Mersenne Twister, drawn from Philox: it starts somewhere in its sequence that seed and
+// offset decide.
+at::mt19937 engine_at(uint64_t seed, uint64_t offset) {
+  at::mt19937_data_pod data{};
+  data.seed_ = seed;
+  data.left_ = 1;  // the next draw first mixes the state
+  data.seeded_ = true;
+  data.next_ = 0;
+  for (size_t i = 0; i < at::MERSENNE_STATE_N; i += 4) {
+    const auto words = runtime::philox(seed, i / 4, offset);
+    std::copy(words.begin(), words.end(), data.state_.begin() + static_cast<long>(i));
+  }
+  at::mt19937 engine;
+  engine.set_data(data);
+  return engine;
+}
+static_assert(at::MERSENNE_STATE_N % 4 == 0);
+
+void fill(const at::Generator& engine, uint64_t seed, uint64_t offset) {
+  auto* impl = static_cast<at::CPUGeneratorImpl*>(engine.unsafeGetGeneratorImpl());
+  impl->set_engine(engine_at(seed, offset));
+  impl->set_next_float_normal_sample(std::nullopt);
+  impl->set_next_double_normal_sample(std::nullopt);
+}
+
+}  // namespace
+
+void CapturedDraw::refill() const { fill(engine, random->seed, random->offset + offset); }
+
+at::Generator engine_generator(const at::Generator& source, bool is_kept) {
+  const CapturedRandom start = static_cast<LoomGenerator*>(source.unsafeGetGeneratorImpl())->take(1);
+  thread_local const at::Generator own = at::make_generator<at::CPUGeneratorImpl>();
+  at::Generator engine = is_kept ? at::make_generator<at::CPUGeneratorImpl>() : own;
+  fill(engine, start.seed, start.offset);
+  return engine;
+}
+
+at::Generator new_engine_generator() { return at::make_generator<at::CPUGeneratorImpl>(); }
+
+}  // namespace loom::glue

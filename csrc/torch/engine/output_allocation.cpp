@@ -1,0 +1,58 @@
+#include "torch/engine/output_allocation.h"
+
+#include <utility>
+
+#include "torch/core/device.h"
+#include "torch/core/device_memory.h"
+
+namespace loom::glue {
+
+thread_local OutputAllocations* output_allocations = nullptr;
+
+OutputAllocations::Active::Active(OutputAllocations& own)
+    : previous_(std::exchange(output_allocations, &own)) {}
+OutputAllocations::Active::~Active() { output_allocations = previous_; }
+
+OutputAllocations::Suspended::Suspended() : previous_(std::exchange(output_allocations, nullptr)) {}
+OutputAllocations::Suspended::~Suspended() { output_allocations = previous_; }
+
+int OutputAllocations::index_of(const void* address) const {
+  // The last one: what an earlier allocation gave back may have been given out again.
+  for (size_t i = seen_.size(); i-- > 0;) {
+    if (seen_[i].address == address) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+bool OutputAllocations::is_place(const void* address) const {
+  for (size_t i = 0; i < num_places_; ++i) {
+    if (places_[i].address == address) return true;
+  }
+  return false;
+}
+
+c10::DataPtr OutputAllocations::allocate(size_t bytes, c10::Allocator& host) {
+  const size_t index = count_++;
+  switch (mode_) {
+    case Mode::kKnown:
+      if (index < 64 && ((mask_ >> index) & 1) != 0) {
+        void* memory = device_->runtime().engine_address(take_device_memory(*device_, bytes));
+        return {memory, memory, &free_device_memory, c10::Device(c10::kCPU)};
+      }
+      return host.allocate(bytes);
+    case Mode::kLearning: {
+      c10::DataPtr memory = host.allocate(bytes);
+      seen_.push_back({memory.get(), bytes});
+      return memory;
+    }
+    case Mode::kPlaced:
+      if (index < num_places_ && places_[index].address != nullptr && places_[index].bytes == bytes) {
+        void* const address = places_[index].address;
+        return {address, address, [](void*) {}, c10::Device(c10::kCPU)};
+      }
+      return host.allocate(bytes);
+  }
+  return {};
+}
+
+}  // namespace loom::glue

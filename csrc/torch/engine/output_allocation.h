@@ -1,0 +1,87 @@
+// Where the memory that the engine's kernel allocates comes from, while an op borrows: its outputs are born
+// in device memory, its scratch is host memory. Which is which is learned: a kernel's allocations come in the
+// same order for arguments of the same shapes.
+#pragma once
+
+#include <c10/core/Allocator.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+
+#include "runtime/device.h"
+#include "torch/engine/output_masks.h"
+
+namespace loom::glue {
+
+// The allocations of one run of a kernel.
+class OutputAllocations {
+ public:
+  // An output's place that is known before the kernel runs.
+  struct Place {
+    size_t bytes;
+    void* address;  // where the engine reaches it; null: this allocation is scratch
+  };
+
+  // Outputs known: those of `mask` are born on `device`.
+  OutputAllocations(const runtime::Device& device, OutputMask mask)
+      : mode_(Mode::kKnown), device_(&device), mask_(mask) {}
+  // Unknown: all on the host; index_of() tells afterwards which is which.
+  static OutputAllocations learning() { return OutputAllocations(Mode::kLearning); }
+  // Outputs have memory already.
+  OutputAllocations(const Place* places, size_t num_places)
+      : mode_(Mode::kPlaced), places_(places), num_places_(num_places) {}
+
+  struct Allocation {
+    void* address;
+    size_t bytes;
+  };
+  const c10::SmallVector<Allocation, 8>& seen() const { return seen_; }
+  // The place among the allocations seen of the one that an address belongs to now, or −1.
+  int index_of(const void* address) const;
+
+  // While it lives, this thread's allocations are these output_allocations.
+  class Active {
+   public:
+    explicit Active(OutputAllocations& output_allocations);
+    ~Active();
+    Active(const Active&) = delete;
+    Active& operator=(const Active&) = delete;
+
+   private:
+    OutputAllocations* const previous_;
+  };
+
+  // While it lives, this thread's allocations are the CPU's.
+  class Suspended {
+   public:
+    Suspended();
+    ~Suspended();
+    Suspended(const Suspended&) = delete;
+    Suspended& operator=(const Suspended&) = delete;
+
+   private:
+    OutputAllocations* const previous_;
+  };
+
+  // For the engine's allocator: memory for one allocation of the kernel, from `host` when it is scratch.
+  c10::DataPtr allocate(size_t bytes, c10::Allocator& host);
+  // Whether an address that the kernel frees is an output's place: it belongs to the output.
+  bool is_place(const void* address) const;
+
+ private:
+  enum class Mode : uint8_t { kKnown, kLearning, kPlaced };
+  explicit OutputAllocations(Mode mode) : mode_(mode) {}
+
+  Mode mode_;
+  const runtime::Device* device_ = nullptr;
+  OutputMask mask_ = 0;
+  size_t count_ = 0;
+  const Place* places_ = nullptr;
+  size_t num_places_ = 0;
+  c10::SmallVector<Allocation, 8> seen_;
+};
+
+// Those of this thread, or null: memory is the CPU's.
+extern thread_local OutputAllocations* output_allocations;
+
+}  // namespace loom::glue

@@ -1,0 +1,91 @@
+// Which of a kernel's allocations become outputs, as earlier calls of an op showed it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+namespace loom::glue {
+
+// Bit n for a kernel's n-th allocation; those after the 64th are host memory.
+using OutputMask = uint64_t;
+
+// What calls of one op showed, from any thread and without a lock. It forgets: an entry may be overwritten by
+// another's. The key need not be exact either: a wrong answer costs a copy, or counts scratch as device
+// memory for a moment.
+class OutputAllocationTable {
+ public:
+  OutputAllocationTable() = default;
+  ~OutputAllocationTable() { delete large_.load(std::memory_order_relaxed); }
+  OutputAllocationTable(const OutputAllocationTable&) = delete;
+  OutputAllocationTable& operator=(const OutputAllocationTable&) = delete;
+
+  std::optional<OutputMask> find(uint64_t key) const {
+    if (const auto mask = find_in(small_, key)) return mask;
+    const Large* large = large_.load(std::memory_order_acquire);
+    return large == nullptr ? std::nullopt : find_in(*large, key);
+  }
+
+  void learn(uint64_t key, OutputMask mask) {
+    if (put_in(small_, key, mask)) return;
+    Large* large = large_.load(std::memory_order_acquire);
+    if (large == nullptr) {
+      auto* fresh = new Large;
+      if (large_.compare_exchange_strong(large, fresh, std::memory_order_acq_rel)) {
+        large = fresh;
+      } else {
+        delete fresh;
+      }
+    }
+    if (put_in(*large, key, mask)) return;
+    (*large)[place(key, large->size())].put(key, mask);
+  }
+
+ private:
+  // Two words that are read without a lock: `check` tells whether they belong together.
+  struct Slot {
+    std::atomic<uint64_t> check{0}, mask{0};
+
+    void put(uint64_t key, OutputMask value) {
+      mask.store(value, std::memory_order_relaxed);
+      check.store(key ^ value ^ kUsed, std::memory_order_relaxed);
+    }
+  };
+  static constexpr uint64_t kUsed = 0x9E3779B97F4A7C15ull;  // so that an empty slot fits no key in practice
+  static constexpr size_t kProbes = 4;
+  using Small = std::array<Slot, 8>;
+  using Large = std::array<Slot, 1024>;  // programs whose shapes never repeat must not grow it for ever
+
+  static size_t place(uint64_t key, size_t size) { return (key ^ key >> 32) & (size - 1); }
+
+  template <typename Slots>
+  static std::optional<OutputMask> find_in(const Slots& slots, uint64_t key) {
+    const size_t first = place(key, slots.size());
+    for (size_t i = 0; i < kProbes; ++i) {
+      const Slot& slot = slots[(first + i) & (slots.size() - 1)];
+      const uint64_t mask = slot.mask.load(std::memory_order_relaxed);
+      if ((slot.check.load(std::memory_order_relaxed) ^ mask ^ kUsed) == key) return mask;
+    }
+    return std::nullopt;
+  }
+
+  template <typename Slots>
+  static bool put_in(Slots& slots, uint64_t key, OutputMask mask) {
+    const size_t first = place(key, slots.size());
+    for (size_t i = 0; i < kProbes; ++i) {
+      Slot& slot = slots[(first + i) & (slots.size() - 1)];
+      const uint64_t own = slot.mask.load(std::memory_order_relaxed);
+      const uint64_t check = slot.check.load(std::memory_order_relaxed);
+      if (check != 0 && (check ^ own ^ kUsed) != key) continue;
+      slot.put(key, mask);
+      return true;
+    }
+    return false;
+  }
+
+  Small small_;
+  std::atomic<Large*> large_{nullptr};
+};
+
+}  // namespace loom::glue

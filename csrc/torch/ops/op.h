@@ -1,0 +1,82 @@
+// An op as this device serves it: what its schema and the op table say, worked out once, and what calls of it
+// have shown. One for each overload, shared by all threads and by both ways of calling it.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "runtime/op_record.h"
+#include "torch/engine/output_masks.h"
+#include "torch/ops/fallback.h"
+#include "torch/ops/op_facts.h"
+#include "torch/ops/shape_functions.h"
+
+namespace loom::glue {
+
+// What an op may be given besides tensors of one loom device.
+struct OperandPolicy {
+  bool host_scalars = false;  // tensors of the CPU with no dimension (TensorIterator's rule)
+  bool host_tensors = false;  // tensors of the CPU (lengths, steps)
+  bool host_lists = false;    // lists of tensors of the CPU (index tensors)
+};
+
+enum class ArgKind : uint8_t { kOther, kTensor, kTensorList, kOptionalTensorList, kDevice, kGenerator };
+
+struct Argument {
+  size_t index;
+  ArgKind kind;
+  bool is_written;
+};
+
+// What an argument contributes to the key of a call: itself, or its type alone.
+enum class KeyPart : uint8_t { kExact, kTypeOnly };
+
+class Op {
+ public:
+  explicit Op(const c10::OperatorHandle& own_handle);
+  Op(const Op&) = delete;
+  Op& operator=(const Op&) = delete;
+
+  // The record of an op, for as long as the process lives. Without a lock after the first call.
+  static Op& of(const c10::OperatorHandle& handle);
+  // By name; throws where PyTorch has no such op. Keep the reference.
+  static Op& named(const char* name, const char* overload);
+
+  const char* name() const { return record.full_name; }
+  // False: there is no kernel for the device. Asked again, since kernels may come later.
+  bool is_served();
+  const fallback::Op& fallback_entry();
+  // PyTorch's in C++; invalid where there is none.
+  const c10::KernelFunction& shape_function() const { return shape_function_; }
+
+  const c10::OperatorHandle handle;
+  const OpFacts& facts;
+  const runtime::OpRecord& record;
+  const OperandPolicy policy;
+  std::vector<Argument> arguments;  // those that are not kOther
+  std::vector<KeyPart> key_parts;   // of every argument
+  size_t num_arguments = 0, num_returns = 0;
+  bool is_foreach = false, has_generator = false, writes = false;
+  // Its results are tensors whose metadata the arguments decide. `is_index`: only without masks.
+  bool can_queue = false, is_index = false;
+  // The host learns a size or a value from it; `is_index_put`: only with masks, or indices of the host's.
+  bool is_data_dependent = false, is_index_put = false, is_repeat = false;
+  // torch.jit's tracer records nothing of it, and PyTorch makes it of other ops: it records those.
+  bool is_traced_in_parts = false;
+  OutputAllocationTable output_allocations;
+
+ private:
+  void read_schema();
+  bool fits(const c10::OperatorHandle& other) const;
+
+  const void* const key_;
+  const c10::KernelFunction shape_function_;
+  const bool is_permanent_;  // PyTorch's own and ours: never taken away
+  std::atomic<bool> is_served_{false};
+  std::atomic<const fallback::Op*> fallback_{nullptr};
+};
+
+}  // namespace loom::glue

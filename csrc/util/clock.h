@@ -1,0 +1,75 @@
+// The one clock: events, profiles, activity and histories read it, so that another source of time replaces
+// all of them at once. Patience (spinning, timeouts) is not measured with it: that stays the host's.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace loom::clock {
+
+// A source of time in the place of the host's: a simulated clock.
+class Source {
+ public:
+  virtual ~Source() = default;
+  // Nanoseconds; never goes back. Called from any thread, between commands and within them: it must not issue
+  // any, nor take a lock under which some are issued.
+  virtual int64_t now_ns() noexcept = 0;
+};
+
+namespace detail {
+extern std::atomic<Source*> source;
+}  // namespace detail
+
+// From now on, in every thread, time is that of `source`; null: the host's again. Threads may be reading the
+// one before still, so that a source lives as long as the process.
+void set_source(Source* source) noexcept;
+
+// The host's own monotonic clock; its zero is arbitrary.
+inline int64_t host_ns() noexcept {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Nanoseconds of a clock that never goes back; its zero is arbitrary.
+inline int64_t now_ns() noexcept {
+  if (Source* other = detail::source.load(std::memory_order_acquire)) [[unlikely]] {
+    return other->now_ns();
+  }
+  return host_ns();
+}
+
+// Nanoseconds since 1970. A simulated clock goes on from the moment at which it was set.
+int64_t wall_ns() noexcept;
+
+// The processor's own counter, read in a third of the time that a clock takes. The same in all threads and
+// processes.
+inline uint64_t host_ticks() noexcept {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+  uint64_t value;
+  asm volatile("mrs %0, cntvct_el0" : "=r"(value));
+  return value;
+#else
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+#endif
+}
+
+namespace detail {
+uint64_t ticks_of(int64_t nanoseconds) noexcept;
+}  // namespace detail
+
+// Now, in ticks; ticks_per_second() of them are a second whatever the source.
+inline uint64_t ticks() noexcept {
+  if (Source* other = detail::source.load(std::memory_order_acquire)) [[unlikely]] {
+    return detail::ticks_of(other->now_ns());
+  }
+  return host_ticks();
+}
+
+// Measured since the first call, which takes some 200 microseconds.
+double ticks_per_second();
+
+}  // namespace loom::clock

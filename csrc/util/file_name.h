@@ -1,0 +1,22 @@
+// Files without a name that processes share: how one tells another which it means.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace loom {
+
+// A file as another process finds it: by its owner, while that lives and has it open.
+struct FileName {
+  int32_t process;
+  int32_t descriptor;
+  uint64_t inode;
+};
+
+// False, with errno, when the host refuses.
+bool name_file(int descriptor, FileName* name) noexcept;
+// A descriptor of its own, which the caller closes, of a memfd whose name begins with "loom-shared-"; -1,
+// with the reason, when there is none. The name may be damaged, or forged: no other file is opened.
+int open_named_file(const FileName& name, std::string* reason);
+
+}  // namespace loom

@@ -1,0 +1,62 @@
+"""The operator database issues the same commands under every driver: a dry run plans the real program."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import PythonRunner
+
+EVERY = 12
+"""One op of so many is run where not all are."""
+
+NEEDS_VALUES = "executes nothing"
+"""What the null driver says of an op that brings a value to the host."""
+
+# The size of what they return, or what they do next, depends on values.
+DATA_DEPENDENT = {
+    *("argwhere", "combinations", "corrcoef", "cov", "equal", "masked_scatter", "masked_select", "nonzero"),
+    *("prod", "to_sparse", "unique", "unique_consecutive"),
+}
+# PyTorch has no shape function for them, or for their gradient.
+SHAPELESS = {
+    *("geqrf", "histogram", "histogramdd", "linalg.lstsq", "linalg.lstsq.grad_oriented", "logcumsumexp"),
+    *("nn.functional.ctc_loss", "nn.functional.fractional_max_pool3d", "nn.functional.multi_margin_loss"),
+    *("nn.functional.multilabel_margin_loss", "sparse.mm.reduce", "sparse.sampled_addmm"),
+}
+
+
+def compare(run_python: PythonRunner, every: int) -> None:
+    code = f"from tests.conformance.commands import main; main({every})"
+    virtual, null = (
+        json.loads(run_python(code, {"TORCH_LOOM_DRIVER": driver}).stdout.splitlines()[-1])
+        for driver in ("virtual", "null")
+    )
+    assert virtual.keys() == null.keys()
+    assert len(virtual) > 700 / every
+    differing = {
+        name: (virtual[name], null[name])
+        for name in virtual
+        if isinstance(null[name], list) and null[name] != virtual[name]
+    }
+    assert not differing
+    failing = {
+        name
+        for name in virtual
+        if isinstance(null[name], str) and null[name] != virtual[name] and NEEDS_VALUES not in null[name]
+    }
+    assert failing == (DATA_DEPENDENT | SHAPELESS) & virtual.keys()
+
+
+def test_some_ops_issue_the_same_commands_under_both_drivers(run_python: PythonRunner) -> None:
+    compare(run_python, EVERY)
+
+
+@pytest.mark.slow
+@pytest.mark.conformance
+@pytest.mark.timeout(400)
+def test_all_ops_issue_the_same_commands_under_both_drivers(run_python: PythonRunner) -> None:
+    compare(run_python, 1)

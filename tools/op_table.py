@@ -1,0 +1,194 @@
+"""Writes what C++ needs of the op table: `python -m tools.op_table`; with --check it only compares.
+
+Beside the table it reads PyTorch's own declarations, which ship in its wheel: which ops check devices as
+TensorIterator does (`device_check: NoCheck`), and which have a C++ shape function in `at::meta`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import torchgen
+from torchgen.api.types import CppSignatureGroup
+from torchgen.context import native_function_manager
+from torchgen.gen import parse_native_yaml
+from torchgen.model import DeviceCheckType, NativeFunction
+
+from torch_loom import ops
+from torch_loom.ops.model import FLAGS
+
+ROOT = Path(__file__).parents[1]
+FOLDER = "csrc/torch/ops/generated"
+HEAD = "// Written by `python -m tools.op_table` from torch_loom/ops; do not edit.\n"
+
+
+@functools.cache
+def declared() -> dict[str, NativeFunction]:
+    """Return PyTorch's own ops by name, `aten::add.Tensor`."""
+    folder = Path(torchgen.__file__).parent / "packaged/ATen/native"
+    parsed = parse_native_yaml(str(folder / "native_functions.yaml"), str(folder / "tags.yaml"))
+    return {f"aten::{function.func.name}": function for function in parsed.native_functions}
+
+
+def op_names() -> list[str]:
+    """Return all ops of `aten` that PyTorch has, sorted."""
+    names: list[str] = torch._C._dispatch_get_all_op_names()
+    return sorted(name for name in names if name.startswith("aten::"))
+
+
+def facts_of(op: str) -> frozenset[str]:
+    """Return the facts of the table and those that PyTorch declares."""
+    own = ops.facts_of(op)
+    function = declared().get(op)
+    takes_scalars = function is not None and function.device_check == DeviceCheckType.NoCheck
+    return own | {"host_scalars"} if takes_scalars else own
+
+
+def ops_with(fact: str) -> list[str]:
+    """Return the ops that a fact holds for; the table must not name one that PyTorch lacks."""
+    return [op for op in op_names() if fact in facts_of(op)]
+
+
+def op_facts() -> str:
+    """Return the rows of `op_facts.cpp`: each op that is not as the defaults say."""
+    rows = []
+    for op in op_names():
+        shape_class = ops.family_of(op).shape_class
+        own = facts_of(op)
+        flags = sum(1 << bit for bit, fact in enumerate(FLAGS) if fact in own)
+        if shape_class != ops.DEFAULT.shape_class or flags:
+            rows.append(f'{{"{op}", ShapeClass::{enumerator(shape_class)}, {flags}}},\n')
+    return HEAD + "".join(rows)
+
+
+def enumerator(shape_class: str) -> str:
+    """Return the C++ name: `gather_scatter` is `kGatherScatter`."""
+    return "k" + "".join(part.capitalize() for part in shape_class.split("_"))
+
+
+def public_names() -> str:
+    """Return the pairs of the engine's names and those that chips and reports use."""
+    return HEAD + "".join(f'{{"{own}", "{public}"}},\n' for own, public in ops.PUBLIC_NAMES.items())
+
+
+def whole_ops() -> str:
+    """Return name and overload of each composite op that the engine runs whole."""
+    names = (op.removeprefix("aten::").partition(".") for op in ops_with("borrows_whole"))
+    return HEAD + "".join(f'{{"{name}", "{overload}"}},\n' for name, _, overload in names)
+
+
+def unboxed_ops() -> str:
+    """Return the list of the ops with a kernel of their own signature, by their names in `at::_ops`."""
+    names = [
+        function.func.name.unambiguous_name()
+        for op in ops_with("unboxed")
+        if (function := declared().get(op)) is not None
+    ]
+    return HEAD + "".join(f"LOOM_UNBOXED({name})\n" for name in names)
+
+
+def unboxed_headers() -> str:
+    """Return the includes that the list needs."""
+    roots = sorted({declared()[op].root_name for op in ops_with("unboxed")})
+    return HEAD + "".join(f"#include <ATen/ops/{root}_ops.h>\n" for root in roots)
+
+
+@functools.cache
+def shape_functions() -> dict[str, tuple[str, str, str]]:
+    """Return for each op with one: the name in `at::meta`, its type, and its header."""
+    headers = Path(torch.__file__).parent / "include/ATen/ops"
+    served = set(torch._C._dispatch_get_registrations_for_dispatch_key("CPU"))
+    found = {}
+    for op, function in declared().items():
+        header = headers / f"{function.root_name}_meta_dispatch.h"
+        # Others are declared, but only structured ops have one that the library exports.
+        is_structured = function.structured or function.structured_delegate is not None
+        if op not in served or not is_structured or not header.exists():
+            continue
+        with native_function_manager(function):
+            group = CppSignatureGroup.from_native_function(function, method=False, fallback_binding=False)
+            signature = group.faithful_signature or group.signature
+            name, type_name, declaration = signature.name(), signature.ptr_type(), signature.decl()
+        if f"{declaration};" in header.read_text(encoding="utf-8"):
+            found[op] = name, type_name, header.name
+    return found
+
+
+def _is_shaped_in_cpp(op: str) -> bool:
+    return not facts_of(op) & {"engine_infers", "python_infers", "not_borrowed"}
+
+
+def meta_kernels() -> str:
+    """Return the table of PyTorch's C++ shape functions."""
+    rows = [
+        f'LOOM_SHAPE_FUNCTION("{op}", {name}, {type_name})\n'
+        for op, (name, type_name, _) in sorted(shape_functions().items())
+        if _is_shaped_in_cpp(op)
+    ]
+    return HEAD + "".join(rows)
+
+
+def meta_headers() -> str:
+    """Return the includes that the table needs."""
+    headers = sorted({header for op, (_, _, header) in shape_functions().items() if _is_shaped_in_cpp(op)})
+    return HEAD + "".join(f"#include <ATen/ops/{header}>\n" for header in headers)
+
+
+FILES = {
+    "op_facts.inc": op_facts,
+    "public_names.inc": public_names,
+    "whole_ops.inc": whole_ops,
+    "unboxed_ops.inc": unboxed_ops,
+    "unboxed_headers.inc": unboxed_headers,
+    "shape_functions.inc": meta_kernels,
+    "shape_function_headers.inc": meta_headers,
+}
+
+
+def contents() -> dict[str, str]:
+    """Return the text of each generated file by its path in the repository."""
+    return {f"{FOLDER}/{name}": write() for name, write in FILES.items()}
+
+
+def unknown_ops() -> list[str]:
+    """Return the ops that the table names facts for and PyTorch does not have."""
+    known = set(op_names())
+    bases = {name.partition(".")[0] for name in known}
+    named = {op for family in ops.FAMILIES for names in family.facts.values() for op in names.split()}
+    return sorted(
+        op
+        for op in named
+        if (f"aten::{op[:-2]}" not in bases if op.endswith(".*") else f"aten::{op}" not in known)
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the files, or say which differ."""
+    parser = argparse.ArgumentParser(prog="python -m tools.op_table", description=__doc__)
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail where a file is out of date"
+    )
+    options = parser.parse_args(arguments)
+    if unknown := unknown_ops():
+        print(f"torch_loom/ops names ops that PyTorch does not have: {', '.join(unknown)}")
+        return 1
+    outdated = []
+    for name, text in contents().items():
+        path = ROOT / name
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        outdated.append(name)
+        if not options.check:
+            path.write_text(text, encoding="utf-8")
+    if outdated:
+        print(("out of date: " if options.check else "wrote ") + ", ".join(outdated))
+    return 1 if options.check and outdated else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""The devices as CUDA's: ``torch.cuda`` answers with our functions where we have them.
+
+Modules that ``import torch`` has loaded hold ``torch.cuda`` and its submodules already. So their contents are
+replaced and they stay the same objects; names that we do not have keep PyTorch's own.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from torch_loom import config
+
+NAME = config.CUDA_NAME
+
+# A module's own, and what is the same in every module.
+_KEPT = frozenset({"__name__", "__file__", "__path__", "__spec__", "__loader__", "__package__", "__cached__"})
+
+
+def take_over(module: ModuleType) -> None:
+    """Put the device module in the place of ``torch.cuda``."""
+    loaded = {name: sys.modules.get(f"{torch.cuda.__name__}.{name}") for name in module.SUBMODULES}
+    _overlay(torch.cuda, module)
+    for submodule, theirs in loaded.items():
+        ours = getattr(module, submodule)
+        if theirs is None or submodule.startswith("_"):
+            # Nobody has it yet, or it is one piece of which no name makes sense without the others.
+            sys.modules[f"{torch.cuda.__name__}.{submodule}"] = ours
+        else:
+            _overlay(theirs, ours)
+            setattr(torch.cuda, submodule, theirs)
+
+
+def _overlay(theirs: ModuleType, ours: ModuleType) -> None:
+    names: dict[str, Any] = {name: value for name, value in vars(ours).items() if name not in _KEPT}
+    if "__all__" in names:
+        names["__all__"] = [*dict.fromkeys([*getattr(theirs, "__all__", ()), *names["__all__"]])]
+    vars(theirs).update(names)
+
+
+def patch() -> None:
+    """Apply what only CUDA's name needs, beside :mod:`torch_loom._register.patches`."""
+    _patch_storages()
+    _refuse_array_interface()
+    _provide_raw_streams()
+
+
+def _patch_storages() -> None:
+    # A CPU build of PyTorch makes and resizes storages by themselves for no device type of CUDA's; those of
+    # tensors it makes by the device's own kernels. torch.load, clone() and FSDP make or resize them.
+    from torch_loom import _C
+
+    storage_type = torch.UntypedStorage
+    make, resize = storage_type.__new__, storage_type.resize_
+
+    @functools.wraps(make)
+    def __new__(cls: type, *args: Any, device: Any = None, **kwargs: Any) -> Any:  # noqa: N807
+        if device is None or torch.device(device).type != NAME:
+            return make(cls, *args, **({} if device is None else {"device": device}), **kwargs)
+        data = args[0] if args else kwargs.get("size", 0)
+        if isinstance(data, int):
+            return torch.empty(data, dtype=torch.uint8, device=device).untyped_storage()
+        return torch.tensor(list(data), dtype=torch.uint8, device=device).untyped_storage()
+
+    @functools.wraps(resize)
+    def resize_(self: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
+        if self.device.type != NAME:
+            resize(self, size)
+            return self
+        _C.resize_storage(self, size)
+        return self
+
+    storage_type.__new__ = __new__  # type: ignore[method-assign]
+    storage_type.resize_ = resize_  # type: ignore[method-assign, assignment]
+
+
+def _refuse_array_interface() -> None:
+    # It tells other libraries an address on a GPU, which they would read there.
+    original: Any = torch.Tensor.__cuda_array_interface__
+
+    def interface(self: torch.Tensor) -> Any:
+        if self.device.type != NAME:
+            return original.__get__(self)
+        raise AttributeError(
+            "__cuda_array_interface__ would have another library read this tensor on a GPU, and there is "
+            "none: the device is torch-loom's. Use tensor.cpu()."
+        )
+
+    torch.Tensor.__cuda_array_interface__ = property(interface)  # type: ignore[assignment, method-assign]
+
+
+def _provide_raw_streams() -> None:
+    # Only CUDA builds have it; Inductor's runtime imports it, and transformers' Trainer imports that.
+    def raw_stream(device: int) -> int:
+        stream: Any = torch.accelerator.current_stream(device)
+        return int(stream.native_handle)
+
+    torch._C._cuda_getCurrentRawStream = raw_stream

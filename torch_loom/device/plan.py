@@ -1,0 +1,184 @@
+"""Dry runs: a part of a program on devices that compute nothing, to see what it would need."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+
+from torch.types import Device
+
+from torch_loom import _C, config
+from torch_loom.config import dry_runs
+from torch_loom.device._core import first_use
+from torch_loom.device._core.device_index import DEVICE_TYPE, _get_device_index
+from torch_loom.errors import ConfigurationError, DryRunError, InvalidDeviceError
+
+__all__ = ["DryRunPlan", "dry_run"]
+
+_Chip = str | os.PathLike[str]
+
+
+class DryRunPlan:
+    """What a dry run took: of its devices while it is under way, and as they were at its end afterwards."""
+
+    def __init__(self) -> None:
+        self._world = _C.world()
+        self._peaks: list[tuple[int, int]] | None = None
+
+    @property
+    def num_devices(self) -> int:
+        """How many devices the dry run has."""
+        return len(self._figures())
+
+    def peak_memory_bytes(self, device: Device = None) -> int:
+        """Return the most memory that tensors took on a device at a time, as ``max_memory_allocated()`` does.
+
+        Args:
+            device: one of the dry run's; the first one if None.
+
+        Raises:
+            InvalidDeviceError: the dry run has no such device.
+        """
+        return self._figures()[self._index(device)][0]
+
+    def peak_reserved_bytes(self, device: Device = None) -> int:
+        """Return the most memory that the allocator held on a device, cached blocks included; as above."""
+        return self._figures()[self._index(device)][1]
+
+    def _index(self, device: Device) -> int:
+        index = 0 if device is None else _get_device_index(device, optional=True)
+        if not 0 <= index < self.num_devices:
+            raise InvalidDeviceError(
+                f"invalid device {device!r}: the dry run's devices are 0 … {self.num_devices - 1}"
+            )
+        return index
+
+    def _figures(self) -> list[tuple[int, int]]:
+        return _peaks() if self._peaks is None else self._peaks
+
+    def _end(self) -> None:
+        self._peaks = _peaks()
+
+
+def _peaks() -> list[tuple[int, int]]:
+    all_stats = (_C.memory_stats(index) for index in range(_C.device_count()))
+    return [
+        (int(stats["allocated_bytes.all.peak"]), int(stats["reserved_bytes.all.peak"])) for stats in all_stats
+    ]
+
+
+class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
+    """Context in which the program's devices are others, which compute nothing and have no contents.
+
+    Inside, ``"loom:0"`` is a device of the driver ``null``: ops check and infer shapes and dtypes, memory is
+    counted and runs out, and nothing is computed, so that reading a value is refused. Everything that
+    belongs to devices is the dry run's: their number, the current device and streams, generators,
+    statistics of memory. That holds for all threads of the process.
+
+    A tensor belongs to the devices on which it was made. One from outside is refused inside, and one from
+    inside is refused afterwards: it keeps its shape and dtype, and is freed as any other. Make the model and
+    its inputs inside.
+
+    There may be more devices than the program has. Only a backward pass with autograd's own threads
+    (``torch.autograd.set_multithreading_enabled(True)``) is then refused: PyTorch makes those once, one for
+    each of the program's devices.
+
+    Args:
+        chip: what the devices are: a chip's name or the path of a description, or a list, one for each;
+            if None, what the program's devices are.
+        devices: how many there are, 1 to 64; if None, as many as the lists have, or as the program has.
+        memory: capacity of each, in bytes or as a size such as ``"16GiB"``, or a list; if None, their chips'.
+
+    Raises:
+        ConfigurationError: an argument is bad, or they contradict one another; when the context is entered,
+            also: a chip's description cannot be used.
+        DryRunError: when it is entered: another one is under way, or a graph is being captured.
+
+    Example:
+        >>> with torch.loom.dry_run(chip="h200", devices=1) as plan:
+        ...     x = torch.empty(1 << 20, device="loom")
+        >>> plan.peak_memory_bytes(0)
+        4194304
+    """
+
+    def __init__(
+        self,
+        *,
+        chip: _Chip | Iterable[_Chip] | None = None,
+        devices: int | None = None,
+        memory: int | str | Iterable[int | str] | None = None,
+    ) -> None:
+        self._request = dry_runs.request(chip, devices, memory)
+        self._plan: DryRunPlan | None = None
+
+    def __enter__(self) -> DryRunPlan:
+        first_use.init()
+        if self._plan is not None or _C.world():
+            raise DryRunError(
+                f"torch.{DEVICE_TYPE}.dry_run(): a dry run is under way, and one cannot be within another: "
+                "its devices are those of the whole process. End it first."
+            )
+        _C.run_backward_in_this_thread()
+        devices, figures = _described(self._request)
+        if (reason := first_use.see_dry_run(devices, figures)) is not None:
+            raise DryRunError(f"torch.{DEVICE_TYPE}.dry_run(): {reason}")
+        self._plan = DryRunPlan()
+        return self._plan
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        plan, self._plan = self._plan, None
+        # In a forked child the devices are the parent's.
+        if plan is None or first_use._is_in_bad_fork():
+            return
+        try:
+            plan._end()
+        finally:
+            first_use.see_program()
+
+
+def _described(
+    request: dry_runs.Request,
+) -> tuple[list[_C.DeviceConfig], list[Mapping[str, float]]]:
+    """Return what the dry run's devices are made from, and the figures of their chips."""
+    settings = config.resolve()
+    count = _C.device_count() if request.num_devices is None else request.num_devices
+    names = request.chips if request.chips is None or len(request.chips) == count else request.chips * count
+    read = {name: first_use.read_chip(name) for name in dict.fromkeys(names or ())}
+    devices: list[_C.DeviceConfig] = []
+    figures: list[Mapping[str, float]] = []
+    for index in range(count):
+        if names is None:
+            model = _model(index, count)
+            chip, own_figures = _C.chip(model), first_use._chip_figures(model)
+            memory_bytes = int(str(_C.device_properties(model)["total_memory"]))
+        else:
+            chip, own_figures = read[names[index]]
+            memory_bytes = chip.memory_bytes
+        if request.memories is not None:
+            memory_bytes = request.memories[index % len(request.memories)]
+        devices.append(
+            first_use.describe_device(
+                settings, chip, physical=index, driver="null", memory_bytes=memory_bytes
+            )
+        )
+        figures.append(own_figures)
+    return devices, figures
+
+
+def _model(index: int, count: int) -> int:
+    """Return which of the program's devices a dry run's is like, where no chip was given."""
+    own = [(_C.chip(i).name, _C.device_properties(i)["total_memory"]) for i in range(_C.device_count())]
+    if index < len(own) and count <= len(own):
+        return index
+    if len(set(own)) > 1:
+        raise ConfigurationError(
+            f"dry_run(devices={count}): the program has {len(own)} devices that are not alike; say with "
+            "chip= what each of the dry run's is"
+        )
+    return 0

@@ -1,0 +1,204 @@
+"""Products of matrices, convolutions, attention, normalisation: what chips are made for."""
+
+from __future__ import annotations
+
+from torch_loom.ops.costs import (
+    attention,
+    attention_backward,
+    convolution,
+    convolution_backward,
+    factorisation,
+    fourier,
+    linear,
+    linear_backward,
+    matmul,
+    optimizer_step,
+    outer,
+    per_element,
+    per_input,
+    pooling,
+    recurrent_layer,
+    triangular_solve,
+)
+from torch_loom.ops.model import Family
+
+_FLASH = "_scaled_dot_product_flash_attention_for_cpu"
+
+FAMILIES = (
+    Family(
+        "matrix products",
+        "matmul",
+        "mm bmm addmm addbmm baddbmm addmv mv dot vdot matmul _int_mm _scaled_mm _scaled_mm_v2 "
+        "_addmm_activation _weight_int8pack_mm _weight_int4pack_mm _weight_int4pack_mm_for_cpu "
+        "_dyn_quant_matmul_4bit sspaddmm _sparse_mm _grouped_mm _scaled_grouped_mm _sparse_addmm "
+        "_compute_linear_combination",
+        flops=matmul,
+        tolerance="accumulated",
+        fused="_addmm_activation",
+        facts={"unboxed": "mm bmm addmm baddbmm"},
+    ),
+    Family("outer products", "matmul", "addr outer ger", flops=outer),
+    Family("linear layers", "matmul", "linear mkldnn_linear", flops=linear, tolerance="accumulated"),
+    Family(
+        "gradients of linear layers",
+        "matmul",
+        "linear_backward",
+        flops=linear_backward,
+        tolerance="accumulated",
+    ),
+    Family(
+        "convolutions",
+        "convolution",
+        "convolution _convolution convolution_overrideable conv1d conv2d conv3d conv_transpose1d "
+        "slow_conv3d slow_conv3d_forward _slow_conv2d_forward slow_conv_dilated2d slow_conv_dilated3d "
+        "slow_conv_transpose2d slow_conv_transpose3d thnn_conv2d mkldnn_convolution conv_depthwise3d "
+        "_conv_depthwise2d conv_tbc",
+        flops=convolution,
+        tolerance="accumulated",
+        facts={"unboxed": "convolution convolution_backward", "borrows_whole": "_convolution"},
+    ),
+    Family(
+        "gradients of convolutions",
+        "convolution",
+        "convolution_backward convolution_backward_overrideable _slow_conv2d_backward conv_tbc_backward",
+        flops=convolution_backward,
+        tolerance="accumulated",
+    ),
+    Family(
+        "attention",
+        "attention",
+        "scaled_dot_product_attention _native_multi_head_attention _triton_scaled_dot_attention "
+        "_transformer_encoder_layer_fwd",
+        flops=attention,
+        tolerance="accumulated",
+        fused=f"_scaled_dot_product_fused_attention_overrideable {_FLASH} "
+        "_scaled_dot_product_flash_attention "
+        "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
+        "_scaled_dot_product_attention_math _flash_attention_forward _efficient_attention_forward "
+        "_scaled_dot_product_attention_math_for_mps",
+    ),
+    Family(
+        "gradients of attention",
+        "attention",
+        "",
+        flops=attention_backward,
+        tolerance="accumulated",
+        fused=f"_scaled_dot_product_fused_attention_overrideable_backward {_FLASH}_backward "
+        "_scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward "
+        "_scaled_dot_product_cudnn_attention_backward _flash_attention_backward "
+        "_efficient_attention_backward",
+    ),
+    Family(
+        "normalisation",
+        "normalisation",
+        "native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit "
+        "_native_batch_norm_legit_no_training batch_norm batch_norm_elemt batch_norm_stats "
+        "batch_norm_update_stats batch_norm_gather_stats batch_norm_gather_stats_with_counts "
+        "batch_norm_backward_elemt batch_norm_backward_reduce _batch_norm_with_update _batch_norm_no_update "
+        "cudnn_batch_norm miopen_batch_norm layer_norm group_norm instance_norm rms_norm _fused_rms_norm",
+        flops=per_element(7),
+        tolerance="accumulated",
+        facts={
+            "unboxed": "native_layer_norm native_layer_norm_backward native_batch_norm "
+            "native_batch_norm_backward",
+            # In evaluation the engine keeps no statistics for a gradient: they have no elements.
+            "engine_infers": "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit.no_stats "
+            "_batch_norm_with_update _batch_norm_no_update",
+        },
+    ),
+    Family(
+        "softmax",
+        "softmax",
+        "_softmax _log_softmax softmax log_softmax _safe_softmax _masked_softmax",
+        flops=per_element(5),
+        tolerance="accumulated",
+        facts={
+            "unboxed": "_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data",
+            "borrows_whole": "_safe_softmax",
+        },
+    ),
+    Family(
+        "gradients of softmax",
+        "softmax",
+        "_softmax_backward_data _log_softmax_backward_data",
+        flops=per_element(4),
+        tolerance="accumulated",
+    ),
+    Family(
+        "pooling",
+        "pooling",
+        "avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d max_pool2d_with_indices "
+        "max_pool3d_with_indices adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
+        "_adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d "
+        "adaptive_max_pool3d fractional_max_pool2d fractional_max_pool3d mkldnn_max_pool2d "
+        "quantized_max_pool2d",
+        flops=pooling,
+        tolerance="accumulated",
+    ),
+    Family(
+        "recurrent layers",
+        "recurrent",
+        "mkldnn_rnn_layer lstm gru rnn_tanh rnn_relu quantized_lstm quantized_gru _cudnn_rnn miopen_rnn",
+        flops=recurrent_layer,
+        tolerance="accumulated",
+        # Only the engine knows how large a workspace its kernel keeps for the gradient.
+        facts={"engine_infers": "mkldnn_rnn_layer"},
+    ),
+    Family(
+        "recurrent cells",
+        "elementwise",
+        "",
+        flops=per_element(3),
+        fused="_thnn_fused_lstm_cell _thnn_fused_lstm_cell_backward_impl _thnn_fused_gru_cell",
+    ),
+    Family(
+        "optimizer steps",
+        "optimizer",
+        "",
+        flops=optimizer_step(12),
+        fused="_fused_adam _fused_adamw _fused_adagrad _fused_sgd",
+        # Steps of optimizers that are not capturable live on the CPU.
+        facts={"host_tensors": "_fused_adam_ _fused_adamw_ _fused_adagrad_"},
+    ),
+    Family(
+        "factorisations",
+        "linear_algebra",
+        "cholesky linalg_cholesky_ex linalg_cholesky linalg_lu linalg_lu_factor_ex linalg_lu_factor "
+        "linalg_ldl_factor_ex linalg_qr geqrf linalg_det _linalg_det _linalg_slogdet linalg_inv_ex "
+        "linalg_inv cholesky_inverse linalg_householder_product ormqr orgqr linalg_matrix_exp _spdiags "
+        "lu_unpack inverse",
+        flops=factorisation(2, 3),
+        tolerance="iterative",
+        # Their kernels give a strided `out` other strides.
+        facts={"engine_infers": "ormqr linalg_householder_product orgqr"},
+    ),
+    Family(
+        "eigenvalues and singular values",
+        "linear_algebra",
+        "linalg_eig linalg_eigvals _linalg_eigvals _linalg_eigh linalg_eigh linalg_eigvalsh _linalg_svd "
+        "linalg_svd linalg_lstsq linalg_pinv",
+        flops=factorisation(9, 1),
+        tolerance="iterative",
+        # The strides of the vectors.
+        facts={"borrows_whole": "linalg_lstsq", "engine_infers": "linalg_eig linalg_eigvals"},
+    ),
+    Family(
+        "solves",
+        "linear_algebra",
+        "triangular_solve linalg_solve_triangular cholesky_solve _cholesky_solve_helper linalg_lu_solve "
+        "linalg_ldl_solve _linalg_solve_ex linalg_solve_ex",
+        flops=triangular_solve,
+        tolerance="iterative",
+        facts={"borrows_whole": "cholesky_solve"},
+    ),
+    Family("cross products", "elementwise", "linalg_cross cross", flops=per_input(3)),
+    Family(
+        "Fourier transforms",
+        "fourier",
+        "_fft_* fft_* stft istft",
+        flops=fourier,
+        tolerance="accumulated",
+        # The strides of transforms over several dimensions.
+        facts={"engine_infers": "_fft_r2c _fft_c2c _fft_c2r"},
+    ),
+)
