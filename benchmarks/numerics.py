@@ -1,9 +1,9 @@
 """Speed of conversions and of emulation against copying and float32, alternating in one process.
 
-Conversions: the time of ``out.copy_(x)`` over that of ``quantize(x, fmt, out=out)``, 64 MB of float32; larger is
-better. Models: a BERT-base-shaped encoder under Bfp8_b, HiFi2, over float32; smaller is better. Differences: of every
-format's kernels among the instruction sets of this processor, over 10 million elements; the tests compare
-them with the exact reference.
+Conversions: the time of ``out.copy_(x)`` over that of ``quantize(x, fmt, out=out)``, 64 MB of float32;
+larger is better. Models: a BERT-base-shaped encoder under Bfp8_b, HiFi2, over float32; smaller is better.
+Differences: of every format's kernels among the instruction sets of this processor, over 10 million
+elements; the tests compare them with the exact reference.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def conversions(budget: Budget) -> list[dict[str, object]]:
 
 
 class Bert(nn.Module):
-    """The encoder of BERT-base: 12 layers of width 768, 12 heads, 3072 inside. Tokens [N, T, 768] in and out."""
+    """The encoder of BERT-base: 12 layers of width 768, 12 heads, 3072 inside; [N, T, 768] in and out."""
 
     def __init__(self, layers: int) -> None:
         super().__init__()

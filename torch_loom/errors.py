@@ -125,11 +125,11 @@ class PinnedMemoryError(LoomError, RuntimeError):
 
 
 class FormatError(LoomError, ValueError):
-    """A data format, math fidelity or accumulate format that the op cannot have; the message names what can."""
+    """A data format, fidelity or accumulate format that an op cannot have; the message names what can."""
 
 
 class OperandError(LoomError, TypeError):
-    """An operand of a numerics op is of a kind that has no such values, such as integers for a float format."""
+    """An operand of a numerics op has no such values, as integers where floats are due."""
 
 
 class PackedDataError(LoomError, ValueError):

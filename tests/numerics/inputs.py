@@ -40,7 +40,7 @@ def finite(count: int, seed: int = SEED) -> Tensor:
 
 
 def close(count: int, seed: int = SEED) -> Tensor:
-    """Values whose exponents lie within some 20 of each other, so that blocks hold more than their largest."""
+    """Values whose exponents lie within some 20 of each other: blocks hold more than their largest."""
     scales = torch.randint(-20, 1, (count,), generator=generator(seed)).float().exp2()
     return torch.randn(count, generator=generator(seed + 1)) * scales
 

@@ -1,7 +1,7 @@
 """The definition of docs/numerics.md in plain integers and fractions, one element or block at a time.
 
-Written from the definition alone; nothing here comes from the package but the names of the formats. Values are
-float32's bits (unsigned integers), so that -0, infinities and NaNs are told apart.
+Written from the definition alone; nothing here comes from the package but the names of the formats. Values
+are float32's bits (unsigned integers), so that -0, infinities and NaNs are told apart.
 """
 
 from __future__ import annotations

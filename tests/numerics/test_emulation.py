@@ -1,4 +1,4 @@
-"""emulate(): every result and gradient in the format, products with fidelity, overrides, compile, training."""
+"""emulate(): results and gradients in the format, fidelity, overrides, torch.compile, training."""
 
 from __future__ import annotations
 
@@ -274,7 +274,8 @@ def run_compiled(model: nn.Module, x: Tensor, backend: str) -> None:
         assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compiled_modules_have_the_same_bits(backend: str) -> None:
     run_compiled(emulate(convnet().eval(), B8), random(4, 3, 8, 8), backend)
     overrides: dict[str, Any] = {"layers.1.linear1": B4, "layers.0:gelu": B2}

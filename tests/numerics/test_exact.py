@@ -158,7 +158,8 @@ def test_integers_beyond_float32_are_exact() -> None:
 
 
 def test_wide_values_are_rounded_to_float32_first() -> None:
-    # Just above the half of a Bfp8 step in float64, on it in float32 — and just below, and rounded up by both.
+    # Just above the half of a Bfp8 step in float64, on it in float32 — and just below, and rounded up by
+    # both.
     value = torch.tensor([1.0, 2.0**-7 - 2.0**-40], dtype=torch.float64)
     assert numerics.quantize(value, DataFormat.Bfp8_b).tolist() == [1.0, 2.0**-6]
     assert numerics.quantize(value.float(), DataFormat.Bfp8_b).tolist() == [1.0, 2.0**-6]
@@ -175,7 +176,9 @@ def spread(rows: int, columns: int, seed: int) -> Tensor:
     "accumulate", [DataFormat.Float32, DataFormat.Float16_b, DataFormat.Float16], ids=str
 )
 @pytest.mark.parametrize("fidelity", FIDELITIES, ids=str)
-@pytest.mark.parametrize("depth", [1, 16, 17, 50])
+@pytest.mark.parametrize(
+    "depth", [1, 17, *(pytest.param(depth, marks=pytest.mark.slow) for depth in (16, 50))]
+)
 def test_strict_matmul(fidelity: MathFidelity, accumulate: DataFormat, depth: int) -> None:
     left, right = spread(9, depth, 1), spread(depth, 19, 2)
     rows, columns = [bits(row) for row in left], [bits(column) for column in right.T]

@@ -119,8 +119,8 @@ def test_gradients_in_a_format() -> None:
 
 
 @pytest.mark.parametrize("shapes", [((5, 20), (20, 4)), ((20,), (20, 4)), ((5, 20), (20,)), ((20,), (20,)),
-                                    ((2, 5, 20), (20, 4)), ((2, 5, 20), (2, 20, 4)), ((3, 1, 5, 20), (2, 20, 4)),
-                                    ((5, 20), (2, 20, 4))], ids=str)  # fmt: skip
+                                    ((2, 5, 20), (20, 4)), ((2, 5, 20), (2, 20, 4)), ((3, 1, 5, 20), (2, 20,
+                                    4)), ((5, 20), (2, 20, 4))], ids=str)  # fmt: skip
 @pytest.mark.parametrize("mode", ["fast", "strict"])
 def test_gradients_of_matmul_are_products_by_their_own_positions(mode: str, shapes: Any) -> None:
     how: dict[str, Any] = {"fidelity": MathFidelity.HiFi2, "accumulate": DataFormat.Float16_b, "mode": mode}
@@ -240,7 +240,7 @@ def test_overlapping_memory_is_refused() -> None:
     x = random(40)
     with pytest.raises(RuntimeError, match="single memory location"):
         numerics.quantize_(x[:1].expand(8), B8)
-    with pytest.raises(RuntimeError, match="overlap"):
+    with pytest.raises(RuntimeError, match="written-to tensor"):
         numerics.quantize(x[:32], B8, out=x[1:33])
     assert numerics.quantize(x, B8, out=x) is x
 
@@ -256,8 +256,8 @@ def test_in_place_is_part_of_the_graph() -> None:
     assert torch.equal(x.grad, torch.full_like(x, 2))  # type: ignore[arg-type]
     saved = (x * 2).exp()
     result = saved.sum()
+    numerics.quantize_(saved, B8)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        numerics.quantize_(saved, B8)
         result.backward()
     with pytest.raises(RuntimeError, match="out="):
         numerics.quantize(x, B8, out=torch.empty(3, 20))
@@ -289,8 +289,8 @@ def test_vmap_of_conversions(dim: int) -> None:
         got = torch.vmap(lambda t, fmt=fmt: numerics.quantize(t, fmt), in_dims=dim, out_dims=dim)(x)
         wanted = torch.stack([numerics.quantize(t, fmt) for t in x.unbind(dim)], dim)
         assert torch.equal(got, wanted)
-    assert torch.equal(torch.vmap(lambda t: numerics.quantize(t, B8))(random(40)), random(40).unsqueeze(1).apply_(
-        lambda value: numerics.quantize(torch.tensor(value), B8).item()).squeeze(1))  # fmt: skip
+    scalars = torch.vmap(lambda t: numerics.quantize(t, B8))(random(40))
+    assert torch.equal(scalars, torch.stack([numerics.quantize(t, B8) for t in random(40)]))
     packed = torch.vmap(lambda t: numerics.pack(t, B8), in_dims=dim)(x)
     assert torch.equal(packed, torch.stack([numerics.pack(t, B8) for t in x.unbind(dim)]))
 
@@ -385,9 +385,9 @@ def test_nonfinite_of_other_tensors_counts_what_is_there() -> None:
 def test_facts_of_formats() -> None:
     values = {fmt.name: fmt.value for fmt in DataFormat}
     assert values == {
-        "Float32": 0, "Float16": 1, "Bfp8": 2, "Bfp4": 3, "Float16_b": 5, "Bfp8_b": 6, "Bfp4_b": 7, "Int32": 8, "Lf8": 10,
-        "Bfp2": 11, "UInt16": 12, "Int8": 14, "Bfp2_b": 15, "RawUInt8": 240, "RawUInt16": 241, "RawUInt32": 242,
-        "Invalid": 255,
+        "Float32": 0, "Float16": 1, "Bfp8": 2, "Bfp4": 3, "Float16_b": 5, "Bfp8_b": 6, "Bfp4_b": 7,
+        "Int32": 8, "Lf8": 10, "Bfp2": 11, "UInt16": 12, "Int8": 14, "Bfp2_b": 15, "RawUInt8": 240,
+        "RawUInt16": 241, "RawUInt32": 242, "Invalid": 255,
     }  # fmt: skip
     assert {f.name: f.value for f in MathFidelity} == {
         "LoFi": 0,
@@ -424,7 +424,7 @@ def test_range_and_steps_are_those_of_values(fmt: DataFormat) -> None:
     assert numerics.quantize(torch.tensor([1.0 + fmt.epsilon / 4]), fmt).item() == 1.0
     if not fmt.is_integer and fmt.smallest > 2.0**-120:
         beside = [2.0 ** round(torch.tensor(fmt.smallest * 2 ** (fmt.significand_bits - 1)).log2().item())]
-        row = torch.tensor(beside + [fmt.smallest, fmt.smallest / 4])
+        row = torch.tensor([*beside, fmt.smallest, fmt.smallest / 4])
         if fmt.is_block:
             assert numerics.quantize(row, fmt)[1:].tolist() == [fmt.smallest, 0.0]
         else:
@@ -450,7 +450,7 @@ def test_bad_formats_are_named() -> None:
     for call in (numerics.quantize, numerics.pack):
         with pytest.raises(FormatError, match="'Bfp8_b', not a DataFormat"):
             call(x, "Bfp8_b")  # type: ignore[operator]
-    with pytest.raises(FormatError, match="Bfp9 is no data format|'Bfp9' is no data format"):
+    with pytest.raises(FormatError, match="'Bfp9' is no data format"):
         DataFormat.from_json("Bfp9")
     with pytest.raises(FormatError, match="range"):
         _ = DataFormat.Invalid.range
@@ -482,7 +482,7 @@ def test_bad_operands_are_named() -> None:
         numerics.quantize(random(4, 4).to_sparse(), B8)
     with pytest.raises(OperandError, match="conv2d: input and weight have shapes"):
         numerics.conv2d(random(4, 4), random(4, 4))
-    with pytest.raises(RuntimeError, match="3x4|cannot be multiplied"):
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
         numerics.matmul(random(3, 4), random(5, 4))
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
         numerics.matmul(random(3, 4), random(5, 4), mode="strict")
@@ -496,7 +496,7 @@ def test_bad_tiles_are_named() -> None:
         numerics.unpack(tiles, DataFormat.Bfp4_b, (40, 40))
     with pytest.raises(PackedDataError, match="negative"):
         numerics.unpack(tiles, B8, (-1, 40))
-    with pytest.raises(OperandError, match=r"torch.float32 tensor; allowed: torch.uint8"):
+    with pytest.raises(OperandError, match=r"torch\.float32 tensor; allowed: torch\.uint8"):
         numerics.unpack(tiles.float(), B8, (40, 40))
     with pytest.raises(PackedDataError, match="5-bit exponents"):
         numerics.unpack(tiles, DataFormat.Bfp8, (40, 40))

@@ -85,8 +85,8 @@ def matmul(
         fidelity: which bits of the operands a product sees.
         accumulate: the format of the sums: Float32, Float16_b, Float16, or Int32 (exact, HiFi4 alone).
             Default: Float32 if an operand is float32 or float64, else the operands' dtype.
-        mode: ``"fast"``: PyTorch's float32 matmul over the masked operands, rounded once. ``"strict"``: in the
-            chip's order, rounded after every 16 products.
+        mode: ``"fast"``: PyTorch's float32 matmul over the masked operands, rounded once. ``"strict"``: in
+            the chip's order, rounded after every 16 products.
         out_format: the format of the result; default: the accumulate format.
         out: a tensor of the dtype of `a` to write to; no gradients then.
 
@@ -204,7 +204,9 @@ def _strict_conv2d(
         (size - d * (k - 1) - 1) // s + 1
         for size, d, k, s in zip(batched.shape[2:], dilation, kernel, stride, strict=True)
     )
-    windows = functional.unfold(batched, kernel, dilation, 0, stride)  # [N, C * kH * kW, H' * W']
+    windows = functional.unfold(
+        batched, tuple(kernel), tuple(dilation), 0, tuple(stride)
+    )  # [N, C * kH * kW, H' * W']
     count, places = windows.shape[0], windows.shape[2]
     out_channels = weight.shape[0]
     left = windows.reshape(count, groups, -1, places).transpose(-2, -1)

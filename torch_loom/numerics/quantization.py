@@ -22,8 +22,8 @@ class Nonfinite(NamedTuple):
     """What a conversion met that its format cannot hold."""
 
     values: int
-    """Infinities and NaNs that became other values: all in integer formats and Lf8; infinities in block formats
-    and Float16, and NaNs in Float16, which stay NaN in the tensor but have no code on the chip."""
+    """Infinities and NaNs that became other values: all in integer formats and Lf8; infinities in block
+    formats and Float16, and NaNs in Float16, which stay NaN in the tensor but have no code on the chip."""
     blocks: int
     """Blocks of 16 that a NaN made NaN."""
 
@@ -52,7 +52,8 @@ def quantize(t: Tensor, fmt: DataFormat, *, out: Tensor | None = None) -> Tensor
         torch.ops.loom_numerics.quantize.out(t, fmt.value, out=out)
         return out
     if torch.compiler.is_compiling():
-        return ops.quantize(t, fmt.value)
+        traced: Tensor = ops.quantize(t, fmt.value)
+        return traced
     result: Tensor
     result, counts = ops.quantize_counted(t, fmt.value)
     if not result.is_inference():
@@ -72,8 +73,8 @@ def nonfinite(t: Tensor) -> Nonfinite:
     """Return what the conversion that made `t` met and its format cannot hold. Waits for `t`'s device.
 
     Args:
-        t: a result of :func:`quantize`. Of any other tensor the infinities and NaNs in it are counted, and the
-            blocks along the last dimension that have a NaN.
+        t: a result of :func:`quantize`. Of any other tensor the infinities and NaNs in it are counted, and
+            the blocks along the last dimension that have a NaN.
     """
     t = check_tensor("nonfinite", t)
     kept = getattr(t, _COUNTS, None)
@@ -110,8 +111,8 @@ def pack(t: Tensor, fmt: DataFormat) -> Tensor:
     """Return a tensor as the bytes of tiles in a format, converting its values to it.
 
     Args:
-        t: as for :func:`quantize`. Its last two dimensions are cut into tiles of 32 x 32, in rows of tiles; the
-            last ones are padded with zeros. Tensors of fewer dimensions are one row.
+        t: as for :func:`quantize`. Its last two dimensions are cut into tiles of 32 x 32, in rows of tiles;
+            the last ones are padded with zeros. Tensors of fewer dimensions are one row.
         fmt: the format.
 
     Returns:
@@ -156,8 +157,8 @@ def unpack(tiles: Tensor, fmt: DataFormat, shape: Sequence[int]) -> Tensor:
     count = num_tiles(shape)
     if not torch.compiler.is_compiling() and tiles.numel() != count * fmt.bytes_per_tile:
         raise PackedDataError(
-            f"unpack: {tiles.numel()} bytes, shape {list(tiles.shape)}, where a tensor of shape {shape} has {count} "
-            f"{fmt.name} tiles of {fmt.bytes_per_tile} bytes, {count * fmt.bytes_per_tile} in all"
+            f"unpack: {tiles.numel()} bytes, shape {list(tiles.shape)}, where a tensor of shape {shape} has "
+            f"{count} {fmt.name} tiles of {fmt.bytes_per_tile} bytes, {count * fmt.bytes_per_tile} in all"
         )
     try:
         result: Tensor = ops.unpack(tiles, fmt.value, shape)

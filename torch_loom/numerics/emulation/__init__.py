@@ -55,9 +55,9 @@ def emulate(
     """Compute with the numbers of a Tensix chip: a wrapped module, or a context for what runs in it.
 
     Every op's result is in the format, and so is every gradient; parameters and tensors from outside are
-    converted when an op first takes them. Matmuls, convolutions and multiplications have the fidelity. Parameters
-    themselves stay as they are, for the optimizer. Softmax, norms and their like are computed in float32 and
-    keep 16 bits; losses stay float32.
+    converted when an op first takes them. Matmuls, convolutions and multiplications have the fidelity.
+    Parameters themselves stay as they are, for the optimizer. Softmax, norms and their like are computed in
+    float32 and keep 16 bits; losses stay float32.
 
     Args:
         model: a module to wrap. None, or left out (``emulate(DataFormat.Bfp8_b)``): a context.
@@ -66,16 +66,17 @@ def emulate(
         accumulate: the format of sums; default: Float32 for Float32, Int32 for integers, else 16 bits of
             the format's exponent family.
         mode: of products, ``"fast"`` or ``"strict"``, see :func:`matmul`.
-        overrides: other precisions for parts of the program. A key is a pattern (``*``, ``?``): of module paths
-            (``"encoder.*"``, ``"head"``), of names of functions (``"softmax"``), of both
-            (``"encoder.*:softmax"``), or of modules and surely no function (``"head:"``); the last that fits counts. A value is a format, a fidelity, a dict of ``format``, ``fidelity``,
-            ``accumulate`` and ``mode``, or None for exact float32. Paths are those of the wrapped module, in a
-            context those of the outermost module that is called.
+        overrides: other precisions for parts of the program. A key is a pattern (``*``, ``?``): of module
+            paths (``"encoder.*"``, ``"head"``), of names of functions (``"softmax"``), of both
+            (``"encoder.*:softmax"``), or of modules and surely no function (``"head:"``); the last that
+            fits counts. A value is a format, a fidelity, a dict of ``format``, ``fidelity``, ``accumulate``
+            and ``mode``, or None for exact float32. Paths are those of the wrapped module, in a context
+            those of the outermost module that is called.
         formats: what the chip has; default: all.
 
     Raises:
-        FormatError: a format, fidelity or pattern's value that cannot be, formats of two exponent families, or a
-            format that the chip lacks.
+        FormatError: a format, fidelity or pattern's value that cannot be, formats of two exponent families,
+            or a format that the chip lacks.
         OperandError: `model` is no module.
 
     Example:

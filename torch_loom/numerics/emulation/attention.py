@@ -112,7 +112,7 @@ def arguments_of_multi_head_attention(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> dict[str, Any]:
-    """The arguments of ``functional.multi_head_attention_forward`` by name; torch.compile traces no signatures."""
+    """The arguments of ``multi_head_attention_forward`` by name; torch.compile traces no signatures."""
     return {
         "query": query,
         "key": key,
@@ -138,7 +138,7 @@ def arguments_of_multi_head_attention(
 def multi_head_attention(
     run: Run, product: Op, widen: Op, arguments: dict[str, Any]
 ) -> tuple[Tensor, Tensor | None] | None:
-    """``functional.multi_head_attention_forward`` by its arguments; None: rare ones, which are not taken apart."""
+    """``multi_head_attention_forward`` by its arguments; None: rare ones, which are not taken apart."""
     if arguments["is_rare"]:
         return None
     query = arguments["query"]

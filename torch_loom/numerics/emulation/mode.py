@@ -1,8 +1,8 @@
 """The mode under which every function of PyTorch is computed as a Tensix chip would.
 
 A function mode and no dispatch mode, because torch.compile traces the one and refuses the other, and because
-what it adds to a result, the conversion and the conversion of the gradient, then is part of the autograd graph:
-backward and optimizers need no mode.
+what it adds to a result, the conversion and the conversion of the gradient, then is part of the autograd
+graph: backward and optimizers need no mode.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from torch_loom.numerics._ops import NONE, ops
 from torch_loom.numerics.emulation import attention, products
 from torch_loom.numerics.emulation.operands import (
     Weights,
+    format_of,
     is_float,
     mark,
     operand,
     operands,
     pass_mark,
     result,
+    unmark,
 )
 from torch_loom.numerics.emulation.optimizers import OptimizerSteps
 from torch_loom.numerics.emulation.paths import ModulePaths
@@ -33,9 +35,11 @@ from torch_loom.numerics.emulation.precision import Precision, Settings, result_
 from torch_loom.numerics.emulation.rules import (
     LOSSES,
     MULTIPLICATIONS,
-    PASSES,
+    NEW_VALUES,
     WITH_STATISTICS,
+    WRITES,
     base_name,
+    passes,
 )
 from torch_loom.numerics.formats import DataFormat
 
@@ -63,13 +67,13 @@ class Emulation(TorchFunctionMode):
             if self._depth == 1:
                 for each in self._watched:
                     each.watch()
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        super().__exit__(kind, error, trace)
+        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
         if not torch.compiler.is_compiling():
             self._depth -= 1
             if self._depth == 0:
@@ -81,12 +85,15 @@ class Emulation(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         name = name_of(func)
-        if name in PASSES or _is_exact(func) or self._optimizer.is_stepping():
-            return (
-                pass_mark(func(*args, **kwargs), args[0] if args else None)
-                if name in PASSES
-                else func(*args, **kwargs)
-            )
+        if passes(name):
+            value = func(*args, **kwargs)
+            source = args[0] if args else None
+            if name in WRITES:
+                unmark(source)
+                return value
+            return value if name in NEW_VALUES else pass_mark(value, source)
+        if _is_exact(func) or self._optimizer.is_stepping():
+            return func(*args, **kwargs)
         return self._call(func, name, args, kwargs)
 
     def _call(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -95,8 +102,13 @@ class Emulation(TorchFunctionMode):
         if how is None:
             return func(*args, **kwargs)
         fmt = result_format(how, base, names_op)
-        if in_place or "out" in kwargs:
+        out = kwargs.get("out")
+        if in_place and args:
             return self._in_place(func, base, how, fmt, args, kwargs)
+        if out is not None:
+            return self._into(out, func, base, how, fmt, args, kwargs)
+        if "out" in kwargs:  # functions of Python's hand on their default
+            kwargs = {key: value for key, value in kwargs.items() if key != "out"}
         value = self._value(func, base, how, fmt, args, kwargs)
         return result(value, fmt, base, args)
 
@@ -158,16 +170,39 @@ class Emulation(TorchFunctionMode):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        target = args[0] if args else None
+        target: Any = args[0]
         if isinstance(target, Parameter):
             return func(*args, **kwargs)  # the program changes its own weights
+        if products.is_product(func, base) and is_float(target):
+            target.copy_(result(self._value(func, base, how, fmt, args, kwargs), fmt, base, args))
+            return mark(target, fmt)
+        if is_float(target) and format_of(target) is None:
+            ops.quantize_(target, how.format.value, NONE, how.format.value, base)
         rest = operands(args[1:], how.format, self.weights)
-        value = func(target, *rest, **kwargs)
-        for tensor in value if isinstance(value, tuple | list) else (value,):
-            if is_float(tensor):
-                ops.quantize_(tensor, fmt.value, NONE, how.format.value, base)
-                mark(tensor, fmt)
-        return value
+        value = func(target, *rest, **self._named(base, how, kwargs))
+        return _written(value, fmt, how, base)
+
+    def _into(
+        self,
+        out: Any,
+        func: Any,
+        base: str,
+        how: Precision,
+        fmt: DataFormat,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """A function with ``out=``."""
+        if not products.is_product(func, base) or not is_float(out):
+            rest = {key: value for key, value in kwargs.items() if key != "out"}
+            value = func(*self._given(base, how, args), **self._named(base, how, rest), out=out)
+            return _written(value, fmt, how, base)
+        rest = {key: value for key, value in kwargs.items() if key != "out"}
+        made = result(self._value(func, base, how, fmt, args, rest), fmt, base, args)
+        if out.shape != made.shape:
+            out.resize_(made.shape)
+        out.copy_(made)
+        return mark(out, fmt)
 
     def _run(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """A function of PyTorch under this emulation, from inside it."""
@@ -187,9 +222,23 @@ class Emulation(TorchFunctionMode):
         return widen
 
 
+def _written(value: Any, fmt: DataFormat, how: Precision, base: str) -> Any:
+    """What a function wrote to its operands, in the format."""
+    for tensor in value if isinstance(value, tuple | list) else (value,):
+        if is_float(tensor):
+            ops.quantize_(tensor, fmt.value, NONE, how.format.value, base)
+            mark(tensor, fmt)
+    return value
+
+
 def name_of(func: Any) -> str:
-    """The name of a function; torch.compile takes it for a constant, since it does not trace the attribute."""
-    return getattr(func, "__name__", "")
+    """The name of a function. torch.compile, which does not trace the attribute, takes it for a constant."""
+    name: str = getattr(func, "__name__", "")
+    if name == "__get__":
+        # A gradient is another tensor; other attributes are views.
+        attribute = getattr(getattr(func, "__self__", None), "__name__", "")
+        return attribute if attribute == "grad" else name
+    return name
 
 
 # What torch.compiler.assume_constant_result sets, without its import of the compiler.

@@ -1,7 +1,8 @@
-"""Operands and results in a format: who has been converted already, and converting who has not.
+"""Operands and results in a format: which tensors have been converted, and converting the others.
 
-A tensor that an emulated op made says so in an attribute, which torch.compile traces like any other. Converting
-twice would change nothing; it would cost.
+A tensor that an emulated op made says so in an attribute, which torch.compile traces like any other.
+Converting it again would change nothing but the time, unless somebody has written to it since: its version
+    tells.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch_loom.numerics._checks import FLOAT_DTYPES
 from torch_loom.numerics._ops import NONE, ops
 from torch_loom.numerics.formats import DataFormat
 
-_MARK = "_loom_format"
+_MARK, _MARKED_VERSION = "_loom_format", "_loom_marked_version"
 
 
 def is_float(value: object) -> bool:
@@ -26,13 +27,17 @@ def is_float(value: object) -> bool:
 
 
 def format_of(tensor: Tensor) -> DataFormat | None:
-    """The format in which an emulated op made the tensor, or None."""
+    """The format in which an emulated op made the tensor, or None: elsewhere, or written to since."""
     kept: DataFormat | None = getattr(tensor, _MARK, None)
-    return kept
+    if kept is None or torch.compiler.is_compiling() or tensor.is_inference():
+        return kept
+    return kept if tensor._version == getattr(tensor, _MARKED_VERSION, None) else None
 
 
-def mark(tensor: Tensor, fmt: DataFormat) -> Tensor:
+def mark(tensor: Tensor, fmt: DataFormat | None) -> Tensor:
     setattr(tensor, _MARK, fmt)
+    if not torch.compiler.is_compiling() and not tensor.is_inference():
+        setattr(tensor, _MARKED_VERSION, tensor._version)
     return tensor
 
 
@@ -47,6 +52,12 @@ def pass_mark(result: Any, source: Any) -> Any:
         if isinstance(tensor, Tensor) and tensor.is_floating_point():
             mark(tensor, fmt)
     return result
+
+
+def unmark(value: Any) -> None:
+    """Forget the format of a tensor that the program writes to. Versions do not tell while compiling."""
+    if isinstance(value, Tensor) and getattr(value, _MARK, None) is not None:
+        mark(value, None)
 
 
 class Weights:
@@ -70,7 +81,8 @@ class Weights:
 
 
 def operand(value: Any, fmt: DataFormat, weights: Weights, *, exact: bool = False) -> Any:
-    """An operand of an op in `fmt`: parameters and tensors from outside converted, results of ops as they are.
+    """An operand of an op in `fmt`: parameters and tensors from outside converted, results of ops as they
+    are.
 
     Args:
         exact: whether results of ops in other formats are converted, too, as a product's operands are.

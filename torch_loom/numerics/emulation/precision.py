@@ -145,8 +145,9 @@ class Settings:
     def named(self, path: str, op: str) -> tuple[Precision | None, bool]:
         """Return the precision of an op in a module, and whether a pattern named the op. None: exact.
 
-        A pattern means modules by their path ("encoder", with what lies in it, or "encoder.*"), ops by their name
-        ("softmax"), ops of modules ("encoder:softmax"), or modules alone ("encoder:"). The last that fits counts.
+        A pattern means modules by their path ("encoder", with what lies in it, or "encoder.*"), ops by
+        their name ("softmax"), ops of modules ("encoder:softmax"), or modules alone ("encoder:"). The last
+        that fits counts.
         """
         chosen: Precision | None = self.default
         names_op = False

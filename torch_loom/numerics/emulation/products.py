@@ -13,11 +13,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from torch_loom.numerics._ops import NONE, WHOLE, ops
-from torch_loom.numerics.emulation.operands import is_float, operand, operands
+from torch_loom.numerics.emulation.operands import format_of, is_float, operand, operands
 from torch_loom.numerics.emulation.precision import Precision
-from torch_loom.numerics.emulation.rules import BILINEAR, MATMULS
+from torch_loom.numerics.emulation.rules import BILINEAR, MATMULS, MULTIPLICATIONS
 from torch_loom.numerics.formats import DataFormat, MathFidelity
-from torch_loom.numerics.products import _strict_conv2d, _Product
+from torch_loom.numerics.products import _Product, _strict_conv2d
 
 if TYPE_CHECKING:
     from torch_loom.numerics.emulation.mode import Emulation
@@ -209,7 +209,7 @@ def multiply(emulation: Emulation, how: Precision, a: Any, b: Any) -> Any:
     """Elementwise: operand 0 is SrcA, operand 1 SrcB. A number of Python's is exact."""
     left, right = operands((a, b), how.format, emulation.weights)
     fidelity = fidelity_of(how)
-    if not (is_float(left) and is_float(right)) or fidelity == WHOLE and _is_in(left, right, how.format):
+    if not (is_float(left) and is_float(right)) or (fidelity == WHOLE and _is_in(left, right, how.format)):
         return left * right
     fidelity = how.fidelity.value
     product = ops.operand(left, 1, fidelity) * ops.operand(right, 0, fidelity)
@@ -219,7 +219,7 @@ def multiply(emulation: Emulation, how: Precision, a: Any, b: Any) -> Any:
 
 
 def _is_in(left: Tensor, right: Tensor, fmt: DataFormat) -> bool:
-    return getattr(left, "_loom_format", None) is fmt and getattr(right, "_loom_format", None) is fmt
+    return format_of(left) is fmt and format_of(right) is fmt
 
 
 HANDLERS: dict[str, Handler] = {
@@ -243,3 +243,8 @@ def handler_of(func: Any, name: str) -> Handler | None:
     if name in BILINEAR:
         return _named_bilinear(func, name)
     return HANDLERS.get(name)
+
+
+def is_product(func: Any, name: str) -> bool:
+    """Whether fidelity decides the values of a function."""
+    return name in MULTIPLICATIONS or handler_of(func, name) is not None

@@ -44,7 +44,7 @@ class LayerErrors:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What :func:`compare` found: ``layers`` of every format, worst first, and ``outputs``, the model's own."""
+    """What :func:`compare` found: ``layers`` in every format, worst first, and the model's ``outputs``."""
 
     layers: tuple[LayerErrors, ...]
     outputs: dict[DataFormat, Errors]
@@ -59,21 +59,12 @@ class Comparison:
         Args:
             limit: how many lines; default: all.
         """
-        lines = [
-            f"{'layer':<40} {'format':<10} {'PCC':>9} {'relative':>10} {'largest':>10} {'saturated':>9} {'flushed':>8}"
-        ]
+        heads = f"{'PCC':>9} {'relative':>10} {'largest':>10} {'saturated':>9} {'flushed':>8}"
+        lines = [f"{'layer':<40} {'format':<10} {heads}"]
         for each in self.layers[:limit]:
-            e = each.errors
             name = each.layer if len(each.layer) <= 40 else f"…{each.layer[-39:]}"
-            lines.append(
-                f"{name or '(model)':<40} {each.format.name:<10} {e.pcc:9.6f} {e.relative:10.2e} {e.largest:10.2e} "
-                f"{e.saturated:9.2%} {e.flushed:8.2%}"
-            )
-        for fmt, e in self.outputs.items():
-            lines.append(
-                f"{'the model':<40} {fmt.name:<10} {e.pcc:9.6f} {e.relative:10.2e} {e.largest:10.2e} "
-                f"{e.saturated:9.2%} {e.flushed:8.2%}"
-            )
+            lines.append(_line(name or "(model)", each.format, each.errors))
+        lines += [_line("the model", fmt, errors) for fmt, errors in self.outputs.items()]
         return "\n".join(lines)
 
     def to_json(self) -> str:
@@ -103,6 +94,11 @@ class Comparison:
         return self.table()
 
 
+def _line(name: str, fmt: DataFormat, e: Errors) -> str:
+    numbers = f"{e.pcc:9.6f} {e.relative:10.2e} {e.largest:10.2e} {e.saturated:9.2%} {e.flushed:8.2%}"
+    return f"{name:<40} {fmt.name:<10} {numbers}"
+
+
 def compare(
     model: nn.Module,
     inputs: Any,
@@ -122,8 +118,8 @@ def compare(
         fidelity, accumulate, mode, overrides: as for :func:`emulate`.
 
     Returns:
-        The report. Errors of a layer contain those of the layers before it. A layer that runs several times is
-        told of by its last run.
+        The report. Errors of a layer contain those of the layers before it. A layer that runs several times
+        is told of by its last run.
 
     Raises:
         FormatError: no formats, or one that values cannot have.

@@ -113,7 +113,8 @@ def plot(
     for value, text in x.ticks:
         across = at(value, y.low)[0]
         parts.append(
-            f'<text class="tick" x="{across:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{text}</text>'
+            f'<text class="tick" x="{across:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">'
+            f"{text}</text>"
         )
     base = TOP + inner_height
     parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{base}" y2="{base}"/>')
@@ -132,7 +133,8 @@ def plot(
             f'<line class="level" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{height:.1f}" y2="{height:.1f}"/>'
         )
         parts.append(
-            f'<text class="tick" x="{WIDTH - RIGHT}" y="{height - 5:.1f}" text-anchor="end">{html.escape(level[1])}</text>'
+            f'<text class="tick" x="{WIDTH - RIGHT}" y="{height - 5:.1f}" text-anchor="end">'
+            f"{html.escape(level[1])}</text>"
         )
     for each in series:
         places = [at(mark.x, mark.y) for mark in each.marks]

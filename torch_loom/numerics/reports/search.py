@@ -66,7 +66,7 @@ class SearchResult:
 
     @property
     def overrides(self) -> dict[str, DataFormat]:
-        """The assignment as :func:`emulate` takes it: ``emulate(model, result.widest, overrides=result.overrides)``."""
+        """The assignment for ``emulate(model, result.widest, overrides=result.overrides)``."""
         return _overrides(self.assignment, self.widest)
 
     @property
@@ -139,7 +139,8 @@ class SearchResult:
 
 
 def _overrides(assignment: Assignment, widest: DataFormat) -> dict[str, Any]:
-    # The colon says that a path is meant, and no function of that name. A model that is one layer has no path.
+    # The colon says that a path is meant, and no function of that name. A model that is one layer has no
+    # path.
     return {f"{path}:" if path else "*": fmt for path, fmt in assignment.items() if fmt is not widest}
 
 
@@ -200,8 +201,8 @@ def search(
         fidelity: for all layers; default: what sees all bits of each layer's format.
 
     Returns:
-        The assignment, its score and bytes, and all that was tried. If even the widest format breaks the budget,
-        it is what is returned, with its score.
+        The assignment, its score and bytes, and all that was tried. If even the widest format breaks the
+        budget, it is what is returned, with its score.
 
     Raises:
         FormatError: fewer than two formats, formats of two families, an unknown metric.
@@ -253,7 +254,7 @@ def _moves(
     sensitivity: dict[str, dict[DataFormat, float]],
     whole: float,
 ) -> list[tuple[str, DataFormat]]:
-    """All changes of a layer to a narrower format, by the score lost for each byte saved; wider formats first."""
+    """All changes of a layer to a narrower format, by score lost for each byte saved; wider formats first."""
 
     def cost(path: str, fmt: DataFormat) -> float:
         saved = trial.bytes_of(path, formats[0]) - trial.bytes_of(path, fmt)

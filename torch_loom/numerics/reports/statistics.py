@@ -13,7 +13,8 @@ from torch_loom.numerics.quantization import quantize
 
 
 def pcc(values: Tensor, exact: Tensor) -> float:
-    """Return Pearson's correlation of two tensors of one shape: 1.0 where one is the other up to scale and offset.
+    """Return Pearson's correlation of two tensors of one shape: 1.0 where one is the other up to scale and
+    offset.
 
     Constant tensors correlate fully if they are equal and not at all otherwise; so do tensors with NaNs.
     """
@@ -37,7 +38,7 @@ class Errors:
     relative: float
     """Norm of the error over the norm of the exact values."""
     saturated: float
-    """Share of the exact values that are larger than what their format, or their block's exponent, can hold."""
+    """Share of the exact values that are larger than their format, or their block's exponent, can hold."""
     flushed: float
     """Share of the exact values that are not zero and become zero in the format."""
 
