@@ -19,7 +19,7 @@ from torchgen.context import native_function_manager
 from torchgen.gen import parse_native_yaml
 from torchgen.model import DeviceCheckType, NativeFunction
 
-from torch_loom import _C, ops
+from torch_loom import ops
 from torch_loom.ops.model import FLAGS
 
 ROOT = Path(__file__).parents[1]
@@ -36,10 +36,10 @@ def declared() -> dict[str, NativeFunction]:
 
 
 def op_names() -> list[str]:
-    """Return all ops of `aten` that PyTorch has, and those of data formats, sorted."""
-    _C.register_numerics()
+    """Return all ops of `aten` that PyTorch has, and ours in the table, sorted."""
     names: list[str] = torch._C._dispatch_get_all_op_names()
-    return sorted(name for name in names if name.startswith(("aten::", "loom_numerics::")))
+    own = [name for family in ops.FAMILIES for name in family.patterns if name.startswith("loom_")]
+    return sorted([*(name for name in names if name.startswith("aten::")), *own])
 
 
 def facts_of(op: str) -> frozenset[str]:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from tests.numerics.inputs import generator
-from torch_loom import numerics
+from torch_loom import _C, numerics
+from torch_loom import ops as op_table
 from torch_loom.errors import FormatError, OperandError, PackedDataError
 from torch_loom.numerics import DataFormat, ExponentFamily, MathFidelity
 
@@ -99,6 +100,13 @@ def test_every_op_is_checked() -> None:
     }
     # matmul.out is tested with quantize.out's way of writing, below.
     assert {f"{name}" for name in public} - {"loom_numerics::matmul.out"} == checked
+
+
+def test_every_op_is_in_the_op_table() -> None:
+    for op in (call(False)[0] for call in (*CALLS.values(), lambda grad: (ops.matmul.out,))):
+        facts = _C.op_facts(op._schema.name, op._schema.overload_name)
+        assert facts["shape_class"] == op_table.family_of(op.name()).shape_class, op
+        assert op_table.has_entry(op.name()), op
 
 
 # ---- Gradients

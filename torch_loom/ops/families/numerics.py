@@ -1,4 +1,4 @@
-"""The ops of torch_loom.numerics: data formats and products with math fidelity."""
+"""The ops of torch_loom.numerics: data formats and products with math fidelity; each overload is named."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ FAMILIES = (
     Family(
         "data formats",
         "elementwise",
-        "loom_numerics::quantize loom_numerics::quantize_counted loom_numerics::operand",
+        "loom_numerics::quantize loom_numerics::quantize_ loom_numerics::quantize.out "
+        "loom_numerics::quantize_counted loom_numerics::operand",
         flops=per_output(1),
     ),
     Family("packed tiles", "bytes_moved", "loom_numerics::pack loom_numerics::unpack"),
     Family(
         "matrix products with fidelity",
         "matmul",
-        "loom_numerics::matmul",
+        "loom_numerics::matmul loom_numerics::matmul.out",
         flops=matmul,
         tolerance="accumulated",
     ),
