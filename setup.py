@@ -31,7 +31,7 @@ CSRC = ROOT / "csrc"
 OUTPUT = ROOT / "build" / "temp"
 
 # Folders of csrc that include no header of PyTorch.
-PLAIN = ("util", "driver", "runtime")
+PLAIN = ("util", "driver", "runtime", "numerics")
 # Only in a development build: bindings for the tests, and a driver in a library of its own.
 TESTING = "testing"
 # What is compiled once, and which files then read it: the first whose pattern is in what they include.
