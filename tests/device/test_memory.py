@@ -291,6 +291,46 @@ def test_private_pools() -> None:
     assert loom.memory_snapshot(pool_id) == []
 
 
+def pool_of(tensor: torch.Tensor) -> tuple[int, int]:
+    for segment in loom.memory_snapshot():
+        if segment["address"] <= tensor.data_ptr() < segment["address"] + segment["total_size"]:
+            pool_id: tuple[int, int] = segment["segment_pool_id"]
+            return pool_id
+    raise AssertionError("the tensor lies in no segment")
+
+
+def test_the_innermost_private_pool_is_used() -> None:
+    outer, inner = loom.MemPool(), loom.MemPool()
+    tensors = []
+    with loom.use_mem_pool(outer):
+        tensors.append(torch.ones(MIB, device="loom"))
+        with loom.use_mem_pool(inner):
+            tensors.append(torch.ones(MIB, device="loom"))
+        tensors.append(torch.ones(MIB, device="loom"))
+    assert [pool_of(tensor) for tensor in tensors] == [outer.id, inner.id, outer.id]
+
+
+def test_a_capture_within_a_private_pool_fills_the_pool_of_its_graph() -> None:
+    pool, graph = loom.MemPool(), loom.LoomGraph()
+    x = torch.ones(MIB, device="loom")
+    with loom.use_mem_pool(pool):
+        with loom.graph(graph):
+            captured = x + 1
+        after = x + 1
+    assert pool_of(captured) == graph.pool()
+    assert pool_of(after) == pool.id
+    # The other way round, the pool is the inner one.
+    other = loom.LoomGraph()
+    with loom.graph(other):
+        captured = x + 2
+        with loom.use_mem_pool(pool):
+            pooled = captured + 2
+    assert pool_of(captured) == other.pool()
+    assert pool_of(pooled) == pool.id
+    other.replay()
+    assert pooled[0].item() == 5
+
+
 def test_a_tensor_outlives_its_pool() -> None:
     pool = loom.MemPool()
     with loom.use_mem_pool(pool):
@@ -320,6 +360,7 @@ def test_summary() -> None:
     "torch.cuda.reset_peak_host_memory_stats",
 )
 def test_pinned_memory_is_counted() -> None:
+    torch.empty(1, pin_memory=True)  # takes back what others have freed
     before = loom.host_memory_stats()["active_bytes.current"]
     tensor = torch.empty(5000, dtype=torch.uint8, pin_memory=True)
     stats = loom.host_memory_stats()
