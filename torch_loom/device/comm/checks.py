@@ -10,7 +10,6 @@ import torch
 from torch_loom.device._core.device_index import DEVICE_TYPE
 from torch_loom.errors import CommunicationError, ShapeError
 
-
 KIND = f"{DEVICE_TYPE.upper()} tensors"
 
 

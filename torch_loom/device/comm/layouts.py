@@ -17,7 +17,7 @@ def memory_order(tensor: torch.Tensor) -> Order:
 
 
 def flattened(tensors: Sequence[torch.Tensor], orders: Sequence[Order]) -> torch.Tensor:
-    """Return the tensors' elements behind one another in one dimension; a view where a single one allows it."""
+    """Return the tensors' elements behind one another, in one dimension. That of one tensor may be a view."""
     parts = [tensor.permute(order).reshape(-1) for tensor, order in zip(tensors, orders, strict=True)]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
@@ -26,7 +26,7 @@ def unflattened(
     flat: torch.Tensor, tensors: Sequence[torch.Tensor], orders: Sequence[Order]
 ) -> Iterable[torch.Tensor]:
     """Cut ``flat`` into views of the tensors' shapes, laid out in their orders."""
-    parts = flat.split([tensor.numel() for tensor in tensors])
+    parts = torch.split_with_sizes(flat, [tensor.numel() for tensor in tensors])
     for part, tensor, order in zip(parts, tensors, orders, strict=True):
         back = sorted(range(len(order)), key=order.__getitem__)
         yield part.view([tensor.shape[dim] for dim in order]).permute(back)
