@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -152,14 +153,27 @@ def test_free_and_total() -> None:
     assert loom.mem_get_info() == (free_bytes, total_bytes)
 
 
-def test_emptying_means_the_current_device() -> None:
-    taken(MIB, "loom:0")
-    taken(MIB, "loom:1")
-    loom.empty_cache()
-    assert loom.memory_stats("loom:0")["cached.current"] == 0
-    assert loom.memory_stats("loom:1")["cached.current"] > 0
+def test_emptying_means_all_devices() -> None:
+    for device in (None, 1):
+        taken(MIB, "loom:0")
+        taken(MIB, "loom:1")
+        loom.empty_cache(device)
+        cached = [loom.memory_stats(index)["cached.current"] > 0 for index in range(2)]
+        assert cached == [device is not None, False]
     torch.accelerator.empty_cache()
-    assert loom.memory_stats("loom:1")["cached.current"] == 0
+    assert loom.memory_reserved(0) == loom.memory_allocated(0)
+
+
+def test_a_pool_that_outlives_the_modules(run_python: PythonRunner) -> None:
+    done = run_python("import builtins, torch; builtins.kept = torch.loom.MemPool()")
+    assert done.stderr == ""
+
+
+def test_the_order_of_the_statistics_is_cudas() -> None:
+    stats = loom.memory_stats()
+    assert type(stats) is OrderedDict
+    assert list(stats) == sorted(stats)
+    assert type(loom.host_memory_stats()) is OrderedDict
 
 
 def test_a_split_segment_stays() -> None:
@@ -346,9 +360,17 @@ def test_summary() -> None:
     lines = whole.splitlines()
     assert len({len(line) for line in lines}) == 1
     assert "PyTorch LOOM memory summary, device ID 0" in whole
+    assert "LOOM OOMs: " in whole
     assert "from large pool" in whole
     assert "from large pool" not in short
-    for label in ("Allocated memory", "Requested memory", "Reserved segments", "Oversize allocations"):
+    for label in (
+        "Allocated memory",
+        "Requested memory",
+        "GPU reserved memory",
+        "GPU reserved segments",
+        "Oversize allocations",
+        "Oversize GPU segments",
+    ):
         assert label in short
     del tensor
 

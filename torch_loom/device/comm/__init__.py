@@ -101,7 +101,8 @@ def broadcast_coalesced(
     if len(homes) > 1:
         names = sorted(str(home) for home in homes)
         raise CommunicationError(
-            f"All tensors must be on devices[0]: {indices[0]}, or all on one other device, but they are on {names}"
+            f"All tensors must be on devices[0]: {indices[0]}, or all in one other place, but they are on "
+            f"{names}"
         )
     home = next(iter(homes), None)
     copies: list[list[torch.Tensor]] = []
