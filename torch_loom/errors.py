@@ -21,6 +21,7 @@ __all__ = [
     "ExtensionError",
     "FallbackError",
     "ForkError",
+    "FormatError",
     "ImplicitSynchronizationError",
     "InputCountError",
     "InvalidDeviceError",
@@ -28,6 +29,8 @@ __all__ = [
     "LoomError",
     "NoDeviceError",
     "NotApplicableError",
+    "OperandError",
+    "PackedDataError",
     "PinnedMemoryError",
     "PipelineError",
     "PipelineStoppedError",
@@ -162,3 +165,15 @@ class StageError(PipelineError):
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
+
+
+class FormatError(LoomError, ValueError):
+    """A data format, fidelity or accumulate format that an op cannot have; the message names what can."""
+
+
+class OperandError(LoomError, TypeError):
+    """An operand of a numerics op has no such values, as integers where floats are due."""
+
+
+class PackedDataError(LoomError, ValueError):
+    """Packed tiles do not fit the format or the shape, or are cut short."""
