@@ -21,6 +21,7 @@ from torch_loom.config.settings import (
     CHIP,
     CLOCK,
     COMPILER,
+    CUDA_SANITIZER,
     DEVICE_NAME,
     DEVICES,
     DRIVER,
@@ -34,6 +35,7 @@ from torch_loom.config.settings import (
     PROTECT,
     RBLN_DEVICE_MAP,
     RBLN_DEVICES,
+    RBLN_DIAGNOSE,
     RBLN_DISABLE_FALLBACK,
     RBLN_EAGER_MALLOC,
     RBLN_LOG_LEVEL,
@@ -61,6 +63,7 @@ __all__ = [
     "describe",
     "device_name",
     "export",
+    "is_rbln_diagnosed",
     "kernel_cache",
     "kernel_cache_refused",
     "parse_size",
@@ -224,6 +227,15 @@ def device_name() -> str:
     return _required(DEVICE_NAME, {})
 
 
+def is_rbln_diagnosed() -> bool:
+    """Return whether TORCH_RBLN_DIAGNOSE asks for a package torch_rbln that imports no torch.
+
+    Raises:
+        ConfigurationError: it has a bad value.
+    """
+    return _required(RBLN_DIAGNOSE, {})
+
+
 def choose_cuda() -> None:
     """Set TORCH_LOOM_DEVICE_NAME to cuda, for this process and those that it starts.
 
@@ -334,7 +346,7 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
         chaos_seed=_value(CHAOS_SEED, overrides),
         protect=_required(PROTECT, overrides),
         clock=_required(CLOCK, overrides),
-        sanitizer=_required(SANITIZER, overrides),
+        sanitizer=_required(SANITIZER, overrides) or _value(CUDA_SANITIZER, overrides) is not None,
         machine=_required(MACHINE, overrides),
         device_groups=groups,
         fallback=fallback,
