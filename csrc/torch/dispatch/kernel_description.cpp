@@ -20,23 +20,8 @@ std::vector<const char*> argument_names(const char* op, const char* overload) {
   return names;
 }
 
-runtime::Operand KernelDescription::describe(const c10::TensorImpl* tensor, bool is_written) {
-  const auto* first =
-      tensor->has_storage() ? static_cast<const char*>(tensor->unsafe_storage().data()) : nullptr;
-  const auto item_bytes = static_cast<int32_t>(tensor->itemsize());
-  return {first == nullptr ? nullptr : first + tensor->storage_offset() * item_bytes,
-          tensor->sizes().data(),
-          tensor->strides().data(),
-          static_cast<int32_t>(tensor->dim()),
-          item_bytes,
-          static_cast<int8_t>(tensor->dtype().toScalarType()),
-          is_written};
-}
-
-void KernelDescription::describe_inputs() {
-  inputs_.clear();
-  for (const Argument& argument : arguments_)
-    inputs_.push_back(describe(argument.tensor, argument.is_written));
+void KernelDescription::describe_inputs_again() {
+  for (size_t i = 0; i < tensors_.size(); ++i) inputs_[i] = describe(tensors_[i], inputs_[i].is_written);
 }
 
 Attribute& KernelDescription::add(const char* name, Kind kind, size_t count) {
@@ -123,10 +108,10 @@ void KernelDescription::add_output(const at::Tensor& tensor) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   const c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
   bool is_operand = false, is_written = false;
-  for (const Argument& argument : arguments_) {
-    if (argument.tensor->unsafe_storage().unsafeGetStorageImpl() != storage) continue;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i]->unsafe_storage().unsafeGetStorageImpl() != storage) continue;
     is_operand = true;
-    is_written |= argument.is_written;
+    is_written |= inputs_[i].is_written;
   }
   outputs_.push_back(describe(impl, !is_operand || is_written));
 }
@@ -140,20 +125,20 @@ void KernelDescription::add_output(const c10::IValue& value) {
 }
 
 void KernelDescription::add_written_inputs() {
-  for (const Argument& argument : arguments_) {
-    if (argument.is_written) outputs_.push_back(describe(argument.tensor, true));
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (inputs_[i].is_written) outputs_.push_back(describe(tensors_[i], true));
   }
 }
 
 void KernelDescription::begin(runtime::StreamRef stream, const char* name, const runtime::OpRecord* op) {
-  describe_inputs();
+  if (has_moved_) describe_inputs_again();
   launch_.begin(stream, name, {op, inputs_, attributes_});
 }
 
 void KernelDescription::end() {
   // The kernel may have given them other sizes.
-  if (std::any_of(arguments_.begin(), arguments_.end(), [](const Argument& one) { return one.is_written; })) {
-    describe_inputs();
+  if (std::any_of(inputs_.begin(), inputs_.end(), [](const auto& one) { return one.is_written; })) {
+    describe_inputs_again();
   }
   launch_.end(inputs_, outputs_);
 }

@@ -18,10 +18,16 @@ namespace loom::glue {
 
 class KernelDescription {
  public:
+  // Not "= default": then making one would fill the room for operands with zeros.
+  KernelDescription() {}
+
   // A tensor of the device among the arguments, in their order; it lives until the end.
   void add_input(const c10::TensorImpl* tensor, bool is_written) {
-    arguments_.push_back({tensor, is_written});
+    tensors_.push_back(tensor);
+    inputs_.push_back(describe(tensor, is_written));
   }
+  // One of them has other memory than it had when it was added.
+  void note_moved() { has_moved_ = true; }
 
   // An argument that is no tensor, as C++ has it. Tensors, devices and generators are passed over. Lists and
   // text live until the end.
@@ -54,13 +60,19 @@ class KernelDescription {
   void end();
 
  private:
-  struct Argument {
-    const c10::TensorImpl* tensor;
-    bool is_written;
-  };
-
-  static runtime::Operand describe(const c10::TensorImpl* tensor, bool is_written);
-  void describe_inputs();
+  static runtime::Operand describe(const c10::TensorImpl* tensor, bool is_written) {
+    const auto* first =
+        tensor->has_storage() ? static_cast<const char*>(tensor->unsafe_storage().data()) : nullptr;
+    const auto item_bytes = static_cast<int32_t>(tensor->itemsize());
+    return {first == nullptr ? nullptr : first + tensor->storage_offset() * item_bytes,
+            tensor->sizes().data(),
+            tensor->strides().data(),
+            static_cast<int32_t>(tensor->dim()),
+            item_bytes,
+            static_cast<int8_t>(tensor->dtype().toScalarType()),
+            is_written};
+  }
+  void describe_inputs_again();
   runtime::Attribute& add(const char* name, runtime::Attribute::Kind kind, size_t count = 0);
   void add_integers(const char* name, runtime::Attribute::Kind kind, const int64_t* values, size_t count);
   void add_scalar(const char* name, const at::Scalar& value);
@@ -73,8 +85,9 @@ class KernelDescription {
   }
 
   runtime::Launch launch_;
-  c10::SmallVector<Argument, 8> arguments_;
-  c10::SmallVector<runtime::Operand, 8> inputs_;
+  bool has_moved_ = false;
+  c10::SmallVector<const c10::TensorImpl*, 8> tensors_;
+  c10::SmallVector<runtime::Operand, 8> inputs_;  // of each tensor
   c10::SmallVector<runtime::Operand, 4> outputs_;
   c10::SmallVector<runtime::Attribute, 8> attributes_;
   c10::SmallVector<std::unique_ptr<uint64_t[]>, 2> owned_;
