@@ -21,12 +21,17 @@ std::vector<const char*> argument_names(const char* op, const char* overload) {
 }
 
 void KernelDescription::describe_inputs_again() {
-  for (size_t i = 0; i < tensors_.size(); ++i) inputs_[i] = describe(tensors_[i], inputs_[i].is_written);
+  for (size_t i = 0; i < tensors_.size(); ++i) describe(tensors_[i], inputs_[i].is_written, inputs_[i]);
 }
 
 Attribute& KernelDescription::add(const char* name, Kind kind, size_t count) {
-  attributes_.push_back({name, kind, static_cast<uint32_t>(count), {}, 0});
-  return attributes_.back();
+  Attribute& attribute = attributes_.add();
+  attribute.name = name;
+  attribute.kind = kind;
+  attribute.count = static_cast<uint32_t>(count);
+  attribute.integer = 0;
+  attribute.imaginary = 0;
+  return attribute;
 }
 
 void KernelDescription::add_integers(const char* name, Kind kind, const int64_t* values, size_t count) {
@@ -93,15 +98,16 @@ void KernelDescription::add_value(const char* name, const c10::IValue& value) {
 void KernelDescription::add_output(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.device().type() != device_type()) return;
   if (tensor.layout() != c10::kStrided) {
-    const size_t first = parts_.size();
+    auto& parts = extras().parts;
+    const size_t first = parts.size();
     if (tensor.layout() == c10::kSparse) {
-      parts_.append({tensor._indices(), tensor._values()});
+      parts.append({tensor._indices(), tensor._values()});
     } else if (at::sparse_csr::is_sparse_compressed(tensor)) {
       const auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(tensor);
-      parts_.append({compressed, plain, tensor.values()});
+      parts.append({compressed, plain, tensor.values()});
     }
-    for (size_t i = first; i < parts_.size(); ++i) {
-      outputs_.push_back(describe(parts_[i].unsafeGetTensorImpl(), /*is_written=*/true));
+    for (size_t i = first; i < parts.size(); ++i) {
+      describe(parts[i].unsafeGetTensorImpl(), /*is_written=*/true, outputs_.add());
     }
     return;
   }
@@ -113,7 +119,7 @@ void KernelDescription::add_output(const at::Tensor& tensor) {
     is_operand = true;
     is_written |= inputs_[i].is_written;
   }
-  outputs_.push_back(describe(impl, !is_operand || is_written));
+  describe(impl, !is_operand || is_written, outputs_.add());
 }
 
 void KernelDescription::add_output(const c10::IValue& value) {
@@ -126,7 +132,7 @@ void KernelDescription::add_output(const c10::IValue& value) {
 
 void KernelDescription::add_written_inputs() {
   for (size_t i = 0; i < tensors_.size(); ++i) {
-    if (inputs_[i].is_written) outputs_.push_back(describe(tensors_[i], true));
+    if (inputs_[i].is_written) describe(tensors_[i], true, outputs_.add());
   }
 }
 
@@ -137,9 +143,7 @@ void KernelDescription::begin(runtime::StreamRef stream, const char* name, const
 
 void KernelDescription::end() {
   // The kernel may have given them other sizes.
-  if (std::any_of(inputs_.begin(), inputs_.end(), [](const auto& one) { return one.is_written; })) {
-    describe_inputs_again();
-  }
+  if (writes_) describe_inputs_again();
   launch_.end(inputs_, outputs_);
 }
 
