@@ -56,7 +56,7 @@ std::atomic<uint64_t> detail::last_number{0};
 // A thread's mark of whether it is telling readers: odd while it is. Slots are reused and never freed.
 struct detail::Slot {
   std::atomic<uint64_t> state{0};
-  int depth = 0;  // of the thread alone: what a reader causes is told as well
+  int depth = 0;                          // of the thread alone: what a reader causes is told as well
   std::atomic<bool> is_detaching{false};  // a reader that this thread tells waits in detach()
   std::atomic<bool> is_taken{true};
   std::atomic<pid_t> process{0};

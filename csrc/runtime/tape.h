@@ -124,8 +124,8 @@ const char* name_of(CommandKind kind) noexcept;
 
 // The one way to fill a command: all else is empty, and the name is what the kind is called.
 inline Command describe(CommandKind kind, int device, int64_t stream, const char* name) noexcept {
-  return {kind, device, stream, name, nullptr, nullptr, nullptr, nullptr, 0,
-          nullptr, {}, {}, {}, false, false, nullptr};
+  return {kind, device,  stream, name, nullptr, nullptr, nullptr, nullptr,
+          0,    nullptr, {},     {},   {},      false,   false,   nullptr};
 }
 inline Command describe(CommandKind kind, int device, int64_t stream) noexcept {
   return describe(kind, device, stream, name_of(kind));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -248,6 +249,42 @@ def test_a_reader_may_detach_itself() -> None:
     x.add_(1)
     x.add_(1)
     assert heard == [_C.TapeReader.KERNEL]
+
+
+def test_a_reader_detaches_itself_while_others_tell_it() -> None:
+    """Who waited for Python's lock to tell it, when it went, tells it nothing any more."""
+    num_threads, rounds = 3, 60
+    start = threading.Barrier(num_threads, timeout=60)
+    heard: list[int] = []
+    readers: list[_C.TapeReader] = []
+
+    def once(kind: int, *rest: object) -> None:
+        heard.append(kind)
+        readers[-1].detach()
+
+    def issue() -> None:
+        x = torch.ones(4, device="loom")
+        for _ in range(rounds):
+            if start.wait() == 0:
+                heard.clear()
+                readers.append(_C.TapeReader(once))
+                readers[-1].attach()
+            start.wait()
+            for _ in range(20):
+                x.add_(1)
+            start.wait()
+            assert heard == [_C.TapeReader.KERNEL]
+
+    def guarded() -> None:
+        try:
+            issue()
+        except BaseException:
+            start.abort()
+            raise
+
+    with ThreadPoolExecutor(num_threads) as threads:
+        for done in [threads.submit(guarded) for _ in range(num_threads)]:
+            done.result()
 
 
 def test_readers_come_and_go_while_threads_issue() -> None:

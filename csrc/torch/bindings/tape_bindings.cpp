@@ -343,8 +343,7 @@ void attach_trace(py::object callback) {
 // Sums up kernels without a lock: what a native reader costs, and how much a program moves.
 class KernelCounter final : public runtime::TapeReader {
  public:
-  explicit KernelCounter(bool counts_begins)
-      : TapeReader(counts_begins ? kKernels : 0, kKernels) {}
+  explicit KernelCounter(bool counts_begins) : TapeReader(counts_begins ? kKernels : 0, kKernels) {}
 
   void begin(const Command&) override { add(begun_, 1); }
   // Op, class, stream, dtypes, sizes and strides of inputs and outputs, attributes: what a cost depends on.
