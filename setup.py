@@ -32,6 +32,7 @@ OUTPUT = ROOT / "build" / "temp"
 PLAIN = ("util", "driver", "runtime")
 # Only in a development build: bindings for the tests, and a driver in a library of its own.
 TESTING = "testing"
+CONTRACT = ("driver/driver.h", "driver/activity.h", "driver/error.h")
 MIRROR = ROOT / "tests" / "driver" / "mirror"
 LOGGED = ROOT / "tests" / "driver" / "logged"
 # These files spend most of their compile time on pybind11, so several are compiled as one.
@@ -213,6 +214,10 @@ class Build(build_ext):
         library.parent.mkdir(parents=True, exist_ok=True)
         for path, _ in built:
             install(OUTPUT / path.name, path)
+        # What a driver in a library of its own is compiled against.
+        for name in CONTRACT:
+            text = (CSRC / name).read_text(encoding="utf-8")
+            write_if_changed(library.with_name("include") / name, text)
         record = f'"""Written by setup.py."""\n\nTORCH_VERSION = "{torch.__version__}"\n'
         write_if_changed(library.with_name("_built_with.py"), record)
 

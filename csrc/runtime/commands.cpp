@@ -133,6 +133,7 @@ void Launch::submit(const driver::Kernel& kernel, std::span<const Operand> outpu
   const CaptureRef keeper = capture_of(where);
   if (keeper == nullptr) {
     const Target to(where);
+    if (kernel.in_place) wait_for_turn(to);
     return submit_timed(to.driver, to.stream, refusal, issue_.times());
   }
   if (kernel.in_place) capture::forbid_on(where, kernel.name);
@@ -182,6 +183,7 @@ void submit(StreamRef stream, const driver::Kernel& kernel, const KernelRecord& 
   Refusal refusal(kernel);
   if (!is_kernel_described()) [[likely]] {
     const Target to(stream);
+    if (kernel.in_place) wait_for_turn(to);
     return submit_timed(to.driver, to.stream, refusal, nullptr);
   }
   if (kernel.in_place && is_captured(stream)) capture::forbid_on(stream, kernel.name);
@@ -250,7 +252,10 @@ void copy(StreamRef stream, void* destination, const void* source, size_t bytes)
   if (keeper != nullptr) {
     capture::keep_copy(*keeper, stream, destination, source, bytes);
   } else {
-    copy_timed(Target(stream), destination, source, bytes, issue.times());
+    const Target to(stream);
+    const bool runs_here = bytes == 0 || to.driver.runs_in_place(to.stream);
+    if (!runs_here && (is_pageable(destination) || is_pageable(source))) wait_for_turn(to);
+    copy_timed(to, destination, source, bytes, issue.times());
   }
   issue.end();
 }
