@@ -118,21 +118,13 @@ void Issue::end_failed() noexcept {
   }
 }
 
-void Launch::begin(StreamRef stream, const char* name, const KernelRecord& record) {
-  Command& command = issue_.describe(CommandKind::kKernel, stream, name);
-  command.op = record.op;
-  command.inputs = record.inputs;
-  command.attributes = record.attributes;
-  command.is_captured = is_captured(stream);
-  issue_.begin();
-}
-
 void Launch::submit(const driver::Kernel& kernel, std::span<const Operand> outputs) {
   Refusal refusal(kernel);
   const StreamRef where = stream();
   const CaptureRef keeper = capture_of(where);
   if (keeper == nullptr) {
     const Target to(where);
+    if (kernel.in_place) wait_for_turn(to);
     return submit_timed(to.driver, to.stream, refusal, issue_.times());
   }
   if (kernel.in_place) capture::forbid_on(where, kernel.name);
@@ -182,6 +174,7 @@ void submit(StreamRef stream, const driver::Kernel& kernel, const KernelRecord& 
   Refusal refusal(kernel);
   if (!is_kernel_described()) [[likely]] {
     const Target to(stream);
+    if (kernel.in_place) wait_for_turn(to);
     return submit_timed(to.driver, to.stream, refusal, nullptr);
   }
   if (kernel.in_place && is_captured(stream)) capture::forbid_on(stream, kernel.name);
@@ -250,7 +243,10 @@ void copy(StreamRef stream, void* destination, const void* source, size_t bytes)
   if (keeper != nullptr) {
     capture::keep_copy(*keeper, stream, destination, source, bytes);
   } else {
-    copy_timed(Target(stream), destination, source, bytes, issue.times());
+    const Target to(stream);
+    const bool runs_here = bytes == 0 || to.driver.runs_in_place(to.stream);
+    if (!runs_here && (is_pageable(destination) || is_pageable(source))) wait_for_turn(to);
+    copy_timed(to, destination, source, bytes, issue.times());
   }
   issue.end();
 }

@@ -101,7 +101,14 @@ struct InPlace {
 // record and what it points to stay until end().
 class Launch {
  public:
-  void begin(StreamRef stream, const char* name, const KernelRecord& record);
+  void begin(StreamRef stream, const char* name, const KernelRecord& record) {
+    Command& command = issue_.describe(CommandKind::kKernel, stream, name);
+    command.op = record.op;
+    command.inputs = record.inputs;
+    command.attributes = record.attributes;
+    command.is_captured = runtime::is_captured(stream);
+    issue_.begin();
+  }
   bool has_begun() const noexcept { return issue_.is_described(); }
   // As runtime::submit(). `outputs`: where they are known already; a graph that keeps the kernel wants them.
   void submit(const driver::Kernel& kernel, std::span<const Operand> outputs = {});

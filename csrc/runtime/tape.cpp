@@ -69,14 +69,20 @@ using detail::Slot;
 
 struct Attached {
   const std::shared_ptr<TapeReader> reader;
-  TapeReader* const plain;
-  const uint64_t number;
-  const CommandKinds begins, ends;
   std::atomic<bool> is_detached{false};
 };
 
+// A reader in a list. What telling it needs stands here, and is not looked up.
+struct Entry {
+  TapeReader* reader;
+  uint64_t number;
+  CommandKinds begins, ends;
+  std::shared_ptr<Attached> attached;
+  bool is_detached() const { return attached->is_detached.load(std::memory_order_relaxed); }
+};
+
 // The readers at one moment; never changed.
-using Readers = std::vector<std::shared_ptr<Attached>>;
+using Readers = std::vector<Entry>;
 
 // All of this is leaked: readers are detached while static objects are destroyed as well.
 std::mutex& mutex = *new std::mutex;  // of attach() and detach()
@@ -194,17 +200,14 @@ void wait_for_others(bool in_reader) {
 }
 
 auto find(const Readers& readers, const TapeReader* reader) {
-  return std::find_if(readers.begin(), readers.end(), [&](const std::shared_ptr<Attached>& attached) {
-    return attached->reader.get() == reader;
-  });
+  return std::find_if(readers.begin(), readers.end(),
+                      [&](const Entry& entry) { return entry.reader == reader; });
 }
 
 // With the mutex held. The readers before are retired: a thread may be telling them of a command.
 void publish(const Readers* readers) {
   uint64_t wanted = 0;
-  for (const auto& attached : *readers) {
-    wanted |= uint64_t{attached->reader->ends()} << 32 | attached->reader->begins();
-  }
+  for (const Entry& entry : *readers) wanted |= uint64_t{entry.ends} << 32 | entry.begins;
   retired.push_back(current.exchange(readers, std::memory_order_seq_cst));
   detail::wanted.store(wanted, std::memory_order_release);
 }
@@ -224,8 +227,8 @@ void attach(const std::shared_ptr<TapeReader>& reader) {
   }
   auto after = std::make_unique<Readers>(before);
   const uint64_t number = detail::last_number.load(std::memory_order_relaxed) + 1;
-  after->push_back(std::shared_ptr<Attached>(
-      new Attached{reader, reader.get(), number, reader->begins(), reader->ends()}));
+  after->push_back({reader.get(), number, reader->begins(), reader->ends(),
+                    std::shared_ptr<Attached>(new Attached{reader})});
   publish(after.release());
   detail::last_number.store(number, std::memory_order_release);
 }
@@ -238,7 +241,7 @@ void detach(const std::shared_ptr<TapeReader>& reader) {
     const Readers& before = Reading::readers();
     const auto found = find(before, reader.get());
     if (found == before.end()) throw InvalidArgument("the reader is not attached to the tape");
-    (*found)->is_detached.store(true, std::memory_order_relaxed);
+    found->attached->is_detached.store(true, std::memory_order_relaxed);
     auto after = std::make_unique<Readers>(before);
     after->erase(after->begin() + (found - before.begin()));
     publish(after.release());
@@ -259,24 +262,20 @@ void tell_begin(const Command& command, Told& told) {
   told.slot_ = &slot;
   told.last_ = 0;
   const Reading reading(slot);
-  for (const std::shared_ptr<Attached>& attached : Reading::readers()) {
-    if (has(attached->begins, command.kind) && !attached->is_detached.load(std::memory_order_relaxed)) {
-      attached->plain->begin(command);
-    }
-    told.last_ = attached->number;
+  for (const Entry& entry : Reading::readers()) {
+    if (has(entry.begins, command.kind) && !entry.is_detached()) entry.reader->begin(command);
+    told.last_ = entry.number;
   }
 }
 
 void end(const Command& command, Told& told) {
   const Reading reading(told.slot_ != nullptr ? *told.slot_ : own_slot());
   std::exception_ptr failure;
-  for (const std::shared_ptr<Attached>& attached : Reading::readers()) {
-    if (attached->number > told.last_) break;
-    if (!has(attached->ends, command.kind) || attached->is_detached.load(std::memory_order_relaxed)) {
-      continue;
-    }
+  for (const Entry& entry : Reading::readers()) {
+    if (entry.number > told.last_) break;
+    if (!has(entry.ends, command.kind) || entry.is_detached()) continue;
     try {
-      attached->plain->end(command);
+      entry.reader->end(command);
     } catch (...) {
       if (failure == nullptr) failure = std::current_exception();
     }

@@ -51,7 +51,10 @@ void synchronize_stream(StreamRef stream) {
     begin_wait(issue, CommandKind::kSynchronizeStream, stream);
   }
   const Target of(stream);
-  of.driver.synchronize_stream(of.stream);
+  {
+    const Interruptible wait;
+    of.driver.synchronize_stream(of.stream);
+  }
   issue.end();
 }
 
@@ -67,7 +70,10 @@ void synchronize_device(int device) {
   if (tape::is_told(CommandKind::kSynchronizeDevice)) [[unlikely]] {
     begin_wait(issue, CommandKind::kSynchronizeDevice, {device, -1});
   }
-  get().device(device).synchronize();
+  {
+    const Interruptible wait;
+    get().device(device).synchronize();
+  }
   issue.end();
 }
 
@@ -125,6 +131,7 @@ void wait_event(StreamRef stream, driver::Event event) {
     const Target of(stream);
     if (is_foreign(of.device, event)) [[unlikely]] {
       // A driver knows no other's events: the host waits.
+      const Interruptible wait;
       call_blocking([&] { driver_of(event).synchronize_event(event); });
     } else {
       of.driver.wait_event(of.stream, event);
@@ -149,7 +156,10 @@ void synchronize_event(driver::Event event) {
   if (tape::is_told(CommandKind::kSynchronizeEvent)) [[unlikely]] {
     begin_wait(issue, CommandKind::kSynchronizeEvent, kNoStream, event);
   }
-  if (!shared_events::synchronize(event)) driver_of(event).synchronize_event(event);
+  {
+    const Interruptible wait;
+    if (!shared_events::synchronize(event)) driver_of(event).synchronize_event(event);
+  }
   issue.end();
 }
 

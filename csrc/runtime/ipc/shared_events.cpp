@@ -15,6 +15,7 @@
 #include "runtime/capture.h"
 #include "runtime/ipc/shared_files.h"
 #include "runtime/runtime.h"
+#include "util/waiting.h"
 
 namespace loom::runtime::shared_events {
 
@@ -77,6 +78,7 @@ class SharedEvent {
       if (shared.finished.load() >= version) break;
       const timespec nap{0, kNapNs};
       futex(shared.bell, FUTEX_WAIT, bell, &nap);
+      check_wait();
       const bool is_alive = recorder == place_ || is_locked_by_others(file_.descriptor(), recorder, 1);
       if (!is_alive && recorder == shared.recorder.load() && shared.finished.load() < version) {
         throw SharingError(
