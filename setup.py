@@ -142,7 +142,7 @@ class NinjaFile:
             "cold = $torch -O1",
             f"link = {' '.join(libraries)} -lc10 -ltorch_cpu -ltorch -ltorch_python",
             # Loaded before torch is, by tests that need none of it: where torch stands, beside or here.
-            f"testing = $link -Wl,-rpath,'$$ORIGIN/../torch/lib':{':'.join(map(shlex.quote, library_paths()))}",
+            f"testing = $link -Wl,-rpath,'$$ORIGIN/../torch/lib':{shlex.quote(':'.join(library_paths()))}",
             "rule precompile",
             "  command = $cxx -MMD -MF $out.d $flags -x c++-header -c $in -o $out",
             "  depfile = $out.d",
@@ -227,7 +227,8 @@ class Build(build_ext):
             logged = file.compile(plain_units(sorted(LOGGED.glob("*.cpp"))))
             file.link(OUTPUT / "libloom_logged.so", [*logged, *plain], "-pthread")
         for path, objects in built:
-            file.link(OUTPUT / path.name, objects, "$testing" if path.name.startswith("_C_testing") else "$link")
+            is_for_tests = path.name.startswith("_C_testing")
+            file.link(OUTPUT / path.name, objects, "$testing" if is_for_tests else "$link")
         file.run(verbose=bool(self.verbose > 1))
         library.parent.mkdir(parents=True, exist_ok=True)
         for path, _ in built:

@@ -67,8 +67,8 @@ struct MemoryInfo {
 
 enum class AddressKind { kUnknown, kDevice, kPinnedHost };
 
-// What the program offers to its drivers, for as long as the process lives; called from any thread. A driver in
-// a library of its own reaches nothing else of the program.
+// What the program offers to its drivers, for as long as the process lives; called from any thread. A driver
+// in a library of its own reaches nothing else of the program.
 struct Program {
   // The program's one clock, in nanoseconds, which never goes back: an event's time is a reading of it, taken
   // when the stream reaches the event. A simulated clock takes the place of the host's here, also while the
@@ -195,8 +195,8 @@ class Driver {
   virtual bool query_stream(Stream stream) = 0;
   // Blocks until everything submitted so far has finished or was dropped. Under kRaise it raises a kept
   // failure that this depends on; under kKeep the failure stays kept. While it blocks, the caller's thread
-  // calls Program::check_wait() ten times a second or more; what that throws ends the wait and leaves this, and
-  // the work goes on.
+  // calls Program::check_wait() ten times a second or more; what that throws ends the wait and leaves this,
+  // and the work goes on.
   virtual void synchronize_stream(Stream stream, OnFailure on_failure = OnFailure::kRaise) = 0;
   // True when a kernel submitted now would be called in the caller's thread before submit() returns.
   virtual bool runs_in_place(Stream stream) noexcept = 0;
@@ -260,7 +260,7 @@ struct DriverConfig {
   uint64_t chaos_seed = 0;
   bool protect = false;  // fences device memory off: a host access through allocate()'s addresses faults
   std::vector<int64_t>
-      device_memory_bytes{};  // of each device, in the place of memory_bytes; empty: all alike
+      device_memory_bytes{};         // of each device, in the place of memory_bytes; empty: all alike
   const Program* program = nullptr;  // a library is never given null
 
   int64_t memory_bytes_of(int device) const {
