@@ -204,6 +204,9 @@ class PythonReader final : public runtime::TapeReader {
     }
   }
 
+  // False: from now on no callback is called, in no thread; one that runs goes on.
+  void set_listening(bool listens) { listens_.store(listens); }
+
   py::list take_notes() {
     std::vector<Note> notes;
     {
@@ -231,9 +234,11 @@ class PythonReader final : public runtime::TapeReader {
   static inline thread_local bool is_reading = false;
 
   template <typename F>
-  static void call(const F& callback) {
+  void call(const F& callback) const {
     if (is_reading || Py_IsInitialized() == 0) return;
     const py::gil_scoped_acquire gil;
+    // The reader may have been detached by Python that ran while this thread waited for its lock.
+    if (!listens_.load()) return;
     const Reading reading;
     try {
       callback();
@@ -248,6 +253,7 @@ class PythonReader final : public runtime::TapeReader {
 
   py::object callback_, ended_;
   const bool with_dtypes_;
+  std::atomic<bool> listens_{true};
   std::mutex mutex_;
   std::vector<Note> notes_;
 };
@@ -258,10 +264,12 @@ class TapeReader {
   TapeReader(py::object callback, py::object ended, bool with_dtypes)
       : reader_(std::make_shared<PythonReader>(std::move(callback), std::move(ended), with_dtypes)) {}
   void attach() {
+    reader_->set_listening(true);
     const py::gil_scoped_release no_gil;
     translated([&] { runtime::tape::attach(reader_); });
   }
   void detach() {
+    reader_->set_listening(false);
     const py::gil_scoped_release no_gil;
     translated([&] { runtime::tape::detach(reader_); });
   }
@@ -357,8 +365,7 @@ void attach_trace(py::object callback) {
 // Sums up kernels without a lock: what a native reader costs, and how much a program moves.
 class KernelCounter final : public runtime::TapeReader {
  public:
-  KernelCounter()
-      : TapeReader(runtime::kinds_of({CommandKind::kKernel}), runtime::kinds_of({CommandKind::kKernel})) {}
+  explicit KernelCounter(bool counts_begins) : TapeReader(counts_begins ? kKernels : 0, kKernels) {}
 
   void begin(const Command&) override { add(begun_, 1); }
   // Op, class, stream, dtypes, sizes and strides of inputs and outputs, attributes: what a cost depends on.
@@ -386,6 +393,7 @@ class KernelCounter final : public runtime::TapeReader {
   }
 
  private:
+  static constexpr runtime::CommandKinds kKernels = runtime::kinds_of({CommandKind::kKernel});
   using Counter = std::atomic<int64_t>;
   // Several threads may lose counts to one another, which a locked instruction would cost too much to
   // prevent.
@@ -411,6 +419,8 @@ class KernelCounter final : public runtime::TapeReader {
 
 class KernelCounterHandle {
  public:
+  explicit KernelCounterHandle(bool counts_begins)
+      : counter_(std::make_shared<KernelCounter>(counts_begins)) {}
   void attach() {
     const py::gil_scoped_release no_gil;
     translated([&] { runtime::tape::attach(counter_); });
@@ -422,7 +432,7 @@ class KernelCounterHandle {
   py::dict counts() const { return counter_->counts(); }
 
  private:
-  const std::shared_ptr<KernelCounter> counter_ = std::make_shared<KernelCounter>();
+  const std::shared_ptr<KernelCounter> counter_;
 };
 
 constexpr std::pair<const char*, CommandKind> kKinds[] = {
@@ -458,7 +468,7 @@ void bind_tape(py::module_& m) {
       .def("detach", torch::wrap_pybind_function([](TapeReader& self) { self.detach(); }))
       .def("take_notes", &TapeReader::take_notes);
   py::class_<KernelCounterHandle>(m, "KernelCounter")
-      .def(py::init<>())
+      .def(py::init<bool>(), py::arg("counts_begins") = true)
       .def("attach", torch::wrap_pybind_function([](KernelCounterHandle& self) { self.attach(); }))
       .def("detach", torch::wrap_pybind_function([](KernelCounterHandle& self) { self.detach(); }))
       .def("counts", &KernelCounterHandle::counts);
