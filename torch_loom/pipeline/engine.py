@@ -107,6 +107,17 @@ class Pipeline:
         """Return the worker of a stage while the pipeline runs, or None."""
         return self._workers[place] if self.running and self._workers else None
 
+    def guard(self, target: Any) -> GuardedQueue:
+        """Let failures of the running pipeline reach the readers of a queue, and return what writes to it.
+
+        Raises:
+            PipelineError: the pipeline was not started.
+            QueueTypeError: a queue that errors cannot be passed through.
+        """
+        self._require(1)
+        assert self._lifeline is not None
+        return GuardedQueue.of(target, self._lifeline)
+
     def report(self) -> Report:
         """Return what the stages did when, since the last start."""
         return Report({stage.name: tuple(stage.spans) for stage in self.stages})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -29,6 +29,7 @@ class BudaRunner(nn.Module):
         super().__init__()
         self.buda = module
         self.taps: dict[tuple[str, int], deque[torch.Tensor]] = {}
+        self.on_op: Callable[[str, torch.Tensor], None] | None = None
         self._buda_parameters = module.get_parameters()
         missing = [p.get_name() for p in self._buda_parameters if not p.has_value()]
         if missing:
@@ -85,14 +86,16 @@ class BudaRunner(nn.Module):
                 )
             kept = self.taps.setdefault((handle.op_name, handle.output_index), deque(maxlen=MAX_KEPT))
             kept.append(op.outputs[handle.output_index].value().detach().to("cpu", copy=True))
-        self.last_trace = ran
+        if self.on_op is not None:
+            for name, op in ran.ops.items():
+                self.on_op(name, op.outputs[0].value().detach())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BudaRunner:
         # The PyBuda module stays the program's own; only values are the device's.
         made = BudaRunner.__new__(BudaRunner)
         memo[id(self)] = made
         nn.Module.__init__(made)
-        made.buda, made.taps = self.buda, {}
+        made.buda, made.taps, made.on_op = self.buda, {}, None
         made._buda_parameters, made._names = self._buda_parameters, self._names
         made.values = copy.deepcopy(self.values, memo)
         for name, value in self.named_buffers():

@@ -148,5 +148,6 @@ def _values(operands: tuple[Any, ...]) -> list[torch.Tensor]:
         for operand, value in zip(operands, known, strict=True)
     ]
     if any(value.is_meta for value in values):
-        return [value.to("meta") for value in values]
+        # Made anew, since a sparse operand has no meta form that ops take.
+        return [torch.empty(value.shape, dtype=value.dtype, device="meta") for value in values]
     return values

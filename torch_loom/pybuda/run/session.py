@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import queue
+import threading
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from torch_loom.errors import PyBudaError
-from torch_loom.pipeline import Pipeline, StageError
+from torch_loom.pipeline import GuardedQueue, Pipeline, StageError
 from torch_loom.pipeline.worker import Worker
 from torch_loom.pybuda.config import _get_global_compiler_config
 from torch_loom.pybuda.enums import DeviceMode
 from torch_loom.pybuda.pybudaglobal import state
+from torch_loom.pybuda.runner import BudaRunner
 from torch_loom.pybuda.tensor import Tensor
 
 __all__ = ["Session", "check_training", "has_inputs"]
@@ -66,7 +69,6 @@ class Session:
             for device in self.devices
             if device.debug_gradient_trace_queue is not None
         }
-        self._old_losses: Any = None
         self.pipeline.start(
             training,
             # In training the losses are the outputs of the pipeline.
@@ -77,6 +79,15 @@ class Session:
             backward_taps=backward_taps,
             gradient_taps=debug,
         )
+
+        if self.intermediates_queue is not None:
+            saved = _Intermediates(
+                config.op_intermediates_to_save, self.pipeline.guard(self.intermediates_queue)
+            )
+            for stage in stages:
+                for module in stage.modules.values():
+                    if isinstance(module, BudaRunner):
+                        module.on_op = saved.add
 
     @property
     def ended(self) -> bool:
@@ -121,6 +132,23 @@ class Session:
         if state.session is self:
             state.session = None
         return ended
+
+
+class _Intermediates:
+    """Puts the values of the named ops together, micro-batch by micro-batch."""
+
+    def __init__(self, names: list[str], sink: GuardedQueue) -> None:
+        self._lock = threading.Lock()
+        self._sink = sink
+        self._waiting: dict[str, deque[torch.Tensor]] = {name: deque() for name in names}
+
+    def add(self, name: str, value: torch.Tensor) -> None:
+        """Take the value of an op that has run."""
+        with self._lock:
+            if name in self._waiting:
+                self._waiting[name].append(value.to("cpu", copy=True))
+                if all(self._waiting.values()):
+                    self._sink.put([Tensor(waiting.popleft()) for waiting in self._waiting.values()])
 
 
 def has_inputs() -> bool:
