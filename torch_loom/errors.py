@@ -21,11 +21,14 @@ __all__ = [
     "ExtensionError",
     "FallbackError",
     "ForkError",
+    "FormatError",
     "ImplicitSynchronizationError",
     "InvalidDeviceError",
     "LoomError",
     "NoDeviceError",
     "NotApplicableError",
+    "OperandError",
+    "PackedDataError",
     "PinnedMemoryError",
     "PipelineError",
     "PipelineStoppedError",
@@ -157,3 +160,15 @@ class StageError(PipelineError):
 
 class PyBudaError(LoomError, RuntimeError):
     """PyBuda's API was used in a way that its documentation excludes; the message says what to do."""
+
+
+class FormatError(LoomError, ValueError):
+    """A data format, fidelity or accumulate format that an op cannot have; the message names what can."""
+
+
+class OperandError(LoomError, TypeError):
+    """An operand of a numerics op has no such values, as integers where floats are due."""
+
+
+class PackedDataError(LoomError, ValueError):
+    """Packed tiles do not fit the format or the shape, or are cut short."""
