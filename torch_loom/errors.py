@@ -34,6 +34,7 @@ __all__ = [
     "PinnedMemoryError",
     "PipelineError",
     "PipelineStoppedError",
+    "PyBudaError",
     "QueueFullError",
     "QueueTypeError",
     "ShapeError",
@@ -165,6 +166,10 @@ class StageError(PipelineError):
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
+
+
+class PyBudaError(LoomError, RuntimeError):
+    """PyBuda's API was used in a way that its documentation excludes; the message says what to do."""
 
 
 class FormatError(LoomError, ValueError):
