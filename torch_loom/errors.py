@@ -129,18 +129,6 @@ class PinnedMemoryError(LoomError, RuntimeError):
     """Host memory cannot be pinned, or is not pinned."""
 
 
-class FormatError(LoomError, ValueError):
-    """A data format, fidelity or accumulate format that an op cannot have; the message names what can."""
-
-
-class OperandError(LoomError, TypeError):
-    """An operand of a numerics op has no such values, as integers where floats are due."""
-
-
-class PackedDataError(LoomError, ValueError):
-    """Packed tiles do not fit the format or the shape, or are cut short."""
-
-
 class PipelineError(LoomError, RuntimeError):
     """A pipeline cannot do what was asked in its present state; the message says what to do first."""
 
@@ -167,3 +155,15 @@ class StageError(PipelineError):
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
+
+
+class FormatError(LoomError, ValueError):
+    """A data format, fidelity or accumulate format that an op cannot have; the message names what can."""
+
+
+class OperandError(LoomError, TypeError):
+    """An operand of a numerics op has no such values, as integers where floats are due."""
+
+
+class PackedDataError(LoomError, ValueError):
+    """Packed tiles do not fit the format or the shape, or are cut short."""

@@ -182,8 +182,8 @@ namespace {
 
 class Observer {
  public:
-  Observer(const c10::SmallVector<Loan, 6>& loans, const OutputAllocations* allocations)
-      : loans_(loans), allocations_(allocations) {}
+  Observer(const c10::SmallVector<Loan, 6>& loans, const OutputAllocations* allocations, ShownBy shown_by)
+      : loans_(loans), allocations_(allocations), shown_by_(shown_by) {}
 
   std::shared_ptr<const InferredOutputs> observe(const torch::jit::Stack& stack, size_t num_returns) {
     for (size_t i = stack.size() - num_returns; i < stack.size(); ++i) add(stack[i]);
@@ -214,6 +214,7 @@ class Observer {
         returned.outputs.push_back(output_of(tensor.toTensor()));
     } else if (result.isNone()) {
       returned.outputs.push_back({});
+      outputs_.push_back(nullptr);
     } else {
       inferred_->can_queue = false;  // a value of the host's
     }
@@ -221,6 +222,9 @@ class Observer {
   }
 
   Output output_of(const at::Tensor& tensor) {
+    const auto earlier = std::find(outputs_.begin(), outputs_.end(), tensor.unsafeGetTensorImpl());
+    const auto place = static_cast<size_t>(earlier - outputs_.begin());
+    outputs_.push_back(tensor.unsafeGetTensorImpl());
     if (!tensor.defined()) return {};
     if (tensor.layout() != c10::kStrided || tensor._is_zerotensor()) {
       inferred_->can_queue = false;
@@ -233,6 +237,18 @@ class Observer {
       output.index = i;
       return output;
     }
+    // One tensor and two that share memory differ: autograd keeps the latter as the gradients of two
+    // parameters without a copy.
+    if (place + 1 < outputs_.size()) {
+      if (shown_by_ == ShownBy::kShapeFunction) {
+        output.index = memory_.size();
+        add_memory(nullptr, tensor.storage().nbytes());
+      } else {
+        output.kind = Output::Kind::kSame;
+        output.index = place;
+      }
+      return output;
+    }
     for (size_t i = 0; i < loans_.size(); ++i) {
       if (loans_[i].alias.layout() != c10::kStrided || !is_same_storage(loans_[i].alias, tensor)) continue;
       output.kind = Output::Kind::kView;
@@ -243,11 +259,13 @@ class Observer {
     const c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
     const auto known = std::find(memory_.begin(), memory_.end(), storage);
     output.index = static_cast<size_t>(known - memory_.begin());
-    if (known == memory_.end()) {
-      memory_.push_back(storage);
-      inferred_->storage_bytes.push_back(storage == nullptr ? 0 : storage->nbytes());
-    }
+    if (known == memory_.end()) add_memory(storage, storage == nullptr ? 0 : storage->nbytes());
     return output;
+  }
+
+  void add_memory(const c10::StorageImpl* storage, size_t bytes) {
+    memory_.push_back(storage);
+    inferred_->storage_bytes.push_back(bytes);
   }
 
   void add_change(size_t index) {
@@ -265,7 +283,9 @@ class Observer {
 
   const c10::SmallVector<Loan, 6>& loans_;
   const OutputAllocations* const allocations_;
+  const ShownBy shown_by_;
   std::vector<const c10::StorageImpl*> memory_;
+  std::vector<const c10::TensorImpl*> outputs_;
   const std::shared_ptr<InferredOutputs> inferred_ = std::make_shared<InferredOutputs>();
 };
 
@@ -273,8 +293,8 @@ class Observer {
 
 std::shared_ptr<const InferredOutputs> observe(const torch::jit::Stack& stack, size_t num_returns,
                                                const c10::SmallVector<Loan, 6>& loans,
-                                               const OutputAllocations* allocations) {
-  return Observer(loans, allocations).observe(stack, num_returns);
+                                               const OutputAllocations* allocations, ShownBy shown_by) {
+  return Observer(loans, allocations, shown_by).observe(stack, num_returns);
 }
 
 namespace {
@@ -297,7 +317,7 @@ std::string text(const Layout& layout) {
 
 const char* difference(const Output& said, const Output& shown) {
   if (said.kind != shown.kind || said.index != shown.index) return "aliasing";
-  if (said.kind == Output::Kind::kUndefined || said.kind == Output::Kind::kOperand) return nullptr;
+  if (said.kind != Output::Kind::kNew && said.kind != Output::Kind::kView) return nullptr;
   const Layout &left = said.layout, &right = shown.layout;
   if (left.dtype != right.dtype) return "dtypes";
   if (left.sizes != right.sizes) return "sizes";
@@ -350,20 +370,22 @@ PreparedOutputs::PreparedOutputs(const InferredOutputs& inferred, const c10::Sma
   for (const InferredOutputs::Return& returned : inferred.returns) {
     if (returned.is_list) {
       c10::List<at::Tensor> list;
-      for (const Output& output : returned.outputs) list.push_back(make(output, loans));
+      for (const Output& output : returned.outputs) list.push_back(made_.emplace_back(make(output, loans)));
       results_.emplace_back(std::move(list));
     } else {
-      results_.emplace_back(make(returned.outputs.front(), loans));
+      results_.emplace_back(made_.emplace_back(make(returned.outputs.front(), loans)));
     }
   }
 }
 
-at::Tensor PreparedOutputs::make(const Output& output, const c10::SmallVector<Loan, 6>& loans) const {
+at::Tensor PreparedOutputs::make(const Output& output, const c10::SmallVector<Loan, 6>& loans) {
   switch (output.kind) {
     case Output::Kind::kUndefined:
       return {};
     case Output::Kind::kOperand:
       return loans[output.index].original;
+    case Output::Kind::kSame:
+      return made_[output.index];
     case Output::Kind::kView: {
       const at::Tensor& original = loans[output.index].original;
       Layout layout = output.layout;
