@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +78,7 @@ class Stage:
         scheduler: called with that optimizer, returns something with ``step()``.
         keep_modules: use these modules themselves instead of copies on the device.
         retain_graph: keep the autograd graph of a forward after its backward.
+        numbers: makes the context that modules and loss run in, such as ``numerics.emulate``.
         adapt: changes the inputs of each micro-batch, such as their dtypes, before the modules get them.
     """
 
@@ -92,6 +94,7 @@ class Stage:
         keep_modules: bool = True,
         retain_graph: bool = False,
         adapt: Callable[[tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...]] | None = None,
+        numbers: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.name = name
         self.device = torch.device(device)
@@ -101,6 +104,7 @@ class Stage:
         self.loss_scale = 1.0
         self.retain_graph = retain_graph
         self._adapt = adapt
+        self._numbers = numbers
         self._make_optimizer, self._make_scheduler = optimizer, scheduler
         losses = [loss] if isinstance(loss, nn.Module) else []
         placed = place_modules([*given.values(), *losses], self.device, keep=keep_modules)
@@ -176,7 +180,7 @@ class Stage:
                 return False
             begin = time.perf_counter_ns()
             inputs = self._open(feed.parcel, training)
-            with torch.set_grad_enabled(training):
+            with torch.set_grad_enabled(training), self._numbers():
                 outputs = self.compute(inputs, feed.names)
                 if training and self.is_last:
                     outputs = self._with_loss(outputs, links)

@@ -1,81 +1,15 @@
-"""Data formats and math fidelity, under PyBuda's names and values, and which dtype holds each."""
+"""Which dtype holds a data format, and the reverse."""
 
 from __future__ import annotations
 
-import enum
 import warnings
 
 import torch
 
 from torch_loom.errors import PyBudaError
+from torch_loom.numerics import DataFormat, MathFidelity
 
 __all__ = ["DataFormat", "MathFidelity", "format_of", "torch_dtype"]
-
-
-class DataFormat(enum.Enum):
-    """How an element of a tensor is stored."""
-
-    Float32 = 0
-    Float16 = 1
-    Bfp8 = 2
-    Bfp4 = 3
-    Float16_b = 5
-    Bfp8_b = 6
-    Bfp4_b = 7
-    Int32 = 8
-    Lf8 = 10
-    Bfp2 = 11
-    UInt16 = 12
-    Int8 = 14
-    Bfp2_b = 15
-    RawUInt8 = 240
-    RawUInt16 = 241
-    RawUInt32 = 242
-    Invalid = 255
-
-    @staticmethod
-    def from_json(text: str) -> DataFormat:
-        """Return the member of this name.
-
-        Raises:
-            PyBudaError: there is none.
-        """
-        try:
-            return DataFormat[text]
-        except KeyError:
-            known = ", ".join(DataFormat.__members__)
-            raise PyBudaError(f"DataFormat.from_json: {text!r} is no data format: {known}") from None
-
-    def to_json(self) -> str:
-        """Return the member's name."""
-        return self.name
-
-
-class MathFidelity(enum.Enum):
-    """How many phases a product takes, and so how many bits of its operands count."""
-
-    LoFi = 0
-    HiFi2 = 2
-    HiFi3 = 3
-    HiFi4 = 4
-    Invalid = 255
-
-    @staticmethod
-    def from_json(text: str) -> MathFidelity:
-        """Return the member of this name.
-
-        Raises:
-            PyBudaError: there is none.
-        """
-        try:
-            return MathFidelity[text]
-        except KeyError:
-            known = ", ".join(MathFidelity.__members__)
-            raise PyBudaError(f"MathFidelity.from_json: {text!r} is no fidelity: {known}") from None
-
-    def to_json(self) -> str:
-        """Return the member's name."""
-        return self.name
 
 
 _OF_DTYPE = {

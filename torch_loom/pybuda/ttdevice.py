@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import nn
 
+from torch_loom import numerics
 from torch_loom.errors import PyBudaError
 from torch_loom.pipeline import Stage, StageParameters
-from torch_loom.pybuda.config import CompilerConfig
+from torch_loom.pybuda.config import CompilerConfig, _get_global_compiler_config
 from torch_loom.pybuda.device import Device
 from torch_loom.pybuda.enums import BackendDevice, BackendType, DeviceMode
 from torch_loom.pybuda.formats import DataFormat
@@ -20,6 +22,10 @@ from torch_loom.pybuda.schedulers import LearningRateScheduler
 from torch_loom.pybuda.tensor import Tensor
 
 __all__ = ["TTDevice", "chip_name", "device_type", "num_chips_available"]
+
+# Which combinations compute in Tensix formats (docs/numerics.md); all others are exact.
+EMULATING = {BackendType.Silicon, BackendType.Versim, BackendType.Emulation}
+TENSIX = {"grayskull", "wormhole_b0", "blackhole"}
 
 
 def device_type() -> str:
@@ -49,7 +55,8 @@ class TTDevice(Device):
         num_chips: the first so many chips; 0 means all.
         chip_ids: these chips. Default: chip 0.
         arch: the chip to be; None: the chip that the device has.
-        devtype: what executes; Golden and Model have exact numbers. Default: Silicon.
+        devtype: what executes. Silicon (the default), Versim and Emulation compute in the formats of Tensix
+            chips; Golden and Model, and chips that are not Tenstorrent's, are exact.
         device_mode: compile and run, or only one of both.
         optimizer, scheduler: used in training.
         fp32_fallback: the format of float32 data on chips that lack it.
@@ -209,6 +216,19 @@ class TTDevice(Device):
             optimizer=self._torch_optimizer if self.optimizer is not None else None,
             scheduler=self._torch_scheduler if self.scheduler is not None else None,
             keep_modules=False,
+            numbers=self._numbers,
+        )
+
+    def _numbers(self) -> AbstractContextManager[object]:
+        """The numbers of the chip: exact, or those of its formats."""
+        name = self.arch.name.lower() if self.arch is not None else chip_name(self.chip_ids[0])
+        if self.devtype not in EMULATING or name not in TENSIX:
+            return nullcontext()
+        config = _get_global_compiler_config()
+        return numerics.emulate(
+            config.default_df_override or self.fp32_fallback,
+            fidelity=config.default_math_fidelity,
+            accumulate=config.default_accumulate_df,
         )
 
     def _torch_optimizer(self, parameters: StageParameters) -> Any:
