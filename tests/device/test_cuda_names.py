@@ -6,6 +6,9 @@ from types import ModuleType
 
 import pytest
 import torch
+import torch.cuda.gds
+import torch.cuda.green_contexts
+import torch.cuda.tunable
 
 import torch_loom.device as loom
 from torch_loom import errors
@@ -23,39 +26,11 @@ REFUSED: dict[ModuleType, tuple[str, ...]] = {
         "get_gencode_flags",
         "GreenContext",
     ),
-    green_contexts: ("GreenContext",),
-    gds: (
-        "GdsFile",
-        "gds_deregister_buffer",
-        "gds_register_buffer",
-    ),
-    nccl: (
-        "init_rank",
-        "unique_id",
-        "version",
-    ),
-    tunable: (
-        "enable",
-        "get_filename",
-        "get_max_tuning_duration",
-        "get_max_tuning_iterations",
-        "get_results",
-        "get_rotating_buffer_size",
-        "get_validators",
-        "is_enabled",
-        "mgpu_tune_gemm_in_file",
-        "read_file",
-        "record_untuned_enable",
-        "record_untuned_is_enabled",
-        "set_filename",
-        "set_max_tuning_duration",
-        "set_max_tuning_iterations",
-        "set_numerical_check_tolerances",
-        "set_rotating_buffer_size",
-        "tune_gemm_in_file",
-        "tuning_enable",
-        "tuning_is_enabled",
-    ),
+    # What PyTorch's own modules export, so that a name that is new there is missed here.
+    green_contexts: tuple(torch.cuda.green_contexts.__all__),
+    gds: tuple(torch.cuda.gds.__all__),
+    nccl: ("init_rank", "unique_id", "version"),
+    tunable: tuple(torch.cuda.tunable.__all__),
 }
 
 
