@@ -21,14 +21,20 @@ __all__ = [
     "ExtensionError",
     "FallbackError",
     "ForkError",
+    "FormatError",
     "ImplicitSynchronizationError",
+    "InputCountError",
     "InvalidDeviceError",
+    "InvalidDeviceIdError",
     "LoomError",
     "NoDeviceError",
     "NotApplicableError",
+    "OperandError",
+    "PackedDataError",
     "PinnedMemoryError",
     "PipelineError",
     "PipelineStoppedError",
+    "PyBudaError",
     "QueueFullError",
     "QueueTypeError",
     "ShapeError",
@@ -70,6 +76,10 @@ class InvalidDeviceError(LoomError, RuntimeError):
     """A device index outside the devices that exist."""
 
 
+class InvalidDeviceIdError(InvalidDeviceError, AssertionError):
+    """The same where CUDA raises an AssertionError: its properties, and whether it can access a peer."""
+
+
 class DeviceTypeError(LoomError, ValueError):
     """Something that is no device of this backend where one was expected."""
 
@@ -104,6 +114,10 @@ class CommunicationError(LoomError, RuntimeError):
 
 class ShapeError(LoomError, ValueError):
     """Tensors that must have one shape have several."""
+
+
+class InputCountError(LoomError, ValueError, AssertionError):
+    """An element-wise kernel got no tensors, or more than it can take."""
 
 
 class CompilationError(LoomError, RuntimeError):
@@ -152,3 +166,19 @@ class StageError(PipelineError):
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
+
+
+class PyBudaError(LoomError, RuntimeError):
+    """PyBuda's API was used in a way that its documentation excludes; the message says what to do."""
+
+
+class FormatError(LoomError, ValueError):
+    """A data format, fidelity or accumulate format that an op cannot have; the message names what can."""
+
+
+class OperandError(LoomError, TypeError):
+    """An operand of a numerics op has no such values, as integers where floats are due."""
+
+
+class PackedDataError(LoomError, ValueError):
+    """Packed tiles do not fit the format or the shape, or are cut short."""

@@ -100,6 +100,16 @@ def _one_of(*values: str) -> Callable[[str], str]:
     return parse
 
 
+_KERNEL_CACHE = "~/.cache/torch-loom/kernels"
+
+
+def _parse_folder(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("not a path")
+    # Absolute: the loader looks for a bare name in the system's folders.
+    return os.path.abspath(os.path.expanduser(text or _KERNEL_CACHE))
+
+
 def _parse_driver(text: str) -> str:
     if "/" not in text:
         return _one_of("virtual", "null")(text)
@@ -237,7 +247,18 @@ RBLN_EAGER_MALLOC = Setting(
     type_name="flag",
     default="0",
     allowed="0, 1",
-    meaning="With 1, the memory policy is eager where that is not set; only under the device name rbln.",
+    meaning="With 1, the memory policy is eager where that is not set; read at the first tensor, only under "
+    "the device name rbln.",
+    parse=_parse_flag,
+    configurable=False,
+)
+RBLN_DIAGNOSE = Setting(
+    name="rbln_diagnose",
+    env="TORCH_RBLN_DIAGNOSE",
+    type_name="flag",
+    default="0",
+    allowed="0, 1",
+    meaning="With 1, `import torch_rbln` imports no torch: `python -m torch_rbln.diagnose` runs without it.",
     parse=_parse_flag,
     configurable=False,
 )
@@ -326,6 +347,16 @@ CLOCK = Setting(
     meaning="What events measure: wall is the time of this machine.",
     parse=_parse_clock,
 )
+CUDA_SANITIZER = Setting(
+    name="cuda_sanitizer",
+    env="TORCH_CUDA_SANITIZER",
+    type_name="anything",
+    default=None,
+    allowed="anything: that it is set counts, as in CUDA",
+    meaning="The same as TORCH_LOOM_SANITIZER=1, for programs that have CUDA's name of it.",
+    parse=str,
+    configurable=False,
+)
 SANITIZER = Setting(
     name="sanitizer",
     env="TORCH_LOOM_SANITIZER",
@@ -360,10 +391,10 @@ KERNEL_CACHE = Setting(
     name="kernel_cache",
     env="TORCH_LOOM_KERNEL_CACHE",
     type_name="folder",
-    default="~/.cache/torch-loom/kernels",
-    allowed="a folder that this user owns and may write, or its place",
-    meaning="Where compiled kernels are kept; made at the first compilation.",
-    parse=str,
+    default=_KERNEL_CACHE,
+    allowed="a folder that this user owns and nobody else may write, or its place",
+    meaning="Where compiled kernels are kept; made at the first compilation. Empty: the default.",
+    parse=_parse_folder,
     configurable=False,
 )
 FALLBACK = Setting(
@@ -414,6 +445,7 @@ SETTINGS: tuple[Setting[object], ...] = cast(
         MEMORY,
         MEMORY_POLICY,
         RBLN_EAGER_MALLOC,
+        RBLN_DIAGNOSE,
         RBLN_DEVICES,
         RBLN_NPUS_PER_DEVICE,
         RBLN_DEVICE_MAP,
@@ -424,6 +456,7 @@ SETTINGS: tuple[Setting[object], ...] = cast(
         PROTECT,
         CLOCK,
         SANITIZER,
+        CUDA_SANITIZER,
         MACHINE,
         COMPILER,
         KERNEL_CACHE,

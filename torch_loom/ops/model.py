@@ -126,7 +126,7 @@ class Family:
     Attributes:
         name: what the documents call it.
         shape_class: one of :data:`SHAPE_CLASSES`.
-        ops: names without the namespace ``aten``, separated by blanks.
+        ops: names without the namespace ``aten``, separated by blanks; others with theirs.
         flops: operations of a call.
         bytes: bytes that a call reads and writes.
         tolerance: one of :data:`TOLERANCES`.

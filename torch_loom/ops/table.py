@@ -5,12 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from torch_loom.ops.families import data, elementwise, products
+from torch_loom.ops.families import data, elementwise, numerics, products
 from torch_loom.ops.model import FACTS, Family
 
 __all__ = ["DEFAULT", "FAMILIES", "PUBLIC_NAMES", "facts_of", "family_of", "has_entry"]
 
-FAMILIES: tuple[Family, ...] = (*elementwise.FAMILIES, *products.FAMILIES, *data.FAMILIES)
+FAMILIES: tuple[Family, ...] = (
+    *elementwise.FAMILIES,
+    *products.FAMILIES,
+    *data.FAMILIES,
+    *numerics.FAMILIES,
+)
 """All entries of the table."""
 
 DEFAULT = Family("other", "bytes_moved", "", tolerance="accumulated")
