@@ -203,8 +203,8 @@ at::Tensor Lending::lend_sparse(const at::Tensor& tensor, bool is_written) {
   has_sparse_ = true;
   for (Loan& loan : sparse_loans_) {
     if (!loan.original.is_same(tensor)) continue;
-    // Lent again, its parts may be written from now on.
-    if (is_written && !loan.is_written) make_sparse_alias(tensor, true);
+    // Its parts are lent again: they may be written from now on, and a record shows them twice.
+    make_sparse_alias(tensor, is_written);
     loan.is_written |= is_written;
     return loan.alias;
   }
