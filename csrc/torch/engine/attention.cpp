@@ -63,6 +63,7 @@ struct Attention {
 
   // Whether the engine's own kernel takes these.
   bool is_whole() const {
+    if (bias.has_value() && is_causal) return false;
     if (dropout != 0 || query.size(-1) != value.size(-1) || query.numel() == 0 || key.numel() == 0)
       return false;
     return !bias.has_value() || bias->dim() == 2 || bias->dim() == 4;
