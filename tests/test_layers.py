@@ -45,7 +45,7 @@ ALLOWED = {
     "config": {"errors"},
     "as_cuda": {"config"},
     "errors": set(),
-    "_register": {"_C", "_built_with", "chips", "device"} | BESIDE,
+    "_register": {"_C", "_built_with", "chips", "compiler", "device"} | BESIDE,
     "device": {"_C", "ops"} | BESIDE,
     **{layer: {"_C", *STAIRCASE[:number]} | BESIDE for number, layer in enumerate(STAIRCASE)},
     "pybuda": {"_C", "device", *STAIRCASE} | BESIDE,

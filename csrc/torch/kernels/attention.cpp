@@ -3,6 +3,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/transformers/attention.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/SymInt.h>
 
 #include "torch/core/extension_points.h"
@@ -71,7 +72,9 @@ AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& 
   const std::optional<at::Generator> own;
   auto [output, logsumexp, seed] = op.call(query, key, value, bias, dropout_p, is_causal, scale, own);
   const Tensor none;
-  return {output, logsumexp, none, none, query.sym_size(2), key.sym_size(2), seed, none, none};
+  // The shape function says that there is an offset, and torch.compile saves what that says; nobody reads it.
+  const Tensor offset = at::zeros({}, at::kLong);
+  return {output, logsumexp, none, none, query.sym_size(2), key.sym_size(2), seed, offset, none};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
