@@ -31,9 +31,14 @@ __all__ = [
     "NoDeviceError",
     "NotApplicableError",
     "PinnedMemoryError",
+    "PipelineError",
+    "PipelineStoppedError",
     "PlacementError",
+    "QueueFullError",
+    "QueueTypeError",
     "ShapeError",
     "SharingError",
+    "StageError",
     "UnknownOpError",
     "VersionMismatchError",
 ]
@@ -149,3 +154,31 @@ class AllocatorFunctionError(LoomError, AttributeError):
 
 class PinnedMemoryError(LoomError, RuntimeError):
     """Host memory cannot be pinned, or is not pinned."""
+
+
+class PipelineError(LoomError, RuntimeError):
+    """A pipeline cannot do what was asked in its present state; the message says what to do first."""
+
+
+class PipelineStoppedError(PipelineError):
+    """A pipeline was shut down while somebody waited for it, or used after that."""
+
+
+class QueueFullError(PipelineError):
+    """A queue has no room, and nothing runs that would make some."""
+
+
+class QueueTypeError(LoomError, TypeError):
+    """An object that cannot serve as a queue of a pipeline."""
+
+
+class StageError(PipelineError):
+    """A stage of a pipeline failed: the message has its name and the worker's traceback.
+
+    It is an instance of the original error's class too; ``__cause__`` is the original, ``stage`` the name.
+    """
+
+    stage: str = ""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
