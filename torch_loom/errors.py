@@ -22,6 +22,7 @@ __all__ = [
     "ExtensionError",
     "FallbackError",
     "ForkError",
+    "FormatError",
     "HostOpError",
     "IllegalGraphError",
     "ImageError",
@@ -30,6 +31,8 @@ __all__ = [
     "LoomError",
     "NoDeviceError",
     "NotApplicableError",
+    "OperandError",
+    "PackedDataError",
     "PinnedMemoryError",
     "PipelineError",
     "PipelineStoppedError",
@@ -182,3 +185,15 @@ class StageError(PipelineError):
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
+
+
+class FormatError(LoomError, ValueError):
+    """A data format, fidelity or accumulate format that an op cannot have; the message names what can."""
+
+
+class OperandError(LoomError, TypeError):
+    """An operand of a numerics op has no such values, as integers where floats are due."""
+
+
+class PackedDataError(LoomError, ValueError):
+    """Packed tiles do not fit the format or the shape, or are cut short."""

@@ -20,9 +20,6 @@ KNOWN_FAILURES: dict[tuple[str, str, str], str] = {
     ("nn.functional.linear_cross_entropy.chunked_none", "forward", "float16"): _PRECISION_BY_NAME,
 }
 
-# Where ops are queued: an empty or one-element `out` gets other strides than the CPU's kernel would give it.
-OTHER_STRIDES_WHEN_QUEUED = frozenset({"linalg.eigvals", "linalg.householder_product", "ormqr"})
-
 EXCLUDED: dict[str, str] = {}
 
 
