@@ -41,7 +41,7 @@ EXCEPT = {
 }
 
 # The staircase, lowest first; a layer may import itself and what stands before it.
-STAIRCASE = ["numerics", "ops", "chips", "compiler", "pipeline"]
+STAIRCASE = ["numerics", "ops", "chips", "image", "compiler", "pipeline"]
 BESIDE = {"config", "errors"}  # may be imported by all
 # What tools and the facade may import is all of the staircase; neither imports the other.
 ALLOWED = {

@@ -120,7 +120,7 @@ class CompilationError(LoomError, RuntimeError):
 
 
 class CompilerOptionError(LoomError, ValueError):
-    """An option of the compiler that does not exist, is refused, or has a bad value; the message names all."""
+    """An option of the compiler that does not exist, is refused, or has a bad value."""
 
 
 class UnknownOpError(LoomError, ValueError):
@@ -132,7 +132,7 @@ class IllegalGraphError(LoomError, RuntimeError):
 
 
 class HostOpError(LoomError, NotImplementedError):
-    """A graph has ops that the chip lacks, under ``host_ops="error"``; the message lists them with reasons."""
+    """A graph has ops that the chip lacks, under ``host_ops="error"``; the message says why."""
 
 
 class PlacementError(LoomError, RuntimeError):

@@ -99,10 +99,11 @@ def loom_backend(
     if own.numerics == "float":
         from torch._inductor.compile_fx import compile_fx
 
-        return compile_fx(graph, list(example_inputs))  # type: ignore[no-any-return, arg-type]
+        compiled: Any = compile_fx(graph, list(example_inputs))
+        return compiled  # type: ignore[no-any-return]
     partition = min_cut_rematerialization_partition if own.enable_recompute else default_partition
     compiler = functools.partial(_compile, options=own, replays=replays)
-    return aot_autograd(  # type: ignore[no-any-return]
+    return aot_autograd(
         fw_compiler=functools.partial(compiler, role="forward"),
         bw_compiler=functools.partial(compiler, role="backward"),
         inference_compiler=functools.partial(compiler, role="inference"),
@@ -123,9 +124,7 @@ def _compile(
 ) -> Callable[..., Any]:
     context = Context(chip=chip_of(graph), options=options)
     graph = run(graph, EAGER_PASSES, context)
-    hosts = {
-        node.name: facts(node).host_reason for node in graph.graph.nodes if facts(node).host_reason
-    }
+    hosts = {node.name: facts(node).host_reason for node in graph.graph.nodes if facts(node).host_reason}
     compiled = CompiledGraph(role, graph, context.records, hosts, notes=context.notes)
     _compiled.append(compiled)
     function: Callable[..., Any] = graph.forward

@@ -46,7 +46,7 @@ def facts(node: fx.Node) -> Facts:
     own = node.meta.get(KEY)
     if own is None:
         own = node.meta[KEY] = Facts()
-    return own  # type: ignore[no-any-return]
+    return own
 
 
 def op_name(node: fx.Node) -> str:

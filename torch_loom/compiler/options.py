@@ -26,7 +26,7 @@ Check = Callable[[Any], Any]
 
 REFUSED = {
     "backend_runtime_args": "there is no vendor runtime that would take its arguments",
-    "enable_enumerate_u_kt": "inner blocks of a matrix product are not enumerated: the cost model's are optimal",
+    "enable_enumerate_u_kt": "inner blocks of a matrix product are the cost model's, not enumerated",
 }
 """Options that are refused, and why."""
 
@@ -54,7 +54,7 @@ def _one_of(names: tuple[str, ...], *, any_case: bool = False) -> Check:
 
 
 def _level(low: int, high: int, aliases: dict[int, int] | None = None) -> Check:
-    def check(value: Any) -> int:
+    def check(value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError(f"an integer, {low} to {high}")
         value = (aliases or {}).get(value, value)
@@ -69,7 +69,7 @@ def _path(value: Any) -> str:
     import os
 
     try:
-        return os.fspath(value)
+        return str(os.fspath(value))
     except TypeError:
         raise ValueError("a path") from None
 
@@ -141,15 +141,15 @@ class Options:
     )
     input_queues_on_host: bool = _option(_flag, "input queues lie in host memory, not in DRAM", True)
     output_queues_on_host: bool = _option(_flag, "output queues lie in host memory, not in DRAM", True)
-    enable_auto_transposing_placement: bool = _option(
-        _flag, "a grid is turned where it fits only so", True
-    )
+    enable_auto_transposing_placement: bool = _option(_flag, "a grid is turned where it fits only so", True)
     use_interactive_placer: bool = _option(
         _flag, "a failed placement is tried again with smaller grids in the same epoch", True
     )
     op_intermediates_to_save: tuple[str, ...] = _option(_names, "ops whose results are outputs as well", ())
     enable_enumerate_u_kt: bool = _option(_flag, "refused", True)
-    enable_device_tilize: bool = _option(_flag, "an op on the chip makes tiles of inputs, not the host", False)
+    enable_device_tilize: bool = _option(
+        _flag, "an op on the chip makes tiles of inputs, not the host", False
+    )
     dram_placement_algorithm: str = _option(
         _one_of(DRAM_PLACEMENT_ALGORITHMS), "which DRAM channel a queue lies in", "ROUND_ROBIN"
     )

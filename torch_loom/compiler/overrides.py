@@ -124,7 +124,9 @@ def configure_mixed_precision(
         CompilerOptionError: neither a name nor a type is given, or a value is none that it takes.
     """
     if name_regex is None and op_type is None:
-        raise CompilerOptionError("configure_mixed_precision: give name_regex or op_type, which ops it is for")
+        raise CompilerOptionError(
+            "configure_mixed_precision: give name_regex or op_type, which ops it is for"
+        )
     rule = {}
     for key, value, allowed in (
         ("format", output_df, DATA_FORMATS),

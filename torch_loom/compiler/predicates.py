@@ -14,9 +14,12 @@ __all__ = ["Named", "Predicate", "Selector", "layer_regex", "matching", "name_re
 class Named(Protocol):
     """What a predicate is asked about: an op's name, the name of its kind, and its module's path."""
 
-    name: str
-    kind: str
-    module: str
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def module(self) -> str: ...
 
 
 class Predicate:
@@ -68,7 +71,9 @@ def layer_regex(regex: str) -> Predicate:
 
 def op_type(name: str) -> Predicate:
     """Ops of a type: ``"matmul"``, or as PyTorch calls it, ``"aten::mm"``."""
-    return Predicate(lambda op: name in (op.kind, op.kind.partition("::")[2].partition(".")[0]), f"op_type({name!r})")
+    return Predicate(
+        lambda op: name in (op.kind, op.kind.partition("::")[2].partition(".")[0]), f"op_type({name!r})"
+    )
 
 
 def checked(selector: Selector) -> tuple[str | Predicate, ...]:

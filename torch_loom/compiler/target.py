@@ -78,7 +78,8 @@ class Target:
         model = self._model(cores)
         kernels = lower(op)
         compute = sum(
-            model.time(kernel).compute_ns * (phases if kernel.family in _PRODUCTS else 1) for kernel in kernels
+            model.time(kernel).compute_ns * (phases if kernel.family in _PRODUCTS else 1)
+            for kernel in kernels
         )
         moved = sum(tensor.memory_bytes for tensor in (*op.inputs, *op.outputs))
         return max(compute * self.clock_ghz, moved / (NOC_BYTES_PER_CYCLE * cores), 1.0)
@@ -122,8 +123,8 @@ def target_of(chip: Chip, options: Options) -> Target:
         rows = whole - max(len(one) for one in harvested)
         if rows < 1 or any(row >= whole for one in harvested for row in one):
             raise CompilerOptionError(
-                f"harvested_rows={[list(one) for one in options.harvested_rows]}: {chip.name} has {whole} rows "
-                "of cores"
+                f"harvested_rows={[list(one) for one in options.harvested_rows]}: {chip.name} has {whole} "
+                "rows of cores"
             )
     clock = (chip.clock_mhz or 1000) / 1000
     channels = chip.dram_channels or GUESSED_CHANNELS
@@ -158,8 +159,8 @@ def _harvested(given: Sequence[Sequence[int]], num_chips: int) -> tuple[tuple[in
         return ()
     if len(given) != num_chips:
         raise CompilerOptionError(
-            f"harvested_rows={[list(one) for one in given]}: there are {num_chips} chips, and it takes a list "
-            "for each"
+            f"harvested_rows={[list(one) for one in given]}: there are {num_chips} chips, and it takes a "
+            "list for each"
         )
     return tuple(tuple(sorted({_logical(row) for row in one})) for one in given)
 
@@ -197,7 +198,7 @@ def _described(path: str, rows: int, columns: int, sram: int) -> tuple[int, int,
         return int(grid.get("rows", rows)), int(grid.get("columns", columns)), int(size)
     except (AttributeError, TypeError, ValueError) as error:
         raise CompilerOptionError(
-            f"backend_device_descriptor_path={path!r}: expected the key 'functional_workers' (a list of 'x-y'), "
+            f"backend_device_descriptor_path={path!r}: expected 'functional_workers' (a list of 'x-y'), "
             f"or 'grid' with rows and columns ({error})"
         ) from error
 
@@ -212,7 +213,15 @@ def _num_chips(path: str) -> int:
     return len(chips)
 
 
-_PARAMETERS = ("rows", "columns", "sram_bytes", "channels", "channel_bytes", "dram_bytes_per_cycle", "clock_ghz")
+_PARAMETERS = (
+    "rows",
+    "columns",
+    "sram_bytes",
+    "channels",
+    "channel_bytes",
+    "dram_bytes_per_cycle",
+    "clock_ghz",
+)
 
 
 def _with_runtime_parameters(target: Target, options: Options) -> Target:

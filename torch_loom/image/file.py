@@ -1,4 +1,4 @@
-"""Images on disk: one file of safetensors, whose header has program and plan as JSON, versioned, checksummed."""
+"""Images on disk: a file of safetensors; its header has program and plan as JSON, version and checksum."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.
     try:
         text, strides = metadata["body"], metadata["strides"]
         if _checksum(text, strides, flat) != metadata["checksum"]:
-            raise ImageError(f"{target}: the file is damaged: its checksum differs. Compile and save it again")
+            raise ImageError(
+                f"{target}: the file is damaged: its checksum differs. Compile and save it again"
+            )
         return json.loads(text), {
             name: _shaped(flat[name], strides_of) for name, strides_of in json.loads(strides).items()
         }
@@ -115,7 +117,7 @@ def _checksum(text: str, strides: str, tensors: Mapping[str, torch.Tensor]) -> s
         tensor = tensors[name]
         digest.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
         if tensor.numel():
-            digest.update(memoryview(tensor.flatten().view(torch.uint8).numpy()))
+            digest.update(tensor.flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -19,7 +19,7 @@ __all__ = ["Call", "Program", "decode", "encode", "op_of"]
 _NAMESPACES = ("aten", "loom_numerics")
 # Those of them that touch more than their operands.
 _REFUSED = ("from_file", "_print", "_assert_async", "set_", "record_stream", "_copy_from", "rename_")
-_NAMED = {
+_NAMED: dict[str, dict[str, Any]] = {
     "layout": {"strided": torch.strided},
     "memory_format": {
         "contiguous_format": torch.contiguous_format,

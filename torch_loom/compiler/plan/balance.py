@@ -8,6 +8,7 @@ ops in their order.
 from __future__ import annotations
 
 import bisect
+import functools
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -82,8 +83,8 @@ def fill_choices(
             work.choices.append(((rows, columns), t, cycles(cores) + 64.0 * (t - 1)))
     if not work.choices:
         raise PlacementError(
-            f"{work.name} ({work.kind}) does not fit: it needs {int(least):,} bytes of SRAM on each core, even on "
-            f"{max(r * c for r, c in grids)} cores, and there are {target.sram_bytes:,}. {hint}"
+            f"{work.name} ({work.kind}) does not fit: it needs {int(least):,} bytes of SRAM on each core, "
+            f"even on {max(r * c for r, c in grids)} cores, and there are {target.sram_bytes:,}. {hint}"
         )
     work.choices.sort(key=lambda one: (one[0][0] * one[0][1], one[2], one[0]))
 
@@ -178,13 +179,17 @@ def balance_epoch(works: Sequence[Work], target: Target, settings: Settings) -> 
         return _placed(works, [work.choices[0] for work in works], target, settings)
     if policy == "Ribbon":
         found = [
-            _search(works, target, settings, lambda grid, height=height: grid[0] == height)
+            _search(works, target, settings, functools.partial(_has_height, height))
             for height in range(1, target.rows + 1)
         ]
         fitting = [one for one in found if one is not None]
         if fitting:
             return min(fitting, key=_slowest)
     return _search(works, target, settings, lambda grid: True)
+
+
+def _has_height(height: int, grid: Grid) -> bool:
+    return grid[0] == height
 
 
 def _slowest(placed: Sequence[Placed]) -> float:
@@ -234,7 +239,10 @@ def _pareto(choices: Sequence[Choice]) -> list[Choice]:
 def _placed(
     works: Sequence[Work], chosen: Sequence[Choice], target: Target, settings: Settings
 ) -> list[Placed] | None:
-    grids = [(c, r) if w.name in settings.turned else (r, c) for w, ((r, c), _, _) in zip(works, chosen, strict=True)]
+    grids = [
+        (c, r) if w.name in settings.turned else (r, c)
+        for w, ((r, c), _, _) in zip(works, chosen, strict=True)
+    ]
     fixed = [settings.starts.get(work.name) for work in works]
     places = pack(grids, target.rows, target.columns, may_turn=settings.may_turn, fixed=fixed)
     if places is None:

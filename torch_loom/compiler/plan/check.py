@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 
 from torch_loom.compiler.plan.model import Epoch, Plan
@@ -13,9 +14,9 @@ __all__ = ["violations"]
 def violations(plan: Plan, target: Target) -> list[str]:
     """Return what is wrong with a plan, a sentence each; empty: it can run.
 
-    Checked: each op stands once, its rectangle is on its chip, rectangles of an epoch do not overlap, SRAM and
-    DRAM hold what is put there, no two queues overlap, data flows from earlier epochs to later ones, every edge
-    has a buffer, and no buffer is so small that the ops of an epoch wait for one another for ever.
+    Checked: each op stands once, its rectangle is on its chip, rectangles of an epoch do not overlap, SRAM
+    and DRAM hold what is put there, no two queues overlap, data flows from earlier epochs to later ones,
+    every edge has a buffer, and no buffer is so small that the ops of an epoch wait for one another for ever.
     """
     return [
         *_placement(plan, target),
@@ -45,7 +46,9 @@ def _placement(plan: Plan, target: Target) -> list[str]:
                         found.append(f"{name} and {cells[row, column]} share core {row}, {column}")
                     cells[row, column] = name
             if one.sram_bytes > target.sram_bytes:
-                found.append(f"{name} needs {one.sram_bytes} bytes of each core, {target.sram_bytes} are there")
+                found.append(
+                    f"{name} needs {one.sram_bytes} bytes of each core, {target.sram_bytes} are there"
+                )
             held = one.work.parameter_bytes + 2 * (one.work.input_bytes + one.work.output_bytes)
             if one.sram_bytes * one.grid[0] * one.grid[1] * one.t < held:
                 found.append(f"{name} has less memory than its operands take")
@@ -59,12 +62,12 @@ def _memory(plan: Plan, target: Target) -> list[str]:
         if queue.place != "dram":
             continue
         end = queue.address + queue.bytes * queue.entries
-        if not (0 <= queue.channel < target.channels and 0 <= queue.address and end <= target.channel_bytes):
+        if not (0 <= queue.channel < target.channels and queue.address >= 0 and end <= target.channel_bytes):
             found.append(f"{queue.name} lies outside of channel {queue.channel} of chip {queue.chip}")
         spans[queue.chip, queue.channel].append((queue.address, end, queue.name))
     for place, queues in spans.items():
         queues.sort()
-        for (_, end, first), (begin, _, second) in zip(queues, queues[1:], strict=False):
+        for (_, end, first), (begin, _, second) in itertools.pairwise(queues):
             if begin < end:
                 found.append(f"{first} and {second} overlap in channel {place[1]} of chip {place[0]}")
     return found

@@ -92,10 +92,14 @@ def _between_ops(plan: Plan, target: Target, place_of: Mapping[str, tuple[Epoch,
         cores = consumer.grid[0] * consumer.grid[1]
         extra = -(-(entries - PAIR) * edge.bytes // (cores * consumer.t))
         if extra and consumer.sram_bytes + extra > target.sram_bytes:
-            queue = Queue(name, "fork", edge.producer, (edge.consumer,), edge.bytes, entries, "dram", epoch.chip)
+            queue = Queue(
+                name, "fork", edge.producer, (edge.consumer,), edge.bytes, entries, "dram", epoch.chip
+            )
         else:
             consumer.sram_bytes += extra
-            queue = Queue(name, "buffer", edge.producer, (edge.consumer,), edge.bytes, entries, "sram", epoch.chip)
+            queue = Queue(
+                name, "buffer", edge.producer, (edge.consumer,), edge.bytes, entries, "sram", epoch.chip
+            )
         plan.queues.append(queue)
     for producer, edges in later.items():
         epoch, _ = place_of[producer]
@@ -107,8 +111,7 @@ def _between_ops(plan: Plan, target: Target, place_of: Mapping[str, tuple[Epoch,
 
 
 def _share(plan: Plan) -> None:
-    """Queues between epochs of one chip whose uses do not overlap may lie at one address: marked by ``kind``."""
-    # Kept simple: an epoch queue that is read by the next epoch alone needs one entry, not two.
+    """Give queues that the next epoch of the same chip reads one entry: nobody writes while it is read."""
     index = {one.work.name: epoch.index for epoch in plan.epochs for one in epoch.placed}
     chip = {one.work.name: epoch.chip for epoch in plan.epochs for one in epoch.placed}
     for queue in plan.queues:
@@ -137,8 +140,8 @@ def _allocate(
             chip, channel = pinned[queue.name]
             if not (0 <= chip < target.num_chips and 0 <= channel < target.channels):
                 raise PlacementError(
-                    f"{queue.name}: override_dram_queue_placement asks for chip {chip}, channel {channel}, and "
-                    f"there are {target.num_chips} chips of {target.channels} channels"
+                    f"{queue.name}: override_dram_queue_placement asks for chip {chip}, channel {channel}, "
+                    f"and there are {target.num_chips} chips of {target.channels} channels"
                 )
         else:
             channel = _channel(queue, used[chip], turn, target, options, place_of)
@@ -147,10 +150,10 @@ def _allocate(
             channel = min(range(target.channels), key=lambda one: used[chip][one])
         if used[chip][channel] + size > target.channel_bytes:
             raise PlacementError(
-                f"{queue.name} ({queue.kind} of {queue.producer or ', '.join(queue.consumers)}) needs {size:,} "
-                f"bytes of DRAM, and no channel of chip {chip} has more than "
-                f"{target.channel_bytes - used[chip][channel]:,} of {target.channel_bytes:,} left. Use more chips "
-                "(device_config), a narrower default_df_override, or host queues "
+                f"{queue.name} ({queue.kind} of {queue.producer or ', '.join(queue.consumers)}) needs "
+                f"{size:,} bytes of DRAM, and no channel of chip {chip} has more than "
+                f"{target.channel_bytes - used[chip][channel]:,} of {target.channel_bytes:,} left. Use more "
+                "chips (device_config), a narrower default_df_override, or host queues "
                 "(input_queues_on_host, output_queues_on_host)"
             )
         queue.chip, queue.channel, queue.address = chip, channel, used[chip][channel]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["Edge", "Epoch", "Grid", "Plan", "Placed", "Queue", "Work"]
+__all__ = ["Edge", "Epoch", "Grid", "Placed", "Plan", "Queue", "Work"]
 
 Grid = tuple[int, int]
 """Rows and columns of cores."""
@@ -86,8 +86,8 @@ class Queue:
     """A buffer in DRAM, in host memory, or between two ops of one epoch.
 
     Attributes:
-        kind: ``"input"``, ``"output"``, ``"parameter"``, ``"epoch"`` (from one epoch to another), ``"buffer"``
-            (between ops of an epoch) or ``"fork"`` (of the short branch of a fork, in DRAM).
+        kind: ``"input"``, ``"output"``, ``"parameter"``, ``"epoch"`` (from one epoch to another),
+            ``"buffer"`` (between ops of an epoch) or ``"fork"`` (of the short branch of a fork, in DRAM).
         entries: how many results it holds.
         place: ``"dram"``, ``"host"`` or ``"sram"``.
         channel, address: where in DRAM; −1 elsewhere.

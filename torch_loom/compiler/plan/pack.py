@@ -64,9 +64,7 @@ def _is_free(
     return all(not taken[one] & mask for one in range(row, row + height))
 
 
-def _first(
-    taken: Sequence[int], height: int, width: int, rows: int, columns: int
-) -> tuple[int, int] | None:
+def _first(taken: Sequence[int], height: int, width: int, rows: int, columns: int) -> tuple[int, int] | None:
     for row in range(rows - height + 1):
         union = 0
         for one in range(row, row + height):
