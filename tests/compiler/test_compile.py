@@ -157,6 +157,7 @@ class _Page(HTMLParser):
         assert self.open.pop() == tag
 
 
+@pytest.mark.slow
 def test_images_run_without_the_compiler(
     net: nn.Module, x: torch.Tensor, tmp_path: Path, run_python: PythonRunner
 ) -> None:
@@ -222,6 +223,7 @@ def test_formats_change_numbers_as_little_as_they_may(net: nn.Module, x: torch.T
         made(net, x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "option",
     [
@@ -325,6 +327,7 @@ def test_outputs_in_a_folder(net: nn.Module, x: torch.Tensor, tmp_path: Path) ->
     assert sizes["NONE"] == 0 < sizes["LIGHT"] < sizes["VERBOSE"]
 
 
+@pytest.mark.slow
 def test_descriptors(net: nn.Module, x: torch.Tensor, tmp_path: Path) -> None:
     device, cluster, params = (tmp_path / f"{name}.yaml" for name in ("device", "cluster", "params"))
     device.write_text("functional_workers: [1-1, 2-1, 1-2, 2-2]\nworker_l1_size: 1499136\n")
