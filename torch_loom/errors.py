@@ -27,7 +27,9 @@ __all__ = [
     "IllegalGraphError",
     "ImageError",
     "ImplicitSynchronizationError",
+    "InputCountError",
     "InvalidDeviceError",
+    "InvalidDeviceIdError",
     "LoomError",
     "NoDeviceError",
     "NotApplicableError",
@@ -37,6 +39,7 @@ __all__ = [
     "PipelineError",
     "PipelineStoppedError",
     "PlacementError",
+    "PyBudaError",
     "QueueFullError",
     "QueueTypeError",
     "ShapeError",
@@ -79,6 +82,10 @@ class InvalidDeviceError(LoomError, RuntimeError):
     """A device index outside the devices that exist."""
 
 
+class InvalidDeviceIdError(InvalidDeviceError, AssertionError):
+    """The same where CUDA raises an AssertionError: its properties, and whether it can access a peer."""
+
+
 class DeviceTypeError(LoomError, ValueError):
     """Something that is no device of this backend where one was expected."""
 
@@ -113,6 +120,10 @@ class CommunicationError(LoomError, RuntimeError):
 
 class ShapeError(LoomError, ValueError):
     """Tensors that must have one shape have several."""
+
+
+class InputCountError(LoomError, ValueError, AssertionError):
+    """An element-wise kernel got no tensors, or more than it can take."""
 
 
 class CompilationError(LoomError, RuntimeError):
@@ -185,6 +196,10 @@ class StageError(PipelineError):
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
+
+
+class PyBudaError(LoomError, RuntimeError):
+    """PyBuda's API was used in a way that its documentation excludes; the message says what to do."""
 
 
 class FormatError(LoomError, ValueError):
