@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/SymInt.h>
 
 #include "torch/core/extension_points.h"
@@ -26,15 +27,21 @@ bool is_shaped_for_fused(const Tensor& query, const Tensor& key, const Tensor& v
   if (query.dim() != 4 || key.dim() != 4 || value.dim() != 4) return false;
   const c10::ScalarType dtype = query.scalar_type();
   if (!at::isFloatingType(dtype) || key.scalar_type() != dtype || value.scalar_type() != dtype) return false;
-  if (query.numel() == 0 || key.numel() == 0 || value.numel() == 0) return false;
-  const int64_t heads = query.size(1), shared = key.size(1);
-  const bool fits = key.size(0) == query.size(0) && value.size(0) == query.size(0) &&
-                    value.size(1) == shared && key.size(2) == value.size(2) && key.size(3) == query.size(3) &&
+  // Sizes are symbols while a program with dynamic shapes is traced.
+  if (query.sym_numel() == 0 || key.sym_numel() == 0 || value.sym_numel() == 0) return false;
+  const c10::SymInt heads = query.sym_size(1), shared = key.sym_size(1);
+  const bool fits = key.sym_size(0) == query.sym_size(0) && value.sym_size(0) == query.sym_size(0) &&
+                    value.sym_size(1) == shared && key.sym_size(2) == value.sym_size(2) &&
+                    key.sym_size(3) == query.sym_size(3) &&
                     (enable_gqa ? heads % shared == 0 : heads == shared);
   if (!fits || !mask.has_value() || !mask->defined()) return fits;
   if (is_causal || (mask->dim() != 2 && mask->dim() != 4)) return false;
-  const std::array<int64_t, 4> scores = {query.size(0), heads, query.size(2), key.size(2)};
-  return at::is_expandable_to(mask->sizes(), scores);
+  const std::array<c10::SymInt, 4> scores = {query.sym_size(0), heads, query.sym_size(2), key.sym_size(2)};
+  for (int64_t from_end = 1; from_end <= mask->dim(); ++from_end) {
+    const c10::SymInt size = mask->sym_size(-from_end);
+    if (size != 1 && size != scores[4 - from_end]) return false;
+  }
+  return true;
 }
 
 bool has_kernel(int device, bool has_mask, double dropout_p) {
@@ -94,7 +101,9 @@ AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& 
                           bool /*return_debug_mask*/, std::optional<double> scale) {
   auto [output, logsumexp, seed] = forward(query, key, value, bias, dropout_p, is_causal, scale);
   const Tensor none;
-  return {output, logsumexp, none, none, query.sym_size(2), key.sym_size(2), seed, none, none};
+  // The shape function says that there is an offset, and torch.compile saves what that says; nobody reads it.
+  const Tensor offset = at::zeros({}, at::kLong);
+  return {output, logsumexp, none, none, query.sym_size(2), key.sym_size(2), seed, offset, none};
 }
 
 Gradients attention_backward(const Tensor& gradient, const Tensor& query, const Tensor& key,
