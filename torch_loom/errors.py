@@ -23,7 +23,9 @@ __all__ = [
     "ForkError",
     "FormatError",
     "ImplicitSynchronizationError",
+    "InputCountError",
     "InvalidDeviceError",
+    "InvalidDeviceIdError",
     "LoomError",
     "NoDeviceError",
     "NotApplicableError",
@@ -74,6 +76,10 @@ class InvalidDeviceError(LoomError, RuntimeError):
     """A device index outside the devices that exist."""
 
 
+class InvalidDeviceIdError(InvalidDeviceError, AssertionError):
+    """The same where CUDA raises an AssertionError: its properties, and whether it can access a peer."""
+
+
 class DeviceTypeError(LoomError, ValueError):
     """Something that is no device of this backend where one was expected."""
 
@@ -108,6 +114,10 @@ class CommunicationError(LoomError, RuntimeError):
 
 class ShapeError(LoomError, ValueError):
     """Tensors that must have one shape have several."""
+
+
+class InputCountError(LoomError, ValueError, AssertionError):
+    """An element-wise kernel got no tensors, or more than it can take."""
 
 
 class CompilationError(LoomError, RuntimeError):
