@@ -6,6 +6,7 @@
 #include "runtime/capture.h"
 #include "runtime/ipc/shared_events.h"
 #include "runtime/peer_copy.h"
+#include "runtime/simulated_clock.h"
 #include "runtime/timing.h"
 #include "runtime/worlds.h"
 
@@ -146,6 +147,7 @@ void Issue::begin() {
   command_->times = command_->is_captured ? nullptr : &times_;
   is_over_ = false;
   tape::begin(*command_, told_);
+  if (times_ != nullptr && simulated::is_on()) simulated_times_ = std::move(times_);
 }
 
 void Issue::end() {
@@ -155,6 +157,7 @@ void Issue::end() {
   if (!tape::is_end_told(command_->kind)) return;
   command_->times = nullptr;
   tape::end(*command_, told_);
+  if (simulated_times_ != nullptr) simulated::note(*simulated_times_);
 }
 
 Issue::~Issue() {
@@ -240,19 +243,21 @@ void submit(StreamRef stream, const driver::Kernel& kernel, const KernelRecord& 
   launch.end(record.inputs, outputs);
 }
 
-void submit_aside(StreamRef stream, const driver::Kernel& kernel) {
+void submit_aside(StreamRef stream, const driver::Kernel& kernel, const KernelRecord& record) {
   // What is submitted to the default stream while nothing is pending would keep the caller. It goes to a
   // stream of its own instead, which the default stream waits for.
   Device& device = get().device(stream.device);
   if (stream.id != 0 || !runs_in_place(stream) || get().config().launch != "auto" || !device.runs_kernels()) {
-    return submit(stream, kernel);
+    return submit(stream, kernel, record);
   }
   Refusal refusal(kernel);
   driver::Driver& driver = device.driver();
   const driver::Stream own = device.stream(0), side = device.side_stream();
   Issue issue;
   if (tape::is_told(CommandKind::kKernel)) [[unlikely]] {
-    issue.describe(CommandKind::kKernel, stream).name = kernel.name;
+    Command& command = issue.describe(CommandKind::kKernel, stream);
+    command.name = kernel.name;
+    command.attributes = record.attributes;
     issue.begin();
   }
   const auto put_in_order = [&](driver::Stream earlier, driver::Stream later) {
@@ -460,7 +465,10 @@ int64_t elapsed_ns(driver::Event start, driver::Event end) {
   if (&driver != &driver_of(end)) {
     throw InvalidArgument("elapsed time: the two events belong to devices of different drivers");
   }
-  return driver.elapsed_ns(start, end);
+  // The driver says whether both have been recorded and reached, whatever the clock.
+  int64_t nanoseconds = driver.elapsed_ns(start, end);
+  if (simulated::is_on()) simulated::elapsed_ns(start, end, &nanoseconds);
+  return nanoseconds;
 }
 
 void destroy_event(driver::Event event) {

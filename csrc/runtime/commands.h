@@ -56,7 +56,7 @@ class Issue {
   void set_inputs(std::span<const Operand> inputs) { command_->inputs = inputs; }
   void set_outputs(std::span<const Operand> outputs) { command_->outputs = outputs; }
   void end();
-  // Where the times go that a reader wants; null when none does.
+  // Where the times go that a reader wants; null when none does, and where time is simulated.
   const std::shared_ptr<CommandTimes>& times() const { return times_; }
   // From now on nothing notes when the call returns.
   std::shared_ptr<CommandTimes> take_times() { return std::move(times_); }
@@ -66,6 +66,7 @@ class Issue {
   bool is_over_ = true;
   tape::Told told_;
   std::shared_ptr<CommandTimes> times_;
+  std::shared_ptr<CommandTimes> simulated_times_;  // of these the clock says at the end what they are
 };
 
 // A stream whose kernels run in the caller's thread at this moment; asked once for a kernel of which nobody
@@ -101,7 +102,7 @@ class Launch {
 void submit(StreamRef stream, const driver::Kernel& kernel, const KernelRecord& record = {},
             std::span<const Operand> outputs = {});
 // A kernel that would keep the caller where the stream is idle runs beside it, in stream order all the same.
-void submit_aside(StreamRef stream, const driver::Kernel& kernel);
+void submit_aside(StreamRef stream, const driver::Kernel& kernel, const KernelRecord& record = {});
 void copy(StreamRef stream, void* destination, const void* source, size_t bytes);
 // A copy from or to pageable memory: what was submitted to the stream before has finished then, of which the
 // tape is told as well.

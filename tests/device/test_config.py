@@ -153,7 +153,7 @@ def test_visible_devices(monkeypatch: pytest.MonkeyPatch, text: str, indices: tu
         ("TORCH_LOOM_CHAOS_SEED", str(2**64), "0 to 18446744073709551615"),
         ("TORCH_LOOM_CHAOS_SEED", "", "0 to 18446744073709551615"),
         ("TORCH_LOOM_PROTECT", "yes", "0, 1"),
-        ("TORCH_LOOM_CLOCK", "sundial", "wall"),
+        ("TORCH_LOOM_CLOCK", "sundial", "simulated, wall"),
         ("TORCH_LOOM_SANITIZER", "true", "0, 1"),
         ("TORCH_LOOM_DEVICE_NAME", "np0", "letters and underscores"),
     ],

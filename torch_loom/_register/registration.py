@@ -40,6 +40,7 @@ def register() -> Exception | None:
         _stop_threads_at_exit()
         module: ModuleType = importlib.import_module("torch_loom.device")
         importlib.import_module("torch_loom.device._core.first_use").set_chip_loader(_load_chip)
+        importlib.import_module("torch_loom.device._core.clock").set_estimator(_make_estimator)
         if name == cuda.NAME:
             cuda.take_over(module)
             cuda.patch()
@@ -115,6 +116,10 @@ def _stop_threads_at_exit() -> None:
 def _load_chip(chip: str) -> Any:
     # Imported at first use: programs that use no device need no reader of chips.
     return importlib.import_module("torch_loom.chips.core").load_for_core(chip)
+
+
+def _make_estimator(figures_of: Any) -> Any:
+    return importlib.import_module("torch_loom.chips.core").estimator(figures_of)
 
 
 def _register_module(name: str, module: ModuleType) -> None:

@@ -22,17 +22,23 @@ namespace {
 constexpr size_t kMaxDevices = 64;
 
 // In stream order, and in the caller's thread only where the launch mode has it so.
-void submit_aside(const char* name, std::function<void()> work) {
+void submit_aside(const char* name, std::function<void()> work, const runtime::KernelRecord& record = {}) {
   const runtime::StreamRef stream = runtime::current_stream_of(resolve_device(std::nullopt).index());
   const auto run = [](void* context, driver::Stream) { (*static_cast<std::function<void()>*>(context))(); };
   const auto release = [](void* context) { delete static_cast<std::function<void()>*>(context); };
   const driver::Kernel kernel{name, run, release, new std::function<void()>(std::move(work))};
-  translated([&] { runtime::submit_aside(stream, kernel); });
+  translated([&] { runtime::submit_aside(stream, kernel, record); });
 }
 
 void sleep(int64_t nanoseconds) {
+  // What a simulated clock takes for its duration.
+  runtime::Attribute attribute{};
+  attribute.name = "nanoseconds";
+  attribute.kind = runtime::Attribute::Kind::kInteger;
+  attribute.integer = nanoseconds;
   submit_aside("sleep",
-               [nanoseconds] { std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds)); });
+               [nanoseconds] { std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds)); },
+               {nullptr, {}, {&attribute, 1}});
 }
 
 std::array<std::atomic<int>, kMaxDevices> flags{};
@@ -85,7 +91,7 @@ void bind_busy(py::module_& m) {
         torch::wrap_pybind_function([](int file) { translated([&] { board::publish(file); }); }));
   m.def("clock_ticks", [] {
     const double per_second = runtime::clock::ticks_per_second();
-    return py::make_tuple(runtime::clock::ticks(), per_second);
+    return py::make_tuple(runtime::clock::host_ticks(), per_second);
   });
 }
 
