@@ -22,8 +22,8 @@ constexpr CommandKinds kEnds =
     kinds_of({CommandKind::kKernel, CommandKind::kCopy, CommandKind::kFill, CommandKind::kRecordEvent,
               CommandKind::kWaitEvent, CommandKind::kSynchronizeStream, CommandKind::kSynchronizeEvent,
               CommandKind::kSynchronizeDevice, CommandKind::kReplay});
-constexpr CommandKinds kBegins = kinds_of({CommandKind::kReplay, CommandKind::kQueryStream,
-                                           CommandKind::kQueryEvent, CommandKind::kDestroyEvent});
+constexpr CommandKinds kBegins = kinds_of(
+    {CommandKind::kReplay, CommandKind::kQueryStream, CommandKind::kQueryEvent, CommandKind::kDestroyEvent});
 
 // A kernel that is no op may say itself how long it takes.
 constexpr const char* kNanoseconds = "nanoseconds";
@@ -196,8 +196,7 @@ class Clock final : public TapeReader, public clock::Source {
       }
     }
     const uint32_t chip = figures_of(command.device).chip;
-    return known(costs_.key_of(chip, command),
-                 [&] { return estimator_.kernel_ns(command.device, command); });
+    return known(costs_.key_of(chip, command), [&] { return estimator_.kernel_ns(command.device, command); });
   }
 
   void issue(World& world, int64_t issue_ns) noexcept {

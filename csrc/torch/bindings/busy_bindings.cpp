@@ -36,8 +36,7 @@ void sleep(int64_t nanoseconds) {
   attribute.name = "nanoseconds";
   attribute.kind = runtime::Attribute::Kind::kInteger;
   attribute.integer = nanoseconds;
-  submit_aside("sleep",
-               [nanoseconds] { std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds)); },
+  submit_aside("sleep", [nanoseconds] { std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds)); },
                {nullptr, {}, {&attribute, 1}});
 }
 
