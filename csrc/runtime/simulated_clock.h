@@ -67,6 +67,15 @@ struct Span {
 };
 Span last_span() noexcept;
 
+// While it lives, kernels of this thread that are no ops take so long.
+class Said {
+ public:
+  explicit Said(int64_t nanoseconds) noexcept;
+  ~Said();
+  Said(const Said&) = delete;
+  Said& operator=(const Said&) = delete;
+};
+
 // Notes that in the times of a command, at its end.
 void note(CommandTimes& times) noexcept;
 

@@ -11,6 +11,7 @@
 
 #include "runtime/clock.h"
 #include "runtime/ipc/activity_board.h"
+#include "runtime/simulated_clock.h"
 #include "torch/core/device.h"
 
 namespace py = pybind11;
@@ -22,22 +23,18 @@ namespace {
 constexpr size_t kMaxDevices = 64;
 
 // In stream order, and in the caller's thread only where the launch mode has it so.
-void submit_aside(const char* name, std::function<void()> work, const runtime::KernelRecord& record = {}) {
+void submit_aside(const char* name, std::function<void()> work) {
   const runtime::StreamRef stream = runtime::current_stream_of(resolve_device(std::nullopt).index());
   const auto run = [](void* context, driver::Stream) { (*static_cast<std::function<void()>*>(context))(); };
   const auto release = [](void* context) { delete static_cast<std::function<void()>*>(context); };
   const driver::Kernel kernel{name, run, release, new std::function<void()>(std::move(work))};
-  translated([&] { runtime::submit_aside(stream, kernel, record); });
+  translated([&] { runtime::submit_aside(stream, kernel); });
 }
 
 void sleep(int64_t nanoseconds) {
-  // What a simulated clock takes for its duration.
-  runtime::Attribute attribute{};
-  attribute.name = "nanoseconds";
-  attribute.kind = runtime::Attribute::Kind::kInteger;
-  attribute.integer = nanoseconds;
-  submit_aside("sleep", [nanoseconds] { std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds)); },
-               {nullptr, {}, {&attribute, 1}});
+  const runtime::simulated::Said said(nanoseconds);
+  submit_aside("sleep",
+               [nanoseconds] { std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds)); });
 }
 
 std::array<std::atomic<int>, kMaxDevices> flags{};
