@@ -41,6 +41,7 @@ def register() -> Exception | None:
         _stop_threads_at_exit()
         module: ModuleType = importlib.import_module("torch_loom.device")
         importlib.import_module("torch_loom.device._core.first_use").set_chip_loader(_load_chip)
+        importlib.import_module("torch_loom.device._core.clock").set_estimator(_make_estimator)
         patches = importlib.import_module("torch_loom._register.patches")
         patches.end_cuda_sanitizer(name)
         if name == cuda.NAME:
@@ -134,6 +135,10 @@ def _register_compilers() -> None:
     late.after_import("torch._dynamo.variables.torch", call("register_constants"))
     late.after_import("torch._dynamo.backends.registry", call("register_own_backend"))
     late.after_import("torch._inductor.compile_fx", call("register_with_inductor"))
+
+
+def _make_estimator(figures_of: Any) -> Any:
+    return importlib.import_module("torch_loom.chips.core").estimator(figures_of)
 
 
 def _register_module(name: str, module: ModuleType) -> None:

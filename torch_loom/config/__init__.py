@@ -367,7 +367,7 @@ def configure(
         launch: ``"auto"``, ``"blocking"`` or ``"chaos"``.
         chaos_seed: the seed of the order under ``"chaos"``, 0 to 2⁶⁴ − 1.
         protect: whether host code that touches device memory faults.
-        clock: ``"wall"``.
+        clock: ``"simulated"`` or ``"wall"``.
         sanitizer: whether races between streams are reported.
         fallback: ``"allow"`` runs and logs what the chip does not do itself, ``"warn"`` warns of it,
             ``"error"`` refuses it.

@@ -1,0 +1,134 @@
+#include "torch/bindings/clock_bindings.h"
+
+#include <pybind11/stl.h>
+#include <torch/csrc/Exceptions.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/plan_recorder.h"
+#include "runtime/simulated_clock.h"
+#include "torch/bindings/tape_bindings.h"
+#include "torch/core/device.h"
+
+namespace py = pybind11;
+
+namespace loom::glue {
+
+namespace {
+
+namespace simulated = runtime::simulated;
+
+// Calls Python in the thread that issues a command, between whatever else it is about. What Python raises
+// leaves the call that issued the command.
+template <typename T, typename... Arguments>
+T ask(const py::object& callback, T if_ended, const Arguments&... arguments) {
+  if (Py_IsInitialized() == 0) return if_ended;
+  const py::gil_scoped_acquire gil;
+  const py::error_scope pending;
+  try {
+    return callback(arguments()...).template cast<T>();
+  } catch (py::error_already_set& error) {
+    error.restore();
+    python_error kept;
+    kept.persist();
+    throw kept;
+  }
+}
+
+void simulate_time(py::object describe, py::object kernel_ns, py::object move_ns,
+                   std::vector<std::string> attributes) {
+  // Leaked: threads that end after the interpreter may hold what refers to them.
+  auto* const callbacks =
+      new std::array<py::object, 3>{std::move(describe), std::move(kernel_ns), std::move(move_ns)};
+  simulated::Estimator estimator;
+  estimator.describe = [callbacks](int device) {
+    const auto [chip, issue_ns] =
+        ask<std::pair<uint32_t, int64_t>>((*callbacks)[0], {0, 0}, [&] { return py::int_(device); });
+    return simulated::DeviceFigures{chip, issue_ns};
+  };
+  estimator.kernel_ns = [callbacks](int device, const runtime::Command& command) {
+    return ask<int64_t>((*callbacks)[1], 0, [&] { return py::int_(device); },
+                        [&] { return py::str(command.name); },
+                        [&] { return operands_to_python(command.inputs); },
+                        [&] { return operands_to_python(command.outputs); },
+                        [&] { return attributes_to_python(command.attributes); });
+  };
+  estimator.move_ns = [callbacks](int device, simulated::Move move, size_t bytes) {
+    return ask<int64_t>((*callbacks)[2], 0, [&] { return py::int_(device); },
+                        [&] { return py::int_(static_cast<int>(move)); }, [&] { return py::int_(bytes); });
+  };
+  estimator.attributes = std::move(attributes);
+  const py::gil_scoped_release no_gil;
+  translated([&] { simulated::turn_on(estimator); });
+}
+
+// A recorder that is attached by name.
+class PlanRecorder {
+ public:
+  PlanRecorder(py::object at_peak, std::vector<size_t> workspace_bytes) {
+    auto* const callback = new py::object(std::move(at_peak));  // leaked, as above
+    recorder_ = std::make_shared<runtime::PlanRecorder>(
+        [callback](int device) {
+          if (Py_IsInitialized() == 0) return;
+          const py::gil_scoped_acquire gil;
+          const py::error_scope pending;
+          try {
+            (*callback)(device);
+          } catch (py::error_already_set& error) {
+            error.discard_as_unraisable("the plan of a dry run");
+          }
+        },
+        std::move(workspace_bytes));
+  }
+  void attach() {
+    const py::gil_scoped_release no_gil;
+    translated([&] { runtime::tape::attach(recorder_); });
+  }
+  void detach() {
+    const py::gil_scoped_release no_gil;
+    translated([&] { runtime::tape::detach(recorder_); });
+    recorder_->release_workspaces();
+  }
+  size_t position() const { return recorder_->position(); }
+  // (memory, spans, totals): bytes of the two structs one after the other, and (name, family, calls, ns).
+  py::tuple kept() const {
+    const runtime::PlanRecorder::Kept kept = recorder_->kept();
+    const auto bytes_of = [](const auto& values) {
+      return py::bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof values[0]);
+    };
+    py::list totals;
+    for (const auto& total : kept.totals) {
+      totals.append(py::make_tuple(total.name, total.family, total.calls, total.nanoseconds));
+    }
+    return py::make_tuple(bytes_of(kept.memory), bytes_of(kept.spans), totals);
+  }
+
+ private:
+  std::shared_ptr<runtime::PlanRecorder> recorder_;
+};
+
+}  // namespace
+
+void bind_clock(py::module_& m) {
+  m.def("simulate_time", torch::wrap_pybind_function(&simulate_time), py::arg("describe"),
+        py::arg("kernel_ns"), py::arg("move_ns"), py::arg("attributes"));
+  m.def("stop_simulating_time", torch::wrap_pybind_function([] {
+          const py::gil_scoped_release no_gil;
+          translated([] { simulated::turn_off(); });
+        }));
+  py::class_<PlanRecorder>(m, "PlanRecorder")
+      .def(py::init<py::object, std::vector<size_t>>(), py::arg("at_peak"), py::arg("workspace_bytes"))
+      .def("attach", torch::wrap_pybind_function(&PlanRecorder::attach))
+      .def("detach", torch::wrap_pybind_function(&PlanRecorder::detach))
+      .def("position", &PlanRecorder::position)
+      .def("kept", &PlanRecorder::kept);
+  m.def("is_time_simulated", [] { return simulated::is_on(); });
+  m.def("clock_ns",
+        [](int device) { return device < 0 ? simulated::host_ns() : simulated::device_ns(device); });
+}
+
+}  // namespace loom::glue
