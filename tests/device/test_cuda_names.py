@@ -26,12 +26,46 @@ REFUSED: dict[ModuleType, tuple[str, ...]] = {
         "get_gencode_flags",
         "GreenContext",
     ),
-    # What PyTorch's own modules export, so that a name that is new there is missed here.
-    green_contexts: tuple(torch.cuda.green_contexts.__all__),
-    gds: tuple(torch.cuda.gds.__all__),
-    nccl: ("init_rank", "unique_id", "version"),
-    tunable: tuple(torch.cuda.tunable.__all__),
+    green_contexts: ("GreenContext",),
+    gds: (
+        "GdsFile",
+        "gds_deregister_buffer",
+        "gds_register_buffer",
+    ),
+    nccl: (
+        "init_rank",
+        "unique_id",
+        "version",
+    ),
+    tunable: (
+        "enable",
+        "get_filename",
+        "get_max_tuning_duration",
+        "get_max_tuning_iterations",
+        "get_results",
+        "get_rotating_buffer_size",
+        "get_validators",
+        "is_enabled",
+        "mgpu_tune_gemm_in_file",
+        "read_file",
+        "record_untuned_enable",
+        "record_untuned_is_enabled",
+        "set_filename",
+        "set_max_tuning_duration",
+        "set_max_tuning_iterations",
+        "set_numerical_check_tolerances",
+        "set_rotating_buffer_size",
+        "tune_gemm_in_file",
+        "tuning_enable",
+        "tuning_is_enabled",
+    ),
 }
+
+
+def test_no_name_of_pytorchs_modules_is_missed() -> None:
+    assert set(REFUSED[green_contexts]) == set(torch.cuda.green_contexts.__all__)
+    assert set(REFUSED[gds]) == set(torch.cuda.gds.__all__)
+    assert set(REFUSED[tunable]) == set(torch.cuda.tunable.__all__)
 
 
 @pytest.mark.exercises(
