@@ -249,4 +249,12 @@ def install(source: Path, target: Path) -> None:
     temporary.replace(target)
 
 
-setup(ext_modules=[Extension("torch_loom._C", [])], cmdclass={"build_ext": Build})
+# Read when an interpreter starts: lets `import torch_rbln` be found before torch, under the device name rbln.
+START_FILE = "torch_loom/compat/torch_loom_rbln.pth"
+PACKAGES = os.path.relpath(sysconfig.get_path("purelib"), sysconfig.get_path("data"))
+
+setup(
+    data_files=[(PACKAGES, [START_FILE])],
+    ext_modules=[Extension("torch_loom._C", [])],
+    cmdclass={"build_ext": Build},
+)

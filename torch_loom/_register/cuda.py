@@ -97,6 +97,6 @@ def _provide_raw_streams() -> None:
     # Only CUDA builds have it; Inductor's runtime imports it, and transformers' Trainer imports that.
     def raw_stream(device: int) -> int:
         stream: Any = torch.accelerator.current_stream(device)
-        return int(stream.native_handle)
+        return int(stream.native_handle) if stream.stream_id else 0
 
     torch._C._cuda_getCurrentRawStream = raw_stream

@@ -20,6 +20,7 @@ from torch_loom.config.settings import (
     CHIP,
     CLOCK,
     COMPILER,
+    CUDA_SANITIZER,
     DEVICE_NAME,
     DEVICES,
     DRIVER,
@@ -33,6 +34,7 @@ from torch_loom.config.settings import (
     PROTECT,
     RBLN_DEVICE_MAP,
     RBLN_DEVICES,
+    RBLN_DIAGNOSE,
     RBLN_DISABLE_FALLBACK,
     RBLN_EAGER_MALLOC,
     RBLN_LOG_LEVEL,
@@ -70,6 +72,7 @@ __all__ = [
     "describe",
     "device_name",
     "export",
+    "is_rbln_diagnosed",
     "kernel_cache",
     "kernel_cache_refused",
     "parse_size",
@@ -113,6 +116,15 @@ def device_name() -> str:
         ConfigurationError: TORCH_LOOM_DEVICE_NAME cannot be a device name.
     """
     return required(DEVICE_NAME, {})
+
+
+def is_rbln_diagnosed() -> bool:
+    """Return whether TORCH_RBLN_DIAGNOSE asks for a package torch_rbln that imports no torch.
+
+    Raises:
+        ConfigurationError: it has a bad value.
+    """
+    return required(RBLN_DIAGNOSE, {})
 
 
 def choose_cuda() -> None:
@@ -225,7 +237,7 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
         chaos_seed=value_of(CHAOS_SEED, overrides),
         protect=required(PROTECT, overrides),
         clock=required(CLOCK, overrides),
-        sanitizer=required(SANITIZER, overrides),
+        sanitizer=required(SANITIZER, overrides) or value_of(CUDA_SANITIZER, overrides) is not None,
         machine=required(MACHINE, overrides),
         device_groups=groups,
         fallback=fallback,

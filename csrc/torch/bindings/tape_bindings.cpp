@@ -14,6 +14,7 @@
 
 #include "runtime/worlds.h"
 #include "torch/core/device.h"
+#include "torch/dispatch/implicit_sync.h"
 
 namespace py = pybind11;
 
@@ -286,14 +287,25 @@ class TraceReader final : public runtime::TapeReader {
 
   void begin(const Command& command) override {
     const bool is_host_memory = command.kind == CommandKind::kAllocate && command.device < 0;
-    if (is_host_memory || is_reading || Py_IsInitialized() == 0) return;
+    if (is_host_memory) return;
+    tell(command.kind, first(command),
+         command.stream < 0 ? nullptr : handle_of(command.device, command.stream));
+  }
+
+  // A stream's native handle; null for the default one, as CUDA's is.
+  static const void* handle_of(int device, int64_t stream) {
+    return stream == 0 ? nullptr : devices().stream(device, stream);
+  }
+
+  void tell(CommandKind kind, const void* first, const void* second) {
+    if (is_reading || Py_IsInitialized() == 0) return;
     const py::gil_scoped_acquire gil;
     // A free may come while an exception is on its way.
     const py::error_scope pending;
     is_reading = true;
     try {
-      callback_(static_cast<int>(command.kind), reinterpret_cast<uintptr_t>(first(command)),
-                reinterpret_cast<uintptr_t>(command.stream < 0 ? nullptr : stream(command)));
+      callback_(static_cast<int>(kind), reinterpret_cast<uintptr_t>(first),
+                reinterpret_cast<uintptr_t>(second));
     } catch (py::error_already_set& error) {
       // Re-deliver Ctrl-C to the program after the command.
       if (error.matches(PyExc_KeyboardInterrupt)) {
@@ -318,12 +330,9 @@ class TraceReader final : public runtime::TapeReader {
   static bool is_in(runtime::CommandKinds kinds, CommandKind kind) {
     return (kinds >> static_cast<int>(kind) & 1) != 0;
   }
-  static const void* stream(const Command& command) {
-    return devices().stream(command.device, command.stream);
-  }
   static const void* first(const Command& command) {
     if (is_in(kEvents, command.kind)) return command.event;
-    if (is_in(kStreams, command.kind)) return stream(command);
+    if (is_in(kStreams, command.kind)) return handle_of(command.device, command.stream);
     return command.address;
   }
 
@@ -331,11 +340,24 @@ class TraceReader final : public runtime::TapeReader {
   const py::object callback_;
 };
 
+std::vector<std::shared_ptr<TraceReader>>& trace_readers() {
+  static auto* const kept = new std::vector<std::shared_ptr<TraceReader>>;
+  return *kept;
+}
+
+// What an op or a copy makes the host wait for is on no tape: where nothing is pending nobody waits.
+void trace_implicit_sync(int device) {
+  const runtime::StreamRef stream = runtime::current_stream_of(device);
+  for (const auto& reader : trace_readers()) {
+    reader->tell(CommandKind::kSynchronizeStream, TraceReader::handle_of(device, stream.id), nullptr);
+  }
+}
+
 // For the life of the process: callbacks cannot be taken back.
 void attach_trace(py::object callback) {
   const auto reader = std::make_shared<TraceReader>(std::move(callback));
-  static auto* kept = new std::vector<std::shared_ptr<TraceReader>>;
-  kept->push_back(reader);
+  trace_readers().push_back(reader);
+  set_sync_listener(&trace_implicit_sync);
   const py::gil_scoped_release no_gil;
   translated([&] { runtime::tape::attach(reader); });
 }
