@@ -298,4 +298,4 @@ def test_no_other_file_reads_the_environment() -> None:
         for path in package.rglob("*.py")
         if re.search(r"\benviron(\[|\.get\b)|\bgetenv\b", path.read_text(encoding="utf-8"))
     }
-    assert readers == {"config/__init__.py"}
+    assert readers == {"config/sources.py"}
