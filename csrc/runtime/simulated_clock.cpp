@@ -22,8 +22,8 @@ constexpr CommandKinds kEnds =
     kinds_of({CommandKind::kKernel, CommandKind::kCopy, CommandKind::kFill, CommandKind::kRecordEvent,
               CommandKind::kWaitEvent, CommandKind::kSynchronizeStream, CommandKind::kSynchronizeEvent,
               CommandKind::kSynchronizeDevice, CommandKind::kReplay});
-constexpr CommandKinds kBegins = kinds_of({CommandKind::kReplay, CommandKind::kQueryStream,
-                                           CommandKind::kQueryEvent, CommandKind::kDestroyEvent});
+constexpr CommandKinds kBegins = kinds_of(
+    {CommandKind::kReplay, CommandKind::kQueryStream, CommandKind::kQueryEvent, CommandKind::kDestroyEvent});
 
 constexpr const char* kWaitsForFlag = "busy_wait_for_flag";
 constexpr const char* kClearsFlag = "clear_flag";
@@ -193,8 +193,7 @@ class Clock final : public TapeReader, public clock::Source {
       if (said_ns >= 0) return said_ns;
     }
     const uint32_t chip = figures_of(command.device).chip;
-    return known(costs_.key_of(chip, command),
-                 [&] { return estimator_.kernel_ns(command.device, command); });
+    return known(costs_.key_of(chip, command), [&] { return estimator_.kernel_ns(command.device, command); });
   }
 
   void issue(World& world, int64_t issue_ns) noexcept {

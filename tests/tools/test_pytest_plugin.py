@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from torch_loom.tools.pytest_plugin import LoomTime, loom_time
 
 __all__ = ["loom_time"]
@@ -20,7 +21,9 @@ def test_a_block_takes_the_same_each_time(loom_time: LoomTime) -> None:
     assert len(found) == 1
 
 
-@pytest.mark.parametrize(("limit", "words"), [("at_most", "at most 0.001 us"), ("at_least", "at least 1000000.000 us")])
+@pytest.mark.parametrize(
+    ("limit", "words"), [("at_most", "at most 0.001 us"), ("at_least", "at least 1000000.000 us")]
+)
 def test_a_limit_that_is_missed_fails_the_test(loom_time: LoomTime, limit: str, words: str) -> None:
     bound = {"at_most": 1e-9, "at_least": 1.0}[limit]
     with pytest.raises(pytest.fail.Exception, match=words), loom_time(**{limit: bound}):

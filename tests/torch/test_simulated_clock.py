@@ -8,15 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+
+from tests.conftest import PythonRunner
 from torch_loom.chips.cost.lower import ATTRIBUTES, lower
 from torch_loom.chips.estimator import described
 from torch_loom.device._core import clock as simulated_time
 
-from tests.conftest import PythonRunner
-
 PROGRAM = """
-import json, sys
-import torch
+import json
+import torch, torch_loom
 
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)).to("loom")
@@ -52,11 +52,16 @@ def seconds_of_device() -> float:
     return torch.loom.clock(0)
 
 
-def test_the_same_times_in_every_launch_mode_and_driver(run_python: PythonRunner) -> None:
+def test_the_same_times_in_every_launch_mode_and_driver(fork_python: PythonRunner) -> None:
     found = []
-    for launch, driver in (("auto", "virtual"), ("blocking", "virtual"), ("chaos", "virtual"), ("auto", "null")):
+    for launch, driver in (
+        ("auto", "virtual"),
+        ("blocking", "virtual"),
+        ("chaos", "virtual"),
+        ("auto", "null"),
+    ):
         env = {"TORCH_LOOM_CLOCK": "simulated", "TORCH_LOOM_LAUNCH": launch, "TORCH_LOOM_DRIVER": driver}
-        found.append(json.loads(run_python(PROGRAM, env).stdout))
+        found.append(json.loads(fork_python(PROGRAM, env).stdout))
     assert all(each[:3] == found[0][:3] for each in found)
     assert found[0][3] == found[1][3] == found[2][3]
     assert 0 < found[0][0] * 1e-3 <= found[0][1] <= found[0][2]
@@ -164,7 +169,11 @@ def test_a_profile_has_device_time() -> None:
         with torch.profiler.profile() as profile:
             x = torch.ones(64, 64, device="loom")
             (x @ x).relu().sum().item()
-        return {row.key: round(row.device_time_total, 3) for row in profile.key_averages() if row.device_time_total}
+        return {
+            row.key: round(row.device_time_total, 3)
+            for row in profile.key_averages()
+            if row.device_time_total
+        }
 
     first, second = profiled(), profiled()
     assert {"aten::mm", "aten::relu", "aten::sum"} <= set(first)
@@ -191,8 +200,25 @@ class _Watched(dict[str, object]):
 def test_costs_depend_on_declared_attributes_alone() -> None:
     large = (0, (2, 4, 8, 8), (256, 64, 8, 1), 2, False, "float16")
     small = (0, (2, 4, 1, 1), (4, 1, 1, 1), 2, False, "float16")
-    names = ("convolution", "convolution_backward", "sum", "_softmax", "native_layer_norm", "pow", "mm", "copy_")
-    names += ("native_batch_norm", "max_pool2d_with_indices", "embedding", "sort", "native_dropout", "cat", "add")
+    names = (
+        "convolution",
+        "convolution_backward",
+        "sum",
+        "_softmax",
+        "native_layer_norm",
+        "pow",
+        "mm",
+        "copy_",
+    )
+    names += (
+        "native_batch_norm",
+        "max_pool2d_with_indices",
+        "embedding",
+        "sort",
+        "native_dropout",
+        "cat",
+        "add",
+    )
     names += ("scaled_dot_product_attention", "index_put_", "cumsum", "gather", "_foreach_add_", "avg_pool2d")
     asked: set[str] = set()
     for name, tensor in itertools.product(names, (large, small)):

@@ -44,8 +44,8 @@ void simulate_time(py::object describe, py::object kernel_ns, py::object move_ns
       new std::array<py::object, 3>{std::move(describe), std::move(kernel_ns), std::move(move_ns)};
   simulated::Estimator estimator;
   estimator.describe = [callbacks](int device) {
-    const auto [chip, issue_ns] = ask<std::pair<uint32_t, int64_t>>((*callbacks)[0], {0, 0},
-                                                                    [&] { return py::int_(device); });
+    const auto [chip, issue_ns] =
+        ask<std::pair<uint32_t, int64_t>>((*callbacks)[0], {0, 0}, [&] { return py::int_(device); });
     return simulated::DeviceFigures{chip, issue_ns};
   };
   estimator.kernel_ns = [callbacks](int device, const runtime::Command& command) {
@@ -74,9 +74,8 @@ void bind_clock(py::module_& m) {
           translated([] { simulated::turn_off(); });
         }));
   m.def("is_time_simulated", [] { return simulated::is_on(); });
-  m.def("clock_ns", [](int device) {
-    return device < 0 ? simulated::host_ns() : simulated::device_ns(device);
-  });
+  m.def("clock_ns",
+        [](int device) { return device < 0 ? simulated::host_ns() : simulated::device_ns(device); });
 }
 
 }  // namespace loom::glue

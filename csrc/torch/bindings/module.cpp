@@ -25,8 +25,8 @@
 #include "torch/engine/engine.h"
 #include "torch/hooks/shutdown.h"
 #include "torch/kernels/compiled_kernel.h"
-#include "torch/memory/lazy.h"
 #include "torch/memory/alloc_conf.h"
+#include "torch/memory/lazy.h"
 #include "torch/ops/fallback.h"
 #include "torch/profiler/nvtx.h"
 
