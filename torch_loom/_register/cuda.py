@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from torch_loom import config
+from torch_loom._register import cuda_answers, cuda_exchange, cuda_functions
 
 NAME = config.CUDA_NAME
 
@@ -23,6 +24,7 @@ _KEPT = frozenset({"__name__", "__file__", "__path__", "__spec__", "__loader__",
 
 def take_over(module: ModuleType) -> None:
     """Put the device module in the place of ``torch.cuda``."""
+    _end_their_sanitizer()
     loaded = {name: sys.modules.get(f"{torch.cuda.__name__}.{name}") for name in module.SUBMODULES}
     _overlay(torch.cuda, module)
     for submodule, theirs in loaded.items():
@@ -35,6 +37,14 @@ def take_over(module: ModuleType) -> None:
             setattr(torch.cuda, submodule, theirs)
 
 
+def _end_their_sanitizer() -> None:
+    # `import torch` starts it where TORCH_CUDA_SANITIZER is set; it would watch a GPU. Ours is started by
+    # the settings, at first use.
+    theirs = sys.modules.get(f"{torch.cuda.__name__}._sanitizer")
+    if theirs is not None and theirs.cuda_sanitizer.enabled:
+        theirs.cuda_sanitizer.disable()
+
+
 def _overlay(theirs: ModuleType, ours: ModuleType) -> None:
     names: dict[str, Any] = {name: value for name, value in vars(ours).items() if name not in _KEPT}
     if "__all__" in names:
@@ -42,11 +52,12 @@ def _overlay(theirs: ModuleType, ours: ModuleType) -> None:
     vars(theirs).update(names)
 
 
-def patch() -> None:
+def patch(module: ModuleType) -> None:
     """Apply what only CUDA's name needs, beside :mod:`torch_loom._register.patches`."""
     _patch_storages()
-    _refuse_array_interface()
-    _provide_raw_streams()
+    cuda_functions.provide(module)
+    cuda_exchange.restrict()
+    cuda_answers.give()
 
 
 def _patch_storages() -> None:
@@ -76,27 +87,3 @@ def _patch_storages() -> None:
 
     storage_type.__new__ = __new__  # type: ignore[method-assign]
     storage_type.resize_ = resize_  # type: ignore[method-assign, assignment]
-
-
-def _refuse_array_interface() -> None:
-    # It tells other libraries an address on a GPU, which they would read there.
-    original: Any = torch.Tensor.__cuda_array_interface__
-
-    def interface(self: torch.Tensor) -> Any:
-        if self.device.type != NAME:
-            return original.__get__(self)
-        raise AttributeError(
-            "__cuda_array_interface__ would have another library read this tensor on a GPU, and there is "
-            "none: the device is torch-loom's. Use tensor.cpu()."
-        )
-
-    torch.Tensor.__cuda_array_interface__ = property(interface)  # type: ignore[assignment, method-assign]
-
-
-def _provide_raw_streams() -> None:
-    # Only CUDA builds have it; Inductor's runtime imports it, and transformers' Trainer imports that.
-    def raw_stream(device: int) -> int:
-        stream: Any = torch.accelerator.current_stream(device)
-        return int(stream.native_handle)
-
-    torch._C._cuda_getCurrentRawStream = raw_stream

@@ -42,7 +42,7 @@ def register() -> Exception | None:
         importlib.import_module("torch_loom.device._core.first_use").set_chip_loader(_load_chip)
         if name == cuda.NAME:
             cuda.take_over(module)
-            cuda.patch()
+            cuda.patch(module)
             _put_module(OWN_NAME, module)
         else:
             rename_privateuse1_backend(name)

@@ -8,6 +8,7 @@ at import; only the device name is needed at import.
 from __future__ import annotations
 
 import difflib
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +22,10 @@ from torch_loom.config.settings import (
     CHIP,
     CLOCK,
     COMPILER,
+    CUDA_LAUNCH_BLOCKING,
+    CUDA_SANITIZER,
+    CUDA_VERSION,
+    CUDA_VISIBLE_DEVICES,
     DEVICE_NAME,
     DEVICES,
     DRIVER,
@@ -48,6 +53,7 @@ from torch_loom.errors import AlreadyInitializedError, ConfigurationError
 
 __all__ = [
     "CUDA_NAME",
+    "CUDA_VISIBLE_DEVICES",
     "DEVICES",
     "ENV_PREFIX",
     "RBLN_DEVICES",
@@ -58,6 +64,7 @@ __all__ = [
     "choose_cuda",
     "compiler",
     "configure",
+    "cuda_version",
     "describe",
     "device_name",
     "export",
@@ -170,6 +177,11 @@ def _raw_value(setting: Setting[T], overrides: Mapping[str, str]) -> tuple[str |
     return setting.default, "default"
 
 
+def _is_open(setting: Setting[T], overrides: Mapping[str, str]) -> bool:
+    # Whether another variable may say it.
+    return _raw_value(setting, overrides)[1] == "default"
+
+
 def describe(setting: Setting[T]) -> str:
     """Return what sets a setting, and to what, as in ``TORCH_LOOM_DEVICES='2'``."""
     return _describe_with(setting, _overrides)
@@ -256,6 +268,15 @@ def compiler() -> str:
     return _required(COMPILER, {})
 
 
+def cuda_version() -> str | None:
+    """Return the version of CUDA that ``torch.version.cuda`` says under CUDA's name; None for none.
+
+    Raises:
+        ConfigurationError: TORCH_LOOM_CUDA_VERSION is no version.
+    """
+    return _value(CUDA_VERSION, {})
+
+
 def kernel_cache() -> Path:
     """Return the folder of compiled kernels, made if it was not there.
 
@@ -297,7 +318,16 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
     policy = _value(MEMORY_POLICY, overrides)
     fallback = _required(FALLBACK, overrides)
     log_level = _value(LOG_LEVEL, overrides)
+    launch, sanitizer = _required(LAUNCH, overrides), _required(SANITIZER, overrides)
     groups = None
+    if name == CUDA_NAME:
+        indices = _value(CUDA_VISIBLE_DEVICES, overrides)
+        if visible is None and indices is not None:
+            visible = tuple(itertools.takewhile(lambda index: index < devices, indices))
+        if _is_open(LAUNCH, overrides) and _required(CUDA_LAUNCH_BLOCKING, overrides):
+            launch = "blocking"
+        if _is_open(SANITIZER, overrides):
+            sanitizer = _required(CUDA_SANITIZER, overrides)
     if name == rbln.NAME:
         if visible is None:
             visible = _visible(RBLN_DEVICES, devices, overrides)
@@ -305,7 +335,7 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
             policy = "eager"
         groups = _npu_groups(devices if visible is None else len(visible), overrides)
         disabled = _value(RBLN_DISABLE_FALLBACK, overrides) or ()
-        if _raw_value(FALLBACK, overrides)[1] == "default" and {"unsupported_op", "all"} & set(disabled):
+        if _is_open(FALLBACK, overrides) and {"unsupported_op", "all"} & set(disabled):
             fallback = "error"
         log_level = log_level or _value(RBLN_LOG_LEVEL, overrides)
         _check_groups(groups, chips, visible, overrides)
@@ -317,11 +347,11 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
         memory_policy=policy,
         visible_devices=visible,
         driver=_required(DRIVER, overrides),
-        launch=_required(LAUNCH, overrides),
+        launch=launch,
         chaos_seed=_value(CHAOS_SEED, overrides),
         protect=_required(PROTECT, overrides),
         clock=_required(CLOCK, overrides),
-        sanitizer=_required(SANITIZER, overrides),
+        sanitizer=sanitizer,
         machine=_required(MACHINE, overrides),
         device_groups=groups,
         fallback=fallback,
