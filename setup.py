@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sysconfig
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -29,14 +31,24 @@ CSRC = ROOT / "csrc"
 OUTPUT = ROOT / "build" / "temp"
 
 # Folders of csrc that include no header of PyTorch.
-PLAIN = ("util", "driver", "runtime")
+PLAIN = ("util", "driver", "runtime", "numerics")
 # Only in a development build: bindings for the tests, and a driver in a library of its own.
 TESTING = "testing"
+# What is compiled once, and which files then read it: the first whose pattern is in what they include.
+PRECOMPILED = {
+    "python": (
+        "torch/core/precompiled_python.h",
+        re.compile(r"<(pybind11|torch/csrc/(Exceptions|utils/pybind))"),
+    ),
+    "torch": ("torch/core/precompiled.h", re.compile("")),
+}
 MIRROR = ROOT / "tests" / "driver" / "mirror"
 LOGGED = ROOT / "tests" / "driver" / "logged"
-# These files spend most of their compile time on pybind11, so several are compiled as one.
-MERGED = "torch/bindings"
-FILES_PER_MERGED = 5
+# Where optimising further buys nothing: what is called from Python, or once.
+COLD = ("torch/bindings", "testing")
+# Headers are most of what a file of csrc/torch costs, so the files of a room are compiled several at a time.
+# SEPARATE_OBJECTS=1 compiles each file alone, which suits who edits one file again and again.
+FILES_PER_UNIT = 1 if os.environ.get("SEPARATE_OBJECTS") == "1" else 5
 
 COMPILE = [
     *("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-DNDEBUG"),
@@ -51,30 +63,42 @@ class Unit:
     source: Path
     object: Path
     flags: str  # the name of a ninja variable
-    precompiled: bool = False
-    inputs: Sequence[Path] = field(default_factory=tuple)
+    precompiled: str | None = None  # a name of PRECOMPILED
+
+
+@functools.cache
+def included_text(path: Path) -> str:
+    """Returns the includes of this file, with those of the headers of ours among them."""
+    lines = re.findall(r'^#include (?:<[^>]+>|"[^"]+")', path.read_text(encoding="utf-8"), re.MULTILINE)
+    own = [CSRC / line.split('"')[1] for line in lines if '"' in line]
+    return "\n".join([*lines, *(included_text(header) for header in own if header.exists())])
+
+
+def precompiled_for(path: Path) -> str:
+    text = included_text(path)
+    return next(name for name, (_, pattern) in PRECOMPILED.items() if pattern.search(text))
 
 
 def sources(*folders: str) -> list[Path]:
     return sorted(path for folder in folders for path in (CSRC / folder).rglob("*.cpp"))
 
 
-def units_of(paths: Iterable[Path], flags: str, *, precompiled: bool = False) -> list[Unit]:
-    return [
-        Unit(path, OUTPUT / path.relative_to(ROOT).with_suffix(".o"), flags, precompiled) for path in paths
-    ]
+def plain_units(paths: Iterable[Path]) -> list[Unit]:
+    return [Unit(path, OUTPUT / path.relative_to(ROOT).with_suffix(".o"), "plain") for path in paths]
 
 
-def merged_units() -> list[Unit]:
+def merged_units(folder: str) -> list[Unit]:
     """Groups the files of one folder, and writes for each group the file that includes them."""
-    files = sources(MERGED)
     units = []
-    for number, first in enumerate(range(0, len(files), FILES_PER_MERGED)):
-        group = files[first : first + FILES_PER_MERGED]
-        source = OUTPUT / "merged" / f"{MERGED.replace('/', '_')}_{number}.cpp"
-        text = "".join(f'#include "{path.relative_to(CSRC)}"\n' for path in group)
-        write_if_changed(source, text)
-        units.append(Unit(source, source.with_suffix(".o"), "bindings", precompiled=True))
+    flags = "cold" if folder in COLD else "torch"
+    for kind in PRECOMPILED:
+        files = [path for path in sources(folder) if precompiled_for(path) == kind]
+        for number, first in enumerate(range(0, len(files), FILES_PER_UNIT)):
+            group = files[first : first + FILES_PER_UNIT]
+            source = OUTPUT / "merged" / f"{folder.replace('/', '_')}_{kind}_{number}.cpp"
+            text = "".join(f'#include "{path.relative_to(CSRC)}"\n' for path in group)
+            write_if_changed(source, text)
+            units.append(Unit(source, source.with_suffix(".o"), flags, kind))
     return units
 
 
@@ -106,15 +130,14 @@ class NinjaFile:
             # The version the extension was built against; it is compared with the running one at first use.
             f"-DLOOM_BUILT_TORCH_VERSION={shlex.quote(json_string(torch.__version__))}",
         ]
-        self.header = OUTPUT / "precompiled" / "torch.h"
+        self.headers = {name: OUTPUT / "precompiled" / f"{name}.h" for name in PRECOMPILED}
         libraries = [f"-L{shlex.quote(path)}" for path in library_paths()]
         self.lines = [
             "ninja_required_version = 1.5",
             f"cxx = {os.environ.get('CXX', 'g++')}",
             f"plain = {' '.join(common)}",
             f"torch = {' '.join(with_torch)}",
-            # Bindings are called from Python, where optimising them further buys nothing.
-            "bindings = $torch -O1",
+            "cold = $torch -O1",
             f"link = {' '.join(libraries)} -lc10 -ltorch_cpu -ltorch -ltorch_python",
             "rule precompile",
             "  command = $cxx -MMD -MF $out.d $flags -x c++-header -c $in -o $out",
@@ -127,22 +150,21 @@ class NinjaFile:
             "rule link",
             "  command = $cxx -shared $in -o $out $link",
         ]
-        write_if_changed(self.header, '#include "torch/core/precompiled.h"\n')
-        self.lines += [
-            f"build {escape(self.header)}.gch: precompile {escape(self.header)}",
-            "  flags = $torch",
-        ]
+        for name, header in self.headers.items():
+            write_if_changed(header, f'#include "{PRECOMPILED[name][0]}"\n')
+            self.lines += [f"build {escape(header)}.gch: precompile {escape(header)}", "  flags = $torch"]
 
     def compile(self, units: Iterable[Unit]) -> list[Path]:
         objects = []
         for unit in units:
-            waits = f" | {escape(self.header)}.gch" if unit.precompiled else ""
+            header = self.headers[unit.precompiled] if unit.precompiled else None
+            waits = f" | {escape(header)}.gch" if header else ""
             self.lines += [
                 f"build {escape(unit.object)}: compile {escape(unit.source)}{waits}",
                 f"  flags = ${unit.flags}",
             ]
-            if unit.precompiled:
-                self.lines.append(f"  include = -Winvalid-pch -include {escape(self.header)}")
+            if header:
+                self.lines.append(f"  include = -Winvalid-pch -include {escape(header)}")
             objects.append(unit.object)
         return objects
 
@@ -188,24 +210,19 @@ class Build(build_ext):
     def run(self) -> None:
         is_development = self.inplace or getattr(self, "editable_mode", False)
         file = NinjaFile()
-        plain = file.compile(units_of(sources(*PLAIN), "plain"))
-        glue = [
-            path
-            for path in sources(".")
-            if path.relative_to(CSRC).parts[0] not in (*PLAIN, TESTING)
-            and not path.is_relative_to(CSRC / MERGED)
-        ]
-        merged = file.compile(merged_units())
-        own = file.compile(units_of(glue, "torch", precompiled=True))
+        plain = file.compile(plain_units(sources(*PLAIN)))
+        rooms = sorted({path.parent for path in sources(".")} - {path.parent for path in sources(*PLAIN)})
+        glue = [room.relative_to(CSRC).as_posix() for room in rooms if room.name != TESTING]
+        own = [path for room in glue for path in file.compile(merged_units(room))]
         library = Path(self.get_ext_fullpath("torch_loom._C")).resolve()
-        built = [(library, [*merged, *own, *plain])]
+        built = [(library, [*own, *plain])]
         if is_development:
-            tests = file.compile(units_of(sources(TESTING), "bindings", precompiled=True))
+            tests = file.compile(merged_units(TESTING))
             built.append((Path(self.get_ext_fullpath("torch_loom._C_testing")).resolve(), [*tests, *plain]))
             # It stays where ninja links it: what a chip team writes has no part in the package.
-            mirror = file.compile(units_of(sorted(MIRROR.glob("*.cpp")), "plain"))
+            mirror = file.compile(plain_units(sorted(MIRROR.glob("*.cpp"))))
             file.link(OUTPUT / "libloom_mirror.so", mirror, with_torch=False)
-            logged = file.compile(units_of(sorted(LOGGED.glob("*.cpp")), "plain"))
+            logged = file.compile(plain_units(sorted(LOGGED.glob("*.cpp"))))
             file.link(OUTPUT / "libloom_logged.so", [*logged, *plain], with_torch=False)
         for path, objects in built:
             file.link(OUTPUT / path.name, objects)

@@ -17,6 +17,7 @@ TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2|aten)\b|^(Python\.h|pybind11
 # The rooms of csrc, lowest first: a room may include itself and those named.
 CPP_LAYERS = {
     "util": set(),
+    "numerics": set(),
     "driver": set(),
     "driver/host": {"driver", "util"},
     # A driver is known by its contract alone: nothing above includes driver/host.
@@ -26,8 +27,10 @@ CPP_LAYERS = {
     "testing": {"driver", "runtime", "runtime/memory", "util"},
 }
 # csrc/torch in order; hooks and profiler do not know kernels. All may include what is outside csrc/torch.
-TORCH_ROOMS = ["core", "engine", "ops", "memory", "dispatch", "kernels", "hooks", "profiler", "bindings"]
-BELOW_TORCH = {"driver", "runtime", "runtime/ipc", "runtime/memory", "util"}
+TORCH_ROOMS = [
+    *("core", "engine", "numerics", "ops", "memory", "dispatch", "kernels", "hooks", "profiler", "bindings")
+]
+BELOW_TORCH = {"numerics", "driver", "runtime", "runtime/ipc", "runtime/memory", "util"}
 for place, room in enumerate(TORCH_ROOMS):
     below = set(TORCH_ROOMS[:place]) - (set() if room == "bindings" else {"kernels", "hooks", "profiler"})
     CPP_LAYERS[f"torch/{room}"] = {f"torch/{name}" for name in below} | BELOW_TORCH

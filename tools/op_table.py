@@ -36,9 +36,10 @@ def declared() -> dict[str, NativeFunction]:
 
 
 def op_names() -> list[str]:
-    """Return all ops of `aten` that PyTorch has, sorted."""
+    """Return all ops of `aten` that PyTorch has, and ours in the table, sorted."""
     names: list[str] = torch._C._dispatch_get_all_op_names()
-    return sorted(name for name in names if name.startswith("aten::"))
+    own = [name for family in ops.FAMILIES for name in family.patterns if name.startswith("loom_")]
+    return sorted([*(name for name in names if name.startswith("aten::")), *own])
 
 
 def facts_of(op: str) -> frozenset[str]:

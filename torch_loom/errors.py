@@ -21,14 +21,22 @@ __all__ = [
     "ExtensionError",
     "FallbackError",
     "ForkError",
+    "FormatError",
     "ImplicitSynchronizationError",
     "InvalidDeviceError",
     "LoomError",
     "NoDeviceError",
     "NotApplicableError",
+    "OperandError",
+    "PackedDataError",
     "PinnedMemoryError",
+    "PipelineError",
+    "PipelineStoppedError",
+    "QueueFullError",
+    "QueueTypeError",
     "ShapeError",
     "SharingError",
+    "StageError",
     "VersionMismatchError",
 ]
 
@@ -119,3 +127,43 @@ class AllocatorFunctionError(LoomError, AttributeError):
 
 class PinnedMemoryError(LoomError, RuntimeError):
     """Host memory cannot be pinned, or is not pinned."""
+
+
+class PipelineError(LoomError, RuntimeError):
+    """A pipeline cannot do what was asked in its present state; the message says what to do first."""
+
+
+class PipelineStoppedError(PipelineError):
+    """A pipeline was shut down while somebody waited for it, or used after that."""
+
+
+class QueueFullError(PipelineError):
+    """A queue has no room, and nothing runs that would make some."""
+
+
+class QueueTypeError(LoomError, TypeError):
+    """An object that cannot serve as a queue of a pipeline."""
+
+
+class StageError(PipelineError):
+    """A stage of a pipeline failed: the message has its name and the worker's traceback.
+
+    It is an instance of the original error's class too; ``__cause__`` is the original, ``stage`` the name.
+    """
+
+    stage: str = ""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class FormatError(LoomError, ValueError):
+    """A data format, fidelity or accumulate format that an op cannot have; the message names what can."""
+
+
+class OperandError(LoomError, TypeError):
+    """An operand of a numerics op has no such values, as integers where floats are due."""
+
+
+class PackedDataError(LoomError, ValueError):
+    """Packed tiles do not fit the format or the shape, or are cut short."""

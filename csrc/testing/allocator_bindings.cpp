@@ -88,12 +88,6 @@ class Bench {
   std::unique_ptr<runtime::CachingAllocator> allocator_;
 };
 
-template <typename F>
-auto unlocked(F&& body) -> decltype(body()) {
-  py::gil_scoped_release no_gil;
-  return body();
-}
-
 py::list segments(Bench& bench) {
   py::list out;
   for (const runtime::SegmentInfo& segment : bench.allocator().snapshot({}, false).segments) {

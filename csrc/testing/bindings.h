@@ -5,6 +5,13 @@
 
 namespace loom::testing {
 
+// Calls without Python's lock.
+template <typename F>
+auto unlocked(F&& call) -> decltype(call()) {
+  const pybind11::gil_scoped_release no_gil;
+  return call();
+}
+
 // The driver contract, method by method.
 void bind_driver(pybind11::module_& parent);
 // Time that a test sets.

@@ -21,12 +21,6 @@ namespace {
 void* to_pointer(uint64_t address) { return reinterpret_cast<void*>(static_cast<uintptr_t>(address)); }
 uint64_t to_int(const void* address) { return reinterpret_cast<uintptr_t>(address); }
 
-template <typename F>
-auto unlocked(F&& call) -> decltype(call()) {
-  const py::gil_scoped_release no_gil;
-  return call();
-}
-
 bool is_python_ending() {
 #if PY_VERSION_HEX >= 0x030D0000
   return Py_IsFinalizing() != 0;

@@ -31,7 +31,8 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_what_is_shipped() -> None:
-    assert chips.available() == ("atom", "h200", "loom1")
+    names = ("a100", "atom", "blackhole", "grayskull", "h100", "h200", "loom1", "wormhole_b0")
+    assert chips.available() == names
     loom1, atom, h200 = chips.load("loom1"), chips.load("atom"), chips.load("h200")
     assert (loom1.memory_bytes, loom1.memory_policy) == (16 << 30, "eager")
     assert loom1.amp_dtypes == ("float16", "bfloat16")
@@ -85,6 +86,13 @@ def test_a_description_of_ones_own(tmp_path: Path) -> None:
             "power_idle_watts = 5\npower_max_watts = 4.5",
             "power_idle_watts = 5.0. Allowed: at most power_max_watts = 4.5",
         ),
+        ("grid_rows = 4", "only one of 'grid_rows' and 'grid_columns'"),
+        ("grid_rows = 2\ngrid_columns = 3\nnum_cores = 7", "num_cores = 7. Allowed: 6: grid_rows less"),
+        (
+            "grid_rows = 2\ngrid_columns = 3\nharvested_rows = [0, 1]",
+            r"harvested_rows = \[0, 1\]. Allowed: fewer rows than grid_rows = 2",
+        ),
+        ("l2_full_share = 0.9\nl2_none_share = 0.5", "l2_full_share = 0.9. Allowed: at most l2_none_share"),
         ("clock_idle_mhz = 9\nclock_mhz = 8", "clock_idle_mhz = 9. Allowed: at most clock_mhz = 8"),
     ],
 )
@@ -137,6 +145,27 @@ def test_figures_that_contradict_one_another(tmp_path: Path, lines: str, complai
         ("l2_cache = true", "1B to 1TiB"),
         ("memory_clock_mhz = 1.0", "1 to 100000"),
         ("memory_bus_bits = 0", "1 to 1048576"),
+        ("grid_rows = 0", "1 to 10000"),
+        ("harvested_rows = 3", "whole numbers, 0 to 9999"),
+        ("harvested_rows = [1, 1]", "without repetition"),
+        ("harvested_rows = [-1]", "whole numbers, 0 to 9999"),
+        ('sram_per_core = "some"', "1B to 1TiB"),
+        ("dram_gbps = 0", "a number of GB/s, above 0"),
+        ("dram_gbps = inf", "a number of GB/s, above 0"),
+        ("dram_gbps = nan", "a number of GB/s, above 0"),
+        ("dram_gbps = -3", "a number of GB/s, above 0"),
+        ("dram_gbps = true", "a number of GB/s, above 0"),
+        ("dram_share = 1.5", "a share, above 0, to 1"),
+        ("derating = 0", "a share, above 0, to 1"),
+        ("kernel_launch_ns = []", "a number of ns, above 0"),
+        ("peak_tflops = 3", "a table, keys float64"),
+        ("peak_tflops.bfloat16 = -1", "a number of TFLOP/s, above 0"),
+        ("efficiency = []", "a table, keys elementwise"),
+        ("efficiency.copy.start_ns = nan", "a number of ns"),
+        ("efficiency.copy.start_ns = 0", "a number of ns, 0.001 to 1e+09"),
+        ("efficiency.copy.memory_share = 1e9", "a number of share, 0.001 to 1.25"),
+        ("efficiency.copy = 3", "a table, keys start_ns, item_cycles, memory_share"),
+        ('efficiency_of = "b300"', "a100, atom"),
         ('sources = "me"', "a table"),
         ("sources.memory = 1", "text of one line"),
     ],
@@ -169,6 +198,10 @@ def test_amp_dtypes_are_dtypes(tmp_path: Path) -> None:
         (GOOD + "sram = 1", "unknown key 'sram'"),
         (GOOD + f"{'x' * 5000} = 1", "…"),
         (GOOD + '[sources]\nsram = "me"', "sources: unknown key 'sram'"),
+        (GOOD + "[peak_tflops]\nfloat12 = 1", "peak_tflops: unknown key 'float12'"),
+        (GOOD + "[efficiency.magic]\nx = 1", "efficiency: unknown key 'magic'"),
+        (GOOD + "[efficiency.copy]\nspeed = 1", "efficiency.copy: unknown key 'speed'"),
+        (GOOD + "dram_gbps = 1\ndram_gbps = 2", "not a TOML file"),
         (GOOD + "[[", "not a TOML file"),
         (GOOD + "clock_mhz = " + "9" * 5000, "not a TOML file"),
         (GOOD + "x = " + "[" * 5000, "not a TOML file"),
@@ -198,8 +231,10 @@ def test_what_is_no_file(path: str) -> None:
 
 
 def test_an_unknown_name_lists_the_known() -> None:
-    with pytest.raises(ChipError, match=r"There is no chip 'a100'\. Shipped are: atom, h200, loom1;"):
-        chips.load("a100")
+    with pytest.raises(
+        ChipError, match=r"There is no chip 'b300'\. Shipped are: a100, atom, .*, wormhole_b0;"
+    ):
+        chips.load("b300")
 
 
 def test_import_reads_no_chip(run_python: PythonRunner) -> None:

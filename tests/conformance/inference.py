@@ -3,7 +3,8 @@
 Runs PyTorch's operator database, gradients included, in place on the default stream. Each first call of an op
 with such arguments is compared with what the op's shape function says of it (`check_inference`). Where the
 two differ, the op needs a correction in the op table: `engine_infers` or `python_infers`. Also counts how
-many ops have outputs that are inferred in C++, in Python, or not at all, and how many calls are not inferred.
+many ops have outputs that are inferred in C++, in Python, by the engine's kernel on zeros, or not at all, and
+how many calls are not inferred.
 
 Prints the differences, and writes `build/conformance/inference.json`; --check fails where there are any.
 """
@@ -22,6 +23,7 @@ from typing import Any
 import torch
 
 from torch_loom import _C
+from torch_loom import ops as op_table
 
 from .cases import OpInfo, dtypes_of, ops, samples
 from .move import move
@@ -91,10 +93,13 @@ def summary(found: Sequence[tuple[str, str, int, str]]) -> dict[str, Any]:
     for op in {op for op, *_ in found}:
         name, _, overload = op.partition(".")
         findings = {finding for own, finding, *_ in found if own == op}
+        facts = _C.op_facts(name, overload)
         if findings == {"no answer"}:
+            sources["none"] += 1
+        elif "engine_infers" in op_table.facts_of(op):
             sources["engine"] += 1
         else:
-            sources["C++" if _C.op_facts(name, overload)["has_cpp_shape_function"] else "Python"] += 1
+            sources["C++" if facts["has_cpp_shape_function"] else "Python"] += 1
     return {"calls": dict(calls), "ops": dict(sources)}
 
 

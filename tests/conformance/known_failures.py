@@ -13,21 +13,12 @@ _PRECISION_BY_NAME = (
     "and in the input's dtype on every other (LinearCrossEntropyOptions._resolve_auto_acc_dtype)"
 )
 
-_ATTENTION_SUMS = (
-    "attention with a mask that wants a gradient is one kernel of the chip, whose parts add up in another "
-    "order than the CPU's: 6 of 384 elements of one sample differ by 6.5e-6, the tolerance is 1.3e-6"
-)
-
 KNOWN_FAILURES: dict[tuple[str, str, str], str] = {
-    ("nn.functional.scaled_dot_product_attention", "gradient", "float32"): _ATTENTION_SUMS,
     ("nn.functional.linear_cross_entropy.chunked", "forward", "bfloat16"): _PRECISION_BY_NAME,
     ("nn.functional.linear_cross_entropy.chunked", "forward", "float16"): _PRECISION_BY_NAME,
     ("nn.functional.linear_cross_entropy.chunked_none", "forward", "bfloat16"): _PRECISION_BY_NAME,
     ("nn.functional.linear_cross_entropy.chunked_none", "forward", "float16"): _PRECISION_BY_NAME,
 }
-
-# Where ops are queued: an empty or one-element `out` gets other strides than the CPU's kernel would give it.
-OTHER_STRIDES_WHEN_QUEUED = frozenset({"linalg.eigvals", "linalg.householder_product", "ormqr"})
 
 EXCLUDED: dict[str, str] = {}
 

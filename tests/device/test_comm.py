@@ -102,6 +102,59 @@ def test_gather() -> None:
     assert torch.equal(out, VALUES)
 
 
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_parts_on_the_tensors_own_device_are_views_of_it(dim: int) -> None:
+    tensor = on(0)
+    parts = comm.scatter(tensor, [0, 1], [2, tensor.shape[dim] - 2], dim, [loom.Stream(0), None])
+    assert parts[0].data_ptr() == tensor.data_ptr()
+    assert parts[0].stride() == tensor.stride()
+    assert torch.equal(parts[0].cpu(), VALUES.narrow(dim, 0, 2))
+
+
+IMAGES = torch.arange(2 * 4 * 4 * 5.0).reshape(2, 4, 4, 5)
+LAYOUTS = {
+    "channels_last": IMAGES.contiguous(memory_format=torch.channels_last),
+    "channels_last_3d": IMAGES[:, :, None].contiguous(memory_format=torch.channels_last_3d),
+    "transposed": IMAGES.permute(3, 0, 2, 1),
+    "contiguous": IMAGES,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("source", ["cpu", "loom:0"])
+def test_what_is_sent_keeps_its_layout(layout: str, source: str) -> None:
+    tensor = LAYOUTS[layout].to(source)
+    for copy in comm.broadcast(tensor, [0, 1]):
+        assert copy.stride() == tensor.stride()
+    # Together with others, in one buffer.
+    strides = [tensor.stride(), tensor.stride(), tensor[:, :2].clone().stride()]
+    for copies in comm.broadcast_coalesced([tensor, tensor + 1, tensor[:, :2]], [1, 1]):
+        assert [copy.stride() for copy in copies] == strides
+        assert torch.equal(copies[1].cpu(), LAYOUTS[layout] + 1)
+    expected = LAYOUTS[layout].split([1, tensor.shape[0] - 1])
+    for part, chunk in zip(comm.scatter(tensor, [1, 1], [1, tensor.shape[0] - 1]), expected, strict=True):
+        assert part.stride() == chunk.clone().stride()
+        assert torch.equal(part.cpu(), chunk)
+    lists = [[tensor.to(f"loom:{i}"), tensor.to(f"loom:{i}").contiguous()] for i in range(2)]
+    lists[1][0] = lists[1][0].contiguous()  # laid out otherwise than its partner
+    for total, first in zip(comm.reduce_add_coalesced(lists, 0), lists[0], strict=True):
+        assert total.stride() == first.stride()
+        assert torch.equal(total.cpu(), LAYOUTS[layout] * 2)
+
+
+@pytest.mark.parametrize("layout", ["channels_last", "channels_last_3d"])
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_gathered_tensors_are_channels_last_if_all_parts_are(layout: str, dim: int) -> None:
+    whole, memory_format = LAYOUTS[layout], getattr(torch, layout)
+    parts = [part.to(f"loom:{i}") for i, part in enumerate(whole.chunk(2, dim))]
+    for destination in (0, "cpu"):
+        result = comm.gather(parts, dim, destination)
+        assert result.is_contiguous(memory_format=memory_format)
+        assert torch.equal(result.cpu(), whole)
+    mixed = [parts[0], parts[1].contiguous()]
+    assert comm.gather(mixed, dim).is_contiguous()
+
+
 @pytest.mark.exercises("torch.cuda.comm.reduce_add", "torch.cuda.comm.reduce_add_coalesced")
 def test_reduce_add() -> None:
     total = comm.reduce_add([on(0), on(1, VALUES * 2)], destination=1)
@@ -122,24 +175,74 @@ def test_reduce_add() -> None:
 REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: comm.broadcast(VALUES), CommunicationError, "Exactly one of"),
     (lambda: comm.broadcast(VALUES, [0], out=[on(0)]), CommunicationError, "Exactly one of"),
-    (lambda: comm.broadcast(VALUES, out=[on(0, VALUES[0])]), CommunicationError, r"out\[0\].*4x3.*3"),
-    (lambda: comm.broadcast(VALUES, out=[VALUES]), CommunicationError, "is on cpu"),
+    (
+        lambda: comm.broadcast(VALUES, out=[on(0, VALUES[0])]),
+        CommunicationError,
+        r"to have same shape as the source tensor \[4, 3\], but output tensor at index 0",
+    ),
+    (
+        lambda: comm.broadcast(VALUES, out=[VALUES]),
+        CommunicationError,
+        "Expected all output tensors to be LOOM tensors, but output tensor at index 0 has device 'cpu'",
+    ),
     (lambda: comm.broadcast(VALUES, [7]), InvalidDeviceError, "7"),
     (lambda: comm.broadcast(VALUES, ["cpu"]), DeviceTypeError, "cpu"),
     (lambda: comm.broadcast_coalesced([on(0), on(1)], [0]), CommunicationError, "loom:0.*loom:1"),
     (lambda: comm.scatter(VALUES), CommunicationError, "Exactly one of"),
     (lambda: comm.scatter(VALUES, [0], out=[on(0)]), CommunicationError, "'devices' must not"),
-    (lambda: comm.scatter(VALUES, [0, 1], [4]), CommunicationError, "same length"),
+    (
+        lambda: comm.scatter(VALUES, [0, 1], [4]),
+        CommunicationError,
+        "Expected devices and chunk_sizes to be of same length",
+    ),
     (lambda: comm.scatter(VALUES, [0, 1], [1, 1]), CommunicationError, "add up to 4"),
+    (lambda: comm.scatter(VALUES, []), CommunicationError, "Expected at least one device to scatter to"),
+    (lambda: comm.scatter(VALUES, out=[]), CommunicationError, "at least one output tensor to scatter to"),
+    (
+        lambda: comm.scatter(VALUES, out=[VALUES]),
+        CommunicationError,
+        "Expected all output tensors to be LOOM tensors, but output tensor at index 0",
+    ),
+    (
+        lambda: comm.scatter(VALUES, out=[on(0)[None]]),
+        CommunicationError,
+        "Output tensor at index 0 has incorrect shape",
+    ),
+    (
+        lambda: comm.scatter(VALUES, out=[on(0)[1:]]),
+        CommunicationError,
+        "Total size for output tensors along scatter dim 0 does not match",
+    ),
     (lambda: comm.scatter(VALUES, [0], dim=2), IndexError, "dimension 2"),
-    (lambda: comm.scatter(VALUES, [0], streams=[loom.Stream(1)]), CommunicationError, r"streams\[0\]"),
-    (lambda: comm.gather([]), CommunicationError, "none"),
-    (lambda: comm.gather([VALUES]), CommunicationError, "is on cpu"),
-    (lambda: comm.gather([on(0), on(1, VALUES[:, :2])]), CommunicationError, r"tensors\[1\] should be 4x3"),
+    (
+        lambda: comm.scatter(VALUES, [0], streams=[loom.Stream(1)]),
+        CommunicationError,
+        "stream at index 0 .was 1. to match",
+    ),
+    (lambda: comm.gather([]), CommunicationError, "Expected at least one tensor to gather from"),
+    (lambda: comm.gather([VALUES]), CommunicationError, "Expected all input tensors to be LOOM tensors, "),
+    (lambda: comm.gather([on(0), on(1)[None]]), CommunicationError, "the same number of dimensions"),
+    (
+        lambda: comm.gather([on(0), on(1, VALUES[:, :2])]),
+        CommunicationError,
+        "Input tensor at index 1 has invalid shape",
+    ),
     (lambda: comm.gather([on(0)], destination=0, out=on(0)), CommunicationError, "'destination' must not"),
-    (lambda: comm.gather([on(0)], out=torch.zeros(3)), CommunicationError, "shape 4x3"),
-    (lambda: comm.reduce_add([on(0), on(1, VALUES[:2])]), ShapeError, "input 1 has the shape 2x3"),
-    (lambda: comm.reduce_add([on(0), on(0)], 1), CommunicationError, "loom:1"),
+    (
+        lambda: comm.gather([on(0)], out=torch.zeros(3)),
+        CommunicationError,
+        r"out tensor to have shape \[4, 3\]",
+    ),
+    (
+        lambda: comm.reduce_add([on(0), on(1, VALUES[:2])]),
+        ShapeError,
+        "input 1 has invalid size: got 2x3, but expected 4x3",
+    ),
+    (
+        lambda: comm.reduce_add([on(0), on(0)], 1),
+        CommunicationError,
+        "reduce_add expects destination to be on",
+    ),
     (lambda: comm.reduce_add_coalesced([[on(0)], []]), CommunicationError, r"\[1, 0\]"),
 ]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,8 +59,8 @@ def test_broadcasting_strides_and_keywords(cache: Path) -> None:
     assert axpy(*on(torch.tensor(2.0), torch.tensor(3.0))).item() == 5
     assert axpy(a[:0], b).shape == (0, 4, 5)
     assert not axpy(a.requires_grad_(), b).requires_grad
-    # One library for all of these, and nothing left beside it but the lock.
-    assert sorted(path.suffix for path in cache.iterdir()) == ["", ".so"]
+    # One library for all of these, and nothing left beside it but its seal and the lock.
+    assert sorted(path.suffix for path in cache.iterdir()) == ["", ".sha256", ".so"]
 
 
 @pytest.mark.exercises("torch.cuda.jiterator._create_jit_fn")
@@ -181,7 +182,7 @@ def test_errors_name_what_is_wrong() -> None:
             call()
 
 
-def test_the_cache_survives_a_killed_process(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_survives_a_killed_process(cache: Path) -> None:
     code = f"""
 import fcntl, sys
 lock = open({str(cache / "lock")!r}, "w")
@@ -202,16 +203,136 @@ sys.stdin.read()
     text += "{ return nullptr; }"
     assert host_compiler.compiled(text, text, divides_whole_numbers=False) != 0
     assert not (cache / "building.so").exists()
-    # A damaged library is made again.
-    (path,) = (p for p in cache.iterdir() if p.suffix == ".so" and p.stat().st_mtime_ns == _newest(cache))
+
+
+def entry(number: int) -> str:
+    """A text of its own for each number, so that each is compiled."""
+    text = (
+        f'/* {number} */ extern "C" const char* {host_compiler.ENTRY}(void* const*, const long*, const char*)'
+    )
+    return text + "{ return nullptr; }"
+
+
+def compiled(number: int) -> int:
+    """Compile the text of a number as a process does that has compiled nothing yet."""
+    host_compiler._functions.clear()
+    return host_compiler.compiled(entry(number), entry(number), divides_whole_numbers=False)
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The one library in a cache of its own."""
     monkeypatch.setattr(host_compiler, "_functions", {})
+    monkeypatch.setenv("TORCH_LOOM_KERNEL_CACHE", os.fspath(tmp_path / "cache"))
+    compiled(0)
+    (path,) = (tmp_path / "cache").glob("*.so")
+    return path
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, 1000)
+
+
+def replace(path: Path) -> None:
     path.unlink()
-    path.write_bytes(b"damaged")
-    assert host_compiler.compiled(text, text, divides_whole_numbers=False) != 0
+    path.write_bytes(b"\xff\xfe damaged")
 
 
-def _newest(folder: Path) -> int:
-    return max(path.stat().st_mtime_ns for path in folder.iterdir() if path.suffix == ".so")
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "truncated": truncate,
+    "replaced": replace,
+    "empty": lambda path: os.truncate(path, 0),
+    "without its seal": lambda path: path.with_suffix(".sha256").unlink(),
+    "with the seal of another": lambda path: path.with_suffix(".sha256").write_bytes(b"\xff"),
+    # Whole, and a library, but with no kernel in it.
+    "another library": lambda path: host_compiler.kept.keep(copied(path, torch._C.__file__), path),
+}
+
+
+def copied(path: Path, source: str) -> Path:
+    return Path(shutil.copy(source, path.with_name("other.so")))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_library_is_made_again(fork_python: PythonRunner, tmp_path: Path, damage: str) -> None:
+    program = f"""
+        import torch_loom
+        from torch_loom.device.jiterator import host_compiler
+        assert host_compiler.compiled({entry(0)!r}, "", divides_whole_numbers=False) != 0
+    """
+    env = {"TORCH_LOOM_KERNEL_CACHE": os.fspath(tmp_path / "cache")}
+    fork_python(program, env)
+    (library,) = (tmp_path / "cache").glob("*.so")
+    DAMAGES[damage](library)
+    fork_python(program, env)
+    assert host_compiler.kept.is_whole(library)
+
+
+def test_code_that_others_may_write_is_not_loaded(library: Path) -> None:
+    folder, moved = library.parent, library.with_suffix(".moved")
+    for mode in (0o777, 0o1777, 0o770):
+        folder.chmod(mode)
+        with pytest.raises(ConfigurationError, match=f"TORCH_LOOM_KERNEL_CACHE.*mode {mode:04o}"):
+            compiled(0)
+    folder.chmod(0o755)
+    library.chmod(0o766)
+    with pytest.raises(ConfigurationError, match="others may write"):
+        compiled(0)
+    library.rename(moved)
+    library.symlink_to(moved)
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        compiled(0)
+    library.unlink()
+    library.mkdir()
+    with pytest.raises(ConfigurationError, match="is no file"):
+        compiled(0)
+    library.rmdir()
+    assert compiled(0) != 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only the superuser can give files to another user")
+def test_code_of_another_user_is_not_loaded(library: Path) -> None:
+    os.chown(library, 12345, -1)
+    with pytest.raises(ConfigurationError, match="belongs to user 12345"):
+        compiled(0)
+    os.chown(library.parent, 12345, -1)
+    with pytest.raises(ConfigurationError, match="not this user's to write"):
+        compiled(0)
+
+
+@pytest.mark.parametrize("text", [".", "kernels", ""])
+def test_the_cache_is_any_folder(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", os.fspath(tmp_path / "home"))
+    monkeypatch.setenv("TORCH_LOOM_KERNEL_CACHE", text)
+    monkeypatch.setattr(host_compiler, "_functions", {})
+    assert compiled(1) != 0
+    (path,) = tmp_path.rglob("*.so")
+    assert path.parent == tmp_path / (text or "home/.cache/torch-loom/kernels")
+
+
+@pytest.mark.parametrize(
+    ("compiler", "message"),
+    [
+        ("/bin/true", r"'/bin/true' succeeded, but wrote no building\.o"),
+        ("writes-nothing-useful", "cannot be loaded.*TORCH_LOOM_COMPILER"),
+    ],
+)
+def test_compilers_that_make_no_library(
+    compiler: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "writes-nothing-useful"
+    script.write_text(
+        "#!/bin/sh\nwhile [ $# -gt 1 ]; do shift; done\necho no library > $1\n", encoding="utf-8"
+    )
+    script.chmod(0o700)
+    path = compiler if "/" in compiler else os.fspath(script)
+    monkeypatch.setattr(host_compiler, "_functions", {})
+    monkeypatch.setenv("TORCH_LOOM_KERNEL_CACHE", os.fspath(tmp_path / "cache"))
+    monkeypatch.setenv("TORCH_LOOM_COMPILER", path)
+    for _ in range(2):
+        with pytest.raises(CompilationError, match=message):
+            compiled(0)
 
 
 def test_bad_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

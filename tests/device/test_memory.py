@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -152,14 +153,27 @@ def test_free_and_total() -> None:
     assert loom.mem_get_info() == (free_bytes, total_bytes)
 
 
-def test_emptying_means_the_current_device() -> None:
-    taken(MIB, "loom:0")
-    taken(MIB, "loom:1")
-    loom.empty_cache()
-    assert loom.memory_stats("loom:0")["cached.current"] == 0
-    assert loom.memory_stats("loom:1")["cached.current"] > 0
+def test_emptying_means_all_devices() -> None:
+    for device in (None, 1):
+        taken(MIB, "loom:0")
+        taken(MIB, "loom:1")
+        loom.empty_cache(device)
+        cached = [loom.memory_stats(index)["cached.current"] > 0 for index in range(2)]
+        assert cached == [device is not None, False]
     torch.accelerator.empty_cache()
-    assert loom.memory_stats("loom:1")["cached.current"] == 0
+    assert loom.memory_reserved(0) == loom.memory_allocated(0)
+
+
+def test_a_pool_that_outlives_the_modules(run_python: PythonRunner) -> None:
+    done = run_python("import builtins, torch; builtins.kept = torch.loom.MemPool()")
+    assert done.stderr == ""
+
+
+def test_the_order_of_the_statistics_is_cudas() -> None:
+    stats = loom.memory_stats()
+    assert type(stats) is OrderedDict
+    assert list(stats) == sorted(stats)
+    assert type(loom.host_memory_stats()) is OrderedDict
 
 
 def test_a_split_segment_stays() -> None:
@@ -291,6 +305,46 @@ def test_private_pools() -> None:
     assert loom.memory_snapshot(pool_id) == []
 
 
+def pool_of(tensor: torch.Tensor) -> tuple[int, int]:
+    for segment in loom.memory_snapshot():
+        if segment["address"] <= tensor.data_ptr() < segment["address"] + segment["total_size"]:
+            pool_id: tuple[int, int] = segment["segment_pool_id"]
+            return pool_id
+    raise AssertionError("the tensor lies in no segment")
+
+
+def test_the_innermost_private_pool_is_used() -> None:
+    outer, inner = loom.MemPool(), loom.MemPool()
+    tensors = []
+    with loom.use_mem_pool(outer):
+        tensors.append(torch.ones(MIB, device="loom"))
+        with loom.use_mem_pool(inner):
+            tensors.append(torch.ones(MIB, device="loom"))
+        tensors.append(torch.ones(MIB, device="loom"))
+    assert [pool_of(tensor) for tensor in tensors] == [outer.id, inner.id, outer.id]
+
+
+def test_a_capture_within_a_private_pool_fills_the_pool_of_its_graph() -> None:
+    pool, graph = loom.MemPool(), loom.LoomGraph()
+    x = torch.ones(MIB, device="loom")
+    with loom.use_mem_pool(pool):
+        with loom.graph(graph):
+            captured = x + 1
+        after = x + 1
+    assert pool_of(captured) == graph.pool()
+    assert pool_of(after) == pool.id
+    # The other way round, the pool is the inner one.
+    other = loom.LoomGraph()
+    with loom.graph(other):
+        captured = x + 2
+        with loom.use_mem_pool(pool):
+            pooled = captured + 2
+    assert pool_of(captured) == other.pool()
+    assert pool_of(pooled) == pool.id
+    other.replay()
+    assert pooled[0].item() == 5
+
+
 def test_a_tensor_outlives_its_pool() -> None:
     pool = loom.MemPool()
     with loom.use_mem_pool(pool):
@@ -306,9 +360,17 @@ def test_summary() -> None:
     lines = whole.splitlines()
     assert len({len(line) for line in lines}) == 1
     assert "PyTorch LOOM memory summary, device ID 0" in whole
+    assert "LOOM OOMs: " in whole
     assert "from large pool" in whole
     assert "from large pool" not in short
-    for label in ("Allocated memory", "Requested memory", "Reserved segments", "Oversize allocations"):
+    for label in (
+        "Allocated memory",
+        "Requested memory",
+        "GPU reserved memory",
+        "GPU reserved segments",
+        "Oversize allocations",
+        "Oversize GPU segments",
+    ):
         assert label in short
     del tensor
 
@@ -320,6 +382,7 @@ def test_summary() -> None:
     "torch.cuda.reset_peak_host_memory_stats",
 )
 def test_pinned_memory_is_counted() -> None:
+    torch.empty(1, pin_memory=True)  # takes back what others have freed
     before = loom.host_memory_stats()["active_bytes.current"]
     tensor = torch.empty(5000, dtype=torch.uint8, pin_memory=True)
     stats = loom.host_memory_stats()

@@ -236,7 +236,7 @@ def test_what_an_end_raises_leaves_the_op() -> None:
 
 
 def test_a_reader_may_detach_itself() -> None:
-    x = torch.ones(4, device="loom")
+    x = torch.ones(4, device="loom").add_(1)  # in device memory under every policy: no upload is heard below
     heard = []
 
     def once(kind: int, *rest: object) -> None:

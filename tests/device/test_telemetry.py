@@ -47,13 +47,18 @@ class FakeClock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.later_seconds = 0.0
-        real = _C.clock_ticks
+        self._stopped_at: int | None = None
+        self._real = _C.clock_ticks
 
         def ticks() -> tuple[int, float]:
-            now, per_second = real()
-            return now + int(self.later_seconds * per_second), per_second
+            now, per_second = self._real()
+            return (self._stopped_at or now) + int(self.later_seconds * per_second), per_second
 
         monkeypatch.setattr(_C, "clock_ticks", ticks)
+
+    def stop(self) -> None:
+        """From here on each look is at the same moment."""
+        self._stopped_at, _ = self._real()
 
 
 @pytest.mark.exercises(
@@ -66,7 +71,8 @@ class FakeClock:
 def test_a_busy_device_and_an_idle_one(monkeypatch: pytest.MonkeyPatch) -> None:
     chip = chips.load("loom1")
     clock = FakeClock(monkeypatch)
-    run_until_busy(30)
+    run_until_busy(40)
+    clock.stop()
     assert 30 <= loom.utilization() <= loom.memory_usage() <= 100
     for share in (0.0, 0.25, 1.0):
         monkeypatch.setattr(telemetry, "_share", lambda _index, share=share: share)

@@ -243,7 +243,9 @@ def test_a_sticky_failure(chip: Chip) -> None:
     ):
         with refused(chip):
             call()
-    assert (failed.log.ran, failed.log.released[-2:]) == ([], ["dropped", "refused"])
+    assert failed.log.ran == []
+    # The worker of another stream releases what waited there at a moment of its own.
+    assert [name for name in failed.log.released if name in ("dropped", "refused")] == ["dropped", "refused"]
     # What the program holds can be looked at and let go of.
     assert (chip.driver.read(kept, 8), pinned.read()) == (b"contents", b"text")
     chip.driver.record_event(event, other)

@@ -96,7 +96,7 @@ def test_a_split_block_stays_until_its_parts_are_free() -> None:
 def test_blocks_are_whole_multiples() -> None:
     one = torch.empty(1, dtype=torch.uint8, device="rbln")
     assert current() == [512, 2 * MIB, 512, 2 * MIB - 512]
-    assert rbln.memory_stats()["requested_bytes.all.current"] == one.nbytes
+    assert torch.accelerator.memory_stats()["requested_bytes.all.current"] == one.nbytes
 
 
 @pytest.mark.seed(0, "memory_allocated/1", "memory_reserved/1")
@@ -152,6 +152,22 @@ def test_nothing_is_no_allocation() -> None:
     nothing = take(0)
     assert nothing.data_ptr() == 0
     assert rbln.memory_stats() == before
+
+
+def test_the_names_are_the_vendors() -> None:
+    names = {*PEAKS, *ACCUMULATED, *(peak.replace("peak", "current") for peak in PEAKS)}
+    assert len(names) == 16
+    assert {name for name in rbln.memory_stats() if not name.startswith("lazy.")} == names
+    # What reads CUDA's names goes on to find them.
+    assert rbln.memory_stats_as_nested_dict()["allocation"]["all"]["current"] >= 0
+    assert "GPU reserved memory" in rbln.memory_summary()
+
+
+def test_emptying_means_the_current_device() -> None:
+    for device in ("rbln:0", "rbln:1"):
+        take(MIB, device)
+    rbln.empty_cache()
+    assert [rbln.memory_reserved(device) for device in (0, 1)] == [0, 2 * MIB]
 
 
 def test_the_accelerators_figures_agree() -> None:

@@ -154,8 +154,8 @@ def test_a_python_number_decides_no_dtype_in_a_queue(run_python) -> None:
         with torch.Stream("loom"):
             for _ in range(3):
                 x = torch.ones((), device="loom") + 1e-6
-        assert x.dtype == torch.float32, x.dtype
-        assert abs(x.item() - 1) < 1e-3
+            assert x.dtype == torch.float32, x.dtype
+            assert abs(x.item() - 1) < 1e-3, "read on the stream that wrote it"
         """,
         {"TORCH_LOOM_LAUNCH": "chaos"},
     )

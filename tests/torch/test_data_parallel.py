@@ -94,3 +94,23 @@ def test_errors_of_a_replica_reach_the_caller() -> None:
         nn.DataParallel(Fails())(torch.ones(4, 2))
     with pytest.raises(RuntimeError, match="loom:0"):
         nn.DataParallel(nn.Linear(2, 2))(torch.ones(4, 2))
+
+
+def test_channels_last_is_kept() -> None:
+    seen: list[tuple[bool, bool]] = []
+
+    class Conv(nn.Conv2d):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append(
+                (
+                    x.is_contiguous(memory_format=torch.channels_last),
+                    self.weight.is_contiguous(memory_format=torch.channels_last),
+                )
+            )
+            return super().forward(x)
+
+    net = Conv(3, 2, 3).to("loom", memory_format=torch.channels_last)
+    images = torch.randn(4, 3, 8, 8).to("loom", memory_format=torch.channels_last)
+    result = nn.DataParallel(net)(images)
+    assert seen == [(True, True)] * 2
+    assert result.is_contiguous(memory_format=torch.channels_last)

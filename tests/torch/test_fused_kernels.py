@@ -141,6 +141,21 @@ def test_attention_is_the_cpus(heads: int, dtype: torch.dtype, bias: str) -> Non
         torch.testing.assert_close(ours.cpu(), theirs, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("scale", [None, 3.0, -0.5])
+@pytest.mark.parametrize("heads", [4, 2])
+def test_gradients_beside_a_trained_mask_round_as_the_cpus(heads: int, scale: float | None) -> None:
+    """The CPU multiplies query and key by the root of the scale, which rounds otherwise than the product."""
+    mask, upstream = torch.randn(5, 5, generator=torch.Generator().manual_seed(1)), torch.arange(160.0)
+    results = []
+    for device in ("cpu", "loom"):
+        inputs = [x.to(device).requires_grad_() for x in (*make_attention(heads, torch.float32), mask)]
+        out = torch.nn.functional.scaled_dot_product_attention(*inputs, scale=scale, enable_gqa=heads != 4)
+        grads = torch.autograd.grad(out, inputs, upstream.view(2, 4, 5, 4).to(device))
+        results.append([grad.cpu() for grad in grads])
+    for ours, theirs in zip(results[1], results[0], strict=True):
+        assert torch.equal(ours, theirs)
+
+
 def test_attention_with_dropout_has_the_gradient_of_what_it_computed() -> None:
     torch.manual_seed(0)
     inputs = [torch.randn(1, 2, 6, 4, dtype=torch.float64, device="loom").requires_grad_() for _ in range(3)]

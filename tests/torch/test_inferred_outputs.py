@@ -20,7 +20,7 @@ from torch_loom import _C
 if TYPE_CHECKING:
     from tests.gate import Gate
 
-_sizes = itertools.count(11)
+_sizes = itertools.count(1009)  # other tests of this process use small sizes
 
 
 def fresh(*shape: int) -> tuple[Tensor, Tensor]:
@@ -29,6 +29,17 @@ def fresh(*shape: int) -> tuple[Tensor, Tensor]:
     there = x.to("loom")
     loom.synchronize()
     return x, there
+
+
+def _eye(x: Tensor) -> Tensor:
+    return torch.eye(x.shape[1], device=x.device)
+
+
+def _lstm(x: Tensor) -> Tensor:
+    state = torch.zeros(1, 1, 3, device=x.device)
+    shapes = (12, x.shape[1]), (12, 3), (12,), (12,)
+    params = [torch.full(shape, 0.1, device=x.device) for shape in shapes]
+    return torch.lstm(x[:, None], [state, state], params, True, 1, 0.0, False, False, False)[0]
 
 
 # name, what is done with a matrix of two rows, from where the outputs are known
@@ -41,10 +52,24 @@ FIRST_CALLS: list[tuple[str, Callable[[Tensor], Any], str]] = [
     ("softmax", lambda x: x.softmax(1), "cpp"),
     ("max", lambda x: torch.max(x, 1), "cpp"),
     ("cat", lambda x: torch.cat([x, x], 1), "cpp"),
-    ("indexed", lambda x: x[torch.arange(1, device=x.device)], "cpp"),
+    ("indexed", lambda x: x[(x[:1, 0] * 0).long()], "cpp"),
     ("layer norm", lambda x: F.layer_norm(x, x.shape[1:]), "python"),
     ("sort", lambda x: torch.sort(x, stable=True), "cpp"),
     ("foreach", lambda x: torch._foreach_add([x, x], 1.0), "python"),
+    # Whose shape functions are wrong: the engine's kernel is run on zeros.
+    ("batch norm", lambda x: F.batch_norm(x, x[0] * 0, x[0] * 0 + 1), "engine"),
+    (
+        "bag",
+        lambda x: F.embedding_bag(torch.arange(2, device=x.device), x, torch.arange(1, device=x.device)),
+        "engine",
+    ),
+    (
+        "eigenvalues",
+        lambda x: torch.linalg.eigvals(x @ x.t(), out=x.to(torch.cfloat).t()[:0].squeeze()),
+        "engine",
+    ),
+    ("out of a method", lambda x: torch.ormqr(_eye(x), _eye(x)[0], _eye(x), out=_eye(x).t()[:0]), "engine"),
+    ("lstm", _lstm, "engine"),
 ]
 
 

@@ -118,6 +118,41 @@ def test_in_place_results_are_the_operand(gate: Gate) -> None:
     torch.testing.assert_close(y.cpu(), x * 16)
 
 
+@pytest.mark.parametrize("where", ["in place", "queued", "captured"])
+def test_two_gradients_that_an_op_returns_as_one_tensor_are_scaled_once(where: str) -> None:
+    # The gradient of an LSTM's biases is one tensor, returned twice. Autograd copies it; of two tensors over
+    # one memory it would make the gradients of both, and what is done to each is done twice.
+    x = torch.arange(24.0).reshape(2, 3, 4).to("loom")
+    torch.manual_seed(1)
+    lstm = torch.nn.LSTM(4, 3 + len(where)).to("loom")
+
+    def scaled_gradients() -> list[Tensor | None]:
+        lstm.zero_grad()
+        lstm(x)[0].sum().backward()
+        grads = [lstm.bias_ih_l0.grad, lstm.bias_hh_l0.grad]
+        torch._foreach_mul_(grads, 2.0)
+        return grads
+
+    loom.synchronize()
+    if where == "captured":
+        graph = loom.LoomGraph()
+        with loom.graph(graph):
+            first, second = scaled_gradients()
+        graph.replay()
+    else:
+        with loom.stream(loom.Stream() if where == "queued" else loom.default_stream()):
+            first, second = scaled_gradients()
+            loom.synchronize()
+    assert first is not None
+    assert second is not None
+    assert first.data_ptr() != second.data_ptr()
+    host = torch.nn.LSTM(4, 3 + len(where))
+    host.load_state_dict({name: value.cpu() for name, value in lstm.state_dict().items()})
+    host(x.cpu())[0].sum().backward()
+    for scaled in (first, second):
+        torch.testing.assert_close(scaled.cpu(), host.bias_ih_l0.grad * 2)
+
+
 def test_one_tensor_as_two_operands_is_not_two_tensors(gate: Gate) -> None:
     """What is known of x.mul_(y) must not be used for x.mul_(x), nor the other way round."""
     a, b = torch.full((3,), 2.0, device="loom"), torch.full((3,), 5.0, device="loom")

@@ -5,17 +5,17 @@ A file may come from anywhere: whatever is wrong with it is a :class:`~torch_loo
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from torch_loom.config.settings import MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, parse_size
+from torch_loom.chips import checks
+from torch_loom.chips.checks import DTYPES, FORMATS, FUSED_KERNELS, MAX_TEXT_CHARS, BadValueError, Check
+from torch_loom.chips.cost.families import COEFFICIENTS, FAMILIES
 from torch_loom.errors import ChipError
 
 if sys.version_info >= (3, 11):
@@ -23,106 +23,172 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["Chip", "available", "load"]
+__all__ = ["FUSED_KERNELS", "Chip", "available", "figures", "load"]
 
 MAX_FILE_BYTES = 64 << 10
-MAX_TEXT_CHARS = 400
-MAX_OPS = 2000
 
-# PyTorch's names; those that a description may use.
-DTYPES = (
-    *("float64", "float32", "float16", "bfloat16", "complex32", "complex64", "complex128"),
-    *("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"),
-    *("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool"),
-)
 # The first is at most the second; one without the other says nothing.
 _RANGES = (
     ("power_idle_watts", "power_max_watts"),
     ("temperature_idle_celsius", "temperature_max_celsius"),
 )
-AMP_DTYPES = ("float16", "bfloat16")
-# What `fused_kernels` may name.
-FUSED_KERNELS = (
-    *("attention", "attention_mask", "attention_dropout", "rnn_layer", "rnn_cell", "foreach", "optimizer"),
-    "cross_entropy",
-)
+NO_TABLE: Mapping[str, Any] = MappingProxyType({})
+
+
+def figure(check: Check, meaning: str, unit: str = "", default: Any = MISSING) -> Any:
+    """Declare a figure: what it takes, what it means, its unit, and its value where it is not given."""
+    metadata = {"check": check, "meaning": meaning, "unit": unit}
+    if isinstance(default, Mapping):
+        # Equality goes by tables too; a hash cannot.
+        return field(default_factory=lambda: default, metadata=metadata, hash=False)
+    return field(default=default, metadata=metadata)
+
+
+def _coefficients(family: str) -> Check:
+    names = tuple(FAMILIES[family].defaults)
+    return checks.table(names, _coefficient)
+
+
+def _coefficient(name: str) -> Check:
+    declared = COEFFICIENTS[name]
+
+    def apply(value: Any) -> float:
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise TypeError
+        if not declared.low <= value <= declared.high:
+            raise ValueError
+        return float(value)
+
+    return Check(f"a number of {declared.unit}, {declared.low:g} to {declared.high:g}", apply)
 
 
 @dataclass(frozen=True)
 class Chip:
-    """What a chip is. Each attribute is a key of the file, only ``memory_bytes`` is called ``memory`` there.
+    """What a chip is. Each attribute is a key of the file, where ``_bytes`` at the end is left out.
 
-    Attributes:
-        name: a short name: letters, digits, ``_`` and ``-``.
-        description: one line for people.
-        memory_bytes: device memory. In the file ``memory``: a whole number of bytes, or text such as
-            ``"16GiB"``; 2 MiB to 16 TiB.
-        memory_policy: ``"eager"`` takes device memory when a tensor is made, ``"lazy"`` when a device op
-            first needs it.
-        dtypes: PyTorch's names of the dtypes that the chip computes in itself.
-        native_ops: the ops that it does itself, as PyTorch names them in ``aten``: ``"add"`` stands for all
-            overloads, in place and ``out=`` too, ``"max.default"`` for that overload; None for every op.
-            Copies, views and fills are always native.
-        amp_dtypes: those of them that ``torch.autocast`` may use; float16 and bfloat16 can be.
-        fused_kernels: the kernels it has for what is several ops without them; none if that is not given. The
-            work of one is one command on a stream, under every driver; without it the parts are commands of
-            their own. ``attention``: scaled dot-product attention; ``attention_mask``, ``attention_dropout``:
-            also with a mask or with dropout; ``rnn_layer``: one direction of an LSTM layer over a whole
-            sequence, in float32; ``rnn_cell``: what follows the matrix products in the cells of LSTM and GRU;
-            ``foreach``: ops on lists of tensors (``torch._foreach_add_``), as optimizers use them;
-            ``optimizer``: whole steps of optimizers (``fused=True``); ``cross_entropy``: log-softmax together
-            with the loss.
-        capability_major, capability_minor: its capability, 0 to 99.
-        num_cores: how many cores or multiprocessors it has; 0 if that is not known.
-        clock_mhz: its highest core clock in MHz; 0 if that is not known.
-        clock_idle_mhz: its core clock when nothing runs, at most ``clock_mhz``; 0 if that is not known.
-        power_idle_watts, power_max_watts: what it draws when nothing runs, and at most; both or neither; 0 if
-            that is not known.
-        temperature_idle_celsius, temperature_max_celsius: at these two; both or neither; 0 if not known.
-        tf32: whether its float32 matrix products can round their operands to TF32.
-        warp_size: how many threads run in lockstep. This and the figures below are 0 if there is no such
-            thing or it is not known.
-        max_threads_per_core, max_threads_per_block: of one core, and of a group of threads on it.
-        registers_per_core: of 32 bits.
-        shared_memory_per_core_bytes, shared_memory_per_block_bytes, shared_memory_per_block_optin_bytes: fast
-            memory that a program manages: of a core, of a group of threads, and of one that asks for more. In
-            the file without ``_bytes``, as ``l2_cache``: a number of bytes, or text such as ``"228KiB"``.
-        l2_cache_bytes: the cache that all cores share.
-        memory_clock_mhz, memory_bus_bits: of the device memory.
-        is_integrated: whether it shares the host's memory.
-        sources: where each figure comes from, by key of the file.
+    A figure that is 0, empty or None is not known or not there. :func:`figures` says what each means and
+    takes.
     """
 
-    name: str
-    description: str
-    memory_bytes: int
-    memory_policy: str
-    dtypes: tuple[str, ...]
-    amp_dtypes: tuple[str, ...]
-    capability_major: int
-    capability_minor: int
-    native_ops: tuple[str, ...] | None = None
-    fused_kernels: tuple[str, ...] = ()
-    num_cores: int = 0
-    clock_mhz: int = 0
-    clock_idle_mhz: int = 0
-    power_idle_watts: float = 0.0
-    power_max_watts: float = 0.0
-    temperature_idle_celsius: int = 0
-    temperature_max_celsius: int = 0
-    tf32: bool = False
-    warp_size: int = 0
-    max_threads_per_core: int = 0
-    max_threads_per_block: int = 0
-    registers_per_core: int = 0
-    shared_memory_per_core_bytes: int = 0
-    shared_memory_per_block_bytes: int = 0
-    shared_memory_per_block_optin_bytes: int = 0
-    l2_cache_bytes: int = 0
-    memory_clock_mhz: int = 0
-    memory_bus_bits: int = 0
-    is_integrated: bool = False
-    sources: Mapping[str, str] = field(default_factory=dict, hash=False)
+    name: str = figure(checks.name(), "a short name: letters, digits, _ and -")
+    description: str = figure(checks.text(), "one line for people")
+    memory_bytes: int = figure(checks.memory(), "device memory, as bytes or text such as '16GiB'", "bytes")
+    memory_policy: str = figure(
+        checks.choice("eager", "lazy"),
+        "whether device memory is taken when a tensor is made, or when a device op first needs it",
+    )
+    dtypes: tuple[str, ...] = figure(checks.names_of(DTYPES), "dtypes that the chip computes in itself")
+    amp_dtypes: tuple[str, ...] = figure(
+        checks.names_of(checks.AMP_DTYPES), "those of them that torch.autocast may use"
+    )
+    capability_major: int = figure(checks.whole(0, 99), "its capability")
+    capability_minor: int = figure(checks.whole(0, 99), "its capability, the lesser number")
+    native_ops: tuple[str, ...] | None = figure(
+        checks.ops(),
+        "ops that it does itself, as PyTorch names them in aten: 'add' stands for all overloads, in place "
+        "and out= too, 'max.default' for that one; 'all' for every op. Copies, views, fills always are",
+        default=None,
+    )
+    fused_kernels: tuple[str, ...] = figure(
+        checks.names_of(checks.FUSED_KERNELS),
+        "kernels it has for what is several ops without them, one command each under every driver. "
+        "attention: scaled dot-product attention; attention_mask, attention_dropout: also with these; "
+        "rnn_layer: one direction of an LSTM layer over a whole sequence, in float32; rnn_cell: what follows "
+        "the matrix products in the cells of LSTM and GRU; foreach: ops on lists of tensors, as optimizers "
+        "use them; optimizer: whole steps of optimizers; cross_entropy: log-softmax together with the loss",
+        default=(),
+    )
+    num_cores: int = figure(checks.whole(1, 1_000_000), "cores or multiprocessors that work", "cores", 0)
+    grid_rows: int = figure(
+        checks.whole(1, 10_000), "rows of the grid of cores, harvested ones too", "cores", 0
+    )
+    grid_columns: int = figure(checks.whole(1, 10_000), "columns of the grid of cores", "cores", 0)
+    harvested_rows: tuple[int, ...] = figure(
+        checks.numbers(0, 9_999), "rows that were fused off, by their number on the die", default=()
+    )
+    clock_mhz: int = figure(checks.whole(1, 100_000), "its highest core clock", "MHz", 0)
+    clock_idle_mhz: int = figure(checks.whole(1, 100_000), "its core clock when nothing runs", "MHz", 0)
+    power_idle_watts: float = figure(
+        checks.number("watts", 100_000), "what it draws when nothing runs", "W", 0.0
+    )
+    power_max_watts: float = figure(checks.number("watts", 100_000), "what it draws at most", "W", 0.0)
+    temperature_idle_celsius: int = figure(checks.whole(1, 1000), "when nothing runs", "°C", 0)
+    temperature_max_celsius: int = figure(checks.whole(1, 1000), "at its highest power", "°C", 0)
+    tf32: bool = figure(
+        checks.flag(), "whether its float32 matrix products can round their operands to TF32", default=False
+    )
+    warp_size: int = figure(checks.whole(1, 65_536), "threads that run in lockstep", "threads", 0)
+    max_threads_per_core: int = figure(checks.whole(1, 1 << 20), "threads that a core holds", "threads", 0)
+    max_threads_per_block: int = figure(checks.whole(1, 1 << 20), "threads of one group", "threads", 0)
+    registers_per_core: int = figure(checks.whole(1, 1 << 30), "registers of 32 bits", "registers", 0)
+    shared_memory_per_core_bytes: int = figure(
+        checks.size(), "fast memory of a core that its threads manage", "bytes", 0
+    )
+    shared_memory_per_block_bytes: int = figure(checks.size(), "of it, for one group of threads", "bytes", 0)
+    shared_memory_per_block_optin_bytes: int = figure(
+        checks.size(), "of it, for a group that asks for more", "bytes", 0
+    )
+    sram_per_core_bytes: int = figure(
+        checks.size(), "memory of a core that the compiler places buffers in", "bytes", 0
+    )
+    l2_cache_bytes: int = figure(checks.size(), "the cache that all cores share", "bytes", 0)
+    l2_gbps: float = figure(checks.number("GB/s", 1e9), "rate of that cache, as measured", "GB/s", 0.0)
+    memory_clock_mhz: int = figure(checks.whole(1, 100_000), "clock of the device memory", "MHz", 0)
+    memory_bus_bits: int = figure(checks.whole(1, 1 << 20), "width of its bus", "bits", 0)
+    dram_channels: int = figure(checks.whole(1, 10_000), "channels of the device memory", "channels", 0)
+    dram_gbps: float = figure(checks.number("GB/s", 1e9), "peak rate of all of them together", "GB/s", 0.0)
+    dram_share: float = figure(checks.share(), "of that rate, what large copies reach", "share", 0.0)
+    num_links: int = figure(checks.whole(1, 10_000), "links to other chips", "links", 0)
+    link_gbps: float = figure(
+        checks.number("GB/s", 1e9), "peak rate of one of them in one direction", "GB/s", 0.0
+    )
+    link_latency_ns: float = figure(checks.number("ns", 1e9), "of a message to a neighbour", "ns", 0.0)
+    host_link_gbps: float = figure(checks.number("GB/s", 1e9), "peak rate from and to the host", "GB/s", 0.0)
+    kernel_launch_ns: float = figure(
+        checks.number("ns", 1e9), "least time of a kernel on the device", "ns", 0.0
+    )
+    host_issue_ns: float = figure(checks.number("ns", 1e9), "what the host takes to issue an op", "ns", 0.0)
+    workspace_bytes: int = figure(
+        checks.size(), "device memory that its libraries take once, at their first use", "bytes", 0
+    )
+    derating: float = figure(checks.share(), "of all rates, what a plan may count on", "share", 1.0)
+    is_integrated: bool = figure(checks.flag(), "whether it shares the host's memory", default=False)
+    peak_tflops: Mapping[str, float] = figure(
+        checks.table(DTYPES + FORMATS, lambda _: checks.number("TFLOP/s", 1e9)),
+        "peak rate of matrix products by dtype or format, a multiply-add counted as two",
+        "TFLOP/s",
+        NO_TABLE,
+    )
+    efficiency_of: str = figure(
+        checks.name(), "the shipped chip whose efficiency applies where this file gives none", default=""
+    )
+    efficiency: Mapping[str, Mapping[str, float]] = figure(
+        checks.table(tuple(FAMILIES), _coefficients),
+        "coefficients of the cost model by family of kernels",
+        default=NO_TABLE,
+    )
+    l2_full_share: float = figure(
+        checks.share(),
+        "of that cache, what a kernel's operands may fill to be read from it alone",
+        "share",
+        0.0,
+    )
+    l2_none_share: float = figure(
+        checks.number("shares", 4.0), "of that cache, from what size on nothing of them stays", "share", 0.0
+    )
+    l2_write_cost: float = figure(
+        checks.number("bytes", 10.0), "read bytes that a written byte costs there", "bytes", 0.0
+    )
+    sources: Mapping[str, str] = figure(
+        Check("a table of texts, by key", lambda value: value),
+        "where each figure comes from",
+        default=NO_TABLE,
+    )
+
+
+def figures() -> dict[str, Field[Any]]:
+    """Return the declarations of all figures by key of the file; ``metadata`` has check, meaning and unit."""
+    return {entry.name.removesuffix("_bytes"): entry for entry in fields(Chip)}
 
 
 def available() -> tuple[str, ...]:
@@ -154,7 +220,7 @@ def load(chip: str | os.PathLike[str]) -> Chip:
 
 def shown(value: object) -> str:
     """Return a value for a message, cut to one line."""
-    text = repr(value)
+    text = repr(dict(value) if isinstance(value, MappingProxyType) else value)
     return text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}…"
 
 
@@ -166,14 +232,14 @@ class _Reader:
 
     def read(self) -> Chip:
         table = self.parse()
-        known = {entry.name.removesuffix("_bytes"): entry for entry in fields(Chip)}
+        known = figures()
         for key in table:
             if key not in known:
                 self.fail(f"unknown key {shown(key)}", ", ".join(known))
         values: dict[str, Any] = {}
         for key, entry in known.items():
             if key in table:
-                values[entry.name] = self.checked(key, table[key])
+                values[entry.name] = self.checked(key, entry, table[key])
             elif entry.default is MISSING and entry.default_factory is MISSING:
                 self.fail(f"the key {key!r} is missing", f"a description has {', '.join(known)}")
         for dtype in values["amp_dtypes"]:
@@ -182,6 +248,9 @@ class _Reader:
                     "amp_dtypes", list(values["amp_dtypes"]), "dtypes that are in 'dtypes' as well"
                 )
         self.check_ranges(values)
+        self.check_grid(values)
+        if values.get("efficiency_of", "") not in ("", *available()):
+            self.fail_value("efficiency_of", values["efficiency_of"], ", ".join(available()))
         return Chip(**values)
 
     def check_ranges(self, values: Mapping[str, Any]) -> None:
@@ -189,9 +258,22 @@ class _Reader:
         for low, high in _RANGES:
             if (low in values) != (high in values):
                 self.fail(f"only one of {low!r} and {high!r} is there", "both or neither")
-        for low, high in (*_RANGES, ("clock_idle_mhz", "clock_mhz")):
+        for low, high in (*_RANGES, ("clock_idle_mhz", "clock_mhz"), ("l2_full_share", "l2_none_share")):
             if low in values and values[low] > values.get(high, 0):
                 self.fail_value(low, values[low], f"at most {high} = {values.get(high, 'missing')}")
+
+    def check_grid(self, values: Mapping[str, Any]) -> None:
+        """Complain about a grid that is not the number of cores."""
+        rows, columns = values.get("grid_rows", 0), values.get("grid_columns", 0)
+        harvested = values.get("harvested_rows", ())
+        if (rows == 0) != (columns == 0):
+            self.fail("only one of 'grid_rows' and 'grid_columns' is there", "both or neither")
+        if harvested and not len(harvested) < rows:
+            self.fail_value("harvested_rows", list(harvested), f"fewer rows than grid_rows = {rows}")
+        cores = (rows - len(harvested)) * columns
+        if rows and values.get("num_cores", cores) != cores:
+            words = f"{cores}: grid_rows less harvested_rows, times grid_columns"
+            self.fail_value("num_cores", values["num_cores"], words)
 
     def parse(self) -> dict[str, Any]:
         try:
@@ -212,8 +294,16 @@ class _Reader:
             raise ChipError(f"{self.path}: not a TOML file: {error or 'nested too deeply'}") from None
         return table
 
-    def checked(self, key: str, value: object) -> object:
-        return _CHECKS[key](self, key, value)
+    def checked(self, key: str, entry: Field[Any], value: object) -> object:
+        if key == "sources":
+            return self.sources(value)
+        try:
+            return entry.metadata["check"](value)
+        except BadValueError as error:
+            if error.key.endswith("unknown key"):
+                where = f"{key}.{error.key}".removesuffix(".unknown key")
+                self.fail(f"{where}: unknown key {shown(error.value)}", error.allowed)
+            self.fail_value(f"{key}.{error.key}" if error.key else key, error.value, error.allowed)
 
     def fail(self, what: str, allowed: str) -> NoReturn:
         raise ChipError(f"{self.path}: {what}. Allowed: {allowed}.")
@@ -221,127 +311,16 @@ class _Reader:
     def fail_value(self, key: str, value: object, allowed: str) -> NoReturn:
         self.fail(f"{key} = {shown(value)}", allowed)
 
-    def text(self, key: str, value: object) -> str:
-        if not isinstance(value, str) or not value or len(value) > MAX_TEXT_CHARS or not value.isprintable():
-            self.fail_value(key, value, f"text of one line, 1 to {MAX_TEXT_CHARS} characters")
-        return value
-
-    def name(self, key: str, value: object) -> str:
-        if not isinstance(value, str) or re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value) is None:
-            self.fail_value(key, value, "1 to 64 letters, digits, '_' and '-'")
-        return value
-
-    def memory(self, key: str, value: object) -> int:
-        size_bytes = -1
-        if isinstance(value, int) and not isinstance(value, bool):
-            size_bytes = value
-        elif isinstance(value, str) and len(value) <= MAX_TEXT_CHARS:
-            with contextlib.suppress(ValueError):
-                size_bytes = parse_size(value)
-        if not MIN_MEMORY_BYTES <= size_bytes <= MAX_MEMORY_BYTES:
-            self.fail_value(
-                key, value, "2MiB to 16TiB, as a whole number of bytes or text with a unit ('16GiB')"
-            )
-        return size_bytes
-
-    def policy(self, key: str, value: object) -> str:
-        if value not in ("eager", "lazy"):
-            self.fail_value(key, value, "'eager', 'lazy'")
-        return str(value)
-
-    def names_of(self, key: str, value: object, allowed: tuple[str, ...]) -> tuple[str, ...]:
-        words = f"a list, without repetition, of {', '.join(allowed)}"
-        if not isinstance(value, list) or any(item not in allowed for item in value):
-            self.fail_value(key, value, words)
-        if len(set(value)) != len(value):
-            self.fail_value(key, value, words)
-        return tuple(value)
-
-    def ops(self, key: str, value: object) -> tuple[str, ...] | None:
-        words = (
-            "'all', or a list, without repetition, of names of PyTorch's ops without 'aten::' "
-            f"('add', 'max.default'), at most {MAX_OPS}"
-        )
-        if value == "all":
-            return None
-        if not isinstance(value, list) or len(value) > MAX_OPS:
-            self.fail_value(key, value, words)
-        for item in value:
-            if not isinstance(item, str) or re.fullmatch(r"\w{1,100}(\.\w{1,100})?", item, re.ASCII) is None:
-                self.fail_value(key, item, words)
-        if len(set(value)) != len(value):
-            self.fail_value(key, value, words)
-        return tuple(value)
-
-    def whole(self, key: str, value: object, low: int, high: int) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            self.fail_value(key, value, f"a whole number, {low} to {high}")
-        return value
-
-    def size(self, key: str, value: object) -> int:
-        size_bytes = -1
-        if isinstance(value, int) and not isinstance(value, bool):
-            size_bytes = value
-        elif isinstance(value, str) and len(value) <= MAX_TEXT_CHARS:
-            with contextlib.suppress(ValueError):
-                size_bytes = parse_size(value)
-        if not 1 <= size_bytes <= 1 << 40:
-            self.fail_value(
-                key, value, "1B to 1TiB, as a whole number of bytes or text with a unit ('48KiB')"
-            )
-        return size_bytes
-
-    def watts(self, key: str, value: object) -> float:
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= 100_000:
-            self.fail_value(key, value, "a number of watts, above 0, to 100000")
-        return float(value)
-
-    def flag(self, key: str, value: object) -> bool:
-        if not isinstance(value, bool):
-            self.fail_value(key, value, "true, false")
-        return value
-
-    def sources(self, key: str, value: object) -> Mapping[str, str]:
+    def sources(self, value: object) -> Mapping[str, str]:
         if not isinstance(value, dict):
-            self.fail_value(key, value, "a table of texts, by key")
-        for figure, source in value.items():
-            if figure not in _CHECKS or figure == "sources":
-                self.fail(
-                    f"sources: unknown key {shown(figure)}", ", ".join(k for k in _CHECKS if k != "sources")
-                )
-            self.text(f"sources.{figure}", source)
+            self.fail_value("sources", value, "a table of texts, by key")
+        known = [key for key in figures() if key != "sources"]
+        line = checks.text()
+        for name, source in value.items():
+            if name not in known:
+                self.fail(f"sources: unknown key {shown(name)}", ", ".join(known))
+            try:
+                line(source)
+            except BadValueError:
+                self.fail_value(f"sources.{name}", source, line.allowed)
         return MappingProxyType(dict(value))
-
-
-_CHECKS: dict[str, Callable[[_Reader, str, object], object]] = {
-    "name": _Reader.name,
-    "description": _Reader.text,
-    "memory": _Reader.memory,
-    "memory_policy": _Reader.policy,
-    "dtypes": lambda reader, key, value: reader.names_of(key, value, DTYPES),
-    "amp_dtypes": lambda reader, key, value: reader.names_of(key, value, AMP_DTYPES),
-    "native_ops": _Reader.ops,
-    "fused_kernels": lambda reader, key, value: reader.names_of(key, value, FUSED_KERNELS),
-    "capability_major": lambda reader, key, value: reader.whole(key, value, 0, 99),
-    "capability_minor": lambda reader, key, value: reader.whole(key, value, 0, 99),
-    "num_cores": lambda reader, key, value: reader.whole(key, value, 1, 1_000_000),
-    "clock_mhz": lambda reader, key, value: reader.whole(key, value, 1, 100_000),
-    "clock_idle_mhz": lambda reader, key, value: reader.whole(key, value, 1, 100_000),
-    "power_idle_watts": _Reader.watts,
-    "power_max_watts": _Reader.watts,
-    "temperature_idle_celsius": lambda reader, key, value: reader.whole(key, value, 1, 1000),
-    "temperature_max_celsius": lambda reader, key, value: reader.whole(key, value, 1, 1000),
-    "tf32": _Reader.flag,
-    "warp_size": lambda reader, key, value: reader.whole(key, value, 1, 65_536),
-    "max_threads_per_core": lambda reader, key, value: reader.whole(key, value, 1, 1 << 20),
-    "max_threads_per_block": lambda reader, key, value: reader.whole(key, value, 1, 1 << 20),
-    "registers_per_core": lambda reader, key, value: reader.whole(key, value, 1, 1 << 30),
-    "shared_memory_per_core": _Reader.size,
-    "shared_memory_per_block": _Reader.size,
-    "shared_memory_per_block_optin": _Reader.size,
-    "l2_cache": _Reader.size,
-    "memory_clock_mhz": lambda reader, key, value: reader.whole(key, value, 1, 100_000),
-    "memory_bus_bits": lambda reader, key, value: reader.whole(key, value, 1, 1 << 20),
-    "is_integrated": _Reader.flag,
-    "sources": _Reader.sources,
-}

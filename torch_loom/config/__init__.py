@@ -69,6 +69,7 @@ __all__ = [
     "device_name",
     "export",
     "kernel_cache",
+    "kernel_cache_refused",
     "parse_size",
     "raw_value",
     "resolve",
@@ -281,17 +282,29 @@ def kernel_cache() -> Path:
     """Return the folder of compiled kernels, made if it was not there.
 
     Raises:
-        ConfigurationError: it cannot be made or written, or is another user's: code is loaded from it.
+        ConfigurationError: it cannot be made or written, or others own or may write it: code is loaded from
+            it.
     """
-    text, source = _raw_value(KERNEL_CACHE, {})
-    folder = Path(_required(KERNEL_CACHE, {})).expanduser()
+    folder = Path(_required(KERNEL_CACHE, {}))
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise _complaint(KERNEL_CACHE, text, source, str(error)) from error
-    if folder.stat().st_uid != os.getuid() or not os.access(folder, os.W_OK | os.X_OK):
-        raise _complaint(KERNEL_CACHE, text, source, f"{folder} is not this user's to write")
+        raise kernel_cache_refused(str(error)) from error
+    status = folder.stat()
+    if status.st_uid != os.getuid() or not os.access(folder, os.W_OK | os.X_OK):
+        raise kernel_cache_refused(f"{folder} is not this user's to write")
+    if status.st_mode & 0o022:
+        raise kernel_cache_refused(
+            f"others may write {folder} (mode {status.st_mode & 0o7777:04o}), and code is loaded from it: "
+            "`chmod go-w` it"
+        )
     return folder
+
+
+def kernel_cache_refused(why: str) -> ConfigurationError:
+    """Return the error for a folder of compiled kernels, or a file in it, that cannot be used."""
+    text, source = _raw_value(KERNEL_CACHE, {})
+    return _complaint(KERNEL_CACHE, text, source, why)
 
 
 def device_name_taken(name: str, what: str) -> ConfigurationError:

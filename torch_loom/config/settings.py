@@ -100,6 +100,16 @@ def _one_of(*values: str) -> Callable[[str], str]:
     return parse
 
 
+_KERNEL_CACHE = "~/.cache/torch-loom/kernels"
+
+
+def _parse_folder(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("not a path")
+    # Absolute: the loader looks for a bare name in the system's folders.
+    return os.path.abspath(os.path.expanduser(text or _KERNEL_CACHE))
+
+
 def _parse_driver(text: str) -> str:
     if "/" not in text:
         return _one_of("virtual", "null")(text)
@@ -423,10 +433,10 @@ KERNEL_CACHE = Setting(
     name="kernel_cache",
     env="TORCH_LOOM_KERNEL_CACHE",
     type_name="folder",
-    default="~/.cache/torch-loom/kernels",
-    allowed="a folder that this user owns and may write, or its place",
-    meaning="Where compiled kernels are kept; made at the first compilation.",
-    parse=str,
+    default=_KERNEL_CACHE,
+    allowed="a folder that this user owns and nobody else may write, or its place",
+    meaning="Where compiled kernels are kept; made at the first compilation. Empty: the default.",
+    parse=_parse_folder,
     configurable=False,
 )
 FALLBACK = Setting(

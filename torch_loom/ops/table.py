@@ -5,12 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from torch_loom.ops.families import data, elementwise, products
+from torch_loom.ops.families import data, elementwise, numerics, products
 from torch_loom.ops.model import FACTS, Family
 
 __all__ = ["DEFAULT", "FAMILIES", "PUBLIC_NAMES", "facts_of", "family_of", "has_entry"]
 
-FAMILIES: tuple[Family, ...] = (*elementwise.FAMILIES, *products.FAMILIES, *data.FAMILIES)
+FAMILIES: tuple[Family, ...] = (
+    *elementwise.FAMILIES,
+    *products.FAMILIES,
+    *data.FAMILIES,
+    *numerics.FAMILIES,
+)
 """All entries of the table."""
 
 DEFAULT = Family("other", "bytes_moved", "", tolerance="accumulated")
@@ -27,6 +32,7 @@ PUBLIC_NAMES = {
 """Names that chips and reports have for ops of the engine."""
 
 _LISTS = "_foreach_"
+_OF_KERNELS = frozenset({"engine_infers", "python_infers"})
 _GRADIENTS = ("_double_backward", "_backward_backward", "_backward_data", "_backward")
 
 
@@ -104,11 +110,12 @@ def _facts() -> dict[str, frozenset[str]]:
 def facts_of(op: str) -> frozenset[str]:
     """Return which of :data:`torch_loom.ops.FACTS` hold for an op, ``"aten::index.Tensor"``.
 
-    There, a name without an overload is the overload without a name, and ``"copy_.*"`` is all of them.
+    There, a name without an overload is the overload without a name, and ``"copy_.*"`` is all of them. What
+    says how outputs are inferred holds for all overloads of a name, which share a kernel.
     """
     name, overload = _split(op)
     own = _facts().get(f"{name}.{overload}" if overload else name, frozenset())
-    own = own | _facts().get(f"{name}.*", frozenset())
+    own = own | _facts().get(f"{name}.*", frozenset()) | (_facts().get(name, frozenset()) & _OF_KERNELS)
     # Optimizers pass learning rate and step as CPU scalars to whole lists of device tensors.
     return own | {"host_scalars"} if name.startswith((_LISTS, "_fused_")) else own
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,6 +33,72 @@ def env() -> None:
     from torch_loom.tools.env import run
 
     run()
+
+
+chips_app = typer.Typer(help="List, show, check, fit and measure chips.", invoke_without_command=True)
+app.add_typer(chips_app, name="chips")
+
+
+@chips_app.callback()
+def chips(context: typer.Context) -> None:
+    """List the shipped chips; the sub-commands say more of one."""
+    if context.invoked_subcommand is None:
+        from torch_loom.tools.chips import list_chips
+
+        list_chips()
+
+
+@chips_app.command("list")
+def chips_list() -> None:
+    """List the shipped chips."""
+    from torch_loom.tools.chips import list_chips
+
+    list_chips()
+
+
+@chips_app.command("show")
+def chips_show(name: Annotated[str, typer.Argument(help="Name or description (.toml) of a chip.")]) -> None:
+    """Describe a chip: figures, where they come from, and its roofline."""
+    from torch_loom.tools.chips import show
+
+    show(name)
+
+
+@chips_app.command("check")
+def chips_check(file: Annotated[Path, typer.Argument(help="A description, a .toml file.")]) -> None:
+    """Check a description: exit status 1 and what is wrong, or what lacks a source."""
+    from torch_loom.tools.chips import check
+
+    check(file)
+
+
+@chips_app.command("fit")
+def chips_fit(
+    sweep: Annotated[Path, typer.Argument(help="Timings of ops, as `loom chips measure` writes them.")],
+    out: Annotated[Path, typer.Option(help="Where to write the description.")],
+    base: Annotated[
+        str, typer.Option(help="Name or description of the chip whose other figures to keep.")
+    ] = "h200",
+    name: Annotated[
+        str | None, typer.Option(help="Name of the new description. [default: that of the base]")
+    ] = None,
+) -> None:
+    """Fit efficiency curves to a sweep, and print the error per op on timings left out."""
+    from torch_loom.tools.chips import fit
+
+    fit(sweep, base, out, name)
+
+
+@chips_app.command("measure")
+def chips_measure(
+    out: Annotated[Path, typer.Option(help="Where to write the sweep.")],
+    device: Annotated[str, typer.Option(help="The device to time.")] = "cuda",
+    quick: Annotated[bool, typer.Option(help="A few small shapes of each op.")] = False,
+) -> None:
+    """Time ops on a GPU of this machine; torch_loom/chips/measure.py alone does the same elsewhere."""
+    from torch_loom.chips.measure import run
+
+    raise SystemExit(run(str(out), device, quick))
 
 
 def _flag(is_set: bool) -> str | None:

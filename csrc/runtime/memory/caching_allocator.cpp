@@ -36,9 +36,10 @@ void CachingAllocator::erase_free(Block* block) {
 Pool& CachingAllocator::pool_for(size_t rounded, int64_t stream) {
   const bool is_small = rounded <= kSmallBytes;
   if (!captures_.empty()) [[unlikely]] {
-    for (const Capture& capture : captures_) {
-      if (!capture.filter(stream)) continue;
-      PrivatePool& pool = *private_pools_.at(capture.id);
+    // The innermost first: it began last.
+    for (auto capture = captures_.rbegin(); capture != captures_.rend(); ++capture) {
+      if (!capture->filter(stream)) continue;
+      PrivatePool& pool = *private_pools_.at(capture->id);
       return is_small ? pool.small : pool.large;
     }
   }

@@ -28,6 +28,7 @@ py::dict counts_of_inference() {
   out["known"] = counts.known;
   out["cpp"] = counts.cpp;
   out["python"] = counts.python;
+  out["engine"] = counts.engine;
   out["unknown"] = counts.unknown;
   return out;
 }

@@ -13,6 +13,7 @@
 #include "torch/kernels/register.h"
 #include "torch/memory/register.h"
 #include "torch/memory/resize.h"
+#include "torch/numerics/register.h"
 #include "torch/profiler/register.h"
 
 namespace py = pybind11;
@@ -37,6 +38,7 @@ constexpr Registration kRegistrations[] = {
 void bind_registration(py::module_& m) {
   m.def("register_device",
         torch::wrap_pybind_function([](const std::string& name) { register_device(name, kRegistrations); }));
+  m.def("register_numerics", torch::wrap_pybind_function(&numerics::glue::register_ops));
   // PyTorch has a way to this for its type of other backends only.
   m.def("resize_storage", torch::wrap_pybind_function([](const at::Storage& storage, int64_t bytes) {
           TORCH_CHECK_VALUE(storage.device_type() == device_type(),

@@ -103,9 +103,12 @@ void Lending::copy_from_host(void* destination, const void* source, size_t bytes
       [&] { runtime::store_result(runtime::current_stream_of(device()), destination, source, bytes); });
 }
 
-// A result that was not born on the device: wrapped host memory, a tensor that the engine keeps, or one
-// without data.
+// A result that was not born on the device: wrapped host memory, a tensor that the engine keeps or returns
+// twice, or one without data.
 at::Tensor Lending::adopt_unowned(const at::Tensor& result) {
+  for (const auto& [engines, own] : copied_) {
+    if (engines.is_same(result)) return own;
+  }
   const CurrentDevice current(device());
   c10::TensorImpl* impl = result.unsafeGetTensorImpl();
   const size_t bytes = at::detail::computeStorageNbytes(impl->sizes(), impl->strides(), impl->itemsize());
@@ -120,6 +123,7 @@ at::Tensor Lending::adopt_unowned(const at::Tensor& result) {
   at::Tensor owned =
       at::detail::make_tensor<c10::TensorImpl>(std::move(storage), own_keys() | math_bits, impl->dtype());
   owned.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides());
+  copied_.emplace_back(result, owned);
   return owned;
 }
 

@@ -1,16 +1,17 @@
 #include "torch/dispatch/infer.h"
 
-#include <ATen/EmptyTensor.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 #include <pybind11/pybind11.h>
 #include <torch/csrc/Exceptions.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <new>
 #include <tuple>
-#include <unordered_map>
+
+#include "torch/dispatch/stand_ins.h"
 
 namespace loom::glue {
 
@@ -19,7 +20,7 @@ namespace {
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 
-std::atomic<int64_t> num_known{0}, num_cpp{0}, num_python{0}, num_unknown{0};
+std::atomic<int64_t> num_known{0}, num_cpp{0}, num_python{0}, num_engine{0}, num_unknown{0};
 
 class SilentHandler final : public c10::WarningHandler {
  public:
@@ -32,78 +33,6 @@ class InferenceScope {
   const ShapeFunctionScope below_programs_;
   SilentHandler silent_;
   const c10::WarningUtils::WarningHandlerGuard unwarned_{&silent_};
-};
-
-// A tensor without memory that has the metadata of another, the place in its storage included.
-at::Tensor shape_of(const at::Tensor& tensor) {
-  const size_t bytes = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize(),
-                                                        static_cast<size_t>(tensor.storage_offset()));
-  const at::Tensor whole = at::detail::empty_strided_meta({static_cast<int64_t>(bytes / tensor.itemsize())},
-                                                          {1}, tensor.scalar_type());
-  at::Tensor part = at::detail::make_tensor<c10::TensorImpl>(
-      c10::TensorImpl::VIEW, c10::Storage(whole.storage()), whole.key_set() | (tensor.key_set() & kMathBits),
-      whole.dtype());
-  part.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(),
-                                                    tensor.storage_offset());
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) part.unsafeGetTensorImpl()->set_wrapped_number(true);
-  return part;
-}
-
-// The arguments of a call, their tensors replaced by some without memory.
-class StandIns {
- public:
-  StandIns(const torch::jit::Stack& stack, size_t num_arguments, const Lending& lending) : lending_(lending) {
-    for (size_t i = stack.size() - num_arguments; i < stack.size(); ++i) arguments.push_back(of(stack[i]));
-    for (const Loan& loan : lending.loans()) {
-      loans.push_back({loan.original, of(loan.alias), loan.is_written});
-    }
-  }
-
-  torch::jit::Stack arguments;
-  c10::SmallVector<Loan, 6> loans;
-
- private:
-  at::Tensor of(const at::Tensor& tensor) {
-    // A number in the shape of a tensor of the host's decides by its value, as an exponent or a bound.
-    if (!tensor.defined() || (tensor.dim() == 0 && !lending_.is_alias(tensor))) return tensor;
-    at::Tensor& known = known_[tensor.unsafeGetTensorImpl()];
-    if (known.defined()) return known;
-    known = shape_of(tensor);
-    // Views of one storage stay views of one.
-    for (const auto& [other, stand_in] : known_) {
-      if (stand_in.is_same(known) || !is_of_same_storage(other, tensor)) continue;
-      known.unsafeGetTensorImpl()->set_storage_keep_dtype(stand_in.storage());
-      break;
-    }
-    return known;
-  }
-
-  static bool is_of_same_storage(const c10::TensorImpl* left, const at::Tensor& right) {
-    return left->unsafe_storage().unsafeGetStorageImpl() ==
-           right.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-  }
-
-  c10::IValue of(const c10::IValue& value) {
-    if (value.isTensor()) return of(value.toTensor());
-    if (value.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(of(tensor));
-      return list;
-    }
-    if (value.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-        list.push_back(tensor.has_value() ? std::optional(of(*tensor)) : std::nullopt);
-      }
-      return list;
-    }
-    if (value.isGenerator()) return {};
-    if (value.isDevice()) return c10::Device(c10::kMeta);
-    return value;
-  }
-
-  const Lending& lending_;
-  std::unordered_map<const c10::TensorImpl*, at::Tensor> known_;
 };
 
 // Whether an error of a shape function only says that it has no answer.
@@ -142,24 +71,44 @@ bool asks(F&& call, std::string& reason) {
   return false;
 }
 
-bool has_strides(const c10::SmallVector<Loan, 6>& loans) {
-  return std::any_of(loans.begin(), loans.end(), [](const Loan& loan) {
-    return !loan.is_written && loan.alias.layout() == c10::kStrided && !loan.alias.is_contiguous();
-  });
+bool has_sizes_of(const InferredOutputs& left, const InferredOutputs& right) {
+  return std::equal(left.resized.begin(), left.resized.end(), right.resized.begin(), right.resized.end(),
+                    [](const InferredOutputs::Resized& one, const InferredOutputs::Resized& other) {
+                      return one.loan == other.loan && one.layout.sizes == other.layout.sizes;
+                    });
+}
+
+// What the engine's kernel does to operands of zeros. The stream is not waited for; the price is one run of
+// the kernel.
+std::shared_ptr<const InferredOutputs> rehearse(Op& op, const torch::jit::Stack& stack,
+                                                const Lending& lending, std::string& reason) {
+  constexpr size_t kMostBytes = size_t{1} << 28;
+  if (!lending.runs_kernels() || bytes_of_stand_ins(lending) > kMostBytes) {
+    reason = "only a run of it shows that";
+    return nullptr;
+  }
+  StandIns call(op, stack, lending, StandIns::Contents::kZeros);
+  const bool answers = asks(
+      [&] {
+        const InferenceScope scope;
+        op.handle.redispatchBoxed(lending.engine_keys(), &call.arguments);
+      },
+      reason);
+  if (!answers) return nullptr;
+  auto outputs = observe(call.arguments, op.num_returns, call.loans, nullptr);
+  num_engine.fetch_add(1, std::memory_order_relaxed);
+  return outputs;
 }
 
 std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& stack, const Lending& lending,
                                              std::string& reason) {
-  if (op.facts.has(op_flag::kEngineInfers)) {
-    reason = "only a run of it shows that";
-    return nullptr;
-  }
+  if (op.facts.has(op_flag::kEngineInfers)) return rehearse(op, stack, lending, reason);
   const bool in_cpp = op.shape_function().isValid();
   if (!in_cpp && !op.handle.hasComputedKernelForDispatchKey(DispatchKey::Meta)) {
     reason = "it has no shape function";
     return nullptr;
   }
-  StandIns call(stack, op.num_arguments, lending);
+  StandIns call(op, stack, lending, StandIns::Contents::kNone);
   const bool answers = asks(
       [&] {
         const InferenceScope scope;
@@ -173,9 +122,10 @@ std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& st
   if (!answers) return nullptr;
   auto outputs = observe(call.arguments, op.num_returns, call.loans, nullptr);
   // Python ones make an `out` contiguous, where kernels give it the strides of their operands.
-  if (!in_cpp && !outputs->resized.empty() && has_strides(call.loans)) {
-    reason = "it resizes an operand, and the strides of others decide how";
-    return nullptr;
+  if (!in_cpp && !outputs->resized.empty() && lending.runs_kernels()) {
+    auto shown = rehearse(op, stack, lending, reason);
+    // Zeros may have another rank than the values will have.
+    return shown != nullptr && has_sizes_of(*shown, *outputs) ? shown : nullptr;
   }
   (in_cpp ? num_cpp : num_python).fetch_add(1, std::memory_order_relaxed);
   return outputs;
@@ -282,7 +232,8 @@ bool has_mask(const Op& op, const torch::jit::Stack& stack) {
 
 InferenceCounts inference_counts() {
   return {num_known.load(std::memory_order_relaxed), num_cpp.load(std::memory_order_relaxed),
-          num_python.load(std::memory_order_relaxed), num_unknown.load(std::memory_order_relaxed)};
+          num_python.load(std::memory_order_relaxed), num_engine.load(std::memory_order_relaxed),
+          num_unknown.load(std::memory_order_relaxed)};
 }
 
 }  // namespace loom::glue

@@ -1,5 +1,6 @@
 // What an op will return, before it runs: from what earlier runs of such calls showed, else from its shape
-// function, PyTorch's in C++ where there is one, in Python where there is no other.
+// function, PyTorch's in C++ where there is one, in Python where there is no other. Where the op table says
+// that those are wrong, from a rehearsal: the engine's kernel on zeros, in this thread.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,7 @@ namespace loom::glue {
 InferenceKey key_of(const Op& op, const torch::jit::Stack& stack, const Lending& lending);
 
 // Null when neither earlier runs nor a shape function answer; `reason` is what the latter says instead. May
-// run Python; computes nothing. What is not an `Exception` of Python's (Ctrl-C) leaves it, and so does a lack
+// run Python. What is not an `Exception` of Python's (Ctrl-C) leaves it, and so does a lack
 // of memory.
 std::shared_ptr<const InferredOutputs> find_or_infer(Op& op, const torch::jit::Stack& stack,
                                                      const Lending& lending, const InferenceKey& key,
@@ -29,9 +30,9 @@ void teach(const Op& op, const InferenceKey& key, const torch::jit::Stack& stack
 bool has_mask(const Op& op, const torch::jit::Stack& stack);
 
 // How often the outputs of a call were looked for: calls that were known, and where the answer came from
-// otherwise. `unknown`: such a call waits for its stream and runs in place.
+// otherwise; `engine`: a rehearsal. `unknown`: such a call waits for its stream and runs in place.
 struct InferenceCounts {
-  int64_t known, cpp, python, unknown;
+  int64_t known, cpp, python, engine, unknown;
 };
 InferenceCounts inference_counts();
 

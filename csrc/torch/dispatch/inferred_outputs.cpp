@@ -214,6 +214,7 @@ class Observer {
         returned.outputs.push_back(output_of(tensor.toTensor()));
     } else if (result.isNone()) {
       returned.outputs.push_back({});
+      outputs_.push_back(nullptr);
     } else {
       inferred_->can_queue = false;  // a value of the host's
     }
@@ -221,6 +222,9 @@ class Observer {
   }
 
   Output output_of(const at::Tensor& tensor) {
+    const auto earlier = std::find(outputs_.begin(), outputs_.end(), tensor.unsafeGetTensorImpl());
+    const auto place = static_cast<size_t>(earlier - outputs_.begin());
+    outputs_.push_back(tensor.unsafeGetTensorImpl());
     if (!tensor.defined()) return {};
     if (tensor.layout() != c10::kStrided || tensor._is_zerotensor()) {
       inferred_->can_queue = false;
@@ -231,6 +235,13 @@ class Observer {
       if (!loans_[i].alias.is_same(tensor)) continue;
       output.kind = Output::Kind::kOperand;
       output.index = i;
+      return output;
+    }
+    // One tensor and two that share memory differ: autograd keeps the latter as the gradients of two
+    // parameters without a copy.
+    if (place + 1 < outputs_.size()) {
+      output.kind = Output::Kind::kSame;
+      output.index = place;
       return output;
     }
     for (size_t i = 0; i < loans_.size(); ++i) {
@@ -266,6 +277,7 @@ class Observer {
   const c10::SmallVector<Loan, 6>& loans_;
   const OutputAllocations* const allocations_;
   std::vector<const c10::StorageImpl*> memory_;
+  std::vector<const c10::TensorImpl*> outputs_;
   const std::shared_ptr<InferredOutputs> inferred_ = std::make_shared<InferredOutputs>();
 };
 
@@ -297,7 +309,7 @@ std::string text(const Layout& layout) {
 
 const char* difference(const Output& said, const Output& shown) {
   if (said.kind != shown.kind || said.index != shown.index) return "aliasing";
-  if (said.kind == Output::Kind::kUndefined || said.kind == Output::Kind::kOperand) return nullptr;
+  if (said.kind != Output::Kind::kNew && said.kind != Output::Kind::kView) return nullptr;
   const Layout &left = said.layout, &right = shown.layout;
   if (left.dtype != right.dtype) return "dtypes";
   if (left.sizes != right.sizes) return "sizes";
@@ -350,20 +362,22 @@ PreparedOutputs::PreparedOutputs(const InferredOutputs& inferred, const c10::Sma
   for (const InferredOutputs::Return& returned : inferred.returns) {
     if (returned.is_list) {
       c10::List<at::Tensor> list;
-      for (const Output& output : returned.outputs) list.push_back(make(output, loans));
+      for (const Output& output : returned.outputs) list.push_back(made_.emplace_back(make(output, loans)));
       results_.emplace_back(std::move(list));
     } else {
-      results_.emplace_back(make(returned.outputs.front(), loans));
+      results_.emplace_back(made_.emplace_back(make(returned.outputs.front(), loans)));
     }
   }
 }
 
-at::Tensor PreparedOutputs::make(const Output& output, const c10::SmallVector<Loan, 6>& loans) const {
+at::Tensor PreparedOutputs::make(const Output& output, const c10::SmallVector<Loan, 6>& loans) {
   switch (output.kind) {
     case Output::Kind::kUndefined:
       return {};
     case Output::Kind::kOperand:
       return loans[output.index].original;
+    case Output::Kind::kSame:
+      return made_[output.index];
     case Output::Kind::kView: {
       const at::Tensor& original = loans[output.index].original;
       Layout layout = output.layout;

@@ -31,6 +31,7 @@ struct Output {
     kUndefined,
     kNew,      // in new memory: `index` counts storages
     kOperand,  // an operand itself: `index` counts loans
+    kSame,     // the very tensor that an earlier output is: `index` counts outputs, those of lists included
     kView      // of an operand's memory; the offset counts from that operand's
   };
   Kind kind = Kind::kUndefined;
@@ -120,9 +121,10 @@ class PreparedOutputs {
   const std::vector<c10::Storage>& storages() const { return storages_; }
 
  private:
-  at::Tensor make(const Output& output, const c10::SmallVector<Loan, 6>& loans) const;
+  at::Tensor make(const Output& output, const c10::SmallVector<Loan, 6>& loans);
 
   std::vector<c10::Storage> storages_;
+  c10::SmallVector<at::Tensor, 6> made_;  // all outputs, in order
   std::vector<c10::IValue> results_;
 };
 

@@ -162,6 +162,8 @@ class Lending {
   OutputMask learned_ = 0;
   OutputAllocationTable *asked_table_ = nullptr, *learned_table_ = nullptr;
   c10::SmallVector<Loan, 6> loans_;
+  // Results that were copied: the engine's tensor, and the device's that stands for it.
+  c10::SmallVector<std::pair<at::Tensor, at::Tensor>, 1> copied_;
   std::optional<KernelDescription> description_;  // destroyed before the loans that it refers to
   const EngineScope scope_;
 };

@@ -75,8 +75,14 @@ struct Attention {
     if (bias.has_value()) bias = bias->to(wide);
   }
 
+  // As the engine does without a kernel of its own: each side is multiplied by the root of the scale, so that
+  // products round as there. A negative scale is the query's.
+  double root() const { return std::sqrt(std::abs(scale)); }
+  Tensor scaled_query() const { return query.mul(scale < 0 ? -root() : root()); }
+  Tensor scaled_keys() const { return key.transpose(-2, -1).mul(root()); }
+
   Tensor scores() const {
-    Tensor scores = at::matmul(query, key.transpose(-2, -1)).mul_(scale);
+    Tensor scores = at::matmul(scaled_query(), scaled_keys());
     if (bias.has_value()) scores.add_(*bias);
     if (!is_causal) return scores;
     const Tensor kept = at::ones({query.size(2), key.size(2)}, query.options().dtype(c10::kBool)).tril();
@@ -171,8 +177,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> engine_attention_backward(
     Tensor dw = at::matmul(upstream, call.value.transpose(-2, -1));
     if (kept.defined()) dw.mul_(kept);
     const Tensor ds = at::_softmax_backward_data(dw, weights, -1, weights.scalar_type());
-    dq = at::matmul(ds, call.key).mul_(call.scale);
-    dk = at::matmul(ds.transpose(-2, -1), call.query).mul_(call.scale);
+    dq = at::matmul(ds, call.scaled_keys().transpose(-2, -1))
+             .mul_(call.scale < 0 ? -call.root() : call.root());
+    dk = at::matmul(call.scaled_query().transpose(-2, -1), ds).mul_(call.root()).transpose(-2, -1);
     if (wants_bias) db = ds.sum_to_size(bias->sizes()).to(bias->scalar_type());
   }
   const auto as_operand = [](const Tensor& gradient, const Tensor& operand) {

@@ -47,6 +47,11 @@ bool is_aten(const c10::OperatorHandle& op) { return op.operator_name().getNames
 // Ops that give the engine a kernel which it lacks (kernels/fused_op.h).
 bool is_fused(const c10::OperatorHandle& op) { return op.operator_name().getNamespace() == "loom_fused"; }
 
+// Ops of data formats (torch/numerics), whose kernels are the engine's.
+bool is_numerics(const c10::OperatorHandle& op) {
+  return op.operator_name().getNamespace() == "loom_numerics";
+}
+
 // What an op is called on the tape and in messages: fused ops bear the names of PyTorch's.
 std::string shown_name_of(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
@@ -118,7 +123,7 @@ Op::Op(const c10::OperatorHandle& own_handle)
              facts.has(op_flag::kHostLists)},
       key_(&own_handle.schema()),
       shape_function_(is_fused(own_handle) ? c10::KernelFunction() : cpp_shape_function(record.full_name)),
-      is_permanent_(is_aten(own_handle) || is_fused(own_handle)) {
+      is_permanent_(is_aten(own_handle) || is_fused(own_handle) || is_numerics(own_handle)) {
   read_schema();
 }
 

@@ -74,7 +74,7 @@ class Op {
 
   const void* const key_;
   const c10::KernelFunction shape_function_;
-  const bool is_permanent_;  // PyTorch's own: never taken away
+  const bool is_permanent_;  // PyTorch's own and ours: never taken away
   std::atomic<bool> is_served_{false};
   std::atomic<const fallback::Op*> fallback_{nullptr};
 };

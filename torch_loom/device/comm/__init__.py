@@ -11,13 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from torch._utils import (
-    _flatten_dense_tensors,
-    _flatten_sparse_tensors,
-    _take_tensors,
-    _unflatten_dense_tensors,
-    _unflatten_sparse_tensors,
-)
+from torch._utils import _flatten_sparse_tensors, _take_tensors, _unflatten_sparse_tensors
 
 from torch_loom.device._core.device_index import DEVICE_TYPE, _check_index, _existing_index, _get_device_index
 from torch_loom.device._core.first_use import _lazy_init
@@ -25,12 +19,13 @@ from torch_loom.device.comm.checks import (
     check_alike,
     check_on_device,
     gathered_shape,
+    scattered_sizes,
     shown,
-    sized,
     split,
     streams_of,
     wrapped_dim,
 )
+from torch_loom.device.comm.layouts import common_format, flattened, memory_order, unflattened
 from torch_loom.device.streams import stream as stream_context
 from torch_loom.errors import CommunicationError
 
@@ -67,10 +62,11 @@ def broadcast(
         return tuple(_copied(tensor, index) for index in _indices(devices))
     assert out is not None
     for i, result in enumerate(out):
-        check_on_device(result, f"out[{i}]")
+        check_on_device(result, "output tensors", f"output tensor at index {i}")
         if result.shape != tensor.shape:
             raise CommunicationError(
-                f"Expected out[{i}] to have the shape of the tensor, {shown(tensor)}, but got {shown(result)}"
+                f"Expected all output tensors to have same shape as the source tensor {list(tensor.shape)}, "
+                f"but output tensor at index {i} has shape {list(result.shape)}"
             )
     for result in out:
         result.copy_(tensor, non_blocking=True)
@@ -88,7 +84,8 @@ def broadcast_coalesced(
         buffer_size: bytes up to which tensors are sent together; more than 0.
 
     Returns:
-        For each device the copies of all tensors; on the tensors' own device they are the tensors themselves.
+        For each device the copies of all tensors, laid out as these are; on the tensors' own device they are
+        the tensors themselves.
 
     Raises:
         CommunicationError: the tensors are on several devices, no device is named or ``buffer_size`` is not
@@ -103,7 +100,10 @@ def broadcast_coalesced(
     homes = {tensor.device for tensor in tensors}
     if len(homes) > 1:
         names = sorted(str(home) for home in homes)
-        raise CommunicationError(f"Expected all tensors to be on one device, but got tensors on {names}")
+        raise CommunicationError(
+            f"All tensors must be on devices[0]: {indices[0]}, or all in one other place, but they are on "
+            f"{names}"
+        )
     home = next(iter(homes), None)
     copies: list[list[torch.Tensor]] = []
     for index in indices:
@@ -134,7 +134,8 @@ def scatter(
             their sizes along ``dim`` adding up to the tensor's.
 
     Returns:
-        The parts, fewer than devices when there are not enough elements; or ``out``.
+        The parts, fewer than devices when there are not enough elements, laid out as the tensor is; those on
+        its own device are views of it. Or ``out``.
 
     Raises:
         CommunicationError: both or neither of ``devices`` and ``out`` are given, sizes do not fit, or a
@@ -157,15 +158,15 @@ def scatter(
         sizes = list(chunk_sizes)
         if len(sizes) != len(indices):
             raise CommunicationError(
-                f"Expected devices and chunk_sizes to be of the same length, but got {len(indices)} devices "
-                f"and chunk_sizes={sizes}"
+                f"Expected devices and chunk_sizes to be of same length, but got len(devices) = "
+                f"{len(indices)} and len(chunk_sizes) = {len(sizes)}"
             )
-        parts = split(tensor, sizes, dim, "chunk_sizes")
+        parts = split(tensor, sizes, dim)
     scattered = []
     targets = zip(parts, indices, streams_of(streams, indices), strict=False)
     for part, index, stream in targets:
         with stream_context(stream) if stream is not None else contextlib.nullcontext():
-            scattered.append(part.contiguous().to(torch.device(DEVICE_TYPE, index), non_blocking=True))
+            scattered.append(part.to(torch.device(DEVICE_TYPE, index), non_blocking=True))
     return tuple(scattered)
 
 
@@ -181,6 +182,9 @@ def gather(
             device if None.
         out: instead of ``destination``, the tensor that receives the result, on any device.
 
+    Returns:
+        The result, in channels_last if all tensors are; or ``out``.
+
     Raises:
         CommunicationError: no tensors, one is on the host, sizes do not fit, or ``out`` and ``destination``
             are both given.
@@ -195,15 +199,13 @@ def gather(
             )
         index = _get_device_index(destination, optional=True, allow_cpu=True)
         home = torch.device("cpu") if index == -1 else torch.device(DEVICE_TYPE, _existing_index(index))
-        out = torch.empty(shape, dtype=tensors[0].dtype, device=home)
+        out = torch.empty(shape, dtype=tensors[0].dtype, device=home, memory_format=common_format(tensors))
     elif destination is not None:
         raise CommunicationError(
             f"'destination' must not be specified when 'out' is specified, but got destination={destination}"
         )
     elif list(out.shape) != shape:
-        raise CommunicationError(
-            f"Expected out to have the shape {sized(shape)} of the gathered tensors, but got {shown(out)}"
-        )
+        raise CommunicationError(f"Expected out tensor to have shape {shape}, but got {list(out.shape)}")
     dim = wrapped_dim(dim, tensors[0])
     # What the host reads must have arrived when this returns.
     is_device = out.device.type == DEVICE_TYPE
@@ -236,15 +238,15 @@ def reduce_add(inputs: Iterable[torch.Tensor], destination: Any = None) -> torch
         raise CommunicationError("Expected at least one tensor to add, but got none")
     root = None
     for i, tensor in enumerate(tensors):
-        check_on_device(tensor, f"input {i}")
+        check_on_device(tensor, "inputs", f"input {i}")
         check_alike(tensor, tensors[0], f"input {i}")
         if tensor.get_device() == index:
             root = i
     if root is None:
         homes = [str(tensor.device) for tensor in tensors]
         raise CommunicationError(
-            f"Expected one of the inputs to be on the destination, {DEVICE_TYPE}:{index}, but they are on "
-            f"{homes}"
+            f"reduce_add expects destination to be on the same GPU with one of the tensors: it is "
+            f"{DEVICE_TYPE}:{index}, but they are on {homes}"
         )
     if len(tensors) == 1:
         return tensors[0]
@@ -291,13 +293,12 @@ def reduce_add_coalesced(
             lists[i][place] = tensor.to_dense() if tensor.is_sparse else tensor
             check_alike(lists[i][place], lists[0][place], f"inputs[{i}][{place}]")
     for places in _in_buffers([lists[0][place] for place in dense], dense, buffer_size):
-        flat = [_flatten_dense_tensors([tensors[place] for place in places]) for tensors in lists]  # type: ignore[no-untyped-call]
-        total = reduce_add(flat, destination)
-        for place, part in zip(
-            places,
-            _unflatten_dense_tensors(total, [lists[0][place] for place in places]),  # type: ignore[no-untyped-call]
-            strict=True,
-        ):
+        firsts = [lists[0][place] for place in places]
+        orders = [memory_order(first) for first in firsts]
+        total = reduce_add(
+            [flattened([tensors[place] for place in places], orders) for tensors in lists], destination
+        )
+        for place, part in zip(places, unflattened(total, firsts, orders), strict=True):
             # Each with a version counter of its own: nobody sees that they share memory.
             sums[place] = part.data
     return tuple(result for result in sums if result is not None)
@@ -325,8 +326,8 @@ def _sent_together(
             )
             parts = _unflatten_sparse_tensors((indices, values), chunk)  # type: ignore[no-untyped-call]
         else:
-            flat = _flatten_dense_tensors(chunk).to(target, non_blocking=True)  # type: ignore[no-untyped-call]
-            parts = _unflatten_dense_tensors(flat, chunk)  # type: ignore[no-untyped-call]
+            orders = [memory_order(tensor) for tensor in chunk]
+            parts = unflattened(flattened(chunk, orders).to(target, non_blocking=True), chunk, orders)
         for tensor, part in zip(chunk, parts, strict=True):
             sent[places[id(tensor)].pop()] = part.data
     return [sent[place] for place in range(len(tensors))]
@@ -345,20 +346,8 @@ def _scatter_to(
             raise CommunicationError(
                 f"'{name}' must not be specified when 'out' is specified, but got {name}={given}"
             )
-    if not out:
-        raise CommunicationError("Expected at least one tensor in out, but got none")
-    dim = wrapped_dim(dim, tensor)
-    for i, result in enumerate(out):
-        check_on_device(result, f"out[{i}]")
-        expected = list(tensor.shape)
-        if result.dim() == tensor.dim():
-            expected[dim] = result.shape[dim]
-        if list(result.shape) != expected:
-            raise CommunicationError(
-                f"Expected out[{i}] to have the shape of the tensor but along dimension {dim}, "
-                f"{sized(expected)}, but got {shown(result)}"
-            )
-    parts = split(tensor, [result.shape[dim] for result in out], dim, "the sizes of out")
+    sizes = scattered_sizes(tensor, out, dim)
+    parts = torch.split_with_sizes(tensor, sizes, dim)
     ordered = streams_of(streams, [result.get_device() for result in out])
     for part, result, stream in zip(parts, out, ordered, strict=True):
         with stream_context(stream) if stream is not None else contextlib.nullcontext():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import contextlib
 import ctypes
 import fcntl
@@ -16,6 +17,7 @@ from pathlib import Path
 import torch
 
 from torch_loom import config
+from torch_loom.device.jiterator import kept
 from torch_loom.errors import CompilationError
 
 # The name of the function that every text defines.
@@ -56,7 +58,7 @@ def compiled(text: str, shown: str, *, divides_whole_numbers: bool) -> int:
 
     Raises:
         CompilationError: there is no compiler, or it refuses the text; the message has its words.
-        ConfigurationError: the cache's folder cannot be used.
+        ConfigurationError: the cache's folder, or a library in it, cannot be used.
     """
     options = (*_COMPILE, *_WHOLE_NUMBERS) if divides_whole_numbers else _COMPILE
     key = "\0".join((text, config.compiler(), *options, *_LINK, str(torch.__version__), platform.machine()))
@@ -70,32 +72,50 @@ def compiled(text: str, shown: str, *, divides_whole_numbers: bool) -> int:
 def _load(digest: str, text: str, shown: str, options: tuple[str, ...]) -> int:
     folder = config.kernel_cache()
     path = folder / f"{digest}.so"
-    if not path.exists():
+    if not kept.is_whole(path):
         _build(folder, path, text, shown, options)
     try:
-        library = ctypes.CDLL(str(path))
-    except OSError:
-        # Damaged: by a full disk, or by hand.
-        path.unlink(missing_ok=True)
-        _build(folder, path, text, shown, options)
-        library = ctypes.CDLL(str(path))
-    _libraries.append(library)
-    address = ctypes.cast(getattr(library, ENTRY), ctypes.c_void_p).value
+        return _entry(path)
+    except (OSError, AttributeError, UnicodeDecodeError):
+        # Whole, but not what this process can load: another system may have made it.
+        kept.forget(path)
+    _build(folder, path, text, shown, options)
+    try:
+        return _entry(path)
+    except (OSError, AttributeError, UnicodeDecodeError) as error:
+        kept.forget(path)
+        raise CompilationError(
+            f"What the C++ compiler {config.compiler()!r} made cannot be loaded ({error}): name another one "
+            "in TORCH_LOOM_COMPILER"
+        ) from error
+
+
+def _entry(path: Path) -> int:
+    library = ctypes.CDLL(str(path))
+    try:
+        address = ctypes.cast(getattr(library, ENTRY), ctypes.c_void_p).value
+    except AttributeError:
+        # Or the next library of this name would be taken for this one.
+        _ctypes.dlclose(library._handle)
+        raise
     assert address is not None
+    _libraries.append(library)
     return address
 
 
 def _build(folder: Path, path: Path, text: str, shown: str, options: tuple[str, ...]) -> None:
     with _exclusive(folder):
-        if path.exists():
+        if kept.is_whole(path):
             return
         # Always the same names, so that those of a killed process are overwritten.
         source, objects, library = (folder / f"building.{end}" for end in ("cpp", "o", "so"))
+        for old in (source, objects, library):
+            old.unlink(missing_ok=True)
         source.write_text(text, encoding="utf-8")
         include = str(Path(torch.__path__[0]) / "include")
-        _run([*options, "-I", include, str(source), "-o", str(objects)], shown)
-        _run([*_LINK, str(objects), "-o", str(library)], shown)
-        library.replace(path)
+        _run([*options, "-I", include, str(source), "-o", str(objects)], objects, shown)
+        _run([*_LINK, str(objects), "-o", str(library)], library, shown)
+        kept.keep(library, path)
         for rest in (source, objects):
             rest.unlink()
 
@@ -103,7 +123,7 @@ def _build(folder: Path, path: Path, text: str, shown: str, options: tuple[str, 
 @contextlib.contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
     """One process at a time; the system ends the lock with the process that holds it."""
-    handle = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    handle = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         try:
@@ -115,7 +135,7 @@ def _exclusive(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _run(arguments: list[str], shown: str) -> None:
+def _run(arguments: list[str], result: Path, shown: str) -> None:
     compiler = config.compiler()
     try:
         done = subprocess.run(
@@ -128,3 +148,8 @@ def _run(arguments: list[str], shown: str) -> None:
         ) from error
     if done.returncode != 0:
         raise CompilationError(f"{compiler} refused the code:\n{done.stderr.strip()}\n\nThe code:\n{shown}")
+    if not result.is_file():
+        raise CompilationError(
+            f"The C++ compiler {compiler!r} succeeded, but wrote no {result.name}: name one that takes GCC's "
+            "options in TORCH_LOOM_COMPILER"
+        )

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.types import Device
 
-from torch_loom import _C
-from torch_loom.device._core.device_index import _existing_index
+from torch_loom import _C, config
+from torch_loom.device._core.device_index import DEVICE_TYPE, _existing_index
 from torch_loom.device._core.first_use import _lazy_init, is_initialized  # noqa: F401
 
 # torch.cuda.memory has the underscored names too, and tools call them.
@@ -53,14 +53,18 @@ def empty_cache(device: Device = None) -> None:
     Only whole segments go back: one of which a part is in use stays.
 
     Args:
-        device: of which device; of the current one if None. Does nothing before first use.
+        device: of which device; of all of them if None, as CUDA does, but under the device name rbln of the
+            current one, as its vendor's package does. Does nothing before first use.
 
     Raises:
         InvalidDeviceError: there is no such device.
     """
     index = _used_index(device)
-    if index is not None:
-        _C.empty_cache(index)
+    if index is None:
+        return
+    is_all = device is None and DEVICE_TYPE != config.rbln.NAME
+    for each in range(_C.device_count()) if is_all else (index,):
+        _C.empty_cache(each)
 
 
 def set_per_process_memory_fraction(fraction: float, device: Device = None) -> None:

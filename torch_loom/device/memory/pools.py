@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -49,11 +50,11 @@ class MemPool:
             if not isinstance(value, bool):
                 raise TypeError(f"{name} must be a bool, got {type(value).__name__} {value!r}")
         self._index = _existing_index(None)
-        self._world = _C.world()
         self._id: tuple[int, int] = _C.new_pool_id(user_created=True)
         self._source = source
         _C.use_pool(self._index, self._id, use_on_oom, no_split, source)
-        self._is_used = True
+        # Not __del__: when the interpreter ends it may run after the modules that it needs are gone.
+        weakref.finalize(self, _give_back, self._index, self._id, _C.world()).atexit = False
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError("a MemPool names memory of this process: it cannot be copied or pickled")
@@ -81,14 +82,12 @@ class MemPool:
         """Return the pool's segments, as :func:`memory_snapshot` does."""
         return memory_snapshot(self._id, include_traces=include_traces)
 
-    def __del__(self) -> None:
-        if not getattr(self, "_is_used", False) or _is_in_bad_fork():
-            return
-        self._is_used = False
-        if _C.world() != self._world:
-            return  # the dry run that it was made in has ended, with its memory
-        _C.release_pool(self._index, self._id)
-        _C.empty_cache(self._index, self._id)
+
+def _give_back(index: int, pool_id: tuple[int, int], world: int) -> None:
+    if _is_in_bad_fork() or _C.world() != world:
+        return  # the dry run that it was made in has ended, with its memory
+    _C.release_pool(index, pool_id)
+    _C.empty_cache(index, pool_id)
 
 
 @contextmanager

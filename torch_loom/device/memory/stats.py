@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.types import Device
 
-from torch_loom import _C
+from torch_loom import _C, config
 from torch_loom.device._core.device_index import DEVICE_TYPE, _check_index, _existing_index, _get_device_index
 from torch_loom.device._core.first_use import _device_count, _is_in_bad_fork, _lazy_init, is_initialized
 
@@ -45,8 +45,30 @@ def _used_index(device: Device) -> int | None:
     return None
 
 
-def memory_stats(device: Device = None) -> dict[str, int]:
-    """Return the statistics of a device's allocator, by name. Sizes are bytes.
+# The groups and figures that the vendor of the name rbln has, and its counters.
+_VENDORS_NAMES = frozenset(
+    [
+        f"{group}.{figure}"
+        for group in ("allocated", "reserved", "active", "cached")
+        for figure in ("current", "peak")
+    ]
+    + [f"{group}.total_{what}" for group in ("allocated", "reserved") for what in ("allocated", "freed")]
+    + ["num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free"]
+)
+
+
+def _all_stats(device: Device = None) -> OrderedDict[str, int]:
+    """Return the statistics of a device's allocator under all their names, sorted as CUDA's are."""
+    if device is None and _device_count() == 0:
+        return OrderedDict()
+    return OrderedDict(sorted(_C.memory_stats(_existing_index(device)).items()))
+
+
+def memory_stats(device: Device = None) -> OrderedDict[str, int]:
+    """Return the statistics of a device's allocator, sorted by name. Sizes are bytes.
+
+    Under the device name rbln there are the short names, four of the counters and ``lazy.*``, as the vendor
+    has them.
 
     Short names: ``allocated`` and ``reserved``, each with ``.current``, ``.peak``, ``.total_allocated`` and
     ``.total_freed``; ``active`` and ``cached`` (reserved and not active), with ``.current`` and ``.peak``.
@@ -74,19 +96,24 @@ def memory_stats(device: Device = None) -> dict[str, int]:
     Raises:
         InvalidDeviceError: there is no such device.
     """
-    if device is None and _device_count() == 0:
-        return {}
-    return _C.memory_stats(_existing_index(device))
+    stats = _all_stats(device)
+    if DEVICE_TYPE != config.rbln.NAME:
+        return stats
+    return OrderedDict(
+        (name, value) for name, value in stats.items() if name in _VENDORS_NAMES or name.startswith("lazy.")
+    )
 
 
 def memory_stats_as_nested_dict(device: Device = None) -> dict[str, Any]:
-    """Return :func:`memory_stats` as dictionaries within dictionaries, cut at the dots of the names.
+    """Return the statistics as dictionaries within dictionaries, cut at the dots of the names.
+
+    The names are those of :func:`memory_stats`, CUDA's included under every device name.
 
     Raises:
         InvalidDeviceError: there is no such device.
     """
     nested: dict[str, Any] = {}
-    for name, value in memory_stats(device).items():
+    for name, value in _all_stats(device).items():
         *groups, figure = name.split(".")
         place = nested
         for group in groups:
@@ -272,11 +299,11 @@ _TABLE = (
     ("allocated_bytes", "Allocated memory", True),
     ("active_bytes", "Active memory", True),
     ("requested_bytes", "Requested memory", True),
-    ("reserved_bytes", "Reserved memory", True),
+    ("reserved_bytes", "GPU reserved memory", True),
     ("inactive_split_bytes", "Non-releasable memory", True),
     ("allocation", "Allocations", False),
     ("active", "Active allocs", False),
-    ("segment", "Reserved segments", False),
+    ("segment", "GPU reserved segments", False),
     ("inactive_split", "Non-releasable allocs", False),
 )
 _POOLS = (("large_pool", "      from large pool"), ("small_pool", "      from small pool"))
@@ -284,13 +311,17 @@ _FIGURES = ("current", "peak", "allocated", "freed")
 _WIDTH = 75
 
 
-def _cell(value: int, is_size: bool) -> str:
-    step, units = (1024, ("B  ", "KiB", "MiB", "GiB", "TiB")) if is_size else (1000, ("   ", "K  ", "M  "))
+def _cell(value: int, largest: int, is_size: bool) -> str:
+    """Return a figure in the unit in which the first of its column can be read."""
+    step, limit, units = (
+        (1024, 768, ("B  ", "KiB", "MiB", "GiB", "TiB", "PiB")) if is_size else (1000, 750, " KM")
+    )
     unit = 0
-    while value >= 768 * step and unit + 1 < len(units):
+    while largest >= limit * step and unit + 1 < len(units):
         value //= step
+        largest //= step
         unit += 1
-    return f"{value:6d} {units[unit]}"
+    return f"{value:6d} {units[unit]}" if is_size else f"{value:7d} {units[unit]} "
 
 
 def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
@@ -304,25 +335,31 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
         InvalidDeviceError: there is no such device.
     """
     index = _existing_index(device)
-    stats = memory_stats(index)
+    stats = _all_stats(index)
 
-    def line(label: str, prefix: str, is_size: bool) -> str:
-        cells = " | ".join(_cell(stats[f"{prefix}.{figure}"], is_size) for figure in _FIGURES)
+    def line(label: str, group: str, pool: str, is_size: bool) -> str:
+        first = f"{group}.all." if pool else f"{group}."
+        cells = " | ".join(
+            _cell(stats[f"{group}{pool}.{figure}"], stats[f"{first}{figure}"], is_size) for figure in _FIGURES
+        )
         return f" {label:<21} | {cells} "
 
-    heading = f"PyTorch {DEVICE_TYPE.upper()} memory summary, device ID {index}"
-    counts = f"OOMs: {stats['num_ooms']:<12d} | allocation retries: {stats['num_alloc_retries']:<8d}"
-    lines = ["=" * _WIDTH, heading.center(_WIDTH), "-" * _WIDTH, counts.center(_WIDTH), "=" * _WIDTH]
+    name = DEVICE_TYPE.upper()
+    heading = f" {'':16} PyTorch {name} memory summary, device ID {index:<17d} "
+    ooms, retries = stats["num_ooms"], stats["num_alloc_retries"]
+    counts = f"  {'':9} {name} OOMs: {ooms:<12d} | {'':6} {DEVICE_TYPE}Malloc retries: {retries:<8d}  "
+    lines = ["=" * _WIDTH, heading, "-" * _WIDTH, counts, "=" * _WIDTH]
     lines.append("        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  ")
-    for name, label, is_size in _TABLE:
+    for group, label, is_size in _TABLE:
         lines.append("-" * _WIDTH)
-        lines.append(line(label, f"{name}.all", is_size))
+        lines.append(line(label, group, ".all", is_size))
         if not abbreviated:
-            lines += [line(pool_label, f"{name}.{pool}", is_size) for pool, pool_label in _POOLS]
-    for name, label in (
+            lines += [line(pool_label, group, f".{pool}", is_size) for pool, pool_label in _POOLS]
+    for group, label in (
         ("oversize_allocations", "Oversize allocations"),
-        ("oversize_segments", "Oversize segments"),
+        ("oversize_segments", "Oversize GPU segments"),
     ):
-        lines += ["-" * _WIDTH, line(label, name, False)]
+        lines += ["-" * _WIDTH, line(label, group, "", False)]
     lines.append("=" * _WIDTH)
-    return "".join(f"|{text:<{_WIDTH}}|\n" for text in lines)
+    # Another device name than CUDA's may be too long, or too short, for the places of the headings.
+    return "".join(f"|{text.ljust(_WIDTH)[:_WIDTH]}|\n" for text in lines)

@@ -1,0 +1,204 @@
+"""How far the cost model is off: device times of ops or of model steps, against those of a real card.
+
+    python -m benchmarks.clock_error --chip h200 OPS.json     # a sweep of ops: held out in five parts
+    python -m benchmarks.clock_error --chip h200 MODELS.json  # model steps: as the chip's description says
+
+OPS.json: ``{"ops": [{op, shape, dtype, ms, device_ms}]}``. Coefficients are fitted to four fifths of each
+op's timings and predict the rest; nothing of the description but its figures is used.
+MODELS.json: ``[{model, dtype, mode, shape, kernel_ms}]``: the ops of each step are traced, without a device,
+and their kernels' times added up. Needs transformers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import numpy as np
+import torch
+
+from benchmarks import hf_models, traced_ops
+from tools.blocks import markdown_table
+from torch_loom import chips
+from torch_loom.chips import rates as chip_rates
+from torch_loom.chips.cost import CostModel, Kernel, calibration, sweep
+from torch_loom.chips.cost.lower import lower
+
+MAX_FILE_BYTES = 64 << 20
+MODES = ("infer", "train")
+DTYPES = ("float32", "float16", "bfloat16")
+# The host's transfers are no kernels.
+LINKS = ("host_to_device", "host_to_device_pinned", "device_to_host", "device_to_host_pinned")
+WIDE = 8
+
+
+class DataError(ValueError):
+    """The file is not what the benchmark reads; the message names the row."""
+
+
+def is_sweep(path: Path) -> bool:
+    """Return whether the file is a sweep of ops rather than a list of model steps."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise DataError(f"{path}: at most {MAX_FILE_BYTES} bytes")
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+    return isinstance(content, dict)
+
+
+def read_steps(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file of model steps, checked.
+
+    Raises:
+        DataError: a row has another layout.
+    """
+    rows = json.loads(path.read_bytes())
+    if not isinstance(rows, list) or not rows:
+        raise DataError(f"{path}: must be a list of model steps or an object with 'ops'")
+    for number, row in enumerate(rows):
+        where = f"{path}, row {number}"
+        if not isinstance(row, dict):
+            raise DataError(f"{where}: must be an object, got {type(row).__name__}")
+        if row.get("model") not in hf_models.MODELS:
+            raise DataError(
+                f"{where}: model must be one of {', '.join(hf_models.MODELS)}, got {row.get('model')!r:.100}"
+            )
+        if row.get("mode") not in MODES or row.get("dtype") not in DTYPES:
+            raise DataError(f"{where}: mode must be of {MODES}, dtype of {DTYPES}")
+        shape, took = row.get("shape"), row.get("kernel_ms")
+        if (
+            not isinstance(shape, list)
+            or len(shape) != 2
+            or not all(isinstance(n, int) and 0 < n < 1 << 20 for n in shape)
+        ):
+            raise DataError(f"{where}: shape must be two whole numbers above 0, got {shape!r:.100}")
+        if (
+            isinstance(took, bool)
+            or not isinstance(took, (int, float))
+            or not math.isfinite(took)
+            or took <= 0
+        ):
+            raise DataError(f"{where}: kernel_ms must be a number above 0, got {took!r:.100}")
+    return rows
+
+
+def step_kernels(row: dict[str, Any]) -> Counter[Kernel]:
+    """Return the kernels of one step of a model, and how often each runs."""
+    dtype = getattr(torch, row["dtype"])
+    train = row["mode"] == "train"
+    model = hf_models.build(row["model"], dtype, train, "meta")
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=True) if train else None
+    batch = hf_models.inputs(row["model"], row["shape"], dtype, "meta")
+    ops = traced_ops.trace(lambda: hf_models.step(model, batch, optimizer))
+    kernels = Counter(kernel for op in ops for kernel in lower(op))
+    return Counter({kernel: count for kernel, count in kernels.items() if kernel.family not in LINKS})
+
+
+def step_error(model: CostModel, row: dict[str, Any], kernels: Counter[Kernel], wide: bool) -> float:
+    """Print one row of the report; return the error of its time, as a share."""
+    families: dict[str, float] = defaultdict(float)
+    for kernel, count in kernels.items():
+        families[kernel.family] += model.time(kernel).total_ns * count * 1e-6
+    predicted = sum(families.values())
+    error = predicted / row["kernel_ms"] - 1.0
+    launches = sum(kernel.launches * count for kernel, count in kernels.items())
+    print(
+        f"{row['model']:14}{row['dtype']:10}{row['mode']:7}{row['shape']!s:12}"
+        f" recorded {row['kernel_ms']:9.3f} ms"
+        f"  predicted {predicted:9.3f} ms  {error:+7.1%}  kernels {launches} of {row.get('kernels', '?')}"
+    )
+    if wide:
+        longest = sorted(families.items(), key=lambda each: -each[1])[:WIDE]
+        print("    " + "  ".join(f"{name} {took:.2f}" for name, took in longest))
+    return error
+
+
+def summary(errors: Sequence[float], names: Sequence[str]) -> str:
+    """Return the last line: mean and worst error."""
+    sizes = np.abs(np.array(errors))
+    worst = int(sizes.argmax())
+    mean = f"mean device-time error {sizes.mean():.1%} over {len(sizes)} cases"
+    return f"{mean}, worst {sizes[worst]:.1%} ({names[worst]})"
+
+
+def _table(title: str, errors: Sequence[float], groups: Sequence[str], names: Sequence[str]) -> str:
+    """Return a table of mean and worst error by group."""
+    lines = []
+    for group in dict.fromkeys(groups):
+        members = [i for i, each in enumerate(groups) if each == group]
+        sizes = np.abs(np.array([errors[i] for i in members]))
+        lines.append(
+            [
+                group,
+                str(len(members)),
+                f"{sizes.mean():.1%}",
+                f"{sizes.max():.1%}",
+                names[members[int(sizes.argmax())]],
+            ]
+        )
+    return markdown_table([title, "cases", "mean error", "worst", "which"], lines)
+
+
+def ops_report(chip: chips.Chip, path: Path, by_shape: bool) -> str:
+    """Print errors by op, each case predicted by a fit that did not see it; return the last line."""
+    cases = sweep.read(path)
+    names = [case.name for case in cases]
+    rates = chip_rates.rates(chip)
+    took = np.array([case.device_ns for case in cases])
+    if by_shape:
+        # All dtypes of a shape are left out together: harder, since float16 and bfloat16 take the same time.
+        shapes = list(dict.fromkeys((case.op, case.shape) for case in cases))
+        part_of = dict(zip(shapes, calibration.shape_parts(shapes), strict=True))
+        predicted = calibration.held_out_parts(cases, rates, [part_of[case.op, case.shape] for case in cases])
+    else:
+        predicted = calibration.held_out(cases, rates, [case.op for case in cases])
+    errors = list(predicted / took - 1.0)
+    print(_table("op", errors, [case.op for case in cases], names))
+    return summary(errors, names)
+
+
+def models_report(
+    chip: chips.Chip, path: Path, wide: bool, kernels_of: Callable[[dict[str, Any]], Counter[Kernel]]
+) -> str:
+    """Print the error of every step; return the last line."""
+    model = chip_rates.model(chip)
+    rows = read_steps(path)
+    names = [f"{row['model']} {row['dtype']} {row['mode']} {row['shape']}" for row in rows]
+    errors = [step_error(model, row, kernels_of(row), wide) for row in rows]
+    print(_table("model", errors, [row["model"] for row in rows], names))
+    return summary(errors, names)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; 2 if the file cannot be used."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("file", type=Path, help="a sweep of ops, or a list of model steps")
+    parser.add_argument("--chip", default="h200", help="name or description of the chip")
+    parser.add_argument("--families", action="store_true", help="print where each step's time goes")
+    parser.add_argument("--by-shape", action="store_true", help="leave out all dtypes of a shape together")
+    options = parser.parse_args(arguments)
+    try:
+        chip = chips.load(options.chip)
+        if is_sweep(options.file):
+            line = ops_report(chip, options.file, options.by_shape)
+        else:
+            line = models_report(chip, options.file, options.families, step_kernels)
+    except (DataError, chips.ChipError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(line)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""Speed of conversions and of emulation against copying and float32, alternating in one process.
+
+Conversions: the time of ``out.copy_(x)`` over that of ``quantize(x, fmt, out=out)``, 64 MB of float32;
+larger is better. Models: a BERT-base-shaped encoder under Bfp8_b, HiFi2, over float32; smaller is better.
+Differences: of every format's kernels among the instruction sets of this processor, over 10 million
+elements; the tests compare them with the exact reference.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks._common import QUICK, Budget, Measured, alternate, parser, write_json
+from torch_loom.numerics import DataFormat, MathFidelity, emulate, quantize
+
+COMMAND = "python -m benchmarks.numerics"
+BUDGET = Budget(rounds=21, block_seconds=2e-2)
+MODEL_BUDGET = Budget(rounds=5, block_seconds=1e-1)
+CPU = torch.device("cpu")
+COPY_ELEMENTS = 16 * 2**20
+EQUAL_ELEMENTS = 10_000_000
+FORMATS = [fmt for fmt in DataFormat if fmt is not DataFormat.Invalid]
+TARGETS = {"forward": 1.2, "strict forward": 20.0, "training step": 1.4}
+
+
+def conversion_target(fmt: DataFormat) -> float:
+    return 0.8 if fmt is DataFormat.Bfp8_b else 0.5
+
+
+def conversions(budget: Budget) -> list[dict[str, object]]:
+    """Share of the copy bandwidth that each format's conversion has."""
+    torch.manual_seed(0)
+    x = torch.randn(COPY_ELEMENTS)
+    out = torch.empty_like(x)
+    rows: list[dict[str, object]] = []
+    for fmt in FORMATS:
+        row = alternate(
+            fmt.name,
+            Measured("out.copy_(x)", {"x": x, "out": out}, CPU),
+            Measured(
+                "quantize(x, fmt, out=out)", {"x": x, "out": out, "fmt": fmt, "quantize": quantize}, CPU
+            ),
+            budget,
+        )
+        share, target = 1 / row.ratio, conversion_target(fmt)
+        print(f"{fmt.name:<12} {share:5.2f} of the copy bandwidth (at least {target})", flush=True)
+        rows.append({"name": fmt.name, "share": share, "target": target, "met": share >= target})
+    return rows
+
+
+class Bert(nn.Module):
+    """The encoder of BERT-base: 12 layers of width 768, 12 heads, 3072 inside; [N, T, 768] in and out."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(768, 12, 3072, dropout=0.0, activation="gelu", batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.encoder(tokens)
+
+
+def forward(model: nn.Module, tokens: Tensor) -> Callable[[], Tensor]:
+    return torch.no_grad()(lambda: model(tokens))
+
+
+def training(model: nn.Module, tokens: Tensor) -> Callable[[], None]:
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(tokens).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def models(budget: Budget, *, quick: bool) -> list[dict[str, object]]:
+    """Time of the encoder under emulation over its float32 time."""
+    torch.manual_seed(0)
+    exact = Bert(2 if quick else 12)
+    tokens = torch.randn(1 if quick else 8, 128, 768)
+    how = {"fidelity": MathFidelity.HiFi2, "accumulate": DataFormat.Float16_b}
+    fast = emulate(copy.deepcopy(exact), DataFormat.Bfp8_b, **how)
+    strict = emulate(copy.deepcopy(exact), DataFormat.Bfp8_b, **how, mode="strict")
+    rows: list[dict[str, object]] = []
+    for name, model, make in (
+        ("forward", fast, forward),
+        ("strict forward", strict, forward),
+        ("training step", fast, training),
+    ):
+        for each in (exact, model):
+            each.train(name == "training step")
+        timed = [Measured("run()", {"run": make(each, tokens)}, CPU) for each in (exact, model)]
+        row = alternate(name, timed[0], timed[1], budget)
+        target = TARGETS[name]
+        print(f"{name:<16} {row.ratio:6.2f} x float32 (at most {target})", flush=True)
+        rows.append({"name": name, "ratio": row.ratio, "target": target, "met": row.ratio <= target})
+    return rows
+
+
+def differences(count: int) -> list[dict[str, object]]:
+    """How many results differ in any bit between instruction sets."""
+    drawn = torch.randint(
+        -(2**31), 2**31, (count,), generator=torch.Generator().manual_seed(0), dtype=torch.int64
+    )
+    x = drawn.to(torch.int32).view(torch.float32)
+    rows: list[dict[str, object]] = []
+    use = torch.ops.loom_numerics._use_kernels
+    for fmt in FORMATS:
+        results = [quantize(x, fmt).view(torch.int32) for name in ("baseline", "avx2", "avx512") if use(name)]
+        use("")
+        wrong = sum(int((each != results[0]).sum()) for each in results[1:])
+        rows.append({"name": fmt.name, "elements": count, "differences": wrong, "met": wrong == 0})
+    print(f"differences: {sum(int(row['differences']) for row in rows)}", flush=True)  # type: ignore[call-overload]
+    return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the benchmark; returns the exit status."""
+    options = parser("Speed of data formats and emulation.").parse_args(arguments)
+    quick = options.quick
+    result = {
+        "conversions": conversions(QUICK if quick else BUDGET),
+        "models": models(QUICK if quick else MODEL_BUDGET, quick=quick),
+        "differences": differences(EQUAL_ELEMENTS // (100 if quick else 1)),
+    }
+    if options.json:
+        write_json(options.json, {"command": COMMAND, **result})
+    missed = [f"{kind}: {row['name']}" for kind, rows in result.items() for row in rows if not row["met"]]
+    for each in missed:
+        print(f"missed: {each}")
+    return 1 if options.check and missed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

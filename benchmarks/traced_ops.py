@@ -1,0 +1,170 @@
+"""The ops that a program issues on a GPU, without one: a dispatch mode over tensors of the device ``meta``.
+
+What a GPU's kernels fuse and the meta device takes apart is put together again before it is recorded:
+attention and dropout. Integers that come from nothing but constants are computed, so that a program that
+looks at a mask goes on as it would. :mod:`benchmarks.clock_error` reads ops from here; the tape of a dry
+run is another source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from torch_loom.chips.cost import Op, Tensor
+
+aten = torch.ops.aten
+
+# Larger tensors of integers are not computed.
+MAX_KNOWN_ITEMS = 1 << 16
+
+
+def described(tensor: torch.Tensor) -> Tensor:
+    """Return what the cost model knows of a tensor."""
+    return Tensor(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(tensor.stride()))
+
+
+class _Recorder(TorchDispatchMode):
+    """Keeps the ops on meta tensors, and the values of small integers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ops: list[Op] = []
+        self.known = WeakTensorKeyDictionary()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        tensors = [item for item in tree_flatten((args, kwargs))[0] if isinstance(item, torch.Tensor)]
+        if func is aten._local_scalar_dense.default and tensors[0].is_meta:
+            self.ops.append(Op("_local_scalar_dense", (described(tensors[0]),), ()))
+            return self.known[tensors[0]].item() if tensors[0] in self.known else 0
+        known = self._value(func, args, kwargs, tensors)
+        result = func(*args, **kwargs)
+        results = [item for item in tree_flatten(result)[0] if isinstance(item, torch.Tensor)]
+        if isinstance(known, torch.Tensor) and len(results) == 1 and results[0].is_meta:
+            self.known[results[0]] = known
+        if any(item.is_meta for item in (*tensors, *results)) and not func.is_view:
+            self._keep(func, args, kwargs, results)
+        return result
+
+    def _value(self, func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> object:
+        """Return what the op gives for integers that are known; None if it cannot be known or is large."""
+        if any(item not in self.known for item in tensors):
+            return None
+        if not tensors and not func.__name__.startswith(("arange", "ones", "zeros", "full", "scalar_tensor")):
+            return None
+
+        def real(item: Any) -> Any:
+            if isinstance(item, torch.Tensor):
+                return self.known[item]
+            return torch.device("cpu") if isinstance(item, torch.device) else item
+
+        with torch.utils._python_dispatch._disable_current_modes():
+            try:
+                value = func(*tree_map(real, args), **tree_map(real, kwargs))
+            except (RuntimeError, NotImplementedError):
+                return None
+        if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.is_complex():
+            return None
+        return value if value.numel() <= MAX_KNOWN_ITEMS else None
+
+    def _keep(self, func: Any, args: Any, kwargs: Any, results: list[torch.Tensor]) -> None:
+        inputs: list[Tensor] = []
+        lists: list[int] = []
+        attributes: dict[str, object] = {}
+        values = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False))
+        for name, value in (*values.items(), *kwargs.items()):
+            if isinstance(value, torch.Tensor):
+                inputs.append(described(value))
+            elif isinstance(value, (list, tuple)) and value and isinstance(value[0], torch.Tensor):
+                inputs += [described(item) for item in value]
+                lists.append(len(value))
+            elif isinstance(value, (int, float, bool, list, tuple)):
+                attributes[name] = value
+        outputs = tuple(described(item) for item in results)
+        if not outputs and func._schema.is_mutable and inputs and not lists:
+            outputs = inputs[:1]
+        name = func._schema.name.partition("::")[2]
+        self.ops.append(Op(name, tuple(inputs), outputs, attributes, tuple(lists)))
+
+
+class _Fused(TorchFunctionMode):
+    """Sends what a GPU has one kernel for to that kernel's op."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            return _attention(*args, **kwargs)
+        if func is torch.nn.functional.dropout:
+            return _dropout(func, *args, **kwargs)
+        return func(*args, **kwargs)
+
+
+def _dropout(func: Any, input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    if not training or p == 0 or inplace or not input.is_meta:
+        return func(input, p, training, inplace)
+    return aten.native_dropout(input, p, True)[0]
+
+
+def _attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    if enable_gqa:
+        groups = query.shape[1] // key.shape[1]
+        key, value = (item.repeat_interleave(groups, 1) for item in (key, value))
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = torch.where(attn_mask, 0.0, float("-inf")).to(query.dtype)
+    if attn_mask is not None:
+        attn_mask = attn_mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+    if attn_mask is not None and attn_mask.stride(-1) != 1 and attn_mask.shape[-1] > 1:
+        # No fused kernel reads such a mask.
+        return _unfused_attention(query, key, value, attn_mask, dropout_p, scale)
+    gradient = torch.is_grad_enabled() and any(item.requires_grad for item in (query, key, value))
+    return aten._scaled_dot_product_efficient_attention(
+        query, key, value, attn_mask, gradient, dropout_p, is_causal, scale=scale
+    )[0]
+
+
+def _unfused_attention(
+    query: Any, key: Any, value: Any, mask: Any, dropout_p: float, scale: float | None
+) -> Any:
+    """Attention of single kernels, in float32 for narrower dtypes, as PyTorch's own composition."""
+    dtype = query.dtype
+    factor = (query.shape[-1] ** -0.5 if scale is None else scale) ** 0.5
+    query, key, value, mask = (item.float() for item in (query, key, value, mask))
+    scores = torch.matmul(query * factor, key.transpose(-2, -1) * factor) + mask
+    weights = torch._safe_softmax(scores, -1)
+    if dropout_p > 0:
+        weights = aten.native_dropout(weights, dropout_p, True)[0]
+    return torch.matmul(weights, value).to(dtype)
+
+
+@contextmanager
+def recorded() -> Iterator[list[Op]]:
+    """Record the ops of the body, in order, views left out."""
+    recorder = _Recorder()
+    with recorder, _Fused():
+        yield recorder.ops
+
+
+def trace(program: Callable[[], None]) -> list[Op]:
+    """Return the ops of a program's second run; the first creates what stays (optimizer state)."""
+    with recorded():
+        program()
+    with recorded() as ops:
+        program()
+    return ops

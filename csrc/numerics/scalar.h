@@ -1,0 +1,113 @@
+// One element or one block at a time, in integers: what the vector code falls back to where a block holds an
+// infinity, a NaN or values next to float32's smallest.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "numerics/formats.h"
+#include "numerics/kernels.h"
+
+namespace loom::numerics::scalar {
+
+inline constexpr uint32_t kSign = 0x80000000u, kInfinity = 0x7F800000u, kNaN = 0x7FC00000u,
+                          kLargest = 0x7F7FFFFFu, kSmallestNormal = 0x00800000u;
+
+// magnitude · 2^power as float32 bits; denormal where it must be. The value must be exact there.
+inline uint32_t scaled(uint32_t magnitude, int power) {
+  if (magnitude == 0) return 0;
+  const int leading = 31 - std::countl_zero(magnitude);
+  const int exponent = power + leading + 127;
+  if (exponent < 1) return magnitude << (power + 149);
+  return static_cast<uint32_t>(exponent) << 23 | ((magnitude << (23 - leading)) & 0x7FFFFFu);
+}
+
+// Magnitude of an element, in units of 2^(exponent - 127 - (bits - 1)), halves rounded away from zero.
+inline uint32_t magnitude_of(uint32_t absolute, int exponent, int bits) {
+  const int own = static_cast<int>(absolute >> 23);
+  const uint32_t significand = own == 0 ? absolute : (absolute & 0x7FFFFFu) | 0x800000u;
+  const int shift = exponent - (own == 0 ? 1 : own) + 24 - bits;
+  if (shift > 25) return 0;
+  const uint32_t rounded = (significand + (1u << (shift - 1))) >> shift;
+  const uint32_t most = (1u << bits) - 1;
+  return rounded < most ? rounded : most;
+}
+
+// Shared exponent of a block of magnitudes as stored, and the power of their unit.
+struct BlockScale {
+  int exponent, power;
+  bool is_zero, is_saturated;
+};
+
+inline BlockScale scale_of(int exponent, int bits, bool short_exponent) {
+  BlockScale scale{exponent, exponent - 127 - (bits - 1), exponent == 0, false};
+  if (!short_exponent) return scale;
+  scale.exponent = exponent - 127 + 15;
+  if (scale.exponent < 0) {
+    scale.is_zero = true;
+  } else if (scale.exponent > 31) {
+    scale.is_saturated = true;
+    scale.exponent = 31;
+    scale.power = 31 - 15 - (bits - 1);
+  }
+  return scale;
+}
+
+inline uint32_t bits_of(float value) { return std::bit_cast<uint32_t>(value); }
+
+inline void quantize_block(Format format, const float* in, float* out, int64_t count, Counts& counts) {
+  const int bits = magnitude_bits(format);
+  uint32_t largest = 0;
+  bool has_nan = false;
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t absolute = bits_of(in[i]) & ~kSign;
+    has_nan |= absolute > kInfinity;
+    counts.values += absolute == kInfinity;
+    if (absolute == kInfinity) absolute = kLargest;
+    largest = absolute > largest ? absolute : largest;
+  }
+  if (has_nan) {
+    ++counts.blocks;
+    for (int64_t i = 0; i < count; ++i) out[i] = std::bit_cast<float>(kNaN);
+    return;
+  }
+  const int exponent = static_cast<int>(largest >> 23);
+  const BlockScale scale = scale_of(exponent, bits, has_short_exponent(format));
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t sign = bits_of(in[i]) & kSign;
+    uint32_t absolute = bits_of(in[i]) & ~kSign;
+    if (absolute == kInfinity) absolute = kLargest;
+    uint32_t magnitude = scale.is_zero ? 0 : magnitude_of(absolute, exponent, bits);
+    if (scale.is_saturated && magnitude != 0) magnitude = (1u << bits) - 1;
+    out[i] = std::bit_cast<float>(magnitude == 0 ? 0u : sign | scaled(magnitude, scale.power));
+  }
+}
+
+inline float quantize_integer(Format format, float value, Counts& counts) {
+  if (std::isnan(value) || std::isinf(value)) ++counts.values;
+  if (std::isnan(value)) return 0.0f;
+  const IntegerRange range = integer_range(format);
+  double rounded = std::nearbyint(static_cast<double>(value));
+  rounded = rounded < range.low ? range.low : rounded > range.high ? range.high : rounded;
+  return static_cast<float>(rounded) + 0.0f;  // no integer is -0
+}
+
+// A running sum, rounded to the accumulate format.
+inline double rounded_sum(double sum, const Accumulate& to) {
+  const uint64_t bits = std::bit_cast<uint64_t>(sum), sign = bits & (uint64_t{1} << 63),
+                 absolute = bits ^ sign;
+  if (std::isnan(sum)) return sum;
+  const uint64_t ulp = uint64_t{1} << to.dropped_bits;
+  uint64_t rounded = (absolute + (ulp / 2 - 1) + ((absolute >> to.dropped_bits) & 1)) & ~(ulp - 1);
+  if (rounded < to.smallest_normal) rounded = to.smallest_normal;
+  if (absolute < to.flushed_below) rounded = 0;
+  if (rounded > to.largest) rounded = to.overflow_above;
+  return std::bit_cast<double>(rounded | sign);
+}
+
+// Rows of a strict product whose operands may be infinite or NaN: such a product has one pass, of the whole
+// operands, since infinity times the other's empty low part would be NaN.
+void strict_product(const StrictProduct& product, int64_t panel_width, int64_t first_row, int64_t last_row);
+
+}  // namespace loom::numerics::scalar

@@ -1,0 +1,52 @@
+"""Trains the demo's vision transformer in block formats and prints the accuracy that each reaches.
+
+python examples/numerics_training.py --epochs 10
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from torch_loom.numerics import DataFormat, emulate
+from torch_loom.tools import digits, vit
+
+FORMATS = (None, DataFormat.Bfp8_b, DataFormat.Bfp4_b, DataFormat.Bfp2_b)
+BATCH = 64
+
+
+def accuracy(model: nn.Module, data: digits.Digits) -> float:
+    model.eval()
+    with torch.no_grad():
+        predictions = model(data.held_out_images).argmax(-1)
+    return float((predictions == data.held_out_labels).double().mean())
+
+
+def train(data: digits.Digits, fmt: DataFormat | None, epochs: int) -> float:
+    torch.manual_seed(0)
+    model: nn.Module = vit.VisionTransformer()
+    running = model if fmt is None else emulate(model, fmt)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    running.train()
+    for images, labels in digits.batches(data, BATCH, epochs, seed=0):
+        optimizer.zero_grad()
+        functional.cross_entropy(running(images), labels).backward()
+        optimizer.step()
+    return accuracy(running, data)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--epochs", type=int, default=10)
+    epochs = parser.parse_args().epochs
+    data = digits.load()
+    for fmt in FORMATS:
+        name = "float32" if fmt is None else fmt.name
+        print(f"{name:<8} accuracy on digits held out {train(data, fmt, epochs):.4f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

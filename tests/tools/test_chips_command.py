@@ -1,0 +1,120 @@
+"""`loom chips`: what it lists and shows, what it says of a bad description, and a fit from end to end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from torch_loom import chips
+from torch_loom.chips import measure
+from torch_loom.chips.cost import sweep
+from torch_loom.chips.rates import model
+from torch_loom.tools.cli import app
+from torch_loom.tools.roofline import attainable, plot
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner(env={"COLUMNS": "120"}).invoke(app, ["chips", *arguments])
+
+
+@pytest.mark.parametrize("arguments", [(), ("list",)])
+def test_it_lists_every_shipped_chip(arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 0
+    first = [line.split()[0] for line in result.stdout.splitlines() if line and not line.startswith(" ")]
+    assert first[1:] == list(chips.available())
+
+
+@pytest.mark.parametrize("name", chips.available())
+def test_it_shows_figures_sources_and_a_roofline(name: str) -> None:
+    result = run("show", name)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(name)
+    assert "peak_tflops" in result.stdout
+    assert "flop/byte" in result.stdout
+    assert any(0x2800 < ord(letter) <= 0x28FF for letter in result.stdout)
+
+
+def test_an_unknown_chip_ends_with_1() -> None:
+    result = run("show", "b300")
+    assert result.exit_code == 1
+    assert "There is no chip 'b300'" in result.output
+
+
+def test_check_says_what_lacks_a_source_and_what_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    text = Path(chips.__file__).with_name("loom1.toml").read_text(encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
+    assert run("check", str(path)).exit_code == 0
+    assert "without a source" not in run("check", str(path)).output
+    path.write_text(text.replace('clock_mhz = "chosen: one cycle is a nanosecond"\n', ""), encoding="utf-8")
+    assert "without a source: clock_mhz" in run("check", str(path)).output
+    path.write_text(text.replace("clock_mhz = 1000", "clock_mhz = -1", 1), encoding="utf-8")
+    result = run("check", str(path))
+    assert result.exit_code == 1
+    assert "clock_mhz = -1" in result.output
+
+
+def test_a_fit_from_end_to_end(tmp_path: Path) -> None:
+    truth = model(chips.load("h200"))
+    rows = []
+    for op in ("add", "copy"):
+        for power in range(8, 27, 3):
+            kernels = sweep.lower(sweep.describe(op, [1 << power], "float32"))
+            took = truth.total_ns(kernels) * 1e-6
+            rows.append({"op": op, "shape": [1 << power], "dtype": "float32", "device_ms": took})
+    source, out = tmp_path / "sweep.json", tmp_path / "own.toml"
+    source.write_text(json.dumps({"ops": rows}), encoding="utf-8")
+    result = run("fit", str(source), "--out", str(out), "--base", "h200", "--name", "mine")
+    assert result.exit_code == 0, result.output
+    assert "held-out error" in result.stdout
+    mine = chips.load(out)
+    assert mine.name == "mine"
+    assert mine.sources["efficiency"] == "loom chips fit: 14 timings"
+    again = model(mine)
+    for row in rows:
+        kernels = sweep.lower(sweep.describe(row["op"], row["shape"], "float32"))
+        assert again.total_ns(kernels) * 1e-6 == pytest.approx(row["device_ms"], rel=0.03)
+
+
+def test_a_bad_sweep_ends_with_1(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.json"
+    path.write_text("[]", encoding="utf-8")
+    result = run("fit", str(path), "--out", str(tmp_path / "own.toml"))
+    assert result.exit_code == 1
+    assert "not a sweep" in result.output
+    assert not (tmp_path / "own.toml").exists()
+
+
+def test_there_is_nothing_to_measure_without_a_gpu(tmp_path: Path) -> None:
+    result = run("measure", "--out", str(tmp_path / "sweep.json"), "--device", "cpu")
+    assert result.exit_code == 1
+    assert not (tmp_path / "sweep.json").exists()
+
+
+def test_every_op_that_is_measured_can_be_read_and_runs() -> None:
+    import torch
+
+    assert set(measure.SHAPES) == set(sweep.OPS)
+    for op, shapes in measure.SHAPES.items():
+        for shape in shapes:
+            assert len(shape) == sweep.OPS[op][0]
+        smallest = min(shapes, key=lambda sizes: sum(sizes))
+        dtype = torch.uint8 if op in measure.COPIES else torch.float32
+        measure._make(op, smallest, dtype, torch.device("cpu"))()
+
+
+def test_measure_needs_nothing_of_this_package() -> None:
+    source = Path(measure.__file__).read_text(encoding="utf-8")
+    assert "torch_loom" not in source.replace("torch_loom/chips/measure.py", "")
+
+
+def test_the_roofline() -> None:
+    assert attainable(1.0, 100.0, 1000.0) == 1.0
+    assert attainable(1e6, 100.0, 1000.0) == 100.0
+    lines = plot({"a": 10.0, "b": 100.0, "c": 10.0}, 1000.0, width=30, height=8)
+    assert [line.plain.strip() for line in lines[-2:]] == ["━ 100  b", "━ 10  a, c"]
+    assert all(len(line.plain) <= 41 for line in lines[1:10])

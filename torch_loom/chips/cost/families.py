@@ -1,0 +1,229 @@
+"""The families of kernels: the formula of each, and the coefficients that a chip description may give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+__all__ = ["COEFFICIENTS", "FAMILIES", "Coefficient", "Family", "defaults"]
+
+
+class Coefficient(NamedTuple):
+    """One number of a family: its unit, the values it takes, and what it means."""
+
+    unit: str
+    low: float
+    high: float
+    meaning: str
+
+
+class Family(NamedTuple):
+    """Kernels that one formula describes, and what its coefficients are where a chip does not give them."""
+
+    formula: str
+    meaning: str
+    defaults: Mapping[str, float]
+
+
+# Zero is not allowed: fitting works on logarithms.
+COEFFICIENTS: Mapping[str, Coefficient] = {
+    "start_ns": Coefficient("ns", 1e-3, 1e9, "what a kernel takes over the chip's launch, however small"),
+    "grid_ns": Coefficient("ns", 1e-3, 1e9, "what the second step over all cores takes"),
+    "split_ns": Coefficient("ns", 1e-3, 1e9, "the kernel that adds the parts of a split inner dimension"),
+    "derate_ns": Coefficient("ns", 1e-3, 1e9, "how short work must be to run at the highest clock"),
+    "memory_share": Coefficient(
+        "share", 1e-3, 1.25, "of the memory's measured rate that these kernels reach"
+    ),
+    "link_share": Coefficient("share", 1e-4, 10.0, "of the link's rate"),
+    "flop_share": Coefficient("share", 1e-3, 2.0, "of the peak of its dtype that full tiles reach"),
+    "busy_share": Coefficient(
+        "share", 1e-4, 10.0, "of the cores that must run to draw the memory's full rate"
+    ),
+    "derate": Coefficient("share", 1e-6, 10.0, "how much slower long dense work runs, for power"),
+    "item_cycles": Coefficient("cycles", 1e-6, 1e6, "of a core for one element"),
+    "byte_cycles": Coefficient("cycles", 1e-6, 1e6, "of a core to read one byte, from the cache too"),
+    "store_cycles": Coefficient("cycles", 1e-6, 1e6, "of a core to write one byte of a finished tile"),
+    "row_cycles": Coefficient("cycles", 1e-6, 1e9, "of a core for one row, whatever its length"),
+    "column_cycles_16": Coefficient("cycles", 1e-6, 1e6, "of a core for one column, elements of 2 bytes"),
+    "column_cycles_32": Coefficient("cycles", 1e-6, 1e6, "of a core for one column, larger elements"),
+    "lane_cycles": Coefficient(
+        "cycles", 1e-6, 1e6, "of latency for one column of one row, elements of 4 bytes"
+    ),
+    "edge_cycles": Coefficient("cycles", 1e-6, 1e6, "to load one element of a tile's edge"),
+    "fill": Coefficient("depth", 1e-6, 1e6, "inner dimension that the start and end of a tile amount to"),
+    "unaligned": Coefficient("factor", 1.0, 1e3, "slower where rows do not begin at multiples of 16 bytes"),
+    "pair_cycles": Coefficient("cycles", 1e-6, 1e6, "of a core for the softmax of one query and key"),
+    "block_cycles": Coefficient("cycles", 1e-6, 1e9, "of a core for one block of queries"),
+    "products": Coefficient("count", 1.0, 100.0, "matrix products per pair: 2 forward, 5 or more backward"),
+    "lone": Coefficient("blocks", 1e-3, 1e3, "what one block costs where cores are idle, in blocks"),
+    "staging": Coefficient("bytes", 1e-6, 100.0, "of the link that a byte of the first piece costs more"),
+    "joined": Coefficient("flag", 0.0, 1.0, "1: latency and bytes overlap, 0: they add up"),
+}
+
+_STREAM = {"start_ns": 100.0, "item_cycles": 0.1, "memory_share": 1.0}
+_HEAVY = {**_STREAM, "start_ns": 250.0, "item_cycles": 0.3}
+_ROWS = {
+    "start_ns": 1000.0,
+    "memory_share": 1.0,
+    "row_cycles": 50.0,
+    "column_cycles_16": 0.4,
+    "column_cycles_32": 0.6,
+    "lane_cycles": 0.2,
+}
+_REDUCTION = {
+    "start_ns": 700.0,
+    "grid_ns": 4400.0,
+    "memory_share": 1.0,
+    "byte_cycles": 0.04,
+    "lane_cycles": 0.17,
+}
+_MATMUL = {
+    "start_ns": 1000.0,
+    "flop_share": 1.0,
+    "edge_cycles": 0.03,
+    "fill": 60.0,
+    "split_ns": 2000.0,
+    "store_cycles": 0.03,
+    "memory_share": 0.95,
+    "busy_share": 0.3,
+    "derate": 0.6,
+    "derate_ns": 20_000.0,
+    "unaligned": 4.0,
+}
+_VECTOR = {
+    "start_ns": 1300.0,
+    "flop_share": 0.8,
+    "edge_cycles": 0.37,
+    "fill": 25.0,
+    "split_ns": 2400.0,
+    "store_cycles": 0.03,
+    "memory_share": 0.5,
+    "busy_share": 0.4,
+    "derate": 0.016,
+    "derate_ns": 1000.0,
+    "unaligned": 1.05,
+}
+_ATTENTION = {
+    "start_ns": 3100.0,
+    "flop_share": 0.67,
+    "pair_cycles": 0.017,
+    "block_cycles": 3300.0,
+    "products": 2.0,
+    "lone": 0.65,
+    "memory_share": 1.0,
+}
+_LINK = {"start_ns": 15_000.0, "link_share": 0.9, "joined": 1.0}
+
+FAMILIES: Mapping[str, Family] = {
+    "elementwise": Family("stream", "a few instructions per element, dense operands of one dtype", _STREAM),
+    "elementwise_heavy": Family("stream", "exponentials, roots and the like per element, dense", _HEAVY),
+    "elementwise_strided": Family(
+        "stream", "operands that are broadcast, strided or of several dtypes", {**_STREAM, "item_cycles": 0.3}
+    ),
+    "fill": Family("stream", "writes a constant", _STREAM),
+    "copy": Family("stream", "a dense copy", _STREAM),
+    "copy_transposed": Family(
+        "stream", "a copy that reads across rows", {**_STREAM, "start_ns": 400.0, "item_cycles": 1.7}
+    ),
+    "concatenate": Family("stream", "joins tensors", {**_STREAM, "start_ns": 600.0, "item_cycles": 0.3}),
+    "foreach": Family("stream", "one op over a list of tensors", {**_STREAM, "start_ns": 1500.0}),
+    "random": Family("stream", "draws random numbers", {**_HEAVY, "start_ns": 800.0}),
+    "dropout": Family("stream", "drops elements at random, writes the mask", {**_HEAVY, "start_ns": 800.0}),
+    "gather": Family("stream", "reads rows by index", {**_STREAM, "start_ns": 700.0, "item_cycles": 0.14}),
+    "scatter": Family(
+        "stream", "adds to elements by index", {**_STREAM, "start_ns": 1500.0, "item_cycles": 1.0}
+    ),
+    "sort": Family("stream", "sorts: one pass over all per digit", {**_STREAM, "start_ns": 3000.0}),
+    "scan": Family("stream", "running sums", {**_STREAM, "start_ns": 1500.0, "item_cycles": 0.5}),
+    "pooling": Family(
+        "stream", "items are outputs times window", {**_STREAM, "start_ns": 1300.0, "item_cycles": 0.45}
+    ),
+    "pooling_backward": Family(
+        "stream", "items are inputs times window", {**_STREAM, "start_ns": 1300.0, "item_cycles": 0.45}
+    ),
+    "batch_norm": Family(
+        "stream", "per channel over batch and space", {**_STREAM, "start_ns": 2000.0, "memory_share": 0.7}
+    ),
+    "batch_norm_inference": Family(
+        "stream", "with statistics that are known", {**_STREAM, "start_ns": 1000.0}
+    ),
+    "batch_norm_backward": Family(
+        "stream", "per channel over batch and space", {**_STREAM, "start_ns": 2500.0, "memory_share": 0.7}
+    ),
+    "depthwise_convolution": Family(
+        "stream", "items are outputs times window", {**_STREAM, "start_ns": 2000.0, "item_cycles": 0.3}
+    ),
+    "depthwise_convolution_backward": Family(
+        "stream", "items are inputs times window", {**_STREAM, "start_ns": 3000.0, "item_cycles": 0.6}
+    ),
+    "layout": Family(
+        "stream", "channels first to last and back", {**_STREAM, "start_ns": 1300.0, "memory_share": 0.35}
+    ),
+    "vector_product": Family(
+        "stream", "a matrix times a vector", {**_STREAM, "start_ns": 1500.0, "memory_share": 0.9}
+    ),
+    # Exponentials cost the same in every width.
+    "softmax": Family("rows", "up to 1024 columns", {**_ROWS, "column_cycles_32": 0.4}),
+    "softmax_long": Family("rows", "more columns than one warp keeps", {**_ROWS, "column_cycles_32": 0.4}),
+    "softmax_backward": Family("rows", "its gradient", {**_ROWS, "column_cycles_32": 0.4}),
+    "layer_norm": Family("rows", "mean, variance and scaling of each row", _ROWS),
+    "layer_norm_backward": Family("rows", "the gradient of its input", _ROWS),
+    "reduce_rows": Family("rows", "sums along the innermost dimension", _ROWS),
+    "reduce_columns": Family("rows", "sums across rows", {**_ROWS, "start_ns": 1500.0}),
+    "reduce_all": Family("reduction", "sums everything", _REDUCTION),
+    "matmul": Family("matmul", "on matrix units", _MATMUL),
+    "matmul_vector": Family("vector_matmul", "on vector units: float32 without TF32, float64", _VECTOR),
+    "convolution": Family(
+        "matmul",
+        "as a matrix product, on matrix units",
+        {
+            **_MATMUL,
+            "split_ns": 5000.0,
+            "flop_share": 1.8,
+            "fill": 40.0,
+            "edge_cycles": 0.025,
+            "memory_share": 0.9,
+        },
+    ),
+    "convolution_vector": Family(
+        "vector_matmul",
+        "as a matrix product, on vector units",
+        {**_VECTOR, "edge_cycles": 0.68, "fill": 40.0, "split_ns": 1e6, "memory_share": 1.0},
+    ),
+    "convolution_backward": Family("matmul", "its two gradients, on matrix units", _MATMUL),
+    "convolution_backward_vector": Family(
+        "vector_matmul",
+        "its two gradients, on vector units",
+        {**_VECTOR, "edge_cycles": 0.68, "fill": 40.0, "split_ns": 1e6, "memory_share": 1.0},
+    ),
+    "attention": Family("attention", "fused, on matrix units", _ATTENTION),
+    "attention_vector": Family(
+        "attention",
+        "fused, on vector units",
+        {**_ATTENTION, "flop_share": 1.0, "pair_cycles": 0.5, "lone": 1.5},
+    ),
+    "attention_backward": Family(
+        "attention", "its gradient, on matrix units", {**_ATTENTION, "products": 5.0}
+    ),
+    "attention_backward_vector": Family(
+        "attention",
+        "its gradient, on vector units",
+        {**_ATTENTION, "products": 5.0, "flop_share": 1.0, "pair_cycles": 0.5, "lone": 1.5},
+    ),
+    "host_to_device": Family(
+        "link",
+        "from memory that may be paged out",
+        {**_LINK, "link_share": 0.3, "joined": 0.0, "staging": 0.5},
+    ),
+    "host_to_device_pinned": Family("link", "from page-locked memory", _LINK),
+    "device_to_host": Family(
+        "link", "to memory that may be paged out", {**_LINK, "link_share": 0.2, "joined": 0.0, "staging": 0.5}
+    ),
+    "device_to_host_pinned": Family("link", "to page-locked memory", _LINK),
+    "peer": Family("link", "to another device", _LINK),
+}
+
+
+def defaults(family: str) -> dict[str, float]:
+    """Return the coefficients of a family where a chip gives none."""
+    return dict(FAMILIES[family].defaults)

@@ -1,0 +1,236 @@
+"""Fits the coefficients of the families to timings, and says how far off they are on timings left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from torch_loom.chips.cost.families import COEFFICIENTS, FAMILIES
+from torch_loom.chips.cost.formulas import FORMULAS, Rates
+from torch_loom.chips.cost.model import CostModel
+from torch_loom.chips.cost.records import Kernel
+
+__all__ = ["RATES", "RATE_LIMITS", "Timing", "fit", "folds", "free_coefficients", "moved", "predicted"]
+
+Vector = NDArray[np.float64]
+
+# How far a coefficient may stray from where it began before that costs as much as an error of a tenth.
+PRIOR = 0.02
+# The same for a coefficient of two-byte elements against that of larger ones: one tells of the other.
+TWIN_PRIOR = 0.05
+# Beyond this error a timing counts linearly: a kernel that took another algorithm must not bend the curve.
+ROBUST_ERROR = 0.1
+STARTS = 8
+SPREAD = 0.4
+POLISHED = 1
+
+
+HELD_IN_CONVOLUTIONS = ("busy_share", "split_ns", "derate", "derate_ns", "unaligned", "store_cycles", "fill")
+
+# Free coefficients of this family are fields of the rates, within these limits.
+RATES = "rates"
+RATE_LIMITS: Mapping[str, tuple[float, float]] = {
+    "dram_bytes_per_ns": (1e-3, 1e6),
+    "cache_bytes_per_ns": (1e-3, 1e6),
+    "cache_full_share": (0.05, 0.99),
+    "cache_none_share": (0.1, 4.0),
+    "cache_write_cost": (0.5, 2.5),
+}
+
+
+def moved(rates: Rates, fitted: Mapping[str, float]) -> Rates:
+    """Return the rates with those that a fit found in the place of their own."""
+    changes: dict[str, Any] = dict(fitted)
+    return rates._replace(**changes)
+
+
+class Timing(NamedTuple):
+    """Kernels that ran one after the other, how often each, and the nanoseconds that they took together."""
+
+    name: str
+    kernels: Mapping[Kernel, int]
+    took_ns: float
+    weight: float = 1.0
+
+
+def _levenberg(residuals: Callable[[Vector], Vector], start: Vector, steps: int = 30) -> tuple[Vector, float]:
+    """Minimise the sum of squares with numeric derivatives; deterministic."""
+    x = start.copy()
+    r = residuals(x)
+    cost, damping = float(r @ r), 1e-2
+    for _ in range(steps):
+        jacobian = np.empty((len(r), len(x)))
+        for column in range(len(x)):
+            moved = x.copy()
+            moved[column] += 1e-4
+            jacobian[:, column] = (residuals(moved) - r) / 1e-4
+        normal, gradient = jacobian.T @ jacobian, jacobian.T @ r
+        gained = 0.0
+        for _ in range(12):
+            step = -np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-6), gradient)
+            candidate = x + np.clip(step, -1.0, 1.0)
+            r_new = residuals(candidate)
+            new = float(r_new @ r_new)
+            if math.isfinite(new) and new < cost:
+                gained = (cost - new) / cost
+                x, r, cost, damping = candidate, r_new, new, max(damping / 5.0, 1e-8)
+                break
+            damping *= 4.0
+        if gained < 1e-4:
+            break
+    return x, cost
+
+
+def _robust(error: Vector) -> Vector:
+    """Return residuals whose squares grow only linearly beyond ROBUST_ERROR."""
+    size = np.abs(error)
+    outer = np.sqrt(np.maximum(2.0 * ROBUST_ERROR * size - ROBUST_ERROR**2, 0.0))
+    return np.asarray(np.where(size <= ROBUST_ERROR, error, np.sign(error) * outer))
+
+
+class _Problem:
+    """Timings, and which coefficients of which families are free."""
+
+    def __init__(
+        self,
+        timings: Sequence[Timing],
+        rates: Rates,
+        start: Mapping[str, Mapping[str, float]],
+        free: Sequence[tuple[str, str]],
+        prior: float = PRIOR,
+    ) -> None:
+        self.prior = prior
+        self.timings = timings
+        self.rates = rates
+        self.model = CostModel(rates, start).coefficients
+        self.free = list(free)
+        self.moves_rates = any(family == RATES for family, _ in self.free)
+        if self.moves_rates:
+            self.model[RATES] = {name: float(getattr(rates, name)) for name in RATE_LIMITS}
+        self.start = np.log([self.model[family][name] for family, name in self.free])
+        limits = [RATE_LIMITS[n] if f == RATES else COEFFICIENTS[n][1:3] for f, n in self.free]
+        self.low, self.high = np.log([low for low, _ in limits]), np.log([high for _, high in limits])
+        self.touched = {family for family, _ in self.free}
+        self.took = np.array([timing.took_ns for timing in timings])
+        self.weight = np.array([timing.weight for timing in timings])
+        self.kernels: dict[str, dict[Kernel, list[tuple[int, int]]]] = {}
+        fixed = CostModel(rates, start)
+        self.fixed = np.zeros(len(timings))
+        for number, timing in enumerate(timings):
+            for kernel, count in timing.kernels.items():
+                if kernel.family in self.touched:
+                    family = self.kernels.setdefault(kernel.family, {})
+                    family.setdefault(kernel, []).append((number, count))
+                else:
+                    self.fixed[number] += fixed.time(kernel).total_ns * count
+        self.memory: dict[str, tuple[tuple[float, ...], Vector]] = {}
+        place = {pair: number for number, pair in enumerate(self.free)}
+        self.twins = [
+            (number, place[family, name.replace("_16", "_32")])
+            for (family, name), number in place.items()
+            if name.endswith("_16") and (family, name.replace("_16", "_32")) in place
+        ]
+
+    def coefficients(self, x: Vector) -> dict[str, dict[str, float]]:
+        found = {family: dict(self.model[family]) for family in self.touched}
+        for (family, name), value in zip(self.free, np.clip(x, self.low, self.high), strict=True):
+            found[family][name] = float(np.exp(value))
+        return found
+
+    def predicted(self, x: Vector) -> Vector:
+        total: Vector = self.fixed.copy()
+        coefficients = self.coefficients(x)
+        rates = moved(self.rates, coefficients.pop(RATES, {}))
+        for family, c in coefficients.items():
+            key = (*c.values(), *rates[2:5], *rates[8:])
+            seen = self.memory.get(family)
+            if seen is None or seen[0] != key:
+                part = np.zeros(len(self.timings))
+                formula = FORMULAS[FAMILIES[family].formula]
+                for kernel, uses in self.kernels.get(family, {}).items():
+                    took = formula(kernel, c, rates).total_ns
+                    for number, count in uses:
+                        part[number] += took * count
+                seen = (key, part)
+                self.memory[family] = seen
+            total += seen[1]
+        return total
+
+    def residuals(self, x: Vector) -> Vector:
+        """Return weighted errors, large ones damped, and how far the coefficients have strayed."""
+        error = np.log(np.maximum(self.predicted(x), 1e-9) / self.took)
+        return np.concatenate([_robust(error) * self.weight, self.strayed(x)])
+
+    def plain(self, x: Vector) -> Vector:
+        """Return the same with large errors in full: what finds the way from a far start."""
+        error = np.log(np.maximum(self.predicted(x), 1e-9) / self.took)
+        return np.concatenate([error * self.weight, self.strayed(x)])
+
+    def strayed(self, x: Vector) -> Vector:
+        """Return how far coefficients are from their start, and those for two widths from each other."""
+        away = x - self.start
+        apart = [TWIN_PRIOR * (away[narrow] - away[wide]) for narrow, wide in self.twins]
+        return np.concatenate([self.prior * away, np.array(apart)])
+
+
+def free_coefficients(families: Sequence[str], fixed: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Return the coefficients of these families that a fit may move: all but flags and those in ``fixed``."""
+    held = {"joined", "products", *fixed}
+    free = []
+    for family in families:
+        names = FAMILIES[family].defaults
+        # Convolutions are too few to tell these from the rest.
+        rare = HELD_IN_CONVOLUTIONS if family.startswith("convolution") else ()
+        if family.startswith("convolution_"):
+            # All but the pointwise ones on matrix units compute long enough to hide their memory.
+            rare = (*rare, "memory_share")
+        free += [(family, name) for name in names if name not in held and name not in rare]
+    return free
+
+
+def fit(
+    timings: Sequence[Timing],
+    rates: Rates,
+    free: Sequence[tuple[str, str]],
+    start: Mapping[str, Mapping[str, float]] | None = None,
+    starts: int = STARTS,
+    prior: float = PRIOR,
+) -> dict[str, dict[str, float]]:
+    """Return coefficients by family that make the timings: those of ``start``, the free ones moved."""
+    problem = _Problem(timings, rates, start or {}, free, prior)
+    noise = np.random.default_rng(0)
+    found = []
+    for attempt in range(max(1, starts)):
+        offset = noise.normal(size=len(problem.start)) * SPREAD if attempt else 0.0
+        found.append(_levenberg(problem.plain, problem.start + offset))
+    best: tuple[Vector, float] | None = None
+    for x, _ in sorted(found, key=lambda each: each[1])[:POLISHED]:
+        polished = _levenberg(problem.residuals, x)
+        if best is None or polished[1] < best[1]:
+            best = polished
+    assert best is not None
+    return {**problem.model, **problem.coefficients(best[0])}
+
+
+def predicted(
+    timings: Sequence[Timing], rates: Rates, coefficients: Mapping[str, Mapping[str, float]]
+) -> Vector:
+    """Return the nanoseconds that the model says for each timing."""
+    model = CostModel(rates, coefficients)
+    return np.array(
+        [sum(model.time(k).total_ns * n for k, n in timing.kernels.items()) for timing in timings]
+    )
+
+
+def folds(groups: Sequence[str], parts: int, seed: int = 0) -> NDArray[np.int64]:
+    """Return which of ``parts`` each timing is held out with: each group is shuffled and dealt out evenly."""
+    numbers = np.zeros(len(groups), dtype=np.int64)
+    generator = np.random.default_rng(seed)
+    for group in dict.fromkeys(groups):
+        members = np.array([index for index, each in enumerate(groups) if each == group])
+        numbers[generator.permutation(members)] = np.arange(len(members)) % parts
+    return numbers

@@ -1,0 +1,214 @@
+"""Times ops on a GPU and writes a sweep: what `loom chips fit` reads.
+
+It runs under any PyTorch since 2.9 with CUDA and needs nothing of torch-loom: copy this file to the machine
+with the GPU, `python measure.py --out sweep.json`. Each op is captured twenty times into a graph and the
+replays are timed, so that the host has no part in it; host copies, which a graph cannot hold, are timed
+between two events.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+REPEATS = 20
+REPLAYS = 7
+WARM_UPS = 3
+
+Run = Callable[[], Any]
+
+VECTORS = [256, 4096, 65_536, 1 << 20, 1 << 22, 1 << 24, 1 << 26]
+ROWS = [[32, 128], [512, 512], [4096, 768], [8192, 1024], [4096, 4096], [65_536, 1024], [128, 50_257]]
+SHAPES: dict[str, list[list[int]]] = {
+    "mm": [
+        *([n, n, n] for n in (128, 512, 1024, 2048, 4096, 8192)),
+        *([256, 1024, 256], [1, 4096, 4096], [8, 4096, 4096], [32, 4096, 11_008], [128, 4096, 4096]),
+        *([512, 768, 3072], [4096, 768, 768], [16_384, 256, 256], [2048, 8192, 1024], [333, 777, 555]),
+    ],
+    "bmm": [
+        [16, 128, 64, 128],
+        [96, 512, 64, 512],
+        [192, 128, 64, 128],
+        [32, 1024, 128, 1024],
+        [12, 197, 64, 197],
+    ],
+    **{op: [[n] for n in VECTORS] for op in ("add", "mul_scalar", "gelu", "relu_", "copy", "sum")},
+    **dict.fromkeys(("softmax", "layer_norm", "sum_dim", "transpose_copy"), ROWS),
+    "conv2d": [
+        *([1, 3, 224, 64, 7, 2], [32, 3, 224, 64, 7, 2], [32, 64, 56, 64, 3, 1], [32, 128, 28, 128, 3, 1]),
+        *(
+            [32, 256, 14, 256, 3, 1],
+            [32, 512, 7, 512, 3, 1],
+            [32, 64, 56, 256, 1, 1],
+            [32, 256, 56, 64, 1, 1],
+        ),
+        *([1, 256, 14, 256, 3, 1], [8, 320, 64, 320, 3, 1]),
+    ],
+    "max_pool2d": [[1, 3, 224], [32, 3, 224], [32, 64, 56], [32, 128, 28], [32, 256, 56], [8, 320, 64]],
+    "sdpa": [[1, 12, 128, 64], [8, 12, 512, 64], [4, 32, 2048, 128], [1, 32, 8192, 128], [16, 12, 197, 64]],
+    "embedding": [[30_522, 768, 4096], [50_257, 768, 8192], [128_256, 2048, 2048]],
+    **{
+        op: [[1 << n] for n in (10, 16, 20, 24, 27)]
+        for op in ("h2d_pageable", "h2d_pinned", "d2h_pageable", "d2h_pinned")
+    },
+}
+COPIES = ("h2d_pageable", "h2d_pinned", "d2h_pageable", "d2h_pinned")
+QUICK_ELEMENTS = 1 << 20
+
+
+def _make(op: str, shape: list[int], dtype: torch.dtype, device: torch.device) -> Run:
+    """Return a function that runs the op once."""
+
+    def random(*sizes: int) -> torch.Tensor:
+        return torch.randn(*sizes, device=device).to(dtype)
+
+    if op == "mm":
+        a, b = random(shape[0], shape[1]), random(shape[1], shape[2])
+        return lambda: torch.mm(a, b)
+    if op == "bmm":
+        batch, m, k, n = shape
+        a, b = random(batch, m, k), random(batch, k, n)
+        return lambda: torch.bmm(a, b)
+    if op == "conv2d":
+        count, channels, size, outputs, window, stride = shape
+        x, w = random(count, channels, size, size), random(outputs, channels, window, window)
+        return lambda: functional.conv2d(x, w, stride=stride, padding=window // 2)
+    if op == "max_pool2d":
+        x = random(shape[0], shape[1], shape[2], shape[2])
+        return lambda: functional.max_pool2d(x, 3, 2, 1)
+    if op == "sdpa":
+        query, key, value = random(*shape), random(*shape), random(*shape)
+        return lambda: functional.scaled_dot_product_attention(query, key, value)
+    if op == "embedding":
+        table = random(shape[0], shape[1])
+        ids = torch.randint(0, shape[0], (shape[2],), device=device)
+        return lambda: functional.embedding(ids, table)
+    if op in COPIES:
+        return _copy(op, shape[0], device)
+    x = random(*shape)
+    if op == "add":
+        y = random(*shape)
+        return lambda: x + y
+    if op == "layer_norm":
+        weight, bias = random(shape[1]), random(shape[1])
+        return lambda: functional.layer_norm(x, (shape[1],), weight, bias)
+    simple: dict[str, Run] = {
+        "mul_scalar": lambda: x * 1.5,
+        "gelu": lambda: functional.gelu(x),
+        "relu_": lambda: torch.relu_(x),
+        "copy": lambda: x.clone(),
+        "sum": lambda: x.sum(),
+        "softmax": lambda: torch.softmax(x, -1),
+        "sum_dim": lambda: x.sum(-1),
+        "transpose_copy": lambda: x.t().contiguous(),
+    }
+    return simple[op]
+
+
+def _copy(op: str, size_bytes: int, device: torch.device) -> Run:
+    host = torch.empty(
+        size_bytes, dtype=torch.uint8, pin_memory=op.endswith("pinned") and device.type != "cpu"
+    )
+    there = torch.empty(size_bytes, dtype=torch.uint8, device=device)
+    if op.startswith("h2d"):
+        return lambda: there.copy_(host, non_blocking=op.endswith("pinned"))
+    return lambda: host.copy_(there, non_blocking=op.endswith("pinned"))
+
+
+class _Clock:
+    """Times functions on one device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.module: Any = torch.get_device_module(device)
+
+    def eager_ms(self, run: Run) -> float:
+        """Return the median time of one call, the host's part included."""
+        for _ in range(WARM_UPS):
+            run()
+        found = []
+        for _ in range(REPEATS):
+            start, end = (self.module.Event(enable_timing=True) for _ in range(2))
+            self.module.synchronize()
+            start.record()
+            run()
+            end.record()
+            end.synchronize()
+            found.append(start.elapsed_time(end))
+        return float(statistics.median(found))
+
+    def graph_ms(self, run: Run) -> float:
+        """Return the median time of one call on the device alone."""
+        graph = self.module.CUDAGraph()
+        with self.module.graph(graph):
+            for _ in range(REPEATS):
+                run()
+        graph.replay()
+        found = []
+        for _ in range(REPLAYS):
+            start, end = (self.module.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            found.append(start.elapsed_time(end) / REPEATS)
+        return float(statistics.median(found))
+
+
+def _cases(quick: bool) -> Iterator[tuple[str, list[int], str]]:
+    for op, shapes in SHAPES.items():
+        for dtype in ("uint8",) if op in COPIES else ("float32", "float16", "bfloat16"):
+            for shape in shapes:
+                elements = 1
+                for size in shape:
+                    elements *= size
+                if not quick or elements <= QUICK_ELEMENTS:
+                    yield op, shape, dtype
+
+
+def measure(device: str = "cuda", quick: bool = False) -> dict[str, Any]:
+    """Return a sweep: ``{"device", "torch", "ops": [{op, shape, dtype, ms, device_ms}]}``, milliseconds."""
+    where = torch.device(device)
+    clock = _Clock(where)
+    rows = []
+    for op, shape, dtype in _cases(quick):
+        run = _make(op, shape, getattr(torch, dtype), where)
+        row: dict[str, Any] = {"op": op, "shape": shape, "dtype": dtype, "ms": clock.eager_ms(run)}
+        if op not in COPIES:
+            row["device_ms"] = clock.graph_ms(run)
+        rows.append(row)
+        del run
+    return {"device": clock.module.get_device_name(), "torch": torch.__version__, "ops": rows}
+
+
+def run(out: str, device: str = "cuda", quick: bool = False) -> int:
+    """Measure and write the sweep; 1 where there is no such device."""
+    kind = torch.device(device).type
+    module: Any = getattr(torch, kind, None)
+    if module is None or not hasattr(module, "CUDAGraph") or not module.is_available():
+        print(
+            f"No device {device!r} can be timed here: a GPU and a PyTorch with CUDA are needed.",
+            file=sys.stderr,
+        )
+        return 1
+    content = measure(device, quick)
+    Path(out).write_text(json.dumps(content, indent=1), encoding="utf-8")
+    print(f"{len(content['ops'])} timings of {content['device']} in {out}")
+    return 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Times ops on a GPU and writes a sweep.")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    sys.exit(run(options.out, options.device, options.quick))

@@ -1,0 +1,102 @@
+"""Running a program with the numbers of a Tensix chip: :func:`emulate`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, overload
+
+from torch import nn
+
+from torch_loom.errors import OperandError
+from torch_loom.numerics.emulation.mode import Emulation
+from torch_loom.numerics.emulation.module import Emulated
+from torch_loom.numerics.emulation.precision import Override, Precision, Settings
+from torch_loom.numerics.formats import DataFormat, MathFidelity
+
+__all__ = ["Emulated", "Emulation", "Override", "Precision", "emulate"]
+
+
+@overload
+def emulate(
+    model: nn.Module,
+    fmt: DataFormat,
+    *,
+    fidelity: MathFidelity | None = ...,
+    accumulate: DataFormat | None = ...,
+    mode: str = ...,
+    overrides: Mapping[str, Override] | None = ...,
+    formats: Collection[DataFormat] | None = ...,
+) -> Emulated: ...
+
+
+@overload
+def emulate(
+    model: DataFormat | None,
+    fmt: DataFormat | None = ...,
+    *,
+    fidelity: MathFidelity | None = ...,
+    accumulate: DataFormat | None = ...,
+    mode: str = ...,
+    overrides: Mapping[str, Override] | None = ...,
+    formats: Collection[DataFormat] | None = ...,
+) -> Emulation: ...
+
+
+def emulate(
+    model: nn.Module | DataFormat | None,
+    fmt: DataFormat | None = None,
+    *,
+    fidelity: MathFidelity | None = None,
+    accumulate: DataFormat | None = None,
+    mode: str = "fast",
+    overrides: Mapping[str, Override] | None = None,
+    formats: Collection[DataFormat] | None = None,
+) -> Emulated | Emulation:
+    """Compute with the numbers of a Tensix chip: a wrapped module, or a context for what runs in it.
+
+    Every op's result is in the format, and so is every gradient; parameters and tensors from outside are
+    converted when an op first takes them. Matmuls, convolutions and multiplications have the fidelity.
+    Parameters themselves stay as they are, for the optimizer. Softmax, norms and their like are computed in
+    float32 and keep 16 bits; losses stay float32.
+
+    Args:
+        model: a module to wrap. None, or left out (``emulate(DataFormat.Bfp8_b)``): a context.
+        fmt: the format.
+        fidelity: default: the cheapest one that sees all bits of the format.
+        accumulate: the format of sums; default: Float32 for Float32, Int32 for integers, else 16 bits of
+            the format's exponent family.
+        mode: of products, ``"fast"`` or ``"strict"``, see :func:`matmul`.
+        overrides: other precisions for parts of the program. A key is a pattern (``*``, ``?``): of module
+            paths (``"encoder.*"``, ``"head"``), of names of functions (``"softmax"``), of both
+            (``"encoder.*:softmax"``), or of modules and surely no function (``"head:"``); the last that
+            fits counts. A value is a format, a fidelity, a dict of ``format``, ``fidelity``, ``accumulate``
+            and ``mode``, or None for exact float32. Paths are those of the wrapped module, in a context
+            those of the outermost module that is called.
+        formats: what the chip has; default: all.
+
+    Raises:
+        FormatError: a format, fidelity or pattern's value that cannot be, formats of two exponent families,
+            or a format that the chip lacks.
+        OperandError: `model` is no module.
+
+    Example:
+        >>> import torch
+        >>> from torch_loom.numerics import DataFormat, emulate
+        >>> with emulate(DataFormat.Bfp8_b):
+        ...     (torch.tensor([1.0, 2.0, 3.0]) * 1.01).tolist()
+        [1.0, 2.03125, 3.03125]
+    """
+    if isinstance(model, DataFormat):
+        if fmt is not None:
+            raise OperandError("emulate: the format is given twice")
+        model, fmt = None, model
+    if model is not None and not isinstance(model, nn.Module):
+        raise OperandError(
+            f"emulate: model is a {type(model).__name__}; allowed: a torch.nn.Module, None, a DataFormat"
+        )
+    settings = Settings(fmt, fidelity, accumulate, mode, overrides or {}, formats)  # type: ignore[arg-type]
+    return Emulation(settings) if model is None else Emulated(model, settings)
+
+
+def __dir__() -> list[Any]:
+    return sorted(__all__)

@@ -1,0 +1,250 @@
+"""The mode under which every function of PyTorch is computed as a Tensix chip would.
+
+A function mode and no dispatch mode, because torch.compile traces the one and refuses the other, and because
+what it adds to a result, the conversion and the conversion of the gradient, then is part of the autograd
+graph: backward and optimizers need no mode.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.nn import Parameter
+from torch.overrides import TorchFunctionMode
+
+from torch_loom.numerics._ops import NONE, ops
+from torch_loom.numerics.emulation import attention, products
+from torch_loom.numerics.emulation.operands import (
+    Weights,
+    format_of,
+    is_float,
+    mark,
+    operand,
+    operands,
+    pass_mark,
+    result,
+    unmark,
+)
+from torch_loom.numerics.emulation.optimizers import OptimizerSteps
+from torch_loom.numerics.emulation.paths import ModulePaths
+from torch_loom.numerics.emulation.precision import Precision, Settings, result_format
+from torch_loom.numerics.emulation.rules import (
+    LOSSES,
+    MULTIPLICATIONS,
+    NEW_VALUES,
+    WITH_STATISTICS,
+    WRITES,
+    base_name,
+    passes,
+)
+from torch_loom.numerics.formats import DataFormat
+
+
+class Emulation(TorchFunctionMode):
+    """What :func:`emulate` returns: a context, in which results are in a data format."""
+
+    def __init__(self, settings: Settings, *, follows_modules: bool = True) -> None:
+        super().__init__()
+        self.settings = settings
+        self.weights = Weights()
+        self.path = ""  # of the module whose forward runs, under the module given to emulate()
+        self._optimizer = OptimizerSteps()
+        self._watched: list[ModulePaths | OptimizerSteps] = [self._optimizer]
+        if follows_modules and settings.overrides:
+            self._watched.append(ModulePaths(self._set_path))
+        self._depth = 0
+
+    def _set_path(self, path: str) -> None:
+        self.path = path
+
+    def __enter__(self) -> Emulation:
+        if not torch.compiler.is_compiling():
+            self._depth += 1
+            if self._depth == 1:
+                for each in self._watched:
+                    each.watch()
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
+        if not torch.compiler.is_compiling():
+            self._depth -= 1
+            if self._depth == 0:
+                for each in self._watched:
+                    each.unwatch()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = name_of(func)
+        if passes(name):
+            value = func(*args, **kwargs)
+            source = args[0] if args else None
+            if name in WRITES:
+                unmark(source)
+                return value
+            return value if name in NEW_VALUES else pass_mark(value, source)
+        if _is_exact(func) or self._optimizer.is_stepping():
+            return func(*args, **kwargs)
+        return self._call(func, name, args, kwargs)
+
+    def _call(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        base, in_place = base_name(name)
+        how, names_op = self.settings.named(self.path, base.strip("_"))
+        if how is None:
+            return func(*args, **kwargs)
+        fmt = result_format(how, base, names_op)
+        out = kwargs.get("out")
+        if in_place and args:
+            return self._in_place(func, base, how, fmt, args, kwargs)
+        if out is not None:
+            return self._into(out, func, base, how, fmt, args, kwargs)
+        if "out" in kwargs:  # functions of Python's hand on their default
+            kwargs = {key: value for key, value in kwargs.items() if key != "out"}
+        value = self._value(func, base, how, fmt, args, kwargs)
+        return result(value, fmt, base, args)
+
+    def _value(
+        self,
+        func: Any,
+        base: str,
+        how: Precision,
+        fmt: DataFormat,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        handler = products.handler_of(func, base)
+        if handler is not None:
+            value = handler(self, how, fmt, *args, **kwargs)
+            if value is not products.NOT_TAKEN:
+                return value
+        if base in MULTIPLICATIONS and len(args) == 2 and not kwargs:
+            return products.multiply(self, how, *args)
+        if base == "scaled_dot_product_attention":
+            return attention.scaled_dot_product_attention(
+                self._run, self._product(how), self._widen(how), *args, **kwargs
+            )
+        if base == "multi_head_attention_forward":
+            arguments = attention.arguments_of_multi_head_attention(*args, **kwargs)
+            value = attention.multi_head_attention(self._run, self._product(how), self._widen(how), arguments)
+            if value is not None:
+                return value
+        return func(*self._given(base, how, args), **self._named(base, how, kwargs))
+
+    def _given(self, base: str, how: Precision, args: tuple[Any, ...]) -> list[Any]:
+        if base in LOSSES:
+            return list(args)
+        if base in WITH_STATISTICS:
+            # Running statistics are updated in place: only the input and the parameters are operands.
+            return [
+                operand(each, how.format, self.weights) if place == 0 or isinstance(each, Parameter) else each
+                for place, each in enumerate(args)
+            ]
+        return operands(args, how.format, self.weights)
+
+    def _named(self, base: str, how: Precision, kwargs: dict[str, Any]) -> dict[str, Any]:
+        if base in LOSSES:
+            return kwargs
+        only_parameters = base in WITH_STATISTICS
+        return {
+            key: operand(value, how.format, self.weights)
+            if isinstance(value, Parameter) or (is_float(value) and not only_parameters)
+            else value
+            for key, value in kwargs.items()
+        }
+
+    def _in_place(
+        self,
+        func: Any,
+        base: str,
+        how: Precision,
+        fmt: DataFormat,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        target: Any = args[0]
+        if isinstance(target, Parameter):
+            return func(*args, **kwargs)  # the program changes its own weights
+        if products.is_product(func, base) and is_float(target):
+            target.copy_(result(self._value(func, base, how, fmt, args, kwargs), fmt, base, args))
+            return mark(target, fmt)
+        if is_float(target) and format_of(target) is None:
+            ops.quantize_(target, how.format.value, NONE, how.format.value, base)
+        rest = operands(args[1:], how.format, self.weights)
+        value = func(target, *rest, **self._named(base, how, kwargs))
+        return _written(value, fmt, how, base)
+
+    def _into(
+        self,
+        out: Any,
+        func: Any,
+        base: str,
+        how: Precision,
+        fmt: DataFormat,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """A function with ``out=``."""
+        if not products.is_product(func, base) or not is_float(out):
+            rest = {key: value for key, value in kwargs.items() if key != "out"}
+            value = func(*self._given(base, how, args), **self._named(base, how, rest), out=out)
+            return _written(value, fmt, how, base)
+        rest = {key: value for key, value in kwargs.items() if key != "out"}
+        made = result(self._value(func, base, how, fmt, args, rest), fmt, base, args)
+        if out.shape != made.shape:
+            out.resize_(made.shape)
+        out.copy_(made)
+        return mark(out, fmt)
+
+    def _run(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """A function of PyTorch under this emulation, from inside it."""
+        return self._call(func, name_of(func), args, kwargs)
+
+    def _product(self, how: Precision) -> attention.Op:
+        def product(a: Tensor, b: Tensor, *, wide: bool = False) -> Tensor:
+            fmt = how.wide if wide else how.format
+            return mark(products.matmul(self, how, fmt, a, b), fmt)
+
+        return product
+
+    def _widen(self, how: Precision) -> attention.Op:
+        def widen(tensor: Tensor) -> Tensor:
+            return mark(ops.quantize(tensor, how.wide.value, NONE, how.format.value), how.wide)
+
+        return widen
+
+
+def _written(value: Any, fmt: DataFormat, how: Precision, base: str) -> Any:
+    """What a function wrote to its operands, in the format."""
+    for tensor in value if isinstance(value, tuple | list) else (value,):
+        if is_float(tensor):
+            ops.quantize_(tensor, fmt.value, NONE, how.format.value, base)
+            mark(tensor, fmt)
+    return value
+
+
+def name_of(func: Any) -> str:
+    """The name of a function. torch.compile, which does not trace the attribute, takes it for a constant."""
+    name: str = getattr(func, "__name__", "")
+    if name == "__get__":
+        # A gradient is another tensor; other attributes are views.
+        attribute = getattr(getattr(func, "__self__", None), "__name__", "")
+        return attribute if attribute == "grad" else name
+    return name
+
+
+# What torch.compiler.assume_constant_result sets, without its import of the compiler.
+name_of._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def _is_exact(func: Any) -> bool:
+    """Whether a call is no function of the program's: an op that another library or compiled code calls."""
+    return isinstance(func, OpOverload | OpOverloadPacket)

@@ -1,0 +1,142 @@
+"""Operands and results in a format: which tensors have been converted, and converting the others.
+
+A tensor that an emulated op made says so in an attribute, which torch.compile traces like any other.
+Converting it again would change nothing but the time, unless somebody has written to it since: its version
+    tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch.utils.weak import WeakIdKeyDictionary
+
+from torch_loom.numerics._checks import FLOAT_DTYPES
+from torch_loom.numerics._ops import NONE, ops
+from torch_loom.numerics.formats import DataFormat
+
+_MARK, _MARKED_VERSION = "_loom_format", "_loom_marked_version"
+
+
+def is_float(value: object) -> bool:
+    return isinstance(value, Tensor) and value.dtype in FLOAT_DTYPES and value.layout is torch.strided
+
+
+def format_of(tensor: Tensor) -> DataFormat | None:
+    """The format in which an emulated op made the tensor, or None: elsewhere, or written to since."""
+    kept: DataFormat | None = getattr(tensor, _MARK, None)
+    if kept is None or torch.compiler.is_compiling() or tensor.is_inference():
+        return kept
+    return kept if tensor._version == getattr(tensor, _MARKED_VERSION, None) else None
+
+
+def mark(tensor: Tensor, fmt: DataFormat | None) -> Tensor:
+    setattr(tensor, _MARK, fmt)
+    if not torch.compiler.is_compiling() and not tensor.is_inference():
+        setattr(tensor, _MARKED_VERSION, tensor._version)
+    return tensor
+
+
+def pass_mark(result: Any, source: Any) -> Any:
+    """Give what a view or a movement returned the mark of its first operand."""
+    if not isinstance(source, Tensor):
+        return result
+    fmt = format_of(source)
+    if fmt is None:
+        return result
+    for tensor in result if isinstance(result, tuple | list) else (result,):
+        if isinstance(tensor, Tensor) and tensor.is_floating_point():
+            mark(tensor, fmt)
+    return result
+
+
+def unmark(value: Any) -> None:
+    """Forget the format of a tensor that the program writes to. Versions do not tell while compiling."""
+    if isinstance(value, Tensor) and getattr(value, _MARK, None) is not None:
+        mark(value, None)
+
+
+class Weights:
+    """Parameters in a format, converted once until they change, where nobody wants their gradient."""
+
+    def __init__(self) -> None:
+        self._kept: Any = WeakIdKeyDictionary()
+
+    def get(self, weight: Tensor, fmt: DataFormat) -> Tensor:
+        if torch.compiler.is_compiling() or (weight.requires_grad and torch.is_grad_enabled()):
+            return mark(ops.quantize(weight, fmt.value, NONE, fmt.value), fmt)
+        if weight.is_inference():
+            return mark(ops.quantize(weight, fmt.value), fmt)
+        state = (fmt, weight._version, weight.data_ptr())
+        kept = self._kept.get(weight)
+        if kept is None or kept[0] != state:
+            kept = (state, mark(ops.quantize(weight.detach(), fmt.value), fmt))
+            self._kept[weight] = kept
+        converted: Tensor = kept[1]
+        return converted
+
+
+def operand(value: Any, fmt: DataFormat, weights: Weights, *, exact: bool = False) -> Any:
+    """An operand of an op in `fmt`: parameters and tensors from outside converted, results of ops as they
+    are.
+
+    Args:
+        exact: whether results of ops in other formats are converted, too, as a product's operands are.
+    """
+    if not is_float(value):
+        return value
+    if isinstance(value, Parameter):
+        return weights.get(value, fmt)
+    kept = format_of(value)
+    if kept is not None and (kept is fmt or not exact):
+        return value
+    return mark(ops.quantize(value, fmt.value, NONE, fmt.value), fmt)
+
+
+def operands(values: Iterable[Any], fmt: DataFormat, weights: Weights) -> list[Any]:
+    """As :func:`operand`, for the arguments of a call: tensors and lists of them."""
+    converted: list[Any] = []
+    for value in values:
+        if isinstance(value, list | tuple) and any(isinstance(each, Tensor) for each in value):
+            converted.append(type(value)([operand(each, fmt, weights) for each in value]))
+        else:
+            converted.append(operand(value, fmt, weights))
+    return converted
+
+
+def result(value: Any, fmt: DataFormat, op: str, given: Iterable[Any]) -> Any:
+    """What an op returned, in `fmt`; in place where the tensor is new and nobody differentiates it."""
+    if isinstance(value, Tensor):
+        return _tensor_result(value, fmt, op, given)
+    if isinstance(value, tuple) and any(is_float(each) for each in value):
+        converted = [
+            _tensor_result(each, fmt, op, given) if isinstance(each, Tensor) else each for each in value
+        ]
+        # torch.return_types and named tuples are made of one iterable or of the elements.
+        if type(value) is tuple:
+            return tuple(converted)
+        return type(value)(*converted) if hasattr(value, "_fields") else type(value)(converted)
+    if isinstance(value, list) and any(is_float(each) for each in value):
+        return [_tensor_result(each, fmt, op, given) if isinstance(each, Tensor) else each for each in value]
+    return value
+
+
+def _tensor_result(value: Tensor, fmt: DataFormat, op: str, given: Iterable[Any]) -> Tensor:
+    if not is_float(value):
+        return value
+    if any(value is each for each in given):
+        return value  # dropout(training=False) and the like return their operand
+    if _is_fresh(value, given):
+        ops.quantize_(value, fmt.value, NONE, fmt.value, op)
+        return mark(value, fmt)
+    return mark(ops.quantize(value, fmt.value, NONE, fmt.value, op), fmt)
+
+
+def _is_fresh(value: Tensor, given: Iterable[Any]) -> bool:
+    if torch.compiler.is_compiling() or value.requires_grad or value._is_view():
+        return False
+    return not torch._C._functorch.is_functorch_wrapped_tensor(value)

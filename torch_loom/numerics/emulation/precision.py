@@ -1,0 +1,182 @@
+"""How the ops of one part of a program are computed, and which part a user's pattern means."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch_loom.errors import FormatError
+from torch_loom.numerics._checks import (
+    check_accumulate,
+    check_families,
+    check_fidelity,
+    check_format,
+    check_mode,
+)
+from torch_loom.numerics.emulation.rules import LOSSES, WIDE, matches
+from torch_loom.numerics.formats import DataFormat, ExponentFamily, MathFidelity
+from torch_loom.numerics.products import default_accumulate
+
+# Significand bits that reach the multiplier, of SrcA and of SrcB.
+_KEPT_BITS = {
+    MathFidelity.LoFi: (5, 7),
+    MathFidelity.HiFi2: (10, 7),
+    MathFidelity.HiFi3: (10, 7),
+    MathFidelity.HiFi4: (10, 11),
+}
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Format, fidelity, accumulate format and mode of an op."""
+
+    format: DataFormat
+    fidelity: MathFidelity
+    accumulate: DataFormat
+    strict: bool = False
+
+    @property
+    def wide(self) -> DataFormat:
+        """The format of results that a chip computes wider: 16 bits of the same family."""
+        if self.format is DataFormat.Float32 or self.format.is_integer:
+            return DataFormat.Float32
+        is_b = self.format.exponent_family is ExponentFamily.B
+        return DataFormat.Float16_b if is_b else DataFormat.Float16
+
+    @property
+    def fits(self) -> bool:
+        """Whether no bit of an operand in the format is lost to the fidelity: nothing needs a mask."""
+        bits = self.format.significand_bits
+        kept_a, kept_b = _KEPT_BITS[self.fidelity]
+        return 0 < bits <= min(kept_a, kept_b)
+
+
+def full_fidelity(fmt: DataFormat) -> MathFidelity:
+    """Return the cheapest fidelity that sees all bits of a format; HiFi4 where none does."""
+    for fidelity, (kept_a, kept_b) in _KEPT_BITS.items():
+        if 0 < fmt.significand_bits <= min(kept_a, kept_b):
+            return fidelity
+    return MathFidelity.HiFi4
+
+
+# What an override may be: a format, a fidelity, several of emulate()'s arguments, or None for exact.
+Override = DataFormat | MathFidelity | Mapping[str, Any] | None
+
+_KEYS = ("format", "fidelity", "accumulate", "mode")
+
+
+class Settings:
+    """The arguments of ``emulate``, checked: which precision an op has, by the module and the op's name."""
+
+    def __init__(
+        self,
+        fmt: DataFormat,
+        fidelity: MathFidelity | None,
+        accumulate: DataFormat | None,
+        mode: str,
+        overrides: Mapping[str, Override],
+        formats: Collection[DataFormat] | None,
+    ) -> None:
+        self.formats = None if formats is None else frozenset(formats)
+        self.default = self._precision("emulate", fmt, fidelity, accumulate, mode, is_global=True)
+        self._given = (fmt, fidelity, accumulate, mode)
+        self.overrides = {pattern: self._override(pattern, value) for pattern, value in overrides.items()}
+        formats_in_use = {"the default": fmt} | {
+            f"overrides[{pattern!r}]": precision.format
+            for pattern, precision in self.overrides.items()
+            if precision is not None
+        }
+        check_families("emulate", formats_in_use)
+
+    def _override(self, pattern: str, value: Override) -> Precision | None:
+        where = f"emulate: overrides[{pattern!r}]"
+        if value is None:
+            return None
+        given = value
+        if isinstance(value, DataFormat):
+            given = {"format": value}
+        elif isinstance(value, MathFidelity):
+            given = {"fidelity": value}
+        if not isinstance(given, Mapping) or not set(given) <= set(_KEYS):
+            raise FormatError(
+                f"{where} is {value!r}; allowed: a DataFormat, a MathFidelity, None for exact, or a dict of "
+                f"{', '.join(_KEYS)}"
+            )
+        fmt, fidelity, accumulate, mode = self._given
+        has_format = "format" in given
+        return self._precision(
+            where,
+            given.get("format", fmt),
+            given.get("fidelity", None if has_format else fidelity),
+            given.get("accumulate", None if has_format else accumulate),
+            given.get("mode", mode),
+            is_global=False,
+        )
+
+    def _precision(
+        self, where: str, fmt: Any, fidelity: Any, accumulate: Any, mode: Any, *, is_global: bool
+    ) -> Precision:
+        fmt = check_format(where, fmt, "format")
+        if self.formats is not None and fmt not in self.formats:
+            allowed = ", ".join(sorted(member.name for member in self.formats))
+            raise FormatError(f"{where}: the chip lacks {fmt.name}; allowed: {allowed}")
+        fidelity = full_fidelity(fmt) if fidelity is None else check_fidelity(where, fidelity)
+        has_float32 = self.formats is None or DataFormat.Float32 in self.formats
+        default = default_accumulate([fmt], has_float32=has_float32)
+        if default is DataFormat.Int32 and fidelity is not MathFidelity.HiFi4:
+            raise FormatError(f"{where}: {fmt.name} is exact and needs HiFi4, not {fidelity.name}")
+        if accumulate is None:
+            accumulate = default
+        accumulate = check_accumulate(where, accumulate, fidelity)
+        if self.formats is not None and accumulate not in self.formats:
+            if not is_global:
+                raise FormatError(
+                    f"{where}: the chip does not keep sums in {accumulate.name}; allowed: {default.name}"
+                )
+            warnings.warn(
+                f"{where}: the chip does not keep sums in {accumulate.name}; {default.name} takes its place",
+                stacklevel=5,
+            )
+            accumulate = default
+        return Precision(fmt, fidelity, accumulate, check_mode(where, mode))
+
+    def named(self, path: str, op: str) -> tuple[Precision | None, bool]:
+        """Return the precision of an op in a module, and whether a pattern named the op. None: exact.
+
+        A pattern means modules by their path ("encoder", with what lies in it, or "encoder.*"), ops by
+        their name ("softmax"), ops of modules ("encoder:softmax"), or modules alone ("encoder:"). The last
+        that fits counts.
+        """
+        chosen: Precision | None = self.default
+        names_op = False
+        for pattern, precision in self.overrides.items():
+            where, colon, name = pattern.partition(":")
+            if colon:
+                if _is_within(where, path) and (not name or matches(name, op)):
+                    chosen, names_op = precision, bool(name)
+            elif _is_within(pattern, path):
+                chosen, names_op = precision, False
+            elif matches(pattern, op):
+                chosen, names_op = precision, True
+        return chosen, names_op
+
+
+def _is_within(pattern: str, path: str) -> bool:
+    """Whether the module at `path`, or one around it, is of the pattern."""
+    while path:
+        if matches(pattern, path):
+            return True
+        path = path.rpartition(".")[0]
+    return False
+
+
+def result_format(precision: Precision, op: str, names_op: bool) -> DataFormat:
+    """Return the format of an op's result: the op table's rule, unless a pattern named the op."""
+    if not names_op:
+        if op in LOSSES:
+            return DataFormat.Float32
+        if op in WIDE:
+            return precision.wide
+    return precision.format

@@ -1,0 +1,250 @@
+"""Functions of PyTorch that are products: each as the ops of ``loom_numerics`` compute it.
+
+A handler takes the emulation, the precision, the format of the result and the function's own arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from torch_loom.numerics._ops import NONE, WHOLE, ops
+from torch_loom.numerics.emulation.operands import format_of, is_float, operand, operands
+from torch_loom.numerics.emulation.precision import Precision
+from torch_loom.numerics.emulation.rules import BILINEAR, MATMULS, MULTIPLICATIONS
+from torch_loom.numerics.formats import DataFormat, MathFidelity
+from torch_loom.numerics.products import _Product, _strict_conv2d
+
+if TYPE_CHECKING:
+    from torch_loom.numerics.emulation.mode import Emulation
+
+Handler = Callable[..., Any]
+# What a handler returns for arguments that it does not take: the function is then computed as any other.
+NOT_TAKEN = object()
+
+
+def fidelity_of(how: Precision) -> int:
+    return WHOLE if how.fits and not how.strict else how.fidelity.value
+
+
+def matmul(emulation: Emulation, how: Precision, out: DataFormat | None, a: Tensor, b: Tensor) -> Tensor:
+    a = operand(a, how.format, emulation.weights, exact=True)
+    b = operand(b, how.format, emulation.weights, exact=True)
+    out_format = NONE if out is None else out.value
+    result: Tensor = ops.matmul(
+        a, b, fidelity_of(how), how.accumulate.value, how.strict, out_format, how.format.value
+    )
+    return result
+
+
+def _matmul(emulation: Emulation, how: Precision, out: DataFormat, a: Any, b: Any, **kwargs: Any) -> Any:
+    return NOT_TAKEN if kwargs or not (is_float(a) and is_float(b)) else matmul(emulation, how, out, a, b)
+
+
+def _added_matmul(
+    emulation: Emulation,
+    how: Precision,
+    out: DataFormat,
+    self: Any,
+    a: Any,
+    b: Any,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+) -> Any:
+    """``beta * self + alpha * (a @ b)``: addmm, addmv, baddbmm."""
+    sums = matmul(emulation, how, None, a, b)
+    return sums * alpha + operand(self, how.format, emulation.weights) * beta
+
+
+def _addbmm(
+    emulation: Emulation, how: Precision, out: DataFormat, self: Any, a: Any, b: Any, **kwargs: Any
+) -> Any:
+    # One matmul over the batch and the inner dimension.
+    rows = a.transpose(0, 1).flatten(1, 2)
+    return _added_matmul(emulation, how, out, self, rows, b.flatten(0, 1), **kwargs)
+
+
+def _linear(
+    emulation: Emulation, how: Precision, out: DataFormat, input: Any, weight: Any, bias: Any = None
+) -> Any:
+    input = operand(input, how.format, emulation.weights, exact=True)
+    weight = operand(weight, how.format, emulation.weights, exact=True)
+    bias = operand(bias, how.format, emulation.weights)
+    if not how.strict:
+        return ops.linear(
+            input, weight, bias, fidelity_of(how), how.accumulate.value, out.value, how.format.value
+        )
+    sums = matmul(emulation, how, None, input, weight.transpose(-2, -1) if weight.dim() > 1 else weight)
+    if bias is None:
+        return sums
+    return ops.quantize(sums + bias, how.accumulate.value, NONE, NONE)
+
+
+def _bilinear(emulation: Emulation, how: Precision, *given: Any, call: Handler) -> Any:
+    """A function linear in both of two operands (given: of SrcB, of SrcA), over their masked values."""
+    b, a = (operand(each, how.format, emulation.weights, exact=True) for each in given)
+    fidelity = fidelity_of(how)
+    if fidelity == WHOLE:
+        sums = call(b, a)
+    else:
+        sums = call(ops.operand(b, 0, fidelity), ops.operand(a, 1, fidelity))
+        if how.fidelity is MathFidelity.HiFi3:
+            sums = sums + call(ops.operand(b, 0, fidelity, True), ops.operand(a, 1, fidelity, True))
+    return ops.quantize(sums, how.accumulate.value, NONE, NONE)
+
+
+def _named_bilinear(func: Any, name: str) -> Handler:
+    first, second = BILINEAR[name]
+
+    def handle(emulation: Emulation, how: Precision, out: DataFormat, *args: Any, **kwargs: Any) -> Any:
+        if len(args) < 2 or not (is_float(args[0]) and is_float(args[1])):
+            return NOT_TAKEN
+
+        def call(b: Tensor, a: Tensor) -> Any:
+            given = list(args)
+            given[first], given[second] = b, a
+            return func(*given, **kwargs)
+
+        return _bilinear(emulation, how, args[first], args[second], call=call)
+
+    return handle
+
+
+def _einsum(emulation: Emulation, how: Precision, out: DataFormat, equation: Any, *given: Any) -> Any:
+    if len(given) == 1 and isinstance(given[0], list | tuple):
+        given = tuple(given[0])
+    if len(given) != 2 or not isinstance(equation, str) or not all(is_float(each) for each in given):
+        return NOT_TAKEN
+    return _bilinear(emulation, how, *given, call=lambda b, a: torch.einsum(equation, b, a))
+
+
+def _bilinear_layer(
+    emulation: Emulation,
+    how: Precision,
+    out: DataFormat,
+    left: Any,
+    right: Any,
+    weight: Any,
+    bias: Any = None,
+) -> Any:
+    # x1 · W first, then with x2: each a product of its own.
+    weight = operand(weight, how.format, emulation.weights)
+    half = _bilinear(emulation, how, left, weight, call=lambda b, a: torch.einsum("...i,oij->...oj", b, a))
+    half = ops.quantize(half, how.format.value, NONE, how.format.value)
+    result = _bilinear(emulation, how, half, right, call=lambda b, a: torch.einsum("...oj,...j->...o", b, a))
+    return result if bias is None else result + operand(bias, how.format, emulation.weights)
+
+
+def _sizes(value: int | list[int] | tuple[int, ...], count: int) -> list[int]:
+    values = [value] if isinstance(value, int) else list(value)
+    return values * count if len(values) == 1 else values
+
+
+def _convolution(dimensions: int, *, transposed: bool = False) -> Handler:
+    def handle(
+        emulation: Emulation,
+        how: Precision,
+        out: DataFormat,
+        input: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        output_padding: Any = 0,
+    ) -> Any:
+        input = operand(input, how.format, emulation.weights, exact=True)
+        weight = operand(weight, how.format, emulation.weights, exact=True)
+        bias = operand(bias, how.format, emulation.weights)
+        stride, dilation, after = (_sizes(each, dimensions) for each in (stride, dilation, output_padding))
+        if isinstance(padding, str):
+            input, padding = _padded(input, padding, weight.shape[2:], dilation)
+        padding = _sizes(padding, dimensions)
+        batched = input if input.dim() == dimensions + 2 else input.unsqueeze(0)
+        if how.strict and dimensions == 2 and not transposed:
+            whole = functional.pad(batched, [padding[1], padding[1], padding[0], padding[0]])
+            strict = _Product(how.fidelity.value, how.accumulate, True, NONE)
+            result = _strict_conv2d(whole, weight, bias, stride, dilation, groups, strict)
+        else:
+            result = ops.convolution(
+                batched, weight, bias, stride, padding, dilation, transposed, after, groups,
+                fidelity_of(how), how.accumulate.value, out.value, how.format.value,
+            )  # fmt: skip
+        return result if input.dim() == dimensions + 2 else result.squeeze(0)
+
+    return handle
+
+
+def _transposed(dimensions: int) -> Handler:
+    handle = _convolution(dimensions, transposed=True)
+
+    def call(
+        emulation: Emulation, how: Precision, out: DataFormat, input: Any, weight: Any, bias: Any = None,
+        stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+    ) -> Any:  # fmt: skip
+        return handle(
+            emulation, how, out, input, weight, bias, stride, padding, dilation, groups, output_padding
+        )
+
+    return call
+
+
+def _padded(input: Tensor, padding: str, kernel: Any, dilation: list[int]) -> tuple[Tensor, int]:
+    if padding == "valid":
+        return input, 0
+    pads: list[int] = []
+    for size, step in zip(reversed(kernel), reversed(dilation), strict=True):
+        total = step * (size - 1)
+        pads += [total // 2, total - total // 2]
+    return functional.pad(input, pads), 0
+
+
+def multiply(emulation: Emulation, how: Precision, a: Any, b: Any) -> Any:
+    """Elementwise: operand 0 is SrcA, operand 1 SrcB. A number of Python's is exact."""
+    left, right = operands((a, b), how.format, emulation.weights)
+    fidelity = fidelity_of(how)
+    if not (is_float(left) and is_float(right)) or (fidelity == WHOLE and _is_in(left, right, how.format)):
+        return left * right
+    fidelity = how.fidelity.value
+    product = ops.operand(left, 1, fidelity) * ops.operand(right, 0, fidelity)
+    if how.fidelity is MathFidelity.HiFi3:
+        product = product + ops.operand(left, 1, fidelity, True) * ops.operand(right, 0, fidelity, True)
+    return product
+
+
+def _is_in(left: Tensor, right: Tensor, fmt: DataFormat) -> bool:
+    return format_of(left) is fmt and format_of(right) is fmt
+
+
+HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys(MATMULS, _matmul),
+    **dict.fromkeys(("addmm", "addmv", "baddbmm"), _added_matmul),
+    "addbmm": _addbmm,
+    "linear": _linear,
+    "einsum": _einsum,
+    "bilinear": _bilinear_layer,
+    "conv1d": _convolution(1),
+    "conv2d": _convolution(2),
+    "conv3d": _convolution(3),
+    "conv_transpose1d": _transposed(1),
+    "conv_transpose2d": _transposed(2),
+    "conv_transpose3d": _transposed(3),
+}
+
+
+def handler_of(func: Any, name: str) -> Handler | None:
+    """What computes a function that is a product; None: it is none."""
+    if name in BILINEAR:
+        return _named_bilinear(func, name)
+    return HANDLERS.get(name)
+
+
+def is_product(func: Any, name: str) -> bool:
+    """Whether fidelity decides the values of a function."""
+    return name in MULTIPLICATIONS or handler_of(func, name) is not None

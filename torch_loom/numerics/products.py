@@ -1,0 +1,225 @@
+"""Products with math fidelity: what the matrix unit of a Tensix chip computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from torch_loom.errors import OperandError
+from torch_loom.numerics._checks import (
+    DTYPE_FORMATS,
+    check_accumulate,
+    check_families,
+    check_fidelity,
+    check_floats,
+    check_format,
+    check_mode,
+)
+from torch_loom.numerics._ops import NONE, ops
+from torch_loom.numerics.formats import DataFormat, ExponentFamily, MathFidelity
+
+
+@dataclass(frozen=True)
+class _Product:
+    """Checked arguments of a product, as the ops take them."""
+
+    fidelity: int
+    accumulate: DataFormat
+    strict: bool
+    out_format: int
+
+
+def default_accumulate(operands: Sequence[DataFormat], *, has_float32: bool = True) -> DataFormat:
+    """Return the format that sums are kept in unless the user says otherwise.
+
+    Args:
+        operands: the operands' formats, of one exponent family.
+        has_float32: whether the chip keeps sums in float32 (wormhole_b0 and later).
+    """
+    if all(fmt.is_integer for fmt in operands):
+        return DataFormat.Int32
+    if has_float32 and DataFormat.Float32 in operands:
+        return DataFormat.Float32
+    family = next(fmt.exponent_family for fmt in operands if not fmt.is_integer)
+    return DataFormat.Float16_b if family is ExponentFamily.B else DataFormat.Float16
+
+
+def _checked(
+    op: str,
+    a: Tensor,
+    b: Tensor,
+    fidelity: MathFidelity,
+    accumulate: DataFormat | None,
+    mode: str,
+    out_format: DataFormat | None,
+) -> _Product:
+    formats = {"operand 0": DTYPE_FORMATS[a.dtype], "operand 1": DTYPE_FORMATS[b.dtype]}
+    check_families(op, formats)
+    fidelity = check_fidelity(op, fidelity)
+    if accumulate is None:
+        accumulate = default_accumulate(list(formats.values()))
+    accumulate = check_accumulate(op, accumulate, fidelity)
+    out = NONE if out_format is None else check_format(op, out_format, "out_format").value
+    return _Product(fidelity.value, accumulate, check_mode(op, mode), out)
+
+
+def matmul(
+    a: Tensor,
+    b: Tensor,
+    *,
+    fidelity: MathFidelity = MathFidelity.HiFi4,
+    accumulate: DataFormat | None = None,
+    mode: str = "fast",
+    out_format: DataFormat | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return ``a @ b`` as the chip's matrix unit computes it. Differentiable: the backward's products alike.
+
+    Args:
+        a: activations (SrcB), [..., M, K] or [K], any floating-point dtype.
+        b: weights (SrcA), [..., K, N] or [K]; leading dimensions broadcast as in :func:`torch.matmul`.
+        fidelity: which bits of the operands a product sees.
+        accumulate: the format of the sums: Float32, Float16_b, Float16, or Int32 (exact, HiFi4 alone).
+            Default: Float32 if an operand is float32 or float64, else the operands' dtype.
+        mode: ``"fast"``: PyTorch's float32 matmul over the masked operands, rounded once. ``"strict"``: in
+            the chip's order, rounded after every 16 products.
+        out_format: the format of the result; default: the accumulate format.
+        out: a tensor of the dtype of `a` to write to; no gradients then.
+
+    Returns:
+        The product, of the dtype of `a`.
+
+    Raises:
+        FormatError: a format or fidelity that a product cannot have, or operands of two exponent families.
+        OperandError: an operand without floating-point values.
+    """
+    a = check_floats("matmul", a, "a")
+    b = check_floats("matmul", b, "b")
+    how = _checked("matmul", a, b, fidelity, accumulate, mode, out_format)
+    arguments = (a, b, how.fidelity, how.accumulate.value, how.strict, how.out_format)
+    if out is None:
+        result: Tensor = ops.matmul(*arguments)
+        return result
+    if check_floats("matmul", out, "out").dtype != a.dtype:
+        raise OperandError(f"matmul: out is a {out.dtype} tensor; allowed: {a.dtype}, the dtype of a")
+    torch.ops.loom_numerics.matmul.out(*arguments, out=out)
+    return out
+
+
+def _pair(value: int | Sequence[int]) -> list[int]:
+    return [value, value] if isinstance(value, int) else list(value)
+
+
+def _padding(padding: int | str | Sequence[int], kernel: Sequence[int], dilation: Sequence[int]) -> list[int]:
+    """Zeros on the left, right, top and bottom."""
+    if padding == "valid":
+        return [0, 0, 0, 0]
+    if padding == "same":
+        sums = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
+        return [sums[1] // 2, sums[1] - sums[1] // 2, sums[0] // 2, sums[0] - sums[0] // 2]
+    if isinstance(padding, str):
+        raise OperandError(f"conv2d: padding is {padding!r}; allowed: 'valid', 'same', an int or two")
+    down, across = _pair(padding)
+    return [across, across, down, down]
+
+
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    *,
+    fidelity: MathFidelity = MathFidelity.HiFi4,
+    accumulate: DataFormat | None = None,
+    mode: str = "fast",
+    out_format: DataFormat | None = None,
+) -> Tensor:
+    """Return a convolution, which is a matmul of windows, as the chip's matrix unit computes it.
+
+    Args:
+        input: activations (SrcB), [N, C, H, W] or [C, H, W].
+        weight: (SrcA), [O, C / groups, kH, kW].
+        bias: [O], added in float32 before the sum's last rounding.
+        stride, padding, dilation, groups: as in :func:`torch.nn.functional.conv2d`.
+        fidelity, accumulate, mode, out_format: as in :func:`matmul`; products go over the channels, then the
+            rows and columns of the window.
+
+    Returns:
+        [N, O, H', W'] or [O, H', W'], of the dtype of `input`.
+
+    Raises:
+        FormatError, OperandError: as :func:`matmul`.
+    """
+    input = check_floats("conv2d", input, "input")
+    weight = check_floats("conv2d", weight, "weight")
+    how = _checked("conv2d", input, weight, fidelity, accumulate, mode, out_format)
+    if weight.dim() != 4 or input.dim() not in (3, 4):
+        raise OperandError(
+            f"conv2d: input and weight have shapes {list(input.shape)} and {list(weight.shape)}; allowed: "
+            "[N, C, H, W] or [C, H, W], and [O, C / groups, kH, kW]"
+        )
+    stride, dilation = _pair(stride), _pair(dilation)
+    pads = _padding(padding, weight.shape[2:], dilation)
+    if how.strict or pads[0] != pads[1] or pads[2] != pads[3]:
+        input, pads = functional.pad(input, pads), [0, 0, 0, 0]
+    if how.strict:
+        return _strict_conv2d(input, weight, bias, stride, dilation, groups, how)
+    batched = input if input.dim() == 4 else input.unsqueeze(0)
+    result: Tensor = ops.convolution(
+        batched,
+        weight,
+        bias,
+        stride,
+        [pads[2], pads[0]],
+        dilation,
+        False,
+        [0, 0],
+        groups,
+        how.fidelity,
+        how.accumulate.value,
+        how.out_format,
+    )
+    return result if input.dim() == 4 else result.squeeze(0)
+
+
+def _strict_conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: list[int],
+    dilation: list[int],
+    groups: int,
+    how: _Product,
+) -> Tensor:
+    batched = input if input.dim() == 4 else input.unsqueeze(0)
+    kernel = list(weight.shape[2:])
+    height, width = (
+        (size - d * (k - 1) - 1) // s + 1
+        for size, d, k, s in zip(batched.shape[2:], dilation, kernel, stride, strict=True)
+    )
+    windows = functional.unfold(
+        batched, tuple(kernel), tuple(dilation), 0, tuple(stride)
+    )  # [N, C * kH * kW, H' * W']
+    count, places = windows.shape[0], windows.shape[2]
+    out_channels = weight.shape[0]
+    left = windows.reshape(count, groups, -1, places).transpose(-2, -1)
+    right = weight.reshape(groups, out_channels // groups, -1).transpose(-2, -1)
+    accumulate = how.accumulate.value
+    if groups == 1:
+        # One matrix of all windows, so that the weight is laid out once.
+        sums = ops.matmul(left.squeeze(1), right.squeeze(0), how.fidelity, accumulate, True).unsqueeze(1)
+    else:
+        sums = ops.matmul(left, right, how.fidelity, accumulate, True)
+    result: Tensor = sums.transpose(-2, -1).reshape(count, out_channels, height, width)
+    if bias is not None:
+        result = ops.quantize(result + bias.view(-1, 1, 1).to(result.dtype), accumulate)
+    if how.out_format != NONE:
+        result = ops.quantize(result, how.out_format)
+    return result if input.dim() == 4 else result.squeeze(0)

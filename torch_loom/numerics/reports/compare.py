@@ -1,0 +1,165 @@
+"""``compare``: what each format does to each layer of a model."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from torch_loom.errors import FormatError
+from torch_loom.numerics._checks import check_format
+from torch_loom.numerics.emulation import Emulated, Override, emulate
+from torch_loom.numerics.formats import DataFormat, MathFidelity
+from torch_loom.numerics.reports.layers import layers_of, observed, run
+from torch_loom.numerics.reports.page import comparison_page
+from torch_loom.numerics.reports.statistics import Errors
+
+
+@dataclass(frozen=True)
+class LayerErrors:
+    """One layer in one format."""
+
+    layer: str
+    kind: str
+    """The class of the module."""
+    depth: int
+    """Which layer it is, in the order in which they run."""
+    format: DataFormat
+    errors: Errors
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "layer": self.layer,
+            "kind": self.kind,
+            "depth": self.depth,
+            "format": self.format.to_json(),
+            **asdict(self.errors),
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What :func:`compare` found: ``layers`` in every format, worst first, and the model's ``outputs``."""
+
+    layers: tuple[LayerErrors, ...]
+    outputs: dict[DataFormat, Errors]
+
+    def of(self, fmt: DataFormat) -> list[LayerErrors]:
+        """Return the layers in one format, in the order in which they run."""
+        return sorted((each for each in self.layers if each.format is fmt), key=lambda each: each.depth)
+
+    def table(self, limit: int | None = None) -> str:
+        """Return the layers as text, worst first.
+
+        Args:
+            limit: how many lines; default: all.
+        """
+        heads = f"{'PCC':>9} {'relative':>10} {'largest':>10} {'saturated':>9} {'flushed':>8}"
+        lines = [f"{'layer':<40} {'format':<10} {heads}"]
+        for each in self.layers[:limit]:
+            name = each.layer if len(each.layer) <= 40 else f"…{each.layer[-39:]}"
+            lines.append(_line(name or "(model)", each.format, each.errors))
+        lines += [_line("the model", fmt, errors) for fmt, errors in self.outputs.items()]
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        """Return everything as JSON: ``{"layers": [...], "outputs": {format: {...}}}``."""
+        content = {
+            "layers": [each.to_dict() for each in self.layers],
+            "outputs": {fmt.to_json(): asdict(errors) for fmt, errors in self.outputs.items()},
+        }
+        return json.dumps(content, indent=1)
+
+    def to_html(self) -> str:
+        """Return one page that needs nothing else: error by depth as a plot, and the table."""
+        return comparison_page(self.layers, self.outputs)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report as its name's ending says: ``.html``, ``.json``, or text.
+
+        Returns:
+            The path.
+        """
+        path = Path(path)
+        text = {".html": self.to_html, ".json": self.to_json}.get(path.suffix, self.table)()
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+def _line(name: str, fmt: DataFormat, e: Errors) -> str:
+    numbers = f"{e.pcc:9.6f} {e.relative:10.2e} {e.largest:10.2e} {e.saturated:9.2%} {e.flushed:8.2%}"
+    return f"{name:<40} {fmt.name:<10} {numbers}"
+
+
+def compare(
+    model: nn.Module,
+    inputs: Any,
+    formats: Sequence[DataFormat] = (DataFormat.Bfp8_b, DataFormat.Bfp4_b, DataFormat.Bfp2_b),
+    *,
+    fidelity: MathFidelity | None = None,
+    accumulate: DataFormat | None = None,
+    mode: str = "fast",
+    overrides: dict[str, Override] | None = None,
+) -> Comparison:
+    """Run a model in float32 and in each format, and report how far every layer's output is from float32's.
+
+    Args:
+        model: any module; its mode (train, eval) stays as it is, its parameters are not changed.
+        inputs: one tensor, a tuple of arguments, or a mapping of keyword arguments.
+        formats: the formats, each in its turn for the whole model.
+        fidelity, accumulate, mode, overrides: as for :func:`emulate`.
+
+    Returns:
+        The report. Errors of a layer contain those of the layers before it. A layer that runs several times
+        is told of by its last run.
+
+    Raises:
+        FormatError: no formats, or one that values cannot have.
+        OperandError: the model returns no tensor.
+    """
+    formats = [check_format("compare", fmt, "formats") for fmt in formats]
+    if not formats:
+        raise FormatError("compare: no formats; give at least one")
+    kinds = {path: type(part).__name__ for path, part in layers_of(model).items()}
+    exact: dict[str, Tensor] = {}
+
+    def keep(path: str, output: Tensor) -> None:
+        exact.pop(path, None)  # the last run counts, and stands where that ran
+        exact[path] = output.clone()
+
+    with observed(model, keep):
+        exact_output = run(model, inputs).clone()
+    layers: list[LayerErrors] = []
+    outputs: dict[DataFormat, Errors] = {}
+    depths = {path: depth for depth, path in enumerate(exact)}
+    for fmt in formats:
+        found: dict[str, Errors] = {}
+
+        def measure(
+            path: str, output: Tensor, fmt: DataFormat = fmt, found: dict[str, Errors] = found
+        ) -> None:
+            if path in exact and exact[path].shape == output.shape:
+                found[path] = Errors.of(output, exact[path], fmt)
+
+        wrapped: Emulated = emulate(
+            model, fmt, fidelity=fidelity, accumulate=accumulate, mode=mode, overrides=overrides or {}
+        )
+        try:
+            with observed(model, measure):
+                output = run(wrapped, inputs)
+        finally:
+            wrapped.detach_hooks()
+        outputs[fmt] = Errors.of(output, exact_output, fmt)
+        layers += [
+            LayerErrors(path, kinds[path], depths[path], fmt, errors) for path, errors in found.items()
+        ]
+    layers.sort(key=lambda each: (each.errors.pcc, -each.errors.relative))
+    return Comparison(tuple(layers), outputs)

@@ -1,0 +1,266 @@
+"""``search``: a format for every layer, smallest in bytes, that keeps a model's score."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from torch_loom.errors import FormatError
+from torch_loom.numerics._checks import check_families, check_format
+from torch_loom.numerics.emulation import emulate
+from torch_loom.numerics.formats import DataFormat, MathFidelity
+from torch_loom.numerics.quantization import num_tiles
+from torch_loom.numerics.reports.layers import layers_of, run
+from torch_loom.numerics.reports.page import search_page
+from torch_loom.numerics.reports.statistics import pcc
+
+Assignment = dict[str, DataFormat]
+Metric = Callable[[Tensor, Tensor], float]
+
+
+@dataclass(frozen=True)
+class Point:
+    """An assignment that was tried: bytes of its packed weights, and the score of the model."""
+
+    bytes: int
+    score: float
+    changed: str
+    """The layer whose format differs from that of the assignment before; empty: all have the widest."""
+    format: DataFormat
+    taken: bool
+    """Whether the score kept the budget, so that the search went on from here."""
+
+
+@dataclass(frozen=True)
+class LayerChoice:
+    """What the search chose for a layer."""
+
+    layer: str
+    format: DataFormat
+    bytes: int
+    sensitivity: dict[DataFormat, float]
+    """The model's score with this layer alone in each narrower format that was tried."""
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What :func:`search` found."""
+
+    layers: tuple[LayerChoice, ...]
+    points: tuple[Point, ...]
+    """Everything that was tried on the way, the widest format for all first."""
+    budget: float
+    score: float
+    bytes: int
+
+    @property
+    def assignment(self) -> Assignment:
+        """The format of each layer by path."""
+        return {each.layer: each.format for each in self.layers}
+
+    @property
+    def overrides(self) -> dict[str, DataFormat]:
+        """The assignment for ``emulate(model, result.widest, overrides=result.overrides)``."""
+        return _overrides(self.assignment, self.widest)
+
+    @property
+    def widest(self) -> DataFormat:
+        """The format of everything that is not among the layers."""
+        return self.points[0].format
+
+    def frontier(self) -> list[Point]:
+        """Return the points that no other beats in both bytes and score, smallest first."""
+        best: list[Point] = []
+        for point in sorted(self.points, key=lambda each: (each.bytes, -each.score)):
+            if not best or point.score > best[-1].score:
+                best.append(point)
+        return best
+
+    def table(self) -> str:
+        """Return the layers' formats and the outcome as text."""
+        lines = [f"{'layer':<48} {'format':<10} {'bytes':>12}"]
+        lines += [
+            f"{each.layer or '(model)':<48} {each.format.name:<10} {each.bytes:12,}" for each in self.layers
+        ]
+        first = self.points[0]
+        lines.append(
+            f"{self.bytes:,} bytes of weights, score {self.score:.6f} (budget {self.budget}); all in "
+            f"{first.format.name}: {first.bytes:,} bytes, score {first.score:.6f}"
+        )
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        """Return everything as JSON."""
+        content = {
+            "budget": self.budget,
+            "score": self.score,
+            "bytes": self.bytes,
+            "layers": [
+                {
+                    "layer": each.layer,
+                    "format": each.format.to_json(),
+                    "bytes": each.bytes,
+                    "sensitivity": {fmt.to_json(): score for fmt, score in each.sensitivity.items()},
+                }
+                for each in self.layers
+            ],
+            "points": [
+                {
+                    "bytes": each.bytes,
+                    "score": each.score,
+                    "changed": each.changed,
+                    "format": each.format.to_json(),
+                    "taken": each.taken,
+                }
+                for each in self.points
+            ],
+        }
+        return json.dumps(content, indent=1)
+
+    def to_html(self) -> str:
+        """Return one page that needs nothing else: the frontier as a plot, and the layers' formats."""
+        return search_page(self.layers, self.points, self.frontier(), self.budget, self.score, self.bytes)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report as its name's ending says: ``.html``, ``.json``, or text; returns the path."""
+        path = Path(path)
+        text = {".html": self.to_html, ".json": self.to_json}.get(path.suffix, self.table)()
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+def _overrides(assignment: Assignment, widest: DataFormat) -> dict[str, Any]:
+    # The colon says that a path is meant, and no function of that name. A model that is one layer has no
+    # path.
+    return {f"{path}:" if path else "*": fmt for path, fmt in assignment.items() if fmt is not widest}
+
+
+class _Search:
+    def __init__(
+        self, model: nn.Module, inputs: Any, metric: Metric, fidelity: MathFidelity | None, widest: DataFormat
+    ):
+        self.model, self.inputs, self.metric, self.fidelity, self.widest = (
+            model,
+            inputs,
+            metric,
+            fidelity,
+            widest,
+        )
+        self.exact = run(model, inputs).clone()
+        self.layers = {
+            path: list(part.parameters())
+            for path, part in layers_of(model).items()
+            if any(True for _ in part.parameters())
+        }
+
+    def score(self, assignment: Assignment) -> float:
+        overrides: dict[str, Any] = _overrides(assignment, self.widest)
+        if self.fidelity is not None:
+            overrides = {path: {"format": fmt, "fidelity": self.fidelity} for path, fmt in overrides.items()}
+        wrapped = emulate(self.model, self.widest, fidelity=self.fidelity, overrides=overrides)
+        try:
+            return float(self.metric(run(wrapped, self.inputs), self.exact))
+        finally:
+            wrapped.detach_hooks()
+
+    def bytes_of(self, path: str, fmt: DataFormat) -> int:
+        return sum(num_tiles(weight.shape) * fmt.bytes_per_tile for weight in self.layers[path])
+
+    def total(self, assignment: Assignment) -> int:
+        return sum(self.bytes_of(path, fmt) for path, fmt in assignment.items())
+
+
+def search(
+    model: nn.Module,
+    inputs: Any,
+    metric: Metric | str = "pcc",
+    budget: float = 0.99,
+    *,
+    formats: Sequence[DataFormat] = (DataFormat.Bfp8_b, DataFormat.Bfp4_b, DataFormat.Bfp2_b),
+    fidelity: MathFidelity | None = None,
+) -> SearchResult:
+    """Find a format for each layer such that the weights are small and the model's score keeps a budget.
+
+    Greedy by sensitivity: each layer alone is tried in each narrower format; then the changes are made in the
+    order of score lost for each byte saved, and one that breaks the budget is taken back.
+
+    Args:
+        model, inputs: as for :func:`compare`.
+        metric: ``metric(output, exact_output)`` → a score, larger is better; or ``"pcc"``, their correlation.
+        budget: the lowest score allowed.
+        formats: of one exponent family, widest first or not.
+        fidelity: for all layers; default: what sees all bits of each layer's format.
+
+    Returns:
+        The assignment, its score and bytes, and all that was tried. If even the widest format breaks the
+        budget, it is what is returned, with its score.
+
+    Raises:
+        FormatError: fewer than two formats, formats of two families, an unknown metric.
+    """
+    chosen = sorted(
+        {check_format("search", fmt, "formats") for fmt in formats}, key=lambda fmt: -fmt.bytes_per_tile
+    )
+    if len(chosen) < 2:
+        raise FormatError("search: needs at least two formats to choose from")
+    check_families("search", {f"formats[{i}]": fmt for i, fmt in enumerate(chosen)})
+    if metric == "pcc":
+        metric = pcc
+    if isinstance(metric, str):
+        raise FormatError(
+            f"search: metric is {metric!r}; allowed: 'pcc', or a function of output and exact output"
+        )
+    trial = _Search(model, inputs, metric, fidelity, chosen[0])
+    assignment: Assignment = dict.fromkeys(trial.layers, chosen[0])
+    whole = Point(trial.total(assignment), trial.score(assignment), "", chosen[0], True)
+    points = [whole]
+    sensitivity: dict[str, dict[DataFormat, float]] = {
+        path: {fmt: trial.score({**assignment, path: fmt}) for fmt in chosen[1:]} for path in trial.layers
+    }
+    score = whole.score
+    refused: set[tuple[str, DataFormat]] = set()
+    for path, fmt in _moves(trial, chosen, sensitivity, whole.score):
+        place = chosen.index(fmt)
+        # A layer goes down one format at a time: what it could not have, nothing narrower can be.
+        if any((path, wider) in refused for wider in chosen[1:place]):
+            continue
+        changed = {**assignment, path: fmt}
+        reached = trial.score(changed)
+        taken = reached >= budget
+        points.append(Point(trial.total(changed), reached, path, fmt, taken))
+        if taken:
+            assignment, score = changed, reached
+        else:
+            refused.add((path, fmt))
+    layers = tuple(
+        LayerChoice(path, fmt, trial.bytes_of(path, fmt), sensitivity[path])
+        for path, fmt in assignment.items()
+    )
+    return SearchResult(layers, tuple(points), budget, score, trial.total(assignment))
+
+
+def _moves(
+    trial: _Search,
+    formats: Sequence[DataFormat],
+    sensitivity: dict[str, dict[DataFormat, float]],
+    whole: float,
+) -> list[tuple[str, DataFormat]]:
+    """All changes of a layer to a narrower format, by score lost for each byte saved; wider formats first."""
+
+    def cost(path: str, fmt: DataFormat) -> float:
+        saved = trial.bytes_of(path, formats[0]) - trial.bytes_of(path, fmt)
+        return max(0.0, whole - sensitivity[path][fmt]) / max(1, saved)
+
+    ordered: list[tuple[str, DataFormat]] = []
+    for fmt in formats[1:]:
+        ordered += sorted(((path, fmt) for path in trial.layers), key=lambda move: cost(*move))
+    return ordered

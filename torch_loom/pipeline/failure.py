@@ -1,0 +1,103 @@
+"""The first failure of a pipeline, and how it reaches everyone who waits."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+import weakref
+from collections.abc import Callable
+
+from torch_loom.errors import PipelineStoppedError, StageError
+
+__all__ = ["Lifeline", "stage_error"]
+
+
+def stage_error(stage: str, doing: str, error: BaseException) -> StageError:
+    """Return the error that tells a reader what failed where, with the worker's traceback.
+
+    It is an instance of the original's class too, where Python allows a class with both bases, so that
+    ``except ValueError`` works for a ValueError of a stage. ``__cause__`` is the original.
+    """
+    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    text = f"stage {stage!r} failed in {doing}: {type(error).__name__}: {error}\n\n{trace.rstrip()}"
+    kind: type[StageError] = StageError
+    if isinstance(error, Exception) and not isinstance(error, StageError):
+        try:
+            kind = type("StageError", (StageError, type(error)), {"__module__": StageError.__module__})
+            told = kind(text)
+            # A class with a constructor or text of its own would hide the stage.
+            if str(told) != text:
+                told = StageError(text)
+        except Exception:
+            told = StageError(text)
+    else:
+        told = StageError(text)
+    told.stage = stage
+    told.__cause__ = error
+    return told
+
+
+class Lifeline:
+    """Whether a pipeline may go on. The first failure, or its shutdown, wakes everyone who waits.
+
+    Callbacks are held weakly where they are bound methods: a queue that nobody holds any more is not woken.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wakers: list[Callable[[], Callable[[], None] | None]] = []
+        self._error: StageError | None = None
+        self._stopped = False
+
+    @property
+    def error(self) -> StageError | None:
+        """The first failure of any stage, or None."""
+        return self._error
+
+    @property
+    def ended(self) -> bool:
+        """Whether the pipeline failed or was shut down."""
+        return self._stopped or self._error is not None
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Call this method once when the pipeline ends; at once if it has ended."""
+        with self._lock:
+            ended = self._stopped or self._error is not None
+            if not ended:
+                self._wakers.append(weakref.WeakMethod(wake))
+        if ended:
+            wake()
+
+    def fail(self, stage: str, doing: str, error: BaseException) -> None:
+        """Record a failure unless there is one already, and wake everyone."""
+        told = stage_error(stage, doing, error)
+        with self._lock:
+            if self._error is None and not self._stopped:
+                self._error = told
+        self._wake()
+
+    def stop(self) -> None:
+        """End the pipeline without a failure."""
+        with self._lock:
+            self._stopped = True
+        self._wake()
+
+    def check(self) -> None:
+        """Raise what ended the pipeline.
+
+        Raises:
+            StageError: a stage failed.
+            PipelineStoppedError: the pipeline was shut down.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._stopped:
+            raise PipelineStoppedError("the pipeline was shut down; start it again to go on")
+
+    def _wake(self) -> None:
+        with self._lock:
+            wakers, self._wakers = self._wakers, []
+        for find in wakers:
+            wake = find()
+            if wake is not None:
+                wake()

@@ -1,0 +1,47 @@
+"""How a module comes to run on a stage's device. The one place of the pipeline that knows the compiler."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+__all__ = ["StageParameters", "place_modules"]
+
+
+class StageParameters(list[nn.Parameter]):
+    """The parameters of a stage, in order: a list for an optimizer, and an object with ``parameters()``."""
+
+    def __init__(self, named: dict[str, nn.Parameter]) -> None:
+        super().__init__(named.values())
+        self.named = named
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Iterate over the parameters, as ``nn.Module.parameters``."""
+        return iter(self)
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Iterate over names and parameters, as ``nn.Module.named_parameters``."""
+        return iter(self.named.items())
+
+
+def place_modules(modules: list[nn.Module], device: torch.device, *, keep: bool) -> list[nn.Module]:
+    """Return the modules as they run on this device: copies there, or the modules themselves if ``keep``.
+
+    Parameters that modules share stay shared in the copies. Until the compiler takes a stage's graph, modules
+    run op by op on the device: PyTorch's own numbers, exact in each dtype.
+    """
+    placed = modules if keep else copy.deepcopy(modules)
+    return [module.to(device) for module in placed]
+
+
+def named_parameters(modules: dict[str, nn.Module]) -> dict[str, nn.Parameter]:
+    """Return the parameters of several modules by name; a name of two modules gets its module's before it."""
+    found: dict[str, nn.Parameter] = {}
+    names = [name for module in modules.values() for name, _ in module.named_parameters()]
+    for module_name, module in modules.items():
+        for name, value in module.named_parameters():
+            found[f"{module_name}.{name}" if names.count(name) > 1 else name] = value
+    return found

@@ -1,0 +1,321 @@
+"""One stage: modules on a device, what they wait for, and what they pass on. No thread stands here."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from torch_loom.errors import PipelineError
+from torch_loom.pipeline.channel import Channel
+from torch_loom.pipeline.lowering import StageParameters, named_parameters, place_modules
+from torch_loom.pipeline.report import MAX_SPANS, Span
+from torch_loom.pipeline.transfer import Parcel, Receiver, flatten_outputs, parcel
+
+__all__ = ["Feed", "Links", "Stage"]
+
+Loss = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Feed:
+    """What one micro-batch brings to a stage: tensors in order, or by name. ``None`` as parcel ends a run."""
+
+    parcel: Parcel | None
+    names: tuple[str, ...] | None = None
+
+
+END = Feed(None)  # passed on from stage to stage when a run without count is ended
+
+
+@dataclass
+class Links:
+    """What connects a stage while its pipeline runs."""
+
+    inputs: Channel[Feed]
+    targets: Channel[Feed]
+    forward: Channel[Feed] | None = None
+    """To the next stage; None for the last."""
+    gradients: Channel[Parcel] | None = None
+    """From the next stage; None for the last."""
+    backward: Channel[Parcel] | None = None
+    """To the stage before; None for the first."""
+    on_output: Callable[[tuple[torch.Tensor, ...]], None] | None = None
+    on_loss: Callable[[tuple[torch.Tensor, ...]], None] | None = None
+    on_checkpoint: Callable[[dict[str, torch.Tensor]], None] | None = None
+    on_forward: Callable[[tuple[torch.Tensor, ...]], None] | None = None
+    """Sees what goes to the next stage (PyBuda's d2d_fwd_queues)."""
+    on_backward: Callable[[tuple[torch.Tensor | None, ...]], None] | None = None
+    """Sees what goes to the stage before (d2d_bwd_queues)."""
+    on_gradients: Callable[[tuple[torch.Tensor | None, ...]], None] | None = None
+    """Sees incoming and outgoing gradients (the debug queue)."""
+
+
+@dataclass
+class _Alive:
+    """A forward that waits for its backward."""
+
+    inputs: tuple[torch.Tensor, ...]
+    outputs: tuple[torch.Tensor, ...]
+
+
+class Stage:
+    """Modules that run one after another on one device, with their loss, optimizer and scheduler.
+
+    Args:
+        name: unique in its pipeline; errors name it.
+        modules: an ``nn.Module`` or several by name; each gets the outputs of the one before as arguments.
+        device: where they run.
+        loss: called with the outputs and the targets; only on the last stage.
+        optimizer: called with the stage's parameters (a list with ``parameters()``), returns an optimizer.
+        scheduler: called with that optimizer, returns something with ``step()``.
+        keep_modules: use these modules themselves instead of copies on the device.
+        retain_graph: keep the autograd graph of a forward after its backward.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        modules: nn.Module | Mapping[str, nn.Module],
+        device: torch.device | str = "cpu",
+        *,
+        loss: Loss | None = None,
+        optimizer: Callable[[StageParameters], Any] | None = None,
+        scheduler: Callable[[Any], Any] | None = None,
+        keep_modules: bool = True,
+        retain_graph: bool = False,
+    ) -> None:
+        self.name = name
+        self.device = torch.device(device)
+        given = {name: modules} if isinstance(modules, nn.Module) else dict(modules)
+        if not given:
+            raise PipelineError(f"stage {name!r} has no module: place one on it")
+        self.loss_scale = 1.0
+        self.retain_graph = retain_graph
+        self._make_optimizer, self._make_scheduler = optimizer, scheduler
+        losses = [loss] if isinstance(loss, nn.Module) else []
+        placed = place_modules([*given.values(), *losses], self.device, keep=keep_modules)
+        self.modules = dict(zip(given, placed, strict=False))
+        self.loss: Loss | None = placed[-1] if losses else loss
+        named = named_parameters(self.modules)
+        if losses:
+            named.update({f"loss.{name}": value for name, value in placed[-1].named_parameters()})
+        self.parameters = StageParameters(named)
+        self.optimizer: Any = None
+        self.scheduler: Any = None
+        self.links: Links | None = None
+        self.spans: deque[Span] = deque(maxlen=MAX_SPANS)
+        self.is_first = self.is_last = True
+        self._alive: deque[_Alive] = deque()
+        self._receiver = Receiver(self.device)
+        self._copies_inputs = False
+        self._modes: dict[nn.Module, bool] | None = None
+        self._count = {"F": 0, "B": 0, "O": 0, "G": 0}
+
+    @property
+    def num_alive(self) -> int:
+        """How many forwards wait for their backward."""
+        return len(self._alive)
+
+    def prepare(self, training: bool) -> None:
+        """Make ready for a run: modules in evaluation mode for inference, an optimizer for training."""
+        every = [m for module in self.modules.values() for m in module.modules()]
+        # Autograd refuses to overwrite a leaf, which the inputs of a stage are.
+        self._copies_inputs = any(getattr(module, "inplace", False) for module in every)
+        if training:
+            for module, mode in (self._modes or {}).items():
+                module.training = mode
+            self._modes = None
+            if self.optimizer is None and self._make_optimizer is not None and self.parameters:
+                self.optimizer = self._make_optimizer(self.parameters)
+            if self.scheduler is None and self._make_scheduler is not None and self.optimizer is not None:
+                self.scheduler = self._make_scheduler(self.optimizer)
+        elif self._modes is None:
+            self._modes = {module: module.training for module in every}
+            for module in every:
+                module.training = False
+
+    def reset_alive(self) -> None:
+        """Forget what waits for a backward."""
+        self._alive.clear()
+
+    def reset(self) -> None:
+        """Forget what an earlier run left."""
+        self.reset_alive()
+        self.spans.clear()
+        self._count = dict.fromkeys(self._count, 0)
+
+    def forward(self, training: bool, cancel: threading.Event | None = None) -> bool:
+        """Run one micro-batch forward; False if the run was ended instead.
+
+        Raises:
+            Cancelled: ``cancel`` was set while the first stage waited.
+        """
+        links = self._linked()
+        feed = links.inputs.take(cancel=cancel)
+        try:
+            if feed.parcel is None:
+                if links.forward is not None:
+                    links.forward.put(END)
+                return False
+            begin = time.perf_counter_ns()
+            inputs = self._open(feed.parcel, training)
+            with torch.set_grad_enabled(training):
+                outputs = self._run(inputs, feed.names)
+                if training and self.is_last:
+                    outputs = self._with_loss(outputs, links)
+            if training:
+                self._alive.append(_Alive(inputs, outputs))
+            self._span("F", begin)
+        finally:
+            links.inputs.release()
+        self._pass_on(outputs, training, links)
+        return True
+
+    def backward(self) -> None:
+        """Run the backward of the micro-batch that came first of those alive.
+
+        Raises:
+            PipelineError: none is alive.
+        """
+        links = self._linked()
+        if not self._alive:
+            raise PipelineError(
+                f"stage {self.name!r}: a backward without a forward; run as many forwards in training first"
+            )
+        grads: tuple[torch.Tensor | None, ...] | None = None
+        if links.gradients is not None:
+            grads = self._receiver.open(links.gradients.get())
+        begin = time.perf_counter_ns()
+        alive = self._alive.popleft()
+        if grads is None:
+            grads = tuple(torch.full_like(out, self.loss_scale) for out in alive.outputs)
+        pairs = [
+            (out, grad)
+            for out, grad in zip(alive.outputs, grads, strict=True)
+            if out.requires_grad and grad is not None
+        ]
+        if pairs:
+            torch.autograd.backward(
+                [out for out, _ in pairs], [grad for _, grad in pairs], retain_graph=self.retain_graph
+            )
+        upstream = tuple(tensor.grad for tensor in alive.inputs)
+        if links.on_gradients is not None:
+            links.on_gradients(grads)
+            links.on_gradients(upstream)
+        self._span("B", begin)
+        if links.backward is not None:
+            if links.on_backward is not None:
+                links.on_backward(upstream)
+            links.backward.put(parcel(upstream))
+
+    def zero_grad(self) -> None:
+        """Drop accumulated gradients."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def step(self) -> None:
+        """Run the optimizer, if there is one."""
+        if self.optimizer is not None:
+            begin = time.perf_counter_ns()
+            self.optimizer.step()
+            self._span("O", begin)
+
+    def step_scheduler(self) -> None:
+        """Step the learning-rate scheduler, if there is one."""
+        if self.scheduler is not None:
+            self.scheduler.step()
+
+    def checkpoint(self) -> dict[str, torch.Tensor]:
+        """Return copies of the parameters on the host, by name."""
+        return {name: _on_host(value) for name, value in self.parameters.named_parameters()}
+
+    def gradients(self) -> dict[str, torch.Tensor]:
+        """Return copies of the accumulated gradients on the host; a parameter without one is left out."""
+        return {
+            name: _on_host(value.grad)
+            for name, value in self.parameters.named_parameters()
+            if value.grad is not None
+        }
+
+    def check_update(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Say whether these can become the parameters' values.
+
+        Raises:
+            PipelineError: a name that no parameter has, or another shape.
+        """
+        for name, value in values.items():
+            parameter = self.parameters.named.get(name)
+            if parameter is None:
+                known = ", ".join(sorted(self.parameters.named)) or "none"
+                raise PipelineError(f"stage {self.name!r} has no parameter {name!r}; it has {known}")
+            if parameter.shape != value.shape:
+                raise PipelineError(
+                    f"parameter {name!r} of stage {self.name!r} has shape {tuple(parameter.shape)}, "
+                    f"and its new value {tuple(value.shape)}"
+                )
+
+    def update(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Overwrite parameters with these values."""
+        self.check_update(values)
+        with torch.no_grad():
+            for name, value in values.items():
+                self.parameters.named[name].copy_(value)
+
+    def _linked(self) -> Links:
+        if self.links is None:
+            raise PipelineError(f"stage {self.name!r} belongs to no running pipeline: start it first")
+        return self.links
+
+    def _open(self, received: Parcel, training: bool) -> tuple[torch.Tensor, ...]:
+        tensors = tuple(t for t in self._receiver.open(received) if t is not None)
+        if not training or self.is_first:
+            return tensors
+        return tuple(t.detach().requires_grad_(t.is_floating_point() or t.is_complex()) for t in tensors)
+
+    def _run(
+        self, inputs: tuple[torch.Tensor, ...], names: tuple[str, ...] | None
+    ) -> tuple[torch.Tensor, ...]:
+        if self._copies_inputs:
+            inputs = tuple(tensor.clone() for tensor in inputs)
+        values: Sequence[torch.Tensor] = inputs
+        for place, module in enumerate(self.modules.values()):
+            if place == 0 and names is not None:
+                given = module(**dict(zip(names, inputs, strict=True)))
+            else:
+                given = module(*values)
+            values = flatten_outputs(given)
+        return tuple(values)
+
+    def _with_loss(self, outputs: tuple[torch.Tensor, ...], links: Links) -> tuple[torch.Tensor, ...]:
+        """The losses of a micro-batch; without a loss, the outputs are the losses."""
+        if self.loss is not None:
+            feed = links.targets.get()
+            targets = self._receiver.open(feed.parcel) if feed.parcel is not None else ()
+            outputs = flatten_outputs(self.loss(*outputs, *targets))
+        if links.on_loss is not None:
+            links.on_loss(tuple(loss.detach() for loss in outputs))
+        return outputs
+
+    def _pass_on(self, outputs: tuple[torch.Tensor, ...], training: bool, links: Links) -> None:
+        passed = tuple(out.detach() for out in outputs)
+        if links.forward is not None:
+            if links.on_forward is not None:
+                links.on_forward(passed)
+            links.forward.put(Feed(parcel(passed)))
+        elif links.on_output is not None:
+            links.on_output(passed)
+
+    def _span(self, kind: str, begin_ns: int) -> None:
+        self.spans.append(Span(kind, self._count[kind], begin_ns, time.perf_counter_ns()))
+        self._count[kind] += 1
+
+
+def _on_host(value: torch.Tensor) -> torch.Tensor:
+    return value.detach().to("cpu", copy=True)

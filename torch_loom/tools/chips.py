@@ -1,0 +1,157 @@
+"""`loom chips`: which chips there are, what each is, whether a description is good, and how one is fitted."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from torch_loom import chips
+from torch_loom.chips import rates as chip_rates
+from torch_loom.chips.chip import figures
+from torch_loom.chips.cost import calibration, sweep
+from torch_loom.chips.fitted import described
+from torch_loom.chips.writer import to_toml
+from torch_loom.errors import ChipError
+from torch_loom.tools import console
+from torch_loom.tools.roofline import plot
+
+MIB = 1 << 20
+GIB = 1 << 30
+HIDDEN = ("name", "description", "sources", "efficiency", "native_ops")
+
+
+def _size(size_bytes: int) -> str:
+    """Return a size with the largest unit that divides it."""
+    for unit, step in (("GiB", GIB), ("MiB", MIB), ("KiB", 1 << 10)):
+        if size_bytes >= step and size_bytes % step == 0:
+            return f"{size_bytes // step} {unit}"
+    return f"{size_bytes} bytes"
+
+
+def _peak(chip: chips.Chip) -> str:
+    peaks = chip.peak_tflops
+    for name in ("bfloat16", "float16", "float32"):
+        if name in peaks:
+            return f"{peaks[name]:g} ({name})"
+    return "not known"
+
+
+def list_chips() -> None:
+    """Print the table of shipped chips."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("chip", "memory", "GB/s", "cores", "TFLOP/s", ""):
+        table.add_column(heading, no_wrap=heading != "")
+    for name in chips.available():
+        chip = chips.load(name)
+        gbps = f"{chip.dram_gbps:g}" if chip.dram_gbps else "not known"
+        row = (f"{chip.memory_bytes / GIB:.1f} GiB", gbps, str(chip.num_cores), _peak(chip), chip.description)
+        table.add_row(Text(name, style="bold"), *row)
+    console.out.print(table)
+
+
+def _text(value: object, unit: str) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and unit == "bytes":
+        return _size(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {each:g}" for key, each in value.items())
+    if isinstance(value, tuple):
+        return ", ".join(str(each) for each in value)
+    shown = f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{shown} {unit}".strip()
+
+
+def show(name: str) -> None:
+    """Print a chip: its figures with their sources, and its roofline."""
+    chip = _loaded(name)
+    console.out.print(Text(chip.name, style="bold").append(f"  {chip.description}", style="default"))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("figure", no_wrap=True)
+    table.add_column("value")
+    table.add_column("source", style="dim")
+    for key, entry in figures().items():
+        value = getattr(chip, entry.name)
+        if key in HIDDEN or (key not in chip.sources and not value):
+            continue
+        unit = entry.metadata["unit"]
+        table.add_row(key, Text(_text(value, unit)), Text(chip.sources.get(key, "default")))
+    native = "all" if chip.native_ops is None else f"{len(chip.native_ops)} of PyTorch's ops"
+    table.add_row("native_ops", native, Text(chip.sources.get("native_ops", "default")))
+    own = len(chip.efficiency)
+    borrowed = f", the rest as {chip.efficiency_of}" if chip.efficiency_of else ""
+    table.add_row(
+        "efficiency", f"{own} families of kernels{borrowed}", Text(chip.sources.get("efficiency", "default"))
+    )
+    console.out.print(table)
+    rates = chip_rates.rates(chip)
+    peaks = chip.peak_tflops or {"float32 (guessed)": rates.flops_per_ns["float32"] / 1e3}
+    console.out.print()
+    for line in plot(peaks, rates.dram_bytes_per_ns):
+        console.out.print(line, soft_wrap=True)
+
+
+def _loaded(name: str) -> chips.Chip:
+    try:
+        return chips.load(name)
+    except ChipError as error:
+        console.fail(error)
+
+
+def check(path: Path) -> None:
+    """Read a description; say what is wrong with it, or what lacks a source."""
+    chip = _loaded(str(path) if path.suffix == ".toml" or path.parent != Path() else f"./{path}")
+    missing = [
+        key
+        for key, entry in figures().items()
+        if key not in ("name", "description", "sources")
+        and key not in chip.sources
+        and getattr(chip, entry.name) != entry.default
+        and getattr(chip, entry.name) not in (None, MappingProxyType({}))
+    ]
+    if missing:
+        console.out.print(Text(f"without a source: {', '.join(missing)}", style="yellow"))
+    console.out.print(Text(f"{path}: a description of {chip.name}, {_size(chip.memory_bytes)}"))
+
+
+def fit(sweep_path: Path, base: str, out: Path, name: str | None) -> None:
+    """Fit a chip's efficiency to a sweep, print held-out errors by op, write the description."""
+    chip = _loaded(base)
+    try:
+        cases = sweep.read(sweep_path)
+    except ChipError as error:
+        console.fail(error)
+    rates = chip_rates.rates(chip)
+    groups = [case.op for case in cases]
+    if len(cases) >= calibration.PARTS:
+        took = np.array([case.device_ns for case in cases])
+        errors = np.abs(calibration.held_out(cases, rates, groups) / took - 1.0)
+        console.out.print(_errors(groups, errors))
+    found = calibration.calibrate(calibration.timings(cases), rates)
+    source = f"loom chips fit: {len(cases)} timings"
+    result = described(chip, found, source)
+    if name is not None:
+        result = dataclasses.replace(result, name=name)
+    try:
+        out.write_text(to_toml(result, f"{result.description}. {source}"), encoding="utf-8")
+    except OSError as error:
+        console.fail(f"{out}: cannot be written: {error}")
+    console.out.print(f"wrote {out}", soft_wrap=True)
+
+
+def _errors(groups: list[str], errors: np.typing.NDArray[np.float64]) -> Table:
+    """Return the table of held-out errors by op."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("op", "timings", "held-out error", "worst"):
+        table.add_column(heading, justify="left" if heading == "op" else "right")
+    for group in dict.fromkeys(groups):
+        mine = errors[[index for index, each in enumerate(groups) if each == group]]
+        table.add_row(group, str(len(mine)), f"{mine.mean():.1%}", f"{mine.max():.1%}")
+    table.add_row(Text("all", style="bold"), str(len(errors)), f"{errors.mean():.1%}", f"{errors.max():.1%}")
+    return table
