@@ -1,0 +1,15 @@
+// Whether the host has the memory that an op would touch first.
+#pragma once
+
+#include <cstddef>
+
+#include "runtime/device.h"
+#include "util/host_memory.h"
+
+namespace loom::glue {
+
+// Throws OutOfMemoryError when the host, on which the memory of `device` lies, is too short of memory for
+// `bytes` at `data` to be written. For writes of host_memory::kLargeBytes and more.
+void check_host_room(const runtime::Device& device, const void* data, size_t bytes);
+
+}  // namespace loom::glue
