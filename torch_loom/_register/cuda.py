@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from torch_loom import config
-from torch_loom._register import cuda_answers, cuda_exchange, cuda_functions
+from torch_loom._register import cuda_answers, cuda_collectives, cuda_exchange, cuda_functions
 
 NAME = config.CUDA_NAME
 
@@ -58,6 +58,7 @@ def patch(module: ModuleType) -> None:
     cuda_functions.provide(module)
     cuda_exchange.restrict()
     cuda_answers.give()
+    cuda_collectives.provide()
 
 
 def _patch_storages() -> None:

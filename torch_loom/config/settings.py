@@ -261,7 +261,7 @@ HOST_MEMORY = Setting(
     type_name="size",
     default=None,
     allowed="2MiB to 16TiB, as bytes or with a unit (8GiB)",
-    meaning="The most host memory that this process may use, device memory included; what the host has if not set.",
+    meaning="The most host memory that this process may use, with its devices'; all there is if not set.",
     parse=parse_memory,
 )
 MEMORY_POLICY = Setting(
