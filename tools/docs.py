@@ -87,8 +87,8 @@ def settings_table() -> str:
 def settings_page() -> str:
     """Returns the page of environment variables."""
     note = (
-        "Written by `make docs` from `torch_loom/config/settings.py`; do not edit. `loom env` shows the values "
-        "in force. A bad value is an error that names the variable and what it takes."
+        "Written by `make docs` from `torch_loom/config/settings.py`; do not edit. `loom env` shows the "
+        "values in force. A bad value is an error that names the variable and what it takes."
     )
     return f"# Settings\n\n{note}\n\n{settings_table()}\n"
 

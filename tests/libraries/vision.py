@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,16 +12,19 @@ from torch import nn
 from tests.libraries.common import assert_on_cuda
 
 
-def _import_torchvision() -> None:
-    # A torchvision that was built for CUDA lacks its operators beside a CPU build of PyTorch, and then stops
-    # at the first that it describes.
-    try:
-        import torchvision  # noqa: F401
-    except RuntimeError:
-        torch.library.define("torchvision::nms", "(Tensor dets, Tensor scores, float threshold) -> Tensor")
+def _allow_torchvision() -> None:
+    # A torchvision that was built for CUDA has no operators beside a CPU build of PyTorch, and its import
+    # stops where it describes the first of them.
+    spec = importlib.util.find_spec("torchvision")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        try:
+            torch.ops.load_library(str(Path(folder, "_C.so")))
+        except OSError:
+            for name in ("nms", "qnms"):
+                torch.library.define(f"torchvision::{name}", "(Tensor a, Tensor b, float c) -> Tensor")
 
 
-_import_torchvision()
+_allow_torchvision()
 timm = pytest.importorskip("timm")
 
 
@@ -70,8 +74,9 @@ def test_feature_maps_match_the_cpu() -> None:
 
 
 def test_torchvision_operators() -> None:
-    ops = pytest.importorskip("torchvision").ops
-    if not importlib.import_module("torchvision.extension")._has_ops():
+    torchvision = pytest.importorskip("torchvision")
+    ops = torchvision.ops
+    if not torchvision.extension._has_ops():
         pytest.skip("this torchvision has no operators: it was built for another PyTorch")
     boxes = torch.tensor([[0, 0, 4, 4], [0, 0, 4, 5], [8, 8, 9, 9]], dtype=torch.float32)
     scores = torch.tensor([0.5, 0.9, 0.3])

@@ -1,7 +1,7 @@
 """Collectives of tensors under CUDA's name, over a process group that reaches the CPU's memory only.
 
-Gloo is built without CUDA in a CPU build of PyTorch, and is asked for CUDA tensors all the same: it would read
-their addresses as its own kernels do, and crash. So each collective of theirs runs on copies on the host.
+Gloo is built without CUDA in a CPU build of PyTorch, and is asked for CUDA tensors all the same: it would
+read their addresses as its own kernels do, and crash. So each collective runs on copies on the host.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def provide() -> None:
     global _library
     if not torch.distributed.is_available():
         return
-    _library = torch.library.Library("c10d", "IMPL")  # noqa: TOR901
+    _library = torch.library.Library("c10d", "IMPL")
     with warnings.catch_warnings():
         # PyTorch says that a kernel of its own is replaced.
         warnings.simplefilter("ignore")
