@@ -67,7 +67,6 @@ def initialize(
     chaos_seed: int,
     protect: bool,
     refuse_fallbacks: bool,
-    host_memory_bytes: int,
 ) -> None: ...
 
 # The program sees these devices in the place of its own. Returns why it cannot, while another dry run or a

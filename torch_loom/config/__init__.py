@@ -30,7 +30,6 @@ from torch_loom.config.settings import (
     DEVICES,
     DRIVER,
     FALLBACK,
-    HOST_MEMORY,
     KERNEL_CACHE,
     LAUNCH,
     LOG_LEVEL,
@@ -109,7 +108,6 @@ class Settings:
         device_groups: which of the visible NPUs, counted from 0, make each device; None if each is a device.
         fallback: ``"allow"``, ``"warn"`` or ``"error"``.
         log_level: ``"DEBUG"``, ``"INFO"``, ``"WARNING"`` or ``"ERROR"``; None leaves it to Python's logging.
-        host_memory_bytes: the most host memory that the process may use; None for what the host has.
     """
 
     device_name: str
@@ -128,7 +126,6 @@ class Settings:
     fallback: str
     log_level: str | None
     device_groups: rbln.Groups | None = None
-    host_memory_bytes: int | None = None
 
     @property
     def visible_npus(self) -> tuple[int, ...]:
@@ -372,7 +369,6 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
         device_groups=groups,
         fallback=fallback,
         log_level=log_level,
-        host_memory_bytes=_value(HOST_MEMORY, overrides),
     )
 
 
@@ -470,7 +466,6 @@ def configure(
     chip: str | os.PathLike[str] | None = None,
     chips: Iterable[str | os.PathLike[str]] | None = None,
     memory: int | str | Iterable[int | str] | None = None,
-    host_memory: int | str | None = None,
     memory_policy: str | None = None,
     visible_devices: str | Iterable[int] | None = None,
     driver: str | None = None,
@@ -493,7 +488,6 @@ def configure(
         chips: the same for each device; there are as many devices unless ``devices`` says something else,
             which is refused.
         memory: capacity of each device, in bytes or as a size such as ``"16GiB"``; or a list, one for each.
-        host_memory: the most host memory that the process may use, device memory included; as ``"8GiB"``.
         memory_policy: ``"eager"`` takes device memory when a tensor is made, ``"lazy"`` at its first use.
         visible_devices: which devices the program sees, in this order: indices, or text such as ``"1,0"``.
         driver: ``"virtual"``, ``"null"``, or the path of a library that has a driver.

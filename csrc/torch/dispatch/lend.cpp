@@ -9,7 +9,6 @@
 #include <c10/core/impl/COW.h>
 
 #include "runtime/capture.h"
-#include "torch/core/host_room.h"
 #include "torch/engine/alias.h"
 #include "torch/memory/allocator.h"
 #include "torch/memory/lazy.h"
@@ -184,8 +183,6 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   if (!storage) {
     const c10::DeviceType engine = engine_type(*target_);
     void* const data = data_of(original_storage, is_written);
-    if (is_written && original_storage->nbytes() >= host_memory::kLargeBytes) [[unlikely]]
-      check_host_room(*target_, data, original_storage->nbytes());
     alias = reuse_alias(data, original_storage->nbytes(), engine, impl);
     if (!alias.defined()) storage = alias_storage(data, original_storage->nbytes(), engine);
   }

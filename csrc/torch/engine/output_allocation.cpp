@@ -4,7 +4,6 @@
 
 #include "torch/core/device.h"
 #include "torch/core/device_memory.h"
-#include "torch/core/host_room.h"
 
 namespace loom::glue {
 
@@ -38,10 +37,7 @@ c10::DataPtr OutputAllocations::allocate(size_t bytes, c10::Allocator& host) {
     case Mode::kKnown:
       if (index < 64 && ((mask_ >> index) & 1) != 0) {
         void* memory = device_->runtime().engine_address(take_device_memory(*device_, bytes));
-        c10::DataPtr output{memory, memory, &free_device_memory, c10::Device(c10::kCPU)};
-        if (bytes >= host_memory::kLargeBytes) [[unlikely]]
-          check_host_room(*device_, memory, bytes);
-        return output;
+        return {memory, memory, &free_device_memory, c10::Device(c10::kCPU)};
       }
       return host.allocate(bytes);
     case Mode::kLearning: {

@@ -124,7 +124,6 @@ def _initialize_core(settings: config.Settings) -> None:
         chaos_seed=seed,
         protect=settings.protect,
         refuse_fallbacks=settings.fallback == "error",
-        host_memory_bytes=settings.host_memory_bytes or 0,
     )
     if settings.launch == "chaos":
         atexit.register(_tell_chaos_seed, seed)
