@@ -290,7 +290,7 @@ def test_errors_have_the_builtin_types_of_cuda() -> None:
     for name in errors.__all__:
         kind = getattr(errors, name)
         assert issubclass(kind, errors.LoomError)
-        builtin = (RuntimeError, ValueError, OSError, AttributeError)
+        builtin = (RuntimeError, ValueError, TypeError, OSError, AttributeError)
         assert kind is errors.LoomError or issubclass(kind, builtin)
 
 

@@ -95,7 +95,7 @@ std::shared_ptr<const InferredOutputs> rehearse(Op& op, const torch::jit::Stack&
       },
       reason);
   if (!answers) return nullptr;
-  auto outputs = observe(call.arguments, op.num_returns, call.loans, nullptr);
+  auto outputs = observe(call.arguments, op.num_returns, call.loans, nullptr, ShownBy::kKernel);
   num_engine.fetch_add(1, std::memory_order_relaxed);
   return outputs;
 }
@@ -120,7 +120,7 @@ std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& st
       },
       reason);
   if (!answers) return nullptr;
-  auto outputs = observe(call.arguments, op.num_returns, call.loans, nullptr);
+  auto outputs = observe(call.arguments, op.num_returns, call.loans, nullptr, ShownBy::kShapeFunction);
   // Python ones make an `out` contiguous, where kernels give it the strides of their operands.
   if (!in_cpp && !outputs->resized.empty() && lending.runs_kernels()) {
     auto shown = rehearse(op, stack, lending, reason);
@@ -195,7 +195,8 @@ InferenceKey key_to_teach(Op& op, const torch::jit::Stack& stack, const Lending&
 }
 
 void teach(const Op& op, const InferenceKey& key, const torch::jit::Stack& stack, const Lending& lending) {
-  auto shown = observe(stack, op.num_returns, lending.loans(), &lending.output_allocations());
+  auto shown =
+      observe(stack, op.num_returns, lending.loans(), &lending.output_allocations(), ShownBy::kKernel);
   if (is_checked.load(std::memory_order_relaxed)) [[unlikely]] {
     note_check(op, expected, *shown);
   }

@@ -182,8 +182,8 @@ namespace {
 
 class Observer {
  public:
-  Observer(const c10::SmallVector<Loan, 6>& loans, const OutputAllocations* allocations)
-      : loans_(loans), allocations_(allocations) {}
+  Observer(const c10::SmallVector<Loan, 6>& loans, const OutputAllocations* allocations, ShownBy shown_by)
+      : loans_(loans), allocations_(allocations), shown_by_(shown_by) {}
 
   std::shared_ptr<const InferredOutputs> observe(const torch::jit::Stack& stack, size_t num_returns) {
     for (size_t i = stack.size() - num_returns; i < stack.size(); ++i) add(stack[i]);
@@ -240,8 +240,13 @@ class Observer {
     // One tensor and two that share memory differ: autograd keeps the latter as the gradients of two
     // parameters without a copy.
     if (place + 1 < outputs_.size()) {
-      output.kind = Output::Kind::kSame;
-      output.index = place;
+      if (shown_by_ == ShownBy::kShapeFunction) {
+        output.index = memory_.size();
+        add_memory(nullptr, tensor.storage().nbytes());
+      } else {
+        output.kind = Output::Kind::kSame;
+        output.index = place;
+      }
       return output;
     }
     for (size_t i = 0; i < loans_.size(); ++i) {
@@ -254,11 +259,13 @@ class Observer {
     const c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
     const auto known = std::find(memory_.begin(), memory_.end(), storage);
     output.index = static_cast<size_t>(known - memory_.begin());
-    if (known == memory_.end()) {
-      memory_.push_back(storage);
-      inferred_->storage_bytes.push_back(storage == nullptr ? 0 : storage->nbytes());
-    }
+    if (known == memory_.end()) add_memory(storage, storage == nullptr ? 0 : storage->nbytes());
     return output;
+  }
+
+  void add_memory(const c10::StorageImpl* storage, size_t bytes) {
+    memory_.push_back(storage);
+    inferred_->storage_bytes.push_back(bytes);
   }
 
   void add_change(size_t index) {
@@ -276,6 +283,7 @@ class Observer {
 
   const c10::SmallVector<Loan, 6>& loans_;
   const OutputAllocations* const allocations_;
+  const ShownBy shown_by_;
   std::vector<const c10::StorageImpl*> memory_;
   std::vector<const c10::TensorImpl*> outputs_;
   const std::shared_ptr<InferredOutputs> inferred_ = std::make_shared<InferredOutputs>();
@@ -285,8 +293,8 @@ class Observer {
 
 std::shared_ptr<const InferredOutputs> observe(const torch::jit::Stack& stack, size_t num_returns,
                                                const c10::SmallVector<Loan, 6>& loans,
-                                               const OutputAllocations* allocations) {
-  return Observer(loans, allocations).observe(stack, num_returns);
+                                               const OutputAllocations* allocations, ShownBy shown_by) {
+  return Observer(loans, allocations, shown_by).observe(stack, num_returns);
 }
 
 namespace {

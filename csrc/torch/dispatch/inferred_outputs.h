@@ -100,11 +100,15 @@ bool add_to_key(InferenceKey& key, const c10::IValue& value, KeyPart part, Opera
 std::shared_ptr<const InferredOutputs> find_inferred(const InferenceKey& key);
 void learn_outputs(const InferenceKey& key, std::shared_ptr<const InferredOutputs> inferred);
 
+// Who shows what a call returns. A shape function may return one tensor where the kernel returns two that
+// are equal, as that of mkldnn_rnn_layer_backward does: there they are two.
+enum class ShownBy : uint8_t { kKernel, kShapeFunction };
+
 // What a run shows: `stack` ends with the engine's results, before they are adopted. `allocations`: the
-// kernel's, all seen; null for a shape function.
+// kernel's, all seen; null where they do not count.
 std::shared_ptr<const InferredOutputs> observe(const torch::jit::Stack& stack, size_t num_returns,
                                                const c10::SmallVector<Loan, 6>& loans,
-                                               const OutputAllocations* allocations);
+                                               const OutputAllocations* allocations, ShownBy shown_by);
 
 // Where what was said of a call differs from what it returned: "agrees", or "sizes", "dtypes", "strides",
 // "aliasing", "storage", and how.
