@@ -37,7 +37,7 @@ _OPS = (
 )
 
 # Kept: the registrations go with it.
-_library: torch.library.Library | None = None
+_library: Any = None
 
 
 def provide() -> None:
@@ -45,7 +45,8 @@ def provide() -> None:
     global _library
     if not torch.distributed.is_available():
         return
-    _library = torch.library.Library("c10d", "IMPL")
+    make: Any = torch.library.Library
+    _library = make("c10d", "IMPL")
     with warnings.catch_warnings():
         # PyTorch says that a kernel of its own is replaced.
         warnings.simplefilter("ignore")
