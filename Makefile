@@ -95,4 +95,4 @@ format: $(STAMP)
 	$(BIN)/clang-format -i $(CPP) $(NATIVE)
 
 clean:
-	rm -rf build $(VENV) torch_loom/_C*.so torch_loom/_built_with.py
+	rm -rf build $(VENV) torch_loom/_C*.so torch_loom/_built_with.py torch_loom/include/driver

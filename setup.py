@@ -42,6 +42,8 @@ PRECOMPILED = {
     ),
     "torch": ("torch/core/precompiled.h", re.compile("")),
 }
+# What a driver in a library of its own is compiled against: in the wheel, beside the package's other headers.
+CONTRACT = ("driver/driver.h", "driver/activity.h", "driver/error.h")
 MIRROR = ROOT / "tests" / "driver" / "mirror"
 LOGGED = ROOT / "tests" / "driver" / "logged"
 # Where optimising further buys nothing: what is called from Python, or once.
@@ -139,6 +141,8 @@ class NinjaFile:
             f"torch = {' '.join(with_torch)}",
             "cold = $torch -O1",
             f"link = {' '.join(libraries)} -lc10 -ltorch_cpu -ltorch -ltorch_python",
+            # Loaded before torch is, by tests that need none of it: where torch stands, beside or here.
+            f"testing = $link -Wl,-rpath,'$$ORIGIN/../torch/lib':{shlex.quote(':'.join(library_paths()))}",
             "rule precompile",
             "  command = $cxx -MMD -MF $out.d $flags -x c++-header -c $in -o $out",
             "  depfile = $out.d",
@@ -148,7 +152,7 @@ class NinjaFile:
             "  depfile = $out.d",
             "  deps = gcc",
             "rule link",
-            "  command = $cxx -shared $in -o $out $link",
+            "  command = $cxx -shared $in -o $out $flags",
         ]
         for name, header in self.headers.items():
             write_if_changed(header, f'#include "{PRECOMPILED[name][0]}"\n')
@@ -168,11 +172,9 @@ class NinjaFile:
             objects.append(unit.object)
         return objects
 
-    def link(self, library: Path, objects: Iterable[Path], *, with_torch: bool = True) -> None:
+    def link(self, library: Path, objects: Iterable[Path], flags: str = "$link") -> None:
         inputs = " ".join(escape(path) for path in objects)
-        self.lines.append(f"build {escape(library)}: link {inputs}")
-        if not with_torch:
-            self.lines.append("  link = -pthread")
+        self.lines += [f"build {escape(library)}: link {inputs}", f"  flags = {flags}"]
 
     def run(self, *, verbose: bool) -> None:
         write_if_changed(OUTPUT / "build.ninja", "\n".join(self.lines) + "\n")
@@ -221,15 +223,19 @@ class Build(build_ext):
             built.append((Path(self.get_ext_fullpath("torch_loom._C_testing")).resolve(), [*tests, *plain]))
             # It stays where ninja links it: what a chip team writes has no part in the package.
             mirror = file.compile(plain_units(sorted(MIRROR.glob("*.cpp"))))
-            file.link(OUTPUT / "libloom_mirror.so", mirror, with_torch=False)
+            file.link(OUTPUT / "libloom_mirror.so", mirror, "-pthread")
             logged = file.compile(plain_units(sorted(LOGGED.glob("*.cpp"))))
-            file.link(OUTPUT / "libloom_logged.so", [*logged, *plain], with_torch=False)
+            file.link(OUTPUT / "libloom_logged.so", [*logged, *plain], "-pthread")
         for path, objects in built:
-            file.link(OUTPUT / path.name, objects)
+            is_for_tests = path.name.startswith("_C_testing")
+            file.link(OUTPUT / path.name, objects, "$testing" if is_for_tests else "$link")
         file.run(verbose=bool(self.verbose > 1))
         library.parent.mkdir(parents=True, exist_ok=True)
         for path, _ in built:
             install(OUTPUT / path.name, path)
+        for name in CONTRACT:
+            text = (CSRC / name).read_text(encoding="utf-8")
+            write_if_changed(library.with_name("include") / name, text)
         record = f'"""Written by setup.py."""\n\nTORCH_VERSION = "{torch.__version__}"\n'
         write_if_changed(library.with_name("_built_with.py"), record)
 
@@ -243,4 +249,12 @@ def install(source: Path, target: Path) -> None:
     temporary.replace(target)
 
 
-setup(ext_modules=[Extension("torch_loom._C", [])], cmdclass={"build_ext": Build})
+# Read when an interpreter starts: lets `import torch_rbln` be found before torch, under the device name rbln.
+START_FILE = "torch_loom/compat/torch_loom_rbln.pth"
+PACKAGES = os.path.relpath(sysconfig.get_path("purelib"), sysconfig.get_path("data"))
+
+setup(
+    data_files=[(PACKAGES, [START_FILE])],
+    ext_modules=[Extension("torch_loom._C", [])],
+    cmdclass={"build_ext": Build},
+)

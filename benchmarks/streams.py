@@ -1,14 +1,12 @@
 """What asynchronous execution costs and gives: overlap of two streams, issuing an op, its start on a worker.
 
-One intra-op thread. Prints median and 90th percentile of each figure; `METHODS` says how each is measured.
+One intra-op thread. Prints median and 90th percentile of each figure; `SUBJECT` says how each is measured.
 """
 
 from __future__ import annotations
 
-import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 
@@ -18,45 +16,41 @@ from torch import Tensor
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks._common import parser, write_docs, write_json
-from tools.blocks import markdown_table
+from benchmarks._figures import Figure, Subject, Target
 
-COMMAND = "python -m benchmarks.streams"
-TARGETS = {"overlap": 1.2, "issue": 5.0, "side": 2.5, "start": 10.0}
-UNITS = {"overlap": "times", "issue": "µs", "side": "times", "start": "µs"}
-METHODS = {
-    "overlap": "a copy of pinned memory to the device and a matmul of about that length, on a stream each: "
-    "the time of both, from the first call to the end of the last, over that of the longer one alone",
-    "issue": "time in the caller of `torch.add(x, y)` on four elements, in blocks of 64 on a side stream",
-    "side": "that time over the caller's time for the same on the default stream, which includes running it; "
-    "blocks in turn",
-    "start": "an upper bound: on a stream whose worker has just finished, from an event before "
-    "`torch.add(x, y)` (an idle stream reaches it in the caller) to one behind it (reached on the worker); "
-    "issuing and running the op are in it",
-}
+SUBJECT = Subject(
+    "streams",
+    "Streams",
+    "Overlap of streams, and what an op on one costs.",
+    {
+        "overlap": Target(
+            1.2,
+            "times",
+            "a copy of pinned memory to the device and a matmul of about that length, on a stream each: the "
+            "time of both, from the first call to the end of the last, over that of the longer one alone",
+        ),
+        "issue": Target(
+            5.0,
+            "µs",
+            "time in the caller of `torch.add(x, y)` on four elements, in blocks of 64 on a side stream",
+        ),
+        "side": Target(
+            2.5,
+            "times",
+            "that time over the caller's time for the same on the default stream, which includes running it; "
+            "blocks in turn",
+        ),
+        "start": Target(
+            10.0,
+            "µs",
+            "an upper bound: on a stream whose worker has just finished, from an event before "
+            "`torch.add(x, y)` (an idle stream reaches it in the caller) to one behind it (reached on the "
+            "worker); issuing and running the op are in it",
+        ),
+    },
+)
 COPY_BYTES = 64 << 20
 BLOCK = 64
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One result. `p90` is the 90th percentile; both have the figure's unit."""
-
-    name: str
-    median: float
-    p90: float
-
-    @staticmethod
-    def of(name: str, values: Sequence[float]) -> Figure:
-        return Figure(name, statistics.median(values), statistics.quantiles(values, n=10)[-1])
-
-    @property
-    def missed(self) -> bool:
-        return self.median > TARGETS[self.name]
-
-    def text(self) -> str:
-        unit = UNITS[self.name]
-        return f"{self.median:.2f} {unit}, p90 {self.p90:.2f} {unit}, target {TARGETS[self.name]:g} {unit}"
 
 
 class Copy:
@@ -195,38 +189,12 @@ def measure(device: torch.device, quick: bool) -> list[Figure]:
         Figure.of("side", side_ratios(device, many)),
         Figure.of("start", start_microseconds(device, many)),
     ]
-    for figure in found:
-        print(f"{figure.name:>7} {figure.text()}", flush=True)
-    return found
-
-
-def docs_body(figures: Sequence[Figure]) -> str:
-    """Returns the section for docs/performance.md."""
-    header = ["figure", "median", "p90", "target"]
-    rows = []
-    for figure in figures:
-        unit = UNITS[figure.name]
-        numbers = (figure.median, figure.p90)
-        limit = f"≤ {TARGETS[figure.name]:g} {unit}"
-        rows.append([f"`{figure.name}`", *(f"{number:.2f} {unit}" for number in numbers), limit])
-    methods = "\n".join(f"- `{name}`: {method}." for name, method in METHODS.items())
-    return f"{markdown_table(header, rows)}\n\n{methods}"
+    return [SUBJECT.show(figure) for figure in found]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit status."""
-    options = parser("Overlap of streams, and what an op on one costs.").parse_args(arguments)
-    torch.set_num_threads(1)
-    figures = measure(torch.device(options.device), options.quick)
-    if options.json:
-        rows = [asdict(figure) for figure in figures]
-        write_json(options.json, {"targets": TARGETS, "units": UNITS, "command": COMMAND, "rows": rows})
-    if options.write_docs:
-        write_docs("streams", "Streams", docs_body(figures), COMMAND)
-    missed = [figure for figure in figures if figure.missed]
-    for figure in missed:
-        print(f"missed: {figure.name} {figure.text()}")
-    return 1 if options.check and missed else 0
+    return SUBJECT.run(lambda *how: measure(*how), arguments)
 
 
 if __name__ == "__main__":

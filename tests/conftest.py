@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import torch  # noqa: F401 (the test extension needs its libraries)
 
 if TYPE_CHECKING:
     from tests.gate import Gate

@@ -34,9 +34,9 @@ BELOW_TORCH = {"numerics", "driver", "runtime", "runtime/ipc", "runtime/memory",
 for place, room in enumerate(TORCH_ROOMS):
     below = set(TORCH_ROOMS[:place]) - (set() if room == "bindings" else {"kernels", "hooks", "profiler"})
     CPP_LAYERS[f"torch/{room}"] = {f"torch/{name}" for name in below} | BELOW_TORCH
-# registry.cpp is the one file of its room that knows the drivers.
+# registry.cpp is the one file of its room that knows the drivers, and what they are given.
 EXCEPT = {
-    "csrc/driver/registry.cpp": {"driver/host"},
+    "csrc/driver/registry.cpp": {"driver/host", "util"},
     "csrc/torch/memory/memory_abi.cpp": {"../../../torch_loom/include"},  # what C code of a program sees
 }
 

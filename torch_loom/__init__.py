@@ -49,7 +49,11 @@ if "torch" in sys.modules:
 
 
 def include_path() -> str:
-    """Return the folder of ``loom_memory.h``, for C libraries that provide or use device memory."""
+    """Return the folder of the headers for code outside of this package.
+
+    ``loom_memory.h`` is for C libraries that provide or use device memory, ``driver/driver.h`` for drivers in
+    libraries of their own (docs/drivers.md).
+    """
     from pathlib import Path
 
     return str(Path(__file__).parent / "include")

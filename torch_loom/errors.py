@@ -23,7 +23,9 @@ __all__ = [
     "ForkError",
     "FormatError",
     "ImplicitSynchronizationError",
+    "InputCountError",
     "InvalidDeviceError",
+    "InvalidDeviceIdError",
     "LoomError",
     "NoDeviceError",
     "NotApplicableError",
@@ -32,6 +34,7 @@ __all__ = [
     "PinnedMemoryError",
     "PipelineError",
     "PipelineStoppedError",
+    "PyBudaError",
     "QueueFullError",
     "QueueTypeError",
     "ShapeError",
@@ -73,6 +76,10 @@ class InvalidDeviceError(LoomError, RuntimeError):
     """A device index outside the devices that exist."""
 
 
+class InvalidDeviceIdError(InvalidDeviceError, AssertionError):
+    """The same where CUDA raises an AssertionError: its properties, and whether it can access a peer."""
+
+
 class DeviceTypeError(LoomError, ValueError):
     """Something that is no device of this backend where one was expected."""
 
@@ -107,6 +114,10 @@ class CommunicationError(LoomError, RuntimeError):
 
 class ShapeError(LoomError, ValueError):
     """Tensors that must have one shape have several."""
+
+
+class InputCountError(LoomError, ValueError, AssertionError):
+    """An element-wise kernel got no tensors, or more than it can take."""
 
 
 class CompilationError(LoomError, RuntimeError):
@@ -155,6 +166,10 @@ class StageError(PipelineError):
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
+
+
+class PyBudaError(LoomError, RuntimeError):
+    """PyBuda's API was used in a way that its documentation excludes; the message says what to do."""
 
 
 class FormatError(LoomError, ValueError):

@@ -20,6 +20,9 @@
 //          Unusable, until the process ends. Memory, queries, and the ends of streams and events go on, so
 //          that the program can let go of what it holds.
 // A driver passes on what ends its own thread (abi::__forced_unwind): that is no failure.
+//
+// What a driver needs of the program stands in Program, which it is given at its creation: the clock, and the
+// check by which a wait ends early.
 #pragma once
 
 #include <array>
@@ -63,6 +66,20 @@ struct MemoryInfo {
 };
 
 enum class AddressKind { kUnknown, kDevice, kPinnedHost };
+
+// What the program offers to its drivers, for as long as the process lives; called from any thread. A driver
+// in a library of its own reaches nothing else of the program.
+struct Program {
+  // The program's one clock, in nanoseconds, which never goes back: an event's time is a reading of it, taken
+  // when the stream reaches the event. A simulated clock takes the place of the host's here, also while the
+  // driver lives, so a driver does not time with another one.
+  int64_t (*now_ns)() noexcept;
+  // The same clock in ticks: what StreamActivity takes.
+  uint64_t (*ticks)() noexcept;
+  // Throws where the program wants a wait of this thread to end (Ctrl-C), and otherwise returns soon. Called
+  // without a lock that any method of the driver takes, since it may run code of the program's.
+  void (*check_wait)();
+};
 
 // What is known of an address; every access to device memory goes through this. Device memory has two: the
 // program's, which is what allocate() returned and may be beyond the host's reach, and the engine's, where
@@ -177,7 +194,9 @@ class Driver {
   // True when everything submitted has finished. Does not block and reports no failure.
   virtual bool query_stream(Stream stream) = 0;
   // Blocks until everything submitted so far has finished or was dropped. Under kRaise it raises a kept
-  // failure that this depends on; under kKeep the failure stays kept.
+  // failure that this depends on; under kKeep the failure stays kept. While it blocks, the caller's thread
+  // calls Program::check_wait() ten times a second or more; what that throws ends the wait and leaves this,
+  // and the work goes on.
   virtual void synchronize_stream(Stream stream, OnFailure on_failure = OnFailure::kRaise) = 0;
   // True when a kernel submitted now would be called in the caller's thread before submit() returns.
   virtual bool runs_in_place(Stream stream) noexcept = 0;
@@ -212,9 +231,11 @@ class Driver {
   // True when the version recorded last has finished, or none was recorded. Does not block and reports no
   // failure.
   virtual bool query_event(Event event) = 0;
-  // Blocks until the version recorded last has finished; raises a kept failure that it depends on.
+  // Blocks until the version recorded last has finished; raises a kept failure that it depends on. It calls
+  // Program::check_wait() as synchronize_stream() does.
   virtual void synchronize_event(Event event) = 0;
-  // Nanoseconds between two finished timing events; negative when `end` came first.
+  // Nanoseconds between two finished timing events; negative when `end` came first. They are those of
+  // Program::now_ns().
   // Throws InvalidArgument for an event without timing or never recorded, NotReady for an unfinished one and
   // for one recorded behind a failure.
   virtual int64_t elapsed_ns(Event start, Event end) = 0;
@@ -239,7 +260,8 @@ struct DriverConfig {
   uint64_t chaos_seed = 0;
   bool protect = false;  // fences device memory off: a host access through allocate()'s addresses faults
   std::vector<int64_t>
-      device_memory_bytes{};  // of each device, in the place of memory_bytes; empty: all alike
+      device_memory_bytes{};         // of each device, in the place of memory_bytes; empty: all alike
+  const Program* program = nullptr;  // a library is never given null
 
   int64_t memory_bytes_of(int device) const {
     return device_memory_bytes.empty() ? memory_bytes : device_memory_bytes[static_cast<size_t>(device)];
@@ -247,7 +269,8 @@ struct DriverConfig {
 };
 
 // A driver in a library of its own, which a program loads by naming the library's path in place of a driver's
-// name. It is compiled against this header with the same C++ standard library, and one of its files says
+// name. It is compiled against this header, which stands in the folder torch_loom.include_path(), with the
+// same C++ standard library, and one of its files says
 // LOOM_DRIVER_LIBRARY(create), with a function
 //   Driver* create(const DriverConfig& config);
 // whose result the caller deletes. The library is never unloaded.
@@ -257,7 +280,7 @@ struct DriverLibrary {
 };
 
 // Another number whenever something above changes.
-constexpr uint32_t kContractVersion = 1;
+constexpr uint32_t kContractVersion = 2;
 
 #define LOOM_DRIVER_LIBRARY(create)                                                                  \
   extern "C" __attribute__((visibility("default"))) const ::loom::driver::DriverLibrary loom_driver; \

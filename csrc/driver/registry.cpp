@@ -6,12 +6,17 @@
 
 #include "driver/host/null.h"
 #include "driver/host/virtual.h"
+#include "util/clock.h"
+#include "util/waiting.h"
 
 namespace loom::driver {
 
 namespace {
 
-std::unique_ptr<Driver> create_from_library(const std::string& path, const DriverConfig& config) {
+constexpr Program kProgram{&clock::now_ns, &clock::ticks, &check_wait};
+
+std::unique_ptr<Driver> create_from_library(const std::string& path, DriverConfig config) {
+  if (config.program == nullptr) config.program = &kProgram;
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* const reason = dlerror();

@@ -21,4 +21,22 @@ void call_blocking(F&& body) {
   }
 }
 
+// What ends waits early: called now and then by a thread that waits for a device on behalf of the program,
+// without a lock. What it throws leaves the wait; the device's work goes on. The torch glue runs Python's
+// signal handlers in it. Null: nothing.
+void set_interrupt_check(void (*check)()) noexcept;
+
+// While it lives, waits of this thread may end early. It stands around single waits, each of which an
+// exception may leave; what the runtime waits for by itself is never interrupted.
+class Interruptible {
+ public:
+  Interruptible() noexcept;
+  ~Interruptible();
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+
+ private:
+  const bool was_;
+};
+
 }  // namespace loom::runtime

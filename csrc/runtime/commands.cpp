@@ -2,41 +2,15 @@
 
 #include <utility>
 
-#include "runtime/blocking.h"
 #include "runtime/capture.h"
-#include "runtime/ipc/shared_events.h"
 #include "runtime/peer_copy.h"
+#include "runtime/targets.h"
 #include "runtime/timing.h"
 #include "runtime/worlds.h"
 
 namespace loom::runtime {
 
 namespace {
-
-// A stream as its driver knows it.
-struct Target {
-  explicit Target(StreamRef stream)
-      : device(get().device(stream.device)), driver(device.driver()), stream(device.stream(stream.id)) {}
-  Target(Device& own, driver::Stream handle) : device(own), driver(own.driver()), stream(handle) {}
-  Device& device;
-  driver::Driver& driver;
-  const driver::Stream stream;
-};
-
-// Commands on an event concern no stream.
-constexpr StreamRef kNoStream{-1, -1};
-
-Command describe_event(CommandKind kind, driver::Event event) {
-  Command command = describe(kind, kNoStream.device, kNoStream.id);
-  command.event = event;
-  return command;
-}
-
-void note_finished(StreamRef stream) {
-  if (tape::is_told(CommandKind::kQueryStream)) [[unlikely]] {
-    tape::note(describe(CommandKind::kQueryStream, stream.device, stream.id));
-  }
-}
 
 void begin_move(Issue& issue, CommandKind kind, StreamRef stream, void* destination, const void* source,
                 size_t bytes, bool is_captured) {
@@ -47,16 +21,6 @@ void begin_move(Issue& issue, CommandKind kind, StreamRef stream, void* destinat
   command.is_captured = is_captured;
   issue.begin();
 }
-
-void begin_wait(Issue& issue, CommandKind kind, StreamRef stream, driver::Event event = nullptr,
-                bool is_captured = false) {
-  Command& command = issue.describe(kind, stream);
-  command.event = event;
-  command.is_captured = is_captured;
-  issue.begin();
-}
-
-CaptureRef capture_of(StreamRef stream) { return capture::is_underway() ? capture::of(stream) : nullptr; }
 
 // A kernel that is refused on its way is released here; the driver and a capture release what they took.
 class Refusal {
@@ -133,60 +97,39 @@ void fill_timed(const Target& to, void* destination, uint8_t value, size_t bytes
   }
 }
 
-// An event of another driver than the stream's: none can order the other's work.
-bool is_foreign(const Device& device, driver::Event event) {
-  return (get().has_several_drivers() || has_other_worlds()) && &driver_of(event) != &device.driver();
-}
-
 }  // namespace
 
 // --- telling ---
 
-void Issue::begin() {
-  command_->times = command_->is_captured ? nullptr : &times_;
-  is_over_ = false;
-  tape::begin(*command_, told_);
-}
-
 void Issue::end() {
-  if (is_over_) return;
-  is_over_ = true;
+  if (state_ != State::kBegun) return;
+  state_ = State::kEnded;
   if (times_ != nullptr) times_->returned_ns = clock::now_ns();
-  if (!tape::is_end_told(command_->kind)) return;
-  command_->times = nullptr;
-  tape::end(*command_, told_);
+  if (!tape::is_end_told(command_.kind)) return;
+  command_.times = nullptr;
+  tape::end(command_, told_);
 }
 
-Issue::~Issue() {
-  if (is_over_) return;
-  command_->has_failed = true;
+void Issue::end_failed() noexcept {
+  command_.has_failed = true;
   try {
     end();
   } catch (...) {  // what made the command fail is on its way
   }
 }
 
-void Launch::begin(StreamRef stream, const char* name, const KernelRecord& record) {
-  stream_ = stream;
-  record_ = record;
-  Command& command = issue_.describe(CommandKind::kKernel, stream);
-  command.name = name;
-  command.op = record.op;
-  command.inputs = record.inputs;
-  command.attributes = record.attributes;
-  command.is_captured = is_captured(stream);
-  issue_.begin();
-}
-
 void Launch::submit(const driver::Kernel& kernel, std::span<const Operand> outputs) {
   Refusal refusal(kernel);
-  const CaptureRef keeper = capture_of(stream_);
+  const StreamRef where = stream();
+  const CaptureRef keeper = capture_of(where);
   if (keeper == nullptr) {
-    const Target to(stream_);
+    const Target to(where);
+    if (kernel.in_place) wait_for_turn(to);
     return submit_timed(to.driver, to.stream, refusal, issue_.times());
   }
-  if (kernel.in_place) capture::forbid_on(stream_, kernel.name);
-  capture::keep(*keeper, stream_, refusal.pass_on(), record_, outputs);
+  if (kernel.in_place) capture::forbid_on(where, kernel.name);
+  const Command& command = issue_.command();
+  capture::keep(*keeper, where, refusal.pass_on(), {command.op, command.inputs, command.attributes}, outputs);
 }
 
 void Launch::run(const InPlace& place, const driver::Kernel& kernel) {
@@ -231,6 +174,7 @@ void submit(StreamRef stream, const driver::Kernel& kernel, const KernelRecord& 
   Refusal refusal(kernel);
   if (!is_kernel_described()) [[likely]] {
     const Target to(stream);
+    if (kernel.in_place) wait_for_turn(to);
     return submit_timed(to.driver, to.stream, refusal, nullptr);
   }
   if (kernel.in_place && is_captured(stream)) capture::forbid_on(stream, kernel.name);
@@ -252,7 +196,7 @@ void submit_aside(StreamRef stream, const driver::Kernel& kernel) {
   const driver::Stream own = device.stream(0), side = device.side_stream();
   Issue issue;
   if (tape::is_told(CommandKind::kKernel)) [[unlikely]] {
-    issue.describe(CommandKind::kKernel, stream).name = kernel.name;
+    issue.describe(CommandKind::kKernel, stream, kernel.name);
     issue.begin();
   }
   const auto put_in_order = [&](driver::Stream earlier, driver::Stream later) {
@@ -299,7 +243,10 @@ void copy(StreamRef stream, void* destination, const void* source, size_t bytes)
   if (keeper != nullptr) {
     capture::keep_copy(*keeper, stream, destination, source, bytes);
   } else {
-    copy_timed(Target(stream), destination, source, bytes, issue.times());
+    const Target to(stream);
+    const bool runs_here = bytes == 0 || to.driver.runs_in_place(to.stream);
+    if (!runs_here && (is_pageable(destination) || is_pageable(source))) wait_for_turn(to);
+    copy_timed(to, destination, source, bytes, issue.times());
   }
   issue.end();
 }
@@ -333,145 +280,6 @@ void fill(StreamRef stream, void* destination, uint8_t value, size_t bytes) {
   issue.end();
 }
 
-// --- waiting ---
-
-bool query_stream(StreamRef stream) {
-  if (capture::is_underway()) capture::forbid_on(stream, "a query of a stream");
-  const Target of(stream);
-  const bool is_finished = of.driver.query_stream(of.stream);
-  if (is_finished) note_finished(stream);
-  return is_finished;
-}
-
-void synchronize_stream(StreamRef stream) {
-  if (capture::is_underway()) capture::forbid_on(stream, "synchronisation with a stream");
-  Issue issue;
-  if (tape::is_told(CommandKind::kSynchronizeStream)) [[unlikely]] {
-    begin_wait(issue, CommandKind::kSynchronizeStream, stream);
-  }
-  const Target of(stream);
-  of.driver.synchronize_stream(of.stream);
-  issue.end();
-}
-
-void drain_stream(StreamRef stream) {
-  const Target of(stream);
-  of.driver.synchronize_stream(of.stream, driver::OnFailure::kKeep);
-  note_finished(stream);
-}
-
-void synchronize_device(int device) {
-  if (capture::is_underway()) capture::forbid_on_device(device, "synchronisation with a device");
-  Issue issue;
-  if (tape::is_told(CommandKind::kSynchronizeDevice)) [[unlikely]] {
-    begin_wait(issue, CommandKind::kSynchronizeDevice, {device, -1});
-  }
-  get().device(device).synchronize();
-  issue.end();
-}
-
-void drain_device(int index) {
-  const Device& device = get().device(index);
-  for (const driver::Stream stream : device.streams()) {
-    device.driver().synchronize_stream(stream, driver::OnFailure::kKeep);
-  }
-}
-
-// --- events ---
-
-driver::Event create_event(int device, driver::EventOptions options) {
-  const driver::Event event = make_event(get().device(device), options);
-  if (tape::is_told(CommandKind::kCreateEvent)) [[unlikely]] {
-    try {
-      tape::note(describe_event(CommandKind::kCreateEvent, event));
-    } catch (...) {
-      end_event(event);
-      throw;
-    }
-  }
-  return event;
-}
-
-void record_event(driver::Event event, StreamRef stream) {
-  Issue issue;
-  if (tape::is_told(CommandKind::kRecordEvent)) [[unlikely]] {
-    begin_wait(issue, CommandKind::kRecordEvent, stream, event, is_captured(stream));
-  }
-  if (capture::is_underway() && shared_events::is_shared(event) && is_captured(stream)) {
-    capture::forbid_on(stream, "an event that is shared with other processes");
-  }
-  if (!capture::is_underway() || !capture::keep_record(event, stream)) {
-    const Target of(stream);
-    if (is_foreign(of.device, event)) [[unlikely]] {
-      throw InvalidArgument(
-          "the event was first recorded on a device of another driver, or outside of this dry run: an event "
-          "belongs to the devices where it was first recorded");
-    }
-    of.driver.record_event(event, of.stream);
-    shared_events::recorded(event, stream);
-  }
-  issue.end();
-}
-
-void wait_event(StreamRef stream, driver::Event event) {
-  Issue issue;
-  if (tape::is_told(CommandKind::kWaitEvent)) [[unlikely]] {
-    begin_wait(issue, CommandKind::kWaitEvent, stream, event, is_captured(stream));
-  }
-  const bool is_done =
-      shared_events::wait(stream, event) || (capture::is_underway() && capture::keep_wait(stream, event));
-  if (!is_done) {
-    const Target of(stream);
-    if (is_foreign(of.device, event)) [[unlikely]] {
-      // A driver knows no other's events: the host waits.
-      call_blocking([&] { driver_of(event).synchronize_event(event); });
-    } else {
-      of.driver.wait_event(of.stream, event);
-    }
-  }
-  issue.end();
-}
-
-bool query_event(driver::Event event) {
-  if (capture::is_underway()) capture::forbid_on(event, "a query of an event");
-  bool is_finished = false;
-  if (!shared_events::query(event, &is_finished)) is_finished = driver_of(event).query_event(event);
-  if (is_finished && tape::is_told(CommandKind::kQueryEvent)) [[unlikely]] {
-    tape::note(describe_event(CommandKind::kQueryEvent, event));
-  }
-  return is_finished;
-}
-
-void synchronize_event(driver::Event event) {
-  if (capture::is_underway()) capture::forbid_on(event, "synchronisation with an event");
-  Issue issue;
-  if (tape::is_told(CommandKind::kSynchronizeEvent)) [[unlikely]] {
-    begin_wait(issue, CommandKind::kSynchronizeEvent, kNoStream, event);
-  }
-  if (!shared_events::synchronize(event)) driver_of(event).synchronize_event(event);
-  issue.end();
-}
-
-int64_t elapsed_ns(driver::Event start, driver::Event end) {
-  if (capture::is_underway()) {
-    for (const driver::Event event : {start, end}) capture::forbid_on(event, "the elapsed time of events");
-  }
-  driver::Driver& driver = driver_of(start);
-  if (&driver != &driver_of(end)) {
-    throw InvalidArgument("elapsed time: the two events belong to devices of different drivers");
-  }
-  return driver.elapsed_ns(start, end);
-}
-
-void destroy_event(driver::Event event) {
-  if (capture::is_underway()) capture::forget(event);
-  if (tape::is_told(CommandKind::kDestroyEvent)) [[unlikely]] {
-    tape::note(describe_event(CommandKind::kDestroyEvent, event));
-  }
-  shared_events::forget(event);
-  end_event(event);
-}
-
 // --- untold ---
 
 void untold::submit(driver::Driver& driver, driver::Stream stream, const driver::Kernel& kernel) {
@@ -485,20 +293,5 @@ void untold::fill(driver::Driver& driver, driver::Stream stream, void* destinati
                   size_t bytes) {
   driver.fill(stream, destination, value, bytes);
 }
-bool untold::query_stream(driver::Driver& driver, driver::Stream stream) {
-  return driver.query_stream(stream);
-}
-void untold::drain_stream(driver::Driver& driver, driver::Stream stream) {
-  driver.synchronize_stream(stream, driver::OnFailure::kKeep);
-}
-driver::Event untold::create_event(driver::Driver& driver) { return driver.create_event({/*timing=*/false}); }
-void untold::record_event(driver::Driver& driver, driver::Event event, driver::Stream stream) {
-  driver.record_event(event, stream);
-}
-void untold::wait_event(driver::Driver& driver, driver::Stream stream, driver::Event event) {
-  driver.wait_event(stream, event);
-}
-bool untold::query_event(driver::Driver& driver, driver::Event event) { return driver.query_event(event); }
-void untold::destroy_event(driver::Driver& driver, driver::Event event) { driver.destroy_event(event); }
 
 }  // namespace loom::runtime

@@ -2,8 +2,9 @@
 // stream that is being captured keeps it instead of running it.
 #pragma once
 
-#include <optional>
+#include <new>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "driver/driver.h"
@@ -36,25 +37,39 @@ struct KernelRecord {
   std::span<const Attribute> attributes{};
 };
 
-// A command that the tape is told of, from its begin to its end. One that is destroyed before end() has
-// failed.
+// A command that the tape is told of, from its begin to its end, in one thread. One that is destroyed before
+// end() has failed. Costs nothing until it is described.
 class Issue {
  public:
-  Issue() = default;
-  ~Issue();
+  Issue() noexcept {}
+  ~Issue() {
+    if (state_ == State::kBegun) [[unlikely]] {
+      end_failed();
+    }
+  }
   Issue(const Issue&) = delete;
   Issue& operator=(const Issue&) = delete;
 
   // A new command, to be filled in before begin().
   Command& describe(CommandKind kind, StreamRef stream) noexcept {
-    return command_.emplace(runtime::describe(kind, stream.device, stream.id));
+    return describe(kind, stream, name_of(kind));
+  }
+  Command& describe(CommandKind kind, StreamRef stream, const char* name) noexcept {
+    state_ = State::kDescribed;
+    return *new (&command_) Command(runtime::describe(kind, stream.device, stream.id, name));
   }
   // Tells the readers; what one throws leaves it.
-  void begin();
-  bool has_begun() const noexcept { return command_.has_value(); }
+  void begin() {
+    command_.times = command_.is_captured ? nullptr : &times_;
+    state_ = State::kBegun;
+    tape::begin(command_, told_);
+  }
+  bool is_described() const noexcept { return state_ != State::kNone; }
+  // Once it is described.
+  const Command& command() const noexcept { return command_; }
   // Of a kernel, where they are known.
-  void set_inputs(std::span<const Operand> inputs) { command_->inputs = inputs; }
-  void set_outputs(std::span<const Operand> outputs) { command_->outputs = outputs; }
+  void set_inputs(std::span<const Operand> inputs) { command_.inputs = inputs; }
+  void set_outputs(std::span<const Operand> outputs) { command_.outputs = outputs; }
   void end();
   // Where the times go that a reader wants; null when none does.
   const std::shared_ptr<CommandTimes>& times() const { return times_; }
@@ -62,11 +77,17 @@ class Issue {
   std::shared_ptr<CommandTimes> take_times() { return std::move(times_); }
 
  private:
-  std::optional<Command> command_;
-  bool is_over_ = true;
+  enum class State : uint8_t { kNone, kDescribed, kBegun, kEnded };
+  void end_failed() noexcept;
+
+  State state_ = State::kNone;
+  union {
+    Command command_;
+  };
   tape::Told told_;
   std::shared_ptr<CommandTimes> times_;
 };
+static_assert(std::is_trivially_destructible_v<Command>);
 
 // A stream whose kernels run in the caller's thread at this moment; asked once for a kernel of which nobody
 // is told.
@@ -80,8 +101,15 @@ struct InPlace {
 // record and what it points to stay until end().
 class Launch {
  public:
-  void begin(StreamRef stream, const char* name, const KernelRecord& record);
-  bool has_begun() const noexcept { return issue_.has_begun(); }
+  void begin(StreamRef stream, const char* name, const KernelRecord& record) {
+    Command& command = issue_.describe(CommandKind::kKernel, stream, name);
+    command.op = record.op;
+    command.inputs = record.inputs;
+    command.attributes = record.attributes;
+    command.is_captured = runtime::is_captured(stream);
+    issue_.begin();
+  }
+  bool has_begun() const noexcept { return issue_.is_described(); }
   // As runtime::submit(). `outputs`: where they are known already; a graph that keeps the kernel wants them.
   void submit(const driver::Kernel& kernel, std::span<const Operand> outputs = {});
   // The same, where the stream runs kernels in this thread.
@@ -90,8 +118,7 @@ class Launch {
   void end(std::span<const Operand> inputs, std::span<const Operand> outputs);
 
  private:
-  StreamRef stream_{};
-  KernelRecord record_;
+  StreamRef stream() const { return {issue_.command().device, issue_.command().stream}; }
   Issue issue_;
 };
 

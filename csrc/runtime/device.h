@@ -60,7 +60,8 @@ class Device {
   const Engine& engine() const noexcept { return engine_; }
   void set_engine(const Engine& engine) noexcept { engine_ = engine; }
   bool runs_kernels() const noexcept { return runs_kernels_; }
-  bool is_lazy() const noexcept { return config_.lazy; }
+  bool is_lazy() const noexcept { return is_lazy_.load(std::memory_order_relaxed); }
+  void set_lazy(bool is_lazy) noexcept { is_lazy_.store(is_lazy, std::memory_order_relaxed); }
 
   // The driver's stream of an id. Throws InvalidArgument for an id that new_stream() did not return.
   driver::Stream stream(int64_t id) const {
@@ -101,6 +102,7 @@ class Device {
 
   Runtime& runtime_;
   const DeviceConfig config_;
+  std::atomic<bool> is_lazy_{config_.lazy};
   driver::Driver& driver_;
   const bool runs_kernels_;
   Engine engine_;

@@ -44,47 +44,51 @@ static_assert(sizeof kNames / sizeof *kNames == kNumCommandKinds);
 
 }  // namespace
 
-Command describe(CommandKind kind, int device, int64_t stream) noexcept {
-  Command command{};
-  command.kind = kind;
-  command.device = device;
-  command.stream = stream;
-  command.name = kNames[static_cast<size_t>(kind)];
-  return command;
-}
+const char* name_of(CommandKind kind) noexcept { return kNames[static_cast<size_t>(kind)]; }
 
 }  // namespace loom::runtime
 
 namespace loom::runtime::tape {
 
 std::atomic<uint64_t> detail::wanted{0};
-
-namespace {
-
-struct Attached {
-  const std::shared_ptr<TapeReader> reader;
-  const uint64_t number;
-  std::atomic<bool> is_detached{false};
-};
-
-// The readers at one moment; never changed.
-using Readers = std::vector<std::shared_ptr<Attached>>;
+std::atomic<uint64_t> detail::last_number{0};
 
 // A thread's mark of whether it is telling readers: odd while it is. Slots are reused and never freed.
-struct Slot {
+struct detail::Slot {
   std::atomic<uint64_t> state{0};
-  int depth = 0;  // of the thread alone: what a reader causes is told as well
+  int depth = 0;                          // of the thread alone: what a reader causes is told as well
+  std::atomic<bool> is_detaching{false};  // a reader that this thread tells waits in detach()
   std::atomic<bool> is_taken{true};
   std::atomic<pid_t> process{0};
   Slot* next = nullptr;
 };
+
+namespace {
+
+using detail::Slot;
+
+struct Attached {
+  const std::shared_ptr<TapeReader> reader;
+  std::atomic<bool> is_detached{false};
+};
+
+// A reader in a list. What telling it needs stands here, and is not looked up.
+struct Entry {
+  TapeReader* reader;
+  uint64_t number;
+  CommandKinds begins, ends;
+  std::shared_ptr<Attached> attached;
+  bool is_detached() const { return attached->is_detached.load(std::memory_order_relaxed); }
+};
+
+// The readers at one moment; never changed.
+using Readers = std::vector<Entry>;
 
 // All of this is leaked: readers are detached while static objects are destroyed as well.
 std::mutex& mutex = *new std::mutex;  // of attach() and detach()
 std::atomic<const Readers*> current{new Readers};
 std::vector<const Readers*>& retired = *new std::vector<const Readers*>;  // some thread may be reading them
 std::atomic<Slot*> slots{nullptr};
-uint64_t last_number = 0;
 
 // Null until the thread tells its first command, and when it ends.
 thread_local Slot* own = nullptr;
@@ -135,10 +139,12 @@ void pass_barrier() {
   if (has_barrier_of_all) syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 }
 
+Slot& own_slot() { return own != nullptr ? *own : make_own(); }
+
 // While it lives, this thread may use the readers that it finds in `current`.
 class Reading {
  public:
-  Reading() : slot_(own != nullptr ? *own : make_own()) {
+  explicit Reading(Slot& slot) : slot_(slot) {
     if (slot_.depth++ != 0) return;
     slot_.state.store(slot_.state.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     // In one order with detach(), which changes `current` and then looks at the slots. Where the system can
@@ -163,9 +169,22 @@ class Reading {
   Slot& slot_;
 };
 
-// Returns when no other thread of this process uses readers that it found before the call. A reader may run
-// Python: that takes as long as it takes.
-void wait_for_others() {
+// This thread is in a reader and waits until others have left theirs: those that do the same skip it.
+class Detaching {
+ public:
+  explicit Detaching(Slot& slot) : slot_(slot), was_(slot.is_detaching.exchange(true)) {}
+  ~Detaching() { slot_.is_detaching.store(was_); }
+  Detaching(const Detaching&) = delete;
+  Detaching& operator=(const Detaching&) = delete;
+
+ private:
+  Slot& slot_;
+  const bool was_;
+};
+
+// Returns when no other thread of this process uses readers that it found before the call. A thread
+// in a reader skips those that wait here as it does. A reader may run Python: that takes as long as it takes.
+void wait_for_others(bool in_reader) {
   pass_barrier();
   const pid_t process = getpid();
   for (Slot* slot = slots.load(std::memory_order_acquire); slot != nullptr; slot = slot->next) {
@@ -173,6 +192,7 @@ void wait_for_others() {
     const uint64_t state = slot->state.load(std::memory_order_acquire);
     if (state % 2 == 0) continue;
     for (int turn = 0; slot->state.load(std::memory_order_acquire) == state; ++turn) {
+      if (in_reader && slot->is_detaching.load()) break;
       constexpr timespec kPause{0, 50'000};
       turn < 64 ? static_cast<void>(sched_yield()) : static_cast<void>(nanosleep(&kPause, nullptr));
     }
@@ -180,17 +200,14 @@ void wait_for_others() {
 }
 
 auto find(const Readers& readers, const TapeReader* reader) {
-  return std::find_if(readers.begin(), readers.end(), [&](const std::shared_ptr<Attached>& attached) {
-    return attached->reader.get() == reader;
-  });
+  return std::find_if(readers.begin(), readers.end(),
+                      [&](const Entry& entry) { return entry.reader == reader; });
 }
 
 // With the mutex held. The readers before are retired: a thread may be telling them of a command.
 void publish(const Readers* readers) {
   uint64_t wanted = 0;
-  for (const auto& attached : *readers) {
-    wanted |= uint64_t{attached->reader->ends()} << 32 | attached->reader->begins();
-  }
+  for (const Entry& entry : *readers) wanted |= uint64_t{entry.ends} << 32 | entry.begins;
   retired.push_back(current.exchange(readers, std::memory_order_seq_cst));
   detail::wanted.store(wanted, std::memory_order_release);
 }
@@ -209,52 +226,56 @@ void attach(const std::shared_ptr<TapeReader>& reader) {
     throw InvalidArgument("the reader is attached to the tape already");
   }
   auto after = std::make_unique<Readers>(before);
-  after->push_back(std::shared_ptr<Attached>(new Attached{reader, ++last_number}));
+  const uint64_t number = detail::last_number.load(std::memory_order_relaxed) + 1;
+  after->push_back({reader.get(), number, reader->begins(), reader->ends(),
+                    std::shared_ptr<Attached>(new Attached{reader})});
   publish(after.release());
+  detail::last_number.store(number, std::memory_order_release);
 }
 
 void detach(const std::shared_ptr<TapeReader>& reader) {
   std::vector<const Readers*> unused;
+  const bool in_reader = own != nullptr && own->depth != 0;
   {
     const std::lock_guard<std::mutex> lock(mutex);
     const Readers& before = Reading::readers();
     const auto found = find(before, reader.get());
     if (found == before.end()) throw InvalidArgument("the reader is not attached to the tape");
-    (*found)->is_detached.store(true, std::memory_order_relaxed);
+    found->attached->is_detached.store(true, std::memory_order_relaxed);
     auto after = std::make_unique<Readers>(before);
     after->erase(after->begin() + (found - before.begin()));
     publish(after.release());
-    // Called by a reader, this thread itself uses them still, and two that waited for one another would wait
-    // for ever: they go with the next.
-    if (own != nullptr && own->depth != 0) return;
-    unused.swap(retired);
+    if (!in_reader) unused.swap(retired);
   }
-  call_blocking([] { wait_for_others(); });
+  if (in_reader) {
+    // This thread itself uses the lists still: they go with the next detach().
+    const Detaching detaching(*own);
+    call_blocking([] { wait_for_others(/*in_reader=*/true); });
+    return;
+  }
+  call_blocking([] { wait_for_others(/*in_reader=*/false); });
   for (const Readers* readers : unused) delete readers;
 }
 
-void begin(const Command& command, Told& told) {
-  const Reading reading;
-  for (const std::shared_ptr<Attached>& attached : Reading::readers()) {
-    if (has(attached->reader->begins(), command.kind) &&
-        !attached->is_detached.load(std::memory_order_relaxed)) {
-      attached->reader->begin(command);
-    }
-    told.last_ = attached->number;
+void tell_begin(const Command& command, Told& told) {
+  Slot& slot = own_slot();
+  told.slot_ = &slot;
+  told.last_ = 0;
+  const Reading reading(slot);
+  for (const Entry& entry : Reading::readers()) {
+    if (has(entry.begins, command.kind) && !entry.is_detached()) entry.reader->begin(command);
+    told.last_ = entry.number;
   }
 }
 
 void end(const Command& command, Told& told) {
-  const Reading reading;
+  const Reading reading(told.slot_ != nullptr ? *told.slot_ : own_slot());
   std::exception_ptr failure;
-  for (const std::shared_ptr<Attached>& attached : Reading::readers()) {
-    if (attached->number > told.last_) break;
-    if (!has(attached->reader->ends(), command.kind) ||
-        attached->is_detached.load(std::memory_order_relaxed)) {
-      continue;
-    }
+  for (const Entry& entry : Reading::readers()) {
+    if (entry.number > told.last_) break;
+    if (!has(entry.ends, command.kind) || entry.is_detached()) continue;
     try {
-      attached->reader->end(command);
+      entry.reader->end(command);
     } catch (...) {
       if (failure == nullptr) failure = std::current_exception();
     }

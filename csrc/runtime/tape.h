@@ -119,9 +119,21 @@ struct Command {
   std::shared_ptr<CommandTimes>* times;
 };
 
-// The one way to fill a command: all else is empty, and the name is what the kind is called.
-Command describe(CommandKind kind, int device, int64_t stream) noexcept;
+// What a kind is called.
+const char* name_of(CommandKind kind) noexcept;
 
+// The one way to fill a command: all else is empty, and the name is what the kind is called.
+inline Command describe(CommandKind kind, int device, int64_t stream, const char* name) noexcept {
+  return {kind, device,  stream, name, nullptr, nullptr, nullptr, nullptr,
+          0,    nullptr, {},     {},   {},      false,   false,   nullptr};
+}
+inline Command describe(CommandKind kind, int device, int64_t stream) noexcept {
+  return describe(kind, device, stream, name_of(kind));
+}
+
+// Told of commands in the thread that issues them. A command that some reader is told of costs, besides what
+// the readers do, a mark of the thread at each of the two moments that somebody wants, and no lock, no
+// allocation and no reference count. What wants ends alone, as a clock does, pays for one moment.
 class TapeReader {
  public:
   // The kinds of whose begins and ends it is told. Memory, queries, creation, destruction and fallbacks have
@@ -151,8 +163,14 @@ class TapeReader {
 namespace tape {
 
 namespace detail {
+
 // The begins that some reader wants, and above them the ends.
 extern std::atomic<uint64_t> wanted;
+// The number of the reader attached last; they are numbered in the order of their attachment.
+extern std::atomic<uint64_t> last_number;
+
+struct Slot;  // tape.cpp
+
 }  // namespace detail
 
 // Whether anybody is told of a command of this kind. The answer may change at any moment: ask once a command.
@@ -162,17 +180,22 @@ inline bool is_told(CommandKind kind) noexcept {
 }
 // Whether there is a reader at all.
 inline bool is_read() noexcept { return detail::wanted.load(std::memory_order_relaxed) != 0; }
+inline bool is_begin_told(CommandKind kind) noexcept {
+  return (detail::wanted.load(std::memory_order_relaxed) >> static_cast<int>(kind) & 1) != 0;
+}
 inline bool is_end_told(CommandKind kind) noexcept {
   return (detail::wanted.load(std::memory_order_relaxed) >> 32 >> static_cast<int>(kind) & 1) != 0;
 }
 
-// A reader is told of commands that begin after attach() returned. detach() returns when it is told of none
-// any more: it waits for threads that are in a reader, and is no call for a thread that holds a lock which
-// one of them takes. Called by a reader it does not wait; this thread tells of nothing more all the same.
+// A reader is told of commands that begin after attach() returned. detach() returns when no other thread
+// tells it of anything any more, which also holds for a reader that calls it: only threads that wait in a
+// detach() of their own reader's, as this one does, are not waited for, since two would wait for one another.
+// It is no call for a thread that holds a lock which a reader takes.
 void attach(const std::shared_ptr<TapeReader>& reader);
 void detach(const std::shared_ptr<TapeReader>& reader);
 
-// Which readers know of a command: those whose begin() returned.
+// Which readers know of a command: those whose begin() returned. One object tells its begin and its end, in
+// one thread.
 class Told {
  public:
   Told() = default;
@@ -180,11 +203,19 @@ class Told {
  private:
   friend void begin(const Command&, Told&);
   friend void end(const Command&, Told&);
-  uint64_t last_ = 0;  // readers are numbered in the order of their attachment
+  uint64_t last_ = 0;
+  detail::Slot* slot_ = nullptr;  // the thread's, once it is known
+
+  friend void tell_begin(const Command&, Told&);
 };
 
 // Tells the readers. What one throws leaves begin() at once, and end() when all have been told.
-void begin(const Command& command, Told& told);
+void tell_begin(const Command& command, Told& told);
+inline void begin(const Command& command, Told& told) {
+  // In this order: a reader that counts here and wants begins is seen to want them.
+  told.last_ = detail::last_number.load(std::memory_order_acquire);
+  if (is_begin_told(command.kind)) tell_begin(command, told);
+}
 void end(const Command& command, Told& told);
 // Of a command that has no end.
 inline void note(const Command& command) {

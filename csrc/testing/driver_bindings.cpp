@@ -9,6 +9,7 @@
 
 #include "driver/registry.h"
 #include "testing/bindings.h"
+#include "util/waiting.h"
 
 namespace py = pybind11;
 
@@ -330,6 +331,17 @@ void bind_events(DriverClass& cls) {
       });
 }
 
+// Leaked with the interpreter.
+py::object& python_wait_check() {
+  static auto* const check = new py::object;
+  return *check;
+}
+
+void call_wait_check() {
+  const py::gil_scoped_acquire gil;
+  if (const py::object check = python_wait_check()) check();
+}
+
 }  // namespace
 
 void bind_driver(py::module_& parent) {
@@ -349,6 +361,13 @@ void bind_driver(py::module_& parent) {
   bind_streams(cls);
   bind_events(cls);
   m.def("names", &driver_names);
+  m.def(
+      "set_wait_check",
+      [](const py::object& check) {
+        python_wait_check() = check.is_none() ? py::object() : check;
+        set_wait_check(check.is_none() ? nullptr : &call_wait_check);
+      },
+      "What Program::check_wait() calls; None: nothing. What it raises leaves the wait.");
   m.def(
       "create",
       [](const std::string& name, int device_count, int64_t memory_bytes, Launch launch, uint64_t chaos_seed,

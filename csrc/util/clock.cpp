@@ -38,9 +38,9 @@ int64_t wall_ns() noexcept {
   return system_ns();
 }
 
-uint64_t detail::ticks_of(int64_t nanoseconds) noexcept {
+uint64_t Source::ticks() noexcept {
   static const double per_nanosecond = ticks_per_second() / 1e9;
-  return static_cast<uint64_t>(static_cast<double>(nanoseconds) * per_nanosecond);
+  return static_cast<uint64_t>(static_cast<double>(now_ns()) * per_nanosecond);
 }
 
 double ticks_per_second() {

@@ -15,6 +15,8 @@ class Source {
   // Nanoseconds; never goes back. Called from any thread, between commands and within them: it must not issue
   // any, nor take a lock under which some are issued.
   virtual int64_t now_ns() noexcept = 0;
+  // The same in ticks.
+  virtual uint64_t ticks() noexcept;
 };
 
 namespace detail {
@@ -57,14 +59,10 @@ inline uint64_t host_ticks() noexcept {
 #endif
 }
 
-namespace detail {
-uint64_t ticks_of(int64_t nanoseconds) noexcept;
-}  // namespace detail
-
 // Now, in ticks; ticks_per_second() of them are a second whatever the source.
 inline uint64_t ticks() noexcept {
   if (Source* other = detail::source.load(std::memory_order_acquire)) [[unlikely]] {
-    return detail::ticks_of(other->now_ns());
+    return other->ticks();
   }
   return host_ticks();
 }

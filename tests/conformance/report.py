@@ -75,11 +75,22 @@ def write_document(path: Path, results: Sequence[CaseResult], device: str) -> No
             rows = rows_by_dtype(results, family, kind)
             if rows:
                 parts.append(f"### {title}\n\n{KIND_NOTES[kind]}\n\n{_table(rows)}")
-    parts += [_known(), _unexpected(results), LIMITS]
+    parts += [_known(), _unexpected(results), _modes(path), LIMITS]
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         parts.append(suites.kept_part(path.read_text(encoding="utf-8")))
     path.write_text("\n".join(part for part in parts if part))
+
+
+_MODES_BEGIN = "<!-- begin modes: written by `python -m tests.conformance.measure_modes` -->"
+_MODES_END = "<!-- end modes -->"
+
+
+def _modes(path: Path) -> str:
+    """Returns the section that another command writes, as it stands in the file."""
+    old = path.read_text() if path.exists() else ""
+    inside = old.partition(_MODES_BEGIN)[2].partition(_MODES_END)[0].strip()
+    return f"## Other ways to call an op\n\n{_MODES_BEGIN}\n{inside}\n{_MODES_END}\n"
 
 
 def _headline(results: Sequence[CaseResult]) -> str:

@@ -68,7 +68,7 @@ handle = event.event_id
 assert taken() == [("event_creation", handle), ("event_record", handle, stream.native_handle)]
 default = loom.current_stream()
 event.wait()
-assert taken() == [("event_wait", handle, default.native_handle)]
+assert taken() == [("event_wait", handle, default.cuda_stream)] == [("event_wait", handle, 0)]
 event.synchronize()
 assert taken() == [("event_synchronization", handle)]
 stream.synchronize()

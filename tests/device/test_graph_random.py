@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 import torch_loom.device as loom
 
@@ -103,7 +104,110 @@ def test_seeds_cannot_change_during_a_capture() -> None:
     graph = loom.LoomGraph()
     with loom.graph(graph):
         loom.manual_seed(seed)
-        for change in (lambda: loom.manual_seed(seed + 1), lambda: loom._set_rng_state_offset(4)):
-            with pytest.raises(RuntimeError, match="during stream capture"):
-                change()
+        with pytest.raises(
+            RuntimeError,
+            match="LOOMGeneratorImpl::set_current_seed can be called during stream capture only if new seed "
+            "is the same as the original seed",
+        ):
+            loom.manual_seed(seed + 1)
         torch.rand(2, device="loom")
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_checkpoints_draw_the_same_numbers_again(use_reentrant: bool) -> None:
+    def fn(x: Tensor) -> Tensor:
+        return x * torch.sigmoid(torch.randn(8, device="loom"))
+
+    def gradient() -> tuple[Tensor, Tensor]:
+        x = torch.ones(8, device="loom", requires_grad=True)
+        y = checkpoint(fn, x, use_reentrant=use_reentrant, preserve_rng_state=True)
+        y.sum().backward()
+        assert x.grad is not None
+        return y, x.grad
+
+    loom.manual_seed(42)
+    wanted = [[tensor.cpu() for tensor in gradient()] for _ in range(2)]
+    offset = loom._get_rng_state_offset()
+    graph = loom.LoomGraph()
+    loom.manual_seed(7)
+    with loom.graph(graph):
+        found = gradient()
+    loom.manual_seed(42)
+    for result, grad in wanted:
+        graph.replay()
+        assert torch.equal(found[0].cpu(), result)
+        assert torch.equal(found[1].cpu(), grad)
+        assert torch.equal(result, grad)
+    assert loom._get_rng_state_offset() == offset
+
+
+def test_the_state_moves_within_a_graph() -> None:
+    graph = loom.LoomGraph()
+    loom.manual_seed(9)
+    torch.rand(3, device="loom")
+    before = loom.get_rng_state()
+    with loom.graph(graph):
+        start = loom.get_rng_state()
+        a = torch.rand(4, device="loom")
+        b = torch.rand(4, device="loom")
+        end = loom.get_rng_state()
+        loom.set_rng_state(start)
+        again = torch.rand(4, device="loom")
+        loom._set_rng_state_offset(loom._get_rng_state_offset() + 4)
+        after = torch.rand(4, device="loom")
+        loom.set_rng_state(end)
+    assert torch.equal(loom.get_rng_state(), before)
+    for _ in range(2):
+        state = loom.get_rng_state()
+        wanted = [torch.rand(4, device="loom").cpu() for _ in range(3)]
+        loom.set_rng_state(state)
+        graph.replay()
+        assert [
+            torch.equal(x.cpu(), y)
+            for x, y in zip((a, b, again, after), (*wanted[:2], wanted[0], wanted[2]), strict=True)
+        ] == [True] * 4
+        assert loom._get_rng_state_offset() == int.from_bytes(bytes(state[8:].tolist()), "little") + 8
+
+
+def test_a_graph_that_puts_the_state_back_draws_what_the_state_is_at_its_replay() -> None:
+    graph = loom.LoomGraph()
+    with loom.graph(graph):
+        state = loom.get_rng_state()
+        x = torch.rand(4, device="loom")
+        loom.set_rng_state(state)
+    for seed in (1, 2):
+        loom.manual_seed(seed)
+        graph.replay()
+        assert loom._get_rng_state_offset() == 0
+        assert torch.equal(x.cpu(), torch.rand(4, device="loom").cpu())
+
+
+def test_states_are_exchanged_within_a_capture() -> None:
+    generator = torch.Generator("loom").manual_seed(5)
+    first = generator.graphsafe_get_state()
+    second = first.clone_state().manual_seed(6)
+    graph = loom.LoomGraph()
+    for state in (first, second):
+        graph.register_generator_state(state)
+
+    def draws() -> list[Tensor]:
+        generator.graphsafe_set_state(second)
+        results = [torch.rand(5, device="loom", generator=generator)]
+        generator.graphsafe_set_state(first)
+        return results + [torch.rand(5, device="loom", generator=generator) for _ in range(2)]
+
+    wanted = [draw.cpu() for _ in range(2) for draw in draws()]
+    offsets = first.get_offset(), second.get_offset()
+    assert offsets[0] == 2 * offsets[1] > 0
+    for state, seed in ((first, 5), (second, 6)):
+        state.manual_seed(seed)
+    with loom.graph(graph):
+        found = draws()
+    replayed = []
+    for _ in range(2):
+        graph.replay()
+        replayed += [draw.cpu() for draw in found]
+    assert all(torch.equal(one, other) for one, other in zip(replayed, wanted, strict=True))
+    assert (first.get_offset(), second.get_offset()) == offsets
+    with pytest.raises(RuntimeError, match="state of a generator of loom:0"):
+        generator.graphsafe_set_state(torch.Generator("loom:1"))

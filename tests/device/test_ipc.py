@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from multiprocessing.reduction import ForkingPickler
@@ -236,6 +238,54 @@ def test_handles_are_not_trusted() -> None:
             loom.Event.from_ipc_handle("loom", bytes(damaged))
     with pytest.raises(SharingError, match="no handle of an event"):
         loom.Event.from_ipc_handle("loom", b"")
+
+
+def test_a_damaged_handle_that_names_the_same_file() -> None:
+    """A thread's number finds the files of its process as well: damage may name what was meant."""
+    event = loom.Event(interprocess=True)
+    event.record()
+    handle = event.ipc_handle()
+    end = threading.Event()
+    numbers: list[int] = []
+    arrived = threading.Barrier(2, timeout=60)
+
+    def live() -> None:
+        numbers.append(threading.get_native_id())
+        arrived.wait()
+        end.wait(60)
+
+    thread = threading.Thread(target=live)
+    thread.start()
+    arrived.wait()
+    try:
+        assert handle[24:28] == os.getpid().to_bytes(4, sys.byteorder)
+        other = numbers[0].to_bytes(4, sys.byteorder)
+        with pytest.raises(SharingError, match="or a damaged one"):
+            loom.Event.from_ipc_handle("loom", handle[:24] + other + handle[28:])
+    finally:
+        end.set()
+        thread.join()
+
+
+def test_damage_of_every_kind_is_seen() -> None:
+    """Each bit, and some 100 handles with several bytes of them changed: none is accepted."""
+    draw = random.Random(20)
+    event = loom.Event(interprocess=True)
+    event.record()
+    handle = event.ipc_handle()
+    damaged = [
+        bytearray(handle[:position] + bytes([handle[position] ^ 1 << bit]) + handle[position + 1 :])
+        for position in range(len(handle))
+        for bit in range(8)
+    ]
+    for _ in range(500 - len(damaged)):
+        bad = bytearray(handle)
+        for position in draw.sample(range(len(bad)), draw.randint(2, 8)):
+            bad[position] ^= draw.randint(1, 255)
+        damaged.append(bad)
+    for bad in damaged:
+        with pytest.raises(SharingError):
+            loom.Event.from_ipc_handle("loom", bytes(bad))
 
 
 def test_capturing_forbids_it() -> None:

@@ -297,7 +297,7 @@ def test_private_pools() -> None:
     assert not segment["address"] <= outside.data_ptr() < segment["address"] + segment["total_size"]
     del inside
     assert torch.ones(MIB, device="loom").data_ptr() != segment["address"]
-    with loom.use_mem_pool(pool), pytest.raises(ValueError, match="already"), loom.use_mem_pool(pool):
+    with loom.use_mem_pool(pool), pytest.raises(RuntimeError, match="already"), loom.use_mem_pool(pool):
         pass
     assert pool.use_count() == 1
     pool_id = pool.id

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -248,6 +250,46 @@ def test_a_reader_may_detach_itself() -> None:
     x.add_(1)
     x.add_(1)
     assert heard == [_C.TapeReader.KERNEL]
+
+
+def test_a_reader_detaches_itself_while_others_tell_it(request: pytest.FixtureRequest) -> None:
+    """Who waited for Python's lock to tell it, when it went, tells it nothing any more."""
+    num_threads, rounds = 3, 40
+    start = threading.Barrier(num_threads, timeout=60)
+    heard: list[int] = []
+    readers: list[_C.TapeReader] = []
+
+    def once(kind: int, *rest: object) -> None:
+        heard.append(kind)
+        sum(range(20_000))  # with Python's lock, for which the others come to wait
+        readers[-1].detach()
+
+    def issue() -> None:
+        x = torch.ones(1000, device="loom")
+        for _ in range(rounds):
+            if start.wait() == 0:
+                heard.clear()
+                readers.append(_C.TapeReader(once))
+                readers[-1].attach()
+            start.wait()
+            for _ in range(5):
+                torch.cosine_similarity(x, x, 0)  # several kernels without Python's lock
+            start.wait()
+            assert heard == [_C.TapeReader.KERNEL]
+
+    def guarded() -> None:
+        try:
+            issue()
+        except BaseException:
+            start.abort()
+            raise
+
+    interval = sys.getswitchinterval()
+    request.addfinalizer(lambda: sys.setswitchinterval(interval))
+    sys.setswitchinterval(1.0)
+    with ThreadPoolExecutor(num_threads) as threads:
+        for done in [threads.submit(guarded) for _ in range(num_threads)]:
+            done.result()
 
 
 def test_readers_come_and_go_while_threads_issue() -> None:

@@ -329,11 +329,12 @@ Busy busy(const driver::StreamActivity& activity) {
 }  // namespace
 
 TEST(a_stream_notes_what_it_runs) {
-  driver::activity::bucket_shift(clock::ticks_per_second());
+  const int shift = driver::activity::bucket_shift(clock::ticks_per_second());
   for (const Launch launch : {Launch::kAuto, Launch::kBlocking, Launch::kChaos}) {
     for (const bool inline_when_idle : {true, false}) {
       Chip chip(launch);
       const auto noted = std::make_unique<driver::StreamActivity>();
+      noted->prepare(shift);
       const Stream stream =
           chip->create_stream(0, {.inline_when_idle = inline_when_idle, .activity = noted.get()});
       const Stream other = chip->create_stream(0, {});

@@ -1,8 +1,11 @@
 // The tape: who is told of what while readers come and go.
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "check.h"
@@ -79,6 +82,67 @@ TEST(only_kinds_that_are_wanted_are_told) {
   tell();
   CHECK(reader->begun == 0);
   tape::detach(reader);
+}
+
+namespace {
+
+// Calls what a test wants within begin().
+struct Calling final : TapeReader {
+  explicit Calling(std::function<void()> call) : call(std::move(call)) {}
+  void begin(const Command&) override { call(); }
+  const std::function<void()> call;
+};
+
+}  // namespace
+
+TEST(a_reader_that_detaches_itself_waits_for_other_threads) {
+  std::shared_ptr<TapeReader> reader;
+  const auto own = std::this_thread::get_id();
+  Gate is_told;
+  std::atomic<bool> has_returned{false}, was_left_alone{false};
+  reader = std::make_shared<Calling>([&] {
+    if (std::this_thread::get_id() == own) {
+      tape::detach(reader);
+      has_returned = true;
+      return;
+    }
+    is_told.open();
+    // Long enough for a detach() that does not wait.
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+    while (!has_returned && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    was_left_alone = has_returned.load();
+  });
+  tape::attach(reader);
+  std::thread other([] { tell(); });
+  is_told.wait();
+  tell();
+  CHECK(has_returned);
+  other.join();
+  CHECK(!was_left_alone);
+  CHECK(!tape::is_read());
+}
+
+TEST(readers_that_detach_one_another_do_not_wait_for_one_another) {
+  std::shared_ptr<TapeReader> first, second;
+  const auto own = std::this_thread::get_id();
+  Gate in_first, in_second;
+  first = std::make_shared<Calling>([&] {
+    if (std::this_thread::get_id() != own) return;
+    in_first.open();
+    in_second.wait();
+    tape::detach(second);
+  });
+  second = std::make_shared<Calling>([&] {
+    if (std::this_thread::get_id() == own) return;
+    in_second.open();
+    in_first.wait();
+    tape::detach(first);
+  });
+  for (const auto& each : {first, second}) tape::attach(each);
+  std::thread other([] { tell(); });
+  tell();
+  other.join();
+  CHECK(!tape::is_read());
 }
 
 TEST(readers_come_and_go_while_threads_tell) {

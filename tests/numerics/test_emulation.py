@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,6 +27,15 @@ FORMATS = [
     DataFormat.Lf8,
     DataFormat.Float32,
 ]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small ops on several threads wait for one another where others use the processors."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def random(*shape: int, seed: int = 3) -> Tensor:
@@ -248,6 +258,54 @@ def test_in_place_and_out() -> None:
         torch.add(x, y, out=out)
     assert is_in(z, B8)
     assert torch.equal(out, quantize(quantize(x, B8) + quantize(y, B8), B8))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b, c: a[:, :16].clone().mul_(b[:8]),
+        lambda a, b, c: c.clone().addmm_(a, b),
+        lambda a, b, c: torch.matmul(a, b, out=torch.empty(0)),
+    ],
+    ids=["mul_", "addmm_", "matmul out"],
+)
+def test_products_that_write_have_the_fidelity(function: Any) -> None:
+    a, b, c = random(8, 32), random(32, 16, seed=4), random(8, 16, seed=5)
+    results = []
+    for fidelity in (MathFidelity.LoFi, MathFidelity.HiFi2):
+        with emulate(B8, fidelity=fidelity):
+            results.append(function(a, b, c))
+        assert is_in(results[-1], B8)
+    assert not torch.equal(*results)
+
+
+def test_what_the_program_writes_is_converted_again() -> None:
+    x, raw = random(4, 32), random(4, 32, seed=4)
+    for write in (
+        lambda t: t.copy_(raw),
+        lambda t: t.__setitem__(0, raw[0]),
+        lambda t: t[1].copy_(raw[1]),
+        lambda t: t.unsqueeze(0).normal_(),
+    ):
+        with emulate(B8):
+            made = x * 1.5
+            write(made)
+            assert not is_in(made, B8)
+            got = made.neg()
+        assert torch.equal(got, -quantize(made, B8))
+    with emulate(B8):
+        x = random(4, 32).requires_grad_()
+        y = x * 1.0
+        y.unsqueeze_(0)
+        assert is_in(y.detach(), B8)
+
+
+def test_a_gradient_is_no_view_of_its_tensor() -> None:
+    with emulate(B8):
+        x = torch.relu(random(4, 32)).requires_grad_()
+        x.grad = random(4, 32, seed=4)
+        doubled = x.grad * 2
+    assert torch.equal(doubled, quantize(random(4, 32, seed=4), B8) * 2)
 
 
 def test_results_that_are_tuples() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import PythonRunner
 from tests.rbln.vendor import EAGER, NAME
-from tests.suite import run_suite
+from tests.suite import ROOT, run_suite
 
 NPUS = {**NAME, "TORCH_LOOM_DEVICES": "6", "TORCH_LOOM_DRIVER": "null"}
 
@@ -27,7 +29,15 @@ def test_the_vendors_package_is_found(run_python: PythonRunner) -> None:
         import torch
         import torch_rbln
         import torch_rbln.memory as memory
-        from torch_rbln.device import device_count, device_of
+        from torch_rbln.device import context_holder, device_count, device_of
+        from torch_rbln.device.device import device_summary
+        from torch_rbln.device.context_holder import out_tensor_context
+        assert torch_rbln.device is torch.rbln and torch_rbln.device.empty_cache is torch.rbln.empty_cache
+        assert device_summary is torch_rbln.device.device_summary is torch.rbln.device_summary
+        out = torch.empty(2, device="rbln")
+        with out_tensor_context(out):
+            assert context_holder.helper.out_tensor is out
+        assert context_holder.helper.out_tensor is None
         assert torch_rbln.current_device() == 0 and device_count() == 2
         assert memory is torch.rbln.memory and device_of is torch.rbln.device_of
         assert torch_rbln.__version__ == __import__("torch_loom").__version__
@@ -36,6 +46,71 @@ def test_the_vendors_package_is_found(run_python: PythonRunner) -> None:
         NAME,
     )
     assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+# What the wheel puts beside the packages, as an interpreter that starts reads it.
+STARTED = f"import site; site.addsitedir({str(ROOT / 'torch_loom' / 'compat')!r})\n"
+
+
+def test_the_vendors_package_is_found_before_torch(run_python: PythonRunner) -> None:
+    done = run_python(STARTED + "import torch_rbln, torch; print(torch_rbln.device is torch.rbln)", NAME)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+    done = run_python(
+        STARTED
+        + "import sys, torch_rbln.diagnose; assert 'torch' not in sys.modules; torch_rbln.diagnose.main()",
+        {**NAME, "TORCH_RBLN_DIAGNOSE": "1", "TORCH_LOOM_CHIP": "atom"},
+    )
+    assert "  TORCH_LOOM_CHIP=atom\n" in done.stdout
+    assert done.stdout.endswith("The device works: atom\n")
+
+
+def test_a_started_interpreter_finds_nothing_under_another_name() -> None:
+    code = STARTED + "import sys; print([name for name in sys.modules if 'loom' in name])"
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_diagnostics_tell_what_is_wrong(fork_python: PythonRunner) -> None:
+    done = fork_python(
+        """
+        import torch_loom
+        from torch_loom.compat.torch_rbln import diagnose
+        assert diagnose.main() == 1
+        """,
+        {**NAME, "TORCH_RBLN_DIAGNOSE": "1", "TORCH_LOOM_MEMORY": "much"},
+    )
+    assert "A setting cannot be used: TORCH_LOOM_MEMORY='much'" in done.stdout
+
+
+def test_eager_malloc_is_read_at_the_first_tensor(fork_python: PythonRunner) -> None:
+    fork_python(
+        """
+        import os, torch_loom
+        torch.rbln.set_device(1)
+        torch.rbln.reset_peak_memory_stats()
+        assert torch.rbln.is_initialized()
+        os.environ["TORCH_RBLN_EAGER_MALLOC"] = "1"
+        x = torch.empty(1024, device="rbln")
+        assert torch.rbln.memory_allocated() == x.nbytes
+        os.environ["TORCH_RBLN_EAGER_MALLOC"] = "0"
+        y = torch.empty(1024, device="rbln:0")
+        assert torch.rbln.memory_allocated(0) == y.nbytes
+        """,
+        NAME,
+    )
+    fork_python(
+        """
+        import os, torch_loom
+        torch.rbln.init()
+        os.environ["TORCH_RBLN_EAGER_MALLOC"] = "perhaps"
+        make = lambda: torch.empty(1, device="rbln")
+        raises("ConfigurationError", "TORCH_RBLN_EAGER_MALLOC='perhaps'", make)
+        del os.environ["TORCH_RBLN_EAGER_MALLOC"]
+        x = torch.empty(1024, device="rbln")
+        assert torch.rbln.memory_allocated() == 0
+        """,
+        NAME,
+    )
 
 
 def test_the_vendors_package_is_not_found_under_another_name(fork_python: PythonRunner) -> None:

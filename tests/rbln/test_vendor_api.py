@@ -140,3 +140,34 @@ def test_pinned_batches() -> None:
 def test_mixed_devices_are_refused() -> None:
     with pytest.raises(RuntimeError, match="at least two devices, rbln:0 and cpu"):
         torch.ones(2, device="rbln") + torch.ones(2)
+
+
+def test_a_tensor_over_an_address() -> None:
+    x = torch.arange(12, dtype=HALF, device="rbln:1")
+    y = rbln._create_tensor_from_ptr(x.data_ptr(), (3, 4), HALF)
+    assert y.device == x.device
+    y.mul_(2)
+    assert x.tolist() == [2.0 * i for i in range(12)]
+    assert rbln._create_tensor_from_ptr(x[4:].data_ptr(), [2], HALF).tolist() == [8.0, 10.0]
+    assert rbln._create_tensor_from_ptr(0, (0, 3), HALF).shape == (0, 3)
+    host = torch.ones(4)
+    for address, shape in ((host.data_ptr(), (4,)), (x.data_ptr(), (1 << 20,)), (0, (1,)), (-8, (1,))):
+        with pytest.raises(ValueError, match="do not lie in one allocated block"):
+            rbln._create_tensor_from_ptr(address, shape, HALF)
+    with pytest.raises(TypeError):
+        rbln._create_tensor_from_ptr("0", (1,), HALF)
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 3, 5), (0, 5)])
+def test_linear_backward(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    x, grad, weight = torch.randn(shape), torch.randn(*shape[:-1], 4), torch.randn(4, 5)
+    leaves = [x.requires_grad_(), weight.requires_grad_(), torch.zeros(4, requires_grad=True)]
+    wanted = torch.autograd.grad(nn.functional.linear(*leaves), leaves, grad)
+    args = [tensor.detach().to("rbln") for tensor in (x, grad, weight)]
+    found = torch.ops.aten.linear_backward(*args, [True, True, True])
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one.cpu(), other)
+    assert torch.ops.aten.linear_backward(*args, [False, True, False])[0] is None
+    with pytest.raises(RuntimeError, match="do not fit a weight"):
+        torch.ops.aten.linear_backward(args[0], args[1], args[2].T, [True, True, True])

@@ -24,7 +24,6 @@ _KEPT = frozenset({"__name__", "__file__", "__path__", "__spec__", "__loader__",
 
 def take_over(module: ModuleType) -> None:
     """Put the device module in the place of ``torch.cuda``."""
-    _end_their_sanitizer()
     loaded = {name: sys.modules.get(f"{torch.cuda.__name__}.{name}") for name in module.SUBMODULES}
     _overlay(torch.cuda, module)
     for submodule, theirs in loaded.items():
@@ -35,14 +34,6 @@ def take_over(module: ModuleType) -> None:
         else:
             _overlay(theirs, ours)
             setattr(torch.cuda, submodule, theirs)
-
-
-def _end_their_sanitizer() -> None:
-    # `import torch` starts it where TORCH_CUDA_SANITIZER is set; it would watch a GPU. Ours is started by
-    # the settings, at first use.
-    theirs = sys.modules.get(f"{torch.cuda.__name__}._sanitizer")
-    if theirs is not None and theirs.cuda_sanitizer.enabled:
-        theirs.cuda_sanitizer.disable()
 
 
 def _overlay(theirs: ModuleType, ours: ModuleType) -> None:

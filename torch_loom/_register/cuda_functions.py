@@ -89,7 +89,8 @@ def _device_functions(module: ModuleType) -> dict[str, Any]:
 
 def _stream_functions(module: ModuleType) -> dict[str, Any]:
     def raw_stream(device: int) -> int:
-        return int(module.current_stream(device).native_handle)
+        stream = module.current_stream(device)
+        return int(stream.native_handle) if stream.stream_id else 0
 
     def external(data_ptr: int, device: int) -> tuple[int, int, int]:
         stream = module.get_stream_from_external(data_ptr, device)

@@ -34,6 +34,7 @@ def apply(device_type: str) -> None:
     _patch_default_tensor_type(device_type)
     _patch_is_shared(device_type)
     _register_reductions()
+    _check_captured_steps(device_type)
 
 
 def _patch_dlpack_device(device_type: str) -> None:
@@ -170,6 +171,38 @@ def _provide_communication() -> None:
     # By its module's name: torch.nn.parallel.parallel_apply is the function.
     module = sys.modules["torch.nn.parallel.parallel_apply"]
     module._get_device_index = device_index._get_device_index  # type: ignore[attr-defined]
+
+
+def _check_captured_steps(device_type: str) -> None:
+    # An optimizer that is captured without capturable=True replays one step's numbers for ever. PyTorch says
+    # so under CUDA and XPU only. No upstream issue.
+    optimizer: Any = torch.optim.Optimizer
+    original = optimizer._accelerator_graph_capture_health_check
+
+    def check(self: Any) -> None:
+        original(self)
+        module = getattr(torch, device_type)
+        if torch.compiler.is_compiling() or not module.is_initialized():
+            return
+        is_capturable = all(group["capturable"] for group in self.param_groups)
+        if not is_capturable and module.is_current_stream_capturing():
+            raise RuntimeError(
+                f"Attempting {device_type.upper()} graph capture of step() for an instance of "
+                f"{type(self).__name__} but param_groups' capturable is False."
+            )
+
+    optimizer._accelerator_graph_capture_health_check = check
+
+
+def end_cuda_sanitizer(device_type: str) -> None:
+    """End what TORCH_CUDA_SANITIZER began, before this package's takes the place of ``torch.cuda``'s."""
+    # TORCH_CUDA_SANITIZER makes the import of torch watch torch.cuda, without which each op then fails. Ours
+    # reads the same variable.
+    if torch.version.cuda is not None and device_type != "cuda":
+        return
+    theirs = sys.modules.get("torch.cuda._sanitizer")
+    if theirs is not None and theirs.cuda_sanitizer.enabled:
+        theirs.cuda_sanitizer.disable()
 
 
 def _patch_default_tensor_type(device_type: str) -> None:

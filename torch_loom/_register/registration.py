@@ -40,6 +40,8 @@ def register() -> Exception | None:
         _stop_threads_at_exit()
         module: ModuleType = importlib.import_module("torch_loom.device")
         importlib.import_module("torch_loom.device._core.first_use").set_chip_loader(_load_chip)
+        patches = importlib.import_module("torch_loom._register.patches")
+        patches.end_cuda_sanitizer(name)
         if name == cuda.NAME:
             cuda.take_over(module)
             cuda.patch(module)
@@ -50,7 +52,7 @@ def register() -> Exception | None:
             generate_methods_for_privateuse1_backend(
                 for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
             )
-        importlib.import_module("torch_loom._register.patches").apply(name)
+        patches.apply(name)
     except Exception as error:
         # A name that cannot be had cannot be registered either; the default one can tell why.
         _register_stand_in(OWN_NAME if isinstance(error, ConfigurationError) else name, error)

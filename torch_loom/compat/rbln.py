@@ -1,6 +1,7 @@
 """The package of Rebellions' extension: `import torch_rbln` finds :mod:`torch_loom.compat.torch_rbln`.
 
-It is installed when torch is imported under the device name rbln, and gives way to the vendor's own package.
+It is installed under the device name rbln: when an interpreter starts, by ``torch_loom_rbln.pth``, which the
+wheel puts beside the packages, or else when torch is imported. It gives way to the vendor's own package.
 """
 
 from __future__ import annotations

@@ -12,9 +12,8 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from torch_loom.config import rbln
 from torch_loom.config.settings import (
@@ -39,6 +38,7 @@ from torch_loom.config.settings import (
     PROTECT,
     RBLN_DEVICE_MAP,
     RBLN_DEVICES,
+    RBLN_DIAGNOSE,
     RBLN_DISABLE_FALLBACK,
     RBLN_EAGER_MALLOC,
     RBLN_LOG_LEVEL,
@@ -49,6 +49,16 @@ from torch_loom.config.settings import (
     Setting,
     parse_size,
 )
+from torch_loom.config.sources import (
+    CUDA_NAME,
+    Source,
+    complaint,
+    describe_with,
+    raw_text,
+    required,
+    value_of,
+)
+from torch_loom.config.values import Settings
 from torch_loom.errors import AlreadyInitializedError, ConfigurationError
 
 __all__ = [
@@ -68,6 +78,7 @@ __all__ = [
     "describe",
     "device_name",
     "export",
+    "is_rbln_diagnosed",
     "kernel_cache",
     "kernel_cache_refused",
     "parse_size",
@@ -77,143 +88,25 @@ __all__ = [
 
 T = TypeVar("T")
 U = TypeVar("U")
-Source = Literal["configure", "environment", "default"]
 
 ENV_PREFIX = "TORCH_LOOM_"
-# The name under which the devices are CUDA's.
-CUDA_NAME = "cuda"
-# What the devices are by default under names that belong to a vendor's.
-_CHIPS_OF_NAMES = {rbln.NAME: rbln.CHIP, CUDA_NAME: "h200"}
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The values of all settings, checked against one another.
-
-    Attributes:
-        device_name: the device type, ``"loom"`` by default.
-        devices: how many physical devices, NPUs, there are.
-        chips: of each NPU, by its physical index, the name of a shipped chip or the path of a description;
-            one for all where there are no NPUs.
-        memories: the capacity of each NPU in bytes, likewise; None for its chip's.
-        memory_policy: ``"eager"`` or ``"lazy"``; None for the chip's.
-        visible_devices: the physical indices the program sees; None for all.
-        driver: ``"virtual"``, ``"null"``, or the path of a library that has a driver.
-        launch: ``"auto"``, ``"blocking"`` or ``"chaos"``.
-        chaos_seed: the seed of the order under ``"chaos"``; None for another one in each process.
-        protect: whether host access to device memory faults.
-        clock: ``"wall"``.
-        sanitizer: whether races between streams are reported.
-        machine: whose devices they are, for telemetry; ``"none"`` for this process's alone.
-        device_groups: which of the visible NPUs, counted from 0, make each device; None if each is a device.
-        fallback: ``"allow"``, ``"warn"`` or ``"error"``.
-        log_level: ``"DEBUG"``, ``"INFO"``, ``"WARNING"`` or ``"ERROR"``; None leaves it to Python's logging.
-    """
-
-    device_name: str
-    devices: int
-    chips: tuple[str, ...]
-    memories: tuple[int | None, ...]
-    memory_policy: str | None
-    visible_devices: tuple[int, ...] | None
-    driver: str
-    launch: str
-    chaos_seed: int | None
-    protect: bool
-    clock: str
-    sanitizer: bool
-    machine: str
-    fallback: str
-    log_level: str | None
-    device_groups: rbln.Groups | None = None
-
-    @property
-    def visible_npus(self) -> tuple[int, ...]:
-        """The physical index of each NPU that the program may use."""
-        return tuple(range(self.devices)) if self.visible_devices is None else self.visible_devices
-
-    @property
-    def groups(self) -> rbln.Groups:
-        """Which of the visible NPUs, counted from 0, make each device."""
-        if self.device_groups is not None:
-            return self.device_groups
-        return tuple((npu,) for npu in range(len(self.visible_npus)))
-
-    @property
-    def physical_devices(self) -> tuple[int, ...]:
-        """The physical index of each device, that of its first NPU, by the index that the program uses."""
-        return tuple(self.visible_npus[group[0]] for group in self.groups)
-
-    @property
-    def chip(self) -> str:
-        """The chip of the program's first device, or the one that it would be."""
-        return self.chips[self.physical_devices[0]] if self.physical_devices else self.chips[0]
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """The capacity of the first NPU; None for its chip's."""
-        return self.memories[self.visible_npus[0]] if self.visible_npus else self.memories[0]
-
-    def npus_of(self, device: int) -> tuple[int, ...]:
-        """The physical indices of the NPUs that make a device; they are of one chip."""
-        return tuple(self.visible_npus[npu] for npu in self.groups[device])
-
-
 _overrides: dict[str, str] = {}
 _frozen = False
 
 
 def raw_value(setting: Setting[T]) -> tuple[str | None, Source]:
     """Return the unchecked text of a setting and where it comes from."""
-    return _raw_value(setting, _overrides)
-
-
-def _raw_value(setting: Setting[T], overrides: Mapping[str, str]) -> tuple[str | None, Source]:
-    if setting.name in overrides:
-        return overrides[setting.name], "configure"
-    if setting.env in os.environ:
-        return os.environ[setting.env], "environment"
-    if setting.name == CHIP.name and os.environ.get(DEVICE_NAME.env) in _CHIPS_OF_NAMES:
-        return _CHIPS_OF_NAMES[os.environ[DEVICE_NAME.env]], "default"
-    return setting.default, "default"
+    return raw_text(setting, _overrides)
 
 
 def _is_open(setting: Setting[T], overrides: Mapping[str, str]) -> bool:
     # Whether another variable may say it.
-    return _raw_value(setting, overrides)[1] == "default"
+    return raw_text(setting, overrides)[1] == "default"
 
 
 def describe(setting: Setting[T]) -> str:
     """Return what sets a setting, and to what, as in ``TORCH_LOOM_DEVICES='2'``."""
-    return _describe_with(setting, _overrides)
-
-
-def _describe_with(setting: Setting[T], overrides: Mapping[str, str]) -> str:
-    return _describe(setting, *_raw_value(setting, overrides))
-
-
-def _describe(setting: Setting[T], text: object, source: Source) -> str:
-    return f"configure({setting.name}={text!r})" if source == "configure" else f"{setting.env}={text!r}"
-
-
-def _complaint(setting: Setting[T], text: object, source: Source, reason: str) -> ConfigurationError:
-    return ConfigurationError(f"{_describe(setting, text, source)}: {reason}. Allowed: {setting.allowed}.")
-
-
-def _value(setting: Setting[T], overrides: Mapping[str, str]) -> T | None:
-    text, source = _raw_value(setting, overrides)
-    if text is None:
-        return None
-    try:
-        return setting.parse(text)
-    except ValueError as error:
-        raise _complaint(setting, text, source, str(error)) from None
-
-
-def _required(setting: Setting[T], overrides: Mapping[str, str]) -> T:
-    value = _value(setting, overrides)
-    assert value is not None, f"{setting.name} has no default"
-    return value
+    return describe_with(setting, _overrides)
 
 
 def _reject_unknown_variables() -> None:
@@ -233,7 +126,16 @@ def device_name() -> str:
     Raises:
         ConfigurationError: TORCH_LOOM_DEVICE_NAME cannot be a device name.
     """
-    return _required(DEVICE_NAME, {})
+    return required(DEVICE_NAME, {})
+
+
+def is_rbln_diagnosed() -> bool:
+    """Return whether TORCH_RBLN_DIAGNOSE asks for a package torch_rbln that imports no torch.
+
+    Raises:
+        ConfigurationError: it has a bad value.
+    """
+    return required(RBLN_DIAGNOSE, {})
 
 
 def choose_cuda() -> None:
@@ -266,7 +168,7 @@ def export(values: Mapping[str, str | None]) -> None:
 
 def compiler() -> str:
     """Return the command that compiles C++."""
-    return _required(COMPILER, {})
+    return required(COMPILER, {})
 
 
 def cuda_version() -> str | None:
@@ -275,7 +177,7 @@ def cuda_version() -> str | None:
     Raises:
         ConfigurationError: TORCH_LOOM_CUDA_VERSION is no version.
     """
-    return _value(CUDA_VERSION, {})
+    return value_of(CUDA_VERSION, {})
 
 
 def kernel_cache() -> Path:
@@ -285,7 +187,7 @@ def kernel_cache() -> Path:
         ConfigurationError: it cannot be made or written, or others own or may write it: code is loaded from
             it.
     """
-    folder = Path(_required(KERNEL_CACHE, {}))
+    folder = Path(required(KERNEL_CACHE, {}))
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -303,13 +205,13 @@ def kernel_cache() -> Path:
 
 def kernel_cache_refused(why: str) -> ConfigurationError:
     """Return the error for a folder of compiled kernels, or a file in it, that cannot be used."""
-    text, source = _raw_value(KERNEL_CACHE, {})
-    return _complaint(KERNEL_CACHE, text, source, why)
+    text, source = raw_text(KERNEL_CACHE, {})
+    return complaint(KERNEL_CACHE, text, source, why)
 
 
 def device_name_taken(name: str, what: str) -> ConfigurationError:
     """Return the error for a device name when ``what`` exists already."""
-    return _complaint(DEVICE_NAME, name, "environment", f"{what} exists already")
+    return complaint(DEVICE_NAME, name, "environment", f"{what} exists already")
 
 
 def resolve() -> Settings:
@@ -324,33 +226,31 @@ def resolve() -> Settings:
 
 def _resolve(overrides: Mapping[str, str]) -> Settings:
     _reject_unknown_variables()
-    chips, memories = _required(CHIP, overrides), _value(MEMORY, overrides) or (None,)
+    chips, memories = required(CHIP, overrides), value_of(MEMORY, overrides) or (None,)
     devices = _num_devices(len(chips), len(memories), overrides)
-    name = _required(DEVICE_NAME, overrides)
+    name = required(DEVICE_NAME, overrides)
     visible = _visible(VISIBLE_DEVICES, devices, overrides)
-    policy = _value(MEMORY_POLICY, overrides)
-    fallback = _required(FALLBACK, overrides)
-    log_level = _value(LOG_LEVEL, overrides)
-    launch, sanitizer = _required(LAUNCH, overrides), _required(SANITIZER, overrides)
+    policy = value_of(MEMORY_POLICY, overrides)
+    fallback = required(FALLBACK, overrides)
+    log_level = value_of(LOG_LEVEL, overrides)
+    launch = required(LAUNCH, overrides)
     groups = None
     if name == CUDA_NAME:
-        indices = _value(CUDA_VISIBLE_DEVICES, overrides)
+        indices = value_of(CUDA_VISIBLE_DEVICES, overrides)
         if visible is None and indices is not None:
             visible = tuple(itertools.takewhile(lambda index: index < devices, indices))
-        if _is_open(LAUNCH, overrides) and _required(CUDA_LAUNCH_BLOCKING, overrides):
+        if _is_open(LAUNCH, overrides) and required(CUDA_LAUNCH_BLOCKING, overrides):
             launch = "blocking"
-        if _is_open(SANITIZER, overrides):
-            sanitizer = _required(CUDA_SANITIZER, overrides)
     if name == rbln.NAME:
         if visible is None:
             visible = _visible(RBLN_DEVICES, devices, overrides)
-        if policy is None and _required(RBLN_EAGER_MALLOC, overrides):
+        if policy is None and required(RBLN_EAGER_MALLOC, overrides):
             policy = "eager"
         groups = _npu_groups(devices if visible is None else len(visible), overrides)
-        disabled = _value(RBLN_DISABLE_FALLBACK, overrides) or ()
+        disabled = value_of(RBLN_DISABLE_FALLBACK, overrides) or ()
         if _is_open(FALLBACK, overrides) and {"unsupported_op", "all"} & set(disabled):
             fallback = "error"
-        log_level = log_level or _value(RBLN_LOG_LEVEL, overrides)
+        log_level = log_level or value_of(RBLN_LOG_LEVEL, overrides)
         _check_groups(groups, chips, visible, overrides)
     return Settings(
         device_name=name,
@@ -359,13 +259,13 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
         memories=memories * max(devices, 1) if len(memories) == 1 else memories,
         memory_policy=policy,
         visible_devices=visible,
-        driver=_required(DRIVER, overrides),
+        driver=required(DRIVER, overrides),
         launch=launch,
-        chaos_seed=_value(CHAOS_SEED, overrides),
-        protect=_required(PROTECT, overrides),
-        clock=_required(CLOCK, overrides),
-        sanitizer=sanitizer,
-        machine=_required(MACHINE, overrides),
+        chaos_seed=value_of(CHAOS_SEED, overrides),
+        protect=required(PROTECT, overrides),
+        clock=required(CLOCK, overrides),
+        sanitizer=required(SANITIZER, overrides) or value_of(CUDA_SANITIZER, overrides) is not None,
+        machine=required(MACHINE, overrides),
         device_groups=groups,
         fallback=fallback,
         log_level=log_level,
@@ -374,20 +274,20 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
 
 def _num_devices(num_chips: int, num_memories: int, overrides: Mapping[str, str]) -> int:
     """Return how many devices there are; a list of chips or memories that is not for so many is refused."""
-    devices, said_by = _required(DEVICES, overrides), _describe_with(DEVICES, overrides)
-    is_open = _raw_value(DEVICES, overrides)[1] == "default"
+    devices, said_by = required(DEVICES, overrides), describe_with(DEVICES, overrides)
+    is_open = raw_text(DEVICES, overrides)[1] == "default"
     counts: tuple[tuple[Setting[Any], int], ...] = ((CHIP, num_chips), (MEMORY, num_memories))
     for setting, count in counts:
         if count == 1:
             continue
         if is_open:
-            devices, said_by, is_open = count, _describe_with(setting, overrides), False
+            devices, said_by, is_open = count, describe_with(setting, overrides), False
         elif count != devices:
-            text, source = _raw_value(setting, overrides)
+            text, source = raw_text(setting, overrides)
             reason = (
                 f"{count} in the list, but {said_by} says {devices}: give one for each device, or one for all"
             )
-            raise _complaint(setting, text, source, reason)
+            raise complaint(setting, text, source, reason)
     return devices
 
 
@@ -400,29 +300,29 @@ def _check_groups(
     for group in groups or ():
         own = [chips[(npu if visible is None else visible[npu]) % len(chips)] for npu in group]
         if len(set(own)) > 1:
-            text, source = _raw_value(CHIP, overrides)
+            text, source = raw_text(CHIP, overrides)
             reason = f"the NPUs {list(group)} make one device, but are of different chips ({', '.join(own)})"
-            raise _complaint(CHIP, text, source, reason)
+            raise complaint(CHIP, text, source, reason)
 
 
 def _visible(
     setting: Setting[tuple[int, ...]], devices: int, overrides: Mapping[str, str]
 ) -> tuple[int, ...] | None:
-    visible = _value(setting, overrides)
+    visible = value_of(setting, overrides)
     for index in visible or ():
         if index >= devices:
-            text, source = _raw_value(setting, overrides)
+            text, source = raw_text(setting, overrides)
             highest = f", the highest index is {devices - 1}" if devices else ""
             reason = f"no device {index}: the number of devices is {devices}{highest}"
-            raise _complaint(setting, text, source, reason)
+            raise complaint(setting, text, source, reason)
     return visible
 
 
 def _npu_groups(pool: int, overrides: Mapping[str, str]) -> rbln.Groups | None:
-    device_map = _value(RBLN_DEVICE_MAP, overrides)
+    device_map = value_of(RBLN_DEVICE_MAP, overrides)
     if device_map is not None:
         return _checked(RBLN_DEVICE_MAP, lambda: rbln.select(device_map, pool))
-    size = _required(RBLN_NPUS_PER_DEVICE, overrides)
+    size = required(RBLN_NPUS_PER_DEVICE, overrides)
     return None if size == 1 else _checked(RBLN_NPUS_PER_DEVICE, lambda: rbln.divide(pool, size))
 
 
@@ -430,7 +330,7 @@ def _checked(setting: Setting[T], body: Callable[[], U]) -> U:
     try:
         return body()
     except ValueError as error:
-        raise _complaint(setting, *raw_value(setting), str(error)) from None
+        raise complaint(setting, *raw_value(setting), str(error)) from None
 
 
 def _as_text(setting: Setting[object], value: object) -> str:
@@ -449,14 +349,14 @@ def _as_text(setting: Setting[object], value: object) -> str:
         items: list[object] = list(value)
         if all(isinstance(item, int) and not isinstance(item, bool) for item in items):
             return ",".join(str(item) for item in items)
-    raise _complaint(setting, value, "configure", f"{type(value).__name__} is the wrong type")
+    raise complaint(setting, value, "configure", f"{type(value).__name__} is the wrong type")
 
 
 def _as_list(setting: Setting[object], values: list[object]) -> str:
     parts = [_as_text(setting, value) for value in values]
     if not parts or any("," in part for part in parts):
         reason = "a list of at least one, none of them with a comma in it, is needed"
-        raise _complaint(setting, values, "configure", reason)
+        raise complaint(setting, values, "configure", reason)
     return ",".join(parts)
 
 
@@ -523,7 +423,7 @@ def configure(
 def _list_of_chips(value: object) -> object:
     # Text would be taken for a list of letters.
     if isinstance(value, (str, bytes, os.PathLike)) or not isinstance(value, Iterable):
-        raise _complaint(CHIP, value, "configure", "chips is a list, one for each device; chip is for all")
+        raise complaint(CHIP, value, "configure", "chips is a list, one for each device; chip is for all")
     return list(value)
 
 

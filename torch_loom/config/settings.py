@@ -270,7 +270,18 @@ RBLN_EAGER_MALLOC = Setting(
     type_name="flag",
     default="0",
     allowed="0, 1",
-    meaning="With 1, the memory policy is eager where that is not set; only under the device name rbln.",
+    meaning="With 1, the memory policy is eager where that is not set; read at the first tensor, only under "
+    "the device name rbln.",
+    parse=_parse_flag,
+    configurable=False,
+)
+RBLN_DIAGNOSE = Setting(
+    name="rbln_diagnose",
+    env="TORCH_RBLN_DIAGNOSE",
+    type_name="flag",
+    default="0",
+    allowed="0, 1",
+    meaning="With 1, `import torch_rbln` imports no torch: `python -m torch_rbln.diagnose` runs without it.",
     parse=_parse_flag,
     configurable=False,
 )
@@ -334,16 +345,6 @@ CUDA_LAUNCH_BLOCKING = Setting(
     parse=_parse_cuda_flag,
     configurable=False,
 )
-CUDA_SANITIZER = Setting(
-    name="cuda_sanitizer",
-    env="TORCH_CUDA_SANITIZER",
-    type_name="flag",
-    default="0",
-    allowed="0; anything else is yes",
-    meaning="With 1, TORCH_LOOM_SANITIZER is 1 where that is not set; only under the device name cuda.",
-    parse=_parse_cuda_flag,
-    configurable=False,
-)
 CUDA_VERSION = Setting(
     name="cuda_version",
     env="TORCH_LOOM_CUDA_VERSION",
@@ -398,6 +399,16 @@ CLOCK = Setting(
     allowed="wall",
     meaning="What events measure: wall is the time of this machine.",
     parse=_parse_clock,
+)
+CUDA_SANITIZER = Setting(
+    name="cuda_sanitizer",
+    env="TORCH_CUDA_SANITIZER",
+    type_name="anything",
+    default=None,
+    allowed="anything: that it is set counts, as in CUDA",
+    meaning="The same as TORCH_LOOM_SANITIZER=1, for programs that have CUDA's name of it.",
+    parse=str,
+    configurable=False,
 )
 SANITIZER = Setting(
     name="sanitizer",
@@ -487,13 +498,13 @@ SETTINGS: tuple[Setting[object], ...] = cast(
         MEMORY,
         MEMORY_POLICY,
         RBLN_EAGER_MALLOC,
+        RBLN_DIAGNOSE,
         RBLN_DEVICES,
         RBLN_NPUS_PER_DEVICE,
         RBLN_DEVICE_MAP,
         VISIBLE_DEVICES,
         CUDA_VISIBLE_DEVICES,
         CUDA_LAUNCH_BLOCKING,
-        CUDA_SANITIZER,
         CUDA_VERSION,
         DRIVER,
         LAUNCH,
@@ -501,6 +512,7 @@ SETTINGS: tuple[Setting[object], ...] = cast(
         PROTECT,
         CLOCK,
         SANITIZER,
+        CUDA_SANITIZER,
         MACHINE,
         COMPILER,
         KERNEL_CACHE,

@@ -65,6 +65,7 @@ from torch_loom.device.jiterator.cuda_kernel import _compile_kernel
 from torch_loom.device.memory import *
 from torch_loom.device.memory import pinning as _pin_memory_utils
 from torch_loom.device.memory import viz as _memory_viz
+from torch_loom.device.memory.addresses import _create_tensor_from_ptr
 from torch_loom.device.plan import *
 from torch_loom.device.random import *
 from torch_loom.device.random import _get_generator, _get_rng_state_offset, _set_rng_state_offset

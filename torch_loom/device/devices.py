@@ -19,6 +19,7 @@ from torch_loom.device._core.device_index import (
 )
 from torch_loom.device._core.first_use import _chip, _chip_figures, _chip_names, _device_count, _lazy_init
 from torch_loom.device._core.properties import DeviceProperties, properties_of
+from torch_loom.errors import InvalidDeviceError, InvalidDeviceIdError
 
 __all__ = [
     "DeviceProperties",
@@ -183,9 +184,17 @@ def get_device_properties(device: Device = None) -> DeviceProperties:
         device: which one; the current one if None.
 
     Raises:
-        InvalidDeviceError: there is no such device.
+        InvalidDeviceIdError: there is no such device. (It is an AssertionError, as CUDA's, and an
+            InvalidDeviceError.)
     """
-    return properties_of(_existing_index(device))
+    return properties_of(_existing_id(device, "device id"))
+
+
+def _existing_id(device: Device, what: str) -> int:
+    try:
+        return _existing_index(device)
+    except InvalidDeviceError as error:
+        raise InvalidDeviceIdError(f"Invalid {what}: {error}") from None
 
 
 def _is_no_device(device: Device) -> bool:
@@ -223,9 +232,9 @@ def can_device_access_peer(device: Device, peer_device: Device) -> bool:
     """Return whether one device can read and write the memory of another directly.
 
     Raises:
-        InvalidDeviceError: there is no such device.
+        InvalidDeviceIdError: there is no such device; see :func:`get_device_properties`.
     """
-    return _C.can_access_peer(_existing_index(device), _existing_index(peer_device))
+    return _C.can_access_peer(_existing_id(device, "device id"), _existing_id(peer_device, "peer device id"))
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:

@@ -83,4 +83,5 @@ def _rebuild_bits(plain: torch.Tensor, is_conj: bool, is_neg: bool, requires_gra
 
 
 def _reduce_event(event: Event) -> Any:
-    return Event.from_ipc_handle, (torch.device(DEVICE_TYPE, event.device.index or 0), event.ipc_handle())
+    place = event.device or torch.device(DEVICE_TYPE, 0)
+    return Event.from_ipc_handle, (place, event.ipc_handle())

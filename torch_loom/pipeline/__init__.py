@@ -11,6 +11,7 @@
 torch.Size([2, 4])
 """
 
+from torch_loom.errors import StageError
 from torch_loom.pipeline.channel import Channel
 from torch_loom.pipeline.commands import Command, CommandType
 from torch_loom.pipeline.engine import Pipeline
@@ -31,6 +32,7 @@ __all__ = [
     "Report",
     "Span",
     "Stage",
+    "StageError",
     "StageParameters",
     "schedule",
     "simulate",

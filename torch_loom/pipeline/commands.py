@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,7 @@ class CommandType(enum.Enum):
     GET_PARAMETER_GRADIENTS = 9
     UPDATE_DEVICE_PARAMETERS = 10
     SYNC = 11
+    CALL = 12
 
 
 class Reply:
@@ -92,3 +94,5 @@ class Command:
     arguments: dict[str, Any] = field(default_factory=dict)
     cancel: threading.Event | None = None
     reply: Reply | None = None
+    on_output: Callable[..., None] | None = None
+    """Takes the outputs of this run, in place of the queue that the pipeline was started with."""

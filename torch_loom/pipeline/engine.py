@@ -45,6 +45,8 @@ class Pipeline:
         inputs_on_host: keep pushed inputs in host memory until their stage takes them; otherwise they are in
             device memory at once.
         convert: makes an item of an output or loss queue of its tensors on the host; a list if None.
+        convert_checkpoint: makes a stage's part of a checkpoint of its parameters by name.
+        inputs, targets: queues that exist already, in place of new ones.
 
     Raises:
         PipelineError: no stage, or two of one name.
@@ -58,6 +60,9 @@ class Pipeline:
         stage_queue_entries: int = 8,
         inputs_on_host: bool = True,
         convert: Convert | None = None,
+        convert_checkpoint: Callable[[dict[str, torch.Tensor]], Any] | None = None,
+        inputs: Channel[Feed] | None = None,
+        targets: Channel[Feed] | None = None,
     ) -> None:
         names = [stage.name for stage in stages]
         if not stages:
@@ -68,8 +73,12 @@ class Pipeline:
         self._entries = stage_queue_entries
         self._on_host = inputs_on_host
         self._convert = convert or list
-        self.inputs: Channel[Feed] = Channel(f"{names[0]}: inputs", queue_entries)
-        self.targets: Channel[Feed] = Channel(f"{names[-1]}: targets", queue_entries)
+        self._convert_checkpoint = convert_checkpoint or (lambda values: values)
+        # An empty queue is false: ask for None.
+        made = Channel[Feed](f"{names[0]}: inputs", queue_entries)
+        self.inputs = made if inputs is None else inputs
+        made = Channel[Feed](f"{names[-1]}: targets", queue_entries)
+        self.targets = made if targets is None else targets
         self._lifeline: Lifeline | None = None
         self._workers: list[Worker] = []
         self._training = False
@@ -88,6 +97,26 @@ class Pipeline:
     def error(self) -> StageError | None:
         """The failure of a stage since the last start, or None."""
         return self._lifeline.error if self._lifeline is not None else None
+
+    @property
+    def training(self) -> bool:
+        """Whether the pipeline was started for training."""
+        return self._training
+
+    def worker(self, place: int) -> Worker | None:
+        """Return the worker of a stage while the pipeline runs, or None."""
+        return self._workers[place] if self.running and self._workers else None
+
+    def guard(self, target: Any) -> GuardedQueue:
+        """Let failures of the running pipeline reach the readers of a queue, and return what writes to it.
+
+        Raises:
+            PipelineError: the pipeline was not started.
+            QueueTypeError: a queue that errors cannot be passed through.
+        """
+        self._require(1)
+        assert self._lifeline is not None
+        return GuardedQueue.of(target, self._lifeline)
 
     def report(self) -> Report:
         """Return what the stages did when, since the last start."""
@@ -131,7 +160,7 @@ class Pipeline:
         lifeline = Lifeline()
         self._training, self._num_forwards, self._has_endless = training, 0, False
         sinks = {
-            name: GuardedQueue(target, lifeline)
+            name: GuardedQueue.of(target, lifeline)
             for name, target in (("outputs", outputs), ("losses", losses), ("checkpoints", checkpoints))
             if target is not None
         }
@@ -150,8 +179,11 @@ class Pipeline:
             worker.start()
         _running.add(self)
 
-    def shutdown(self, timeout: float = SHUTDOWN_SECONDS) -> bool:
-        """End the workers; whether all ended within ``timeout`` seconds. Never raises, twice neither."""
+    def shutdown(self, timeout: float = SHUTDOWN_SECONDS, *, keep_queued: bool = False) -> bool:
+        """End the workers; whether all ended within ``timeout`` seconds. Never raises, twice neither.
+
+        What is queued for the pipeline is dropped unless ``keep_queued``.
+        """
         deadline = time.monotonic() + timeout
         if self._lifeline is not None:
             self._lifeline.stop()
@@ -159,7 +191,8 @@ class Pipeline:
         ended = all([_join(worker, deadline) for worker in self._workers])  # noqa: C419 (joins all)
         self._workers = []
         for channel in (self.inputs, self.targets):
-            channel.clear()
+            if not keep_queued:
+                channel.clear()
             channel.attach(None)
         for stage in self.stages:
             stage.links = None
@@ -192,25 +225,32 @@ class Pipeline:
 
     # Commands
 
-    def forward(self, count: int = 1, *, inline: bool = False) -> None:
+    def forward(self, count: int = 1, *, inline: bool = False, outputs: Any = None) -> None:
         """Run ``count`` micro-batches forward; 0 goes on until ``end_endless``, ``start`` or ``shutdown``.
 
         With ``inline`` in the calling thread: at most the micro-batches that wait, and done on return.
+        ``outputs`` is the queue for the outputs of these, in place of the one given to ``start``.
 
         Raises:
             PipelineError: the pipeline does not run, or count is negative.
         """
         self._require(count)
+        assert self._lifeline is not None
+        sink = None if outputs is None else self._sender(GuardedQueue.of(outputs, self._lifeline))
         if inline:
             ready = min(count or len(self.inputs), len(self.inputs))
             for _ in range(ready):
-                self._inline(Command(CommandType.RUN_FORWARD, 1, training=self._training))
+                self._inline(Command(CommandType.RUN_FORWARD, 1, training=self._training, on_output=sink))
             self._num_forwards += ready
             return
         cancel = self._endless_event(count)
         self._num_forwards += count
         self._has_endless |= count == 0
-        self._send(lambda: Command(CommandType.RUN_FORWARD, count, training=self._training, cancel=cancel))
+        self._send(
+            lambda: Command(
+                CommandType.RUN_FORWARD, count, training=self._training, cancel=cancel, on_output=sink
+            )
+        )
 
     def backward(self, count: int = 1, *, zero_grad: bool = False, inline: bool = False) -> None:
         """Run ``count`` backwards, of the forwards that came first; 0: of all, and then waits as ``forward``.
@@ -327,7 +367,7 @@ class Pipeline:
 
     def _link(self, lifeline: Lifeline, sinks: dict[str, GuardedQueue]) -> None:
         last = len(self.stages) - 1
-        gather = _Gather(len(self.stages), sinks.get("checkpoints"))
+        gather = _Gather(len(self.stages), sinks.get("checkpoints"), self._convert_checkpoint)
         inputs = self.inputs
         for place, stage in enumerate(self.stages):
             stage.is_first, stage.is_last = place == 0, place == last
@@ -353,13 +393,13 @@ class Pipeline:
     ) -> None:
         for stage, target in zip(self.stages, forward, strict=False):
             assert stage.links is not None
-            stage.links.on_forward = self._sender(GuardedQueue(target, lifeline))
+            stage.links.on_forward = self._sender(GuardedQueue.of(target, lifeline))
         for stage, target in zip(self.stages[1:], backward, strict=False):
             assert stage.links is not None
-            stage.links.on_backward = self._sender(GuardedQueue(target, lifeline))
+            stage.links.on_backward = self._sender(GuardedQueue.of(target, lifeline))
         for stage in self.stages:
             if stage.name in debug and stage.links is not None:
-                stage.links.on_gradients = self._sender(GuardedQueue(debug[stage.name], lifeline))
+                stage.links.on_gradients = self._sender(GuardedQueue.of(debug[stage.name], lifeline))
 
     def _sender(self, sink: GuardedQueue) -> Callable[[tuple[torch.Tensor | None, ...]], None]:
         def send(tensors: tuple[torch.Tensor | None, ...]) -> None:
@@ -455,7 +495,10 @@ class Pipeline:
 class _Gather:
     """Puts the parameters of all stages together, checkpoint by checkpoint."""
 
-    def __init__(self, num_stages: int, sink: GuardedQueue | None) -> None:
+    def __init__(
+        self, num_stages: int, sink: GuardedQueue | None, convert: Callable[[dict[str, torch.Tensor]], Any]
+    ) -> None:
+        self._convert = convert
         self._lock = threading.Lock()
         self._sink = sink
         self._waiting: list[queue.SimpleQueue[dict[str, torch.Tensor]]] = [
@@ -472,7 +515,7 @@ class _Gather:
             with self._lock:
                 self._waiting[place].put(values)
                 if not any(waiting.empty() for waiting in self._waiting):
-                    self._sink.put([waiting.get() for waiting in self._waiting])
+                    self._sink.put([self._convert(waiting.get()) for waiting in self._waiting])
 
         return add
 

@@ -48,6 +48,7 @@ class Lifeline:
         self._wakers: list[Callable[[], Callable[[], None] | None]] = []
         self._error: StageError | None = None
         self._stopped = False
+        self._prune_at = 64
 
     @property
     def error(self) -> StageError | None:
@@ -64,6 +65,9 @@ class Lifeline:
         with self._lock:
             ended = self._stopped or self._error is not None
             if not ended:
+                if len(self._wakers) >= self._prune_at:
+                    self._wakers = [find for find in self._wakers if find() is not None]
+                    self._prune_at = 2 * len(self._wakers) + 64
                 self._wakers.append(weakref.WeakMethod(wake))
         if ended:
             wake()
@@ -90,7 +94,7 @@ class Lifeline:
             PipelineStoppedError: the pipeline was shut down.
         """
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)
         if self._stopped:
             raise PipelineStoppedError("the pipeline was shut down; start it again to go on")
 

@@ -46,6 +46,12 @@ class GuardedQueue:
             ) from None
         lifeline.watch(self._wake)
 
+    @classmethod
+    def of(cls, target: Any, lifeline: Lifeline) -> GuardedQueue:
+        """Return the guard of a queue, the one that it has for this pipeline already or a new one."""
+        guard = getattr(target, "_loom_guard", None)
+        return guard if isinstance(guard, cls) and guard._lifeline is lifeline else cls(target, lifeline)
+
     def put(self, item: object) -> None:
         """Append an entry; wait for room, unless the pipeline ends."""
         while True:
@@ -93,7 +99,7 @@ class GuardedQueue:
 
     def _raise_failure(self) -> None:
         if self._lifeline.error is not None:
-            raise self._lifeline.error
+            raise self._lifeline.error.with_traceback(None)
 
     def _polled(self, block: bool, timeout: float | None) -> Any:
         deadline = None if timeout is None else time.monotonic() + timeout

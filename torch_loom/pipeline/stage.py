@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +78,8 @@ class Stage:
         scheduler: called with that optimizer, returns something with ``step()``.
         keep_modules: use these modules themselves instead of copies on the device.
         retain_graph: keep the autograd graph of a forward after its backward.
+        numbers: makes the context that modules and loss run in, such as ``numerics.emulate``.
+        adapt: changes the inputs of each micro-batch, such as their dtypes, before the modules get them.
     """
 
     def __init__(
@@ -90,6 +93,8 @@ class Stage:
         scheduler: Callable[[Any], Any] | None = None,
         keep_modules: bool = True,
         retain_graph: bool = False,
+        adapt: Callable[[tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...]] | None = None,
+        numbers: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.name = name
         self.device = torch.device(device)
@@ -98,6 +103,8 @@ class Stage:
             raise PipelineError(f"stage {name!r} has no module: place one on it")
         self.loss_scale = 1.0
         self.retain_graph = retain_graph
+        self._adapt = adapt
+        self._numbers = numbers
         self._make_optimizer, self._make_scheduler = optimizer, scheduler
         losses = [loss] if isinstance(loss, nn.Module) else []
         placed = place_modules([*given.values(), *losses], self.device, keep=keep_modules)
@@ -151,8 +158,15 @@ class Stage:
         self.spans.clear()
         self._count = dict.fromkeys(self._count, 0)
 
-    def forward(self, training: bool, cancel: threading.Event | None = None) -> bool:
+    def forward(
+        self,
+        training: bool,
+        cancel: threading.Event | None = None,
+        on_output: Callable[..., None] | None = None,
+    ) -> bool:
         """Run one micro-batch forward; False if the run was ended instead.
+
+        Outputs of the last stage go to ``on_output``, or else to that of its links.
 
         Raises:
             Cancelled: ``cancel`` was set while the first stage waited.
@@ -166,8 +180,8 @@ class Stage:
                 return False
             begin = time.perf_counter_ns()
             inputs = self._open(feed.parcel, training)
-            with torch.set_grad_enabled(training):
-                outputs = self._run(inputs, feed.names)
+            with torch.set_grad_enabled(training), self._numbers():
+                outputs = self.compute(inputs, feed.names)
                 if training and self.is_last:
                     outputs = self._with_loss(outputs, links)
             if training:
@@ -175,7 +189,7 @@ class Stage:
             self._span("F", begin)
         finally:
             links.inputs.release()
-        self._pass_on(outputs, training, links)
+        self._pass_on(outputs, links, on_output)
         return True
 
     def backward(self) -> None:
@@ -279,9 +293,12 @@ class Stage:
             return tensors
         return tuple(t.detach().requires_grad_(t.is_floating_point() or t.is_complex()) for t in tensors)
 
-    def _run(
-        self, inputs: tuple[torch.Tensor, ...], names: tuple[str, ...] | None
+    def compute(
+        self, inputs: tuple[torch.Tensor, ...], names: tuple[str, ...] | None = None
     ) -> tuple[torch.Tensor, ...]:
+        """Run the modules on inputs of this stage's device, in order or by name, and return all outputs."""
+        if self._adapt is not None:
+            inputs = self._adapt(inputs)
         if self._copies_inputs:
             inputs = tuple(tensor.clone() for tensor in inputs)
         values: Sequence[torch.Tensor] = inputs
@@ -303,14 +320,16 @@ class Stage:
             links.on_loss(tuple(loss.detach() for loss in outputs))
         return outputs
 
-    def _pass_on(self, outputs: tuple[torch.Tensor, ...], training: bool, links: Links) -> None:
+    def _pass_on(
+        self, outputs: tuple[torch.Tensor, ...], links: Links, on_output: Callable[..., None] | None
+    ) -> None:
         passed = tuple(out.detach() for out in outputs)
         if links.forward is not None:
             if links.on_forward is not None:
                 links.on_forward(passed)
             links.forward.put(Feed(parcel(passed)))
-        elif links.on_output is not None:
-            links.on_output(passed)
+        elif on_output is not None or links.on_output is not None:
+            (on_output or links.on_output)(passed)  # type: ignore[misc]
 
     def _span(self, kind: str, begin_ns: int) -> None:
         self.spans.append(Span(kind, self._count[kind], begin_ns, time.perf_counter_ns()))

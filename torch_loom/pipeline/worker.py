@@ -85,6 +85,8 @@ class Worker:
                 return stage.gradients()
             case CommandType.UPDATE_DEVICE_PARAMETERS:
                 stage.update(command.parameters)
+            case CommandType.CALL:
+                return command.parameters()
             case CommandType.QUIT | CommandType.SYNC:
                 return None
             case _:
@@ -95,11 +97,12 @@ class Worker:
         stage = self.stage
         if command.count:
             for _ in range(command.count):
-                stage.forward(command.training)
+                stage.forward(command.training, on_output=command.on_output)
             return
         # Only the first stage is told of the end; it tells the others in the order of the data.
         try:
-            while stage.forward(command.training, command.cancel if stage.is_first else None):
+            cancel = command.cancel if stage.is_first else None
+            while stage.forward(command.training, cancel, command.on_output):
                 pass
         except Cancelled:
             if stage.links is not None and stage.links.forward is not None:

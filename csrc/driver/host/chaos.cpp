@@ -1,8 +1,11 @@
 #include "driver/host/chaos.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <utility>
+
+#include "util/waiting.h"
 
 namespace loom::driver {
 
@@ -61,12 +64,21 @@ void Chaos::run_some(Lock& lock) {
 }
 
 void Chaos::run_until(Lock& lock, const std::function<bool()>& done) {
+  using Time = std::chrono::steady_clock;
+  auto next_check = Time::now() + kWaitSlice;
   // Not only what is needed: other streams go on while somebody waits.
   while (!done()) {
+    if (const auto now = Time::now(); now >= next_check && !HostStream::in_kernel()) {
+      next_check = now + kWaitSlice;
+      lock.unlock();
+      check_wait();
+      lock.lock();
+      continue;
+    }
     std::vector<ChaosStream*> ready = ready_streams(/*lazy_too=*/false);
     if (ready.empty()) ready = ready_streams(/*lazy_too=*/true);
     if (ready.empty()) {
-      changed_.wait(lock);  // other threads run what this one waits for
+      changed_.wait_for(lock, kWaitSlice);  // other threads run what this one waits for
       continue;
     }
     step(lock, *ready[draw(ready.size())]);

@@ -298,7 +298,7 @@ void HostDriver::synchronize_event(Event event) {
   if (chaos_ != nullptr) {
     chaos_->wait(*version);
   } else {
-    version->wait();
+    version->await();
   }
   version->failures().raise();
 }

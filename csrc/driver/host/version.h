@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -20,17 +21,21 @@ class Version {
 
   // Called once.
   void reach(Failures failures) noexcept;
-  bool finished() const noexcept { return reached_.load(std::memory_order_acquire) != 0; }
+  bool finished() const noexcept { return state_.load(std::memory_order_acquire) == kReached; }
   // Finished, and waiting for it changes nothing.
   bool clean() const noexcept { return finished() && failures_.empty(); }
   void wait() const noexcept;
+  // The same for a thread of the program's: what check_wait() throws leaves it.
+  void await() const;
   // Of a finished version.
   const Failures& failures() const noexcept { return failures_; }
   int64_t time_ns() const noexcept { return time_ns_; }
 
  private:
-  // An int: the only type on which waiting is one system call everywhere.
-  std::atomic<int> reached_{0};
+  enum : int32_t { kPending, kAwaited, kReached };
+  void sleep(std::chrono::nanoseconds longest) const noexcept;
+
+  mutable std::atomic<int32_t> state_{kPending};
   int64_t time_ns_ = 0;
   Failures failures_;
 };

@@ -193,7 +193,7 @@ Failures WorkerStream::drain() {
         awaited = queue_.front().version;
       }
     }
-    awaited->wait();
+    awaited->await();
   }
   // The thread that reached the version may hold the mutex still: the caller may end the stream.
   const std::lock_guard<SpinMutex> lock(mutex_);

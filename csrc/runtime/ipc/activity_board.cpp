@@ -62,6 +62,10 @@ void activity_board::start(const std::vector<int>& physical) {
   header->num_streams = kStreams;
   header->num_buckets = driver::activity::kNumBuckets;
   header->bucket_shift = static_cast<uint32_t>(driver::activity::bucket_shift(clock::ticks_per_second()));
+  auto* const slots = reinterpret_cast<StreamActivity*>(static_cast<char*>(memory) + kSlotsOffset);
+  for (size_t i = 0; i < physical.size() * kStreams; ++i) {
+    slots[i].prepare(static_cast<int>(header->bucket_shift));
+  }
   for (size_t i = 0; i < physical.size(); ++i) {
     header->devices[i].physical = static_cast<uint32_t>(physical[i]);
   }

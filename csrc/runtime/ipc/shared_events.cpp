@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <ctime>
 #include <map>
@@ -15,12 +16,13 @@
 #include "runtime/capture.h"
 #include "runtime/ipc/shared_files.h"
 #include "runtime/runtime.h"
+#include "util/waiting.h"
 
 namespace loom::runtime::shared_events {
 
 namespace {
 
-constexpr char kMagic[8] = {'L', 'O', 'O', 'M', 'E', 'V', 'T', '1'};
+constexpr char kMagic[8] = {'L', 'O', 'O', 'M', 'E', 'V', 'T', '2'};
 // How long a waiter sleeps before it looks whether the other process is alive.
 constexpr long kNapNs = 20'000'000;
 
@@ -36,6 +38,13 @@ struct Handle {
   char magic[8];
   Key key;
   FileName file;
+  // Of the rest. The file's name alone would not show all damage: the numbers of this process's threads, and
+  // of its children, name the same file.
+  uint64_t digest;
+
+  uint64_t right_digest() const {
+    return digest_of({reinterpret_cast<const char*>(this), offsetof(Handle, digest)});
+  }
 };
 
 long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const timespec* timeout) {
@@ -77,6 +86,7 @@ class SharedEvent {
       if (shared.finished.load() >= version) break;
       const timespec nap{0, kNapNs};
       futex(shared.bell, FUTEX_WAIT, bell, &nap);
+      check_wait();
       const bool is_alive = recorder == place_ || is_locked_by_others(file_.descriptor(), recorder, 1);
       if (!is_alive && recorder == shared.recorder.load() && shared.finished.load() < version) {
         throw SharingError(
@@ -170,13 +180,14 @@ std::string handle_of(driver::Event event) {
   std::memcpy(handle.magic, kMagic, sizeof kMagic);
   handle.key = shared->page().key;
   handle.file = name_of(shared->file().descriptor());
+  handle.digest = handle.right_digest();
   return {reinterpret_cast<const char*>(&handle), sizeof handle};
 }
 
 void open(driver::Event event, const std::string& text) {
   Handle handle{};
   if (text.size() == sizeof handle) std::memcpy(&handle, text.data(), sizeof handle);
-  if (std::memcmp(handle.magic, kMagic, sizeof kMagic) != 0) {
+  if (std::memcmp(handle.magic, kMagic, sizeof kMagic) != 0 || handle.digest != handle.right_digest()) {
     throw SharingError("this is no handle of an event, or a damaged one (" + std::to_string(text.size()) +
                        " bytes)");
   }

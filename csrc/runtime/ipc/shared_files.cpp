@@ -85,6 +85,12 @@ FileName name_of(int descriptor) {
   return name;
 }
 
+uint64_t digest_of(std::string_view bytes) noexcept {
+  uint64_t digest = 0xCBF29CE484222325;  // FNV-1a
+  for (const char byte : bytes) digest = (digest ^ static_cast<unsigned char>(byte)) * 0x100000001B3;
+  return digest;
+}
+
 File open_shared_file(const FileName& name) {
   std::string reason;
   const int descriptor = open_named_file(name, &reason);

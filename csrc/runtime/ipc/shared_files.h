@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "driver/error.h"
@@ -28,6 +29,9 @@ class File {
  private:
   int descriptor_ = -1;
 };
+
+// Tells whether bytes that came from elsewhere are those that were sent: a damaged byte changes it for sure.
+uint64_t digest_of(std::string_view bytes) noexcept;
 
 using Key = std::array<uint64_t, 2>;
 Key random_key();

@@ -47,11 +47,7 @@ struct Handle {
 };
 
 uint64_t digest_of(const Handle& handle) {
-  uint64_t digest = 0xCBF29CE484222325;  // FNV-1a
-  for (const char byte : std::string_view(reinterpret_cast<const char*>(&handle), sizeof handle)) {
-    digest = (digest ^ static_cast<unsigned char>(byte)) * 0x100000001B3;
-  }
-  return digest;
+  return runtime::digest_of({reinterpret_cast<const char*>(&handle), sizeof handle});
 }
 
 // This process's, for what it sends. Made at the first send.

@@ -30,6 +30,8 @@ void CachingAllocator::attach_out_of_memory_observer(OutOfMemoryObserver observe
 
 std::string CachingAllocator::out_of_memory_message(size_t asked, size_t alloc_bytes, bool is_sourced,
                                                     driver::MemoryInfo memory) const {
+  constexpr size_t kExabyte = size_t{1} << 60;
+  if (asked >= kExabyte) return "out of memory. Tried to allocate more than 1EB memory.";
   const auto text = [](size_t bytes) {
     return format_bytes(static_cast<int64_t>(std::min(bytes, static_cast<size_t>(INT64_MAX))));
   };

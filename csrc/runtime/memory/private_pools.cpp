@@ -45,8 +45,8 @@ void CachingAllocator::begin_allocate_to_pool(PoolId id, Filter filter, bool cap
     }
   }
   release_pool(id);
-  throw InvalidArgument("allocations of device " + std::to_string(logical_device_) +
-                        " go to the private pool " + name_of(id) + " already");
+  throw Error("beginAllocateToPool: already recording to mempool_id " + name_of(id) +
+              ": allocations of device " + std::to_string(logical_device_) + " go to it already");
 }
 
 void CachingAllocator::end_allocate_to_pool(PoolId id) {
@@ -54,8 +54,8 @@ void CachingAllocator::end_allocate_to_pool(PoolId id) {
   const auto found =
       std::find_if(captures_.begin(), captures_.end(), [&](const Capture& each) { return each.id == id; });
   if (found == captures_.end()) {
-    throw InvalidArgument("no allocations of device " + std::to_string(logical_device_) +
-                          " go to the private pool " + name_of(id));
+    throw Error("endAllocatePool: not currently recording to mempool_id " + name_of(id) +
+                ": no allocations of device " + std::to_string(logical_device_) + " go to it");
   }
   num_capturing_ -= found->capturing ? 1 : 0;
   captures_.erase(found);

@@ -32,7 +32,7 @@ void bind_implicit_sync(py::module_& m) {
   set_implicit_sync_error(&raise);
   m.def("set_sync_debug_mode", [](int mode, py::object error) {
     error_class() = std::move(error);
-    sync_debug_mode.store(static_cast<SyncDebugMode>(mode));
+    set_sync_debug_mode(static_cast<SyncDebugMode>(mode));
   });
   m.def("sync_debug_mode", [] { return static_cast<int>(sync_debug_mode.load()); });
 }

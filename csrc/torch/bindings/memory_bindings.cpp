@@ -249,6 +249,16 @@ void prepare_memory() {
   }
 }
 
+// Runs the handlers of signals that have come, in Python's main thread; what one raises ends the wait.
+static void check_signals() {
+  if (Py_IsInitialized() == 0 || PyGILState_GetThisThreadState() == nullptr) return;
+  const py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() == 0) return;
+  python_error raised;
+  raised.persist();
+  throw raised;
+}
+
 void bind_memory(py::module_& m) {
   runtime::set_blocking_call([](void (*body)(void*), void* context) {
     if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) {
@@ -258,6 +268,7 @@ void bind_memory(py::module_& m) {
     py::gil_scoped_release no_gil;
     body(context);
   });
+  runtime::set_interrupt_check(check_signals);
   m.def("check_alloc_conf", torch::wrap_pybind_function(check_alloc_conf));
   m.def("memory_stats", torch::wrap_pybind_function(memory_stats));
   m.def("memory_figure", torch::wrap_pybind_function(memory_figure));

@@ -24,6 +24,7 @@
 #include "torch/engine/engine.h"
 #include "torch/hooks/shutdown.h"
 #include "torch/kernels/compiled_kernel.h"
+#include "torch/memory/lazy.h"
 #include "torch/memory/alloc_conf.h"
 #include "torch/ops/fallback.h"
 #include "torch/profiler/nvtx.h"
@@ -85,9 +86,10 @@ std::optional<std::string> enter_dry_run(std::vector<runtime::DeviceConfig> made
   return std::nullopt;
 }
 
-void set_initializer(py::object callback) {
+// Calls a Python function without arguments, from any thread, and throws what it raises.
+std::function<void()> caller_of(py::object callback) {
   auto* kept = new py::object(std::move(callback));  // leaked, as above
-  runtime::set_initializer([kept] {
+  return [kept] {
     py::gil_scoped_acquire gil;
     if (PyObject* result = PyObject_CallNoArgs(kept->ptr()); result == nullptr) {
       python_error error;
@@ -96,8 +98,10 @@ void set_initializer(py::object callback) {
     } else {
       Py_DECREF(result);
     }
-  });
+  };
 }
+
+void set_initializer(py::object callback) { runtime::set_initializer(caller_of(std::move(callback))); }
 
 py::dict device_properties(int64_t index) {
   check_device_index(index);
@@ -205,6 +209,9 @@ PYBIND11_MODULE(_C, m) {
         }),
         py::arg("index") = py::none());
   m.def("set_initializer", torch::wrap_pybind_function(set_initializer));
+  m.def("leave_memory_policy_open",
+        [](py::object settle) { leave_policy_open(caller_of(std::move(settle))); });
+  m.def("close_memory_policy", torch::wrap_pybind_function(close_policy), py::arg("are_lazy"));
   m.def("set_device_count_peek", [](py::object callback) { peek_callback() = std::move(callback); });
   m.def("is_initialized", [] { return runtime::is_initialized(); });
   m.def("is_in_bad_fork", [] { return runtime::in_bad_fork(); });

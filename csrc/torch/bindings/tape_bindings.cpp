@@ -14,6 +14,7 @@
 
 #include "runtime/worlds.h"
 #include "torch/core/device.h"
+#include "torch/dispatch/implicit_sync.h"
 
 namespace py = pybind11;
 
@@ -203,6 +204,9 @@ class PythonReader final : public runtime::TapeReader {
     }
   }
 
+  // False: from now on no callback is called, in no thread; one that runs goes on.
+  void set_listening(bool listens) { listens_.store(listens); }
+
   py::list take_notes() {
     std::vector<Note> notes;
     {
@@ -230,9 +234,11 @@ class PythonReader final : public runtime::TapeReader {
   static inline thread_local bool is_reading = false;
 
   template <typename F>
-  static void call(const F& callback) {
+  void call(const F& callback) const {
     if (is_reading || Py_IsInitialized() == 0) return;
     const py::gil_scoped_acquire gil;
+    // The reader may have been detached by Python that ran while this thread waited for its lock.
+    if (!listens_.load()) return;
     const Reading reading;
     try {
       callback();
@@ -247,6 +253,7 @@ class PythonReader final : public runtime::TapeReader {
 
   py::object callback_, ended_;
   const bool with_dtypes_;
+  std::atomic<bool> listens_{true};
   std::mutex mutex_;
   std::vector<Note> notes_;
 };
@@ -257,10 +264,12 @@ class TapeReader {
   TapeReader(py::object callback, py::object ended, bool with_dtypes)
       : reader_(std::make_shared<PythonReader>(std::move(callback), std::move(ended), with_dtypes)) {}
   void attach() {
+    reader_->set_listening(true);
     const py::gil_scoped_release no_gil;
     translated([&] { runtime::tape::attach(reader_); });
   }
   void detach() {
+    reader_->set_listening(false);
     const py::gil_scoped_release no_gil;
     translated([&] { runtime::tape::detach(reader_); });
   }
@@ -278,14 +287,25 @@ class TraceReader final : public runtime::TapeReader {
 
   void begin(const Command& command) override {
     const bool is_host_memory = command.kind == CommandKind::kAllocate && command.device < 0;
-    if (is_host_memory || is_reading || Py_IsInitialized() == 0) return;
+    if (is_host_memory) return;
+    tell(command.kind, first(command),
+         command.stream < 0 ? nullptr : handle_of(command.device, command.stream));
+  }
+
+  // A stream's native handle; null for the default one, as CUDA's is.
+  static const void* handle_of(int device, int64_t stream) {
+    return stream == 0 ? nullptr : devices().stream(device, stream);
+  }
+
+  void tell(CommandKind kind, const void* first, const void* second) {
+    if (is_reading || Py_IsInitialized() == 0) return;
     const py::gil_scoped_acquire gil;
     // A free may come while an exception is on its way.
     const py::error_scope pending;
     is_reading = true;
     try {
-      callback_(static_cast<int>(command.kind), reinterpret_cast<uintptr_t>(first(command)),
-                reinterpret_cast<uintptr_t>(command.stream < 0 ? nullptr : stream(command)));
+      callback_(static_cast<int>(kind), reinterpret_cast<uintptr_t>(first),
+                reinterpret_cast<uintptr_t>(second));
     } catch (py::error_already_set& error) {
       // Re-deliver Ctrl-C to the program after the command.
       if (error.matches(PyExc_KeyboardInterrupt)) {
@@ -310,12 +330,9 @@ class TraceReader final : public runtime::TapeReader {
   static bool is_in(runtime::CommandKinds kinds, CommandKind kind) {
     return (kinds >> static_cast<int>(kind) & 1) != 0;
   }
-  static const void* stream(const Command& command) {
-    return devices().stream(command.device, command.stream);
-  }
   static const void* first(const Command& command) {
     if (is_in(kEvents, command.kind)) return command.event;
-    if (is_in(kStreams, command.kind)) return stream(command);
+    if (is_in(kStreams, command.kind)) return handle_of(command.device, command.stream);
     return command.address;
   }
 
@@ -323,11 +340,24 @@ class TraceReader final : public runtime::TapeReader {
   const py::object callback_;
 };
 
+std::vector<std::shared_ptr<TraceReader>>& trace_readers() {
+  static auto* const kept = new std::vector<std::shared_ptr<TraceReader>>;
+  return *kept;
+}
+
+// What an op or a copy makes the host wait for is on no tape: where nothing is pending nobody waits.
+void trace_implicit_sync(int device) {
+  const runtime::StreamRef stream = runtime::current_stream_of(device);
+  for (const auto& reader : trace_readers()) {
+    reader->tell(CommandKind::kSynchronizeStream, TraceReader::handle_of(device, stream.id), nullptr);
+  }
+}
+
 // For the life of the process: callbacks cannot be taken back.
 void attach_trace(py::object callback) {
   const auto reader = std::make_shared<TraceReader>(std::move(callback));
-  static auto* kept = new std::vector<std::shared_ptr<TraceReader>>;
-  kept->push_back(reader);
+  trace_readers().push_back(reader);
+  set_sync_listener(&trace_implicit_sync);
   const py::gil_scoped_release no_gil;
   translated([&] { runtime::tape::attach(reader); });
 }
@@ -335,8 +365,7 @@ void attach_trace(py::object callback) {
 // Sums up kernels without a lock: what a native reader costs, and how much a program moves.
 class KernelCounter final : public runtime::TapeReader {
  public:
-  KernelCounter()
-      : TapeReader(runtime::kinds_of({CommandKind::kKernel}), runtime::kinds_of({CommandKind::kKernel})) {}
+  explicit KernelCounter(bool counts_begins) : TapeReader(counts_begins ? kKernels : 0, kKernels) {}
 
   void begin(const Command&) override { add(begun_, 1); }
   // Op, class, stream, dtypes, sizes and strides of inputs and outputs, attributes: what a cost depends on.
@@ -364,6 +393,7 @@ class KernelCounter final : public runtime::TapeReader {
   }
 
  private:
+  static constexpr runtime::CommandKinds kKernels = runtime::kinds_of({CommandKind::kKernel});
   using Counter = std::atomic<int64_t>;
   // Several threads may lose counts to one another, which a locked instruction would cost too much to
   // prevent.
@@ -389,6 +419,8 @@ class KernelCounter final : public runtime::TapeReader {
 
 class KernelCounterHandle {
  public:
+  explicit KernelCounterHandle(bool counts_begins)
+      : counter_(std::make_shared<KernelCounter>(counts_begins)) {}
   void attach() {
     const py::gil_scoped_release no_gil;
     translated([&] { runtime::tape::attach(counter_); });
@@ -400,7 +432,7 @@ class KernelCounterHandle {
   py::dict counts() const { return counter_->counts(); }
 
  private:
-  const std::shared_ptr<KernelCounter> counter_ = std::make_shared<KernelCounter>();
+  const std::shared_ptr<KernelCounter> counter_;
 };
 
 constexpr std::pair<const char*, CommandKind> kKinds[] = {
@@ -436,7 +468,7 @@ void bind_tape(py::module_& m) {
       .def("detach", torch::wrap_pybind_function([](TapeReader& self) { self.detach(); }))
       .def("take_notes", &TapeReader::take_notes);
   py::class_<KernelCounterHandle>(m, "KernelCounter")
-      .def(py::init<>())
+      .def(py::init<bool>(), py::arg("counts_begins") = true)
       .def("attach", torch::wrap_pybind_function([](KernelCounterHandle& self) { self.attach(); }))
       .def("detach", torch::wrap_pybind_function([](KernelCounterHandle& self) { self.detach(); }))
       .def("counts", &KernelCounterHandle::counts);

@@ -22,30 +22,50 @@ constexpr size_t kStateBytes = 16;  // uint64 seed, uint64 offset
 LoomGenerator::LoomGenerator(c10::DeviceIndex device)
     : GeneratorImpl(c10::Device(device_type(), device), own_keys()) {}
 
+GraphRandom* LoomGenerator::captured() const {
+  if (!runtime::capture::is_underway()) return nullptr;
+  const runtime::StreamRef stream = runtime::current_stream_of(device().index());
+  return runtime::is_captured(stream) ? static_cast<GraphRandom*>(runtime::capture::owner_of(stream))
+                                      : nullptr;
+}
+
 void LoomGenerator::set_current_seed(uint64_t seed) {
-  TORCH_CHECK(seed == seed_ || !is_captured(),
-              "the seed of a generator can be set during stream capture only to what it is");
-  if (is_captured()) return;
-  seed_ = seed;
-  offset_ = 0;
+  if (captured() != nullptr) {
+    TORCH_CHECK(seed == state_->seed, device_name_upper(),
+                "GeneratorImpl::set_current_seed can be called during stream capture only if new seed is the "
+                "same as the original seed.");
+    return;
+  }
+  state_->seed = seed;
+  state_->offset = 0;
 }
 
 void LoomGenerator::set_offset(uint64_t offset) {
   TORCH_CHECK_VALUE(offset % kOffsetStep == 0, "offset must be a multiple of 4, got ", offset);
-  TORCH_CHECK(!is_captured(), "the offset of a generator cannot be set during stream capture");
-  offset_ = offset;
+  GraphRandom* const graph = captured();
+  if (graph == nullptr) {
+    state_->offset = offset;
+    return;
+  }
+  uint64_t* const moved = graph->offset_of(*state_);
+  TORCH_CHECK(
+      moved != nullptr,
+      "the offset of a generator cannot be set during stream capture if it is not registered with the "
+      "graph: call register_generator_state(generator) before the capture");
+  *moved = offset;
 }
 
-CapturedRandom LoomGenerator::take(uint64_t steps) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const CapturedRandom before{seed_, offset_};
-  offset_ += steps * kOffsetStep;
+uint64_t LoomGenerator::get_offset() const {
+  GraphRandom* const graph = captured();
+  const uint64_t* const moved = graph == nullptr ? nullptr : graph->offset_of(*state_);
+  return moved == nullptr ? state_->offset : *moved;
+}
+
+CapturedRandom take(RandomState& state, uint64_t offset) {
+  const std::lock_guard<std::mutex> lock(state.mutex);
+  const CapturedRandom before{state.seed, state.offset};
+  state.offset += offset;
   return before;
-}
-
-bool LoomGenerator::is_captured() const {
-  return runtime::capture::is_underway() &&
-         runtime::is_captured(runtime::current_stream_of(device().index()));
 }
 
 uint64_t LoomGenerator::seed() {
@@ -63,21 +83,35 @@ void LoomGenerator::set_state(const c10::TensorImpl& state) {
                     state.numel());
   uint64_t words[2];
   std::memcpy(words, state.data(), kStateBytes);
-  set_offset(words[1]);  // first: it throws for an offset that is not allowed
-  seed_ = words[0];
+  TORCH_CHECK_VALUE(words[1] % kOffsetStep == 0, "offset must be a multiple of 4, got ", words[1]);
+  set_current_seed(words[0]);
+  set_offset(words[1]);
 }
 
 c10::intrusive_ptr<c10::TensorImpl> LoomGenerator::get_state() const {
   at::Tensor state = at::detail::empty_cpu({static_cast<int64_t>(kStateBytes)}, c10::kByte);
-  const uint64_t words[2] = {seed_, offset_};
+  const uint64_t words[2] = {state_->seed, get_offset()};
   std::memcpy(state.mutable_data_ptr(), words, kStateBytes);
   return state.getIntrusivePtr();
 }
 
+void LoomGenerator::graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& state) {
+  const auto* other = dynamic_cast<const LoomGenerator*>(state.get());
+  TORCH_CHECK(other != nullptr && other->device() == device(), "Expected the state of a generator of ",
+              device());
+  state_ = other->state_;
+}
+
+c10::intrusive_ptr<c10::GeneratorImpl> LoomGenerator::graphsafe_get_state() const {
+  auto other = c10::make_intrusive<LoomGenerator>(device().index());
+  other->state_ = state_;
+  return other;
+}
+
 LoomGenerator* LoomGenerator::clone_impl() const {
   auto* copy = new LoomGenerator(device().index());
-  copy->seed_ = seed_;
-  copy->offset_ = offset_;
+  copy->state_->seed = state_->seed;
+  copy->state_->offset = state_->offset;
   return copy;
 }
 

@@ -5,6 +5,7 @@
 #include <c10/core/GeneratorImpl.h>
 
 #include <memory>
+#include <mutex>
 #include <optional>
 
 namespace loom::glue {
@@ -14,29 +15,49 @@ struct CapturedRandom {
   uint64_t seed = 0, offset = 0;
 };
 
-// While the current stream of its device is captured, seed and offset cannot be changed: replays take them
-// from the generator as it is then.
+// A seed and an offset. Generators may share them: graphsafe_get_state() makes another that does.
+struct RandomState {
+  uint64_t seed = c10::default_rng_seed_val;
+  uint64_t offset = 0;  // a multiple of 4, as CUDA demands
+  std::mutex mutex;     // of who draws; programs hold the generator's
+};
+
+// The graph that a stream's capture makes, as far as random numbers go. It owns the capture.
+class GraphRandom {
+ public:
+  virtual ~GraphRandom() = default;
+  // How far the ops captured so far have moved the offset of a state; null: it is not registered.
+  virtual uint64_t* offset_of(const RandomState& state) = 0;
+};
+
+// While the current stream of its device is captured, the offset is that within the graph: replays begin
+// where the state is then. The seed cannot be changed.
 class LoomGenerator final : public c10::GeneratorImpl {
  public:
   explicit LoomGenerator(c10::DeviceIndex device);
 
   void set_current_seed(uint64_t seed) override;
   void set_offset(uint64_t offset) override;
-  uint64_t get_offset() const override { return offset_; }
-  uint64_t current_seed() const override { return seed_; }
+  uint64_t get_offset() const override;
+  uint64_t current_seed() const override { return state_->seed; }
   uint64_t seed() override;
-  // Moves the offset on by `steps`; returns where it was, with the seed.
-  CapturedRandom take(uint64_t steps);
   void set_state(const c10::TensorImpl& state) override;
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
+  // The state itself, and not its values: a capture takes it as it is when a graph is replayed.
+  void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& state) override;
+  c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override;
+
+  const std::shared_ptr<RandomState>& state() const noexcept { return state_; }
 
  private:
   LoomGenerator* clone_impl() const override;
-  bool is_captured() const;
+  GraphRandom* captured() const;
 
-  uint64_t seed_ = c10::default_rng_seed_val;
-  uint64_t offset_ = 0;  // a multiple of 4, as CUDA demands
+  std::shared_ptr<RandomState> state_ = std::make_shared<RandomState>();
 };
+
+// Moves the offset on; returns where it was, with the seed.
+CapturedRandom take(RandomState& state, uint64_t offset);
 
 const at::Generator& default_generator(int device);
 

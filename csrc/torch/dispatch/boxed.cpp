@@ -228,9 +228,7 @@ void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
     };
     if (fill_on_host(handle, stack, check)) return;
   }
-  if (is_sync_debugged() && waits_for_values(op, *stack)) [[unlikely]] {
-    report_implicit_sync(op.name());
-  }
+  const bool is_sync = is_sync_watched.load(std::memory_order_relaxed) && waits_for_values(op, *stack);
   Lending lending(op);
   const size_t first = stack->size() - op.num_arguments;
   size_t next = 0;  // of op.arguments
@@ -241,6 +239,8 @@ void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
       mix_argument(lending, (*stack)[first + i]);
     }
   }
+  if (is_sync) [[unlikely]]
+    report_implicit_sync(op.name(), lending.device());
   if (fallback::is_watched(lending.dtypes()) && !is_checked) [[unlikely]] {
     fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
   }

@@ -16,9 +16,8 @@ class EngineReplay final : public runtime::Replay {
  public:
   explicit EngineReplay(const LoomGraph& graph) : Replay(graph.recording_) {
     for (const LoomGraph::Source& source : graph.sources_) {
-      if (source.steps == 0) continue;
-      auto* generator = static_cast<LoomGenerator*>(source.generator.unsafeGetGeneratorImpl());
-      starts_.push_back({source.random, generator->take(source.steps)});
+      const CapturedRandom start = take(*source.state, source.offset);
+      if (source.is_drawn) starts_.push_back({source.random, start});
     }
   }
 
@@ -79,11 +78,12 @@ void LoomGraph::capture_begin(at::MempoolId_t pool, at::GraphCaptureMode mode) {
   pin_ = runtime::worlds::Pin(own_->runtime());
   register_generator(default_generator(device_));
   // Replays of an earlier capture that are still under way have theirs.
-  for (Source& source : sources_) source = {source.generator, std::make_shared<CapturedRandom>(), 0};
+  for (Source& source : sources_) source = {source.state, std::make_shared<CapturedRandom>()};
   runtime::PoolId wanted = pool;
   if (wanted == runtime::PoolId{0, 0}) wanted = runtime::new_pool_id(/*user_created=*/false);
   capture_ = translated([&] {
-    return runtime::capture::begin(runtime::current_stream_of(device_), mode_of(mode), wanted, this);
+    return runtime::capture::begin(runtime::current_stream_of(device_), mode_of(mode), wanted,
+                                   static_cast<GraphRandom*>(this));
   });
   pool_ = wanted;
 }
@@ -153,9 +153,9 @@ void LoomGraph::debug_dump(const std::string& path) {
   write_file(path, recording_->to_dot());
 }
 
-LoomGraph::Source* LoomGraph::find(const at::Generator& generator) {
+LoomGraph::Source* LoomGraph::find(const RandomState& state) {
   for (Source& source : sources_) {
-    if (source.generator == generator) return &source;
+    if (source.state.get() == &state) return &source;
   }
   return nullptr;
 }
@@ -164,14 +164,21 @@ void LoomGraph::register_generator(const at::Generator& generator) {
   TORCH_CHECK(generator.defined(), "expected a generator of a ", device_name(), " device, got none");
   TORCH_CHECK(generator.device().type() == device_type(), "expected a generator of a ", device_name(),
               " device, got one of ", generator.device());
-  if (find(generator) == nullptr) sources_.push_back({generator, std::make_shared<CapturedRandom>(), 0});
+  const auto& state = static_cast<const LoomGenerator*>(generator.unsafeGetGeneratorImpl())->state();
+  if (find(*state) == nullptr) sources_.push_back({state, std::make_shared<CapturedRandom>()});
+}
+
+uint64_t* LoomGraph::offset_of(const RandomState& state) {
+  Source* const source = find(state);
+  return source == nullptr ? nullptr : &source->offset;
 }
 
 CapturedDraw LoomGraph::draw_from(const at::Generator& generator, const char* op_name) {
-  Source* source = find(generator);
+  const RandomState& state = *static_cast<const LoomGenerator*>(generator.unsafeGetGeneratorImpl())->state();
+  Source* source = find(state);
   if (source == nullptr && generator == default_generator(generator.device().index())) {
     register_generator(generator);
-    source = find(generator);
+    source = find(state);
   }
   if (source == nullptr) {
     const std::string reason = std::string(op_name) +
@@ -180,13 +187,15 @@ CapturedDraw LoomGraph::draw_from(const at::Generator& generator, const char* op
     runtime::capture::invalidate(runtime::current_stream_of(generator.device().index()), reason);
     TORCH_CHECK(false, reason);
   }
-  return {new_engine_generator(), source->random, source->steps++ * kOffsetStep};
+  const uint64_t offset = std::exchange(source->offset, source->offset + kOffsetStep);
+  source->is_drawn = true;
+  return {new_engine_generator(), source->random, offset};
 }
 
 CapturedDraw captured_draw(const at::Generator& generator, int device, const char* op_name) {
-  auto* graph = static_cast<LoomGraph*>(runtime::capture::owner_of(runtime::current_stream_of(device)));
+  auto* graph = static_cast<GraphRandom*>(runtime::capture::owner_of(runtime::current_stream_of(device)));
   TORCH_INTERNAL_ASSERT(graph != nullptr);
-  return graph->draw_from(generator, op_name);
+  return static_cast<LoomGraph*>(graph)->draw_from(generator, op_name);
 }
 
 void register_graph_impl() {

@@ -13,7 +13,7 @@
 
 namespace loom::glue {
 
-class LoomGraph final : public at::GraphImplInterface {
+class LoomGraph final : public at::GraphImplInterface, public GraphRandom {
  public:
   explicit LoomGraph(const at::GraphImplArgs& args) : keeps_graph_(args.keep_graph) {}
   ~LoomGraph() override;
@@ -35,17 +35,19 @@ class LoomGraph final : public at::GraphImplInterface {
   // Ops captured from now on may draw numbers from the generator; each replay takes them from where it is
   // then. The default generators are registered as they are used.
   void register_generator(const at::Generator& generator);
+  uint64_t* offset_of(const RandomState& state) override;
   // For an op that is captured and draws from `generator`.
   CapturedDraw draw_from(const at::Generator& generator, const char* op_name);
 
  private:
   friend class EngineReplay;
   struct Source {
-    at::Generator generator;
+    std::shared_ptr<RandomState> state;
     std::shared_ptr<CapturedRandom> random;
-    uint64_t steps;  // how many draws the graph makes of it
+    uint64_t offset = 0;    // how far a replay moves the state's
+    bool is_drawn = false;  // whether the graph draws from it
   };
-  Source* find(const at::Generator& generator);
+  Source* find(const RandomState& state);
   void forget_recording() noexcept;
 
   const bool keeps_graph_;

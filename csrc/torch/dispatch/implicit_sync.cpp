@@ -12,12 +12,31 @@ std::atomic<SyncDebugMode> sync_debug_mode{SyncDebugMode::kDefault};
 namespace {
 
 std::atomic<void (*)(const std::string&)> raise_error{nullptr};
+std::atomic<void (*)(int)> tell{nullptr};
+
+void update_watch() {
+  is_sync_watched = tell.load() != nullptr || sync_debug_mode.load() != SyncDebugMode::kDefault;
+}
 
 }  // namespace
 
+std::atomic<bool> is_sync_watched{false};
+
+void set_sync_debug_mode(SyncDebugMode mode) {
+  sync_debug_mode = mode;
+  update_watch();
+}
+
+void set_sync_listener(void (*listener)(int device)) {
+  tell = listener;
+  update_watch();
+}
+
 void set_implicit_sync_error(void (*raise)(const std::string& message)) { raise_error = raise; }
 
-void report_implicit_sync(const char* op_name) {
+void report_implicit_sync(const char* op_name, int device) {
+  if (const auto listener = tell.load(); listener != nullptr && device != kOnTape) listener(device);
+  if (sync_debug_mode.load(std::memory_order_relaxed) == SyncDebugMode::kDefault) return;
   const std::string line(python_line());
   const std::string message = "called a synchronizing " + device_name_upper() + " operation: " + op_name +
                               " makes the host wait for the device" + (line.empty() ? "" : " (" + line + ")");

@@ -1,4 +1,4 @@
-// torch.loom.set_sync_debug_mode: reports implicit host synchronisation.
+// torch.loom.set_sync_debug_mode and _gpu_trace: report implicit host synchronisation.
 #pragma once
 
 #include <atomic>
@@ -9,19 +9,23 @@ namespace loom::glue {
 enum class SyncDebugMode : int { kDefault, kWarn, kError };
 
 extern std::atomic<SyncDebugMode> sync_debug_mode;
-// Warns, or throws what set_implicit_sync_error() was given.
-void report_implicit_sync(const char* op_name);
+// Whether anybody wants to hear of it: there is a debug mode, or a listener.
+extern std::atomic<bool> is_sync_watched;
+void set_sync_debug_mode(SyncDebugMode mode);
+// Called with the device whose current stream the host waits for. It stays.
+void set_sync_listener(void (*listener)(int device));
+// Tells the listener; warns, or throws what set_implicit_sync_error() was given.
+void report_implicit_sync(const char* op_name, int device);
 // Throws torch_loom.errors.ImplicitSynchronizationError with a message.
 void set_implicit_sync_error(void (*raise)(const std::string& message));
 
-inline bool is_sync_debugged() noexcept {
-  return sync_debug_mode.load(std::memory_order_relaxed) != SyncDebugMode::kDefault;
-}
+// In the place of a device: the wait is a command of its own, which the listener hears of from the tape.
+constexpr int kOnTape = -1;
 
-// Called where the host is about to wait.
-inline void note_implicit_sync(const char* op_name) {
-  if (is_sync_debugged()) [[unlikely]] {
-    report_implicit_sync(op_name);
+// Called where the host is about to wait for the current stream of a device.
+inline void note_implicit_sync(const char* op_name, int device) {
+  if (is_sync_watched.load(std::memory_order_relaxed)) [[unlikely]] {
+    report_implicit_sync(op_name, device);
   }
 }
 

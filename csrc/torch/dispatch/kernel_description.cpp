@@ -20,28 +20,18 @@ std::vector<const char*> argument_names(const char* op, const char* overload) {
   return names;
 }
 
-runtime::Operand KernelDescription::describe(const c10::TensorImpl* tensor, bool is_written) {
-  const auto* first =
-      tensor->has_storage() ? static_cast<const char*>(tensor->unsafe_storage().data()) : nullptr;
-  const auto item_bytes = static_cast<int32_t>(tensor->itemsize());
-  return {first == nullptr ? nullptr : first + tensor->storage_offset() * item_bytes,
-          tensor->sizes().data(),
-          tensor->strides().data(),
-          static_cast<int32_t>(tensor->dim()),
-          item_bytes,
-          static_cast<int8_t>(tensor->dtype().toScalarType()),
-          is_written};
-}
-
-void KernelDescription::describe_inputs() {
-  inputs_.clear();
-  for (const Argument& argument : arguments_)
-    inputs_.push_back(describe(argument.tensor, argument.is_written));
+void KernelDescription::describe_inputs_again() {
+  for (size_t i = 0; i < tensors_.size(); ++i) describe(tensors_[i], inputs_[i].is_written, inputs_[i]);
 }
 
 Attribute& KernelDescription::add(const char* name, Kind kind, size_t count) {
-  attributes_.push_back({name, kind, static_cast<uint32_t>(count), {}, 0});
-  return attributes_.back();
+  Attribute& attribute = attributes_.add();
+  attribute.name = name;
+  attribute.kind = kind;
+  attribute.count = static_cast<uint32_t>(count);
+  attribute.integer = 0;
+  attribute.imaginary = 0;
+  return attribute;
 }
 
 void KernelDescription::add_integers(const char* name, Kind kind, const int64_t* values, size_t count) {
@@ -108,27 +98,28 @@ void KernelDescription::add_value(const char* name, const c10::IValue& value) {
 void KernelDescription::add_output(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.device().type() != device_type()) return;
   if (tensor.layout() != c10::kStrided) {
-    const size_t first = parts_.size();
+    auto& parts = extras().parts;
+    const size_t first = parts.size();
     if (tensor.layout() == c10::kSparse) {
-      parts_.append({tensor._indices(), tensor._values()});
+      parts.append({tensor._indices(), tensor._values()});
     } else if (at::sparse_csr::is_sparse_compressed(tensor)) {
       const auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(tensor);
-      parts_.append({compressed, plain, tensor.values()});
+      parts.append({compressed, plain, tensor.values()});
     }
-    for (size_t i = first; i < parts_.size(); ++i) {
-      outputs_.push_back(describe(parts_[i].unsafeGetTensorImpl(), /*is_written=*/true));
+    for (size_t i = first; i < parts.size(); ++i) {
+      describe(parts[i].unsafeGetTensorImpl(), /*is_written=*/true, outputs_.add());
     }
     return;
   }
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   const c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
   bool is_operand = false, is_written = false;
-  for (const Argument& argument : arguments_) {
-    if (argument.tensor->unsafe_storage().unsafeGetStorageImpl() != storage) continue;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i]->unsafe_storage().unsafeGetStorageImpl() != storage) continue;
     is_operand = true;
-    is_written |= argument.is_written;
+    is_written |= inputs_[i].is_written;
   }
-  outputs_.push_back(describe(impl, !is_operand || is_written));
+  describe(impl, !is_operand || is_written, outputs_.add());
 }
 
 void KernelDescription::add_output(const c10::IValue& value) {
@@ -140,21 +131,19 @@ void KernelDescription::add_output(const c10::IValue& value) {
 }
 
 void KernelDescription::add_written_inputs() {
-  for (const Argument& argument : arguments_) {
-    if (argument.is_written) outputs_.push_back(describe(argument.tensor, true));
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (inputs_[i].is_written) describe(tensors_[i], true, outputs_.add());
   }
 }
 
 void KernelDescription::begin(runtime::StreamRef stream, const char* name, const runtime::OpRecord* op) {
-  describe_inputs();
+  if (has_moved_) describe_inputs_again();
   launch_.begin(stream, name, {op, inputs_, attributes_});
 }
 
 void KernelDescription::end() {
   // The kernel may have given them other sizes.
-  if (std::any_of(arguments_.begin(), arguments_.end(), [](const Argument& one) { return one.is_written; })) {
-    describe_inputs();
-  }
+  if (writes_) describe_inputs_again();
   launch_.end(inputs_, outputs_);
 }
 

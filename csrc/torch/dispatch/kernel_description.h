@@ -7,8 +7,12 @@
 #include <c10/util/SmallVector.h>
 
 #include <array>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
+#include <new>
 #include <optional>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -16,12 +20,61 @@
 
 namespace loom::glue {
 
+// A list of plain values with room for N of them in place. add() returns one to be filled, and nothing is
+// copied or cleared.
+template <typename T, size_t N>
+class PlainList {
+ public:
+  PlainList() noexcept {}
+  ~PlainList() {
+    if (items_ != room()) [[unlikely]] {
+      std::free(items_);
+    }
+  }
+  PlainList(const PlainList&) = delete;
+  PlainList& operator=(const PlainList&) = delete;
+
+  T& add() {
+    if (size_ == capacity_) [[unlikely]] {
+      grow();
+    }
+    return *new (items_ + size_++) T;
+  }
+  T& operator[](size_t i) { return items_[i]; }
+  const T& operator[](size_t i) const { return items_[i]; }
+  size_t size() const noexcept { return size_; }
+  operator std::span<const T>() const noexcept { return {items_, size_}; }
+
+ private:
+  static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
+  T* room() noexcept { return reinterpret_cast<T*>(room_); }
+  [[gnu::noinline]] void grow() {
+    auto* const larger = static_cast<T*>(std::malloc(2 * capacity_ * sizeof(T)));
+    if (larger == nullptr) throw std::bad_alloc();
+    std::memcpy(larger, items_, size_ * sizeof(T));
+    if (items_ != room()) std::free(items_);
+    items_ = larger;
+    capacity_ *= 2;
+  }
+
+  T* items_ = room();
+  size_t size_ = 0, capacity_ = N;
+  alignas(T) unsigned char room_[N * sizeof(T)];
+};
+
 class KernelDescription {
  public:
+  // Not "= default": then making one would fill the room for operands with zeros.
+  KernelDescription() {}
+
   // A tensor of the device among the arguments, in their order; it lives until the end.
   void add_input(const c10::TensorImpl* tensor, bool is_written) {
-    arguments_.push_back({tensor, is_written});
+    tensors_.add() = tensor;
+    writes_ |= is_written;
+    describe(tensor, is_written, inputs_.add());
   }
+  // One of them has other memory than it had when it was added.
+  void note_moved() { has_moved_ = true; }
 
   // An argument that is no tensor, as C++ has it. Tensors, devices and generators are passed over. Lists and
   // text live until the end.
@@ -54,31 +107,47 @@ class KernelDescription {
   void end();
 
  private:
-  struct Argument {
-    const c10::TensorImpl* tensor;
-    bool is_written;
-  };
-
-  static runtime::Operand describe(const c10::TensorImpl* tensor, bool is_written);
-  void describe_inputs();
+  static void describe(const c10::TensorImpl* tensor, bool is_written, runtime::Operand& operand) {
+    const auto* first =
+        tensor->has_storage() ? static_cast<const char*>(tensor->unsafe_storage().data()) : nullptr;
+    const auto sizes = tensor->sizes();
+    operand.item_bytes = static_cast<int32_t>(tensor->itemsize());
+    operand.address =
+        first == nullptr ? nullptr : first + tensor->storage_offset() * int64_t{operand.item_bytes};
+    operand.sizes = sizes.data();
+    operand.strides = tensor->strides().data();
+    operand.num_dims = static_cast<int32_t>(sizes.size());
+    operand.dtype = static_cast<int8_t>(tensor->dtype().toScalarType());
+    operand.is_written = is_written;
+  }
+  void describe_inputs_again();
   runtime::Attribute& add(const char* name, runtime::Attribute::Kind kind, size_t count = 0);
   void add_integers(const char* name, runtime::Attribute::Kind kind, const int64_t* values, size_t count);
   void add_scalar(const char* name, const at::Scalar& value);
   void add_scalars(const char* name, at::ArrayRef<at::Scalar> values);
   template <typename T>
   T* make_room(size_t count) {
-    owned_.push_back(std::make_unique<uint64_t[]>(count));
     static_assert(sizeof(T) <= sizeof(uint64_t));
-    return reinterpret_cast<T*>(owned_.back().get());
+    return reinterpret_cast<T*>(extras().owned.emplace_back(std::make_unique<uint64_t[]>(count)).get());
+  }
+
+  // What few ops need.
+  struct Extras {
+    std::vector<std::unique_ptr<uint64_t[]>> owned;
+    c10::SmallVector<at::Tensor, 3> parts;  // of sparse results
+  };
+  Extras& extras() {
+    if (extras_ == nullptr) extras_ = std::make_unique<Extras>();
+    return *extras_;
   }
 
   runtime::Launch launch_;
-  c10::SmallVector<Argument, 8> arguments_;
-  c10::SmallVector<runtime::Operand, 8> inputs_;
-  c10::SmallVector<runtime::Operand, 4> outputs_;
-  c10::SmallVector<runtime::Attribute, 8> attributes_;
-  c10::SmallVector<std::unique_ptr<uint64_t[]>, 2> owned_;
-  c10::SmallVector<at::Tensor, 2> parts_;  // of sparse results
+  bool has_moved_ = false, writes_ = false;
+  std::unique_ptr<Extras> extras_;
+  PlainList<const c10::TensorImpl*, 8> tensors_;
+  PlainList<runtime::Operand, 8> inputs_;  // of each tensor
+  PlainList<runtime::Operand, 4> outputs_;
+  PlainList<runtime::Attribute, 8> attributes_;
 };
 
 // The names of an op's arguments, in their order.

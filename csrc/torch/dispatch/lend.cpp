@@ -159,8 +159,6 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   }
 
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  if (description_.has_value()) [[unlikely]]
-    description_->add_input(impl, is_written);
   mix_metadata(impl);
   c10::Storage storage;
   c10::StorageImpl* original_storage = impl->unsafe_storage().unsafeGetStorageImpl();
@@ -170,6 +168,8 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
     if (loan.original.unsafeGetTensorImpl() == impl) {
       loan.is_written |= is_written;
       if (is_written) make_writable(loan.alias, original_storage);
+      if (description_.has_value()) [[unlikely]]
+        describe_loan(impl, is_written, /*may_have_moved=*/is_written);
       return loan.alias;
     }
     // Views of one storage stay views of one storage: the kernel's overlap checks depend on it.
@@ -186,9 +186,19 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
     alias = reuse_alias(data, original_storage->nbytes(), engine, impl);
     if (!alias.defined()) storage = alias_storage(data, original_storage->nbytes(), engine);
   }
+  // An operand before it may be of this storage, and that has got memory of its own.
+  const bool may_share = is_written && (storage || search_limit < loans_.size());
   if (!alias.defined()) alias = make_alias(std::move(storage), engine_keys(), impl);
   loans_.push_back({tensor, alias, is_written});
+  if (description_.has_value()) [[unlikely]]
+    describe_loan(impl, is_written, may_share);
   return alias;
+}
+
+// When its memory is known: until it is lent, a tensor may have none.
+void Lending::describe_loan(const c10::TensorImpl* impl, bool is_written, bool may_have_moved) {
+  if (may_have_moved) description_->note_moved();
+  description_->add_input(impl, is_written);
 }
 
 at::Tensor Lending::lend_sparse(const at::Tensor& tensor) {
@@ -236,11 +246,14 @@ bool Lending::runs_in_place() {
   if (!own.runs_kernels()) return true;
   const runtime::StreamRef stream = runtime::current_stream_of(device_);
   in_place_ = translated([&] { return runtime::in_place(own, stream); });
+  if (description_.has_value()) [[unlikely]]
+    stream_ = stream;
   return static_cast<bool>(in_place_);
 }
 
 void Lending::begin(runtime::StreamRef stream) {
   if (description_.has_value()) [[unlikely]] {
+    description_->note_moved();  // outputs of the program's own may have been resized
     translated([&] { description_->begin(stream, op_.full_name, &op_); });
   }
 }
@@ -276,8 +289,8 @@ void Lending::run_kernel(Body body, void* context) {
   if (in_place_ && !description_.has_value()) [[likely]] {
     return translated([&] { runtime::run(in_place_, kernel); });
   }
-  const runtime::StreamRef stream = runtime::current_stream_of(device());
-  begin(stream);
+  const runtime::StreamRef stream = in_place_ ? stream_ : runtime::current_stream_of(device());
+  if (description_.has_value()) translated([&] { description_->begin(stream, op_.full_name, &op_); });
   if (!target().runs_kernels()) {
     // The host infers the result's metadata: allocations are the host's own scalars.
     body(context);

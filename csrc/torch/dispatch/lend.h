@@ -141,6 +141,7 @@ class Lending {
   void mix_metadata(const c10::TensorImpl* impl);
 
   at::Tensor lend_checked(const at::Tensor& tensor, bool is_written, bool takes_host, size_t search_limit);
+  void describe_loan(const c10::TensorImpl* impl, bool is_written, bool may_have_moved);
   at::Tensor lend_sparse(const at::Tensor& tensor);
   at::Tensor adopt_sparse(const at::Tensor& result);
   at::Tensor adopt_unowned(const at::Tensor& result);
@@ -156,6 +157,7 @@ class Lending {
   bool has_host_operands_ = false;
   bool writes_list_ = false;
   runtime::InPlace in_place_;  // set when the stream runs kernels in this thread
+  runtime::StreamRef stream_;  // that stream, where it is described
   uint64_t key_ = 0;
   fallback::DtypeSet dtypes_ = fallback::kAnyOp;
   OutputAllocations allocations_ = OutputAllocations::learning();

@@ -40,7 +40,8 @@ void fill(const at::Generator& engine, uint64_t seed, uint64_t offset) {
 void CapturedDraw::refill() const { fill(engine, random->seed, random->offset + offset); }
 
 at::Generator engine_generator(const at::Generator& source, bool is_kept) {
-  const CapturedRandom start = static_cast<LoomGenerator*>(source.unsafeGetGeneratorImpl())->take(1);
+  const auto* impl = static_cast<const LoomGenerator*>(source.unsafeGetGeneratorImpl());
+  const CapturedRandom start = take(*impl->state(), kOffsetStep);
   thread_local const at::Generator own = at::make_generator<at::CPUGeneratorImpl>();
   at::Generator engine = is_kept ? at::make_generator<at::CPUGeneratorImpl>() : own;
   fill(engine, start.seed, start.offset);

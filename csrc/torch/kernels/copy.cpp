@@ -95,7 +95,7 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   const bool runs_kernels = (!is_loom(destination) || glue::device_of(destination).runs_kernels()) &&
                             (!is_loom(source) || glue::device_of(source).runs_kernels());
   // As on CUDA: both ways, whether or not the host's memory is pinned.
-  if (!non_blocking && is_loom(destination) != is_loom(source)) note_implicit_sync("aten::copy_");
+  if (!non_blocking && is_loom(destination) != is_loom(source)) note_implicit_sync("aten::copy_", kOnTape);
   // Large copies within a device are a kernel: the engine spreads them over its threads.
   constexpr size_t kKernelBytes = size_t{128} << 10;
   const bool is_within = destination.device() == source.device();
@@ -161,7 +161,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
     };
     if (on_host(self, read)) return value;
   }
-  note_implicit_sync("aten::_local_scalar_dense");
+  note_implicit_sync("aten::_local_scalar_dense", self.device().index());
   alignas(16) unsigned char bytes[16];
   TORCH_INTERNAL_ASSERT(self.itemsize() <= sizeof bytes);
   const int device = self.device().index();

@@ -1,12 +1,16 @@
 // Random ops that have no generator argument, so that the boxed kernel cannot give them one.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/bernoulli.h>
+#include <ATen/ops/clamp_min.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <cmath>
+
 #include "torch/core/registration.h"
+#include "torch/dispatch/boxed.h"
 #include "torch/kernels/register.h"
 
 namespace loom::glue {
@@ -26,8 +30,20 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   return {output.mul_(1 / keep), mask};
 }
 
+// Half precision holds no number as small as the engine's kernel draws, and 0 is none of the distribution:
+// CUDA's smallest one is the smallest half.
+void exponential(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  run_boxed(op, stack);
+  const at::Tensor& self = stack->back().toTensor();
+  if (self.scalar_type() == c10::kHalf) self.clamp_min_(std::ldexp(1.0, -24));
+}
+
 }  // namespace
 
-void register_random() { library(own_key()).impl("native_dropout", native_dropout); }
+void register_random() {
+  torch::Library& m = library(own_key());
+  m.impl("native_dropout", native_dropout);
+  m.impl("exponential_", torch::CppFunction::makeFromBoxedFunction<&exponential>());
+}
 
 }  // namespace loom::glue

@@ -10,6 +10,7 @@ void register_random();
 void register_attention();
 void register_recurrent_cells();
 void register_optimizers();
+void register_linear();
 void register_sparse();
 void register_sparse_csr();
 void register_lazy_ops();

@@ -19,7 +19,18 @@
 
 namespace loom::glue {
 
+namespace detail {
+
+std::atomic<bool> is_policy_open{false};
+
+}  // namespace detail
+
 namespace {
+
+std::function<void()>& policy_settler() {
+  static auto* const settler = new std::function<void()>;  // leaked: it may hold a Python object
+  return *settler;
+}
 
 // What a storage that waits holds in place of memory.
 struct Waiting {
@@ -154,6 +165,24 @@ c10::intrusive_ptr<c10::StorageImpl> make_storage(c10::StorageImpl::use_byte_siz
 }
 
 }  // namespace
+
+void leave_policy_open(std::function<void()> settle) {
+  policy_settler() = std::move(settle);
+  detail::is_policy_open.store(true, std::memory_order_release);
+}
+
+void close_policy(const std::vector<bool>& are_lazy) {
+  for (size_t index = 0; index < are_lazy.size(); ++index) {
+    devices().device(static_cast<int>(index)).set_lazy(are_lazy[index]);
+  }
+  detail::is_policy_open.store(false, std::memory_order_release);
+}
+
+// Threads that come here at once all ask, and get the same answer.
+void detail::settle_policy() {
+  std::atomic_thread_fence(std::memory_order_acquire);
+  policy_settler()();
+}
 
 void register_storages() { register_storage_factory(&make_storage); }
 

@@ -10,13 +10,34 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/util/FunctionRef.h>
 
+#include <atomic>
+#include <functional>
+#include <vector>
+
 #include "torch/core/device.h"
 
 namespace loom::glue {
 
+// Leaves the memory policy open until the first tensor is made: `settle` is called then, and closes it.
+// Called at first use, before any tensor.
+void leave_policy_open(std::function<void()> settle);
+// Of each of the program's devices, whether it is lazy.
+void close_policy(const std::vector<bool>& are_lazy);
+
+namespace detail {
+extern std::atomic<bool> is_policy_open;
+void settle_policy();
+}  // namespace detail
+
 // Whether new storages of a device wait, and what waits is filled and read on the host side. Initialises at
 // first use.
-inline bool is_lazy(int device) { return devices().device(device).is_lazy(); }
+inline bool is_lazy(int device) {
+  const runtime::Device& own = devices().device(device);
+  if (detail::is_policy_open.load(std::memory_order_relaxed)) [[unlikely]] {
+    detail::settle_policy();
+  }
+  return own.is_lazy();
+}
 
 // Whether a storage made now on a device waits: a graph fills its tensors at each replay, on the device.
 inline bool new_storages_wait(int device) {

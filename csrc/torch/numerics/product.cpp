@@ -122,7 +122,9 @@ at::Tensor linear_cpu(const at::Tensor& self, const at::Tensor& weight, const st
   check_out_format(out_format, "linear");
   std::optional<at::Tensor> added;
   if (bias.has_value()) added = bias->to(at::kFloat);
-  at::Tensor sum = product_of(self, weight, precision.fidelity,
+  // One matrix of rows: of a transposed batch PyTorch would make a product for each element of it.
+  const at::Tensor rows = self.dim() > 2 ? self.contiguous() : self;
+  at::Tensor sum = product_of(rows, weight, precision.fidelity,
                               [&](const at::Tensor& b, const at::Tensor& a, bool is_first) {
                                 return at::linear(b, a, is_first ? added : std::nullopt);
                               });

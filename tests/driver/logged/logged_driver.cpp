@@ -4,6 +4,8 @@
 #include <string>
 
 #include "driver/host/host_driver.h"
+#include "util/clock.h"
+#include "util/waiting.h"
 
 namespace {
 
@@ -56,7 +58,23 @@ class LoggedDriver final : public HostDriver {
   }
 };
 
-Driver* create(const DriverConfig& config) { return new LoggedDriver(config); }
+// The classes that it shares with `virtual` read this library's own copy of the clock.
+class ProgramsClock final : public loom::clock::Source {
+ public:
+  explicit ProgramsClock(const Program& program) : program_(program) {}
+  int64_t now_ns() noexcept override { return program_.now_ns(); }
+  uint64_t ticks() noexcept override { return program_.ticks(); }
+
+ private:
+  const Program& program_;
+};
+
+Driver* create(const DriverConfig& config) {
+  static ProgramsClock source(*config.program);
+  loom::clock::set_source(&source);
+  loom::set_wait_check(config.program->check_wait);
+  return new LoggedDriver(config);
+}
 
 }  // namespace
 

@@ -33,7 +33,9 @@ Info info_of(const DriverConfig& config) {
 class Mirror final : public Driver {
  public:
   explicit Mirror(const DriverConfig& config)
-      : info_(info_of(config)), memory_(config), streams_(config.launch == Launch::kBlocking) {}
+      : info_(info_of(config)),
+        memory_(config),
+        streams_(config.launch == Launch::kBlocking, *config.program) {}
 
   const Info& info() const noexcept override { return info_; }
 

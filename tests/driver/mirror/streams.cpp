@@ -62,7 +62,8 @@ std::string text_of_current_exception() {
 
 }  // namespace
 
-Streams::Streams(bool is_blocking) : is_blocking_(is_blocking), process_(getpid()) {}
+Streams::Streams(bool is_blocking, const driver::Program& program)
+    : is_blocking_(is_blocking), program_(program), process_(getpid()) {}
 
 Streams::~Streams() {
   if (process_ != getpid()) return;
@@ -97,7 +98,7 @@ bool Streams::is_mine(const MirrorStream& stream) const {
 
 void Streams::reach(Mark& mark) const {
   mark.is_failed = has_failed_;
-  mark.time_ns = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+  mark.time_ns = program_.now_ns();
   mark.is_reached = true;
 }
 
@@ -172,7 +173,12 @@ void Streams::raise() {
 }
 
 void Streams::await(Lock& lock, const Mark& mark) {
-  changed_.wait(lock, [&] { return mark.is_reached; });
+  constexpr std::chrono::milliseconds kSlice{50};
+  while (!changed_.wait_for(lock, kSlice, [&] { return mark.is_reached; })) {
+    lock.unlock();
+    program_.check_wait();
+    lock.lock();
+  }
 }
 
 // Returns with nothing before the caller, and the stream not running.

@@ -50,7 +50,7 @@ struct MirrorEvent {
 
 class Streams {
  public:
-  explicit Streams(bool is_blocking);
+  Streams(bool is_blocking, const driver::Program& program);
   ~Streams();
   Streams(const Streams&) = delete;
   Streams& operator=(const Streams&) = delete;
@@ -89,6 +89,7 @@ class Streams {
   [[noreturn]] void raise();
 
   const bool is_blocking_;
+  const driver::Program& program_;
   const int process_;  // that made it: a forked child has none of the workers
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,30 +1,40 @@
 """What programs for torch-rbln import for its effect: the device "rbln", which torch_loom has registered.
 
-The module's names are those of ``torch.rbln``; ``torch_rbln.device``, ``.memory`` and ``.random`` are its
-modules.
+The package's names are those of ``torch.rbln``, which is ``torch_rbln.device``; ``.memory`` and ``.random``
+are its modules.
 """
 
 from __future__ import annotations
 
 import sys
 
-import torch
-
 import torch_loom
-
-_module = torch.get_device_module("rbln")
+from torch_loom import config
 
 __version__: str = torch_loom.__version__
 __all__ = ["device", "memory", "random"]
 
-device = _module.devices
-memory = _module.memory
-random = _module.random
-for _name in __all__:
-    sys.modules[f"{__name__}.{_name}"] = globals()[_name]
+
+def _find_modules() -> None:
+    import torch
+
+    from . import context_holder
+
+    module = torch.get_device_module(config.rbln.NAME)
+    module.context_holder = context_holder
+    modules = {"device": module, "memory": module.memory, "random": module.random}
+    globals().update(modules)
+    # The files that the vendor's module is made of.
+    modules |= {f"device.{name}": module for name in ("device", "device_tensor_utils")}
+    modules |= {"device.streams": module.streams, "device.context_holder": context_holder}
+    sys.modules.update({f"{__name__}.{name}": found for name, found in modules.items()})
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("_"):
+    if name.startswith("_") or config.is_rbln_diagnosed():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(_module, name)
+    return getattr(globals()["device"], name)
+
+
+if not config.is_rbln_diagnosed():
+    _find_modules()

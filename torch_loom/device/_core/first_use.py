@@ -125,10 +125,24 @@ def _initialize_core(settings: config.Settings) -> None:
         protect=settings.protect,
         refuse_fallbacks=settings.fallback == "error",
     )
+    if settings.device_name == config.rbln.NAME:
+        _C.leave_memory_policy_open(_settle_memory_policy)
     if settings.launch == "chaos":
         atexit.register(_tell_chaos_seed, seed)
     for callback in _at_first_use:
         callback(settings)
+
+
+def _settle_memory_policy() -> None:
+    # TORCH_RBLN_EAGER_MALLOC is read when the first tensor is made, as the vendor's package reads it.
+    if _C.world() != 0:
+        return  # a dry run: its devices have their policy, and the program has made no tensor yet
+    settings = config.resolve()
+    _C.close_memory_policy([_is_lazy(settings, _C.chip(index)) for index in range(_C.device_count())])
+
+
+def _is_lazy(settings: config.Settings, chip: _C.Chip) -> bool:
+    return chip.lazy_memory if settings.memory_policy is None else settings.memory_policy == "lazy"
 
 
 def at_first_use(callback: Callable[[config.Settings], None]) -> None:
@@ -191,9 +205,12 @@ def describe_device(
     settings: config.Settings, chip: _C.Chip, *, physical: int, driver: str, memory_bytes: int
 ) -> _C.DeviceConfig:
     """Return what a device of a chip is made from, with the memory policy that the settings say."""
-    is_lazy = chip.lazy_memory if settings.memory_policy is None else settings.memory_policy == "lazy"
     return _C.DeviceConfig(
-        physical=physical, driver=driver, memory_bytes=memory_bytes, chip=chip, lazy=is_lazy
+        physical=physical,
+        driver=driver,
+        memory_bytes=memory_bytes,
+        chip=chip,
+        lazy=_is_lazy(settings, chip),
     )
 
 

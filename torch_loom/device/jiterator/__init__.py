@@ -18,7 +18,7 @@ import torch
 from torch_loom import _C
 from torch_loom.device._core.device_index import DEVICE_TYPE
 from torch_loom.device.jiterator import host_compiler, source
-from torch_loom.errors import CompilationError, DeviceTypeError, ShapeError
+from torch_loom.errors import CompilationError, DeviceTypeError, InputCountError, ShapeError
 
 __all__: list[str] = []
 
@@ -97,8 +97,8 @@ class JittedFunction:
         names = _FUNCTION.findall(code_string)
         if not names:
             raise CompilationError(
-                "There is no function like `template <typename T> T name(T x) { … }` in the code:\n"
-                + code_string
+                "Couldn't parse code, please check correctness: there is no function like "
+                f"`template <typename T> T name(T x) {{ … }}` in it:\n{code_string}"
             )
         for name, value in defaults.items():
             _check_number(name, value)
@@ -113,7 +113,8 @@ class JittedFunction:
 
         Raises:
             TypeError: an argument is no tensor, or of a dtype that is not supported.
-            ValueError: there are no tensors or more than 8.
+            InputCountError: there are no tensors or more than 8. (It is a ValueError and, as CUDA's, an
+                AssertionError.)
             KeyError: there is no such keyword.
             DeviceTypeError: a tensor is not on a loom device, or not on the first one's.
             ShapeError: the shapes cannot be broadcast.
@@ -122,7 +123,8 @@ class JittedFunction:
         for name, value in kwargs.items():
             if name not in self._defaults:
                 raise KeyError(
-                    f"{name} is none of the keywords of {self.kernel_name}: {list(self._defaults)}"
+                    f"{name} is not declared in function definition of {self.kernel_name}, which has "
+                    f"{list(self._defaults)}"
                 )
             _check_number(name, value)
         _check_tensors(tensors, self.kernel_name)
@@ -172,7 +174,10 @@ def _check_number(name: str, value: object) -> None:
 
 def _check_tensors(tensors: tuple[torch.Tensor, ...], name: str) -> None:
     if not 1 <= len(tensors) <= _MAX_INPUTS:
-        raise ValueError(f"{name} takes 1 to {_MAX_INPUTS} tensors, but got {len(tensors)}")
+        raise InputCountError(
+            f"jiterator only supports up to {_MAX_INPUTS} tensor inputs, and at least one; {name} got "
+            f"{len(tensors)}"
+        )
     for i, tensor in enumerate(tensors):
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"Argument {i} of {name} must be a tensor, but got {type(tensor).__name__}")

@@ -123,7 +123,7 @@ def change_current_allocator(allocator: _Allocator) -> None:
         )
     if is_initialized():
         raise AlreadyInitializedError(
-            "The allocator cannot be changed any more: the devices have been used. Call "
+            "Can't swap an already initialized allocator: the devices have been used. Call "
             "change_current_allocator() before the first tensor is made, or let some of the memory come from "
             "another allocator: MemPool(allocator=...) and use_mem_pool()"
         )

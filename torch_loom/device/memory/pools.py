@@ -102,7 +102,7 @@ def use_mem_pool(pool: MemPool, device: Device = None) -> Iterator[None]:
 
     Raises:
         TypeError: ``pool`` is no MemPool.
-        ValueError: a ``with`` block uses the pool already.
+        RuntimeError: a ``with`` block uses the pool already.
         InvalidDeviceError: there is no such device.
     """
     if not isinstance(pool, MemPool):

@@ -9,12 +9,12 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+import torch
 from torch.cuda import _memory_viz
 from torch.cuda._memory_viz import (
     Bytes,
     calc_active,
     filter_alloc_free_pairs,
-    profile_plot,
     segment_plot,
     segsum,
     trace,
@@ -22,6 +22,7 @@ from torch.cuda._memory_viz import (
 )
 
 from torch_loom.device.memory import flamegraph
+from torch_loom.device.memory.timeline import profile_to_snapshot as _profile_to_snapshot
 
 __all__ = [
     "Bytes",
@@ -65,6 +66,17 @@ def memory(snapshot: dict[str, Any], format_flamegraph: Callable[[str], str] = f
 def segments(snapshot: dict[str, Any], format_flamegraph: Callable[[str], str] = format_flamegraph) -> str:
     """Return a flame graph of what a snapshot's memory is used for, by segment."""
     return cast(str, _memory_viz.segments(snapshot, format_flamegraph))  # type: ignore[no-untyped-call]
+
+
+def profile_plot(profile: Any, device: torch.device | str | int | None = None) -> str:
+    """Return a page that shows a profile's memory over time.
+
+    Args:
+        profile: see :func:`_profile_to_snapshot`.
+        device: which device's, where several had allocations.
+    """
+    title = "Active Memory Timeline"
+    return cast(str, _memory_viz._format_viz(_profile_to_snapshot(profile), title, device))  # type: ignore[no-untyped-call]
 
 
 def compare(

@@ -110,7 +110,10 @@ class Stream(torch.Stream):
         handle: int = self.native_handle  # type: ignore[attr-defined]
         return handle
 
-    cuda_stream = loom_stream
+    @property
+    def cuda_stream(self) -> int:
+        """The same, but 0 for the default stream, as CUDA's is."""
+        return self.loom_stream if self.stream_id else 0
 
     @property
     def _as_parameter_(self) -> ctypes.c_void_p:

@@ -47,6 +47,11 @@ class Event(torch.Event):
         return self
 
     @property
+    def device(self) -> torch.device | None:  # type: ignore[override]
+        """The device that it was first recorded on; None before."""
+        return super().device if self.event_id else None
+
+    @property
     def cuda_event(self) -> int:
         """The event's native handle, 0 before it is first recorded."""
         return self.event_id

@@ -1,7 +1,8 @@
 """Attention out of its products: what PyTorch computes in one kernel, a chip computes op by op.
 
 The functions take ``run(func, *args, **kwargs)``, which computes a function of PyTorch under the emulation,
-``product(a, b, wide=False)``, a matmul, and ``widen(t)``, which rounds to the wide format.
+``product(a, b, wide=False)``, a matmul, ``widen(t)``, which rounds to the wide format, and ``take(t)``, which
+converts an operand.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from torch_loom.numerics.emulation.operands import pass_mark
+
 Run = Callable[..., Any]
 Op = Callable[..., Tensor]
 
@@ -22,6 +25,7 @@ def scaled_dot_product_attention(
     run: Run,
     product: Op,
     widen: Op,
+    take: Op,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -35,11 +39,14 @@ def scaled_dot_product_attention(
 
     A mask's large negative numbers would take the exponent of their whole block in a block format.
     """
+    query, key, value = take(query), take(key), take(value)
     if enable_gqa:
-        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
-        value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+        heads = query.shape[-3]
+        key, value = (
+            pass_mark(each.repeat_interleave(heads // each.shape[-3], -3), each) for each in (key, value)
+        )
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = product(query, key.transpose(-2, -1), wide=True) * factor
+    scores = product(query, pass_mark(key.transpose(-2, -1), key), wide=True) * factor
     if is_causal:
         allowed = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
         scores = scores.masked_fill(~allowed, float("-inf"))
@@ -62,7 +69,8 @@ def _projections(run: Run, arguments: dict[str, Any]) -> list[Tensor]:
     if arguments["use_separate_proj_weight"]:
         weights = [arguments["q_proj_weight"], arguments["k_proj_weight"], arguments["v_proj_weight"]]
     elif inputs[0] is inputs[1] and inputs[1] is inputs[2]:
-        return list(run(functional.linear, inputs[0], arguments["in_proj_weight"], bias).chunk(3, -1))
+        projected = run(functional.linear, inputs[0], arguments["in_proj_weight"], bias)
+        return list(pass_mark(projected.chunk(3, -1), projected))
     else:
         weights = list(arguments["in_proj_weight"].chunk(3))
     return [run(functional.linear, *each) for each in zip(inputs, weights, biases, strict=True)]
@@ -153,21 +161,22 @@ def multi_head_attention(
     length, batch, width = arguments["query"].shape
     heads = arguments["num_heads"]
     q, k, v = (
-        each.view(each.shape[0], batch, heads, -1).permute(1, 2, 0, 3)
+        pass_mark(each.view(each.shape[0], batch, heads, -1).permute(1, 2, 0, 3), each)
         for each in _projections(run, arguments)
     )
     mask = _merged_mask(arguments, batch, heads, q.dtype)
     factor = 1.0 / math.sqrt(q.shape[-1])
-    scores = product(q, k.transpose(-2, -1), wide=True) * factor
+    scores = product(q, pass_mark(k.transpose(-2, -1), k), wide=True) * factor
     if mask is not None:
         scores = scores + mask
     shares = run(functional.softmax, widen(scores), -1)
     if arguments["dropout_p"] > 0.0:
         shares = run(functional.dropout, shares, arguments["dropout_p"])
-    mixed = product(shares, v).permute(2, 0, 1, 3).reshape(length, batch, width)
+    mixed = product(shares, v)
+    mixed = pass_mark(mixed.permute(2, 0, 1, 3).reshape(length, batch, width), mixed)
     result = run(functional.linear, mixed, arguments["out_proj_weight"], arguments["out_proj_bias"])
     if not is_batched:
-        result = result.squeeze(1)
+        result = pass_mark(result.squeeze(1), result)
     if not arguments["need_weights"]:
         return result, None
     told = shares.mean(1) if arguments["average_attn_weights"] else shares

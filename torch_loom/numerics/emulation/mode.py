@@ -130,7 +130,7 @@ class Emulation(TorchFunctionMode):
             return products.multiply(self, how, *args)
         if base == "scaled_dot_product_attention":
             return attention.scaled_dot_product_attention(
-                self._run, self._product(how), self._widen(how), *args, **kwargs
+                self._run, self._product(how), self._widen(how), self._take(how), *args, **kwargs
             )
         if base == "multi_head_attention_forward":
             arguments = attention.arguments_of_multi_head_attention(*args, **kwargs)
@@ -215,9 +215,17 @@ class Emulation(TorchFunctionMode):
 
         return product
 
+    def _take(self, how: Precision) -> attention.Op:
+        def take(tensor: Tensor) -> Tensor:
+            converted: Tensor = operand(tensor, how.format, self.weights, exact=True)
+            return converted
+
+        return take
+
     def _widen(self, how: Precision) -> attention.Op:
         def widen(tensor: Tensor) -> Tensor:
-            return mark(ops.quantize(tensor, how.wide.value, NONE, how.format.value), how.wide)
+            widened: Tensor = result(tensor, how.wide, "softmax", ())
+            return widened
 
         return widen
 

@@ -128,8 +128,8 @@ def result(value: Any, fmt: DataFormat, op: str, given: Iterable[Any]) -> Any:
 def _tensor_result(value: Tensor, fmt: DataFormat, op: str, given: Iterable[Any]) -> Tensor:
     if not is_float(value):
         return value
-    if any(value is each for each in given):
-        return value  # dropout(training=False) and the like return their operand
+    if format_of(value) is fmt or any(value is each for each in given):
+        return value  # a product that was converted, or the operand of dropout(training=False) and the like
     if _is_fresh(value, given):
         ops.quantize_(value, fmt.value, NONE, fmt.value, op)
         return mark(value, fmt)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from torch_loom.numerics._ops import NONE, WHOLE, ops
-from torch_loom.numerics.emulation.operands import format_of, is_float, operand, operands
+from torch_loom.numerics.emulation.operands import format_of, is_float, mark, operand, operands, pass_mark
 from torch_loom.numerics.emulation.precision import Precision
 from torch_loom.numerics.emulation.rules import BILINEAR, MATMULS, MULTIPLICATIONS
 from torch_loom.numerics.formats import DataFormat, MathFidelity
@@ -38,7 +38,7 @@ def matmul(emulation: Emulation, how: Precision, out: DataFormat | None, a: Tens
     result: Tensor = ops.matmul(
         a, b, fidelity_of(how), how.accumulate.value, how.strict, out_format, how.format.value
     )
-    return result
+    return result if out is None else mark(result, out)
 
 
 def _matmul(emulation: Emulation, how: Precision, out: DataFormat, a: Any, b: Any, **kwargs: Any) -> Any:
@@ -76,9 +76,10 @@ def _linear(
     weight = operand(weight, how.format, emulation.weights, exact=True)
     bias = operand(bias, how.format, emulation.weights)
     if not how.strict:
-        return ops.linear(
+        result: Tensor = ops.linear(
             input, weight, bias, fidelity_of(how), how.accumulate.value, out.value, how.format.value
         )
+        return mark(result, out)
     sums = matmul(emulation, how, None, input, weight.transpose(-2, -1) if weight.dim() > 1 else weight)
     if bias is None:
         return sums
@@ -176,7 +177,8 @@ def _convolution(dimensions: int, *, transposed: bool = False) -> Handler:
                 batched, weight, bias, stride, padding, dilation, transposed, after, groups,
                 fidelity_of(how), how.accumulate.value, out.value, how.format.value,
             )  # fmt: skip
-        return result if input.dim() == dimensions + 2 else result.squeeze(0)
+            mark(result, out)
+        return result if input.dim() == dimensions + 2 else pass_mark(result.squeeze(0), result)
 
     return handle
 

@@ -174,7 +174,7 @@ def search_page(
     )
     best = max(each.score for each in points)
     y = _score_axis([each.score for each in points] + [budget], best)
-    x = linear_axis("bytes of packed weights", [0.0, *(float(each.bytes) for each in points)], bytes_=True)
+    x = linear_axis("bytes of packed weights", [float(each.bytes) for each in points], bytes_=True)
     tried = [
         Mark(
             each.bytes,
@@ -232,6 +232,6 @@ def search_page(
 
 
 def _score_axis(scores: Sequence[float], best: float) -> Axis:
-    # Scores far below the budget would leave no room for those around it.
-    low = max(min(scores), best - 20 * max(1e-6, best - scores[-1]))
+    # Scores far below the budget would leave no room for those around it: they are put at the edge.
+    low = max(min(scores), best - 4 * max(1e-6, best - scores[-1]))
     return linear_axis("score", [low, best])

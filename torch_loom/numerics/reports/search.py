@@ -173,7 +173,11 @@ class _Search:
             wrapped.detach_hooks()
 
     def bytes_of(self, path: str, fmt: DataFormat) -> int:
-        return sum(num_tiles(weight.shape) * fmt.bytes_per_tile for weight in self.layers[path])
+        # A convolution's weight is a matrix to the chip: filters by the values of a window.
+        shapes = [
+            weight.flatten(1).shape if weight.dim() > 2 else weight.shape for weight in self.layers[path]
+        ]
+        return sum(num_tiles(shape) * fmt.bytes_per_tile for shape in shapes)
 
     def total(self, assignment: Assignment) -> int:
         return sum(self.bytes_of(path, fmt) for path, fmt in assignment.items())

@@ -1,0 +1,261 @@
+"""compare() and search(): what the reports say, and that their pages need nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.numerics.inputs import generator
+from torch_loom.errors import FormatError, OperandError
+from torch_loom.numerics import Comparison, DataFormat, compare, emulate, pcc, quantize, search
+from torch_loom.numerics.reports.statistics import lost
+
+B8, B4, B2 = DataFormat.Bfp8_b, DataFormat.Bfp4_b, DataFormat.Bfp2_b
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small ops on several threads wait for one another where others use the processors."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def random(*shape: int, seed: int = 3) -> Tensor:
+    return torch.randn(shape, generator=generator(seed))
+
+
+class Parts(nn.Module):
+    """Layers that run in another order than they were made in, one of them twice, one never."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.last = nn.Linear(32, 8)
+        self.first = nn.Linear(32, 32)
+        self.never = nn.Linear(4, 4)
+        self.act = nn.GELU()
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"logits": self.last(self.act(self.first(self.act(x))))}
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    return compare(Parts(), random(16, 32), [B8, B4, B2])
+
+
+def test_layers_are_in_the_order_in_which_they_run(comparison: Comparison) -> None:
+    assert [each.layer for each in comparison.of(B8)] == ["first", "act", "last"]
+    assert [each.kind for each in comparison.of(B4)] == ["Linear", "GELU", "Linear"]
+    assert len(comparison.layers) == 9
+
+
+def test_worst_layers_come_first(comparison: Comparison) -> None:
+    correlations = [each.errors.pcc for each in comparison.layers]
+    assert correlations == sorted(correlations)
+    assert comparison.layers[0].format is B2
+    assert comparison.outputs[B8].pcc > comparison.outputs[B4].pcc > comparison.outputs[B2].pcc
+
+
+def test_errors_are_those_of_the_layers_output() -> None:
+    """Worked out by hand for one layer."""
+    torch.manual_seed(0)
+    layer, x = nn.Linear(32, 16), random(8, 32)
+    found = compare(layer, x, [B4])
+    with torch.no_grad():
+        exact, got = layer(x).double(), emulate(layer, B4)(x).double()
+    errors = found.outputs[B4]
+    assert errors.largest == float((got - exact).abs().max())
+    assert math.isclose(errors.relative, float((got - exact).norm() / exact.norm()), rel_tol=1e-12)
+    table = torch.stack([got.flatten(), exact.flatten()])
+    assert math.isclose(errors.pcc, float(torch.corrcoef(table)[0, 1]), rel_tol=1e-9)
+    flushed = float(((quantize(exact.float(), B4) == 0) & (exact != 0)).double().mean())
+    assert errors.flushed == flushed
+    assert [each.errors for each in found.layers] == [errors]
+    assert found.layers[0].layer == ""
+
+
+def test_shares_of_lost_values() -> None:
+    # A unit of 2^-2: 1.99 would need another bit, 0.1 is nearer to zero.
+    assert lost(torch.tensor([1.99, 1.0, 0.1, 0.5]), B4) == (0.25, 0.25)
+    assert lost(torch.tensor([1e5, 1.0, 1e-9, 0.0]), DataFormat.Float16) == (0.25, 0.25)
+    assert lost(torch.tensor([2.0**18, 1.0]), DataFormat.Bfp8) == (0.5, 0.5)
+    assert lost(torch.empty(0), B8) == (0.0, 0.0)
+
+
+def test_correlation_of_what_is_constant_or_broken() -> None:
+    assert pcc(torch.ones(4), torch.ones(4)) == 1.0
+    assert pcc(torch.ones(4), torch.zeros(4)) == 0.0
+    assert pcc(torch.tensor([1.0, float("nan")]), torch.ones(2)) == 0.0
+    assert math.isclose(pcc(-torch.arange(4.0), torch.arange(4.0)), -1.0)
+
+
+def test_inputs_of_every_kind_and_a_model_left_as_it_was() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(16, 16)
+
+        def forward(self, x: Tensor, *, scale: Tensor) -> tuple[int, Tensor]:
+            return 1, self.layer(x) * scale
+
+    torch.manual_seed(0)
+    model = Two().train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    inputs = {"x": random(4, 16), "scale": torch.tensor(2.0)}
+    assert set(compare(model, inputs, [B8]).outputs) == {B8}
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert not any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
+    assert compare(nn.Bilinear(4, 4, 2), (random(3, 4), random(3, 4)), [B8]).outputs[B8].pcc > 0.99
+
+
+def test_overrides_of_a_comparison() -> None:
+    model, x = Parts(), random(16, 32)
+    plain, eased = compare(model, x, [B2]), compare(model, x, [B2], overrides={"act": None, "first": None})
+    first = {each.layer: each.errors.relative for each in eased.layers}["first"]
+    assert first == 0.0
+    assert eased.outputs[B2].relative < plain.outputs[B2].relative
+
+
+class Page(HTMLParser):
+    """What a page refers to, and its texts; tags that do not match are an error."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.outside: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "link", "img"):
+            self.open.append(tag)
+        self.outside += [value for name, value in attributes if name in ("src", "href") and value]
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attributes)
+        self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def check_page(text: str) -> ElementTree.Element:
+    """Checks that a page stands alone; returns its plot."""
+    page = Page(text)
+    assert page.open == []
+    assert page.outside == []
+    assert "url(" not in text
+    assert "<script" not in text
+    match = re.search(r"<svg.*</svg>", text, re.DOTALL)
+    assert match is not None
+    return ElementTree.fromstring(match[0])
+
+
+def test_reports_of_a_comparison(comparison: Comparison, tmp_path: Path) -> None:
+    table = comparison.table(2).splitlines()
+    assert len(table) == 1 + 2 + 3
+    assert comparison.layers[0].layer in table[1]
+    content = json.loads(comparison.save(tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert content["outputs"]["Bfp4_b"]["pcc"] == comparison.outputs[B4].pcc
+    assert content["layers"][0] == comparison.layers[0].to_dict()
+    assert comparison.save(tmp_path / "report.txt").read_text(encoding="utf-8") == str(comparison)
+    plot = check_page(comparison.save(tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert len(plot.findall("circle")) == 9
+    assert len(plot.findall("polyline")) == 3
+    titles = [mark.findtext("title") or "" for mark in plot.findall("circle")]
+    assert any(title.startswith("first (Linear), Bfp4_b: relative error") for title in titles)
+
+
+def test_names_are_escaped() -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.add_module("<b>&", nn.Linear(16, 16))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self._modules["<b>&"](x)  # type: ignore[misc]
+
+    page = compare(Odd(), random(4, 16), [B8]).to_html()
+    check_page(page)
+    assert "<b>&<" not in page
+    assert "&lt;b&gt;&amp;" in page
+
+
+def test_a_search_keeps_its_budget_and_is_smaller(tmp_path: Path) -> None:
+    model, x = Parts(), random(16, 32)
+    result = search(model, x, "pcc", 0.99)
+    assert result.score >= 0.99
+    widest = result.points[0]
+    assert result.bytes < widest.bytes
+    assert result.bytes == sum(each.bytes for each in result.layers)
+    assert set(result.assignment) == {"last", "first", "never"}
+    # What it found is what emulate() runs.
+    with torch.no_grad():
+        got = emulate(model, result.widest, overrides=result.overrides)(x)["logits"]
+        assert pcc(got, model(x)["logits"]) == result.score
+    frontier = result.frontier()
+    assert all(a.bytes < b.bytes and a.score < b.score for a, b in itertools.pairwise(frontier))
+    content = json.loads(result.save(tmp_path / "search.json").read_text(encoding="utf-8"))
+    assert {each["layer"]: each["format"] for each in content["layers"]} == {
+        layer: fmt.name for layer, fmt in result.assignment.items()
+    }
+    plot = check_page(result.save(tmp_path / "search.html").read_text(encoding="utf-8"))
+    assert len(plot.findall("circle")) == len(result.points) + len(frontier) + 1
+    assert result.table() in str(result)
+
+
+def test_budgets_at_the_ends() -> None:
+    model, x = Parts(), random(16, 32)
+    free = search(model, x, "pcc", -1.0)
+    assert set(free.assignment.values()) == {B2}
+    impossible = search(model, x, lambda output, exact: -1.0, 0.5)
+    assert set(impossible.assignment.values()) == {B8}
+    assert impossible.score == -1.0
+    calls: list[tuple[Any, ...]] = []
+
+    def metric(output: Tensor, exact: Tensor) -> float:
+        calls.append((output.shape, exact.shape))
+        return -float((output - exact).abs().max())
+
+    search(model, x, metric, -0.1, formats=[B4, B8])
+    assert set(calls) == {((16, 8), (16, 8))}
+
+
+def test_weights_of_convolutions_are_packed_as_matrices() -> None:
+    result = search(nn.Conv2d(8, 32, 3, bias=False), random(1, 8, 8, 8), "pcc", 2.0, formats=[B8, B4])
+    assert result.bytes == 3 * 1088  # 32 x 72: three tiles
+
+
+def test_bad_arguments_are_named() -> None:
+    model, x = nn.Linear(4, 4), random(2, 4)
+    with pytest.raises(FormatError, match="compare: no formats"):
+        compare(model, x, [])
+    with pytest.raises(FormatError, match=r"compare: formats.*Invalid.*allowed"):
+        compare(model, x, [DataFormat.Invalid])
+    with pytest.raises(OperandError, match="returned int, in which there is no floating-point tensor"):
+        compare(_ReturnsInt(), x, [B8])
+    with pytest.raises(FormatError, match="at least two formats"):
+        search(model, x, formats=[B8])
+    with pytest.raises(FormatError, match="share an exponent family"):
+        search(model, x, formats=[B8, DataFormat.Bfp4])
+    with pytest.raises(FormatError, match="metric is 'mse'; allowed: 'pcc'"):
+        search(model, x, "mse")
+
+
+class _ReturnsInt(nn.Module):
+    def forward(self, x: Tensor) -> int:
+        return 3

@@ -1,0 +1,21 @@
+"""Each test begins and ends without devices, modules and configuration of PyBuda's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from torch_loom import pybuda
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(3)
+    pybuda.pybuda_reset()
+    yield
+    pybuda.pybuda_reset()
+    torch.set_num_threads(threads)

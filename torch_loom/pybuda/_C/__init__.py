@@ -1,0 +1,14 @@
+"""The names of PyBuda's C++ module: enumerations that its users import from here."""
+
+from torch_loom.pybuda._C import backend_api, pyplacer
+from torch_loom.pybuda.enums import NodeEpochType, RuntimeTensorTransformType
+from torch_loom.pybuda.formats import DataFormat, MathFidelity
+
+__all__ = [
+    "DataFormat",
+    "MathFidelity",
+    "NodeEpochType",
+    "RuntimeTensorTransformType",
+    "backend_api",
+    "pyplacer",
+]

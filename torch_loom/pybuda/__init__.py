@@ -1,0 +1,151 @@
+"""PyBuda's API over torch-loom's pipelines: the names, signatures and values of its documentation.
+
+``import torch_loom.compat.pybuda`` makes ``import pybuda`` find it.
+"""
+
+from torch_loom.pybuda import (
+    _C,
+    config,
+    op,
+    optimizers,
+    pybudaglobal,
+    query,
+    run,
+    schedulers,
+    torch_schedulers,
+)
+from torch_loom.pybuda.config import (
+    CompilerConfig,
+    _internal_insert_fj_buffering_nop,
+    configure_mixed_precision,
+    insert_buffering_nop,
+    insert_nop,
+    override_dram_queue_placement,
+    override_op_size,
+    set_chip_break,
+    set_configuration_options,
+    set_epoch_break,
+)
+from torch_loom.pybuda.cpudevice import CPUDevice, GPUDevice
+from torch_loom.pybuda.device import Device
+from torch_loom.pybuda.enums import BackendDevice, BackendType, CompileDepth, DeviceMode, PerfTraceLevel
+from torch_loom.pybuda.formats import DataFormat, MathFidelity
+from torch_loom.pybuda.module import (
+    Module,
+    OnnxModule,
+    PyBudaModule,
+    PyTorchModule,
+    TFModule,
+    absent_frontend,
+)
+from torch_loom.pybuda.optimizers import LAMB, LARS, SGD, Adam, AdamW
+from torch_loom.pybuda.parameter import Parameter
+from torch_loom.pybuda.pybudaglobal import (
+    get_tenstorrent_device,
+    is_silicon,
+    pybuda_reset,
+    set_device_pipeline,
+)
+from torch_loom.pybuda.run.api import (
+    detect_available_devices,
+    error_raised,
+    get_intermediates_queue,
+    get_loss_queue,
+    get_parameter_checkpoint,
+    get_parameter_gradients,
+    initialize_pipeline,
+    run_backward,
+    run_forward,
+    run_generate,
+    run_generative_inference,
+    run_inference,
+    run_optimizer,
+    run_schedulers,
+    run_training,
+    shutdown,
+    sync,
+    update_device_parameters,
+)
+from torch_loom.pybuda.tensor import SomeTensor, Tensor, TensorShape
+from torch_loom.pybuda.ttdevice import TTDevice
+
+TFGraphDefModule = absent_frontend("TFGraphDefModule", "TensorFlow graphs")
+TFLiteModule = absent_frontend("TFLiteModule", "TensorFlow Lite")
+MXNetModule = absent_frontend("MXNetModule", "MXNet")
+JaxModule = absent_frontend("JaxModule", "JAX")
+
+k_dim = -1
+
+__all__ = [
+    "LAMB",
+    "LARS",
+    "SGD",
+    "_C",
+    "Adam",
+    "AdamW",
+    "BackendDevice",
+    "BackendType",
+    "CPUDevice",
+    "CompileDepth",
+    "CompilerConfig",
+    "DataFormat",
+    "Device",
+    "DeviceMode",
+    "GPUDevice",
+    "JaxModule",
+    "MXNetModule",
+    "MathFidelity",
+    "Module",
+    "OnnxModule",
+    "Parameter",
+    "PerfTraceLevel",
+    "PyBudaModule",
+    "PyTorchModule",
+    "SomeTensor",
+    "TFGraphDefModule",
+    "TFLiteModule",
+    "TFModule",
+    "TTDevice",
+    "Tensor",
+    "TensorShape",
+    "_internal_insert_fj_buffering_nop",
+    "config",
+    "configure_mixed_precision",
+    "detect_available_devices",
+    "error_raised",
+    "get_intermediates_queue",
+    "get_loss_queue",
+    "get_parameter_checkpoint",
+    "get_parameter_gradients",
+    "get_tenstorrent_device",
+    "initialize_pipeline",
+    "insert_buffering_nop",
+    "insert_nop",
+    "is_silicon",
+    "k_dim",
+    "op",
+    "optimizers",
+    "override_dram_queue_placement",
+    "override_op_size",
+    "pybuda_reset",
+    "pybudaglobal",
+    "query",
+    "run",
+    "run_backward",
+    "run_forward",
+    "run_generate",
+    "run_generative_inference",
+    "run_inference",
+    "run_optimizer",
+    "run_schedulers",
+    "run_training",
+    "schedulers",
+    "set_chip_break",
+    "set_configuration_options",
+    "set_device_pipeline",
+    "set_epoch_break",
+    "shutdown",
+    "sync",
+    "torch_schedulers",
+    "update_device_parameters",
+]

@@ -1,0 +1,490 @@
+"""PyBuda's compiler configuration: one object for the program, and the functions that change it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch_loom.errors import PyBudaError
+from torch_loom.pybuda.enums import (
+    ChipPlacementPolicy,
+    CompileDepth,
+    DRAMPlacementAlgorithm,
+    GraphSolverSelfCutType,
+    PerfTraceLevel,
+    PolicyType,
+    SchedulerPolicy,
+    TTIDumpFormat,
+)
+from torch_loom.pybuda.formats import DataFormat, MathFidelity
+from torch_loom.pybuda.query import NodePredicateBuilder, name_regex
+
+__all__ = [
+    "CompileDepth",
+    "CompilerConfig",
+    "PerfTraceLevel",
+    "TTIDumpFormat",
+    "_get_global_compiler_config",
+    "_internal_insert_fj_buffering_nop",
+    "_set_global_compiler_config",
+    "add_cpu_fallback_ops",
+    "add_schedule_constraint",
+    "configure_mixed_precision",
+    "insert_buffering_nop",
+    "insert_fracture_group",
+    "insert_nop",
+    "override_dram_parameters",
+    "override_dram_queue_placement",
+    "override_input_buffer_multiplier",
+    "override_multi_op_fracture_factor",
+    "override_op_placement",
+    "override_op_size",
+    "override_t_stream_dir",
+    "override_t_stream_shape",
+    "override_u_kt",
+    "remove_cpu_fallback_ops",
+    "set_auto_transposing_placement",
+    "set_chip_break",
+    "set_configuration_options",
+    "set_epoch_break",
+    "set_num_repeated_patterns",
+    "supported_backend_configurations",
+]
+
+OpNames = str | NodePredicateBuilder | list[str | NodePredicateBuilder]
+
+supported_backend_configurations = ("wh_n150", "wh_n300", "galaxy", "gs_e150", "gs_e300", "bh_test")
+_POLICIES = ("default", *(policy.name for policy in PolicyType))
+_HARVESTABLE = {*range(1, 6), *range(7, 12)}
+
+
+@dataclass
+class CompilerConfig:
+    """What the compiler and the pipeline do; defaults are PyBuda's."""
+
+    enable_training: bool = False
+    enable_recompute: bool = False
+    match_subgraph_patterns: int | None = None
+    balancer_policy: str = "default"
+    scheduler_policy: str = SchedulerPolicy.ModuleInputsBFS.name
+    place_on_one_row: bool = False
+    enable_t_streaming: bool = True
+    manual_t_streaming: bool = False
+    enable_consteval: bool = True
+    enable_auto_fusing: bool = True
+    compile_subgraphs: bool = False
+    graph_solver_self_cut_type: str = GraphSolverSelfCutType.FastCut.name
+    use_interactive_placer: bool = True
+    enable_enumerate_u_kt: bool = True
+    enable_auto_transposing_placement: bool = False
+    enable_forked_dram_inputs: bool = False
+    compile_depth: CompileDepth = CompileDepth.FULL
+    enable_tvm_cpu_fallback: bool = True
+    cpu_fallback_ops: set[str] = field(default_factory=lambda: {"embedding"})
+    enable_tm_cpu_fallback: bool = False
+    tm_cpu_fallback_max_depth: int = 10
+    enable_conv_prestride: bool = True
+    enable_device_tilize: bool = False
+    chip_placement_policy: str = ChipPlacementPolicy.MMIO_LAST.name
+    default_dram_parameters: bool | None = None
+    default_df_override: DataFormat | None = None
+    default_accumulate_df: DataFormat | None = None
+    default_math_fidelity: MathFidelity = MathFidelity.HiFi3
+    performance_trace: PerfTraceLevel | None = None
+    amp_level: int | None = None
+    harvesting_mask: list[int] = field(default_factory=list)
+    enable_stable_softmax: bool = True
+    backend_opt_level: int = 4
+    backend_output_dir: str = ""
+    backend_device_descriptor_path: str = ""
+    backend_cluster_descriptor_path: str = ""
+    backend_runtime_params_path: str = ""
+    backend_runtime_args: str = ""
+    store_backend_db_to_yaml: bool = False
+    device_config: str = ""
+    input_queues_on_host: bool = True
+    output_queues_on_host: bool = True
+    input_queue_entries: int = 1024
+    show_progress: bool = False
+    loopback_outputs: dict[str, int] = field(default_factory=dict)
+    op_intermediates_to_save: list[str] = field(default_factory=list)
+    dram_placement_algorithm: DRAMPlacementAlgorithm = DRAMPlacementAlgorithm.ROUND_ROBIN
+    tti_dump_format: TTIDumpFormat = TTIDumpFormat.DEFAULT
+    op_names_to_epoch_break: list[Any] = field(default_factory=list)
+    op_names_to_chip_break: list[Any] = field(default_factory=list)
+    op_names_dont_fuse: list[str] = field(default_factory=list)
+    op_names_manual_fuse: list[list[str]] = field(default_factory=list)
+    balancer_op_overrides: dict[str, dict[str, Any]] = field(default_factory=dict)
+    dram_queue_placements: dict[str, dict[str, Any]] = field(default_factory=dict)
+    buffering_nops_to_insert: list[dict[str, Any]] = field(default_factory=list)
+    fracture_groups: list[Any] = field(default_factory=list)
+    scheduler_constraints: list[list[str]] = field(default_factory=list)
+    amp_properties: list[dict[str, Any]] = field(default_factory=list)
+
+    def place_on_new_epoch(self, op_names: OpNames) -> None:
+        """Start a placement epoch at these ops."""
+        self.op_names_to_epoch_break.append(_listed(op_names))
+
+    def place_on_new_chip(self, op_names: OpNames) -> None:
+        """Start on the next chip at these ops."""
+        self.op_names_to_chip_break.append(_listed(op_names))
+
+    def place_queue_to_chip_dram(
+        self, queue_name: str, *, chip_id: int | None = None, channel: int | None = None
+    ) -> None:
+        """Place a queue in the memory of a chip, in a channel of it."""
+        self.dram_queue_placements[queue_name] = {"chip_id": chip_id, "channel": channel}
+
+    def dont_fuse(self, op_name: str) -> None:
+        """Leave this op out of fusing."""
+        self.op_names_dont_fuse.append(op_name)
+
+    def manual_fuse(self, op_names: Iterable[str]) -> None:
+        """Fuse these ops into one."""
+        self.op_names_manual_fuse.append(list(op_names))
+
+    def balancer_op_override(self, op_name: str, attribute: str, value: Any) -> None:
+        """Set one of the balancer's choices for an op."""
+        self.balancer_op_overrides.setdefault(op_name, {})[attribute] = value
+
+    def enable_amp_light(self, level: int = 1) -> None:
+        """Narrow the weights of matmuls: 1 to 8 bits (HiFi2), 2 to 4 bits (HiFi2), 3 to 4 bits (LoFi).
+
+        Raises:
+            PyBudaError: another level.
+        """
+        chosen = {
+            1: (DataFormat.Bfp8_b, MathFidelity.HiFi2),
+            2: (DataFormat.Bfp4_b, MathFidelity.HiFi2),
+            3: (DataFormat.Bfp4_b, MathFidelity.LoFi),
+        }
+        if level not in chosen:
+            raise PyBudaError(f"enable_amp_light: level is {level}; it is 1, 2 or 3")
+        data_format, fidelity = chosen[level]
+        self.amp_properties.append(
+            {
+                "op_type": "matmul",
+                "math_fidelity": fidelity,
+                "input_df": {1: (data_format, True), 2: (data_format, True)},
+            }
+        )
+
+    def apply_env_config_overrides(self) -> None:
+        """Does nothing: variables of PyBuda's environment are not read; use the functions of this module."""
+
+    def to_json(self) -> str:
+        """Return the configuration as JSON; enumerations are their names."""
+        return json.dumps(dataclasses.asdict(self), default=_plain, indent=1)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, set):
+        return sorted(value)
+    return getattr(value, "name", repr(value))
+
+
+class _Global:
+    config = CompilerConfig()
+
+
+def _get_global_compiler_config() -> CompilerConfig:
+    """Return the configuration that compilations use; changes to it count for the next one."""
+    return _Global.config
+
+
+def _set_global_compiler_config(config: CompilerConfig) -> None:
+    """Replace the configuration."""
+    _Global.config = config
+
+
+def reset_configuration() -> None:
+    """Go back to the defaults."""
+    _Global.config = CompilerConfig()
+
+
+def set_configuration_options(
+    enable_recompute: bool | None = None,
+    balancer_policy: str | None = None,
+    place_on_one_row: bool | None = None,
+    enable_t_streaming: bool | None = None,
+    manual_t_streaming: bool | None = None,
+    enable_consteval: bool | None = None,
+    default_df_override: DataFormat | None = None,
+    accumulate_df: DataFormat | None = None,
+    math_fidelity: MathFidelity | None = None,
+    performance_trace: PerfTraceLevel | None = None,
+    backend_opt_level: int | None = None,
+    backend_output_dir: str | None = None,
+    backend_device_descriptor_path: str | None = None,
+    backend_cluster_descriptor_path: str | None = None,
+    backend_runtime_params_path: str | None = None,
+    backend_runtime_args: str | None = None,
+    enable_auto_fusing: bool | None = None,
+    enable_conv_prestride: bool | None = None,
+    enable_stable_softmax: bool | None = None,
+    amp_level: int | None = None,
+    harvested_rows: list[list[int]] | None = None,
+    store_backend_db_to_yaml: bool | None = None,
+    input_queues_on_host: bool | None = None,
+    output_queues_on_host: bool | None = None,
+    enable_auto_transposing_placement: bool | None = None,
+    use_interactive_placer: bool | None = None,
+    op_intermediates_to_save: list[str] | None = None,
+    enable_enumerate_u_kt: bool | None = None,
+    enable_device_tilize: bool | None = None,
+    dram_placement_algorithm: DRAMPlacementAlgorithm | None = None,
+    chip_placement_policy: str | None = None,
+    enable_forked_dram_inputs: bool | None = None,
+    device_config: str | None = None,
+) -> None:
+    """Set options of the global configuration; None leaves one as it is.
+
+    Raises:
+        PyBudaError: a value outside of what an option takes; nothing is set then.
+    """
+    given = {name: value for name, value in locals().items() if value is not None}
+    _one_of("balancer_policy", balancer_policy, _POLICIES)
+    _one_of("chip_placement_policy", chip_placement_policy, [policy.name for policy in ChipPlacementPolicy])
+    _one_of("device_config", device_config, supported_backend_configurations)
+    _one_of("backend_opt_level", backend_opt_level, range(5))
+    _one_of("amp_level", amp_level, range(3))
+    for name, kind in _KINDS.items():
+        if name in given and not isinstance(given[name], kind):
+            raise PyBudaError(f"{name} is {given[name]!r}; it is a {kind.__name__}")
+    rows = given.pop("harvested_rows", None)
+    if rows is not None:
+        given["harvesting_mask"] = [_mask(chip) for chip in rows]
+    names = {"accumulate_df": "default_accumulate_df", "math_fidelity": "default_math_fidelity"}
+    for name, value in given.items():
+        setattr(_Global.config, names.get(name, name), value)
+
+
+_KINDS: dict[str, type] = {
+    "default_df_override": DataFormat,
+    "accumulate_df": DataFormat,
+    "math_fidelity": MathFidelity,
+    "performance_trace": PerfTraceLevel,
+    "dram_placement_algorithm": DRAMPlacementAlgorithm,
+}
+
+
+def _one_of(name: str, value: Any, allowed: Iterable[Any]) -> None:
+    known = list(allowed)
+    if value is not None and value not in known:
+        raise PyBudaError(f"{name} is {value!r}; it is one of {', '.join(map(str, known))}")
+
+
+def _mask(rows: list[int]) -> int:
+    for row in rows:
+        if row not in _HARVESTABLE:
+            raise PyBudaError(f"row {row} cannot be harvested: rows 1 to 5 and 7 to 11 can")
+    return sum(1 << row for row in set(rows))
+
+
+def _listed(op_names: OpNames) -> list[str | NodePredicateBuilder]:
+    listed = list(op_names) if isinstance(op_names, (list, tuple)) else [op_names]
+    for name in listed:
+        if not isinstance(name, (str, NodePredicateBuilder)):
+            raise PyBudaError(f"an op is named by a text or a predicate of pybuda.query, not {name!r}")
+    return listed
+
+
+def set_epoch_break(op_names: OpNames) -> None:
+    """Start a new placement epoch at an op, several ops, or those that a predicate chooses."""
+    _Global.config.place_on_new_epoch(op_names)
+
+
+def set_chip_break(op_names: OpNames) -> None:
+    """Go on on the next chip from an op, several ops, or those that a predicate chooses."""
+    _Global.config.place_on_new_chip(op_names)
+
+
+def override_op_size(op_name: str, grid_size: tuple[int, int]) -> None:
+    """Give an op a grid of (rows, columns) of cores.
+
+    Raises:
+        PyBudaError: no two positive numbers.
+    """
+    if len(grid_size) != 2 or any(not isinstance(size, int) or size < 1 for size in grid_size):
+        raise PyBudaError(
+            f"override_op_size: grid_size is {grid_size}; it is (rows, columns), 1 or more each"
+        )
+    _Global.config.balancer_op_override(op_name, "grid_shape", tuple(grid_size))
+
+
+def override_dram_parameters(op_name: str, force_dram_parameters: bool) -> None:
+    """Keep an op's parameters in the chip's memory (True) or in its cores (False)."""
+    _Global.config.balancer_op_override(op_name, "force_dram_parameters", force_dram_parameters)
+
+
+def override_t_stream_dir(op_name: str, direction: str) -> None:
+    """Stream an op along ``n`` (not at all), ``r``, ``c``, ``rz`` or ``cz``.
+
+    Raises:
+        PyBudaError: another direction.
+    """
+    _one_of("direction", direction.lower(), ("n", "r", "c", "rz", "cz"))
+    _Global.config.balancer_op_override(op_name, "t_stream_dir", direction.lower())
+
+
+def override_t_stream_shape(op_name: str, shape: tuple[int, int]) -> None:
+    """Stream an op in (rows, columns) pieces."""
+    _Global.config.balancer_op_override(op_name, "t_stream_shape", tuple(shape))
+
+
+def override_u_kt(op_name: str, u_kt: int) -> None:
+    """Set the inner block of a matmul, in tiles."""
+    _Global.config.balancer_op_override(op_name, "u_kt", u_kt)
+
+
+def override_input_buffer_multiplier(op_name: str, operand_index: int, *, multiplier: int) -> None:
+    """Set how many times an operand's buffer is held."""
+    _Global.config.balancer_op_override(op_name, f"input_buffer_multiplier_{operand_index}", multiplier)
+
+
+def override_multi_op_fracture_factor(op_name: str, multi_op_fracture_factor: int) -> None:
+    """Split a convolution into this many ops."""
+    _Global.config.balancer_op_override(op_name, "fracture_factor", multi_op_fracture_factor)
+
+
+def override_op_placement(
+    op_name: str,
+    *,
+    start: tuple[int, int] | None = None,
+    transpose_op: bool = False,
+    chip_id: int | None = None,
+    spatial_epoch_break: bool = False,
+    temporal_epoch_break: bool = False,
+) -> None:
+    """Place an op: at a core (row, column), turned, on a chip, at the start of an epoch."""
+    config = _Global.config
+    for name, value in {"start": start, "transpose_op": transpose_op, "chip_id": chip_id}.items():
+        if value not in (None, False):
+            config.balancer_op_override(op_name, name, value)
+    if temporal_epoch_break:
+        config.place_on_new_epoch(op_name)
+    if spatial_epoch_break:
+        config.place_on_new_chip(op_name)
+
+
+def override_dram_queue_placement(
+    queue_name: str, *, chip_id: int | None = None, channel: int | None = None
+) -> None:
+    """Place a queue in the memory of a chip, in a channel of it."""
+    _Global.config.place_queue_to_chip_dram(queue_name, chip_id=chip_id, channel=channel)
+
+
+def insert_nop(
+    src_op: str,
+    dest_ops: str | list[str],
+    *,
+    hoist_tms: bool = True,
+    nop_count: int = 1,
+    daisy_chain: bool = False,
+) -> None:
+    """Put ``nop_count`` copying ops between an op and its users; the first is ``buffer_0_<src>_<dest>``.
+
+    Raises:
+        PyBudaError: no user, or a count below 1.
+    """
+    users = [dest_ops] if isinstance(dest_ops, str) else list(dest_ops)
+    if not users or nop_count < 1:
+        raise PyBudaError(f"insert_nop: {len(users)} users and nop_count {nop_count}; both are 1 or more")
+    _Global.config.buffering_nops_to_insert.append(
+        {
+            "src_op": src_op,
+            "dest_ops": users,
+            "hoist_tms": hoist_tms,
+            "nop_count": nop_count,
+            "daisy_chain": daisy_chain,
+            "names": [f"buffer_{number}_{src_op}_{users[0]}" for number in range(nop_count)],
+        }
+    )
+
+
+def insert_buffering_nop(
+    src_op: str,
+    dest_ops: str | list[str],
+    *,
+    hoist_tms: bool = True,
+    nop_count: int = 1,
+    daisy_chain: bool = False,
+) -> None:
+    """The former name of insert_nop."""
+    insert_nop(src_op, dest_ops, hoist_tms=hoist_tms, nop_count=nop_count, daisy_chain=daisy_chain)
+
+
+def _internal_insert_fj_buffering_nop(src_op: str, dest_ops: str | list[str], **options: Any) -> None:
+    """Insert a copying op that balances a fork, as insert_nop."""
+    insert_nop(src_op, dest_ops, **options)
+
+
+def insert_fracture_group(nodes: list[Any], chip_ids: list[int] | dict[str, list[int]] | None = None) -> None:
+    """Split these ops together, over these chips."""
+    _Global.config.fracture_groups.append((list(nodes), chip_ids))
+
+
+def add_schedule_constraint(partial_ordering: list[str]) -> None:
+    """Run these ops in this order."""
+    _Global.config.scheduler_constraints.append(list(partial_ordering))
+
+
+def set_auto_transposing_placement(op_name: str | bool = True, enable: bool | None = None) -> None:
+    """Let the placer turn ops: all of them (True, False), or one."""
+    if isinstance(op_name, bool):
+        _Global.config.enable_auto_transposing_placement = op_name
+    else:
+        _Global.config.balancer_op_override(op_name, "transpose_op", True if enable is None else enable)
+
+
+def set_num_repeated_patterns(num_patterns: int) -> None:
+    """Say how many repeating blocks the model has."""
+    _Global.config.match_subgraph_patterns = num_patterns
+
+
+def add_cpu_fallback_ops(op_types: str | list[str]) -> None:
+    """Run ops of these types on the host."""
+    _Global.config.cpu_fallback_ops |= {op_types} if isinstance(op_types, str) else set(op_types)
+
+
+def remove_cpu_fallback_ops(op_types: str | list[str]) -> None:
+    """Run ops of these types on the device."""
+    _Global.config.cpu_fallback_ops -= {op_types} if isinstance(op_types, str) else set(op_types)
+
+
+def configure_mixed_precision(
+    *,
+    op_type: str | None = None,
+    epoch_type: Any = None,
+    output_df: DataFormat | None = None,
+    intermediate_df: DataFormat | None = None,
+    accumulate_df: DataFormat | None = None,
+    math_fidelity: MathFidelity | None = None,
+    name_regex: str | Callable[..., Any] | None = None,
+    input_df: dict[int, Any] | list[Any] | None = None,
+    is_gradient_op: bool | None = None,
+    input_parameter_indices_to_optimize: list[Any] | None = None,
+) -> None:
+    """Set formats and fidelity of ops: of a type, an epoch type, of gradients, or by their whole name.
+
+    Raises:
+        PyBudaError: nothing chooses the ops, or the pattern is no regular expression.
+    """
+    given = {name: value for name, value in locals().items() if value is not None}
+    choosers = ("op_type", "epoch_type", "name_regex", "is_gradient_op")
+    if not any(name in given for name in choosers):
+        raise PyBudaError(f"configure_mixed_precision needs one of {', '.join(choosers)} to choose ops")
+    if isinstance(name_regex, str):
+        _checked_regex(name_regex)
+    _Global.config.amp_properties.append(given)
+
+
+def _checked_regex(pattern: str) -> None:
+    try:
+        name_regex(pattern)
+    except re.error as error:
+        raise PyBudaError(f"name_regex {pattern!r} is no regular expression: {error}") from error

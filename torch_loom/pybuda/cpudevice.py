@@ -1,0 +1,187 @@
+"""A stage on the host's processor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from torch_loom.errors import PyBudaError
+from torch_loom.pipeline import Stage
+from torch_loom.pybuda.config import CompilerConfig
+from torch_loom.pybuda.device import Device, is_buda
+from torch_loom.pybuda.module import Module, TFModule
+from torch_loom.pybuda.tensor import Tensor
+
+__all__ = ["CPUDevice", "GPUDevice"]
+
+_NARROW = (torch.float16, torch.bfloat16)
+
+
+class CPUDevice(Device):
+    """Runs PyTorch modules on the host, as they are.
+
+    Args:
+        name: unique in the program.
+        optimizer_f: called with the device's parameters (a list with ``parameters()``, so that both
+            ``SGD(p)`` and ``SGD(p.parameters())`` work); returns a PyTorch optimizer.
+        scheduler_f: called with that optimizer; returns a PyTorch scheduler.
+        mp_context: accepted; the device runs in a thread.
+        retain_backward_graph: keep the graph of a forward after its backward.
+        module: placed at once.
+        input_dtypes: dtypes to cast the inputs to. Without it, 16-bit floats become float32.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        optimizer_f: Callable[..., Any] | None = None,
+        scheduler_f: Callable[..., Any] | None = None,
+        mp_context: Any = None,
+        retain_backward_graph: bool = False,
+        module: Module | list[Module] | None = None,
+        input_dtypes: list[torch.dtype] | None = None,
+    ) -> None:
+        super().__init__(name, mp_context)
+        self.optimizer_f, self.scheduler_f = optimizer_f, scheduler_f
+        self.retain_backward_graph = retain_backward_graph
+        self.input_dtypes = list(input_dtypes or [])
+        if module is not None:
+            self.place_module(module)
+
+    def forward_pt(self, loop_count: int) -> None:
+        """Run micro-batches of PyTorch modules forward, as ``forward``."""
+        self.forward(loop_count)
+
+    def forward_tf(self, loop_count: int) -> None:
+        """Run micro-batches of TensorFlow modules forward, as ``forward``."""
+        self._need_tensorflow("forward_tf")
+        self.forward(loop_count)
+
+    def generate(self, loop_count: int, write_index: int) -> None:
+        """Run micro-batches forward; modules on the host keep their own caches."""
+        if write_index < 0:
+            raise PyBudaError(f"generate: write_index is {write_index}; it is 0 or more")
+        self.forward(loop_count)
+
+    def compile_for(  # type: ignore[override]
+        self,
+        inputs: tuple[Tensor, ...],
+        compiler_cfg: CompilerConfig | None = None,
+        targets: list[Tensor] | tuple[Tensor, ...] = (),
+        microbatch_size: int = 0,
+        microbatch_count: int = 1,
+        verify_cfg: Any = None,
+    ) -> tuple[Tensor, ...]:
+        """Run shapes through the modules and return the outputs, without values where inputs have none.
+
+        Nothing is compiled for the host.
+        """
+        super().compile_for(False, microbatch_size, microbatch_count)
+        reference = self._reference()
+        values = tuple(value._value for value in inputs)
+        if any(value.is_meta for value in values):
+            for module in reference.modules.values():
+                module.to("meta")
+            values = tuple(value.to("meta") for value in values)
+        with torch.no_grad():
+            return tuple(Tensor(output) for output in reference.compute(values))
+
+    def compile_for_pt(
+        self,
+        inputs: tuple[Tensor, ...],
+        compiler_cfg: CompilerConfig | None = None,
+        targets: list[Tensor] | tuple[Tensor, ...] = (),
+        microbatch_size: int = 0,
+        microbatch_count: int = 1,
+        verify_cfg: Any = None,
+    ) -> tuple[Tensor, ...]:
+        """Run shapes through PyTorch modules, as ``compile_for``."""
+        return self.compile_for(inputs, compiler_cfg, targets, microbatch_size, microbatch_count, verify_cfg)
+
+    def compile_for_tf(
+        self,
+        inputs: tuple[Tensor, ...],
+        compiler_cfg: CompilerConfig | None = None,
+        targets: list[Tensor] | tuple[Tensor, ...] = (),
+        microbatch_size: int = 0,
+        verify_cfg: Any = None,
+    ) -> tuple[Tensor, ...]:
+        """Run shapes through TensorFlow modules, as ``compile_for``."""
+        self._need_tensorflow("compile_for_tf")
+        return self.compile_for(inputs, compiler_cfg, targets, microbatch_size, 1, verify_cfg)
+
+    def cpueval_forward_pt(
+        self,
+        inputs: list[torch.Tensor],
+        parameters: dict[str, torch.Tensor],
+        save_for_backward: bool,
+        targets: list[torch.Tensor] | None = None,
+    ) -> list[torch.Tensor]:
+        """Run PyTorch modules for verification, as ``cpueval_forward``."""
+        return self.cpueval_forward(inputs, parameters, save_for_backward, targets)
+
+    def cpueval_forward_tf(
+        self,
+        inputs: list[torch.Tensor],
+        parameters: dict[str, torch.Tensor],
+        save_for_backward: bool,
+        targets: list[torch.Tensor] | None = None,
+    ) -> list[torch.Tensor]:
+        """Run TensorFlow modules for verification, as ``cpueval_forward``."""
+        self._need_tensorflow("cpueval_forward_tf")
+        return self.cpueval_forward(inputs, parameters, save_for_backward, targets)
+
+    def _need_tensorflow(self, name: str) -> None:
+        if not any(isinstance(module, TFModule) for module in self.modules):
+            raise PyBudaError(
+                f"{name}: device {self.name!r} has no TFModule; place one, which needs TensorFlow"
+            )
+
+    def _check_module(self, module: Module) -> None:
+        if is_buda(module):
+            raise PyBudaError(
+                f"PyBuda module {module.name!r} cannot run on CPU device {self.name!r}: use a TTDevice"
+            )
+
+    def _new_stage(self, modules: dict[str, nn.Module]) -> Stage:
+        return Stage(
+            self.name,
+            modules,
+            self.torch_device(),
+            loss=self._loss(),
+            optimizer=self.optimizer_f,
+            scheduler=self.scheduler_f,
+            keep_modules=True,
+            retain_graph=self.retain_backward_graph,
+            adapt=self._adapt,
+        )
+
+    def _adapt(self, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        if self.input_dtypes:
+            if len(self.input_dtypes) != len(inputs):
+                raise PyBudaError(
+                    f"device {self.name!r} has {len(self.input_dtypes)} input_dtypes for {len(inputs)} inputs"
+                )
+            return tuple(value.to(dtype) for value, dtype in zip(inputs, self.input_dtypes, strict=True))
+        return tuple(value.float() if value.dtype in _NARROW else value for value in inputs)
+
+
+class GPUDevice(CPUDevice):
+    """Runs PyTorch modules on a GPU.
+
+    Raises:
+        PyBudaError: PyTorch sees no GPU.
+    """
+
+    def __init__(self, name: str, *args: Any, **kwargs: Any) -> None:
+        if not torch.cuda.is_available():
+            raise PyBudaError(f"GPUDevice {name!r}: PyTorch sees no GPU; use CPUDevice or TTDevice")
+        self.device = "cuda"
+        super().__init__(name, *args, **kwargs)
+
+    def torch_device(self) -> torch.device:
+        """Return the GPU."""
+        return torch.device(self.device)

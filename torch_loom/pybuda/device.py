@@ -1,0 +1,272 @@
+"""Devices: what modules are placed on. A row of devices is a pipeline."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from torch_loom.errors import PyBudaError
+from torch_loom.pipeline import Channel, Stage
+from torch_loom.pipeline.stage import Feed
+from torch_loom.pipeline.transfer import parcel
+from torch_loom.pybuda.config import _get_global_compiler_config
+from torch_loom.pybuda.device_loop import DeviceLoop
+from torch_loom.pybuda.module import Module, PyBudaModule
+from torch_loom.pybuda.pybudaglobal import state
+from torch_loom.pybuda.runner import BudaRunner
+from torch_loom.pybuda.tensor import Tensor, to_torch
+
+__all__ = ["Device"]
+
+
+class Device(DeviceLoop):
+    """A device of a pipeline, in the order in which devices are made.
+
+    The original runs a process for each device; here it is a thread, so modules need not be picklable.
+
+    Args:
+        name: unique in the program.
+        mp_context: accepted for programs that pass one; devices run in threads.
+    """
+
+    def __init__(self, name: str, mp_context: Any = None) -> None:
+        if not isinstance(name, str) or not name:
+            raise PyBudaError(f"a device's name is a text, not {name!r}")
+        self.name = name
+        self.modules: list[Module] = []
+        self.loss_module: Module | None = None
+        self.stage: Stage | None = None
+        self.command_queue: queue.Queue[Any] = queue.Queue()
+        self.response_queue: queue.Queue[Any] = queue.Queue()
+        self.shutdown_event = threading.Event()
+        self.debug_gradient_trace_queue: Any = None
+        self.microbatch_size = 0
+        self.microbatch_count = 1
+        self._batch: int | None = None
+        self._inputs: Channel[Feed] | None = None
+        self._targets: Channel[Feed] | None = None
+        state.register(self)
+
+    # Placement
+
+    def place_module(self, module: Module | tuple[Module, ...] | list[Module]) -> None:
+        """Place a module, or several that run one after another, on this device.
+
+        Raises:
+            PyBudaError: no module, one that this kind of device cannot run, or two of one name.
+        """
+        placed = list(module) if isinstance(module, (tuple, list)) else [module]
+        names = {known.name for device in state.devices for known in device.modules}
+        for one in placed:
+            if not isinstance(one, Module):
+                raise PyBudaError(
+                    f"device {self.name!r} takes modules of PyBuda, not {type(one).__name__}: wrap a "
+                    "torch.nn.Module in PyTorchModule"
+                )
+            if one.name in names:
+                raise PyBudaError(f"a module {one.name!r} is placed already: modules need different names")
+            names.add(one.name)
+            self._check_module(one)
+        self._changed()
+        for one in placed:
+            self.modules.append(one)
+            one.set_device(self)
+
+    def place_loss_module(self, module: Module) -> None:
+        """Place the module that computes the loss; the device must be the last one when training starts.
+
+        It is called with the outputs and then the targets.
+
+        Raises:
+            PyBudaError: no module.
+        """
+        if not isinstance(module, Module):
+            raise PyBudaError(f"a loss is a module of PyBuda, not {type(module).__name__}: wrap it")
+        self._check_module(module)
+        self._changed()
+        self.loss_module = module
+        module.set_device(self)
+
+    def remove_loss_module(self) -> None:
+        """Remove the loss module, if there is one."""
+        if self.loss_module is not None:
+            self._changed()
+            self.loss_module.set_device(None)
+            self.loss_module = None
+
+    def remove_modules(self) -> None:
+        """Remove the placed modules and what was pushed for them."""
+        self._changed()
+        for module in self.modules:
+            module.set_device(None)
+        self.modules = []
+        self.drop_queued()
+
+    # Data
+
+    def push_to_inputs(self, *tensors: Any) -> None:
+        """Queue the inputs of one micro-batch: in order, as one tuple or list, or by name as one dict.
+
+        The first dimension is the micro-batch; all inputs have the same, or 1. Waits while the queue is full
+        and the pipeline runs.
+
+        Raises:
+            PyBudaError: batches that differ, or from those pushed first.
+            TypeError: something else than tensors.
+            QueueFullError: the queue is full, and nothing runs that would drain it.
+        """
+        values, names = _ordered(tensors)
+        self._check_batch(values)
+        self._put(self.input_channel(), values, names)
+
+    def push_to_target_inputs(self, *tensors: Any) -> None:
+        """Queue the targets of one micro-batch; waits and raises as push_to_inputs."""
+        values, _ = _ordered(tensors)
+        self._put(self.target_channel(), values, None)
+
+    def get_first_inputs(self, peek: bool = False) -> tuple[int, tuple[Tensor, ...]]:
+        """Return the size of a micro-batch and the first inputs pushed; with ``peek`` they stay in the queue.
+
+        Raises:
+            PyBudaError: none was pushed.
+        """
+        tensors = self._first(self.input_channel(), peek, "Inputs")
+        return _batch_of(tensors), tuple(Tensor(value) for value in tensors)
+
+    def get_first_targets(self) -> tuple[Tensor, ...]:
+        """Return the first targets pushed; they stay in the queue.
+
+        Raises:
+            PyBudaError: none was pushed.
+        """
+        return tuple(Tensor(value) for value in self._first(self.target_channel(), True, "Targets"))
+
+    def set_debug_gradient_trace_queue(self, q: Any) -> None:
+        """Let incoming and outgoing gradients go into a queue, from the next start on."""
+        self.debug_gradient_trace_queue = q
+
+    def get_tapout_values(self, handle: Any) -> list[torch.Tensor]:
+        """Return and forget the values that the op of a tap-out handle has had, in order."""
+        runner = None
+        if self.stage is not None:
+            runner = self.stage.modules.get(handle.module.name)
+        if not isinstance(runner, BudaRunner):
+            raise PyBudaError(f"module {handle.module.name!r} has not run on device {self.name!r}")
+        return list(runner.taps.pop((handle.op_name, handle.output_index), ()))
+
+    # For the pipeline
+
+    def torch_device(self) -> torch.device:
+        """Return where the modules run."""
+        return torch.device("cpu")
+
+    def input_channel(self) -> Channel[Feed]:
+        """Return the queue of inputs; its capacity is that of the configuration when it is first used."""
+        if self._inputs is None:
+            self._inputs = Channel(f"{self.name}: inputs", _get_global_compiler_config().input_queue_entries)
+        return self._inputs
+
+    def target_channel(self) -> Channel[Feed]:
+        """Return the queue of targets, as ``input_channel``."""
+        if self._targets is None:
+            self._targets = Channel(
+                f"{self.name}: targets", _get_global_compiler_config().input_queue_entries
+            )
+        return self._targets
+
+    def make_stage(self) -> Stage:
+        """Return the stage of the placed modules, made at the first call after a change.
+
+        Raises:
+            PyBudaError: nothing is placed.
+        """
+        if not self.modules:
+            raise PyBudaError(f"device {self.name!r} has no module: place_module() first")
+        if self.stage is None:
+            self.stage = self._new_stage({module.name: module.torch_module() for module in self.modules})
+        return self.stage
+
+    def drop_queued(self) -> None:
+        """Forget what was pushed and not consumed."""
+        for channel in (self._inputs, self._targets):
+            if channel is not None and not channel.drained:
+                channel.clear()
+        self._inputs = self._targets = None
+        self._batch = None
+
+    def _new_stage(self, modules: dict[str, nn.Module]) -> Stage:
+        raise PyBudaError(f"{type(self).__name__} {self.name!r} runs no modules: use CPUDevice or TTDevice")
+
+    def _check_module(self, module: Module) -> None:
+        """Refuse modules that this kind of device cannot run."""
+
+    def _loss(self) -> nn.Module | None:
+        return None if self.loss_module is None else self.loss_module.torch_module()
+
+    def _changed(self) -> None:
+        """End a running pipeline that uses the old placement."""
+        if self.stage is not None and state.session is not None:
+            state.session.close()
+        self.stage = None
+
+    def _check_batch(self, values: tuple[torch.Tensor, ...]) -> None:
+        sizes = {value.shape[0] for value in values if value.dim() > 0}
+        if len(sizes - {1}) > 1:
+            raise PyBudaError(
+                f"inputs of one micro-batch have first dimensions {sorted(sizes)}: one size, or 1"
+            )
+        batch = max(sizes, default=1)
+        if self._batch is not None and batch != self._batch:
+            raise PyBudaError(
+                f"Batch size mismatch between first input and current input: {self._batch} and {batch}"
+            )
+        self._batch = batch
+
+    def _put(
+        self, channel: Channel[Feed], values: tuple[torch.Tensor, ...], names: tuple[str, ...] | None
+    ) -> None:
+        on_host = _get_global_compiler_config().input_queues_on_host
+        device = torch.device("cpu") if on_host else self.torch_device()
+        held = channel.num_held
+        while True:
+            try:
+                copies = [value.detach().to(device, copy=True) for value in values]
+                break
+            except torch.OutOfMemoryError:
+                # Entries that are consumed give their memory back, if somebody consumes them.
+                if held == 0 or not channel.drained:
+                    raise
+                channel.wait_below(held)
+                held = channel.num_held
+        channel.put(Feed(parcel(copies), names))
+
+    def _first(self, channel: Channel[Feed], peek: bool, what: str) -> tuple[torch.Tensor, ...]:
+        feed = channel.peek() if peek or not len(channel) else channel.get()
+        if feed is None or feed.parcel is None:
+            raise PyBudaError(f"{what} must be pushed into device {self.name!r} before they can be read")
+        return tuple(value for value in feed.parcel.tensors if value is not None)
+
+
+def _ordered(tensors: tuple[Any, ...]) -> tuple[tuple[torch.Tensor, ...], tuple[str, ...] | None]:
+    given: Any = tensors[0] if len(tensors) == 1 else tensors
+    if isinstance(given, Mapping):
+        return tuple(to_torch(value) for value in given.values()), tuple(map(str, given))
+    if not isinstance(given, (tuple, list)):
+        given = (given,)
+    if not given:
+        raise TypeError("a micro-batch needs a tensor or more")
+    return tuple(to_torch(value) for value in given), None
+
+
+def _batch_of(values: tuple[torch.Tensor, ...]) -> int:
+    return max((value.shape[0] for value in values if value.dim() > 0), default=1)
+
+
+def is_buda(module: Module) -> bool:
+    """Whether a module is written in PyBuda's ops."""
+    return isinstance(module, PyBudaModule)

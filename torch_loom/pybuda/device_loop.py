@@ -1,0 +1,280 @@
+"""A device's own loop: commands, and what they do on this device alone."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import Any
+
+import torch
+
+from torch_loom.errors import PipelineStoppedError, PyBudaError
+from torch_loom.pipeline import Command as EngineCommand
+from torch_loom.pipeline import CommandType as EngineCommandType
+from torch_loom.pipeline import Stage
+from torch_loom.pipeline.transfer import flatten_outputs
+from torch_loom.pybuda.pybudaglobal import state
+from torch_loom.pybuda.run.commands import Command, CommandType
+from torch_loom.pybuda.tensor import Tensor
+
+__all__ = ["DeviceLoop"]
+
+
+class DeviceLoop:
+    """The part of a device that takes commands, and runs its stage in the calling thread."""
+
+    name: str
+    stage: Stage | None
+    command_queue: queue.Queue[Any]
+    response_queue: queue.Queue[Any]
+    shutdown_event: threading.Event
+    microbatch_size: int
+    microbatch_count: int
+    _saved: tuple[list[torch.Tensor], tuple[torch.Tensor, ...], dict[str, torch.Tensor]] | None = None
+
+    def push_to_command_queue(self, cmd: Command) -> None:
+        """Send a command to the device's worker; where no pipeline runs, to the queue that ``run`` reads."""
+        session = state.session
+        worker = session.worker_of(self) if session is not None else None
+        if worker is None:
+            self.command_queue.put(cmd)
+        else:
+            worker.commands.put(
+                EngineCommand(EngineCommandType.CALL, parameters=lambda: self.run_next_command(cmd))
+            )
+
+    def get_command_queue_response(self) -> dict[str, Any] | None:
+        """Return the next answer to a command; waits for it. None if the device failed or was shut down."""
+        while True:
+            try:
+                answer: dict[str, Any] | None = self.response_queue.get(timeout=0.05)
+                return answer
+            except queue.Empty:
+                session = state.session
+                if self.shutdown_event.is_set() or (session is not None and session.ended):
+                    return None
+
+    def get_next_command(self, command_queue: queue.Queue[Command]) -> Command | None:
+        """Return the next command of a queue; waits for it. None once the device is shut down."""
+        while not self.shutdown_event.is_set():
+            try:
+                return command_queue.get(timeout=0.05)
+            except queue.Empty:
+                continue
+        return None
+
+    def run_next_command(self, cmd: Command) -> bool:
+        """Run a command in the calling thread; whether it was QUIT. Answers go to the response queue.
+
+        Raises:
+            PyBudaError: the command needs modules or a pipeline that are not there.
+        """
+        kind, params = cmd.command_type, cmd.params
+        match kind:
+            case CommandType.QUIT:
+                return True
+            case CommandType.RUN_FORWARD:
+                self.forward(**params)
+            case CommandType.RUN_BACKWARD:
+                self.backward(**params)
+            case CommandType.RUN_OPTIMIZER:
+                self._stage().step()
+            case CommandType.RUN_SCHEDULERS:
+                self._stage().step_scheduler()
+            case CommandType.DC_TRANSFER:
+                self.dc_transfer(**params)
+            case CommandType.UPDATE_DEVICE_PARAMETERS:
+                self.update_device_parameters(**params)
+            case CommandType.COMPILE:
+                self.response_queue.put({"outputs": self.compile_for(**params)})
+            case CommandType.CPUEVAL_FORWARD:
+                self.response_queue.put({"outputs": self.cpueval_forward(**params)})
+            case CommandType.CPUEVAL_BACKWARD:
+                inputs, parameters = self.cpueval_backward(**params)
+                self.response_queue.put({"input_gradients": inputs, "parameter_gradients": parameters})
+            case CommandType.GET_PARAMETER_CHECKPOINT:
+                self.response_queue.put({"checkpoint": self.get_parameter_checkpoint()})
+            case CommandType.GET_PARAMETER_GRADIENTS:
+                self.response_queue.put({"gradients": self.get_parameter_gradients()})
+            case CommandType.SYNC:
+                self.response_queue.put({"sync": True})
+            case _:
+                raise PyBudaError(f"device {self.name!r} has no command {kind.name}")
+        return False
+
+    def run(self, output_dir: str = "") -> None:
+        """Take commands from ``command_queue`` until QUIT or shutdown, in the calling thread."""
+        while True:
+            command = self.get_next_command(self.command_queue)
+            if command is None or self.run_next_command(command):
+                return
+
+    def forward(self, loop_count: int = 1) -> None:
+        """Run micro-batches forward through this device's modules, in the calling thread.
+
+        Raises:
+            PyBudaError: the pipeline was not initialized.
+        """
+        stage = self._stage()
+        for _ in range(loop_count):
+            stage.forward(state.session.training)
+
+    def backward(self, loop_count: int = 1, zero_grad: bool = False) -> None:
+        """Run micro-batches backward through this device's modules in reverse, in the calling thread."""
+        stage = self._stage()
+        if zero_grad:
+            stage.zero_grad()
+        for _ in range(loop_count):
+            stage.backward()
+
+    def dc_transfer(self, direction: str) -> None:
+        """Check that data in a direction has where to go: stages hand it on themselves.
+
+        Args:
+            direction: ``forward_input``, ``forward``, ``backward``, ``target`` or ``intermediates``.
+
+        Raises:
+            PyBudaError: another direction.
+        """
+        known = ("forward_input", "forward", "backward", "target", "intermediates")
+        if direction not in known:
+            raise PyBudaError(f"dc_transfer: direction {direction!r} is none of {', '.join(known)}")
+
+    def dc_transfer_thread(self, direction: str, direction_queue: queue.Queue[Any]) -> None:
+        """Run ``dc_transfer`` for each command of a queue until QUIT or shutdown."""
+        while True:
+            command = self.get_next_command(direction_queue)
+            if command is None or command.command_type is CommandType.QUIT:
+                return
+            self.dc_transfer(direction)
+
+    def compile_for(self, training: bool, microbatch_size: int = 0, microbatch_count: int = 1) -> Any:
+        """Keep the size and the number of micro-batches.
+
+        Raises:
+            PyBudaError: training with micro-batches of size 0.
+        """
+        if training and microbatch_size < 1:
+            raise PyBudaError(f"compile_for: microbatch_size is {microbatch_size}; training needs 1 or more")
+        self.microbatch_size, self.microbatch_count = microbatch_size, microbatch_count
+
+    def get_parameter_checkpoint(self) -> dict[str, Tensor]:
+        """Return copies of the parameters' values by name, on the host."""
+        return _wrapped(self._made_stage().checkpoint())
+
+    def get_parameter_gradients(self) -> dict[str, Tensor]:
+        """Return copies of the accumulated gradients by name, on the host."""
+        return _wrapped(self._made_stage().gradients())
+
+    def pop_parameter_checkpoint(self) -> dict[str, Tensor]:
+        """Return the parameters' values by name, as ``get_parameter_checkpoint``."""
+        return self.get_parameter_checkpoint()
+
+    def update_device_parameters(self, parameters: Any) -> None:
+        """Overwrite parameters: a dict by name, or a list of such dicts.
+
+        Raises:
+            PipelineError: a name or shape that the device does not have.
+        """
+        stage = self._made_stage()
+        for values in [parameters] if isinstance(parameters, dict) else parameters:
+            stage.update({name: value_of_tensor(value) for name, value in values.items()})
+
+    def sync(self) -> None:
+        """Wait until the commands that this device was given are done.
+
+        Raises:
+            StageError: a device of the pipeline failed.
+        """
+        if state.session is not None and state.session.worker_of(self) is not None:
+            state.session.pipeline.sync()
+
+    def shutdown_device(self) -> None:
+        """Drop what is left in the device's queues, and end its own loop."""
+        self.shutdown_event.set()
+        for left in (self.command_queue, self.response_queue):
+            while not left.empty():
+                left.get_nowait()
+        self.drop_queued()
+
+    def drop_queued(self) -> None:
+        """Forget what was pushed."""
+
+    def cpueval_forward(
+        self,
+        inputs: list[torch.Tensor],
+        parameters: dict[str, torch.Tensor],
+        save_for_backward: bool,
+        targets: list[torch.Tensor] | None = None,
+    ) -> list[torch.Tensor]:
+        """Run the modules on the host with these parameters, for verification.
+
+        Args:
+            inputs: of one micro-batch, in order.
+            parameters: by name; those left out have the device's values.
+            save_for_backward: keep what ``cpueval_backward`` needs.
+            targets: if there is a loss module: its targets; the losses are returned then.
+        """
+        stage = self._reference()
+        leaves = [_leaf(value, save_for_backward) for value in inputs]
+        for name, value in parameters.items():
+            if name not in stage.parameters.named:
+                raise PyBudaError(f"device {self.name!r} has no parameter {name!r}")
+            with torch.no_grad():
+                stage.parameters.named[name].copy_(value_of_tensor(value))
+        with torch.set_grad_enabled(save_for_backward):
+            outputs = stage.compute(tuple(leaves))
+            if stage.loss is not None and targets:
+                outputs = flatten_outputs(stage.loss(*outputs, *targets))
+        if save_for_backward:
+            self._saved = (leaves, outputs, dict(stage.parameters.named))
+        return [output.detach() for output in outputs]
+
+    def cpueval_backward(
+        self, bw_inputs: list[torch.Tensor], parameters: dict[str, torch.Tensor]
+    ) -> tuple[list[torch.Tensor | None], dict[str, torch.Tensor]]:
+        """Run the backward of the last ``cpueval_forward``; gradients of its inputs and of the parameters.
+
+        Raises:
+            PyBudaError: no forward was saved.
+        """
+        if self._saved is None:
+            raise PyBudaError("cpueval_backward needs cpueval_forward(save_for_backward=True) first")
+        leaves, outputs, named = self._saved
+        self._saved = None
+        pairs = [(o, g) for o, g in zip(outputs, bw_inputs, strict=True) if o.requires_grad]
+        torch.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
+        wanted = parameters or named
+        grads = {n: v.grad for n, v in named.items() if n in wanted and v.grad is not None}
+        return [leaf.grad for leaf in leaves], grads
+
+    def _reference(self) -> Stage:
+        """A copy of the stage on the host."""
+        stage = self._made_stage()
+        loss = stage.loss if isinstance(stage.loss, torch.nn.Module) else None
+        return Stage(f"{self.name}: reference", stage.modules, "cpu", loss=loss, keep_modules=False)
+
+    def _made_stage(self) -> Stage:
+        stage: Stage = self.make_stage()  # type: ignore[attr-defined]
+        return stage
+
+    def _stage(self) -> Stage:
+        if self.stage is None or self.stage.links is None or state.session is None:
+            raise PyBudaError(f"device {self.name!r} has no running pipeline: initialize_pipeline() first")
+        if state.session.ended:
+            raise PipelineStoppedError("the pipeline has ended: initialize_pipeline() again")
+        return self.stage
+
+
+def _leaf(value: Any, needs_grad: bool) -> torch.Tensor:
+    leaf = value_of_tensor(value).detach().clone()
+    return leaf.requires_grad_(needs_grad and leaf.is_floating_point())
+
+
+def value_of_tensor(value: Any) -> torch.Tensor:
+    """Return the torch tensor of a tensor or parameter."""
+    return value if isinstance(value, torch.Tensor) else value.value()
+
+
+def _wrapped(values: dict[str, torch.Tensor]) -> dict[str, Tensor]:
+    return {name: Tensor(value) for name, value in values.items()}

@@ -1,0 +1,463 @@
+"""PyBuda's run functions."""
+
+from __future__ import annotations
+
+import atexit
+import queue
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from torch_loom.errors import PyBudaError
+from torch_loom.pipeline import Pipeline
+from torch_loom.pybuda.enums import BackendDevice, DeviceMode
+from torch_loom.pybuda.module import Module
+from torch_loom.pybuda.pybudaglobal import state
+from torch_loom.pybuda.run.session import Session, check_training, has_inputs
+from torch_loom.pybuda.tensor import Tensor, to_torch
+from torch_loom.pybuda.ttdevice import TTDevice, chip_name, num_chips_available
+
+__all__ = [
+    "detect_available_devices",
+    "error_raised",
+    "get_checkpoint_queue",
+    "get_intermediates_queue",
+    "get_loss_queue",
+    "get_parameter_checkpoint",
+    "get_parameter_gradients",
+    "initialize_pipeline",
+    "run_backward",
+    "run_forward",
+    "run_generate",
+    "run_generative_inference",
+    "run_inference",
+    "run_optimizer",
+    "run_schedulers",
+    "run_training",
+    "shutdown",
+    "sync",
+    "update_device_parameters",
+]
+
+AUTO_DEVICE = "auto_tt0"
+
+
+def run_inference(
+    module: Module | None = None,
+    inputs: Sequence[Any] = [],
+    input_count: int = 1,
+    output_queue: Any = None,
+    _sequential: bool = False,
+    _perf_trace: bool = False,
+    _verify_cfg: Any = None,
+) -> Any:
+    """Run inference, and return the queue of the results once the devices are set up.
+
+    An item of the queue is a list of tensors: the outputs of one input. A call with the same modules goes on
+    where the last one ended, with the queue given now or the last one.
+
+    Args:
+        module: placed on a TT device, in place of what is placed. None: what is placed.
+        inputs: tuples (or single tensors), or dicts by name; pushed to the first device.
+        input_count: how many inputs to run; 0 goes on until shutdown or the next call.
+        output_queue: where the results go; one is made otherwise.
+
+    Raises:
+        PyBudaError: inputs without a device, a count that does not fit the inputs, or nothing pushed.
+    """
+    if input_count < 0:
+        raise PyBudaError(f"run_inference: input_count is {input_count}; it is 0 (no end) or more")
+    if inputs and input_count not in (1, len(inputs)):
+        raise PyBudaError(
+            f"run_inference: input_count is {input_count} for {len(inputs)} inputs; leave it out, or push "
+            "the inputs with push_to_inputs"
+        )
+    if _sequential and input_count == 0:
+        raise PyBudaError("run_inference: input_count=0 (no end) and _sequential exclude one another")
+    _check_session()
+    if module is not None:
+        _place(module)
+    if not any(device.modules for device in state.devices):
+        if inputs:
+            raise PyBudaError("run_inference: inputs were given, and no module is placed to take them")
+        warnings.warn("Nothing to do: no module is placed on a device", stacklevel=2)
+        return output_queue
+    first = next(device for device in state.devices if device.modules)
+    for one in inputs:
+        first.push_to_inputs(one)
+    session = _inference_session(output_queue)
+    if output_queue is not None:
+        session.output_queue = output_queue
+    pipeline = session.require()
+    pipeline.end_endless()
+    count = len(inputs) or input_count
+    pipeline.forward(count, inline=_sequential, outputs=session.output_queue)
+    return session.output_queue
+
+
+def run_generative_inference(
+    module: Module | None = None,
+    inputs: Sequence[Any] = [],
+    input_count: int = 1,
+    output_queue: Any = None,
+    _sequential: bool = False,
+    _perf_trace: bool = False,
+    _verify_cfg: Any = None,
+) -> Any:
+    """Run inference of a generative model whose caches are its own, as ``run_inference``."""
+    return run_inference(module, inputs, input_count, output_queue, _sequential, _perf_trace, _verify_cfg)
+
+
+def run_training(
+    epochs: int = 1,
+    steps: int = 1,
+    accumulation_steps: int = 1,
+    microbatch_count: int = 1,
+    checkpoint_queue: Any = None,
+    loss_queue: Any = None,
+    checkpoint_interval: int = 0,
+    _sequential: bool = False,
+    _perf_trace: bool = False,
+    _verify_cfg: Any = None,
+) -> Any:
+    """Train, and return the queue of the checkpoints once the devices are set up.
+
+    A step is ``accumulation_steps`` times ``microbatch_count`` forwards and then as many backwards. An
+    item of the checkpoint queue is a list with a dict (name to tensor) for each device; the last item is the
+    last state.
+
+    Args:
+        epochs: schedulers step after each.
+        steps: optimizer steps an epoch.
+        accumulation_steps: mini-batches a step.
+        microbatch_count: inputs (and targets) of a mini-batch.
+        checkpoint_queue: where checkpoints go; one is made otherwise.
+        loss_queue: where the losses of each micro-batch go.
+        checkpoint_interval: steps between checkpoints; 0: only the last state.
+
+    Raises:
+        PyBudaError: a count below 1, a loss that is not on the last device, or nothing pushed.
+    """
+    counts = {
+        "epochs": epochs,
+        "steps": steps,
+        "accumulation_steps": accumulation_steps,
+        "microbatch_count": microbatch_count,
+    }
+    for name, value in counts.items():
+        if value < 1:
+            raise PyBudaError(f"run_training: {name} is {value}; it is 1 or more")
+    if checkpoint_interval < 0:
+        raise PyBudaError(
+            f"run_training: checkpoint_interval is {checkpoint_interval}; it is 0 (never) or more"
+        )
+    _check_session()
+    _require_pushed(training=True)
+    session = _replace_session(
+        training=True, checkpoint_queue=checkpoint_queue, loss_queue=loss_queue or queue.Queue()
+    )
+    pipeline = session.require()
+    pipeline.train(
+        epochs=epochs,
+        steps=steps,
+        accumulation_steps=accumulation_steps,
+        microbatches=microbatch_count,
+        checkpoint_interval=checkpoint_interval,
+        schedule="all_forward",
+    )
+    if _sequential:
+        pipeline.sync()
+    return session.checkpoint_queue
+
+
+def initialize_pipeline(
+    training: bool,
+    output_queue: Any = None,
+    checkpoint_queue: Any = None,
+    sample_inputs: Any = (),
+    sample_targets: Any = (),
+    microbatch_count: int = 1,
+    d2d_fwd_queues: Sequence[Any] = [],
+    d2d_bwd_queues: Sequence[Any] = [],
+    _sequential: bool = False,
+    _verify_cfg: Any = None,
+    _device_mode: DeviceMode = DeviceMode.CompileAndRun,
+) -> Any:
+    """Make the pipeline ready for run_forward, run_backward and run_optimizer; return its queue.
+
+    Args:
+        training: whether backwards will follow; then the queue of checkpoints is returned.
+        output_queue: for the results; in training for the losses.
+        checkpoint_queue: for checkpoints, in training.
+        sample_inputs, sample_targets: representative tensors, in place of those that were pushed.
+        microbatch_count: how many micro-batches go forward before their backwards.
+        d2d_fwd_queues: get what passes from device to device, from the first device on; the last has none.
+        d2d_bwd_queues: get the gradients that go back, from the second device on; the first has none.
+
+    Raises:
+        PyBudaError: nothing placed or pushed, targets or checkpoints in inference, more queues than links.
+    """
+    if not training and len(sample_targets):
+        raise PyBudaError("initialize_pipeline: sample_targets are for training=True only")
+    if not training and checkpoint_queue is not None:
+        raise PyBudaError("initialize_pipeline: checkpoint_queue is for training=True only")
+    if microbatch_count < 1:
+        raise PyBudaError(f"initialize_pipeline: microbatch_count is {microbatch_count}; it is 1 or more")
+    samples = sample_inputs.values() if isinstance(sample_inputs, dict) else sample_inputs
+    for value in (*samples, *sample_targets):
+        to_torch(value)
+    _check_session()
+    if not len(sample_inputs):
+        _require_pushed(training=False)
+    if training and not len(sample_targets):
+        _require_targets()
+    session = _replace_session(
+        training=training,
+        output_queue=output_queue,
+        checkpoint_queue=checkpoint_queue,
+        forward_taps=d2d_fwd_queues,
+        backward_taps=d2d_bwd_queues,
+        compile_only=_device_mode is DeviceMode.CompileOnly,
+    )
+    for device in session.devices:
+        device.microbatch_count = microbatch_count
+    return session.checkpoint_queue if training else session.output_queue
+
+
+def run_forward(input_count: int = 1, _sequential: bool = False) -> None:
+    """Run inputs forward on the initialized pipeline; 0 goes on until shutdown or the next run_inference.
+
+    In training the losses go to the output queue, if there is one.
+
+    Raises:
+        PyBudaError: no pipeline is initialized.
+    """
+    _pipeline("run_forward").forward(input_count, inline=_sequential)
+
+
+def run_backward(input_count: int = 1, zero_grad: bool = False, _sequential: bool = False) -> None:
+    """Run backwards on the initialized pipeline, of the forwards that came first.
+
+    Args:
+        input_count: how many; 0 goes on until shutdown or the next run_inference.
+        zero_grad: zero accumulated gradients first; set it for the first call of a batch.
+
+    Raises:
+        PyBudaError: no pipeline is initialized.
+        PipelineError: it does not train, or there were fewer forwards.
+    """
+    _pipeline("run_backward").backward(input_count, zero_grad=zero_grad, inline=_sequential)
+
+
+def run_optimizer(checkpoint: bool = False, _sequential: bool = False) -> None:
+    """Step the optimizers of all devices; with ``checkpoint`` the parameters go to the checkpoint queue.
+
+    Raises:
+        PyBudaError: no pipeline is initialized.
+    """
+    _pipeline("run_optimizer").step(checkpoint=checkpoint, inline=_sequential)
+
+
+def run_schedulers(_sequential: bool = False) -> None:
+    """Step the learning-rate schedulers of all devices.
+
+    Raises:
+        PyBudaError: no pipeline is initialized.
+    """
+    _pipeline("run_schedulers").step_schedulers(inline=_sequential)
+
+
+def run_generate(
+    input_count: int = 1,
+    write_index: int = -1,
+    tokens_per_iter: int = -1,
+    token_id: int = -1,
+    _sequential: bool = False,
+) -> None:
+    """Run inputs forward in generation: the place to write to in the caches is given, or worked out.
+
+    Args:
+        input_count: how many inputs.
+        write_index: where the caches are written, in tiles of 32 tokens.
+        tokens_per_iter: tokens of this step (32 fills the caches, 1 decodes).
+        token_id: index of the first of these tokens.
+
+    Raises:
+        PyBudaError: neither write_index nor both of the others, or no pipeline is initialized.
+    """
+    if write_index < 0 and (tokens_per_iter < 1 or token_id < 0):
+        raise PyBudaError("run_generate needs write_index >= 0, or tokens_per_iter > 0 and token_id >= 0")
+    from torch_loom.pybuda.generation import set_position
+
+    pipeline = _pipeline("run_generate")
+    session = state.session
+    start = write_index * 32 if write_index >= 0 else token_id
+    for device in session.devices:
+        set_position(pipeline, session.place_of(device), start, max(tokens_per_iter, 1))
+    pipeline.forward(input_count, inline=_sequential)
+
+
+def get_parameter_checkpoint(device: Any = None, _sequential: bool = False) -> list[dict[str, Tensor]]:
+    """Return the parameters' values by name: a list with a dict for each device, or for the given one."""
+    return _of_devices(device, "checkpoint", "get_parameter_checkpoint")
+
+
+def get_parameter_gradients(device: Any = None, _sequential: bool = False) -> list[dict[str, Tensor]]:
+    """Return the accumulated gradients by name: a list with a dict for each device, or for the given one."""
+    return _of_devices(device, "gradients", "get_parameter_gradients")
+
+
+def update_device_parameters(
+    device: Any = None,
+    parameters: Sequence[dict[str, Any]] = [],
+    _sequential: bool = False,
+) -> None:
+    """Push new parameters onto a device, or onto all devices of the pipeline.
+
+    Args:
+        device: the device; None: all.
+        parameters: a dict (name to tensor) for each of them.
+
+    Raises:
+        PyBudaError: another number of dicts than devices.
+        PipelineError: a name or shape that a device does not have.
+    """
+    pipeline = _pipeline("update_device_parameters")
+    session = state.session
+    devices = session.devices if device is None else [device]
+    if len(parameters) != len(devices):
+        raise PyBudaError(
+            f"update_device_parameters: {len(parameters)} dicts of parameters for {len(devices)} devices"
+        )
+    places = [session.place_of(one) for one in devices]
+    values = [{name: to_torch(value) for name, value in one.items()} for one in parameters]
+    for place, one in zip(places, values, strict=True):
+        pipeline.stages[place].check_update(one)
+    for place, one in zip(places, values, strict=True):
+        pipeline.update_parameters(place, one)
+
+
+def get_loss_queue() -> Any:
+    """Return the queue of losses of the running pipeline, or None."""
+    return state.session.loss_queue if state.session is not None else None
+
+
+def get_checkpoint_queue() -> Any:
+    """Return the queue of checkpoints of the running pipeline, or None."""
+    return state.session.checkpoint_queue if state.session is not None else None
+
+
+def get_intermediates_queue() -> Any:
+    """Return the queue of the ops in ``op_intermediates_to_save``, or None."""
+    return state.session.intermediates_queue if state.session is not None else None
+
+
+def error_raised() -> bool:
+    """Whether a device of the running pipeline has failed; queues and calls raise its error."""
+    return state.session is not None and state.session.error is not None
+
+
+def sync() -> None:
+    """Wait until the devices have done what they were told.
+
+    Raises:
+        StageError: a device failed.
+    """
+    if state.session is not None:
+        state.session.pipeline.sync()
+
+
+def shutdown() -> None:
+    """End the running pipeline and drop what is queued. Returns within 10 s, from any state, twice too."""
+    if state.session is not None:
+        state.session.close()
+    for device in state.devices:
+        device.drop_queued()
+
+
+def detect_available_devices() -> list[Any]:
+    """Return the virtual chips: BackendDevice members, and names for chips that are not Tenstorrent's."""
+    known = {member.name.lower(): member for member in BackendDevice if member is not BackendDevice.Invalid}
+    names = [chip_name(index) for index in range(num_chips_available())]
+    return [known.get(name.lower(), name) for name in names]
+
+
+def _place(module: Module) -> None:
+    """Let a module be all that is placed; nothing changes if it is already."""
+    if not isinstance(module, Module):
+        raise PyBudaError(f"run_inference takes a module of PyBuda, not {type(module).__name__}: wrap it")
+    placed = [one for device in state.devices for one in device.modules]
+    if placed == [module]:
+        return
+    for device in state.devices:
+        device.remove_modules()
+        device.remove_loss_module()
+    if not state.devices:
+        TTDevice(AUTO_DEVICE)
+    state.devices[0].place_module(module)
+
+
+def _inference_session(output_queue: Any) -> Session:
+    session: Session | None = state.session
+    if session is not None and not session.training and not session.ended and not session.compile_only:
+        return session
+    _require_pushed(training=False)
+    return _replace_session(training=False, output_queue=output_queue)
+
+
+def _replace_session(*, training: bool, **queues: Any) -> Session:
+    """End the running pipeline, keeping what was pushed for the next, and start one."""
+    if training:
+        check_training([device for device in state.devices if device.modules] or _nothing_placed())
+    if state.session is not None:
+        state.session.pipeline.shutdown(keep_queued=True)
+    state.session = None
+    session = state.session = Session(training, **queues)
+    return session
+
+
+def _nothing_placed() -> list[Any]:
+    raise PyBudaError("nothing is placed: place_module() on a device first")
+
+
+def _check_session() -> None:
+    """Raise the error of a pipeline that failed; shutdown() clears it."""
+    if state.session is not None and state.session.error is not None:
+        raise state.session.error
+
+
+def _require_pushed(training: bool) -> None:
+    if not any(device.modules for device in state.devices):
+        _nothing_placed()
+    if training:
+        check_training([device for device in state.devices if device.modules])
+    if not has_inputs():
+        raise PyBudaError("Inputs must be pushed into the first device before trying to compile the model.")
+    if training:
+        _require_targets()
+
+
+def _require_targets() -> None:
+    devices = [device for device in state.devices if device.modules] or _nothing_placed()
+    check_training(devices)
+    if not len(devices[-1].target_channel()):
+        raise PyBudaError("Targets must be pushed into the last device before trying to compile the model.")
+
+
+def _pipeline(what: str) -> Pipeline:
+    _check_session()
+    if state.session is None:
+        raise PyBudaError(f"{what} needs an initialized pipeline: initialize_pipeline() first")
+    pipeline: Pipeline = state.session.require()
+    return pipeline
+
+
+def _of_devices(device: Any, what: str, name: str) -> list[dict[str, Tensor]]:
+    pipeline = _pipeline(name)
+    place = None if device is None else state.session.place_of(device)
+    found: list[dict[str, Any]] = getattr(pipeline, what)()
+    wrapped = [{key: Tensor(value) for key, value in one.items()} for one in found]
+    return wrapped if place is None else [wrapped[place]]
+
+
+atexit.register(shutdown)

@@ -1,0 +1,179 @@
+"""The pipeline of the placed modules, from its initialization to its end."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from torch_loom.errors import PyBudaError
+from torch_loom.pipeline import GuardedQueue, Pipeline, StageError
+from torch_loom.pipeline.worker import Worker
+from torch_loom.pybuda.config import _get_global_compiler_config
+from torch_loom.pybuda.enums import DeviceMode
+from torch_loom.pybuda.pybudaglobal import state
+from torch_loom.pybuda.runner import BudaRunner
+from torch_loom.pybuda.tensor import Tensor
+
+__all__ = ["Session", "check_training", "has_inputs"]
+
+
+class Session:
+    """A running pipeline over the devices.
+
+    Raises:
+        PyBudaError: nothing is placed, or what training needs is missing.
+    """
+
+    def __init__(
+        self,
+        training: bool,
+        *,
+        output_queue: Any = None,
+        checkpoint_queue: Any = None,
+        loss_queue: Any = None,
+        forward_taps: Sequence[Any] = (),
+        backward_taps: Sequence[Any] = (),
+        compile_only: bool = False,
+    ) -> None:
+        config = _get_global_compiler_config()
+        self.devices = [device for device in state.devices if device.modules]
+        if not self.devices:
+            raise PyBudaError("nothing is placed: place_module() on a device first")
+        if training:
+            check_training(self.devices)
+        self.training = training
+        self.compile_only = compile_only
+        stages = [device.make_stage() for device in self.devices]
+        self.output_queue = output_queue
+        self.checkpoint_queue = checkpoint_queue
+        self.loss_queue = loss_queue
+        self.intermediates_queue = queue.Queue[Any]() if config.op_intermediates_to_save else None
+        if output_queue is None and not training:
+            self.output_queue = queue.Queue()
+        if checkpoint_queue is None and training:
+            self.checkpoint_queue = queue.Queue()
+        self.pipeline = Pipeline(
+            stages,
+            convert=lambda tensors: [Tensor(tensor) for tensor in tensors],
+            convert_checkpoint=_checkpoint,
+            inputs=self.devices[0].input_channel(),
+            targets=self.devices[-1].target_channel(),
+        )
+        debug = {
+            device.name: device.debug_gradient_trace_queue
+            for device in self.devices
+            if device.debug_gradient_trace_queue is not None
+        }
+        self.pipeline.start(
+            training,
+            # In training the losses are the outputs of the pipeline.
+            outputs=None if training else self.output_queue,
+            losses=loss_queue if loss_queue is not None else output_queue if training else None,
+            checkpoints=self.checkpoint_queue,
+            forward_taps=forward_taps,
+            backward_taps=backward_taps,
+            gradient_taps=debug,
+        )
+
+        if self.intermediates_queue is not None:
+            saved = _Intermediates(
+                config.op_intermediates_to_save, self.pipeline.guard(self.intermediates_queue)
+            )
+            for stage in stages:
+                for module in stage.modules.values():
+                    if isinstance(module, BudaRunner):
+                        module.on_op = saved.add
+
+    @property
+    def ended(self) -> bool:
+        """Whether the pipeline failed or was shut down."""
+        return not self.pipeline.running
+
+    @property
+    def error(self) -> StageError | None:
+        """The first failure of a device, or None."""
+        return self.pipeline.error
+
+    def worker_of(self, device: Any) -> Worker | None:
+        """Return the worker of a device while the pipeline runs, or None."""
+        return self.pipeline.worker(self.devices.index(device)) if device in self.devices else None
+
+    def place_of(self, device: Any) -> int:
+        """Return where a device stands among those that have modules.
+
+        Raises:
+            PyBudaError: it has none.
+        """
+        if device not in self.devices:
+            name = getattr(device, "name", device)
+            raise PyBudaError(f"device {name!r} is not part of the running pipeline")
+        return self.devices.index(device)
+
+    def require(self) -> Pipeline:
+        """Return the pipeline.
+
+        Raises:
+            PyBudaError: it was compiled only.
+        """
+        if self.compile_only:
+            raise PyBudaError("the pipeline was initialized with DeviceMode.CompileOnly and does not run")
+        return self.pipeline
+
+    def close(self) -> bool:
+        """End the pipeline; whether all devices ended in time."""
+        ended = self.pipeline.shutdown()
+        for device in self.devices:
+            device.drop_queued()
+        if state.session is self:
+            state.session = None
+        return ended
+
+
+class _Intermediates:
+    """Puts the values of the named ops together, micro-batch by micro-batch."""
+
+    def __init__(self, names: list[str], sink: GuardedQueue) -> None:
+        self._lock = threading.Lock()
+        self._sink = sink
+        self._waiting: dict[str, deque[torch.Tensor]] = {name: deque() for name in names}
+
+    def add(self, name: str, value: torch.Tensor) -> None:
+        """Take the value of an op that has run."""
+        with self._lock:
+            if name in self._waiting:
+                self._waiting[name].append(value.to("cpu", copy=True))
+                if all(self._waiting.values()):
+                    self._sink.put([Tensor(waiting.popleft()) for waiting in self._waiting.values()])
+
+
+def has_inputs() -> bool:
+    """Whether the first device that has modules has inputs in its queue."""
+    devices = [device for device in state.devices if device.modules]
+    return bool(devices) and len(devices[0].input_channel()) > 0
+
+
+def check_training(devices: list[Any]) -> None:
+    """Say whether these devices can train.
+
+    Raises:
+        PyBudaError: the loss is missing, or not on the last device alone.
+    """
+    with_loss = [device.name for device in state.devices if device.loss_module is not None]
+    if with_loss != [devices[-1].name]:
+        placed = ", ".join(with_loss) or "no device"
+        raise PyBudaError(
+            f"a loss module must be placed on the last device, {devices[-1].name!r}, and there alone; "
+            f"it is placed on {placed}"
+        )
+    for device in devices:
+        if getattr(device, "device_mode", None) is DeviceMode.RunOnly:
+            raise PyBudaError(f"device {device.name!r} has mode RunOnly and cannot train")
+
+
+def _checkpoint(values: dict[str, torch.Tensor]) -> dict[str, Tensor]:
+    return {name: Tensor(value) for name, value in values.items()}

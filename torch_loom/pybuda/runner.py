@@ -1,0 +1,103 @@
+"""How a PyBuda module runs on a device: its ops over the device's copies of its parameters."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from torch_loom.errors import PyBudaError
+from torch_loom.pybuda import trace
+from torch_loom.pybuda.tensor import Tensor, TensorBase
+
+__all__ = ["BudaRunner"]
+
+MAX_KEPT = 1024  # values of a tapped op that nobody reads
+
+
+class BudaRunner(nn.Module):
+    """Holds a PyBuda module's parameters as PyTorch's and calls its ``forward`` on them.
+
+    Parameters have the names of PyBuda: ``module.attribute``.
+    """
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self.buda = module
+        self.taps: dict[tuple[str, int], deque[torch.Tensor]] = {}
+        self.on_op: Callable[[str, torch.Tensor], None] | None = None
+        self._buda_parameters = module.get_parameters()
+        missing = [p.get_name() for p in self._buda_parameters if not p.has_value()]
+        if missing:
+            raise PyBudaError(
+                f"module {module.name!r}: set_parameter() first for {', '.join(map(str, missing))}"
+            )
+        names = [parameter.get_name() for parameter in self._buda_parameters]
+        if len(set(names)) < len(names):
+            raise PyBudaError(f"module {module.name!r}: parameters need different names, not {names}")
+        self.values = nn.ParameterList(
+            nn.Parameter(p.value(), p.requires_grad and p.value().is_floating_point())
+            for p in self._buda_parameters
+        )
+        self._names = names
+        for number, value in enumerate(module.named_constants().values()):
+            self.register_buffer(f"constant_{number}", value.value())
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, nn.Parameter]]:
+        """Iterate over PyBuda's names and the parameters."""
+        dot = "." if prefix else ""
+        for name, value in zip(self._names, self.values, strict=True):
+            yield f"{prefix}{dot}{name}", value
+
+    def forward(self, *args: torch.Tensor, **kwargs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Run the module on torch tensors and return its outputs as a tuple of them."""
+        constants = self.buda.named_constants()
+        bound = {id(p): v for p, v in zip(self._buda_parameters, self.values, strict=True)}
+        for number, constant in enumerate(constants.values()):
+            bound[id(constant)] = self.get_buffer(f"constant_{number}")
+        with trace.record() as ran, trace.bind(bound):
+            made = self.buda.forward(
+                *(Tensor(arg) for arg in args), **{name: Tensor(arg) for name, arg in kwargs.items()}
+            )
+            outputs = made if isinstance(made, (tuple, list)) else (made,)
+            for output in outputs:
+                if not isinstance(output, TensorBase):
+                    raise PyBudaError(
+                        f"module {self.buda.name!r} returned {type(output).__name__}; forward returns a "
+                        "tensor or a tuple of tensors"
+                    )
+            values = tuple(trace.value_of(output) for output in outputs)
+        self._tap(ran)
+        return values
+
+    def _tap(self, ran: trace.Trace) -> None:
+        for handle in self.buda._tapouts:
+            op = ran.ops.get(handle.op_name)
+            if op is None or not 0 <= handle.output_index < len(op.outputs):
+                raise PyBudaError(
+                    f"module {self.buda.name!r} has no output {handle.output_index} of an op "
+                    f"{handle.op_name!r} to tap; its ops are {', '.join(ran.ops)}"
+                )
+            kept = self.taps.setdefault((handle.op_name, handle.output_index), deque(maxlen=MAX_KEPT))
+            kept.append(op.outputs[handle.output_index].value().detach().to("cpu", copy=True))
+        if self.on_op is not None:
+            for name, op in ran.ops.items():
+                self.on_op(name, op.outputs[0].value().detach())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BudaRunner:
+        # The PyBuda module stays the program's own; only values are the device's.
+        made = BudaRunner.__new__(BudaRunner)
+        memo[id(self)] = made
+        nn.Module.__init__(made)
+        made.buda, made.taps, made.on_op = self.buda, {}, None
+        made._buda_parameters, made._names = self._buda_parameters, self._names
+        made.values = copy.deepcopy(self.values, memo)
+        for name, value in self.named_buffers():
+            made.register_buffer(name, copy.deepcopy(value, memo))
+        return made

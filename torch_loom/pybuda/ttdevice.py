@@ -1,0 +1,272 @@
+"""A stage on a virtual chip."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import nn
+
+from torch_loom import numerics
+from torch_loom.errors import PyBudaError
+from torch_loom.pipeline import Stage, StageParameters
+from torch_loom.pybuda.config import CompilerConfig, _get_global_compiler_config
+from torch_loom.pybuda.device import Device
+from torch_loom.pybuda.enums import BackendDevice, BackendType, DeviceMode
+from torch_loom.pybuda.formats import DataFormat
+from torch_loom.pybuda.module import Module, TFModule
+from torch_loom.pybuda.optimizers import Optimizer
+from torch_loom.pybuda.parameter import Parameter
+from torch_loom.pybuda.schedulers import LearningRateScheduler
+from torch_loom.pybuda.tensor import Tensor
+
+__all__ = ["TTDevice", "chip_name", "device_type", "num_chips_available"]
+
+# Which combinations compute in Tensix formats (docs/numerics.md); all others are exact.
+EMULATING = {BackendType.Silicon, BackendType.Versim, BackendType.Emulation}
+TENSIX = {"grayskull", "wormhole_b0", "blackhole"}
+
+
+def device_type() -> str:
+    """Return the name of PyTorch's device type that the chips have."""
+    found = torch.accelerator.current_accelerator()
+    if found is None:
+        raise PyBudaError("there is no device: TORCH_LOOM_DEVICES says how many there are")
+    return found.type
+
+
+def num_chips_available() -> int:
+    """Return the number of virtual chips."""
+    return torch.accelerator.device_count()
+
+
+def chip_name(index: int) -> str:
+    """Return the name of a virtual chip, such as ``loom1`` or ``wormhole_b0``."""
+    module = torch.get_device_module(device_type())
+    return str(module.get_device_properties(index).name)
+
+
+class TTDevice(Device):
+    """Runs modules on virtual chips; PyTorch modules as copies, whose parameters are the device's own.
+
+    Args:
+        name: unique in the program.
+        num_chips: the first so many chips; 0 means all.
+        chip_ids: these chips. Default: chip 0.
+        arch: the chip to be; None: the chip that the device has.
+        devtype: what executes. Silicon (the default), Versim and Emulation compute in the formats of Tensix
+            chips; Golden and Model, and chips that are not Tenstorrent's, are exact.
+        device_mode: compile and run, or only one of both.
+        optimizer, scheduler: used in training.
+        fp32_fallback: the format of float32 data on chips that lack it.
+        mp_context: accepted; the device runs in a thread.
+        module: placed at once.
+
+    Raises:
+        PyBudaError: chips that do not exist, or contradicting numbers.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        num_chips: int | None = None,
+        chip_ids: list[int] | list[tuple[int]] | None = None,
+        arch: BackendDevice | None = None,
+        devtype: BackendType | None = None,
+        device_mode: DeviceMode | None = None,
+        optimizer: Optimizer | None = None,
+        scheduler: LearningRateScheduler | None = None,
+        fp32_fallback: DataFormat = DataFormat.Float16_b,
+        mp_context: Any = None,
+        module: Module | list[Module] | None = None,
+    ) -> None:
+        self.chip_ids = _chips(name, num_chips, chip_ids)
+        for argument, value, kind in (
+            ("arch", arch, BackendDevice),
+            ("devtype", devtype, BackendType),
+            ("device_mode", device_mode, DeviceMode),
+            ("optimizer", optimizer, Optimizer),
+            ("scheduler", scheduler, LearningRateScheduler),
+            ("fp32_fallback", fp32_fallback, DataFormat),
+        ):
+            if value is not None and not isinstance(value, kind):
+                raise PyBudaError(f"TTDevice {name!r}: {argument} is {value!r}; it is a {kind.__name__}")
+        super().__init__(name, mp_context)
+        self.arch = arch
+        self.devtype = devtype or BackendType.Silicon
+        self.device_mode = device_mode or DeviceMode.CompileAndRun
+        self.optimizer, self.scheduler = optimizer, scheduler
+        self.fp32_fallback = fp32_fallback
+        self._active_subgraph = 0
+        if module is not None:
+            self.place_module(module)
+
+    def torch_device(self) -> torch.device:
+        """Return the first chip's device."""
+        return torch.device(device_type(), self.chip_ids[0])
+
+    def get_device_config(self, compiler_cfg: CompilerConfig | None = None) -> dict[str, Any]:
+        """Return which chips are used and what they are: ``chip_ids``, ``arch``, ``devtype``, ``chips``."""
+        return {
+            "chip_ids": list(self.chip_ids),
+            "arch": self.arch,
+            "devtype": self.devtype,
+            "chips": [chip_name(index) for index in self.chip_ids],
+        }
+
+    def set_active_subgraph(self, subgraph_index: int) -> None:
+        """Choose the module whose inputs are pushed and that runs (``compile_subgraphs``).
+
+        Raises:
+            PyBudaError: there is no module of that index.
+        """
+        if not 0 <= subgraph_index < max(len(self.modules), 1):
+            raise PyBudaError(
+                f"set_active_subgraph: {subgraph_index} is none of the {len(self.modules)} modules"
+            )
+        self._active_subgraph = subgraph_index
+
+    def get_active_subgraph(self) -> int:
+        """Return the index of the chosen module."""
+        return self._active_subgraph
+
+    def compile_for(  # type: ignore[override]
+        self,
+        inputs: tuple[Tensor, ...],
+        compiler_cfg: CompilerConfig | None = None,
+        targets: list[Tensor] | tuple[Tensor, ...] = (),
+        microbatch_size: int = 0,
+        microbatch_count: int = 1,
+        verify_cfg: Any = None,
+    ) -> tuple[Tensor, ...]:
+        """Make the modules ready for inputs of these shapes and return the outputs, as shapes.
+
+        Raises:
+            PyBudaError: the device only runs images (RunOnly).
+        """
+        if self.device_mode is DeviceMode.RunOnly:
+            raise PyBudaError(f"device {self.name!r} has mode RunOnly and does not compile: load an image")
+        self.microbatch_size, self.microbatch_count = microbatch_size, microbatch_count
+        self.make_stage()
+        reference = self._reference()
+        for module in reference.modules.values():
+            module.to("meta")
+        values = tuple(value._value.to("meta") for value in inputs)
+        with torch.no_grad():
+            return tuple(Tensor(output) for output in reference.compute(values))
+
+    def generate(
+        self, loop_count: int, write_index: int, tokens_per_iter: int = -1, token_id: int = -1
+    ) -> None:
+        """Run micro-batches forward in generation."""
+        if write_index < 0 and (tokens_per_iter < 1 or token_id < 0):
+            raise PyBudaError("generate needs write_index >= 0, or tokens_per_iter > 0 and token_id >= 0")
+        self.forward(loop_count)
+
+    def get_all_parameters(self) -> dict[str, Tensor]:
+        """Return the parameters' values by name, of all modules."""
+        return self.get_parameter_checkpoint()
+
+    def get_parameters(self, ignore_unused_parameters: bool = True) -> list[Parameter]:
+        """Return the parameters of the modules.
+
+        Args:
+            ignore_unused_parameters: leave out those that no gradient has reached, if any has one.
+        """
+        parameters = [p for module in self.modules for p in module.get_parameters()]
+        if ignore_unused_parameters and self.stage is not None:
+            used = self.stage.gradients()
+            if used:
+                return [p for p in parameters if p.get_name() in used or not p.requires_grad]
+        return parameters
+
+    def get_optimizer(self) -> Optimizer | None:
+        """Return the optimizer, or None."""
+        return self.optimizer
+
+    def get_optimizer_params(self, is_buda: bool = False) -> dict[str, dict[str, float]]:
+        """Return, for each parameter, the numbers that its optimizer uses (``learning_rate`` and others)."""
+        if self.optimizer is None:
+            return {}
+        numbers = self.optimizer.get_param_dict()
+        chosen = self.optimizer.parameters
+        names = [p.get_name() for p in (chosen if chosen is not None else self.get_parameters(False))]
+        return {str(name): dict(numbers) for name in names}
+
+    def get_scheduler_params(self, is_buda: bool = False) -> dict[str, dict[str, float]]:
+        """Return, for each parameter, the numbers that the scheduler changes."""
+        if self.scheduler is None:
+            return {}
+        rate = self.scheduler.optimizer.learning_rate
+        return {name: {"learning_rate": rate} for name in self.get_optimizer_params(is_buda)}
+
+    def _check_module(self, module: Module) -> None:
+        if isinstance(module, TFModule):
+            raise PyBudaError(
+                f"TensorFlow module {module.name!r} runs on CPU devices only: place it on a CPUDevice"
+            )
+
+    def _new_stage(self, modules: dict[str, nn.Module]) -> Stage:
+        return Stage(
+            self.name,
+            modules,
+            self.torch_device(),
+            loss=self._loss(),
+            optimizer=self._torch_optimizer if self.optimizer is not None else None,
+            scheduler=self._torch_scheduler if self.scheduler is not None else None,
+            keep_modules=False,
+            numbers=self._numbers,
+        )
+
+    def _numbers(self) -> AbstractContextManager[object]:
+        """The numbers of the chip: exact, or those of its formats."""
+        name = self.arch.name.lower() if self.arch is not None else chip_name(self.chip_ids[0])
+        if self.devtype not in EMULATING or name not in TENSIX:
+            return nullcontext()
+        config = _get_global_compiler_config()
+        return numerics.emulate(
+            config.default_df_override or self.fp32_fallback,
+            fidelity=config.default_math_fidelity,
+            accumulate=config.default_accumulate_df,
+        )
+
+    def _torch_optimizer(self, parameters: StageParameters) -> Any:
+        assert self.optimizer is not None
+        return self.optimizer.get_pytorch_optimizer(self.optimizer.chosen(parameters.named))
+
+    def _torch_scheduler(self, optimizer: Any) -> _Scheduler:
+        assert self.scheduler is not None
+        return _Scheduler(optimizer, self.scheduler)
+
+
+class _Scheduler:
+    """Steps a PyBuda scheduler and carries its learning rate over to the PyTorch optimizer."""
+
+    def __init__(self, optimizer: Any, scheduler: LearningRateScheduler) -> None:
+        self._optimizer, self._scheduler = optimizer, scheduler
+
+    def step(self) -> None:
+        self._scheduler.step()
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._scheduler.optimizer.learning_rate
+
+
+def _chips(name: str, num_chips: int | None, chip_ids: Any) -> list[int]:
+    available = num_chips_available()
+    if chip_ids is not None:
+        flat = [chip[0] if isinstance(chip, tuple) else chip for chip in chip_ids]
+        if num_chips not in (None, len(flat)):
+            raise PyBudaError(
+                f"TTDevice {name!r}: num_chips is {num_chips}, and {len(flat)} chip_ids are given"
+            )
+    elif num_chips is None:
+        flat = [0]
+    else:
+        flat = list(range(num_chips or available))
+    if not flat or any(not isinstance(c, int) or not 0 <= c < available for c in flat):
+        raise PyBudaError(
+            f"TTDevice {name!r}: chips {flat} were asked for, and there are {available}, from 0: "
+            "TORCH_LOOM_DEVICES says how many there are"
+        )
+    return flat
