@@ -71,7 +71,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
-    ours = ("TORCH_LOOM_", "TORCH_RBLN_", "RBLN_", "TORCH_DEVICE_BACKEND_AUTOLOAD")
+    ours = ("TORCH_LOOM_", "TORCH_RBLN_", "RBLN_", "TORCH_DEVICE_BACKEND_AUTOLOAD", "CUDA_", "TORCH_CUDA_")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return {**inherited, **(env or {})}
 

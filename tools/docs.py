@@ -21,11 +21,13 @@ from torch_loom import config
 from torch_loom.tools import console
 
 EXAMPLE_TIMEOUT_SECONDS = 120
+SETTINGS_FILE = "docs/settings.md"
 _EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # Pages that are generated as a whole: path -> function of the checkout's root.
 PAGES: dict[str, Callable[[Path], str]] = {
     report.FILE: report.document,
     supported_ops.FILE: lambda _root: supported_ops.page(),
+    SETTINGS_FILE: lambda _root: settings_page(),
 }
 _TABLE = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
 
@@ -82,6 +84,15 @@ def settings_table() -> str:
     return markdown_table(["variable", "type", "default", "takes", "meaning"], rows)
 
 
+def settings_page() -> str:
+    """Returns the page of environment variables."""
+    note = (
+        "Written by `make docs` from `torch_loom/config/settings.py`; do not edit. `loom env` shows the "
+        "values in force. A bad value is an error that names the variable and what it takes."
+    )
+    return f"# Settings\n\n{note}\n\n{settings_table()}\n"
+
+
 def what_works(root: Path) -> str:
     """Returns the section on what works today."""
     parts = []
@@ -97,7 +108,6 @@ def what_works(root: Path) -> str:
         f" ([{report.FILE}]({report.FILE}) says for each what it is and which test shows it):",
         report.counts(),
     ]
-    parts += ["Settings, checked and listed by `loom env`:", settings_table()]
     return "\n\n".join(parts)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from . import known_failures
+from . import known_failures, suites
 from .examine import GRADIENT_DTYPES, OUT_SAMPLES
 from .model import FAMILIES, CaseResult
 from .summary import Row, op_counts, rows_by_dtype, total, unexpected
@@ -77,6 +77,8 @@ def write_document(path: Path, results: Sequence[CaseResult], device: str) -> No
                 parts.append(f"### {title}\n\n{KIND_NOTES[kind]}\n\n{_table(rows)}")
     parts += [_known(), _unexpected(results), _modes(path), LIMITS]
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        parts.append(suites.kept_part(path.read_text(encoding="utf-8")))
     path.write_text("\n".join(part for part in parts if part))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from torch_loom import config
+from torch_loom._register import cuda_answers, cuda_collectives, cuda_exchange, cuda_functions
 
 NAME = config.CUDA_NAME
 
@@ -42,11 +43,13 @@ def _overlay(theirs: ModuleType, ours: ModuleType) -> None:
     vars(theirs).update(names)
 
 
-def patch() -> None:
+def patch(module: ModuleType) -> None:
     """Apply what only CUDA's name needs, beside :mod:`torch_loom._register.patches`."""
     _patch_storages()
-    _refuse_array_interface()
-    _provide_raw_streams()
+    cuda_functions.provide(module)
+    cuda_exchange.restrict()
+    cuda_answers.give()
+    cuda_collectives.provide()
 
 
 def _patch_storages() -> None:
@@ -76,27 +79,3 @@ def _patch_storages() -> None:
 
     storage_type.__new__ = __new__  # type: ignore[method-assign]
     storage_type.resize_ = resize_  # type: ignore[method-assign, assignment]
-
-
-def _refuse_array_interface() -> None:
-    # It tells other libraries an address on a GPU, which they would read there.
-    original: Any = torch.Tensor.__cuda_array_interface__
-
-    def interface(self: torch.Tensor) -> Any:
-        if self.device.type != NAME:
-            return original.__get__(self)
-        raise AttributeError(
-            "__cuda_array_interface__ would have another library read this tensor on a GPU, and there is "
-            "none: the device is torch-loom's. Use tensor.cpu()."
-        )
-
-    torch.Tensor.__cuda_array_interface__ = property(interface)  # type: ignore[assignment, method-assign]
-
-
-def _provide_raw_streams() -> None:
-    # Only CUDA builds have it; Inductor's runtime imports it, and transformers' Trainer imports that.
-    def raw_stream(device: int) -> int:
-        stream: Any = torch.accelerator.current_stream(device)
-        return int(stream.native_handle) if stream.stream_id else 0
-
-    torch._C._cuda_getCurrentRawStream = raw_stream

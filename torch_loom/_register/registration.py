@@ -46,7 +46,7 @@ def register() -> Exception | None:
         patches.end_cuda_sanitizer(name)
         if name == cuda.NAME:
             cuda.take_over(module)
-            cuda.patch()
+            cuda.patch(module)
             _put_module(OWN_NAME, module)
         else:
             rename_privateuse1_backend(name)

@@ -7,6 +7,8 @@ at import; only the device name is needed at import.
 
 from __future__ import annotations
 
+import difflib
+import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -18,7 +20,10 @@ from torch_loom.config.settings import (
     CHIP,
     CLOCK,
     COMPILER,
+    CUDA_LAUNCH_BLOCKING,
     CUDA_SANITIZER,
+    CUDA_VERSION,
+    CUDA_VISIBLE_DEVICES,
     DEVICE_NAME,
     DEVICES,
     DRIVER,
@@ -61,6 +66,7 @@ from torch_loom.errors import AlreadyInitializedError, ConfigurationError
 
 __all__ = [
     "CUDA_NAME",
+    "CUDA_VISIBLE_DEVICES",
     "DEVICES",
     "ENV_PREFIX",
     "RBLN_DEVICES",
@@ -71,6 +77,7 @@ __all__ = [
     "choose_cuda",
     "compiler",
     "configure",
+    "cuda_version",
     "describe",
     "device_name",
     "export",
@@ -92,6 +99,11 @@ _frozen = False
 def raw_value(setting: Setting[T]) -> tuple[str | None, Source]:
     """Return the unchecked text of a setting and where it comes from."""
     return raw_text(setting, _overrides)
+
+
+def _is_open(setting: Setting[T], overrides: Mapping[str, str]) -> bool:
+    # Whether another variable may say it.
+    return raw_text(setting, overrides)[1] == "default"
 
 
 def describe(setting: Setting[T]) -> str:
@@ -120,6 +132,15 @@ def is_rbln_diagnosed() -> bool:
 def compiler() -> str:
     """Return the command that compiles C++."""
     return required(COMPILER, {})
+
+
+def cuda_version() -> str | None:
+    """Return the version of CUDA that ``torch.version.cuda`` says under CUDA's name; None for none.
+
+    Raises:
+        ConfigurationError: TORCH_LOOM_CUDA_VERSION is no version.
+    """
+    return value_of(CUDA_VERSION, {})
 
 
 def kernel_cache() -> Path:
@@ -175,7 +196,14 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
     policy = value_of(MEMORY_POLICY, overrides)
     fallback = required(FALLBACK, overrides)
     log_level = value_of(LOG_LEVEL, overrides)
+    launch = required(LAUNCH, overrides)
     groups = None
+    if name == CUDA_NAME:
+        indices = value_of(CUDA_VISIBLE_DEVICES, overrides)
+        if visible is None and indices is not None:
+            visible = tuple(itertools.takewhile(lambda index: index < devices, indices))
+        if _is_open(LAUNCH, overrides) and required(CUDA_LAUNCH_BLOCKING, overrides):
+            launch = "blocking"
     if name == rbln.NAME:
         if visible is None:
             visible = _visible(RBLN_DEVICES, devices, overrides)
@@ -183,7 +211,7 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
             policy = "eager"
         groups = _npu_groups(devices if visible is None else len(visible), overrides)
         disabled = value_of(RBLN_DISABLE_FALLBACK, overrides) or ()
-        if raw_text(FALLBACK, overrides)[1] == "default" and {"unsupported_op", "all"} & set(disabled):
+        if _is_open(FALLBACK, overrides) and {"unsupported_op", "all"} & set(disabled):
             fallback = "error"
         log_level = log_level or value_of(RBLN_LOG_LEVEL, overrides)
         _check_groups(groups, chips, visible, overrides)
@@ -195,7 +223,7 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
         memory_policy=policy,
         visible_devices=visible,
         driver=required(DRIVER, overrides),
-        launch=required(LAUNCH, overrides),
+        launch=launch,
         chaos_seed=value_of(CHAOS_SEED, overrides),
         protect=required(PROTECT, overrides),
         clock=required(CLOCK, overrides),

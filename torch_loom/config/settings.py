@@ -145,6 +145,29 @@ def _parse_chips(text: str) -> tuple[str, ...]:
     return _parse_list(text, parse_chip)
 
 
+def _parse_cuda_devices(text: str) -> tuple[int, ...]:
+    # CUDA's rule: what stands before the first entry that is no index counts; one twice means none.
+    indices: list[int] = []
+    for part in text.split(","):
+        if re.fullmatch(r"\s*[0-9]{1,9}\s*", part) is None:
+            break
+        if int(part) in indices:
+            return ()
+        indices.append(int(part))
+    return tuple(indices)
+
+
+def _parse_cuda_flag(text: str) -> bool:
+    # CUDA takes any text but 0 for yes.
+    return text.strip() not in ("", "0")
+
+
+def _parse_cuda_version(text: str) -> str:
+    if re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", text) is None:
+        raise ValueError("not a version")
+    return text
+
+
 def _parse_machine(text: str) -> str:
     # Part of a file's name.
     if re.fullmatch(r"[A-Za-z0-9_]{1,64}", text) is None:
@@ -296,6 +319,36 @@ VISIBLE_DEVICES = Setting(
     meaning="Which of the devices the program sees, numbered anew from 0 in this order; all if not set.",
     parse=_parse_indices,
 )
+CUDA_VISIBLE_DEVICES = Setting(
+    name="cuda_visible_devices",
+    env="CUDA_VISIBLE_DEVICES",
+    type_name="list of integers",
+    default=None,
+    allowed="device indices, separated by commas (1,0); those before the first that is none count",
+    meaning="What TORCH_LOOM_VISIBLE_DEVICES is, where that is not set; only under the device name cuda.",
+    parse=_parse_cuda_devices,
+    configurable=False,
+)
+CUDA_LAUNCH_BLOCKING = Setting(
+    name="cuda_launch_blocking",
+    env="CUDA_LAUNCH_BLOCKING",
+    type_name="flag",
+    default="0",
+    allowed="0; anything else is yes",
+    meaning="With 1, TORCH_LOOM_LAUNCH is blocking where that is not set; only under the device name cuda.",
+    parse=_parse_cuda_flag,
+    configurable=False,
+)
+CUDA_VERSION = Setting(
+    name="cuda_version",
+    env="TORCH_LOOM_CUDA_VERSION",
+    type_name="version",
+    default=None,
+    allowed="major.minor (12.8)",
+    meaning="What torch.version.cuda says under the device name cuda; libraries that see it may load CUDA's.",
+    parse=_parse_cuda_version,
+    configurable=False,
+)
 DRIVER = Setting(
     name="driver",
     env="TORCH_LOOM_DRIVER",
@@ -444,6 +497,9 @@ SETTINGS: tuple[Setting[object], ...] = cast(
         RBLN_NPUS_PER_DEVICE,
         RBLN_DEVICE_MAP,
         VISIBLE_DEVICES,
+        CUDA_VISIBLE_DEVICES,
+        CUDA_LAUNCH_BLOCKING,
+        CUDA_VERSION,
         DRIVER,
         LAUNCH,
         CHAOS_SEED,

@@ -137,6 +137,19 @@ def run_program(
     )
 
 
+@app.command()
+def smi(
+    is_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    loop: Annotated[
+        float | None, typer.Option("--loop", "-l", min=0.1, help="Print again every so many seconds.")
+    ] = None,
+) -> None:
+    """Show devices, memory, utilisation and processes, as nvidia-smi does."""
+    from torch_loom.tools.smi import run
+
+    run(is_json, loop)
+
+
 def main() -> None:
     """Runs the command line."""
     app(prog_name="loom")

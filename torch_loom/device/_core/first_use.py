@@ -274,7 +274,10 @@ def _no_device_message(settings: config.Settings) -> str:
     setting: config.Setting[Any] = config.DEVICES
     if settings.devices:
         is_loom = config.raw_value(config.VISIBLE_DEVICES)[0] is not None
-        setting = config.VISIBLE_DEVICES if is_loom else config.RBLN_DEVICES
+        vendors = (
+            config.CUDA_VISIBLE_DEVICES if settings.device_name == config.CUDA_NAME else config.RBLN_DEVICES
+        )
+        setting = config.VISIBLE_DEVICES if is_loom else vendors
     return f"No {settings.device_name} devices are available: {config.describe(setting)}"
 
 

@@ -1,0 +1,230 @@
+"""`python -m tests.conformance.suites FOLDER`: test files of other projects, unmodified, in CUDA's name.
+
+The files are not in this repository. Each runs as `loom run -m pytest FILE`, in a process of its own, and
+each failure is listed in docs/conformance.md with its reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.blocks import markdown_table
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs" / "conformance.md"
+HEADING = "## In CUDA's name"
+INTRODUCTION = (
+    "Test files of other projects, unmodified, under `loom run -m pytest`. Each section is written by\n"
+    "`python -m tests.conformance.suites FOLDER --title TITLE`, which takes the folder of their sources.\n"
+    "*needs* counts failures of tests that need what is not here: a compiled CUDA kernel, Triton, a library\n"
+    "of NVIDIA's, a package, or the network. The rate is passed / (passed + failed), without those.\n"
+)
+MESSAGE_CHARACTERS = 160
+
+# What a test needs that is not here, by the text of its failure.
+NEEDS = {
+    "the network": r"ConnectionError|offline|connect to|huggingface\.co|Max retries|LocalEntryNotFound",
+    "a CUDA kernel or Triton": r"[Tt]riton|nvcc|\.cu\b|CUDA_HOME|libtorch_cuda|ninja is required",
+    "a library of NVIDIA's": r"NotApplicableError|[Nn]ccl|NCCL|cu[Dd][Nn][Nn]|cudart|nvml|NVML|cublas|MIOPEN",
+    "a package that is not installed": r"ModuleNotFoundError|No module named",
+}
+
+
+@dataclass
+class Failure:
+    """One test that failed: its name, the first line of its message, and what it needs, if that is known."""
+
+    test: str
+    message: str
+    needs: str | None
+
+
+@dataclass
+class FileResult:
+    """What one file of tests came to."""
+
+    name: str
+    passed: int = 0
+    skipped: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+    @property
+    def needing(self) -> int:
+        return sum(failure.needs is not None for failure in self.failures)
+
+    @property
+    def failed(self) -> int:
+        return len(self.failures) - self.needing
+
+
+def what_it_needs(text: str) -> str | None:
+    """Return what a failed test needs that is not here, read from its message."""
+    return next((need for need, pattern in NEEDS.items() if re.search(pattern, text)), None)
+
+
+def first_line(message: str) -> str:
+    """Return the first line that says something, shortened."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return lines[0][:MESSAGE_CHARACTERS] if lines else "no message"
+
+
+def read_report(name: str, report: Path) -> FileResult:
+    """Return what a JUnit report of pytest's says."""
+    result = FileResult(name)
+    for case in ElementTree.parse(report).iter("testcase"):
+        problem = case.find("failure")
+        if problem is None:
+            problem = case.find("error")
+        if problem is not None:
+            message = problem.get("message") or problem.text or ""
+            # The last lines have the error itself; tracebacks name many things.
+            tail = "\n".join((problem.text or "").splitlines()[-15:])
+            test = f"{case.get('classname', '').rpartition('.')[2]}.{case.get('name')}"
+            needs = what_it_needs(f"{message}\n{tail}")
+            result.failures.append(Failure(test, first_line(message), needs))
+        elif case.find("skipped") is not None:
+            result.skipped += 1
+        else:
+            result.passed += 1
+    return result
+
+
+def command(options: argparse.Namespace, file: Path, report: Path) -> list[str]:
+    """Return the command line for one file."""
+    run = [options.python, "-m", "torch_loom.tools.cli", "run"]
+    run += ["--devices", str(options.devices), "--memory", options.memory]
+    pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", f"--junit-xml={report}"]
+    chosen = ["-k", options.keyword] if options.keyword else []
+    return [*run, *pytest, *chosen, f"--timeout={options.test_timeout}", str(file)]
+
+
+def run_file(options: argparse.Namespace, file: Path) -> FileResult:
+    """Run one file of tests; a process that ends without a report counts as one failure."""
+    places = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(place for place in places if place)}
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        try:
+            done = subprocess.run(
+                command(options, file, report),
+                cwd=options.cwd or file.parent,
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=options.timeout,
+            )
+        except subprocess.TimeoutExpired:
+            return FileResult(file.name, failures=[Failure("the file", f"over {options.timeout} s", None)])
+        if report.exists():
+            return read_report(file.name, report)
+        reason = f"no report, exit status {done.returncode}: {first_line(done.stderr[-400:])}"
+        return FileResult(file.name, failures=[Failure("the file", reason, what_it_needs(done.stderr))])
+
+
+def section(title: str, results: Sequence[FileResult]) -> str:
+    """Return the section of the document: a table of the files, and every failure."""
+    rows = [
+        [result.name, *(str(n) for n in (result.passed, result.failed, result.needing, result.skipped))]
+        for result in results
+    ]
+    passed, failed = sum(result.passed for result in results), sum(result.failed for result in results)
+    needing, skipped = sum(result.needing for result in results), sum(result.skipped for result in results)
+    rows.append([f"**all: {rate(passed, failed)}**", str(passed), str(failed), str(needing), str(skipped)])
+    parts = [f"### {title}", "", markdown_table(["file", "passed", "failed", "needs", "skipped"], rows), ""]
+    failures = [(result.name, failure) for result in results for failure in result.failures]
+    if failures:
+        listed = [
+            [f"`{failure.test}`", failure.needs or "", f"`{failure.message.replace('`', chr(39))}`"]
+            for _, failure in failures
+        ]
+        parts += [markdown_table(["failed", "needs", "says"], listed), ""]
+    return "\n".join(parts)
+
+
+def rate(passed: int, failed: int) -> str:
+    """Return a share in percent, rounded down, so that 100% means all."""
+    return f"{int(10000 * passed / max(passed + failed, 1)) / 100:.2f}%"
+
+
+def kept_part(text: str) -> str:
+    """Return what this command wrote of the document, which the operator run keeps."""
+    return text[text.index(HEADING) :] if HEADING in text else ""
+
+
+def with_section(text: str, title: str, body: str) -> str:
+    """Return the document with a section put in the place of the one of this title, or at the end."""
+    own = kept_part(text) or f"{HEADING}\n\n{INTRODUCTION}"
+    before = text[: text.index(HEADING)] if HEADING in text else text.rstrip() + "\n\n"
+    sections = re.split(r"(?m)^(?=### )", own)
+    kept = [part for part in sections if not part.startswith(f"### {title}\n")]
+    return before + "\n\n".join(part.strip() for part in [*kept, body]) + "\n"
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance.suites", description=__doc__)
+    parser.add_argument("folder", type=Path, help="where the test files are")
+    parser.add_argument("files", nargs="*", help="which of them (all test_*.py)")
+    parser.add_argument("--title", help="of the section in docs/conformance.md (the folder's name)")
+    parser.add_argument(
+        "--python", default=sys.executable, help="the interpreter, with what the tests import"
+    )
+    parser.add_argument("--devices", type=int, default=2)
+    parser.add_argument("--memory", default="4GiB", help="of each device")
+    parser.add_argument("--cwd", type=Path, help="where the tests run (the file's folder)")
+    parser.add_argument("-k", dest="keyword", help="only tests that match, as pytest's -k")
+    parser.add_argument("--test-timeout", type=int, default=120, help="seconds for a test")
+    parser.add_argument("--timeout", type=int, default=3600, help="seconds for a file")
+    parser.add_argument("--no-write", action="store_true", help="leave docs/conformance.md alone")
+    options = parser.parse_args(arguments)
+    options.folder = options.folder.resolve()
+    if not options.folder.is_dir():
+        parser.error(f"{options.folder} is no folder")
+    return options
+
+
+def chosen_files(options: argparse.Namespace) -> list[Path]:
+    """Return the files to run."""
+    if options.files:
+        return [options.folder / name for name in options.files]
+    return sorted(options.folder.glob("test_*.py"))
+
+
+def show(results: Iterable[FileResult]) -> None:
+    for result in results:
+        print(
+            f"{result.name}: {result.passed} passed, {result.failed} failed, {result.needing} need more, "
+            f"{result.skipped} skipped",
+            flush=True,
+        )
+        for failure in result.failures:
+            print(f"  {failure.test}: [{failure.needs or 'failed'}] {failure.message}", flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse(arguments)
+    files = chosen_files(options)
+    if not files:
+        print(f"no test_*.py in {options.folder}", file=sys.stderr)
+        return 2
+    results = []
+    for file in files:
+        results.append(run_file(options, file))
+        show(results[-1:])
+    if not options.no_write:
+        title = options.title or options.folder.name
+        text = DOCUMENT.read_text(encoding="utf-8")
+        DOCUMENT.write_text(with_section(text, title, section(title, results)), encoding="utf-8")
+    return 1 if any(result.failed for result in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

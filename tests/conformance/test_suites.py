@@ -1,0 +1,53 @@
+"""The command that runs other projects' test files in CUDA's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import suites
+
+TESTS = """
+import pytest, torch
+
+def test_passes():
+    assert torch.ones(2, device="cuda").is_cuda and torch.cuda.device_count() == 3
+
+def test_fails():
+    raise ValueError("too small")
+
+def test_needs():
+    raise RuntimeError("nvcc is not found")
+
+@pytest.mark.skip
+def test_skipped():
+    pass
+"""
+
+
+def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "test_one.py").write_text(TESTS)
+    assert suites.main([str(tmp_path), "--devices", "3", "--memory", "1GiB", "--no-write"]) == 1
+    printed = capsys.readouterr().out
+    assert "test_one.py: 1 passed, 1 failed, 1 need more, 1 skipped" in printed
+    assert "test_fails: [failed] ValueError: too small" in printed
+
+
+def test_sections_replace_their_own() -> None:
+    result = suites.FileResult("test_a.py", 3, 1, [suites.Failure("A.b", "x | y", None)])
+    first = suites.with_section("# Conformance\n\nown\n", "One", suites.section("One", [result]))
+    both = suites.with_section(first, "Two", suites.section("Two", [result]))
+    assert first.startswith("# Conformance\n\nown\n")
+    assert "75.00%" in first
+    again = suites.with_section(both, "One", suites.section("One", [suites.FileResult("test_a.py", 4)]))
+    assert again.count("### One") == again.count("### Two") == again.count(suites.HEADING) == 1
+    assert "100.00%" in again
+    assert suites.kept_part(again).startswith(suites.HEADING)
+    assert suites.kept_part("nothing") == ""
+
+
+def test_crash_is_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "test_ends.py").write_text("import os\nos._exit(7)\n")
+    assert suites.main([str(tmp_path), "--no-write"]) == 1
+    assert "exit status 7" in capsys.readouterr().out

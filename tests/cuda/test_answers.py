@@ -1,0 +1,192 @@
+"""What PyTorch's Python and libraries ask of CUDA beside torch.cuda's public names."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import PythonRunner
+
+NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"}
+
+
+def test_names_of_cuda_builds(run_python: PythonRunner) -> None:
+    """Each function that PyTorch's own Python calls by name is there, and does what torch.cuda's does."""
+    run_python(
+        """
+        import pathlib, re, torch
+        c = torch._C
+        folder = pathlib.Path(torch.__file__).parent
+        used = set()
+        for file in ("cuda", "backends", "_inductor", "_dynamo", "accelerator", "utils"):
+            for path in (folder / file).rglob("*.py"):
+                used |= set(re.findall(r"torch\\._C\\.(_cuda_[A-Za-z]\\w+)", path.read_text()))
+        absent = {name for name in used if not hasattr(c, name)}
+        assert len(used) > 60
+        # Of TunableOp, and of functions of torch.cuda that are replaced whole.
+        replaced = {"_cuda_record_memory_history_legacy", "_cuda_jiterator_compile_and_launch_kernel"}
+        absent = {name for name in absent if "tun" not in name} - replaced
+        assert absent == set(), absent
+        x = torch.ones(1000, device="cuda")
+        c._cuda_setDevice(1)
+        assert c._cuda_getDevice() == 1 == c._cuda_exchangeDevice(0) and torch.cuda.current_device() == 0
+        side = torch.cuda.Stream()
+        c._cuda_setStream(side.stream_id, side.device_index, side.device_type)
+        assert torch.cuda.current_stream() == side
+        assert c._cuda_getCurrentStream(0) == (side.stream_id, 0, side.device_type)
+        assert c._cuda_getCurrentRawStream(0) == side.cuda_stream
+        c._cuda_synchronize()
+        assert c._cuda_memoryStats(0)["allocated_bytes"]["all"]["current"] == 4096
+        assert c._cuda_memorySnapshot()["segments"]
+        c._cuda_setMemoryFraction(0.5, 0)
+        assert c._cuda_getMemoryFraction(0) == 0.5
+        address = c._cuda_cudaCachingAllocator_raw_alloc(1000, 0)
+        c._cuda_cudaCachingAllocator_raw_delete(address)
+        assert isinstance(side, c._CudaStreamBase) and isinstance(torch.cuda.Event(), c._CudaEventBase)
+        torch.backends.cudnn.benchmark_limit = 5
+        assert torch.backends.cuda.is_built() and torch.backends.cudnn.version() is None
+        assert c._cuda_get_cudnn_benchmark_limit() in (5, 10)
+        try:
+            c._cuda_getCheckpointState(0, (0, 1))
+        except NotImplementedError as error:
+            assert "torch.cuda.graph" in str(error)
+        else:
+            raise AssertionError
+        assert "h200" in torch.__config__.show()
+        """,
+        NAME,
+    )
+
+
+def test_profiles_have_rows_of_the_device(run_python: PythonRunner) -> None:
+    run_python(
+        """
+        import torch
+        from torch.autograd import DeviceType
+        from torch.profiler import ProfilerActivity, profile, supported_activities
+
+        assert supported_activities() == {ProfilerActivity.CPU, ProfilerActivity.CUDA}
+        x = torch.randn(32, 32, device="cuda")
+        for activities in (None, [ProfilerActivity.CUDA], [ProfilerActivity.CPU, ProfilerActivity.CUDA]):
+            with profile(activities=activities) as prof:
+                (x @ x).cpu()
+                x.zero_()
+            rows = [event.name for event in prof.events() if event.device_type == DeviceType.CUDA]
+            assert rows == ["cuda::mm", "Memcpy DtoH (Device -> Pageable)", "Memset (Device)"], rows
+        assert "CUDA time total" in prof.key_averages().table(sort_by="cuda_time_total")
+        [product] = [event for event in prof.key_averages() if event.key == "aten::mm"]
+        assert product.device_time_total > 0
+        with profile(activities=[ProfilerActivity.CPU]) as prof:
+            x @ x
+        assert {event.device_type for event in prof.events()} == {DeviceType.CPU}
+        """,
+        NAME,
+    )
+
+
+def test_other_libraries_do_not_get_an_address(run_python: PythonRunner) -> None:
+    run_python(
+        """
+        import numpy, torch
+        from torch.utils import dlpack
+
+        x = torch.arange(4.0, device="cuda")
+        assert x.__dlpack_device__()[0] == 12
+        assert torch.from_dlpack(x).data_ptr() == x.data_ptr()
+        for capsule in (dlpack.to_dlpack(x), x.__dlpack__(), x.__dlpack__(max_version=(1, 0))):
+            taken = dlpack.from_dlpack(capsule)
+            assert taken.device == x.device and taken.tolist() == x.tolist()
+        on_cpu = torch.ones(2)
+        assert torch.from_dlpack(on_cpu).equal(on_cpu) and numpy.from_dlpack(on_cpu).tolist() == [1, 1]
+        for refused in (lambda: numpy.from_dlpack(x), lambda: numpy.asarray(x), lambda: x.numpy()):
+            try:
+                refused()
+            except (TypeError, BufferError, RuntimeError, ValueError):
+                pass
+            else:
+                raise AssertionError
+        assert not hasattr(x, "__cuda_array_interface__")
+        """,
+        NAME,
+    )
+
+
+def test_compiled_models_run_op_by_op(run_python: PythonRunner) -> None:
+    run_python(
+        """
+        import warnings, torch
+
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2)).cuda()
+        x = torch.randn(3, 4, device="cuda", requires_grad=True)
+        expected = model(x)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = torch.compile(model)(x)
+        assert sum("Triton" in str(warning.message) for warning in caught) == 1
+        torch.testing.assert_close(found, expected)
+        found.sum().backward()
+        assert x.grad.is_cuda
+        """,
+        NAME,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("1", 1), ("1,0", 2), ("", 0), ("-1", 0), ("0,9,1", 1), ("0,0", 0)]
+)
+def test_visible_devices(run_python: PythonRunner, text: str, count: int) -> None:
+    run_python(
+        f"""
+        import torch
+        assert torch.cuda.device_count() == {count} and torch.cuda.is_available() == {count > 0}
+        if {count}:
+            first = {text!r}.split(",")[0]
+            assert torch.cuda.get_device_properties(0).extra["physical_index"] == int(first)
+        """,
+        {**NAME, "CUDA_VISIBLE_DEVICES": text, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"},
+    )
+
+
+def test_variables_of_cuda(run_python: PythonRunner) -> None:
+    program = """
+        import torch
+        from torch_loom import config
+        settings = config.resolve()
+        assert (settings.launch, settings.sanitizer) == {expected}, settings
+        x = torch.zeros(100, device="cuda")
+        with torch.cuda.stream(torch.cuda.Stream()):
+            try:
+                x.add_(1)
+            except torch.cuda._sanitizer.CUDASanitizerErrors:
+                assert settings.sanitizer
+            else:
+                assert not settings.sanitizer
+        assert torch.version.cuda == {version!r}
+        """
+    variables = {"CUDA_LAUNCH_BLOCKING": "1", "TORCH_CUDA_SANITIZER": "1", "TORCH_LOOM_CUDA_VERSION": "12.8"}
+    run_python(program.format(expected=("blocking", True), version="12.8"), {**NAME, **variables})
+    run_python(program.format(expected=("auto", False), version=None), NAME)
+    # Our own setting comes first, and under another name CUDA's mean nothing.
+    ours = {"TORCH_LOOM_LAUNCH": "chaos"}
+    run_python(program.format(expected=("chaos", True), version="12.8"), {**NAME, **variables, **ours})
+    run_python(
+        "from torch_loom import config; assert config.resolve().launch == 'auto'",
+        {"CUDA_LAUNCH_BLOCKING": "1", "CUDA_VISIBLE_DEVICES": "0"},
+    )
+
+
+def test_cuda_sources_are_refused(run_python: PythonRunner) -> None:
+    run_python(
+        """
+        import torch
+        from torch.utils import cpp_extension
+        try:
+            cpp_extension._is_cuda_file("kernels/scan.cu")
+        except NotImplementedError as error:
+            assert "kernels/scan.cu" in str(error) and "torch ops" in str(error)
+        else:
+            raise AssertionError
+        assert not cpp_extension._is_cuda_file("host.cpp")
+        """,
+        NAME,
+    )

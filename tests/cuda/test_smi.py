@@ -1,0 +1,70 @@
+"""`loom smi` and NVML: what they say of the devices and who uses them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from tests.conftest import PythonRunner
+
+NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB", "TORCH_LOOM_MACHINE": "smi_test"}
+
+
+def test_smi_shows_who_uses_a_device() -> None:
+    program = "import torch; x = torch.ones(30 << 20, device='cuda:1'); print(x.is_cuda, flush=True); input()"
+    env = {**os.environ, **NAME}
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as user:
+        assert user.stdin is not None
+        assert user.stdout is not None
+        assert user.stdout.readline() == "True\n"
+        smi = [sys.executable, "-m", "torch_loom.tools.cli", "smi"]
+        table = subprocess.run(smi, env=env, capture_output=True, text=True, check=True).stdout
+        text = subprocess.run([*smi, "--json"], env=env, capture_output=True, text=True, check=True).stdout
+        user.communicate("\n")
+    first, second = json.loads(text)["devices"]
+    assert (first["name"], first["memory_total_bytes"], first["processes"]) == ("h200", 2 << 30, {})
+    assert second["processes"] == {str(user.pid): 120 << 20}
+    assert second["memory_used_bytes"] == 120 << 20
+    assert "120MiB / 2048MiB" in table
+    assert f"PID {user.pid:>9}" in table
+    assert len({len(line) for line in table.splitlines() if line}) == 1
+
+
+def test_nvml(run_python: PythonRunner) -> None:
+    run_python(
+        """
+        import torch, torch_loom.compat.nvml, pynvml
+        try:
+            pynvml.nvmlDeviceGetCount()
+        except pynvml.NVMLError as error:
+            assert error.value == pynvml.NVML_ERROR_UNINITIALIZED
+        else:
+            raise AssertionError
+        pynvml.nvmlInit()
+        assert pynvml.nvmlDeviceGetCount() == 2
+        x = torch.ones(10 << 20, device="cuda:1")
+        handle = pynvml.nvmlDeviceGetHandleByIndex(1)
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+        assert (memory.total, memory.used, memory.free) == (2 << 30, 40 << 20, (2 << 30) - (40 << 20))
+        assert pynvml.nvmlDeviceGetName(handle) == "h200"
+        assert pynvml.nvmlDeviceGetHandleByUUID(pynvml.nvmlDeviceGetUUID(handle)) == 1
+        import os
+        [process] = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        assert (process.pid, process.usedGpuMemory) == (os.getpid(), 40 << 20)
+        assert 0 <= pynvml.nvmlDeviceGetUtilizationRates(handle).gpu <= 100
+        for wrong in (lambda: pynvml.nvmlDeviceGetName(2), lambda: pynvml.nvmlDeviceGetHandleByUUID("GPU-0")):
+            try:
+                wrong()
+            except pynvml.NVMLError:
+                pass
+            else:
+                raise AssertionError
+        assert torch.cuda.utilization(1) >= 0
+        pynvml.nvmlShutdown()
+        """,
+        NAME,
+    )

@@ -1,0 +1,44 @@
+"""The recipes of docs/ci.md run as they stand there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RECIPES = re.split(r"(?m)^## ", (ROOT / "docs" / "ci.md").read_text(encoding="utf-8"))[1:]
+FILE = re.compile(r"^`([\w./-]+\.py)`:\n\n```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+CONSOLE = re.compile(r"^```console\n\$ (.*?)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def run(command: str, folder: Path) -> str:
+    words = command.split()
+    assert words.pop(0) == "loom"
+    env = {name: value for name, value in os.environ.items() if not name.startswith("TORCH_LOOM_")}
+    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env.get("PYTHONPATH", "")])
+    line = [sys.executable, "-m", "torch_loom.tools.cli", *words, "-p", "no:cacheprovider"]
+    done = subprocess.run(line, cwd=folder, env=env, capture_output=True, text=True, timeout=100)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", RECIPES, ids=[recipe.partition("\n")[0] for recipe in RECIPES])
+def test_recipe(recipe: str, tmp_path: Path) -> None:
+    files, consoles = FILE.findall(recipe), CONSOLE.findall(recipe)
+    assert files
+    assert consoles
+    for name, text in files:
+        (tmp_path / name).write_text(text)
+    for command, expected in consoles:
+        printed = run(command, tmp_path)
+        at = 0
+        for line in expected.splitlines():
+            if line == "…":
+                continue
+            assert line.strip() in printed[at:], f"{line!r} is missing in\n{printed}"
+            at = printed.index(line.strip(), at)

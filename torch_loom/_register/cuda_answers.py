@@ -1,0 +1,152 @@
+"""What PyTorch says of CUDA outside ``torch.cuda``: versions, profiles, compiled models."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+import torch
+import torch.autograd.profiler
+from torch.profiler import ProfilerActivity
+
+from torch_loom import config
+from torch_loom.errors import NotApplicableError
+
+
+def give() -> None:
+    """Put the answers in place."""
+    version = config.cuda_version()
+    if version is not None:
+        torch.version.cuda = version
+    _profile_devices()
+    _compile_without_triton()
+    _refuse_cuda_sources()
+
+
+def _profile_devices() -> None:
+    # A CPU build says that it profiles the CPU alone, and has Kineto ask devices of the type PrivateUse1
+    # only. What it calls so is ours: rows come back with CUDA's type.
+    profiler: Any = torch.autograd.profiler
+    ours, theirs = ProfilerActivity.CUDA, ProfilerActivity.PrivateUse1
+
+    def supported() -> set[ProfilerActivity]:
+        return {ProfilerActivity.CPU, ours}
+
+    def translated(function: Any) -> Any:
+        @functools.wraps(function)
+        def call(settings: Any, activities: set[ProfilerActivity], *args: Any, **kwargs: Any) -> Any:
+            as_known = {theirs if activity == ours else activity for activity in activities}
+            return function(settings, as_known, *args, **kwargs)
+
+        return call
+
+    kineto = profiler.ProfilerState.KINETO
+    config_of = profiler.profile.config
+
+    @functools.wraps(config_of)
+    def config_(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.profiler_kind == kineto and ours in self.kineto_activities:
+            self.profiler_kind = profiler.ProfilerState.KINETO_PRIVATEUSE1
+        return config_of(self, *args, **kwargs)
+
+    profiler._supported_activities = supported
+    torch.autograd._supported_activities = supported  # type: ignore[attr-defined]
+    for name in ("_prepare_profiler", "_enable_profiler", "_toggle_collection_dynamic"):
+        original = getattr(profiler, name)
+        if name == "_toggle_collection_dynamic":
+            setattr(profiler, name, _translated_last(original, ours, theirs))
+        else:
+            setattr(profiler, name, translated(original))
+    profiler.profile.config = config_
+
+
+def _translated_last(function: Any, ours: Any, theirs: Any) -> Any:
+    @functools.wraps(function)
+    def call(enabled: bool, activities: set[Any]) -> Any:
+        return function(enabled, {theirs if activity == ours else activity for activity in activities})
+
+    return call
+
+
+def _compile_without_triton() -> None:
+    # Inductor writes Triton kernels for cuda, and nothing here can run one: a graph with cuda tensors runs
+    # op by op, which gives the same numbers.
+    wrapper: Any = torch._TorchCompileInductorWrapper
+    original = wrapper.__call__
+
+    @functools.wraps(original)
+    def __call__(self: Any, model_: Any, inputs_: Any) -> Any:  # noqa: N807
+        if not _uses_cuda(model_, inputs_):
+            return original(self, model_, inputs_)
+        _warn_of_eager()
+        from torch._dynamo.backends.debugging import aot_eager
+
+        return aot_eager(model_, inputs_)
+
+    wrapper.__call__ = __call__
+
+
+def _uses_cuda(model: Any, inputs: Any) -> bool:
+    tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+    tensors += [*model.parameters(), *model.buffers()]
+    if any(tensor.device.type == config.CUDA_NAME for tensor in tensors):
+        return True
+    devices = (node.kwargs.get("device") for node in model.graph.nodes)
+    return any(device is not None and torch.device(device).type == config.CUDA_NAME for device in devices)
+
+
+@functools.cache
+def _warn_of_eager() -> None:
+    warnings.warn(
+        "torch.compile: Inductor makes Triton kernels for cuda, which run on a GPU only. The compiled graphs "
+        "run op by op here, with the same results (backend='aot_eager').",
+        UserWarning,
+        stacklevel=2,
+    )
+
+
+def _refuse_cuda_sources() -> None:
+    # torch.utils.cpp_extension is imported by whoever builds extensions; nvcc may well be installed, but
+    # what it makes would be launched on a GPU.
+    import importlib.abc
+    import importlib.util
+    import sys
+
+    name = "torch.utils.cpp_extension"
+
+    def change(module: Any) -> None:
+        original = module._is_cuda_file
+
+        def is_cuda_file(path: str) -> bool:
+            if not original(path):
+                return False
+            raise NotApplicableError(
+                f"{path} is CUDA C: a kernel in it would run on a GPU only, and the cuda devices are "
+                "torch-loom's. Build the extension without it, or write the kernel with torch ops."
+            )
+
+        module._is_cuda_file = is_cuda_file
+
+    if name in sys.modules:
+        change(sys.modules[name])
+        return
+
+    class Finder(importlib.abc.MetaPathFinder):
+        def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+            if fullname != name:
+                return None
+            sys.meta_path.remove(self)
+            spec = importlib.util.find_spec(name)
+            if spec is None or spec.loader is None:
+                return spec
+            execute = spec.loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                execute(module)
+                change(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+            return spec
+
+    sys.meta_path.insert(0, Finder())

@@ -1,0 +1,90 @@
+"""Collectives of tensors under CUDA's name, over a process group that reaches the CPU's memory only.
+
+Gloo is built without CUDA in a CPU build of PyTorch, and is asked for CUDA tensors all the same: it would
+read their addresses as its own kernels do, and crash. So each collective runs on copies on the host.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torch_loom import config
+
+_OPS = (
+    "allgather_",
+    "_allgather_base_",
+    "allgather_coalesced_",
+    "allgather_into_tensor_coalesced_",
+    "allreduce_",
+    "allreduce_coalesced_",
+    "alltoall_",
+    "alltoall_base_",
+    "barrier",
+    "broadcast_",
+    "gather_",
+    "recv_",
+    "recv_any_source_",
+    "reduce_",
+    "_reduce_scatter_base_",
+    "reduce_scatter_",
+    "reduce_scatter_tensor_coalesced_",
+    "scatter_",
+    "send",
+)
+
+# Kept: the registrations go with it.
+_library: Any = None
+
+
+def provide() -> None:
+    """Register them, if this build has collectives."""
+    global _library
+    if not torch.distributed.is_available():
+        return
+    make: Any = torch.library.Library
+    _library = make("c10d", "IMPL")
+    with warnings.catch_warnings():
+        # PyTorch says that a kernel of its own is replaced.
+        warnings.simplefilter("ignore")
+        for name in _OPS:
+            op = getattr(torch.ops.c10d, name)
+            _library.impl(name, _through_the_host(op.default), "CUDA")
+
+
+def _through_the_host(op: Any) -> Callable[..., Any]:
+    def collective(*arguments: Any) -> Any:
+        copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        result = op(*(_on_host(argument, copies) for argument in arguments))
+        work = result[-1] if isinstance(result, (tuple, list)) else result
+        work.wait()
+        for original, copy in copies.values():
+            original.copy_(copy)
+        if isinstance(result, (tuple, list)):
+            return (*(_on_device(part, copies) for part in result[:-1]), work)
+        return result
+
+    return collective
+
+
+def _on_host(value: Any, copies: dict[int, tuple[torch.Tensor, torch.Tensor]]) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_on_host(part, copies) for part in value]
+    if not isinstance(value, torch.Tensor) or value.device.type != config.CUDA_NAME:
+        return value
+    copies.setdefault(id(value), (value, value.cpu()))
+    return copies[id(value)][1]
+
+
+def _on_device(value: Any, copies: dict[int, tuple[torch.Tensor, torch.Tensor]]) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_on_device(part, copies) for part in value]
+    if not isinstance(value, torch.Tensor):
+        return value
+    for original, copy in copies.values():
+        if copy.data_ptr() == value.data_ptr() and copy.shape == value.shape:
+            return original
+    return value.to(config.CUDA_NAME)

@@ -1,0 +1,241 @@
+"""The functions and classes of ``torch._C`` that only CUDA builds of PyTorch have, answered by our module.
+
+PyTorch's own Python and libraries call them by these names. Those that stand for a library of NVIDIA's say so
+when they are called.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from torch_loom import _C, config
+from torch_loom.device._core.first_use import _lazy_init
+from torch_loom.errors import NotApplicableError
+
+# cuDNN's and cuBLAS's figures that programs set and read back; nothing here depends on them.
+_KEPT_FIGURES: dict[str, int | bool] = {
+    "cublas_workspace_bytes": 0,
+    "cublaslt_workspace_bytes": 0,
+    "cudnn_benchmark_limit": 10,
+    "conv_benchmark_empty_cache": False,
+}
+
+
+def provide(module: ModuleType) -> None:
+    """Put them in place.
+
+    Args:
+        module: the device module, which answers them.
+    """
+    functions = {
+        **_device_functions(module),
+        **_stream_functions(module),
+        **_memory_functions(module),
+        **_pool_functions(),
+        **_figure_functions(),
+        **_classes(module),
+    }
+    for name, function in functions.items():
+        setattr(torch._C, name, function if isinstance(function, type) else _own(name, function))
+    torch._C._has_cuda = True
+    torch._C._show_config = _show_config(torch._C._parallel_info)
+
+
+def _own(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    # Dynamo has a rule for each name and looks it up by the function: no two names may have one function.
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+def _initialized(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        _lazy_init()
+        return function(*args)
+
+    return call
+
+
+def _device_functions(module: ModuleType) -> dict[str, Any]:
+    return {
+        "_cuda_init": module.init,
+        "_cuda_getDevice": module.current_device,
+        "_cuda_setDevice": module.set_device,
+        "_cuda_exchangeDevice": module._exchange_device,
+        "_cuda_maybeExchangeDevice": module._maybe_exchange_device,
+        "_cuda_getDeviceCount": module.device_count,
+        "_cuda_synchronize": lambda: module.synchronize(),
+        "_cuda_canDeviceAccessPeer": module.can_device_access_peer,
+        "_cuda_isInBadFork": _C.is_in_bad_fork,
+        "_cuda_hasPrimaryContext": lambda device: _C.is_initialized() and 0 <= device < module.device_count(),
+        "_cuda_getArchFlags": lambda: " ".join(module.get_arch_list()) or None,
+        "_cuda_getCompiledVersion": compiled_version,
+        "_cuda_set_sync_debug_mode": module.set_sync_debug_mode,
+        "_cuda_get_sync_debug_mode": module.get_sync_debug_mode,
+        "_cuda_sleep": module._sleep,
+        "_cuda_ipc_collect": module.ipc_collect,
+        "_cuda_getCurrentBlasHandle": module.current_blas_handle,
+        "_cuda_getCurrentSolverHandle": module.current_solver_handle,
+        "_cuda_clearCublasWorkspaces": _nothing,
+    }
+
+
+def _stream_functions(module: ModuleType) -> dict[str, Any]:
+    def raw_stream(device: int) -> int:
+        stream = module.current_stream(device)
+        return int(stream.native_handle) if stream.stream_id else 0
+
+    def external(data_ptr: int, device: int) -> tuple[int, int, int]:
+        stream = module.get_stream_from_external(data_ptr, device)
+        return stream.stream_id, stream.device_index, stream.device_type
+
+    return {
+        "_cuda_getCurrentStream": _initialized(_C.current_stream),
+        "_cuda_getDefaultStream": _initialized(_C.default_stream),
+        "_cuda_getCurrentRawStream": raw_stream,
+        "_cuda_getStreamFromExternal": external,
+        "_cuda_setStream": module._set_stream_by_id,
+        "_cuda_isCurrentStreamCapturing": module.is_current_stream_capturing,
+    }
+
+
+def _memory_functions(module: ModuleType) -> dict[str, Any]:
+    memory = module.memory
+
+    def snapshot(mempool_id: tuple[int, int] = (0, 0), include_traces: bool = True) -> dict[str, Any]:
+        _lazy_init()
+        return _C.memory_snapshot(mempool_id, include_traces)
+
+    def record(
+        enabled: str | bool | None, context: str | None = "all", stacks: str = "all", *rest: Any, **named: Any
+    ) -> None:
+        names = ("max_entries", "clear_history", "compile_context", "global_record_annotations")
+        given = {**dict(zip(names, rest, strict=False)), **named}
+        memory._record_memory_history(enabled, context, stacks, **given)
+
+    def change(allocator: Any) -> None:
+        memory.change_current_allocator(memory.allocators._Allocator(allocator))
+
+    return {
+        "_cuda_getMemoryFraction": memory.get_per_process_memory_fraction,
+        "_cuda_setMemoryFraction": memory.set_per_process_memory_fraction,
+        "_cuda_emptyCache": lambda: module.empty_cache(),
+        "_cuda_memoryStats": memory.memory_stats_as_nested_dict,
+        "_cuda_resetAccumulatedMemoryStats": memory.reset_accumulated_memory_stats,
+        "_cuda_resetPeakMemoryStats": memory.reset_peak_memory_stats,
+        "_cuda_hostMemoryStats": memory.host_memory_stats_as_nested_dict,
+        "_cuda_resetAccumulatedHostMemoryStats": memory.reset_accumulated_host_memory_stats,
+        "_cuda_resetPeakHostMemoryStats": memory.reset_peak_host_memory_stats,
+        "_cuda_memorySnapshot": snapshot,
+        "_cuda_record_memory_history": record,
+        "_cuda_isHistoryEnabled": lambda: bool(_C.memory_snapshot((0, 0), True)["device_traces"]),
+        "_cuda_allocationTraceback": memory.history._allocation_traceback,
+        "_cuda_setMemoryMetadata": _C.set_memory_metadata,
+        "_cuda_getMemoryMetadata": _C.memory_metadata,
+        "_cuda_attach_out_of_memory_observer": memory._attach_out_of_memory_observer,
+        "_cuda_getAllocatorBackend": memory.get_allocator_backend,
+        "_cuda_cudaCachingAllocator_raw_alloc": lambda size, stream: module.caching_allocator_alloc(
+            size, stream=stream
+        ),
+        "_cuda_cudaCachingAllocator_raw_delete": module.caching_allocator_delete,
+        "_cuda_cudaCachingAllocator_enable": memory.caching_allocator_enable,
+        "_cuda_cudaCachingAllocator_is_enabled": _C.caching,
+        "_cuda_cudaCachingAllocator_set_allocator_settings": memory._set_allocator_settings,
+        "_cuda_cudaHostAllocator": _C.host_allocator,
+        "_cuda_lock_mutex": _C.lock_free_mutex,
+        "_cuda_unlock_mutex": _C.unlock_free_mutex,
+        "_cuda_customAllocator": _C.MemorySource,
+        "_cuda_changeCurrentAllocator": change,
+        "_cuda_getAllocator": lambda: memory.allocators._get_current_allocator().allocator(),
+    }
+
+
+def _pool_functions() -> dict[str, Any]:
+    return {
+        "_cuda_beginAllocateToPool": _initialized(_C.begin_allocate_to_pool),
+        "_cuda_beginAllocateCurrentThreadToPool": _initialized(_C.begin_allocate_to_pool),
+        "_cuda_beginAllocateCurrentStreamToPool": _initialized(_C.begin_allocate_to_pool),
+        "_cuda_endAllocateToPool": _initialized(_C.end_allocate_to_pool),
+        "_cuda_releasePool": _initialized(_C.release_pool),
+        **{
+            f"_cuda_{name}": _refused(
+                f"torch._C._cuda_{name}",
+                "the checkpoints of a graph's memory, which only Inductor's graph trees take: use "
+                "torch.cuda.graph or torch.cuda.make_graphed_callables",
+            )
+            for name in ("getCheckpointState", "setCheckpointPoolState", "checkPoolLiveAllocations")
+        },
+    }
+
+
+def _figure_functions() -> dict[str, Any]:
+    def pair(figure: str, getter: str, setter: str) -> dict[str, Any]:
+        return {getter: lambda: _KEPT_FIGURES[figure], setter: lambda value: _keep(figure, value)}
+
+    return {
+        **pair("cudnn_benchmark_limit", "_cuda_get_cudnn_benchmark_limit", "_cuda_set_cudnn_benchmark_limit"),
+        **pair(
+            "conv_benchmark_empty_cache",
+            "_cuda_get_conv_benchmark_empty_cache",
+            "_cudnn_set_conv_benchmark_empty_cache",
+        ),
+        **pair("cublas_workspace_bytes", "_cuda_getCublasWorkspaceSize", "_cuda_setCublasWorkspaceSize"),
+        **pair(
+            "cublaslt_workspace_bytes", "_cuda_getCublasLtWorkspaceSize", "_cuda_setCublasLtWorkspaceSize"
+        ),
+        "_cuda_resetCublasWorkspaceSize": lambda: _keep("cublas_workspace_bytes", 0),
+        "_cuda_resetCublasLtWorkspaceSize": lambda: _keep("cublaslt_workspace_bytes", 0),
+    }
+
+
+def _keep(figure: str, value: int | bool) -> None:
+    if value < 0:
+        raise ValueError(f"{figure} cannot be negative, got {value!r}")
+    _KEPT_FIGURES[figure] = value
+
+
+def _classes(module: ModuleType) -> dict[str, Any]:
+    return {
+        "_CudaStreamBase": module.Stream,
+        "_CudaEventBase": module.Event,
+        "_CUDAGraph": _C.Graph,
+        "_CudaDeviceProperties": module.devices.DeviceProperties,
+        "_cuda_CUDAAllocator": _C.MemorySource,
+        "_graph_pool_handle": module.graph_pool_handle,
+    }
+
+
+def _refused(name: str, reason: str) -> Callable[..., Any]:
+    def refused(*args: Any, **kwargs: Any) -> Any:
+        raise NotApplicableError(f"{name} stands for {reason}")
+
+    return refused
+
+
+def _nothing(*args: Any) -> None:
+    """Do nothing: there is no workspace to clear."""
+
+
+def compiled_version() -> int:
+    """Return the version of CUDA that programs are told, as 12080 for 12.8; 0 without one."""
+    version = config.cuda_version()
+    if version is None:
+        return 0
+    major, minor = re.findall(r"\d+", version)[:2]
+    return int(major) * 1000 + int(minor) * 10
+
+
+def _show_config(parallel_info: Callable[[], str]) -> Callable[[], str]:
+    def show() -> str:
+        # PyTorch's own text asks CUDA's libraries for their versions.
+        names = " ".join(torch.cuda.get_arch_list())
+        return f"PyTorch {torch.__version__}\n  - cuda devices: torch-loom's ({names})\n{parallel_info()}"
+
+    return show
