@@ -7,7 +7,6 @@ at import; only the device name is needed at import.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping
