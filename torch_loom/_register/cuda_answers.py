@@ -16,6 +16,7 @@ from torch_loom.errors import NotApplicableError
 
 def give() -> None:
     """Put the answers in place."""
+    _refuse_cudnn()
     version = config.cuda_version()
     if version is not None:
         torch.version.cuda = version
@@ -150,3 +151,15 @@ def _refuse_cuda_sources() -> None:
             return spec
 
     sys.meta_path.insert(0, Finder())
+
+
+_library: torch.library.Library | None = None  # kept: what it registered goes with it
+
+
+def _refuse_cudnn() -> None:
+    # PyTorch asks on CUDA devices whether cuDNN or MIOpen takes the call; the engine's own kernel does.
+    global _library
+    _library = torch.library.Library("aten", "IMPL", "CUDA")
+    for op in ("_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"):
+        for name in (op, f"{op}.Tensor"):
+            _library.impl(name, lambda *_: False)
