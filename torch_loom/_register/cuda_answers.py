@@ -153,13 +153,14 @@ def _refuse_cuda_sources() -> None:
     sys.meta_path.insert(0, Finder())
 
 
-_library: torch.library.Library | None = None  # kept: what it registered goes with it
+_library: Any = None  # kept: what it registered goes with it
 
 
 def _refuse_cudnn() -> None:
     # PyTorch asks on CUDA devices whether cuDNN or MIOpen takes the call; the engine's own kernel does.
     global _library
-    _library = torch.library.Library("aten", "IMPL", "CUDA")
+    library: Any = torch.library.Library  # has no types
+    _library = library("aten", "IMPL", "CUDA")
     for op in ("_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"):
         for name in (op, f"{op}.Tensor"):
             _library.impl(name, lambda *_: False)
