@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import torch  # noqa: F401 - registers the device, also where a test module names only torch_loom.device
+import torch  # registers the device, also where a test module names only torch_loom.device
 
 if TYPE_CHECKING:
     from tests.gate import Gate
@@ -60,6 +60,25 @@ def pytest_collection_finish() -> None:
     """Let the many tests that collect garbage not walk through all of PyTorch each time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_teardown(item: pytest.Function, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Find what a module leaves in device memory, which the tests of another would count as theirs."""
+    yield
+    if (nextitem is not None and nextitem.path == item.path) or item.session.testsfailed:
+        return  # the report of a failed test holds what its frames held
+    item.funcargs.clear()
+    if not _device_memory():
+        return
+    if "torch._dynamo" in sys.modules:
+        from torch_loom.compiler import backend
+
+        torch._dynamo.reset()
+        backend.reset()
+    gc.collect()
+    if left := _device_memory():
+        pytest.fail(f"{item.path} leaves these bytes on devices: {left}", pytrace=False)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -137,6 +156,13 @@ def fork_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PythonRunn
 
         yield run
         requests.close()
+
+
+def _device_memory() -> dict[int, int]:
+    import torch_loom.device as loom
+
+    counted = {index: loom.memory_allocated(index) for index in range(loom.device_count())}
+    return {index: num_bytes for index, num_bytes in counted.items() if num_bytes}
 
 
 @pytest.fixture

@@ -265,7 +265,7 @@ def test_a_reader_detaches_itself_while_others_tell_it(request: pytest.FixtureRe
         readers[-1].detach()
 
     def issue() -> None:
-        x = torch.ones(1000, device="loom")
+        x = torch.ones(1000, device="loom").add_(1)  # has its memory under every policy
         for _ in range(rounds):
             if start.wait() == 0:
                 heard.clear()

@@ -104,7 +104,7 @@ def test_a_stream_goes_on_when_what_it_waits_for_has_run() -> None:
 def test_pinned_copies_leave_the_host_free_and_take_turns() -> None:
     size = 1 << 24
     pinned, pageable = torch.ones(size, pin_memory=True), torch.ones(size)
-    target = torch.empty(size, device="loom")
+    target = torch.zeros(size, device="loom").add_(1)  # has its memory under every policy
     other = torch.loom.Stream()
     torch.loom.synchronize()
 
@@ -143,7 +143,7 @@ def test_an_op_costs_what_the_model_says_for_its_shapes() -> None:
 
 
 def test_a_replay_costs_the_host_one_issue() -> None:
-    x = torch.ones(64, 64, device="loom")
+    x = torch.ones(64, 64, device="loom").add_(1)
     graph = torch.loom.CUDAGraph() if hasattr(torch.loom, "CUDAGraph") else torch.loom.Graph()
     torch.loom.synchronize()
     before = seconds_of_device()

@@ -96,9 +96,10 @@ class _Indexing(nn.Module):
         self, x: Tensor, i: Tensor, mask: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
         written, masked = x.clone(), x.clone()
-        written[i] = 1.0
+        # Numbers would be constants of the traced graph, on the device; TorchScript frees no graph.
+        written[i] = x.new_ones(())
         written[0, i] = x[0, i] * 2
-        masked[mask] = -1.0
+        masked[mask] = x.new_full((), -1.0)
         return x[i], x[mask], x[:, i], x[i, None], written, masked
 
 

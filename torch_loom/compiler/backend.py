@@ -8,6 +8,7 @@ time, by replaying a captured graph.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,16 +63,23 @@ class CompiledGraph:
         return sum(computes(node) for node in self.graph.graph.nodes)
 
 
-_compiled: list[CompiledGraph] = []
+# The compiled code holds its record, and with it the memory of captured graphs: both go when Dynamo drops it.
+_compiled: list[weakref.ref[CompiledGraph]] = []
 
 
 def compiled_graphs() -> list[CompiledGraph]:
-    """Return what the backend has compiled in this process since :func:`reset`, in order."""
-    return list(_compiled)
+    """Return what the backend has compiled since :func:`reset` and Dynamo still holds, in order."""
+    return [graph for one in _compiled if (graph := one()) is not None]
 
 
 def reset() -> None:
-    """Forget what has been compiled; ``torch.compiler.reset()`` drops the code itself."""
+    """Forget what has been compiled, and free the memory of its captured graphs.
+
+    ``torch.compiler.reset()`` drops the code itself, but for what follows a graph break, which Dynamo keeps.
+    """
+    for graph in compiled_graphs():
+        if graph.replayer is not None:
+            graph.replayer.clear()
     _compiled.clear()
 
 
@@ -126,23 +134,25 @@ def _compile(
     graph = run(graph, EAGER_PASSES, context)
     hosts = {node.name: facts(node).host_reason for node in graph.graph.nodes if facts(node).host_reason}
     compiled = CompiledGraph(role, graph, context.records, hosts, notes=context.notes)
-    _compiled.append(compiled)
+    _compiled[:] = [one for one in _compiled if one() is not None]
+    _compiled.append(weakref.ref(compiled))
     function: Callable[..., Any] = graph.forward
     # What a training step keeps for its backward pass would be copied out of the graph's memory.
     if replays and role == "inference":
         static = [i for i, node in enumerate(graph.graph.find_nodes(op="placeholder")) if _is_parameter(node)]
         compiled.replayer = Replayer(function, static)
         function = compiled.replayer
-    return _boxed(function)
+    return _boxed(function, compiled)
 
 
-def _boxed(function: Callable[..., Any]) -> Callable[..., Any]:
+def _boxed(function: Callable[..., Any], record: CompiledGraph) -> Callable[..., Any]:
     def call(inputs: list[Any]) -> Any:
         given = list(inputs)
         inputs.clear()  # AOTAutograd's convention: what nobody needs any more can be freed
         return function(*given)
 
     call._boxed_call = True  # type: ignore[attr-defined]
+    call._loom_record = record  # type: ignore[attr-defined]
     return call
 
 

@@ -46,6 +46,11 @@ class Replayer:
         """How many graphs have been captured."""
         return len(self._graphs)
 
+    def clear(self) -> None:
+        """Free the captured graphs with their memory; they are captured again where calls repeat."""
+        with self._lock:
+            self._graphs.clear()
+
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         """Run it on the current stream."""
         if self.refusal or self._module.is_current_stream_capturing():
