@@ -78,7 +78,7 @@ Memory::Memory(const driver::DriverConfig& config) : devices_(static_cast<size_t
     Device& device = devices_[i];
     device.capacity = static_cast<size_t>(config.memory_bytes_of(static_cast<int>(i)));
     const bool fits = device.capacity < SIZE_MAX / kAddressesPerByte / 2;
-    device.bytes = fits ? round_up(kAddressesPerByte * device.capacity) + 2 * kGranule : 0;
+    device.bytes = fits ? round_up(kAddressesPerByte * device.capacity) + 3 * kGranule : 0;
     void* const begin =
         fits ? mmap(nullptr, device.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
              : MAP_FAILED;
@@ -87,10 +87,10 @@ Memory::Memory(const driver::DriverConfig& config) : devices_(static_cast<size_t
                   " bytes of device " + std::to_string(i) +
                   "; lower TORCH_LOOM_MEMORY or TORCH_LOOM_DEVICES");
     }
-    device.begin = reinterpret_cast<uintptr_t>(begin);
+    // The first and the last granule are gaps: contents that the host maps may lie on either side.
+    device.begin = reinterpret_cast<uintptr_t>(begin) + kGranule;
     const uintptr_t aligned = round_up(device.begin);
-    // The last granule is a gap between this device and whatever lies behind it.
-    device.bytes -= kGranule;
+    device.bytes -= 2 * kGranule;
     device.holes.emplace(aligned, (device.begin + device.bytes - aligned) / kGranule * kGranule);
   }
 }
@@ -101,7 +101,7 @@ Memory::~Memory() {
       munmap(allocation.contents, allocation.bytes);
       if (allocation.file != -1) close(allocation.file);
     }
-    munmap(pointer(device.begin), device.bytes + kGranule);
+    munmap(pointer(device.begin - kGranule), device.bytes + 2 * kGranule);
   }
   for (const auto& [address, range] : host_) {
     if (range.is_own) std::free(pointer(address));

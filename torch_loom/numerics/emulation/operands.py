@@ -1,8 +1,8 @@
 """Operands and results in a format: which tensors have been converted, and converting the others.
 
-A tensor that an emulated op made says so in an attribute. Converting it again would change nothing but the
-time, unless somebody has written to it since: its version tells. torch.compile traces no such attributes, so
-a compiled program converts again.
+A tensor that an emulated op made says so in an attribute, which torch.compile traces like any other.
+Converting it again would change nothing but the time, unless somebody has written to it since (its version
+tells), or it is a view with other blocks: views keep values as they are.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch_loom.numerics._ops import NONE, ops
 from torch_loom.numerics.formats import DataFormat
 
 _MARK, _MARKED_VERSION = "_loom_format", "_loom_marked_version"
+_FORMATS = {fmt.value: fmt for fmt in DataFormat}
 
 
 def is_float(value: object) -> bool:
@@ -28,19 +29,17 @@ def is_float(value: object) -> bool:
 
 def format_of(tensor: Tensor) -> DataFormat | None:
     """The format in which an emulated op made the tensor, or None: elsewhere, or written to since."""
-    if torch.compiler.is_compiling():
+    kept: int | None = getattr(tensor, _MARK, None)
+    if kept is None:
         return None
-    kept: DataFormat | None = getattr(tensor, _MARK, None)
-    if kept is None or tensor.is_inference():
-        return kept
-    return kept if tensor._version == getattr(tensor, _MARKED_VERSION, None) else None
+    if torch.compiler.is_compiling() or tensor.is_inference():
+        return _FORMATS[kept]
+    return _FORMATS[kept] if tensor._version == getattr(tensor, _MARKED_VERSION, None) else None
 
 
 def mark(tensor: Tensor, fmt: DataFormat | None) -> Tensor:
-    if torch.compiler.is_compiling():
-        return tensor
-    setattr(tensor, _MARK, fmt)
-    if not tensor.is_inference():
+    setattr(tensor, _MARK, None if fmt is None else fmt.value)  # Dynamo traces attributes that are numbers
+    if not torch.compiler.is_compiling() and not tensor.is_inference():
         setattr(tensor, _MARKED_VERSION, tensor._version)
     return tensor
 
@@ -52,19 +51,21 @@ def pass_mark(result: Any, source: Any) -> Any:
     fmt = format_of(source)
     if fmt is None:
         return result
-    for tensor in result if isinstance(result, tuple | list) else (result,):
-        if isinstance(tensor, Tensor) and tensor.is_floating_point():
-            mark(tensor, fmt)
+    if isinstance(result, Tensor):
+        return mark(result, fmt) if result.is_floating_point() else result
+    if not isinstance(result, tuple | list):
+        return result
+    if torch.compiler.is_compiling():  # Dynamo sets no attribute of the elements of a traced tuple
+        result = type(result)([part.view(part.shape) for part in result])
+    for part in result:
+        if isinstance(part, Tensor) and part.is_floating_point():
+            mark(part, fmt)
     return result
 
 
 def unmark(value: Any) -> None:
-    """Forget the format of a tensor that the program writes to."""
-    if (
-        isinstance(value, Tensor)
-        and not torch.compiler.is_compiling()
-        and getattr(value, _MARK, None) is not None
-    ):
+    """Forget the format of a tensor that the program writes to. Versions do not tell while compiling."""
+    if isinstance(value, Tensor) and getattr(value, _MARK, None) is not None:
         mark(value, None)
 
 
