@@ -19,9 +19,27 @@ def give() -> None:
     version = config.cuda_version()
     if version is not None:
         torch.version.cuda = version
+    _do_without_cudnn()
     _profile_devices()
     _compile_without_triton()
     _refuse_cuda_sources()
+
+
+# Kept: the registrations go with it.
+_library: Any = None
+
+
+def _do_without_cudnn() -> None:
+    # RNNs ask for each tensor of theirs whether cuDNN takes it, and warn that PyTorch was built without it.
+    # The module's own names stand in its dictionary; to set an attribute would set a flag of cuDNN's.
+    # ctc_loss asks an op, which has no kernel for the CPU either.
+    global _library
+    torch.backends.cudnn.__dict__["is_acceptable"] = lambda tensor: False
+    make: Any = torch.library.Library
+    _library = make("aten", "IMPL")
+    for name in ("_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"):
+        for overload in ("", ".Tensor"):
+            _library.impl(name + overload, lambda *arguments: False, "CUDA")
 
 
 def _profile_devices() -> None:
