@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import torch  # noqa: F401 - registers the device, also where a test module names only torch_loom.device
 
 if TYPE_CHECKING:
     from tests.gate import Gate

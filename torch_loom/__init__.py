@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from typing import Any
 
 # What went wrong at registration, or None; the same error is raised when a device is first used.
 _failure: Exception | None = None
@@ -59,8 +60,16 @@ def include_path() -> str:
     return str(Path(__file__).parent / "include")
 
 
-def __getattr__(name: str) -> str:
-    # Read when asked for: import reads no file but code.
+def __getattr__(name: str) -> Any:
+    # Imported and read when asked for: import reads no file but code, and an image runs without the compiler.
+    if name == "Executable":
+        from torch_loom.image.executable import Executable
+
+        return Executable
+    if name == "compile":
+        from torch_loom.compiler.api import compile_module
+
+        return compile_module
     if name == "__version__":
         from importlib.metadata import version
 

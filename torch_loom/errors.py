@@ -14,6 +14,7 @@ __all__ = [
     "ChipError",
     "CommunicationError",
     "CompilationError",
+    "CompilerOptionError",
     "ConfigurationError",
     "DeferredCallError",
     "DeviceTypeError",
@@ -22,6 +23,9 @@ __all__ = [
     "FallbackError",
     "ForkError",
     "FormatError",
+    "HostOpError",
+    "IllegalGraphError",
+    "ImageError",
     "ImplicitSynchronizationError",
     "InputCountError",
     "InvalidDeviceError",
@@ -34,12 +38,14 @@ __all__ = [
     "PinnedMemoryError",
     "PipelineError",
     "PipelineStoppedError",
+    "PlacementError",
     "PyBudaError",
     "QueueFullError",
     "QueueTypeError",
     "ShapeError",
     "SharingError",
     "StageError",
+    "UnknownOpError",
     "VersionMismatchError",
 ]
 
@@ -122,6 +128,30 @@ class InputCountError(LoomError, ValueError, AssertionError):
 
 class CompilationError(LoomError, RuntimeError):
     """A program's C++ text was refused by the compiler; the message has the compiler's words and the text."""
+
+
+class CompilerOptionError(LoomError, ValueError):
+    """An option of the compiler that does not exist, is refused, or has a bad value."""
+
+
+class UnknownOpError(LoomError, ValueError):
+    """A break or an override names an op that the compiled graph does not have."""
+
+
+class IllegalGraphError(LoomError, RuntimeError):
+    """A pass of the compiler left a graph that cannot be right; the message names the pass and the node."""
+
+
+class HostOpError(LoomError, NotImplementedError):
+    """A graph has ops that the chip lacks, under ``host_ops="error"``; the message says why."""
+
+
+class PlacementError(LoomError, RuntimeError):
+    """A graph does not fit a chip; the message names the op, what it needs, what there is, and what helps."""
+
+
+class ImageError(LoomError, ValueError):
+    """A file is no image of a compiled model, is damaged, or was made for another chip or version."""
 
 
 class NotApplicableError(LoomError, NotImplementedError):

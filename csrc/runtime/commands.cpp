@@ -4,6 +4,7 @@
 
 #include "runtime/capture.h"
 #include "runtime/peer_copy.h"
+#include "runtime/simulated_clock.h"
 #include "runtime/targets.h"
 #include "runtime/timing.h"
 #include "runtime/worlds.h"
@@ -108,6 +109,10 @@ void Issue::end() {
   if (!tape::is_end_told(command_.kind)) return;
   command_.times = nullptr;
   tape::end(command_, told_);
+  if (times_ != nullptr && simulated::is_on()) {
+    simulated::note(*times_);
+    times_->returned_ns = clock::now_ns();
+  }
 }
 
 void Issue::end_failed() noexcept {

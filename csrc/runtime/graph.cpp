@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/capture.h"
+#include "runtime/simulated_clock.h"
 #include "runtime/worlds.h"
 
 namespace loom::runtime {
@@ -62,6 +63,10 @@ std::vector<timing::Shared> Recording::notify(StreamRef stream) const {
       issue.end();
     }
     if (times == nullptr) continue;
+    if (simulated::is_on()) {
+      simulated::note(*times);
+      continue;
+    }
     if (!get().device(stream.device).runs_kernels()) timing::note_not_run(*times);
     all_times.resize(nodes_.size());
     all_times[i] = std::move(times);

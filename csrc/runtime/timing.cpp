@@ -1,5 +1,7 @@
 #include "runtime/timing.h"
 
+#include "runtime/simulated_clock.h"
+
 namespace loom::runtime::timing {
 
 namespace {
@@ -16,6 +18,7 @@ struct TimedKernel {
 }  // namespace
 
 driver::Kernel timed(const driver::Kernel& kernel, const Shared& times) {
+  if (simulated::is_on()) return kernel;  // the clock says at the end when it runs
   const auto run = [](void* context, driver::Stream stream) {
     const auto* timed = static_cast<TimedKernel*>(context);
     const Running running(timed->times.get());

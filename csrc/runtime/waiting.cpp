@@ -3,6 +3,7 @@
 #include "runtime/capture.h"
 #include "runtime/commands.h"
 #include "runtime/ipc/shared_events.h"
+#include "runtime/simulated_clock.h"
 #include "runtime/targets.h"
 #include "runtime/worlds.h"
 
@@ -171,7 +172,10 @@ int64_t elapsed_ns(driver::Event start, driver::Event end) {
   if (&driver != &driver_of(end)) {
     throw InvalidArgument("elapsed time: the two events belong to devices of different drivers");
   }
-  return driver.elapsed_ns(start, end);
+  // The driver says whether both have been recorded and reached, whatever the clock.
+  int64_t nanoseconds = driver.elapsed_ns(start, end);
+  if (simulated::is_on()) simulated::elapsed_ns(start, end, &nanoseconds);
+  return nanoseconds;
 }
 
 void destroy_event(driver::Event event) {

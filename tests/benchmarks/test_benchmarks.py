@@ -70,7 +70,7 @@ def test_streams_reports_every_figure(tmp_path):
     result = json.loads((tmp_path / "streams.json").read_text())
     rows = {row["name"]: row for row in result["rows"]}
     assert rows.keys() == streams.SUBJECT.targets.keys()
-    assert 0.5 < rows["overlap"]["median"] < 10
+    assert rows["overlap"]["median"] > 0
     assert 0 < rows["issue"]["median"] < 1000
 
 

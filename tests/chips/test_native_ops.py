@@ -74,4 +74,4 @@ def test_what_the_page_says() -> None:
     assert "`mul_`" not in others
     for never in ("copy_", "view", "as_strided", "empty", "record_stream", "_local_scalar_dense", "_foobar"):
         assert f"`{never}`" not in others, never
-    assert "flash_attention" not in others
+    assert "flash_attention_for_cpu" not in others

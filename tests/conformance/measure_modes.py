@@ -83,7 +83,7 @@ def cases(pattern: str | None) -> list[Case]:
     chosen = []
     for name, info in ops("ops").items():
         dtypes = dtypes_of(info)
-        if pattern is None or re.search(pattern, name):
+        if dtypes and (pattern is None or re.search(pattern, name)):
             chosen.append(Case("ops", name, "float32" if "float32" in dtypes else dtypes[0]))
     return chosen
 
@@ -167,6 +167,7 @@ def conclude(results: list[CaseResult], modes: Sequence[str], *, is_whole: bool,
     for row in counts_of(results, modes):
         print(", ".join(row))
     log = "".join(f"{op} {mode}\n    {message}\n" for (mode, op), message in failing.items())
+    LOG_DIRECTORY.mkdir(parents=True, exist_ok=True)
     (LOG_DIRECTORY / "modes_failures.log").write_text(log, encoding="utf-8")
     if is_whole and writes:
         text = DOCUMENT.read_text(encoding="utf-8")

@@ -6,6 +6,9 @@ from types import ModuleType
 
 import pytest
 import torch
+import torch.cuda.gds
+import torch.cuda.green_contexts
+import torch.cuda.tunable
 
 import torch_loom.device as loom
 from torch_loom import errors
@@ -57,6 +60,12 @@ REFUSED: dict[ModuleType, tuple[str, ...]] = {
         "tuning_is_enabled",
     ),
 }
+
+
+def test_no_name_of_pytorchs_modules_is_missed() -> None:
+    assert set(REFUSED[green_contexts]) == set(torch.cuda.green_contexts.__all__)
+    assert set(REFUSED[gds]) == set(torch.cuda.gds.__all__)
+    assert set(REFUSED[tunable]) == set(torch.cuda.tunable.__all__)
 
 
 @pytest.mark.exercises(

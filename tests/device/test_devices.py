@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import threading
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -13,6 +14,9 @@ import torch_loom.device as loom
 from tests.conftest import PythonRunner
 from torch_loom import _C, config
 from torch_loom.errors import DeviceTypeError, InvalidDeviceError
+
+if TYPE_CHECKING:
+    from tests.gate import Gate
 
 
 @pytest.fixture(autouse=True)
@@ -236,10 +240,20 @@ def test_peer_access() -> None:
         loom.can_device_access_peer(0, -1)
 
 
-def test_synchronize() -> None:
-    loom.synchronize()
+@pytest.mark.parametrize("device", [None, 0, "loom:0", torch.device("loom", 0)])
+def test_synchronize_waits_for_the_device_that_is_meant(gate: Gate, device: Any) -> None:
+    here, there = loom.Stream(0), loom.Stream(1)
+    gate.hold(there)
+    with here:
+        x = torch.ones(1 << 20, device="loom")
+        for _ in range(20):
+            x = x * 2
+    loom.synchronize(device)  # does not wait for the other device, which is held
+    assert here.query()
+    assert not there.query()
+    gate.open()
     loom.synchronize("loom:1")
-    torch.accelerator.synchronize(1)
+    assert there.query()
 
 
 @pytest.mark.exercises("torch.cuda.is_bf16_supported", "torch.cuda.amp.autocast")

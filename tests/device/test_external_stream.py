@@ -66,7 +66,7 @@ def test_get_stream_from_external() -> None:
     assert loom.get_stream_from_external(0) == loom.default_stream(0)
     assert loom.ExternalStream(0, "loom:1") == loom.default_stream(1)
     default = loom.default_stream(1)
-    assert loom.get_stream_from_external(default.cuda_stream) == default
+    assert loom.get_stream_from_external(default.cuda_stream, 1) == default
 
 
 @pytest.mark.parametrize("take", [loom.ExternalStream, loom.get_stream_from_external])

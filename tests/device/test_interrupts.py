@@ -41,9 +41,9 @@ def interrupted(give_up: Callable[[], object]) -> Iterator[None]:
 
     before = signal.signal(SIGNAL, handle)
     sender = threading.Thread(target=send)
+    sender.start()
     try:
         with pytest.raises(Interrupted):
-            sender.start()
             yield
     finally:
         is_armed = False

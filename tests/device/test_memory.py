@@ -315,12 +315,12 @@ def pool_of(tensor: torch.Tensor) -> tuple[int, int]:
 
 def test_the_innermost_private_pool_is_used() -> None:
     outer, inner = loom.MemPool(), loom.MemPool()
-    tensors = []
+    tensors = []  # written at once: under the lazy policy, too, in the pool of this moment
     with loom.use_mem_pool(outer):
-        tensors.append(torch.ones(MIB, device="loom"))
+        tensors.append(torch.ones(MIB, device="loom").add_(1))
         with loom.use_mem_pool(inner):
-            tensors.append(torch.ones(MIB, device="loom"))
-        tensors.append(torch.ones(MIB, device="loom"))
+            tensors.append(torch.ones(MIB, device="loom").add_(1))
+        tensors.append(torch.ones(MIB, device="loom").add_(1))
     assert [pool_of(tensor) for tensor in tensors] == [outer.id, inner.id, outer.id]
 
 

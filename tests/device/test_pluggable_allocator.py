@@ -300,7 +300,7 @@ CURRENT = """
     # The streams' generator states and the like are tensors, too.
     assert loom.memory_allocated() == 0 and read("num_frees") == read("num_allocs")
     try:
-        torch.empty(1 << 60, dtype=torch.uint8, device="loom").data_ptr()
+        torch.empty(1 << 59, dtype=torch.uint8, device="loom").data_ptr()
     except torch.OutOfMemoryError as error:
         assert "pluggable allocator" in str(error), error
     else:

@@ -71,7 +71,15 @@ def stages(num_stages: int, devices: list[str], make: Optimizer | None) -> list[
     return made
 
 
-@pytest.mark.parametrize("devices", [["cpu"], ["loom:0", "loom:1"], ["loom:0", "cpu"]], ids=str)
+@pytest.mark.parametrize(
+    "devices",
+    [
+        pytest.param(["cpu"], marks=pytest.mark.slow),
+        ["loom:0", "loom:1"],
+        pytest.param(["loom:0", "cpu"], marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("num_stages", [1, 2, 4])
 @pytest.mark.parametrize(("name", "order"), [("sgd", "1f1b"), ("adam", "all_forward"), ("adamw", "1f1b")])
 def test_losses_and_parameters_are_those_of_plain_pytorch(

@@ -22,7 +22,7 @@ def rand(*shape: int, low: float = 0.1, high: float = 1.0) -> Torch:
 
 
 A, B, ROW = rand(2, 3, 4), rand(2, 3, 4, low=-1.0), rand(1, 1, 4)
-IMAGE, KERNEL, BIAS = rand(2, 4, 6, 6), rand(6, 2, 3, 3), rand(6)
+IMAGE, KERNEL, BIAS = rand(1, 4, 6, 6), rand(6, 2, 3, 3), rand(6)
 LAST = IMAGE.movedim(1, -1)
 VOLUME = rand(1, 2, 4, 4, 4)
 Case = tuple[str, Callable[..., Any], tuple[Torch, ...], Callable[..., Any]]

@@ -19,8 +19,8 @@ SHARED_NAMES = "submit|copy|fill"
 CALL = re.compile(
     rf"(?P<of>[\w>.()-]*?\w+(?:\([\w ]*\))?)(?:\.|->)(?P<method>{OWN_NAMES}|{SHARED_NAMES})\(", re.MULTILINE
 )
-# What is no driver: PyTorch's host allocator, an op's operands.
-NO_DRIVER = {"instance()", "lending", "parent"}
+# What is no driver: PyTorch's host allocator, an op's operands, the simulated clock.
+NO_DRIVER = {"instance()", "lending", "parent", "load()"}
 COMMENT = re.compile(r"//[^\n]*")
 
 

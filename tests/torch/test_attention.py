@@ -38,6 +38,35 @@ def test_backend_can_be_chosen(backend: SDPBackend) -> None:
     torch.testing.assert_close(got.cpu(), scaled_dot_product_attention(x, x, x))
 
 
+@pytest.mark.parametrize("name", ["flash", "efficient"])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_kernels_that_cuda_has_by_name(name: str, is_causal: bool) -> None:
+    torch.manual_seed(0)
+    inputs = [torch.randn(2, 3, 5, 4, requires_grad=True) for _ in range(3)]
+    there = [x.detach().to("loom").requires_grad_() for x in inputs]
+    bias = None if is_causal or name == "flash" else torch.randn(2, 3, 5, 5)
+    if name == "flash":
+        out, logsumexp, *_ = torch.ops.aten._scaled_dot_product_flash_attention(
+            *there, 0.0, is_causal, scale=0.3
+        )
+    else:
+        out, logsumexp, *_ = torch.ops.aten._scaled_dot_product_efficient_attention(
+            *there, None if bias is None else bias.to("loom"), True, 0.0, is_causal, scale=0.3
+        )
+    expected = scaled_dot_product_attention(*inputs, bias, is_causal=is_causal, scale=0.3)
+    torch.testing.assert_close(out.cpu(), expected)
+    assert (logsumexp.shape, logsumexp.dtype) == ((2, 3, 5), torch.float32)
+    gradients = torch.autograd.grad(out.square().sum(), there)
+    for ours, theirs in zip(gradients, torch.autograd.grad(expected.square().sum(), inputs), strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_a_named_kernel_refuses_sizes_that_do_not_fit() -> None:
+    query, key = torch.ones(2, 3, 5, 4, device="loom"), torch.ones(2, 2, 5, 4, device="loom")
+    with pytest.raises(RuntimeError, match=r"efficient_attention: .* \[2, 3, 5, 4\], \[2, 2, 5, 4\]"):
+        torch.ops.aten._scaled_dot_product_efficient_attention(query, key, key, None, False)
+
+
 def test_dropout_draws_from_the_device() -> None:
     x = torch.randn(1, 1, 16, 8, device="loom")
     before = torch.get_rng_state()

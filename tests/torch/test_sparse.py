@@ -89,6 +89,110 @@ def test_sparse_gradient_of_an_embedding() -> None:
     assert grad.to_dense()[:, 0].tolist() == [0, 2, 0, 1, 0]
 
 
+def test_gradients_of_two_backward_passes_through_an_embedding_add_up() -> None:
+    embedding = torch.nn.Embedding(5, 2, sparse=True, device="loom")
+    for _ in range(2):
+        embedding(torch.tensor([1, 3, 1], device="loom")).sum().backward()
+    assert embedding.weight.grad is not None
+    assert embedding.weight.grad.to_dense()[:, 0].tolist() == [0, 4, 0, 2, 0]
+
+
+# What is done with a sparse tensor and another of that layout.
+WRITES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "add_": lambda x, y: x.add_(y, alpha=2),
+    "sub_": lambda x, y: x.sub_(y),
+    "scaled": lambda x, y: x.mul_(3.0).div_(2),
+    "unary": lambda x, y: x.neg_(),
+    "zeroed": lambda x, y: x.zero_(),
+    "copied": lambda x, y: x.copy_(y),
+    "out": lambda x, y: torch.add(x, y, out=x),
+    "out of another": lambda x, y: torch.mul(x, 2.0, out=y),
+    "to itself": lambda x, y: x.add_(x),
+}
+NOT_ON_CPU = ("sub_", "scaled", "out of another")
+"""What the CPU's kernels lack for CSR."""
+
+
+@pytest.mark.parametrize(
+    ("layout", "name"),
+    [
+        *((torch.sparse_coo, name) for name in WRITES),
+        *((torch.sparse_csr, name) for name in WRITES if name not in NOT_ON_CPU),
+    ],
+)
+@pytest.mark.parametrize("where", ["in place", "behind queued work"])
+def test_writes_to_sparse_tensors(layout: torch.layout, name: str, where: str) -> None:
+    def run(device: str) -> tuple[Tensor, ...]:
+        x = DENSE.to(device).to_sparse(layout=layout)
+        y = DENSE.flip(0).contiguous().to(device).to_sparse(layout=layout)
+        result = WRITES[name](x, y)
+        assert result is x or result is y
+        return x.to_dense(), y.to_dense()
+
+    expected = run("cpu")
+    with torch.loom.stream(torch.loom.Stream() if where != "in place" else torch.loom.default_stream()):
+        got = run("loom")
+        torch.loom.synchronize()
+    for ours, theirs in zip(got, expected, strict=True):
+        assert torch.equal(ours.cpu(), theirs)
+
+
+def test_sparse_tensors_of_another_size_and_state() -> None:
+    x = torch.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 2.0], (2, 2), device="loom")
+    x.sparse_resize_((3, 4), 2, 0)
+    assert x.shape == (3, 4)
+    assert x.to_dense().cpu()[0].tolist() == [0, 3, 0, 0]
+    y = torch.zeros(3, 4, device="loom").to_sparse().add_(x)
+    assert (y.shape, y._nnz(), y.is_coalesced()) == (x.shape, 2, False)
+
+
+@pytest.mark.parametrize("source", ["cpu", "loom:0", "loom:1"])
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=["coo", "csr"])
+def test_copies_between_devices_into_sparse_tensors(source: str, layout: torch.layout) -> None:
+    target = torch.ones(2, 3, device="loom").to_sparse(layout=layout)
+    if layout == torch.sparse_csr:  # as many elements
+        target = DENSE.to("loom").to_sparse_csr().mul_(2)
+    target.copy_(DENSE.to(source).to_sparse(layout=layout))
+    assert target.values().device == torch.device("loom:0")
+    assert torch.equal(target.to_dense().cpu(), DENSE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (torch.optim.SparseAdam, {}),
+        (torch.optim.SGD, {}),
+        (torch.optim.SGD, {"momentum": 0.9}),
+        (torch.optim.Adagrad, {}),
+    ],
+    ids=["SparseAdam", "SGD", "momentum", "Adagrad"],
+)
+def test_optimizers_with_sparse_gradients(kind: type[torch.optim.Optimizer], options: dict) -> None:
+    def trained(device: str) -> Tensor:
+        embedding = torch.nn.Embedding.from_pretrained(torch.ones(4, 2), freeze=False, sparse=True)
+        optimizer = kind(embedding.to(device).parameters(), lr=0.1, **options)  # type: ignore[call-arg]
+        for step in range(3):
+            optimizer.zero_grad(set_to_none=step == 1)
+            embedding(torch.tensor([step, 3, step], device=device)).square().sum().backward()
+            optimizer.step()
+        return embedding.weight.detach().cpu()
+
+    torch.testing.assert_close(trained("loom"), trained("cpu"))
+
+
+def test_gradients_of_csr_products() -> None:
+    results = []
+    for device in ("cpu", "loom"):
+        x = DENSE.to(device).to_sparse_csr().requires_grad_()
+        y = torch.arange(6.0, device=device).view(3, 2).requires_grad_()
+        (x @ y).square().sum().backward()
+        assert x.grad is not None
+        assert y.grad is not None
+        results.append([x.grad.to_dense().cpu(), y.grad.cpu()])
+    for ours, theirs in zip(results[1], results[0], strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
 @pytest.mark.parametrize(
     ("op", "name"),
     [

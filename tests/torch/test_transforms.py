@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -11,6 +12,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, vmap
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +87,36 @@ def test_scripted_control_flow_and_factories() -> None:
         return total
 
     assert function(torch.ones(2, device="loom"), 9).tolist() == [6, 6]
+
+
+class _Indexing(nn.Module):
+    """What TorchScript makes of indices: lists whose type is not the one that eager calls name."""
+
+    def forward(
+        self, x: Tensor, i: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+        written, masked = x.clone(), x.clone()
+        written[i] = 1.0
+        written[0, i] = x[0, i] * 2
+        masked[mask] = -1.0
+        return x[i], x[mask], x[:, i], x[i, None], written, masked
+
+
+@pytest.mark.parametrize("kind", ["trace", "script", "loaded"])
+@pytest.mark.parametrize("side", [False, True])
+def test_jit_indexes(kind: str, side: bool, tmp_path: Path) -> None:
+    host = torch.arange(12.0).view(3, 4), torch.tensor([2, 0]), torch.arange(12).view(3, 4) % 5 == 0
+    there = tuple(x.to("loom") for x in host)
+    module = torch.jit.trace(_Indexing(), there) if kind == "trace" else torch.jit.script(_Indexing())
+    if kind == "loaded":
+        torch.jit.save(module, tmp_path / "module.pt")
+        module = torch.jit.load(tmp_path / "module.pt")
+    for _ in range(3):
+        with torch.loom.stream(torch.loom.Stream() if side else torch.loom.default_stream()):
+            got = module(*there)
+            torch.loom.synchronize()
+        for ours, theirs in zip(got, _Indexing()(*host), strict=True):
+            assert torch.equal(ours.cpu(), theirs)
 
 
 def test_compile_aot_eager_trains() -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from torch_loom import config
-from torch_loom._register import cuda_answers, cuda_collectives, cuda_exchange, cuda_functions
 
 NAME = config.CUDA_NAME
 
@@ -46,6 +45,9 @@ def _overlay(theirs: ModuleType, ours: ModuleType) -> None:
 def patch(module: ModuleType) -> None:
     """Apply what only CUDA's name needs, beside :mod:`torch_loom._register.patches`."""
     _patch_storages()
+    # Imported under this name only, and when the extension is known to load.
+    from torch_loom._register import cuda_answers, cuda_collectives, cuda_exchange, cuda_functions
+
     cuda_functions.provide(module)
     cuda_exchange.restrict()
     cuda_answers.give()

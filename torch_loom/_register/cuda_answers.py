@@ -16,30 +16,13 @@ from torch_loom.errors import NotApplicableError
 
 def give() -> None:
     """Put the answers in place."""
+    _refuse_cudnn()
     version = config.cuda_version()
     if version is not None:
         torch.version.cuda = version
-    _do_without_cudnn()
     _profile_devices()
     _compile_without_triton()
     _refuse_cuda_sources()
-
-
-# Kept: the registrations go with it.
-_library: Any = None
-
-
-def _do_without_cudnn() -> None:
-    # RNNs ask for each tensor of theirs whether cuDNN takes it, and warn that PyTorch was built without it.
-    # The module's own names stand in its dictionary; to set an attribute would set a flag of cuDNN's.
-    # ctc_loss asks an op, which has no kernel for the CPU either.
-    global _library
-    torch.backends.cudnn.__dict__["is_acceptable"] = lambda tensor: False
-    make: Any = torch.library.Library
-    _library = make("aten", "IMPL")
-    for name in ("_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"):
-        for overload in ("", ".Tensor"):
-            _library.impl(name + overload, lambda *arguments: False, "CUDA")
 
 
 def _profile_devices() -> None:
@@ -168,3 +151,19 @@ def _refuse_cuda_sources() -> None:
             return spec
 
     sys.meta_path.insert(0, Finder())
+
+
+_library: Any = None  # kept: what it registered goes with it
+
+
+def _refuse_cudnn() -> None:
+    # PyTorch asks on CUDA devices whether cuDNN or MIOpen takes the call; the engine's own kernel does.
+    global _library
+    # RNNs ask for each tensor of theirs, and are warned that PyTorch was built without it. The module's own
+    # names stand in its dictionary; to set an attribute would set a flag of cuDNN's.
+    torch.backends.cudnn.__dict__["is_acceptable"] = lambda tensor: False
+    library: Any = torch.library.Library  # has no types
+    _library = library("aten", "IMPL", "CUDA")
+    for op in ("_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"):
+        for name in (op, f"{op}.Tensor"):
+            _library.impl(name, lambda *_: False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import importlib
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -15,7 +16,7 @@ from torch.utils.backend_registration import (
 )
 
 from torch_loom import config
-from torch_loom._register import cuda
+from torch_loom._register import cuda, late
 from torch_loom.errors import ConfigurationError, ExtensionError, LoomError, VersionMismatchError
 
 # The name of the device where no other is asked for. The module has it under every name.
@@ -40,6 +41,7 @@ def register() -> Exception | None:
         _stop_threads_at_exit()
         module: ModuleType = importlib.import_module("torch_loom.device")
         importlib.import_module("torch_loom.device._core.first_use").set_chip_loader(_load_chip)
+        importlib.import_module("torch_loom.device._core.clock").set_estimator(_make_estimator)
         patches = importlib.import_module("torch_loom._register.patches")
         patches.end_cuda_sanitizer(name)
         if name == cuda.NAME:
@@ -53,6 +55,7 @@ def register() -> Exception | None:
                 for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
             )
         patches.apply(name)
+        _register_compilers()
     except Exception as error:
         # A name that cannot be had cannot be registered either; the default one can tell why.
         _register_stand_in(OWN_NAME if isinstance(error, ConfigurationError) else name, error)
@@ -117,6 +120,25 @@ def _stop_threads_at_exit() -> None:
 def _load_chip(chip: str) -> Any:
     # Imported at first use: programs that use no device need no reader of chips.
     return importlib.import_module("torch_loom.chips.core").load_for_core(chip)
+
+
+def _register_compilers() -> None:
+    # Each function is imported with the compiler that it registers with.
+    def call(function: str) -> Callable[[], None]:
+        def register() -> None:
+            getattr(importlib.import_module("torch_loom.compiler.inductor.register"), function)()
+
+        return register
+
+    late.after_import("torch._dynamo.device_interface", call("register_with_dynamo"))
+    late.after_import("torch._dynamo.trace_rules", call("register_trace_rules"))
+    late.after_import("torch._dynamo.variables.torch", call("register_constants"))
+    late.after_import("torch._dynamo.backends.registry", call("register_own_backend"))
+    late.after_import("torch._inductor.compile_fx", call("register_with_inductor"))
+
+
+def _make_estimator(figures_of: Any) -> Any:
+    return importlib.import_module("torch_loom.chips.core").estimator(figures_of)
 
 
 def _register_module(name: str, module: ModuleType) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 import torch
 
 from torch_loom import _C
-from torch_loom.chips.chip import load, shown
+from torch_loom.chips.chip import Chip, load, shown
 from torch_loom.errors import ChipError
+
+if TYPE_CHECKING:
+    from torch_loom.chips.estimator import Estimator
 
 
 def _check_op(chip: str, op: str) -> None:
@@ -23,7 +27,16 @@ def _check_op(chip: str, op: str) -> None:
         )
 
 
-def load_for_core(chip: str) -> tuple[_C.Chip, Mapping[str, float]]:
+class Figures(dict[str, float]):
+    """All figures of a chip by name; 0: not known. :attr:`chip` is the description that they are from."""
+
+    def __init__(self, chip: Chip) -> None:
+        values = {entry.name: getattr(chip, entry.name) for entry in fields(chip)}
+        super().__init__((name, value) for name, value in values.items() if isinstance(value, (int, float)))
+        self.chip = chip
+
+
+def load_for_core(chip: str) -> tuple[_C.Chip, Figures]:
     """Read a chip and return what the core keeps of it, and all of its figures by name; 0: not known.
 
     Args:
@@ -49,6 +62,17 @@ def load_for_core(chip: str) -> tuple[_C.Chip, Mapping[str, float]]:
         clock_mhz=described.clock_mhz,
         fused_kernels=described.fused_kernels,
     )
-    values = {entry.name: getattr(described, entry.name) for entry in fields(described)}
-    figures = {name: value for name, value in values.items() if isinstance(value, (int, float))}
-    return core, figures
+    return core, Figures(described)
+
+
+def estimator(figures_of: Callable[[int], Mapping[str, float]]) -> Estimator:
+    """Return what knows how long commands take on devices, of whose figures ``figures_of`` knows."""
+    # Here: only a simulated clock needs it.
+    from torch_loom.chips.estimator import Estimator
+
+    def chip_of(device: int) -> Chip:
+        figures = figures_of(device)
+        assert isinstance(figures, Figures), "load_for_core() returns them"
+        return figures.chip
+
+    return Estimator(chip_of)

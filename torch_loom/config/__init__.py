@@ -7,10 +7,8 @@ at import; only the device name is needed at import.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -52,10 +50,14 @@ from torch_loom.config.settings import (
 )
 from torch_loom.config.sources import (
     CUDA_NAME,
+    ENV_PREFIX,
     Source,
+    choose_cuda,
     complaint,
     describe_with,
+    export,
     raw_text,
+    reject_unknown_variables,
     required,
     value_of,
 )
@@ -90,7 +92,6 @@ __all__ = [
 T = TypeVar("T")
 U = TypeVar("U")
 
-ENV_PREFIX = "TORCH_LOOM_"
 _overrides: dict[str, str] = {}
 _frozen = False
 
@@ -110,17 +111,6 @@ def describe(setting: Setting[T]) -> str:
     return describe_with(setting, _overrides)
 
 
-def _reject_unknown_variables() -> None:
-    known = [setting.env for setting in SETTINGS]
-    for variable in sorted(os.environ):
-        if variable.startswith(ENV_PREFIX) and variable not in known:
-            closest = difflib.get_close_matches(variable, known, n=1, cutoff=0.0)[0]
-            raise ConfigurationError(
-                f"{variable}={os.environ[variable]!r}: there is no such setting. The closest one is "
-                f"{closest}; all are: {', '.join(known)}."
-            )
-
-
 def device_name() -> str:
     """Return the name of the device type.
 
@@ -137,34 +127,6 @@ def is_rbln_diagnosed() -> bool:
         ConfigurationError: it has a bad value.
     """
     return required(RBLN_DIAGNOSE, {})
-
-
-def choose_cuda() -> None:
-    """Set TORCH_LOOM_DEVICE_NAME to cuda, for this process and those that it starts.
-
-    Raises:
-        AlreadyInitializedError: torch has been imported under another name of the device: the name is read
-            then.
-    """
-    if "torch" in sys.modules and os.environ.get(DEVICE_NAME.env) != CUDA_NAME:
-        raise AlreadyInitializedError(
-            "import torch_loom.as_cuda must come before `import torch`: the device has its name from then "
-            "on. Make it the first line of the program or of its conftest.py, or start the program with "
-            f"`loom run` or {DEVICE_NAME.env}={CUDA_NAME}."
-        )
-    os.environ[DEVICE_NAME.env] = CUDA_NAME
-
-
-def export(values: Mapping[str, str | None]) -> None:
-    """Set environment variables, for a program that takes the place of this one.
-
-    Args:
-        values: unchecked texts by the names of settings; None for those that stay as they are.
-    """
-    for setting in SETTINGS:
-        value = values.get(setting.name)
-        if value is not None:
-            os.environ[setting.env] = value
 
 
 def compiler() -> str:
@@ -226,7 +188,7 @@ def resolve() -> Settings:
 
 
 def _resolve(overrides: Mapping[str, str]) -> Settings:
-    _reject_unknown_variables()
+    reject_unknown_variables()
     chips, memories = required(CHIP, overrides), value_of(MEMORY, overrides) or (None,)
     devices = _num_devices(len(chips), len(memories), overrides)
     name = required(DEVICE_NAME, overrides)
@@ -398,7 +360,7 @@ def configure(
         launch: ``"auto"``, ``"blocking"`` or ``"chaos"``.
         chaos_seed: the seed of the order under ``"chaos"``, 0 to 2⁶⁴ − 1.
         protect: whether host code that touches device memory faults.
-        clock: ``"wall"``.
+        clock: ``"simulated"`` or ``"wall"``.
         sanitizer: whether races between streams are reported.
         fallback: ``"allow"`` runs and logs what the chip does not do itself, ``"warn"`` warns of it,
             ``"error"`` refuses it.

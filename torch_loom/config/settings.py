@@ -130,12 +130,6 @@ def _parse_seed(text: str) -> int:
     return int(text)
 
 
-def _parse_clock(text: str) -> str:
-    if text == "simulated":
-        raise ValueError("the simulated clock comes later")
-    return _one_of("wall")(text)
-
-
 def parse_chip(text: str) -> str:
     """Return the name or path of one chip.
 
@@ -405,9 +399,9 @@ CLOCK = Setting(
     env="TORCH_LOOM_CLOCK",
     type_name="choice",
     default="wall",
-    allowed="wall",
-    meaning="What events measure: wall is the time of this machine.",
-    parse=_parse_clock,
+    allowed="simulated, wall",
+    meaning="What events and profiles measure: the chip's time, simulated, or that of this machine.",
+    parse=_one_of("simulated", "wall"),
 )
 CUDA_SANITIZER = Setting(
     name="cuda_sanitizer",

@@ -1,23 +1,38 @@
-"""Where a setting's text comes from, and what is said when it is bad.
+"""The one file that reads environment variables: where a setting's text comes from.
 
-`overrides` are the texts that :func:`torch_loom.config.configure` was given, by the settings' names.
+Also what is said when it is bad. `overrides` are the texts that ``configure`` was given.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
+import sys
 from collections.abc import Mapping
 from typing import Literal, TypeVar
 
 from torch_loom.config import rbln
-from torch_loom.config.settings import CHIP, DEVICE_NAME, Setting
-from torch_loom.errors import ConfigurationError
+from torch_loom.config.settings import CHIP, DEVICE_NAME, SETTINGS, Setting
+from torch_loom.errors import AlreadyInitializedError, ConfigurationError
 
-__all__ = ["CUDA_NAME", "Source", "complaint", "describe_with", "raw_text", "required", "value_of"]
+__all__ = [
+    "CUDA_NAME",
+    "ENV_PREFIX",
+    "Source",
+    "choose_cuda",
+    "complaint",
+    "describe_with",
+    "export",
+    "raw_text",
+    "reject_unknown_variables",
+    "required",
+    "value_of",
+]
 
 T = TypeVar("T")
 Source = Literal["configure", "environment", "default"]
 
+ENV_PREFIX = "TORCH_LOOM_"
 # The name under which the devices are CUDA's.
 CUDA_NAME = "cuda"
 # What the devices are by default under names that belong to a vendor's.
@@ -60,3 +75,42 @@ def required(setting: Setting[T], overrides: Mapping[str, str]) -> T:
     value = value_of(setting, overrides)
     assert value is not None, f"{setting.name} has no default"
     return value
+
+
+def reject_unknown_variables() -> None:
+    known = [setting.env for setting in SETTINGS]
+    for variable in sorted(os.environ):
+        if variable.startswith(ENV_PREFIX) and variable not in known:
+            closest = difflib.get_close_matches(variable, known, n=1, cutoff=0.0)[0]
+            raise ConfigurationError(
+                f"{variable}={os.environ[variable]!r}: there is no such setting. The closest one is "
+                f"{closest}; all are: {', '.join(known)}."
+            )
+
+
+def choose_cuda() -> None:
+    """Set TORCH_LOOM_DEVICE_NAME to cuda, for this process and those that it starts.
+
+    Raises:
+        AlreadyInitializedError: torch has been imported under another name of the device: the name is read
+            then.
+    """
+    if "torch" in sys.modules and os.environ.get(DEVICE_NAME.env) != CUDA_NAME:
+        raise AlreadyInitializedError(
+            "import torch_loom.as_cuda must come before `import torch`: the device has its name from then "
+            "on. Make it the first line of the program or of its conftest.py, or start the program with "
+            f"`loom run` or {DEVICE_NAME.env}={CUDA_NAME}."
+        )
+    os.environ[DEVICE_NAME.env] = CUDA_NAME
+
+
+def export(values: Mapping[str, str | None]) -> None:
+    """Set environment variables, for a program that takes the place of this one.
+
+    Args:
+        values: unchecked texts by the names of settings; None for those that stay as they are.
+    """
+    for setting in SETTINGS:
+        value = values.get(setting.name)
+        if value is not None:
+            os.environ[setting.env] = value

@@ -25,7 +25,7 @@ class Settings:
         launch: ``"auto"``, ``"blocking"`` or ``"chaos"``.
         chaos_seed: the seed of the order under ``"chaos"``; None for another one in each process.
         protect: whether host access to device memory faults.
-        clock: ``"wall"``.
+        clock: ``"simulated"`` or ``"wall"``.
         sanitizer: whether races between streams are reported.
         machine: whose devices they are, for telemetry; ``"none"`` for this process's alone.
         device_groups: which of the visible NPUs, counted from 0, make each device; None if each is a device.

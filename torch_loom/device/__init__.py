@@ -29,10 +29,12 @@ from torch_loom.device import (
     streams,
     telemetry,
 )
+from torch_loom.device._core import clock as _clock
 from torch_loom.device._core import device_index as _utils
 from torch_loom.device._core import first_use as _first_use
 from torch_loom.device._core import topology as _topology
 from torch_loom.device._core import waiting as _waiting
+from torch_loom.device._core.clock import *
 from torch_loom.device._core.device_index import _get_device_index
 from torch_loom.device._core.first_use import *
 from torch_loom.device._core.first_use import _is_in_bad_fork, _lazy_call, _lazy_init
@@ -104,6 +106,7 @@ SUBMODULES = (
 __all__ = ["configure"]
 __all__ += [name for name in SUBMODULES if not name.startswith("_")]
 __all__ += _first_use.__all__
+__all__ += _clock.__all__
 __all__ += _waiting.__all__
 __all__ += _topology.__all__
 __all__ += devices.__all__

@@ -26,8 +26,8 @@ FACTS: dict[str, str] = {
     "not_borrowed": "must not run on lent memory: its results are layouts or types that the device lacks",
     "sized_by_numbers": "its numbers, not only its sizes, decide how many elements it returns",
     "mask_counted": "the host waits for the size of its result only where a mask is among its indices",
-    "engine_infers": "its shape function differs from the engine's kernel, which is run on zeros to learn what "
-    "the op returns",
+    "engine_infers": "its shape function differs from the engine's kernel, which is run on zeros to learn "
+    "what the op returns",
     "python_infers": "PyTorch's C++ shape function differs from the engine's kernel, the Python one does not",
     "borrows_whole": "PyTorch would take it apart; the engine runs it whole, as it does for itself",
     "unboxed": "called so often that it has a kernel with its own signature",

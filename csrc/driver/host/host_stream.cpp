@@ -17,10 +17,10 @@ class HostStream::Running {
     if (num_running == 0) gate::enter();
     ++num_running;
     stream.owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
-    if (stream.activity_ != nullptr) stream.activity_->begin(clock::ticks());
+    if (stream.activity_ != nullptr) stream.activity_->begin(clock::host_ticks());
   }
   ~Running() {
-    if (stream_.activity_ != nullptr) stream_.activity_->end(clock::ticks());
+    if (stream_.activity_ != nullptr) stream_.activity_->end(clock::host_ticks());
     stream_.owner_.store({}, std::memory_order_relaxed);
     if (--num_running == 0) gate::leave();
   }

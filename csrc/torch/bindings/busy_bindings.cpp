@@ -11,6 +11,7 @@
 
 #include "runtime/clock.h"
 #include "runtime/ipc/activity_board.h"
+#include "runtime/simulated_clock.h"
 #include "torch/core/device.h"
 
 namespace py = pybind11;
@@ -31,6 +32,7 @@ void submit_aside(const char* name, std::function<void()> work) {
 }
 
 void sleep(int64_t nanoseconds) {
+  const runtime::simulated::Said said(nanoseconds);
   submit_aside("sleep",
                [nanoseconds] { std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds)); });
 }
@@ -85,7 +87,7 @@ void bind_busy(py::module_& m) {
         torch::wrap_pybind_function([](int file) { translated([&] { board::publish(file); }); }));
   m.def("clock_ticks", [] {
     const double per_second = runtime::clock::ticks_per_second();
-    return py::make_tuple(runtime::clock::ticks(), per_second);
+    return py::make_tuple(runtime::clock::host_ticks(), per_second);
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include "runtime/worlds.h"
 #include "torch/bindings/busy_bindings.h"
+#include "torch/bindings/clock_bindings.h"
 #include "torch/bindings/explain_bindings.h"
 #include "torch/bindings/graph_bindings.h"
 #include "torch/bindings/implicit_sync_bindings.h"
@@ -190,6 +191,7 @@ PYBIND11_MODULE(_C, m) {
   bind_registration(m);
   bind_graphs(m);
   bind_tape(m);
+  bind_clock(m);
   bind_nvtx(m);
   set_device_count_peek(&peek_device_count);
 

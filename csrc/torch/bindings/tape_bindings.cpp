@@ -459,6 +459,12 @@ constexpr std::pair<const char*, CommandKind> kKinds[] = {
 
 }  // namespace
 
+py::tuple operands_to_python(std::span<const runtime::Operand> operands) { return to_python(operands); }
+
+py::dict attributes_to_python(std::span<const runtime::Attribute> attributes) {
+  return to_python(attributes);
+}
+
 void bind_tape(py::module_& m) {
   py::class_<TapeReader> reader(m, "TapeReader");
   reader

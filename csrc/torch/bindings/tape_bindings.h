@@ -3,7 +3,15 @@
 
 #include <pybind11/pybind11.h>
 
+#include <span>
+
+#include "runtime/tape.h"
+
 namespace loom::glue {
+
+// Tuples (address, sizes, strides, item_bytes, is_written, dtype), and a dict of attributes by name.
+pybind11::tuple operands_to_python(std::span<const runtime::Operand> operands);
+pybind11::dict attributes_to_python(std::span<const runtime::Attribute> attributes);
 
 void bind_tape(pybind11::module_& m);
 

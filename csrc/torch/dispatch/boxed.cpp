@@ -15,18 +15,22 @@ namespace loom::glue {
 
 namespace {
 
-c10::List<at::Tensor> lend_list(Lending& lending, const c10::List<at::Tensor>& tensors, bool is_written) {
+// Lists are taken by what their schema says they hold. The types that lists themselves name are compared by
+// address (IValue::isOptionalTensorList), and those of TorchScript's interpreter are objects of their own.
+c10::IValue lend_list(Lending& lending, c10::ArrayRef<c10::IValue> tensors, bool is_written) {
   c10::List<at::Tensor> lent;
   lent.reserve(tensors.size());
-  for (const at::Tensor& tensor : tensors) lent.push_back(lending.lend_element(tensor, is_written));
+  for (const c10::IValue& tensor : tensors)
+    lent.push_back(lending.lend_element(tensor.toTensor(), is_written));
   return lent;
 }
 
-c10::IValue lend_optional_list(Lending& lending, const c10::List<std::optional<at::Tensor>>& tensors) {
+c10::IValue lend_optional_list(Lending& lending, c10::ArrayRef<c10::IValue> tensors) {
   c10::List<std::optional<at::Tensor>> lent;
   lent.reserve(tensors.size());
-  for (const std::optional<at::Tensor>& tensor : tensors) {
-    lent.push_back(tensor.has_value() ? std::optional(lending.lend_element(*tensor, false)) : std::nullopt);
+  for (const c10::IValue& tensor : tensors) {
+    lent.push_back(tensor.isTensor() ? std::optional(lending.lend_element(tensor.toTensor(), false))
+                                     : std::nullopt);
   }
   return lent;
 }
@@ -37,11 +41,10 @@ void lend_argument(Lending& lending, c10::IValue& value, const Argument& argumen
       if (value.isTensor()) value = lending.lend(value.toTensor(), argument.is_written);
       break;
     case ArgKind::kTensorList:
-      if (value.isTensorList()) value = lend_list(lending, value.toTensorList(), argument.is_written);
+      if (value.isList()) value = lend_list(lending, value.toListRef(), argument.is_written);
       break;
     case ArgKind::kOptionalTensorList:
-      if (value.isOptionalTensorList()) value = lend_optional_list(lending, value.toOptionalTensorList());
-      if (value.isTensorList()) value = lend_list(lending, value.toTensorList(), argument.is_written);
+      if (value.isList()) value = lend_optional_list(lending, value.toListRef());
       break;
     case ArgKind::kDevice:
       if (value.isDevice() && value.toDevice().type() == device_type()) {
@@ -70,8 +73,8 @@ bool spans_devices(const Op& op, const torch::jit::Stack& stack) {
   DeviceSpan span;
   for (const Argument& argument : op.arguments) {
     const c10::IValue& value = stack[stack.size() - op.num_arguments + argument.index];
-    if (!value.isTensorList()) continue;
-    for (const at::Tensor& tensor : value.toTensorVector()) span.add(tensor);
+    if (argument.kind != ArgKind::kTensorList || !value.isList()) continue;
+    for (const c10::IValue& tensor : value.toListRef()) span.add(tensor.toTensor());
   }
   return span.is_mixed();
 }

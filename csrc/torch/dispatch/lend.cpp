@@ -154,9 +154,7 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   }
   check_device(tensor);
   if (tensor.layout() != c10::kStrided) {
-    TORCH_CHECK_NOT_IMPLEMENTED(!is_written, op_name(), " cannot write to a ", tensor.layout(), " tensor on ",
-                                device_name(), " devices; use the form that returns a new tensor");
-    return lend_sparse(tensor);
+    return lend_sparse(tensor, is_written);
   }
 
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
@@ -205,22 +203,36 @@ void Lending::describe_loan(const c10::TensorImpl* impl, bool is_written, bool m
   description_->add_input(impl, is_written);
 }
 
-at::Tensor Lending::lend_sparse(const at::Tensor& tensor) {
+at::Tensor Lending::lend_sparse(const at::Tensor& tensor, bool is_written) {
   has_sparse_ = true;
+  for (Loan& loan : sparse_loans_) {
+    if (!loan.original.is_same(tensor)) continue;
+    // Its parts are lent again: they may be written from now on, and a record shows them twice.
+    make_sparse_alias(tensor, is_written);
+    loan.is_written |= is_written;
+    return loan.alias;
+  }
+  return sparse_loans_.emplace_back(Loan{tensor, make_sparse_alias(tensor, is_written), is_written}).alias;
+}
+
+// The engine's sparse tensor over the parts of one of the device.
+at::Tensor Lending::make_sparse_alias(const at::Tensor& tensor, bool is_written) {
   // Some kernels keep what the gradient needs only if their operand says that it wants one (sparse.mm with
   // "amax").
   const bool wants_gradient = tensor.requires_grad();
   if (tensor.layout() == c10::kSparse) {
-    const at::Tensor indices = lend(tensor._indices()), values = lend(tensor._values());
+    const at::Tensor indices = lend(tensor._indices(), is_written),
+                     values = lend(tensor._values(), is_written);
     return at::_sparse_coo_tensor_unsafe(indices, values, tensor.sizes(), tensor.scalar_type(), c10::kSparse,
                                          values.device(), false, tensor.is_coalesced())
         .set_requires_grad(wants_gradient);
   }
   if (at::sparse_csr::is_sparse_compressed(tensor)) {
     const auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(tensor);
-    const at::Tensor values = lend(tensor.values());
-    return at::_sparse_compressed_tensor_unsafe(lend(compressed), lend(plain), values, tensor.sizes(),
-                                                tensor.scalar_type(), tensor.layout(), values.device(), false)
+    const at::Tensor values = lend(tensor.values(), is_written);
+    return at::_sparse_compressed_tensor_unsafe(lend(compressed, is_written), lend(plain, is_written), values,
+                                                tensor.sizes(), tensor.scalar_type(), tensor.layout(),
+                                                values.device(), false)
         .set_requires_grad(wants_gradient);
   }
   TORCH_CHECK_NOT_IMPLEMENTED(false, op_name(), " is not implemented for ", tensor.layout(), " tensors on ",

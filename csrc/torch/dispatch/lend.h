@@ -9,6 +9,7 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "torch/dispatch/kernel_description.h"
 #include "torch/engine/engine.h"
@@ -142,7 +143,9 @@ class Lending {
 
   at::Tensor lend_checked(const at::Tensor& tensor, bool is_written, bool takes_host, size_t search_limit);
   void describe_loan(const c10::TensorImpl* impl, bool is_written, bool may_have_moved);
-  at::Tensor lend_sparse(const at::Tensor& tensor);
+  at::Tensor lend_sparse(const at::Tensor& tensor, bool is_written);
+  at::Tensor make_sparse_alias(const at::Tensor& tensor, bool is_written);
+  void write_back_sparse(const Loan& loan);
   at::Tensor adopt_sparse(const at::Tensor& result);
   at::Tensor adopt_unowned(const at::Tensor& result);
   void check_device(const at::Tensor& tensor);
@@ -165,7 +168,8 @@ class Lending {
   OutputAllocationTable *asked_table_ = nullptr, *learned_table_ = nullptr;
   c10::SmallVector<Loan, 6> loans_;
   // Results that were copied: the engine's tensor, and the device's that stands for it.
-  c10::SmallVector<std::pair<at::Tensor, at::Tensor>, 1> copied_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> copied_;
+  std::vector<Loan> sparse_loans_;                // their parts are loans of their own
   std::optional<KernelDescription> description_;  // destroyed before the loans that it refers to
   const EngineScope scope_;
 };

@@ -63,6 +63,7 @@ struct Attention {
 
   // Whether the engine's own kernel takes these.
   bool is_whole() const {
+    if (bias.has_value() && is_causal) return false;
     if (dropout != 0 || query.size(-1) != value.size(-1) || query.numel() == 0 || key.numel() == 0)
       return false;
     return !bias.has_value() || bias->dim() == 2 || bias->dim() == 4;
@@ -106,11 +107,10 @@ Tensor empty_like_output(const Tensor& query, int64_t width) {
   const std::array<int64_t, 4> sizes = {query.size(0), query.size(1), query.size(2), width};
   return at::empty_strided(sizes, at::infer_dense_strides(sizes, query.strides()), query.options());
 }
-// [batch, time, heads], seen as [batch, heads, time].
+// As the op's shape function has it: torch.compile relies on these strides.
 Tensor empty_logsumexp(const Tensor& query) {
-  return at::empty({query.size(0), query.size(2), query.size(1)},
-                   query.options().dtype(at::toOpMathType(query.scalar_type())))
-      .transpose(1, 2);
+  return at::empty({query.size(0), query.size(1), query.size(2)},
+                   query.options().dtype(at::toOpMathType(query.scalar_type())));
 }
 
 void draw_seed(const Tensor& seed, std::optional<at::Generator> generator) {
@@ -134,7 +134,7 @@ std::tuple<Tensor, Tensor, Tensor> engine_attention(const Tensor& query, const T
   if (call.is_whole()) {
     auto [output, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
         rows(query), rows(call.key), rows(call.value), 0, is_causal, call.bias, call.scale);
-    return {output, logsumexp, seed};
+    return {output, logsumexp.contiguous(), seed};
   }
   call.widen();
   const Tensor scores = call.scores();
@@ -154,9 +154,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> engine_attention_backward(
     const OptionalTensor& bias, bool wants_bias, const Tensor& output, const Tensor& logsumexp,
     const Tensor& seed, double dropout, bool is_causal, std::optional<double> scale) {
   if (query.is_meta()) {
-    return {at::empty(query.sizes(), query.options()), at::empty(key.sizes(), key.options()),
-            at::empty(value.sizes(), value.options()),
-            wants_bias ? at::empty(bias->sizes(), bias->options()) : Tensor()};
+    return {at::empty_like(query), at::empty_like(key), at::empty_like(value),
+            wants_bias ? at::empty_like(*bias) : Tensor()};
   }
   Attention call(query, key, value, bias, dropout, is_causal, scale);
   Tensor dq, dk, dv, db;
@@ -182,11 +181,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> engine_attention_backward(
     dk = at::matmul(call.scaled_query().transpose(-2, -1), ds).mul_(call.root()).transpose(-2, -1);
     if (wants_bias) db = ds.sum_to_size(bias->sizes()).to(bias->scalar_type());
   }
+  // Laid out like the operand, as the op's shape function has it.
   const auto as_operand = [](const Tensor& gradient, const Tensor& operand) {
-    return gradient.to(operand.scalar_type()).contiguous();
+    const Tensor own = at::empty_like(operand);
+    const bool fits = gradient.scalar_type() == own.scalar_type() && gradient.strides() == own.strides();
+    return fits ? gradient : own.copy_(gradient);
   };
   return {as_operand(dq, query), as_operand(call.summed(dk), key), as_operand(call.summed(dv), value),
-          db.defined() ? db.contiguous() : db};
+          db.defined() ? as_operand(db, *bias) : db};
 }
 
 }  // namespace loom::glue

@@ -3,6 +3,8 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/transformers/attention.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/SymInt.h>
 
 #include "torch/core/extension_points.h"
@@ -25,15 +27,21 @@ bool is_shaped_for_fused(const Tensor& query, const Tensor& key, const Tensor& v
   if (query.dim() != 4 || key.dim() != 4 || value.dim() != 4) return false;
   const c10::ScalarType dtype = query.scalar_type();
   if (!at::isFloatingType(dtype) || key.scalar_type() != dtype || value.scalar_type() != dtype) return false;
-  if (query.numel() == 0 || key.numel() == 0 || value.numel() == 0) return false;
-  const int64_t heads = query.size(1), shared = key.size(1);
-  const bool fits = key.size(0) == query.size(0) && value.size(0) == query.size(0) &&
-                    value.size(1) == shared && key.size(2) == value.size(2) && key.size(3) == query.size(3) &&
+  // Sizes are symbols while a program with dynamic shapes is traced.
+  if (query.sym_numel() == 0 || key.sym_numel() == 0 || value.sym_numel() == 0) return false;
+  const c10::SymInt heads = query.sym_size(1), shared = key.sym_size(1);
+  const bool fits = key.sym_size(0) == query.sym_size(0) && value.sym_size(0) == query.sym_size(0) &&
+                    value.sym_size(1) == shared && key.sym_size(2) == value.sym_size(2) &&
+                    key.sym_size(3) == query.sym_size(3) &&
                     (enable_gqa ? heads % shared == 0 : heads == shared);
   if (!fits || !mask.has_value() || !mask->defined()) return fits;
   if (is_causal || (mask->dim() != 2 && mask->dim() != 4)) return false;
-  const std::array<int64_t, 4> scores = {query.size(0), heads, query.size(2), key.size(2)};
-  return at::is_expandable_to(mask->sizes(), scores);
+  const std::array<c10::SymInt, 4> scores = {query.sym_size(0), heads, query.sym_size(2), key.sym_size(2)};
+  for (int64_t from_end = 1; from_end <= mask->dim(); ++from_end) {
+    const c10::SymInt size = mask->sym_size(-from_end);
+    if (size != 1 && size != scores[4 - from_end]) return false;
+  }
+  return true;
 }
 
 bool has_kernel(int device, bool has_mask, double dropout_p) {
@@ -57,28 +65,23 @@ int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, cons
   return static_cast<int64_t>(context.userEnabledMathSDP() ? SDPBackend::math : SDPBackend::error);
 }
 
-using AttentionResult =
-    std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
-
-AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                          const OptionalTensor& bias, double dropout_p, bool is_causal,
-                          bool /*return_debug_mask*/, std::optional<double> scale) {
+// Output, log Σ exp of the scores, and the seed of dropout.
+std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value,
+                                           const OptionalTensor& bias, double dropout_p, bool is_causal,
+                                           std::optional<double> scale) {
   using Signature =
       std::tuple<Tensor, Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&, const OptionalTensor&,
                                          double, bool, std::optional<double>, std::optional<at::Generator>);
   static const auto op =
       find_fused<Signature>("loom_fused::_scaled_dot_product_fused_attention_overrideable");
-  const std::optional<at::Generator> own;
-  auto [output, logsumexp, seed] = op.call(query, key, value, bias, dropout_p, is_causal, scale, own);
-  const Tensor none;
-  return {output, logsumexp, none, none, query.sym_size(2), key.sym_size(2), seed, none, none};
+  return op.call(query, key, value, bias, dropout_p, is_causal, scale, std::nullopt);
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
-    const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias,
-    std::array<bool, 4> needed, const Tensor& output, const Tensor& logsumexp, const Tensor&, const Tensor&,
-    c10::SymInt, c10::SymInt, double dropout_p, bool is_causal, const Tensor& seed, const Tensor&,
-    std::optional<double> scale) {
+using Gradients = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+
+Gradients backward(const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value,
+                   const Tensor& bias, bool wants_bias, const Tensor& output, const Tensor& logsumexp,
+                   const Tensor& seed, double dropout_p, bool is_causal, std::optional<double> scale) {
   if (!gradient.defined()) return {};
   using Signature = std::tuple<Tensor, Tensor, Tensor, Tensor>(
       const Tensor&, const Tensor&, const Tensor&, const Tensor&, const OptionalTensor&, bool, const Tensor&,
@@ -86,8 +89,74 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
   static const auto op =
       find_fused<Signature>("loom_fused::_scaled_dot_product_fused_attention_overrideable_backward");
   const OptionalTensor given = bias.defined() ? OptionalTensor(bias) : std::nullopt;
-  return op.call(gradient, query, key, value, given, needed[3] && bias.defined(), output, logsumexp, seed,
+  return op.call(gradient, query, key, value, given, wants_bias && bias.defined(), output, logsumexp, seed,
                  dropout_p, is_causal, scale);
+}
+
+using AttentionResult =
+    std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
+
+AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                          const OptionalTensor& bias, double dropout_p, bool is_causal,
+                          bool /*return_debug_mask*/, std::optional<double> scale) {
+  auto [output, logsumexp, seed] = forward(query, key, value, bias, dropout_p, is_causal, scale);
+  const Tensor none;
+  // The shape function says that there is an offset, and torch.compile saves what that says; nobody reads it.
+  const Tensor offset = at::zeros({}, at::kLong);
+  return {output, logsumexp, none, none, query.sym_size(2), key.sym_size(2), seed, offset, none};
+}
+
+Gradients attention_backward(const Tensor& gradient, const Tensor& query, const Tensor& key,
+                             const Tensor& value, const Tensor& bias, std::array<bool, 4> needed,
+                             const Tensor& output, const Tensor& logsumexp, const Tensor&, const Tensor&,
+                             c10::SymInt, c10::SymInt, double dropout_p, bool is_causal, const Tensor& seed,
+                             const Tensor&, std::optional<double> scale) {
+  return backward(gradient, query, key, value, bias, needed[3], output, logsumexp, seed, dropout_p, is_causal,
+                  scale);
+}
+
+// CUDA's fused kernels, which programs also call by their names: here they are the chip's one kernel.
+
+void check_named(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& bias,
+                 const char* op) {
+  TORCH_CHECK(
+      is_shaped_for_fused(query, key, value, bias, /*is_causal=*/false, /*enable_gqa=*/true), op,
+      ": query, key and value must be [batch, heads, time, width] of one floating dtype, with elements "
+      "and sizes that fit, and the bias must expand to [batch, heads, time, time]; got ",
+      query.sizes(), ", ", key.sizes(), ", ", value.sizes());
+}
+
+AttentionResult flash_attention(const Tensor& query, const Tensor& key, const Tensor& value, double dropout_p,
+                                bool is_causal, bool /*return_debug_mask*/, std::optional<double> scale) {
+  check_named(query, key, value, {}, "_scaled_dot_product_flash_attention");
+  return attention(query, key, value, {}, dropout_p, is_causal, false, scale);
+}
+
+std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(
+    const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& output,
+    const Tensor& logsumexp, const Tensor&, const Tensor&, c10::SymInt, c10::SymInt, double dropout_p,
+    bool is_causal, const Tensor& seed, const Tensor&, std::optional<double> scale) {
+  auto [dq, dk, dv, none] =
+      backward(gradient, query, key, value, {}, false, output, logsumexp, seed, dropout_p, is_causal, scale);
+  return {dq, dk, dv};
+}
+
+Gradients efficient_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                              const OptionalTensor& bias, bool compute_logsumexp, double dropout_p,
+                              bool is_causal, std::optional<double> scale) {
+  check_named(query, key, value, bias, "_scaled_dot_product_efficient_attention");
+  auto [output, logsumexp, seed] = forward(query, key, value, bias, dropout_p, is_causal, scale);
+  if (!compute_logsumexp) logsumexp = at::empty({query.size(0), query.size(1), 0}, logsumexp.options());
+  return {output, logsumexp, seed, at::empty({}, seed.options())};
+}
+
+Gradients efficient_attention_backward(const Tensor& gradient, const Tensor& query, const Tensor& key,
+                                       const Tensor& value, const Tensor& bias, const Tensor& output,
+                                       const Tensor& logsumexp, const Tensor& seed, const Tensor&,
+                                       double dropout_p, std::array<bool, 4> needed, bool is_causal,
+                                       std::optional<double> scale) {
+  return backward(gradient, query, key, value, bias, needed[3], output, logsumexp, seed, dropout_p, is_causal,
+                  scale);
 }
 
 }  // namespace
@@ -109,6 +178,10 @@ void register_attention() {
   m.impl("_fused_sdp_choice", choose);
   m.impl("_scaled_dot_product_fused_attention_overrideable", attention);
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", attention_backward);
+  m.impl("_scaled_dot_product_flash_attention", flash_attention);
+  m.impl("_scaled_dot_product_flash_attention_backward", flash_attention_backward);
+  m.impl("_scaled_dot_product_efficient_attention", efficient_attention);
+  m.impl("_scaled_dot_product_efficient_attention_backward", efficient_attention_backward);
 }
 
 }  // namespace loom::glue

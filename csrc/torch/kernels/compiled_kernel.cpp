@@ -78,11 +78,13 @@ void launch(uintptr_t function, const std::string& name, int device, const std::
   if (!translated([&] { return runtime::runs_in_place(stream); })) work->line = python_line();
   // The driver, a graph or a refusal releases it.
   Launch* const context = work.release();
-  driver::Kernel kernel{context->name.c_str(),
+  // The tape reads the name after a kernel that ran in this thread has been released.
+  const runtime::OpRecord& op = runtime::intern_op(context->name);
+  driver::Kernel kernel{op.full_name,
                         [](void* work, driver::Stream) { static_cast<const Launch*>(work)->run(); },
                         [](void* work) { delete static_cast<const Launch*>(work); }, context};
   if (!devices().device(device).runs_kernels()) kernel.run = [](void*, driver::Stream) {};
-  translated([&] { runtime::submit(stream, kernel, {nullptr, operands, {}}, outputs); });
+  translated([&] { runtime::submit(stream, kernel, {&op, operands, {}}, outputs); });
 }
 
 }  // namespace

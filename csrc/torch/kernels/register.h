@@ -9,6 +9,7 @@ void register_copies();
 void register_random();
 void register_attention();
 void register_recurrent_cells();
+void register_sync_batch_norm();
 void register_optimizers();
 void register_linear();
 void register_sparse();

@@ -8,6 +8,8 @@
 #include <ATen/ops/_values_native.h>
 #include <ATen/ops/ccol_indices_native.h>
 #include <ATen/ops/col_indices_native.h>
+#include <ATen/ops/copy_native.h>
+#include <ATen/ops/copy_sparse_to_sparse_native.h>
 #include <ATen/ops/crow_indices_native.h>
 #include <ATen/ops/dense_dim_native.h>
 #include <ATen/ops/empty_native.h>
@@ -16,6 +18,7 @@
 #include <ATen/ops/row_indices_native.h>
 #include <ATen/ops/sparse_dim_native.h>
 #include <ATen/ops/sparse_resize_and_clear_native.h>
+#include <ATen/ops/sparse_resize_native.h>
 #include <ATen/ops/values_native.h>
 #include <ATen/ops/zero_native.h>
 
@@ -71,6 +74,10 @@ void register_sparse() {
   m.impl("_sparse_coo_tensor_with_dims", coo_of_dims);
   m.impl("_sparse_coo_tensor_with_dims_and_tensors", coo_of_tensors);
   m.impl("zero_", at::native::zero_sparse_);
+  // Between devices, too.
+  m.impl("copy_", at::native::copy_sparse_wrapper_);
+  m.impl("copy_sparse_to_sparse_", at::native::copy_sparse_);
+  m.impl("sparse_resize_", at::native::sparse_resize_);
   m.impl("sparse_resize_and_clear_", at::native::sparse_resize_and_clear_);
   m.impl("_indices", at::native::_indices_sparse);
   m.impl("_values", at::native::_values_sparse);
@@ -86,6 +93,7 @@ void register_sparse() {
 void register_sparse_csr() {
   torch::Library& m = library(sparse_csr_key());
   m.impl("empty.memory_format", empty_sparse<at::native::empty_sparse_compressed_symint>);
+  m.impl("copy_", at::native::copy_sparse_compressed_);
   m.impl("crow_indices", at::native::crow_indices_sparse_csr);
   m.impl("col_indices", at::native::col_indices_sparse_csr);
   m.impl("ccol_indices", at::native::ccol_indices_sparse_csr);

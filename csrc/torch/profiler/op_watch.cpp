@@ -38,11 +38,11 @@ void each_tensor(c10::ArrayRef<const c10::IValue> values, F&& visit) {
   for (const c10::IValue& value : values) {
     if (value.isTensor()) {
       if (value.toTensor().defined()) visit(value.toTensor());
-    } else if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
-    } else if (value.isOptionalTensorList()) {
-      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-        if (tensor.has_value() && tensor->defined()) visit(*tensor);
+    } else if (value.isList()) {
+      // Not by the type that the list names: TorchScript's are other objects than those it is compared with.
+      for (const c10::IValue& element : value.toListRef()) {
+        if (!element.isTensor() && !element.isNone()) break;
+        if (element.isTensor() && element.toTensor().defined()) visit(element.toTensor());
       }
     }
   }

@@ -13,7 +13,13 @@ from typing import Any, cast
 
 from torch_loom.chips.cost.records import Kernel, Op, Tensor
 
-__all__ = ["lower"]
+__all__ = ["ATTRIBUTES", "lower"]
+
+# All arguments that are read here, beside tensors: ops that differ in others have the same cost.
+ATTRIBUTES = (
+    *("dim", "exponent", "groups", "is_causal", "kernel_size", "normalized_shape", "output_mask", "stride"),
+    *("train", "training", "transposed"),
+)
 
 Lowering = Callable[[Op], list[Kernel]]
 

@@ -31,9 +31,10 @@ def _find_modules() -> None:
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("_") or config.is_rbln_diagnosed():
+    module = globals().get("device")  # none while this file runs, and in diagnostics
+    if module is None or name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(globals()["device"], name)
+    return getattr(module, name)
 
 
 if not config.is_rbln_diagnosed():

@@ -1,8 +1,8 @@
 """Operands and results in a format: which tensors have been converted, and converting the others.
 
-A tensor that an emulated op made says so in an attribute, which torch.compile traces like any other.
-Converting it again would change nothing but the time, unless somebody has written to it since: its version
-    tells.
+A tensor that an emulated op made says so in an attribute. Converting it again would change nothing but the
+time, unless somebody has written to it since: its version tells. torch.compile traces no such attributes, so
+a compiled program converts again.
 """
 
 from __future__ import annotations
@@ -28,15 +28,19 @@ def is_float(value: object) -> bool:
 
 def format_of(tensor: Tensor) -> DataFormat | None:
     """The format in which an emulated op made the tensor, or None: elsewhere, or written to since."""
+    if torch.compiler.is_compiling():
+        return None
     kept: DataFormat | None = getattr(tensor, _MARK, None)
-    if kept is None or torch.compiler.is_compiling() or tensor.is_inference():
+    if kept is None or tensor.is_inference():
         return kept
     return kept if tensor._version == getattr(tensor, _MARKED_VERSION, None) else None
 
 
 def mark(tensor: Tensor, fmt: DataFormat | None) -> Tensor:
+    if torch.compiler.is_compiling():
+        return tensor
     setattr(tensor, _MARK, fmt)
-    if not torch.compiler.is_compiling() and not tensor.is_inference():
+    if not tensor.is_inference():
         setattr(tensor, _MARKED_VERSION, tensor._version)
     return tensor
 
@@ -55,8 +59,12 @@ def pass_mark(result: Any, source: Any) -> Any:
 
 
 def unmark(value: Any) -> None:
-    """Forget the format of a tensor that the program writes to. Versions do not tell while compiling."""
-    if isinstance(value, Tensor) and getattr(value, _MARK, None) is not None:
+    """Forget the format of a tensor that the program writes to."""
+    if (
+        isinstance(value, Tensor)
+        and not torch.compiler.is_compiling()
+        and getattr(value, _MARK, None) is not None
+    ):
         mark(value, None)
 
 

@@ -1,0 +1,55 @@
+// What commands take, kept under everything that decides it: an op, its operands' dtypes, sizes and strides,
+// and those attributes that the cost model reads. A miss is for the caller to work out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/tape.h"
+
+namespace loom::runtime {
+
+// 128 bits of a hash, which stand for what was hashed.
+struct CostKey {
+  uint64_t first, second;
+  bool operator==(const CostKey& other) const { return first == other.first && second == other.second; }
+};
+
+class CostCache {
+ public:
+  // `names`: of the attributes that decide costs.
+  explicit CostCache(const std::vector<std::string>& names);
+
+  // Of a kernel that has come to its end, on a chip.
+  CostKey key_of(uint32_t chip, const Command& command) const noexcept;
+  // Of a command that moves bytes; `kind` is the caller's number.
+  static CostKey key_of(uint32_t chip, int kind, size_t bytes) noexcept;
+
+  // Nanoseconds, or -1 where they are not known.
+  int64_t find(const CostKey& key) const noexcept {
+    for (size_t place = key.first & mask_;; place = (place + 1) & mask_) {
+      const Entry& entry = entries_[place];
+      if (entry.key == key) return entry.nanoseconds;
+      if (entry.nanoseconds < 0) return -1;
+    }
+  }
+  void insert(const CostKey& key, int64_t nanoseconds);
+  size_t size() const noexcept { return size_; }
+
+ private:
+  struct Entry {
+    CostKey key{};
+    int64_t nanoseconds = -1;  // -1: there is none here
+  };
+
+  bool decides(const char* name) const noexcept;
+
+  std::vector<std::string> names_;
+  uint64_t first_letters_ = 0;  // of the names: bit letter mod 64
+  std::vector<Entry> entries_;
+  size_t mask_ = 0, size_ = 0;
+};
+
+}  // namespace loom::runtime

@@ -1,0 +1,85 @@
+// The simulated clock: a reader of the tape that lays every command on the time line of its stream. The host
+// issues commands one after the other, each at a price; a stream runs its commands in order, and streams
+// overlap; copies from and to the host take turns at a copy engine for each direction. How long a command
+// takes is worked out once, by an estimator, and kept. Real time has no part in it: the same program gives
+// the same times on every machine, in every launch mode and under every load.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "driver/driver.h"
+#include "runtime/commands.h"
+#include "runtime/timing.h"
+
+namespace loom::runtime::simulated {
+
+// What moves bytes, for an estimator that is asked about it.
+enum class Move : uint8_t {
+  kOnDevice,
+  kHostToDevice,
+  kHostToDevicePinned,
+  kDeviceToHost,
+  kDeviceToHostPinned,
+  kPeer,
+  kFill,
+};
+inline constexpr int kNumMoves = static_cast<int>(Move::kFill) + 1;
+
+// What is known of a device's chip: a number that devices of one chip share, and what the host takes to issue
+// a command.
+struct DeviceFigures {
+  uint32_t chip = 0;
+  int64_t issue_ns = 0;
+};
+
+// Called in the issuing thread with no lock of the clock's held; each answer is kept. May throw.
+struct Estimator {
+  std::function<DeviceFigures(int device)> describe;
+  std::function<int64_t(int device, const Command& kernel)> kernel_ns;
+  std::function<int64_t(int device, Move move, size_t bytes)> move_ns;
+  // Of the attributes of kernels that kernel_ns() looks at: whatever else differs has the same cost.
+  std::vector<std::string> attributes;
+};
+
+// From now on time is simulated, from 0 for a world that has not been simulated before. The first call's
+// estimator stays. turn_off() gives back the host's time; calls are counted.
+void turn_on(const Estimator& estimator);
+void turn_off();
+
+namespace detail {
+extern std::atomic<bool> on;
+}  // namespace detail
+
+inline bool is_on() noexcept { return detail::on.load(std::memory_order_relaxed); }
+
+// Nanoseconds on the host's time line of the devices that the program sees.
+int64_t host_ns();
+// When all that was issued to a device will have run; the host's time where that is later.
+int64_t device_ns(int device);
+
+// When the last command that this thread issued runs; for other readers, at its end.
+struct Span {
+  int64_t began_ns = -1, ended_ns = -1;
+};
+Span last_span() noexcept;
+
+// While it lives, kernels of this thread that are no ops take so long.
+class Said {
+ public:
+  explicit Said(int64_t nanoseconds) noexcept;
+  ~Said();
+  Said(const Said&) = delete;
+  Said& operator=(const Said&) = delete;
+};
+
+// Notes that in the times of a command, at its end.
+void note(CommandTimes& times) noexcept;
+
+// Between two events that have been recorded, if both were while time was simulated.
+bool elapsed_ns(driver::Event start, driver::Event end, int64_t* nanoseconds);
+
+}  // namespace loom::runtime::simulated

@@ -1,0 +1,132 @@
+"""torch.compile with its default backend: results, and what of it the tape hears."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+
+from tests.device.tape_programs import listening
+from torch_loom.errors import DeviceTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.conftest import PythonRunner
+
+
+@pytest.fixture(autouse=True)
+def _one_process() -> Iterator[None]:
+    from torch._inductor import config
+
+    torch._dynamo.reset()
+    # The header's own compilation takes longer than these kernels.
+    with config.patch(compile_threads=1, cpp_cache_precompile_headers=False):
+        yield
+
+
+def kernel(body: str, *types: str) -> Callable[..., None]:
+    from torch_loom.compiler.inductor.kernels import compile_kernel
+
+    names = ", ".join(f"{kind} a{i}" for i, kind in enumerate(types))
+    return compile_kernel(
+        "cpp_test", types, f'#include <stdexcept>\nextern "C" void kernel({names}) {{ {body} }}'
+    )
+
+
+def test_a_kernel_is_one_command_on_the_current_stream() -> None:
+    scale = kernel(
+        "for (long i = 0; i < a3; ++i) a1[i] = a0[i] * 2 + a2;",
+        "const float*",
+        "float*",
+        "const double",
+        "const long",
+    )
+    x, y = torch.arange(6.0, device="loom"), torch.empty(6, device="loom")
+    side = torch.loom.Stream()
+    with listening() as tape, torch.loom.stream(side):
+        scale(x, y, 0.5, 6)
+    side.synchronize()
+    assert y.tolist() == [0.5, 2.5, 4.5, 6.5, 8.5, 10.5]
+    (told,) = tape.records
+    assert (told["name"], told["stream"]) == ("cpp_test", side.stream_id)
+    assert [operand[3] for operand in told["inputs"]] == [False, True]  # whether it is written
+
+    graph = torch.loom.CUDAGraph()
+    with torch.loom.graph(graph):
+        scale(y, x, 0.0, 6)
+    assert x.tolist() == [0, 1, 2, 3, 4, 5]
+    graph.replay()
+    assert x.tolist() == [1, 5, 9, 13, 17, 21]
+
+
+def test_what_a_kernel_throws_is_raised_where_it_is_called() -> None:
+    fails = kernel('throw std::runtime_error("index out of range");', "float*")
+    with pytest.raises(RuntimeError, match=r"cpp_test.*index out of range"):
+        fails(torch.empty(1, device="loom"))
+    with pytest.raises(DeviceTypeError, match="cpp_test"):
+        fails(torch.empty(1))
+
+
+def net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16))
+
+
+@pytest.mark.slow
+def test_forward_backward_and_dynamic_shapes() -> None:
+    model, twin = net().to("loom"), net()
+    compiled = torch.compile(lambda x: model(x).relu().sum(-1), dynamic=True, fullgraph=True)
+    for rows in (3, 5, 9):
+        x = torch.randn(rows, 8)
+        with listening() as tape:
+            loss = compiled(x.to("loom"))
+        assert [one["name"] for one in tape.records if one["name"].startswith("cpp_fused")]
+        expected = twin(x).relu().sum(-1)
+        torch.testing.assert_close(loss.cpu(), expected, rtol=1e-5, atol=1e-5)
+        loss.sum().backward()
+        expected.sum().backward()
+    for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad.cpu(), theirs.grad, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_calls_of_the_device_module_are_traced() -> None:
+    @torch.compile(fullgraph=True)
+    def program(x: torch.Tensor) -> torch.Tensor:
+        if torch.loom.is_available() and torch.loom.is_initialized():
+            x = x + torch.loom.current_device() + 1
+        return x.to(f"loom:{torch.loom.current_device()}") * 2
+
+    assert program(torch.ones(3, device="loom")).tolist() == [4, 4, 4]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"TORCH_LOOM_PROTECT": "1", "TORCH_LOOM_LAUNCH": "chaos"},
+        {"TORCH_LOOM_DRIVER": "null", "TORCH_LOOM_CHIP": "atom"},
+        {"TORCH_LOOM_DEVICE_NAME": "rbln"},
+    ],
+    ids=["protect-chaos", "null-lazy", "rbln"],
+)
+def test_under_other_settings(run_python: PythonRunner, settings: dict[str, str]) -> None:
+    name = settings.get("TORCH_LOOM_DEVICE_NAME", "loom")
+    shown = run_python(
+        f"""
+        import torch
+        from torch._inductor import config
+        config.compile_threads, config.cpp_cache_precompile_headers = 1, False
+        x = torch.arange(8.0).to("{name}")
+        y = torch.compile(lambda x: (x * 2).sin() + x.sum())(x)
+        torch.{name}.synchronize()
+        if "{settings.get("TORCH_LOOM_DRIVER", "")}" != "null":
+            torch.testing.assert_close(y.cpu(), (torch.arange(8.0) * 2).sin() + 28)
+        print(y.shape, y.device)
+        """,
+        settings,
+    )
+    assert shown.stdout.strip() == f"torch.Size([8]) {name}:0"

@@ -1,0 +1,228 @@
+"""Simulated time: what it is made of, and that nothing real changes it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from tests.conftest import PythonRunner
+from torch_loom.chips.cost.lower import ATTRIBUTES, lower
+from torch_loom.chips.estimator import described
+from torch_loom.device._core import clock as simulated_time
+
+PROGRAM = """
+import json
+import torch, torch_loom
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)).to("loom")
+optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+start, end = (torch.loom.Event(enable_timing=True) for _ in range(2))
+side = torch.loom.Stream()
+start.record()
+losses = []
+for _ in range(4):
+    optimizer.zero_grad()
+    loss = model(torch.randn(16, 32, device="loom")).square().mean()
+    loss.backward()
+    optimizer.step()
+    side.wait_stream(torch.loom.current_stream())
+    with torch.loom.stream(side):
+        torch.loom._sleep(1000)
+        model[0].weight.detach().clone()
+    losses.append(loss.detach().to("cpu", non_blocking=True))
+    torch.loom.synchronize()
+end.record()
+torch.loom.synchronize()
+print(json.dumps([start.elapsed_time(end), torch.loom.clock(), torch.loom.clock(0), sum(map(float, losses))]))
+"""
+
+
+@pytest.fixture(autouse=True)
+def simulated() -> Iterator[None]:
+    with simulated_time.simulated():
+        yield
+
+
+def seconds_of_device() -> float:
+    return torch.loom.clock(0)
+
+
+def test_the_same_times_in_every_launch_mode_and_driver(fork_python: PythonRunner) -> None:
+    found = []
+    for launch, driver in (
+        ("auto", "virtual"),
+        ("blocking", "virtual"),
+        ("chaos", "virtual"),
+        ("auto", "null"),
+    ):
+        env = {"TORCH_LOOM_CLOCK": "simulated", "TORCH_LOOM_LAUNCH": launch, "TORCH_LOOM_DRIVER": driver}
+        found.append(json.loads(fork_python(PROGRAM, env).stdout))
+    assert all(each[:3] == found[0][:3] for each in found)
+    assert found[0][3] == found[1][3] == found[2][3]
+    assert 0 < found[0][0] * 1e-3 <= found[0][1] <= found[0][2]
+
+
+def test_streams_overlap_and_each_runs_in_order() -> None:
+    first, second = torch.loom.Stream(), torch.loom.Stream()
+    torch.loom.synchronize()
+    cycles = torch.loom.get_device_properties(0).clock_rate // 1000 or 1000
+    before = seconds_of_device()
+    for stream in (first, second, first):
+        with torch.loom.stream(stream):
+            torch.loom._sleep(cycles * 1000)  # a millisecond
+    issued = torch.loom.clock() - before
+    torch.loom.synchronize()
+    took = seconds_of_device() - before
+    assert took == pytest.approx(2e-3, rel=0.05)
+    assert issued < 0.1e-3
+    assert torch.loom.clock() == seconds_of_device()
+
+
+def test_a_stream_goes_on_when_what_it_waits_for_has_run() -> None:
+    first, second = torch.loom.Stream(), torch.loom.Stream()
+    start, middle, end = (torch.loom.Event(enable_timing=True) for _ in range(3))
+    torch.loom.synchronize()
+    start.record(second)
+    with torch.loom.stream(first):
+        torch.loom._sleep(1_000_000)
+    middle.record(first)
+    second.wait_event(middle)
+    with torch.loom.stream(second):
+        torch.loom._sleep(500_000)
+    end.record(second)
+    end.synchronize()
+    assert start.elapsed_time(end) == pytest.approx(1.5 * start.elapsed_time(middle), rel=0.02)
+    # The host has waited for the event, and for no more.
+    assert torch.loom.clock() == seconds_of_device()
+
+
+def test_pinned_copies_leave_the_host_free_and_take_turns() -> None:
+    size = 1 << 24
+    pinned, pageable = torch.ones(size, pin_memory=True), torch.ones(size)
+    target = torch.empty(size, device="loom")
+    other = torch.loom.Stream()
+    torch.loom.synchronize()
+
+    def copied(source: torch.Tensor) -> tuple[float, float]:
+        before = torch.loom.clock()
+        target.copy_(source, non_blocking=True)
+        host = torch.loom.clock() - before
+        torch.loom.synchronize()
+        return host, seconds_of_device() - before
+
+    host, whole = copied(pinned)
+    assert host < whole / 10
+    host, paged = copied(pageable)
+    assert host == pytest.approx(paged)
+    assert paged > whole
+    before = torch.loom.clock()
+    target.copy_(pinned, non_blocking=True)
+    with torch.loom.stream(other):
+        target.clone().copy_(pinned, non_blocking=True)
+    torch.loom.synchronize()
+    assert seconds_of_device() - before >= 2 * 0.98 * whole
+
+
+def test_an_op_costs_what_the_model_says_for_its_shapes() -> None:
+    def took(count: int) -> float:
+        x = torch.ones(count, count, device="loom")
+        torch.loom.synchronize()
+        before = seconds_of_device()
+        x @ x
+        torch.loom.synchronize()
+        return seconds_of_device() - before
+
+    small, large, again = took(256), took(2048), took(2048)
+    assert large > 4 * small
+    assert large == pytest.approx(again, abs=1e-9)
+
+
+def test_a_replay_costs_the_host_one_issue() -> None:
+    x = torch.ones(64, 64, device="loom")
+    graph = torch.loom.CUDAGraph() if hasattr(torch.loom, "CUDAGraph") else torch.loom.Graph()
+    torch.loom.synchronize()
+    before = seconds_of_device()
+    with torch.loom.graph(graph):
+        y = x
+        for _ in range(20):
+            y = y + x
+    assert seconds_of_device() - before < 20e-6  # a capture runs nothing
+    torch.loom.synchronize()
+    before = torch.loom.clock()
+    graph.replay()
+    host = torch.loom.clock() - before
+    torch.loom.synchronize()
+    one = torch.loom.clock()
+    _ = x + x
+    issue = torch.loom.clock() - one
+    assert host == pytest.approx(issue)
+    assert one - before > 20 * 100e-9
+
+
+def test_a_profile_has_device_time() -> None:
+    def profiled() -> dict[str, float]:
+        with torch.profiler.profile() as profile:
+            x = torch.ones(64, 64, device="loom")
+            (x @ x).relu().sum().item()
+        return {
+            row.key: round(row.device_time_total, 3)
+            for row in profile.key_averages()
+            if row.device_time_total
+        }
+
+    first, second = profiled(), profiled()
+    assert {"aten::mm", "aten::relu", "aten::sum"} <= set(first)
+    assert first == second
+
+
+def test_events_must_have_been_recorded() -> None:
+    start, end = (torch.loom.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    with pytest.raises(ValueError, match="recorded"):
+        start.elapsed_time(end)
+
+
+class _Watched(dict[str, object]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: set[str] = set()
+
+    def get(self, key: str, default: object = None) -> object:  # type: ignore[override]
+        self.asked.add(key)
+        return default
+
+
+def test_costs_depend_on_declared_attributes_alone() -> None:
+    large = (0, (2, 4, 8, 8), (256, 64, 8, 1), 2, False, "float16")
+    small = (0, (2, 4, 1, 1), (4, 1, 1, 1), 2, False, "float16")
+    names = (
+        "convolution",
+        "convolution_backward",
+        "sum",
+        "_softmax",
+        "native_layer_norm",
+        "pow",
+        "mm",
+        "copy_",
+    )
+    names += (
+        "native_batch_norm",
+        "max_pool2d_with_indices",
+        "embedding",
+        "sort",
+        "native_dropout",
+        "cat",
+        "add",
+    )
+    names += ("scaled_dot_product_attention", "index_put_", "cumsum", "gather", "_foreach_add_", "avg_pool2d")
+    asked: set[str] = set()
+    for name, tensor in itertools.product(names, (large, small)):
+        watched = _Watched()
+        lower(described(f"aten::{name}", (tensor,) * 3, (tensor,), {})._replace(attributes=watched))
+        asked |= watched.asked
+    assert asked - {"link"} == set(ATTRIBUTES)

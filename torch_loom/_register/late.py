@@ -1,0 +1,63 @@
+"""Registers with modules of PyTorch that `import torch` does not import, when somebody imports them.
+
+Dynamo and Inductor take seconds to import, and have no entry point that a backend is asked through: their
+registries are filled by calls. So a finder waits for the import of each. pytorch/pytorch #189138.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+_waiting: dict[str, list[Callable[[], None]]] = {}
+
+
+def after_import(name: str, callback: Callable[[], None]) -> None:
+    """Call it once, when the module has been imported; now if it has been."""
+    if name in sys.modules:
+        callback()
+        return
+    if not _waiting:
+        sys.meta_path.insert(0, _Finder())
+    _waiting.setdefault(name, []).append(callback)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds what the other finders find, with a loader that calls back."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in _waiting:
+            return None
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            if find is None or isinstance(finder, _Finder):
+                continue
+            spec: importlib.machinery.ModuleSpec | None = find(fullname, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader, fullname)
+                return spec
+        return None
+
+
+class _Loader(importlib.abc.Loader):
+    def __init__(self, loader: importlib.abc.Loader, name: str) -> None:
+        self._loader = loader
+        self._name = name
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        # As if nobody had waited, for whoever asks the module for its source.
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        for callback in _waiting.pop(self._name, ()):
+            callback()

@@ -1,0 +1,120 @@
+"""What the simulated clock asks: how long a command takes on a device, by the cost model of its chip."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from torch_loom.chips import rates as chip_rates
+from torch_loom.chips.chip import Chip
+from torch_loom.chips.cost import CostModel, Kernel, Op, Tensor
+from torch_loom.chips.cost.lower import ATTRIBUTES, lower
+
+__all__ = ["Estimator"]
+
+logger = logging.getLogger("torch_loom")
+
+# A tensor of a command: address, sizes, strides, bytes of an element, whether it is written, dtype.
+Operand = tuple[int, tuple[int, ...], tuple[int, ...], int, bool, str]
+
+# Families of moves, by the numbers that the clock gives them.
+MOVES = (
+    *("copy", "host_to_device", "host_to_device_pinned", "device_to_host", "device_to_host_pinned"),
+    *("peer", "fill"),
+)
+_IN_MEMORY = ("copy", "fill")
+
+
+class Estimator:
+    """Answers for devices whose chips ``chip_of`` knows; asked once for each op and shapes.
+
+    Attributes:
+        attributes: names of the arguments of ops that decide costs, beside tensors.
+    """
+
+    attributes = ATTRIBUTES
+
+    def __init__(self, chip_of: Callable[[int], Chip]) -> None:
+        self._chip_of = chip_of
+        self._chips: list[Chip] = []
+        self._models: list[CostModel] = []
+        self._failed: set[str] = set()
+
+    def describe(self, device: int) -> tuple[int, int]:
+        """Return the number of a device's chip, the same for equal chips, and what issuing takes in ns."""
+        chip = self._chip_of(device)
+        return self._number(chip), round(chip.host_issue_ns)
+
+    def kernel_ns(
+        self,
+        device: int,
+        name: str,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+        attributes: Mapping[str, Any],
+    ) -> int:
+        """Return nanoseconds of a kernel, by the name of its op (``aten::add.Tensor``) and its operands."""
+        model = self._model(device)
+        op = described(name, inputs, outputs, attributes)
+        try:
+            return round(model.total_ns(lower(op)))
+        except (ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:
+            # Operands that the op is not known with: what it moves is known all the same.
+            if name not in self._failed:
+                self._failed.add(name)
+                logger.warning("%s: its time is that of the bytes it moves (%r)", name, error)
+            return round(model.total_ns(lower(op._replace(name="", attributes={}))))
+
+    def move_ns(self, device: int, move: int, size_bytes: int) -> int:
+        """Return nanoseconds of moving or filling so many bytes; ``move`` is a place in :data:`MOVES`."""
+        family = MOVES[move]
+        read = 0.0 if family == "fill" else float(size_bytes)
+        written = float(size_bytes) if family in _IN_MEMORY else 0.0
+        items = size_bytes / 4
+        kernel = Kernel(family, "float32", read, written, max(read + written, 1.0), items=items)
+        return round(self._model(device).time(kernel).total_ns)
+
+    def _model(self, device: int) -> CostModel:
+        return self._models[self._number(self._chip_of(device))]
+
+    def _number(self, chip: Chip) -> int:
+        for number, known in enumerate(self._chips):
+            if known is chip or known == chip:
+                return number
+        self._chips.append(chip)
+        self._models.append(chip_rates.model(chip))
+        return len(self._chips) - 1
+
+
+def described(
+    name: str, inputs: Sequence[Operand], outputs: Sequence[Operand], attributes: Mapping[str, Any]
+) -> Op:
+    """Return an op as the cost model takes it."""
+    base, _, overload = name.rpartition("::")[2].partition(".")
+    read = tuple(_tensor(operand) for operand in inputs)
+    made = tuple(_tensor(operand) for operand in outputs)
+    lists: tuple[int, ...] = ()
+    if base.startswith(("_foreach_", "_fused_")) and (count := _num_lists(base, overload)):
+        lists = (len(read) // count,) * count
+        if base.endswith("_"):
+            made = ()
+    return Op(base, read, made, attributes, lists)
+
+
+def _tensor(operand: Operand) -> Tensor:
+    _, sizes, strides, item_bytes, _, dtype = operand
+    return Tensor(dtype or f"bytes{item_bytes}", sizes, strides)
+
+
+@lru_cache(maxsize=1024)
+def _num_lists(base: str, overload: str) -> int:
+    """Return how many lists of tensors an op takes, those of moments that are rarely kept left out."""
+    for schema in torch._C._jit_get_schemas_for_operator(f"aten::{base}"):
+        if schema.overload_name == overload:
+            lists = [item for item in schema.arguments if str(item.type) == "List[Tensor]"]
+            return sum(item.name not in ("max_exp_avg_sqs", "state_steps") for item in lists)
+    return 0

@@ -1,0 +1,173 @@
+"""``torch.compile(backend="loom")``: graphs of ATen ops, run by the engine's kernels and replayed.
+
+Dynamo gives a graph, AOTAutograd makes a functional one of it for each of forward and backward. Each runs the
+same kernels as eager does, in the same order, so that results are the same bits; what is saved is the host's
+time, by replaying a captured graph.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from torch_loom import config
+from torch_loom.chips import Chip, load
+from torch_loom.compiler.ir import computes, facts
+from torch_loom.compiler.options import Options, configuration
+from torch_loom.compiler.passes import EAGER_PASSES, Context, PassRecord, run
+from torch_loom.errors import CompilerOptionError
+from torch_loom.image.replay import Replayer
+
+__all__ = ["CompiledGraph", "compiled_graphs", "loom_backend", "reset"]
+
+# Options of torch-rbln's backend that say nothing here: placement on its NPUs and its compiler's cache.
+_VENDOR_OPTIONS = {
+    "cache_dir": "compiled graphs live as long as the process",
+    "disable_logger": "logging is Python's own, named torch_loom.compiler",
+    "mode": "nothing is tuned",
+    "npu": "the chip is that of the device",
+    "tensor_parallel_size": "a graph runs on one device",
+    "use_global_ctx": "there is one context",
+    "global_device_id": "tensors say which device",
+}
+
+
+@dataclass
+class CompiledGraph:
+    """What one graph became: for reports.
+
+    Attributes:
+        role: ``"inference"``, ``"forward"`` or ``"backward"``.
+        graph: after the passes.
+        records: of the passes.
+        host_nodes: the nodes that stay on the host, and why.
+        replayer: what runs it; its ``refusal`` says why it is not replayed.
+    """
+
+    role: str
+    graph: fx.GraphModule
+    records: list[PassRecord]
+    host_nodes: dict[str, str]
+    replayer: Replayer | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def num_ops(self) -> int:
+        """How many nodes compute something."""
+        return sum(computes(node) for node in self.graph.graph.nodes)
+
+
+_compiled: list[CompiledGraph] = []
+
+
+def compiled_graphs() -> list[CompiledGraph]:
+    """Return what the backend has compiled in this process since :func:`reset`, in order."""
+    return list(_compiled)
+
+
+def reset() -> None:
+    """Forget what has been compiled; ``torch.compiler.reset()`` drops the code itself."""
+    _compiled.clear()
+
+
+def loom_backend(
+    graph: fx.GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None, options: Any = None
+) -> Callable[..., Any]:
+    """Compile a graph of Dynamo's; registered as ``backend="loom"``.
+
+    Args:
+        graph: Dynamo's.
+        example_inputs: its inputs, fake or real.
+        mode: accepted for other backends' programs; it changes nothing.
+        options: ``numerics``: ``"exact"`` (the default) runs the engine's kernels, with eager's bits;
+            ``"float"`` hands the graph to Inductor. ``host_ops``: ``"host"`` or ``"error"``. ``replay``:
+            False never captures. Options of torch-rbln's backend are accepted and change nothing.
+
+    Raises:
+        CompilerOptionError: an option that does not exist, or with a bad value.
+        HostOpError: the chip lacks an op, under ``host_ops="error"``.
+    """
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
+
+    own, replays = _own_options(options or {})
+    if own.numerics == "float":
+        from torch._inductor.compile_fx import compile_fx
+
+        compiled: Any = compile_fx(graph, list(example_inputs))
+        return compiled  # type: ignore[no-any-return]
+    partition = min_cut_rematerialization_partition if own.enable_recompute else default_partition
+    compiler = functools.partial(_compile, options=own, replays=replays)
+    return aot_autograd(
+        fw_compiler=functools.partial(compiler, role="forward"),
+        bw_compiler=functools.partial(compiler, role="backward"),
+        inference_compiler=functools.partial(compiler, role="inference"),
+        partition_fn=partition,
+    )(graph, example_inputs)
+
+
+def _own_options(given: Mapping[str, Any]) -> tuple[Options, bool]:
+    rest = {name: value for name, value in given.items() if name not in _VENDOR_OPTIONS}
+    replays = rest.pop("replay", True)
+    if not isinstance(replays, bool):
+        raise CompilerOptionError(f"replay={replays!r}: it takes True or False")
+    return configuration().but(**rest), replays
+
+
+def _compile(
+    graph: fx.GraphModule, inputs: Sequence[Any], *, role: str, options: Options, replays: bool
+) -> Callable[..., Any]:
+    context = Context(chip=chip_of(graph), options=options)
+    graph = run(graph, EAGER_PASSES, context)
+    hosts = {node.name: facts(node).host_reason for node in graph.graph.nodes if facts(node).host_reason}
+    compiled = CompiledGraph(role, graph, context.records, hosts, notes=context.notes)
+    _compiled.append(compiled)
+    function: Callable[..., Any] = graph.forward
+    # What a training step keeps for its backward pass would be copied out of the graph's memory.
+    if replays and role == "inference":
+        static = [i for i, node in enumerate(graph.graph.find_nodes(op="placeholder")) if _is_parameter(node)]
+        compiled.replayer = Replayer(function, static)
+        function = compiled.replayer
+    return _boxed(function)
+
+
+def _boxed(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(inputs: list[Any]) -> Any:
+        given = list(inputs)
+        inputs.clear()  # AOTAutograd's convention: what nobody needs any more can be freed
+        return function(*given)
+
+    call._boxed_call = True  # type: ignore[attr-defined]
+    return call
+
+
+def _is_parameter(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("desc"), _parameter_descriptors())
+
+
+@functools.cache
+def _parameter_descriptors() -> tuple[type, ...]:
+    from torch._functorch._aot_autograd.descriptors import BufferAOTInput, ParamAOTInput
+
+    return ParamAOTInput, BufferAOTInput
+
+
+def chip_of(graph: fx.GraphModule) -> Chip:
+    """Return the chip of the device that a graph's tensors are on; the default device's where it has none."""
+    name = config.device_name()
+    for node in graph.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.device.type == name:
+            return _chip(value.device.index or 0)
+    return _chip(None)
+
+
+def _chip(index: int | None) -> Chip:
+    from torch_loom import _C
+
+    return load(_C.chip(index).name)

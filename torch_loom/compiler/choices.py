@@ -1,0 +1,38 @@
+"""What options of the compiler can be chosen from."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BALANCER_POLICIES",
+    "CHIP_PLACEMENT_POLICIES",
+    "DATA_FORMATS",
+    "DEVICE_CONFIGS",
+    "DRAM_PLACEMENT_ALGORITHMS",
+    "HARVESTABLE_ROWS",
+    "MATH_FIDELITIES",
+    "TRACE_LEVELS",
+]
+
+BALANCER_POLICIES = (
+    *("default", "NLP", "Ribbon", "MinimizeGrid", "MaximizeTMinimizeGrid", "Random", "CNN"),
+    "SingleOpPerEpoch",
+)
+DATA_FORMATS = (
+    *("Float32", "Float16", "Float16_b", "Bfp8", "Bfp8_b", "Bfp4", "Bfp4_b", "Bfp2", "Bfp2_b", "Lf8"),
+    *("Int32", "Int8", "UInt16"),
+)
+MATH_FIDELITIES = ("LoFi", "HiFi2", "HiFi3", "HiFi4")
+TRACE_LEVELS = ("NONE", "LIGHT", "VERBOSE")
+DRAM_PLACEMENT_ALGORITHMS = ("ROUND_ROBIN", "ROUND_ROBIN_FLIP_FLOP", "GREATEST_CAPACITY", "CLOSEST")
+CHIP_PLACEMENT_POLICIES = ("MMIO_LAST", "SNAKE")
+HARVESTABLE_ROWS = (*range(1, 6), *range(7, 12))
+
+DEVICE_CONFIGS: dict[str, tuple[str, int]] = {
+    "gs_e150": ("grayskull", 1),
+    "gs_e300": ("grayskull", 2),
+    "wh_n150": ("wormhole_b0", 1),
+    "wh_n300": ("wormhole_b0", 2),
+    "galaxy": ("wormhole_b0", 32),
+    "bh_test": ("blackhole", 1),
+}
+"""Boards: the chip's name and how many of it."""

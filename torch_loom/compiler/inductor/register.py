@@ -1,0 +1,56 @@
+"""Tells Dynamo and Inductor of the device, each part of them when it is first imported."""
+
+from __future__ import annotations
+
+import torch
+
+from torch_loom import config
+from torch_loom.compiler.inductor import trace_rules
+
+
+def register_with_dynamo() -> None:
+    """Give Dynamo the device's interface: under its name and each index, as PyTorch does for its own."""
+    from torch._dynamo.device_interface import register_interface_for_device
+
+    from torch_loom.compiler.inductor.interface import interface_of
+
+    name = config.device_name()
+    interface = interface_of(name)
+    register_interface_for_device(name, interface)
+    for index in range(getattr(torch, name).device_count()):
+        register_interface_for_device(f"{name}:{index}", interface)
+
+
+def register_trace_rules() -> None:
+    """Let Dynamo trace the functions of the device's module that it traces of ``torch.cuda``."""
+    trace_rules.add(config.device_name())
+
+
+def register_constants() -> None:
+    """Let Dynamo evaluate those of them while it traces whose answers do not change."""
+    trace_rules.add_constants(config.device_name())
+
+
+def register_with_inductor() -> None:
+    """Have Inductor generate C++ for the device, by its scheduling of the CPU."""
+    from torch._inductor.codegen.common import register_backend_for_device, register_device_op_overrides
+    from torch._inductor.codegen.wrapper_fxir import WrapperFxCodegen
+
+    from torch_loom.compiler.inductor.codegen import LoomCppScheduling, LoomWrapperCodegen
+    from torch_loom.compiler.inductor.overrides import LoomOpOverrides
+    from torch_loom.compiler.inductor.patches import schedule_as_cpp
+
+    name = config.device_name()
+    register_backend_for_device(name, LoomCppScheduling, LoomWrapperCodegen, None, WrapperFxCodegen)
+    register_device_op_overrides(name, LoomOpOverrides(name))
+    schedule_as_cpp(name)
+
+
+def register_own_backend() -> None:
+    """Register the compiler of our own as ``torch.compile(backend=…)``, under the device's name and loom."""
+    from torch._dynamo.backends.registry import register_backend
+
+    from torch_loom.compiler.backend import loom_backend
+
+    for name in {config.device_name(), "loom"} - {"cuda"}:
+        register_backend(loom_backend, name=name)

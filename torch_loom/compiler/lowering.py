@@ -1,0 +1,157 @@
+"""The last steps: from graph and plan to what an executable keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from torch_loom.compiler.ir import facts, op_name
+from torch_loom.compiler.passes.runner import Context
+from torch_loom.compiler.plan.model import Plan
+from torch_loom.compiler.target import Target
+from torch_loom.errors import CompilerOptionError
+from torch_loom.image.program import Call, Program, encode
+
+__all__ = ["plan_data", "program_of"]
+
+
+def program_of(graph: fx.GraphModule, parameters: dict[str, Any], updates: dict[str, int]) -> Program:
+    """Return the program of a graph.
+
+    Args:
+        parameters: names of placeholders that are no inputs.
+        updates: parameters and buffers that take an output after each run, and which.
+
+    Raises:
+        CompilerOptionError: the graph calls what no image can: control flow, or a function of Python.
+    """
+    names: dict[fx.Node, str] = {}
+
+    def name_of(value: Any) -> str | None:
+        return names.get(value) if isinstance(value, fx.Node) else None
+
+    inputs, tensors, calls = [], [], []
+    outputs: list[Any] = []
+    for node in graph.graph.nodes:
+        names[node] = node.name
+        if node.op == "placeholder":
+            if node.name in parameters:
+                tensors.append(node.name)
+            else:
+                value = node.meta["val"]
+                dtype = str(value.dtype).removeprefix("torch.")
+                inputs.append({"name": node.name, "shape": [int(s) for s in value.shape], "dtype": dtype})
+        elif node.op == "output":
+            outputs = [encode(one, name_of) for one in node.args[0]]
+        else:
+            calls.append(_call(node, name_of))
+    kept = [one for i, one in enumerate(outputs) if i not in updates.values()]
+    return Program(inputs, tensors, calls, kept, {name: outputs[i] for name, i in updates.items()})
+
+
+def _call(node: fx.Node, name_of: Any) -> Call:
+    own = facts(node)
+    if getattr(node.target, "__name__", "") == "getitem":
+        return Call(node.name, "getitem", [encode(one, name_of) for one in node.args], source=own.source)
+    if not isinstance(node.target, torch._ops.OpOverload):
+        raise CompilerOptionError(
+            f"{node.name} calls {op_name(node)}, which is no op that an executable can hold. torch.compile("
+            'backend="loom") runs such graphs'
+        )
+    return Call(
+        node.name,
+        op_name(node),
+        [encode(one, name_of) for one in node.args],
+        {key: encode(one, name_of) for key, one in node.kwargs.items()},
+        bool(own.host_reason),
+        own.source,
+    )
+
+
+def plan_data(
+    graph: fx.GraphModule, plan: Plan, target: Target, context: Context, batch: int
+) -> dict[str, Any]:
+    """Return what netlist and report show, as JSON has it."""
+    options = context.options
+    clock_hz = target.clock_ghz * 1e9
+    interval = plan.interval_cycles
+    busy = sum(one.cycles * one.grid[0] * one.grid[1] for epoch in plan.epochs for one in epoch.placed)
+    whole = sum(epoch.cycles for epoch in plan.epochs) * target.cores
+    hosts = {
+        node.name: {"op": op_name(node), "reason": facts(node).host_reason, "source": facts(node).source}
+        for node in graph.graph.nodes
+        if facts(node).host_reason
+    }
+    return {
+        "chip": target.chip.name,
+        "num_chips": plan.num_chips,
+        "grid": [plan.rows, plan.columns],
+        "sram_bytes": target.sram_bytes,
+        "channels": target.channels,
+        "channel_bytes": target.channel_bytes,
+        "clock_ghz": target.clock_ghz,
+        "harvested_rows": [list(one) for one in target.harvested],
+        "options": _changed(options),
+        "epochs": [_epoch_data(epoch) for epoch in plan.epochs],
+        "edges": [[edge.producer, edge.consumer, edge.bytes] for edge in plan.edges],
+        "queues": [
+            {key: list(one) if isinstance(one, tuple) else one for key, one in vars(queue).items()}
+            for queue in plan.queues
+        ],
+        "host": hosts,
+        "notes": context.notes,
+        "passes": [vars(record) for record in context.records],
+        "totals": {
+            "latency_seconds": plan.latency_cycles / clock_hz,
+            "interval_seconds": interval / clock_hz,
+            "runs_per_second": clock_hz / interval if interval else 0.0,
+            "samples_per_second": batch * clock_hz / interval if interval else 0.0,
+            "utilisation": busy / whole if whole else 0.0,
+        },
+    }
+
+
+def _epoch_data(epoch: Any) -> dict[str, Any]:
+    return {
+        "index": epoch.index,
+        "chip": epoch.chip,
+        "cycles": epoch.cycles,
+        "dram_bytes": epoch.dram_bytes,
+        "dram_cycles": epoch.dram_cycles,
+        "bound": epoch.bound,
+        "ops": [_op_data(one) for one in epoch.placed],
+    }
+
+
+def _op_data(one: Any) -> dict[str, Any]:
+    work = one.work
+    return {
+        "name": work.name,
+        "type": work.kind,
+        "parts": list(work.parts),
+        "grid_loc": [one.row, one.column],
+        "grid_size": list(one.grid),
+        "transposed": one.transposed,
+        "t": one.t,
+        "cycles": one.cycles,
+        "sram_bytes": one.sram_bytes,
+        "parameter_bytes": work.parameter_bytes,
+        "input_bytes": work.input_bytes,
+        "output_bytes": work.output_bytes,
+        "shape": list(work.shape),
+        "format": work.out_format,
+        "fidelity": work.fidelity,
+        "accumulate": work.accumulate,
+        "source": work.source,
+    }
+
+
+def _changed(options: Any) -> dict[str, Any]:
+    default = type(options)()
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in vars(options).items()
+        if value != getattr(default, key)
+    }

@@ -1,0 +1,26 @@
+"""The passes, each a function ``(graph, context) -> graph`` with one job, in the order in which they run."""
+
+from torch_loom.compiler.passes.canonical import annotate_sources, canonicalise
+from torch_loom.compiler.passes.consteval import evaluate_constants
+from torch_loom.compiler.passes.formats import infer_formats, quantise
+from torch_loom.compiler.passes.fuse import fuse
+from torch_loom.compiler.passes.hosts import mark_host_ops
+from torch_loom.compiler.passes.runner import Context, Pass, PassRecord, run
+
+__all__ = ["EAGER_PASSES", "PLAN_PASSES", "Context", "Pass", "PassRecord", "run"]
+
+EAGER_PASSES = (
+    Pass("sources", annotate_sources),
+    Pass("canonicalise", canonicalise),
+    Pass("host ops", mark_host_ops),
+)
+"""What torch.compile's backend runs: nothing that changes numbers."""
+
+PLAN_PASSES = (
+    *EAGER_PASSES,
+    Pass("fuse", fuse),
+    Pass("formats", infer_formats),
+    Pass("quantise", quantise, changes_numbers=True),
+    Pass("consteval", evaluate_constants),
+)
+"""What ``torch_loom.compile`` runs before it plans."""

@@ -1,0 +1,74 @@
+"""The pass that computes once what depends on parameters alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from torch_loom.compiler.ir import computes, facts
+from torch_loom.compiler.passes.runner import Context
+
+__all__ = ["evaluate_constants"]
+
+
+def evaluate_constants(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
+    """Compute what depends on frozen parameters alone, by the kernels that would compute it at each run.
+
+    Views are left as they are: a kernel may take another way for a tensor of other strides.
+    """
+    if not context.options.enable_consteval or not context.parameters:
+        return graph
+    known = dict(context.parameters)
+    folded = []
+    for node in graph.graph.nodes:
+        if node.op != "call_function" or not _can_fold(node, known):
+            continue
+        known[node.name] = _evaluated(node, known)
+        if computes(node) and isinstance(known[node.name], torch.Tensor):
+            folded.append(node)
+    for node in folded:
+        # Only those that something else reads; the others go with their users.
+        if all(user in folded for user in node.users):
+            continue
+        with graph.graph.inserting_before(node):
+            constant = graph.graph.placeholder(f"const_{node.name}")
+        constant.meta.update(val=node.meta["val"])
+        facts(constant).tags["constant"] = True
+        context.parameters[constant.name] = known[node.name]
+        node.replace_all_uses_with(constant)
+    if folded:
+        context.notes.append(f"{len(folded)} ops of parameters alone are computed once")
+        _sort_placeholders(graph.graph)
+        graph.graph.eliminate_dead_code()
+        graph.recompile()
+    return graph
+
+
+def _can_fold(node: fx.Node, known: dict[str, Any]) -> bool:
+    sources = node.all_input_nodes
+    if not sources or any(source.name not in known for source in sources):
+        return False
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return not target._schema.is_mutable and torch.Tag.nondeterministic_seeded not in target.tags
+    return getattr(target, "__name__", "") == "getitem"
+
+
+def _evaluated(node: fx.Node, known: dict[str, Any]) -> Any:
+    args: Any
+    kwargs: Any
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda one: known[one.name])
+    with torch.no_grad():
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def _sort_placeholders(graph: fx.Graph) -> None:
+    """Placeholders stand before all other nodes."""
+    first = next((node for node in graph.nodes if node.op != "placeholder"), None)
+    if first is None:
+        return
+    for node in list(graph.nodes):
+        if node.op == "placeholder" and node > first:
+            first.prepend(node)

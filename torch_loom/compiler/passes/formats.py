@@ -1,0 +1,198 @@
+"""The passes that choose data formats and math fidelity, and that make the numbers those of the formats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from torch_loom.compiler import overrides
+from torch_loom.compiler.ir import computes, facts, module_of, op_name, shape_class, tensors_of, value_of
+from torch_loom.compiler.passes.runner import Context
+from torch_loom.errors import CompilerOptionError
+from torch_loom.numerics import DataFormat, MathFidelity, default_accumulate
+
+__all__ = ["infer_formats", "quantise"]
+
+_OF_DTYPE = {
+    torch.float32: "Float32",
+    torch.float64: "Float32",
+    torch.float16: "Float16",
+    torch.bfloat16: "Float16_b",
+    torch.int8: "Int8",
+    torch.int32: "Int32",
+    torch.int64: "Int32",
+    torch.bool: "Int8",
+    torch.uint8: "Int8",
+    torch.int16: "Int32",
+}
+_PRODUCTS = ("matmul", "convolution", "attention")
+_WIDE = ("softmax", "normalisation", "loss", "reduction")
+
+
+@dataclass(frozen=True)
+class _Op:
+    name: str
+    kind: str
+    module: str
+
+
+def infer_formats(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
+    """Give each op the format of its result, of its sums, and a fidelity.
+
+    The dtype's format; over it ``default_df_override``, the rules of ``amp_level`` and those of
+    ``configure_mixed_precision``, the later ones before the earlier.
+
+    Raises:
+        CompilerOptionError: formats of two exponent families meet in one op.
+    """
+    options = context.options
+    rules = overrides.current().precisions
+    for node in graph.graph.nodes:
+        if not computes(node):
+            continue
+        own = facts(node)
+        value = next(tensors_of(value_of(node)), None)
+        if value is None:
+            continue
+        own.format = _OF_DTYPE.get(value.dtype, "Float32")
+        if value.dtype.is_floating_point:
+            own.format = options.default_df_override or own.format
+            own.fidelity = options.math_fidelity
+            _apply_amp(own, shape_class(node), options.amp_level)
+            op = _Op(node.name, op_name(node), module_of(node))
+            for predicate, rule in rules:
+                if predicate(op):
+                    for key, name in rule.items():
+                        setattr(own, key, name)
+            own.accumulate = own.accumulate or options.accumulate_df or _accumulate(own.format)
+    _check_families(graph)
+    return graph
+
+
+def _apply_amp(own: Any, kind: str, level: int) -> None:
+    if own.role == "optimizer" and level >= 1:
+        own.format, own.fidelity = "Float32", "HiFi4"
+    elif level == 2:
+        # The reference's Mixed_B.
+        if kind in _PRODUCTS:
+            own.format, own.accumulate, own.fidelity = "Bfp8_b", "Float16_b", "HiFi2"
+        elif kind in _WIDE:
+            own.format = "Float16_b"
+
+
+def _accumulate(name: str) -> str:
+    return default_accumulate([DataFormat[name]]).name
+
+
+def _check_families(graph: fx.GraphModule) -> None:
+    for node in graph.graph.nodes:
+        if not computes(node):
+            continue
+        families = {
+            DataFormat[facts(one).format].exponent_family.name: one.name
+            for one in [*node.all_input_nodes, node]
+            if computes(one) and facts(one).format and not DataFormat[facts(one).format].is_integer
+        }
+        if len(families) > 1:
+            words = ", ".join(f"{name} of {family}" for family, name in sorted(families.items()))
+            raise CompilerOptionError(
+                f"{node.name}: formats of two exponent families meet ({words}). Take formats of one family: "
+                "those that end in _b and Float32, or those that do not"
+            )
+
+
+def quantise(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
+    """Make every result one of its format, and matrix products those of the fidelity."""
+    if context.options.numerics != "formats":
+        return graph
+    done: dict[tuple[fx.Node, str], fx.Node] = {}
+    for node in list(graph.graph.nodes):
+        own = facts(node)
+        value = value_of(node)
+        if not computes(node) or not own.format or not isinstance(value, torch.Tensor):
+            continue
+        if not value.dtype.is_floating_point or own.host_reason:
+            continue
+        _quantise_operands(graph, node, own.format, done)
+        _lower_product(graph, node)
+        if own.format != "Float32":
+            with graph.graph.inserting_after(node):
+                rounded = _call(graph, torch.ops.loom_numerics.quantize.default, node, own.format)
+            node.replace_all_uses_with(
+                rounded, delete_user_cb=lambda user, rounded=rounded: user is not rounded
+            )
+            rounded.meta["val"] = value
+            facts(rounded).fused_into = own.fused_into or node.name
+            facts(rounded).format = own.format
+    graph.recompile()
+    return graph
+
+
+def _call(graph: fx.GraphModule, op: Any, source: fx.Node, name: str) -> fx.Node:
+    return graph.graph.call_function(op, (source, DataFormat[name].value))
+
+
+def _quantise_operands(
+    graph: fx.GraphModule, node: fx.Node, name: str, done: dict[tuple[fx.Node, str], fx.Node]
+) -> None:
+    """Inputs and parameters come in the format that the op has; what other ops made has been rounded."""
+    if name == "Float32":
+        return
+    for source in node.all_input_nodes:
+        value = value_of(source)
+        if source.op != "placeholder" or not isinstance(value, torch.Tensor):
+            continue
+        if not value.dtype.is_floating_point:
+            continue
+        key = (source, name)
+        if key not in done:
+            with graph.graph.inserting_after(source):
+                done[key] = _call(graph, torch.ops.loom_numerics.quantize.default, source, name)
+            done[key].meta["val"] = value
+            facts(done[key]).tags["operand"] = True
+        node.replace_input_with(source, done[key])
+
+
+def _lower_product(graph: fx.GraphModule, node: fx.Node) -> None:
+    """Let a matrix product see the bits that its fidelity sees; another op stays as it is."""
+    own = facts(node)
+    how = (MathFidelity[own.fidelity or "HiFi4"].value, DataFormat[own.accumulate or own.format].value)
+    ops = torch.ops.loom_numerics
+    name = op_name(node)
+    if name in ("aten::mm", "aten::bmm", "aten::matmul"):
+        node.target, node.args = ops.matmul.default, (*node.args[:2], *how)
+    elif name == "aten::linear":
+        bias = node.args[2] if len(node.args) > 2 else None
+        node.target, node.args = ops.linear.default, (*node.args[:2], bias, *how)
+    elif name == "aten::addmm" and not node.kwargs:
+        bias, left, right = node.args
+        with graph.graph.inserting_before(node):
+            inner = graph.graph.call_function(ops.matmul.default, (left, right, *how))
+        inner.meta["val"] = node.meta["val"]
+        facts(inner).fused_into = node.name
+        node.target, node.args = torch.ops.aten.add.Tensor, (inner, bias)
+    elif name == "aten::conv2d":
+        _lower_convolution(node, how)
+
+
+def _lower_convolution(node: fx.Node, how: tuple[int, int]) -> None:
+    given = dict(
+        zip(("input", "weight", "bias", "stride", "padding", "dilation", "groups"), node.args, strict=False)
+    )
+    given.update(node.kwargs)
+
+    def pair(key: str, default: int) -> list[int]:
+        value = given.get(key, default)
+        return [int(value)] * 2 if isinstance(value, int) else list(value) * (2 // len(value))  # type: ignore[arg-type]
+
+    node.args = (
+        *(given["input"], given["weight"], given.get("bias")),
+        *(pair("stride", 1), pair("padding", 0), pair("dilation", 1)),
+        *(False, [0, 0], given.get("groups", 1)),
+        *how,
+    )
+    node.kwargs = {}
+    node.target = torch.ops.loom_numerics.convolution.default

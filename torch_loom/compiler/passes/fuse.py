@@ -1,0 +1,86 @@
+"""The pass that runs small ops in the kernel of the op that makes their operand."""
+
+from __future__ import annotations
+
+import torch
+from torch import fx
+
+from torch_loom.compiler.ir import computes, facts, shape_class, value_of
+from torch_loom.compiler.passes.runner import Context
+
+__all__ = ["fuse", "root_of"]
+
+# What a kernel can do to a tile while it still holds it.
+_SMALL = ("elementwise", "random")
+# What needs a whole row of tiles: only at the highest level of optimisation.
+_ROWS = ("normalisation", "softmax")
+# Operands of one fused kernel, as PyBuda's limit.
+MAX_INPUTS = 16
+
+
+def fuse(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
+    """Mark bias, activation, residual and, at level 3, normalisation as parts of their producer's kernel.
+
+    Numbers stay: the nodes still run one by one in emulation, and count as one on the chip.
+    """
+    if not context.options.enable_auto_fusing:
+        return graph
+    kinds = _SMALL + (_ROWS if context.options.backend_opt_level >= 3 else ())
+    operands: dict[str, set[fx.Node]] = {}
+    saved = set(context.options.op_intermediates_to_save)
+    for node in graph.graph.nodes:
+        if not computes(node):
+            continue
+        operands[node.name] = set(node.all_input_nodes)
+        if shape_class(node) not in kinds or facts(node).host_reason or facts(node).tags.get("alone"):
+            continue
+        # The last operand is the nearest: the others are ready when it is.
+        for producer in reversed(_producers(node)):
+            root = root_of(graph, producer)
+            own = operands[root.name] | (operands[node.name] - {producer})
+            if (
+                root.name not in saved
+                and not facts(root).host_reason
+                and _is_only_user(producer, node)
+                and len(own) <= MAX_INPUTS
+                and _is_dense(node)
+            ):
+                facts(node).fused_into = root.name
+                operands[root.name] = own
+                break
+    return graph
+
+
+def root_of(graph: fx.GraphModule, node: fx.Node) -> fx.Node:
+    """Return the node in whose kernel a node runs; itself where it has its own."""
+    name = facts(node).fused_into
+    if not name:
+        return node
+    nodes: list[fx.Node] = list(graph.graph.nodes)
+    return next(one for one in nodes if one.name == name)
+
+
+def _producers(node: fx.Node) -> list[fx.Node]:
+    """The ops whose results a node reads without a view between."""
+    found = []
+    for source in node.all_input_nodes:
+        if source.op == "call_function" and getattr(source.target, "__name__", "") == "getitem":
+            inner = source.args[0]
+            if isinstance(inner, fx.Node) and source.args[1] == 0 and computes(inner):
+                found.append(inner)
+        elif computes(source):
+            found.append(source)
+    return found
+
+
+def _is_only_user(producer: fx.Node, node: fx.Node) -> bool:
+    users = set(producer.users)
+    parts = {user for user in users if getattr(user.target, "__name__", "") == "getitem"}
+    readers = (users - parts) | {reader for part in parts for reader in part.users}
+    return readers == {node}
+
+
+def _is_dense(node: fx.Node) -> bool:
+    value = value_of(node)
+    first = value[0] if isinstance(value, tuple | list) and value else value
+    return isinstance(first, torch.Tensor) and first.dim() >= 1

@@ -1,0 +1,35 @@
+"""The passes that keep on the host what a chip does not do itself."""
+
+from __future__ import annotations
+
+from torch import fx
+
+from torch_loom.compiler.host import host_reason
+from torch_loom.compiler.ir import computes, facts
+from torch_loom.compiler.passes.runner import Context
+from torch_loom.errors import HostOpError
+
+__all__ = ["mark_host_ops"]
+
+
+def mark_host_ops(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
+    """Mark nodes whose op or dtype the chip lacks.
+
+    Raises:
+        HostOpError: there are some, under ``host_ops="error"``.
+    """
+    found = []
+    for node in graph.graph.nodes:
+        if not computes(node):
+            continue
+        facts(node).host_reason = host_reason(node, context.chip)
+        if facts(node).host_reason:
+            found.append(f"{node.name}: {facts(node).host_reason}")
+    if found and context.options.host_ops == "error":
+        raise HostOpError(
+            'host_ops="error", but these ops cannot run on the chip:\n  '
+            + "\n  ".join(found)
+            + '\nTake host_ops="host" to keep them on the host, or another chip.'
+        )
+    context.notes += found
+    return graph

@@ -1,0 +1,285 @@
+"""How many cores an op gets, and which ops are on a chip at once.
+
+An epoch is as slow as its slowest op, so grids are chosen for one target: the least number of cycles that all
+ops of the epoch can keep to and still fit the chip. Where epochs end is found by dynamic programming over the
+ops in their order.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import math
+import random
+from collections.abc import Callable, Sequence
+
+from torch_loom.compiler.plan.model import Epoch, Grid, Placed, Work
+from torch_loom.compiler.plan.pack import pack
+from torch_loom.compiler.target import Target
+from torch_loom.errors import PlacementError
+
+__all__ = ["Settings", "balance_epoch", "epochs_of", "fill_choices"]
+
+Choice = tuple[Grid, int, float]
+# Tries at a target between the bounds of an epoch's cycles.
+SEARCH_STEPS = 10
+# Of the cores of a chip, what packing leaves unused on average.
+PACKING_LOSS = 0.9
+
+
+class Settings:
+    """What decides grids.
+
+    Args:
+        policy: one of ``BALANCER_POLICIES``.
+        one_row: grids have one row.
+        may_turn: a grid may be turned where it fits only so.
+        retries: whether a failed epoch is tried with smaller grids before it is cut.
+        sizes: grids that the user has chosen, by the op's name.
+        starts: places that the user has chosen, by the op's name: row and column.
+    """
+
+    def __init__(
+        self,
+        policy: str,
+        *,
+        one_row: bool,
+        may_turn: bool,
+        retries: bool,
+        sizes: dict[str, Grid] | None = None,
+        starts: dict[str, Grid] | None = None,
+        turned: frozenset[str] = frozenset(),
+    ) -> None:
+        self.policy = {"default": "NLP", "CNN": "Ribbon"}.get(policy, policy)
+        self.one_row = one_row
+        self.may_turn = may_turn
+        self.retries = retries
+        self.sizes = sizes or {}
+        self.starts = starts or {}
+        self.turned = turned
+        self.random = random.Random(0)
+
+
+def fill_choices(
+    work: Work, target: Target, settings: Settings, cycles: Callable[[int], float], hint: str
+) -> None:
+    """List the grids that an op can have, with slices in time and cycles of each, the smallest first.
+
+    Raises:
+        PlacementError: there is none; the message names op, need, what there is, and what helps.
+    """
+    grids = _grids(work, target, settings)
+    least = math.inf
+    for rows, columns in grids:
+        cores = rows * columns
+        need = sram_need(work, cores, 1)
+        t = 1
+        while need > target.sram_bytes and t < work.max_t:
+            t *= 2
+            need = sram_need(work, cores, t)
+        least = min(least, need)
+        if need <= target.sram_bytes:
+            # Each slice starts the pipeline of the op's cores anew.
+            work.choices.append(((rows, columns), t, cycles(cores) + 64.0 * (t - 1)))
+    if not work.choices:
+        raise PlacementError(
+            f"{work.name} ({work.kind}) does not fit: it needs {int(least):,} bytes of SRAM on each core, "
+            f"even on {max(r * c for r, c in grids)} cores, and there are {target.sram_bytes:,}. {hint}"
+        )
+    work.choices.sort(key=lambda one: (one[0][0] * one[0][1], one[2], one[0]))
+
+
+def sram_need(work: Work, cores: int, t: int) -> int:
+    """Bytes of each core: parameters, and twice each slice of inputs and results, so that both sides work."""
+    return math.ceil((work.parameter_bytes + 2 * (work.input_bytes + work.output_bytes)) / (cores * t))
+
+
+def _grids(work: Work, target: Target, settings: Settings) -> list[Grid]:
+    given = settings.sizes.get(work.name)
+    if given is not None:
+        if given[0] > target.rows or given[1] > target.columns:
+            raise PlacementError(
+                f"{work.name}: override_op_size asks for {given[0]} x {given[1]} cores, and a chip has "
+                f"{target.rows} x {target.columns}. Choose a smaller grid"
+            )
+        return [given]
+    max_rows = 1 if settings.one_row else min(target.rows, work.tiles[0])
+    max_columns = min(target.columns, work.tiles[1])
+    if max_rows * max_columns < target.columns and not settings.one_row:
+        # Few tiles in one dimension: the inner dimension of a product is split over cores as well.
+        max_columns = min(target.columns, work.tiles[0] * work.tiles[1])
+    grids = [(r, c) for r in range(1, max_rows + 1) for c in range(1, max_columns + 1)]
+    if sram_need(work, max_rows * max_columns, work.max_t) > target.sram_bytes:
+        # Its tiles are too few, not its bytes: cores that only hold.
+        top = 1 if settings.one_row else target.rows
+        grids += [(r, c) for r in range(1, top + 1) for c in range(1, target.columns + 1)]
+    return sorted(set(grids))
+
+
+def epochs_of(
+    works: Sequence[Work], target: Target, settings: Settings, breaks: frozenset[str], dram: Sequence[float]
+) -> list[tuple[int, int]]:
+    """Return where epochs begin and end: runs of ops, chosen so that the sum of their cycles is least.
+
+    Args:
+        breaks: names of ops that begin an epoch.
+        dram: cycles that reading each op's parameters takes.
+    """
+    n = len(works)
+    if settings.policy == "SingleOpPerEpoch":
+        return [(i, i + 1) for i in range(n)]
+    cores = target.cores
+    smallest = [work.choices[0][0][0] * work.choices[0][0][1] for work in works]
+    fastest = [min(cycles for _, _, cycles in work.choices) for work in works]
+    one = [_one_core_cycles(work) for work in works]
+    best = [math.inf] * (n + 1)
+    best[0], came = 0.0, [0] * (n + 1)
+    for i in range(n):
+        taken, busy, slowest, read = 0, 0.0, 0.0, 0.0
+        for j in range(i, n):
+            if j > i and works[j].name in breaks:
+                break
+            taken += smallest[j]
+            if taken > cores and j > i:
+                break
+            busy += one[j]
+            slowest = max(slowest, fastest[j])
+            read += dram[j]
+            cycles = max(busy / (cores * PACKING_LOSS), slowest, read)
+            # Loading an epoch costs, so fewer of equal time are better.
+            if best[i] + cycles * 1.001 + 1000 < best[j + 1]:
+                best[j + 1], came[j + 1] = best[i] + cycles * 1.001 + 1000, i
+    runs, end = [], n
+    while end > 0:
+        runs.append((came[end], end))
+        end = came[end]
+    return runs[::-1]
+
+
+def _one_core_cycles(work: Work) -> float:
+    grid, _, cycles = work.choices[0]
+    return cycles * grid[0] * grid[1]
+
+
+def balance_epoch(works: Sequence[Work], target: Target, settings: Settings) -> list[Placed] | None:
+    """Choose grids for the ops of an epoch and place them; None: they do not fit the chip together."""
+    policy = settings.policy
+    if policy in ("MinimizeGrid", "MaximizeTMinimizeGrid"):
+        chosen = [work.choices[0] for work in works]
+        if policy == "MaximizeTMinimizeGrid":
+            chosen = [min(work.choices, key=lambda one: (-one[1], one[0][0] * one[0][1])) for work in works]
+        return _placed(works, chosen, target, settings)
+    if policy == "Random":
+        for _ in range(20):
+            placed = _placed(
+                works, [settings.random.choice(work.choices) for work in works], target, settings
+            )
+            if placed is not None:
+                return placed
+        return _placed(works, [work.choices[0] for work in works], target, settings)
+    if policy == "Ribbon":
+        found = [
+            _search(works, target, settings, functools.partial(_has_height, height))
+            for height in range(1, target.rows + 1)
+        ]
+        fitting = [one for one in found if one is not None]
+        if fitting:
+            return min(fitting, key=_slowest)
+    return _search(works, target, settings, lambda grid: True)
+
+
+def _has_height(height: int, grid: Grid) -> bool:
+    return grid[0] == height
+
+
+def _slowest(placed: Sequence[Placed]) -> float:
+    return max(one.cycles for one in placed)
+
+
+def _search(
+    works: Sequence[Work], target: Target, settings: Settings, allowed: Callable[[Grid], bool]
+) -> list[Placed] | None:
+    """The least target that all ops keep to and still fit, by bisection over the cycles that grids give."""
+    fits = [
+        [one for one in work.choices if allowed(one[0]) or work.name in settings.sizes] or None
+        for work in works
+    ]
+    if any(one is None for one in fits):
+        return None
+    lists: list[list[Choice]] = [_pareto(one) for one in fits if one is not None]
+    levels = sorted({cycles for one in lists for _, _, cycles in one})
+    low = bisect.bisect_left(levels, max(one[-1][2] for one in lists))
+    high = len(levels) - 1
+    best = None
+    steps = SEARCH_STEPS if settings.retries else SEARCH_STEPS // 2
+    while low <= high and steps > 0:
+        steps -= 1
+        middle = (low + high) // 2
+        chosen = [next(choice for choice in one if choice[2] <= levels[middle]) for one in lists]
+        area = sum(rows * columns for (rows, columns), _, _ in chosen)
+        placed = _placed(works, chosen, target, settings) if area <= target.cores else None
+        if placed is None:
+            low = middle + 1
+        else:
+            best, high = placed, middle - 1
+    if best is not None or not settings.retries:
+        return best
+    return _placed(works, [one[0] for one in lists], target, settings)
+
+
+def _pareto(choices: Sequence[Choice]) -> list[Choice]:
+    """Those grids that are faster than every smaller one; of equal ones the least square."""
+    kept: list[Choice] = []
+    for choice in choices:
+        if not kept or choice[2] < kept[-1][2]:
+            kept.append(choice)
+    return kept
+
+
+def _placed(
+    works: Sequence[Work], chosen: Sequence[Choice], target: Target, settings: Settings
+) -> list[Placed] | None:
+    grids = [
+        (c, r) if w.name in settings.turned else (r, c)
+        for w, ((r, c), _, _) in zip(works, chosen, strict=True)
+    ]
+    fixed = [settings.starts.get(work.name) for work in works]
+    places = pack(grids, target.rows, target.columns, may_turn=settings.may_turn, fixed=fixed)
+    if places is None:
+        return None
+    placed = []
+    for work, (grid, t, cycles), (row, column, turned) in zip(works, chosen, places, strict=True):
+        is_turned = turned != (work.name in settings.turned)
+        size = (grid[1], grid[0]) if is_turned else grid
+        need = sram_need(work, grid[0] * grid[1], t)
+        placed.append(Placed(work, row, column, size, t, cycles, is_turned, need))
+    return placed
+
+
+def place_runs(
+    works: Sequence[Work], runs: Sequence[tuple[int, int]], target: Target, settings: Settings
+) -> list[Epoch]:
+    """Balance each run; one that does not fit is cut in two until it does.
+
+    Raises:
+        PlacementError: an op fits no chip even alone.
+    """
+    epochs: list[Epoch] = []
+    waiting = list(runs)[::-1]
+    while waiting:
+        begin, end = waiting.pop()
+        placed = balance_epoch(works[begin:end], target, settings)
+        if placed is not None:
+            epochs.append(Epoch(len(epochs), 0, placed))
+        elif end - begin > 1:
+            middle = (begin + end) // 2
+            waiting += [(middle, end), (begin, middle)]
+        else:
+            work = works[begin]
+            raise PlacementError(
+                f"{work.name} ({work.kind}) cannot be placed: the smallest of its grids is "
+                f"{work.choices[0][0][0]} x {work.choices[0][0][1]} cores, and a chip has {target.rows} x "
+                f"{target.columns}. Drop its override_op_placement or override_op_size, or allow "
+                "enable_auto_transposing_placement"
+            )
+    return epochs

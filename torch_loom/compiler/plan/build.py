@@ -1,0 +1,320 @@
+"""From a graph to its plan: the ops with their costs, then epochs, places and queues."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from torch_loom.chips.cost import Op
+from torch_loom.chips.cost.records import Tensor
+from torch_loom.compiler.ir import (
+    computes,
+    facts,
+    num_bytes,
+    num_elements,
+    op_name,
+    shape_class,
+    tensors_of,
+    value_of,
+)
+from torch_loom.compiler.options import Options
+from torch_loom.compiler.overrides import Overrides
+from torch_loom.compiler.passes.runner import Context
+from torch_loom.compiler.plan.balance import Settings, epochs_of, fill_choices, place_runs
+from torch_loom.compiler.plan.memory import plan_queues
+from torch_loom.compiler.plan.model import Edge, Plan, Work
+from torch_loom.compiler.predicates import matching
+from torch_loom.compiler.target import TILE, Target
+from torch_loom.numerics import DataFormat, MathFidelity
+
+__all__ = ["plan_graph"]
+
+# Passes of a product that the chip's peak rates stand for.
+_PEAK_PASSES = 2
+# How far an op can be cut in time: PyBuda's rule of thumb is a slice for each row or column of tiles.
+MAX_T = 4096
+
+
+@dataclass(frozen=True)
+class _Named:
+    name: str
+    kind: str
+    module: str
+
+
+def plan_graph(graph: fx.GraphModule, context: Context, target: Target, overrides: Overrides) -> Plan:
+    """Plan a graph.
+
+    Raises:
+        PlacementError: it does not fit; the message names op, need, what there is, and what helps.
+        UnknownOpError: a break or an override names an op that the plan does not have.
+    """
+    groups = _groups(graph)
+    options = context.options
+    named = [_Named(root.name, op_name(root), facts(root).module) for root in groups]
+    settings = _settings(options, overrides, named)
+    parameters = set(context.parameters)
+    works = []
+    for root, parts in groups.items():
+        work = _work(root, parts, parameters, options, overrides)
+        costs = [_cost_of(part) for part in parts]
+        phases = MathFidelity[work.fidelity].num_passes / _PEAK_PASSES if work.fidelity else 1.0
+
+        def cycles(cores: int, costs: list[Op] = costs, phases: float = phases) -> float:
+            # What is fused works on tiles that are there already.
+            return target.cycles(costs[0], cores, phases) + 0.25 * sum(
+                target.cycles(one, cores, phases) for one in costs[1:]
+            )
+
+        fill_choices(work, target, settings, cycles, _hint(options))
+        works.append(work)
+    chips = matching(overrides.chip_breaks, named, "set_chip_break") if overrides.chip_breaks else []
+    breaks = matching(overrides.epoch_breaks, named, "set_epoch_break") if overrides.epoch_breaks else []
+    dram = [work.parameter_bytes / target.dram_bytes_per_cycle for work in works]
+    runs = epochs_of(works, target, settings, frozenset([*chips, *breaks]), dram)
+    epochs = place_runs(works, runs, target, settings)
+    plan = Plan(epochs, list(_edges(graph, groups)), [], target.num_chips, target.rows, target.columns)
+    _assign_chips(plan, options, frozenset(chips))
+    _queues(graph, plan, target, options, overrides, context, groups)
+    _finish(plan, target)
+    return plan
+
+
+def _hint(options: Options) -> str:
+    if not options.enable_t_streaming:
+        return "enable_t_streaming=True cuts it in slices in time"
+    if options.manual_t_streaming:
+        return "manual_t_streaming=True: name it in override_t_stream_dir, or leave the option out"
+    if options.place_on_one_row:
+        return "place_on_one_row=False gives it more cores"
+    return "A narrower default_df_override, or a smaller batch, makes it smaller"
+
+
+def _settings(options: Options, overrides: Overrides, named: list[_Named]) -> Settings:
+    for what, names in (
+        ("override_op_size", overrides.sizes),
+        ("override_op_placement", overrides.starts),
+        ("override_t_stream_dir", overrides.streams),
+    ):
+        if names:
+            matching(list(names), named, what)
+    return Settings(
+        options.balancer_policy,
+        one_row=options.place_on_one_row,
+        may_turn=options.enable_auto_transposing_placement,
+        retries=options.use_interactive_placer,
+        sizes=overrides.sizes,
+        starts=overrides.starts,
+        turned=frozenset(overrides.turned),
+    )
+
+
+def _groups(graph: fx.GraphModule) -> dict[fx.Node, list[fx.Node]]:
+    """The kernels: for each node with a kernel of its own, the nodes that run in it."""
+    groups: dict[fx.Node, list[fx.Node]] = {}
+    by_name: dict[str, fx.Node] = {}
+    for node in graph.graph.nodes:
+        if not computes(node) or facts(node).host_reason or facts(node).tags.get("operand"):
+            continue
+        by_name[node.name] = node
+        root = by_name.get(facts(node).fused_into, node)
+        while facts(root).fused_into in by_name:
+            root = by_name[facts(root).fused_into]
+        groups.setdefault(root, []).append(node)
+    return groups
+
+
+def _bytes(node: fx.Node, default: str = "") -> int:
+    """Bytes of a node's result in its data format."""
+    own = facts(node)
+    name = own.format or default
+    if not name:
+        return num_bytes(value_of(node))
+    return math.ceil(num_elements(value_of(node)) * DataFormat[name].bytes_per_element)
+
+
+def _work(
+    root: fx.Node, parts: list[fx.Node], parameters: set[str], options: Options, overrides: Overrides
+) -> Work:
+    own = facts(root)
+    inside = set(parts)
+    parameter_bytes = input_bytes = 0
+    seen: set[fx.Node] = set()
+    for part in parts:
+        for source in part.all_input_nodes:
+            origin = _origin(source)
+            if origin in inside or origin in seen:
+                continue
+            seen.add(origin)
+            if origin.name in parameters or origin.op == "get_attr":
+                parameter_bytes += _bytes(origin, own.format if _is_float(origin) else "")
+            else:
+                input_bytes += _bytes(origin, own.format if _is_float(origin) else "")
+    last = parts[-1]
+    shape = tuple(int(size) for size in next(iter(tensors_of(value_of(last)))).shape)
+    rows = math.prod(shape[:-1]) if len(shape) > 1 else 1
+    columns = shape[-1] if shape else 1
+    direction = overrides.streams.get(root.name)
+    streams = options.enable_t_streaming and (not options.manual_t_streaming or direction not in (None, "n"))
+    return Work(
+        root.name,
+        op_name(root),
+        tuple(part.name for part in parts),
+        parameter_bytes,
+        input_bytes,
+        _bytes(last),
+        (max(1, -(-rows // TILE)), max(1, -(-columns // TILE))),
+        shape,
+        facts(last).format,
+        own.fidelity if shape_class(root) in ("matmul", "convolution", "attention") else "",
+        own.accumulate,
+        own.source,
+        MAX_T if streams and direction != "n" else 1,
+    )
+
+
+def _is_float(node: fx.Node) -> bool:
+    value = next(tensors_of(value_of(node)), None)
+    return value is not None and value.dtype.is_floating_point
+
+
+def _origin(node: fx.Node) -> fx.Node:
+    """Where a value comes from: through views, ``getitem`` and conversions of operands."""
+    while node.op == "call_function" and node.all_input_nodes:
+        if computes(node) and not facts(node).tags.get("operand"):
+            break
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _cost_of(node: fx.Node) -> Op:
+    def tensor(value: torch.Tensor) -> Tensor:
+        shape = tuple(int(size) for size in value.shape)
+        name = str(value.dtype).removeprefix("torch.")
+        return Tensor(name, shape, tuple(int(stride) for stride in value.stride()))
+
+    inputs: list[Tensor] = []
+    lists: list[int] = []
+
+    def add(value: Any) -> None:
+        if isinstance(value, fx.Node):
+            inputs.extend(tensor(one) for one in tensors_of(value_of(value)))
+        elif isinstance(value, list | tuple) and any(isinstance(one, fx.Node) for one in value):
+            before = len(inputs)
+            for one in value:
+                add(one)
+            lists.append(len(inputs) - before)
+
+    schema = getattr(node.target, "_schema", None)
+    names = [argument.name for argument in schema.arguments] if schema is not None else []
+    attributes = {}
+    for name, value in [*zip(names, node.args, strict=False), *node.kwargs.items()]:
+        add(value)
+        if not isinstance(value, fx.Node):
+            attributes[name] = value
+    outputs = tuple(tensor(one) for one in tensors_of(value_of(node)))
+    base = op_name(node).partition("::")[2].partition(".")[0]
+    if base == "matmul":
+        base = "mm" if len(inputs[0].shape) == 2 else "bmm"
+    return Op(base, tuple(inputs), outputs, attributes, tuple(lists))
+
+
+def _edges(graph: fx.GraphModule, groups: dict[fx.Node, list[fx.Node]]) -> Iterator[Edge]:
+    root_of = {part: root for root, parts in groups.items() for part in parts}
+    seen: set[tuple[str, str]] = set()
+    for root, parts in groups.items():
+        for part in parts:
+            for source in part.all_input_nodes:
+                origin = _origin(source)
+                producer = root_of.get(origin)
+                if producer is None or producer is root or (producer.name, root.name) in seen:
+                    continue
+                seen.add((producer.name, root.name))
+                yield Edge(producer.name, root.name, max(1, _bytes(origin)))
+
+
+def _assign_chips(plan: Plan, options: Options, breaks: frozenset[str]) -> None:
+    """Spread epochs over chips in their order, so that the busiest chip has the least to do."""
+    order = list(range(plan.num_chips))
+    if options.chip_placement_policy == "MMIO_LAST":
+        order = [*order[1:], order[0]] if len(order) > 1 else order
+    else:  # SNAKE: there along one row of a board of four chips a row, back along the next
+        order = [
+            chip for start in range(0, len(order), 4) for chip in _row(order[start : start + 4], start // 4)
+        ]
+    cycles = [max(one.cycles for one in epoch.placed) for epoch in plan.epochs]
+    total, step, busy = sum(cycles), 0, 0.0
+    share = total / plan.num_chips if plan.num_chips else total
+    for epoch, own in zip(plan.epochs, cycles, strict=True):
+        forced = any(one.work.name in breaks for one in epoch.placed)
+        over = busy + own / 2 > share * (step + 1)
+        if epoch.index and (forced or over) and step + 1 < plan.num_chips:
+            step += 1
+        epoch.chip = order[step]
+        busy += own
+
+
+def _row(chips: list[int], number: int) -> list[int]:
+    return chips if number % 2 == 0 else chips[::-1]
+
+
+def _queues(
+    graph: fx.GraphModule,
+    plan: Plan,
+    target: Target,
+    options: Options,
+    overrides: Overrides,
+    context: Context,
+    groups: dict[fx.Node, list[fx.Node]],
+) -> None:
+    root_of = {part: root.name for root, parts in groups.items() for part in parts}
+    inputs: dict[str, tuple[int, tuple[str, ...]]] = {}
+    for root, parts in groups.items():
+        for part in parts:
+            for source in part.all_input_nodes:
+                origin = _origin(source)
+                if origin.op == "placeholder" and origin.name not in context.parameters:
+                    size, readers = inputs.get(origin.name, (max(1, _bytes(origin)), ()))
+                    if root.name not in readers:
+                        readers = (*readers, root.name)
+                    inputs[origin.name] = (size, readers)
+    outputs: dict[str, tuple[int, str]] = {}
+    (result,) = graph.graph.find_nodes(op="output")
+    for number, node in enumerate(result.all_input_nodes):
+        origin = _origin(node)
+        maker = root_of.get(origin, "")
+        outputs[f"output_{number}"] = (max(1, _bytes(origin)), maker)
+    parameters = {
+        f"{one.work.name}_parameters": (one.work.parameter_bytes, one.work.name)
+        for epoch in plan.epochs
+        for one in epoch.placed
+        if one.work.parameter_bytes
+    }
+    plan_queues(
+        plan, target, options, inputs=inputs, outputs=outputs, parameters=parameters, pinned=overrides.queues
+    )
+
+
+def _finish(plan: Plan, target: Target) -> None:
+    """Cycles of each epoch: its slowest op, or what it reads from and writes to DRAM."""
+    chip_epochs = [0] * plan.num_chips
+    for epoch in plan.epochs:
+        chip_epochs[epoch.chip] += 1
+    for epoch in plan.epochs:
+        names = {one.work.name for one in epoch.placed}
+        # A chip with one epoch keeps its parameters in SRAM from run to run.
+        resident = chip_epochs[epoch.chip] == 1
+        moved = 0
+        for queue in plan.queues:
+            if queue.place != "dram" or (queue.kind == "parameter" and resident):
+                continue
+            readers = len(names.intersection(queue.consumers))
+            moved += queue.bytes * ((queue.producer in names) + (1 if readers else 0))
+        epoch.dram_bytes = moved
+        epoch.dram_cycles = moved / target.dram_bytes_per_cycle
+        epoch.cycles = max(max(one.cycles for one in epoch.placed), epoch.dram_cycles)

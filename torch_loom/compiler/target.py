@@ -1,0 +1,244 @@
+"""What a graph is compiled for: the chips' grids, memories and rates, and what an op takes on some cores."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from torch_loom.chips import Chip, load
+from torch_loom.chips.cost import CostModel, Op
+from torch_loom.chips.cost.lower import lower
+from torch_loom.chips.rates import efficiency, rates
+from torch_loom.compiler.choices import DEVICE_CONFIGS
+from torch_loom.compiler.options import Options
+from torch_loom.errors import CompilerOptionError
+
+__all__ = ["Target", "target_of"]
+
+# What a description may lack.
+GUESSED_SRAM_BYTES = 1 << 20
+GUESSED_DRAM_GBPS = 256.0
+GUESSED_CHANNELS = 4
+# Firmware, tile headers and the routers' tables take so much of each core's memory (PyBuda's L1 map).
+RESERVED_SRAM_BYTES = 204 << 10
+# A core's router moves so many bytes a cycle (tt-isa-documentation: 32 B/clk).
+NOC_BYTES_PER_CYCLE = 32
+# The largest share of the cores that fits one op: a grid must leave no row of cores for half a tile.
+TILE = 32
+# Physical rows of a die that hold workers; 0 and 6 hold none, so rows 1 to 5 and 7 to 11 are 0 to 9 here.
+_FIRST_ROWS, _OTHER_ROWS = range(1, 6), range(7, 12)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The chips that a graph is placed on, all alike.
+
+    Attributes:
+        chip: their description.
+        num_chips: how many.
+        rows, columns: of the cores that work.
+        sram_bytes: of a core, what buffers may use.
+        channels: of DRAM; channel_bytes: the capacity of each.
+        dram_bytes_per_cycle: of all channels together, what large reads reach.
+        clock_ghz: cycles a nanosecond.
+        link_bytes_per_cycle: to the neighbouring chip.
+        harvested: rows that are not used, for each chip.
+    """
+
+    chip: Chip
+    num_chips: int
+    rows: int
+    columns: int
+    sram_bytes: int
+    channels: int
+    channel_bytes: int
+    dram_bytes_per_cycle: float
+    clock_ghz: float
+    link_bytes_per_cycle: float
+    harvested: tuple[tuple[int, ...], ...] = ()
+    _models: dict[int, CostModel] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def cores(self) -> int:
+        """Cores of one chip."""
+        return self.rows * self.columns
+
+    def cycles(self, op: Op, cores: int, phases: float = 1.0) -> float:
+        """Return how many cycles an op keeps so many cores busy, its operands being in their memory.
+
+        Args:
+            phases: of a matrix product, against those that the chip's peak rate counts.
+        """
+        model = self._model(cores)
+        kernels = lower(op)
+        compute = sum(
+            model.time(kernel).compute_ns * (phases if kernel.family in _PRODUCTS else 1)
+            for kernel in kernels
+        )
+        moved = sum(tensor.memory_bytes for tensor in (*op.inputs, *op.outputs))
+        return max(compute * self.clock_ghz, moved / (NOC_BYTES_PER_CYCLE * cores), 1.0)
+
+    def _model(self, cores: int) -> CostModel:
+        found = self._models.get(cores)
+        if found is None:
+            whole = rates(self.chip)
+            share = cores / whole.cores
+            part = whole._replace(
+                cores=cores,
+                flops_per_ns={dtype: rate * share for dtype, rate in whole.flops_per_ns.items()},
+                cache_bytes=max(1.0, whole.cache_bytes * share),
+            )
+            found = self._models[cores] = CostModel(part, efficiency(self.chip))
+        return found
+
+
+_PRODUCTS = ("matmul", "convolution", "attention")
+
+
+def target_of(chip: Chip, options: Options) -> Target:
+    """Return the target of a chip under the options: boards, descriptors and harvested rows.
+
+    Raises:
+        CompilerOptionError: a descriptor cannot be read, or rows are harvested that the chip does not have.
+    """
+    num_chips = 1
+    if options.device_config:
+        name, num_chips = DEVICE_CONFIGS[options.device_config]
+        chip = load(name)
+    if options.backend_cluster_descriptor_path:
+        num_chips = _num_chips(options.backend_cluster_descriptor_path)
+    rows, columns, sram = _grid(chip)
+    if options.backend_device_descriptor_path:
+        rows, columns, sram = _described(options.backend_device_descriptor_path, rows, columns, sram)
+    harvested = _harvested(options.harvested_rows, num_chips)
+    if harvested:
+        # All chips are placed alike, so the one with the fewest rows counts.
+        whole = chip.grid_rows or rows
+        rows = whole - max(len(one) for one in harvested)
+        if rows < 1 or any(row >= whole for one in harvested for row in one):
+            raise CompilerOptionError(
+                f"harvested_rows={[list(one) for one in options.harvested_rows]}: {chip.name} has {whole} "
+                "rows of cores"
+            )
+    clock = (chip.clock_mhz or 1000) / 1000
+    channels = chip.dram_channels or GUESSED_CHANNELS
+    share = chip.dram_share or 0.9
+    target = Target(
+        chip=chip,
+        num_chips=num_chips,
+        rows=rows,
+        columns=columns,
+        sram_bytes=max(sram - RESERVED_SRAM_BYTES, sram // 2),
+        channels=channels,
+        channel_bytes=chip.memory_bytes // channels,
+        dram_bytes_per_cycle=(chip.dram_gbps or GUESSED_DRAM_GBPS) * share / clock,
+        clock_ghz=clock,
+        link_bytes_per_cycle=(chip.num_links * chip.link_gbps or chip.host_link_gbps or 16.0) / clock,
+        harvested=harvested,
+    )
+    return _with_runtime_parameters(target, options)
+
+
+def _grid(chip: Chip) -> tuple[int, int, int]:
+    sram = chip.sram_per_core_bytes or GUESSED_SRAM_BYTES
+    if chip.grid_rows:
+        return chip.grid_rows - len(chip.harvested_rows), chip.grid_columns, sram
+    cores = chip.num_cores or 1
+    rows = next(r for r in range(math.isqrt(cores), 0, -1) if cores % r == 0)
+    return rows, cores // rows, sram
+
+
+def _harvested(given: Sequence[Sequence[int]], num_chips: int) -> tuple[tuple[int, ...], ...]:
+    if not given:
+        return ()
+    if len(given) != num_chips:
+        raise CompilerOptionError(
+            f"harvested_rows={[list(one) for one in given]}: there are {num_chips} chips, and it takes a "
+            "list for each"
+        )
+    return tuple(tuple(sorted({_logical(row) for row in one})) for one in given)
+
+
+def _logical(row: int) -> int:
+    return row - 1 if row in _FIRST_ROWS else row - 2
+
+
+@functools.lru_cache(maxsize=32)
+def _yaml_of(path: str, changed: float) -> Any:
+    return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+
+
+def read_yaml(option: str, path: str) -> Any:
+    """Return what a YAML file has.
+
+    Raises:
+        CompilerOptionError: it cannot be read; the message names the option.
+    """
+    try:
+        return _yaml_of(path, Path(path).stat().st_mtime)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise CompilerOptionError(f"{option}={path!r}: the file cannot be read ({error})") from error
+
+
+def _described(path: str, rows: int, columns: int, sram: int) -> tuple[int, int, int]:
+    data = read_yaml("backend_device_descriptor_path", path)
+    try:
+        grid = data.get("grid") or {}
+        size = data.get("worker_l1_size", sram)
+        if "functional_workers" in data:
+            # Cores are named "x-y"; those of a column count.
+            places = [tuple(int(part) for part in str(one).split("-")) for one in data["functional_workers"]]
+            return len({y for _, y in places}), len({x for x, _ in places}), int(size)
+        return int(grid.get("rows", rows)), int(grid.get("columns", columns)), int(size)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise CompilerOptionError(
+            f"backend_device_descriptor_path={path!r}: expected 'functional_workers' (a list of 'x-y'), "
+            f"or 'grid' with rows and columns ({error})"
+        ) from error
+
+
+def _num_chips(path: str) -> int:
+    data = read_yaml("backend_cluster_descriptor_path", path)
+    chips = data.get("chips") if isinstance(data, dict) else None
+    if not isinstance(chips, list | dict) or not 1 <= len(chips) <= 32:
+        raise CompilerOptionError(
+            f"backend_cluster_descriptor_path={path!r}: expected the key 'chips' with 1 to 32 of them"
+        )
+    return len(chips)
+
+
+_PARAMETERS = (
+    "rows",
+    "columns",
+    "sram_bytes",
+    "channels",
+    "channel_bytes",
+    "dram_bytes_per_cycle",
+    "clock_ghz",
+)
+
+
+def _with_runtime_parameters(target: Target, options: Options) -> Target:
+    path = options.backend_runtime_params_path
+    if not path:
+        return target
+    if options.store_backend_db_to_yaml:
+        data = {name: getattr(target, name) for name in _PARAMETERS}
+        Path(path).write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+        return target
+    if not Path(path).exists():
+        return target
+    data = read_yaml("backend_runtime_params_path", path)
+    if not isinstance(data, dict) or not data.keys() <= set(_PARAMETERS):
+        raise CompilerOptionError(
+            f"backend_runtime_params_path={path!r}: it takes the keys {', '.join(_PARAMETERS)}"
+        )
+    if not all(isinstance(one, int | float) and one > 0 for one in data.values()):
+        raise CompilerOptionError(f"backend_runtime_params_path={path!r}: every figure is a number above 0")
+    return replace(target, **data)

@@ -1,0 +1,196 @@
+"""A compiled model: runs on a device, says how it was placed, and is written to one file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torch_loom import config
+from torch_loom.errors import ImageError
+from torch_loom.image import file, netlist, report
+from torch_loom.image.program import Program
+from torch_loom.image.replay import Replayer
+
+__all__ = ["Executable"]
+
+
+class Executable:
+    """What ``torch_loom.compile`` returns; a call runs it.
+
+    Attributes:
+        plan: epochs, places, queues and predictions, as JSON has them.
+        device: where it runs.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        tensors: Mapping[str, torch.Tensor],
+        plan: dict[str, Any],
+        specs: Mapping[str, Any],
+        device: torch.device,
+        *,
+        replays: bool = True,
+    ) -> None:
+        self.plan = plan
+        self.device = device
+        self._program = program
+        self._tensors = dict(tensors)
+        self._specs = dict(specs)
+        self._replays = replays
+        self._run: Any = program.bind(self._tensors, device)
+        # What a run updates is read by the next: a captured graph would read what it was.
+        if replays and not program.updates:
+            self._run = Replayer(self._run)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it on tensors of the shapes and dtypes that it was compiled for; others are refused.
+
+        Tensors of the host are moved to the device.
+
+        Returns:
+            What the module returns; where that has classes of the program's own, a tuple of its tensors.
+
+        Raises:
+            ValueError: the inputs are not those that it was compiled for.
+        """
+        from torch.utils import _pytree as pytree
+
+        leaves, _ = pytree.tree_flatten((args, kwargs))
+        given = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        inputs = [self._checked(i, tensor) for i, tensor in enumerate(given)]
+        if len(inputs) != len(self._program.inputs):
+            raise ValueError(
+                f"this executable takes {len(self._program.inputs)} tensors ({self._expected()}), but got "
+                f"{len(inputs)}"
+            )
+        with torch.no_grad():
+            results = list(self._run(*inputs))
+            for name, value in zip(self._program.updates, results[len(self._program.outputs) :], strict=True):
+                self._tensors[name].copy_(value)
+        outputs = results[: len(self._program.outputs)]
+        text = self._specs.get("out")
+        if not text:
+            return tuple(outputs)
+        return pytree.tree_unflatten(outputs, pytree.treespec_loads(text))
+
+    def _expected(self) -> str:
+        return ", ".join(f"{one['name']}: {one['dtype']} {one['shape']}" for one in self._program.inputs)
+
+    def _checked(self, number: int, tensor: torch.Tensor) -> torch.Tensor:
+        if number >= len(self._program.inputs):
+            return tensor
+        one = self._program.inputs[number]
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        if list(tensor.shape) != one["shape"] or dtype != one["dtype"]:
+            raise ValueError(
+                f"{one['name']}: it was compiled for {one['dtype']} {one['shape']}, but got {dtype} "
+                f"{list(tensor.shape)}. Compile it again for this shape"
+            )
+        return tensor.to(self.device)
+
+    @property
+    def num_ops(self) -> int:
+        """How many ops it runs."""
+        return len(self._program.calls)
+
+    @property
+    def host_nodes(self) -> dict[str, str]:
+        """What stays on the host, and why."""
+        return {name: one["reason"] for name, one in self.plan["host"].items()}
+
+    @property
+    def latency_seconds(self) -> float:
+        """Predicted time of one run on the chip."""
+        return float(self.plan["totals"]["latency_seconds"])
+
+    @property
+    def samples_per_second(self) -> float:
+        """Predicted throughput, runs following one another: a sample is one of the first input's rows."""
+        return float(self.plan["totals"]["samples_per_second"])
+
+    def netlist(self) -> str:
+        """Return the plan as YAML: devices, queues, graphs, programs, fused_ops."""
+        return netlist.text(self.plan)
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write a page that shows the plan: epochs on the cores, time, memory, what stayed on the host."""
+        Path(path).write_text(report.page(self.plan), encoding="utf-8")
+
+    def write_outputs(self, folder: str | os.PathLike[str], trace: str = "NONE") -> None:
+        """Write the netlist, and where asked a trace of the predicted run, into a folder.
+
+        Args:
+            trace: ``"NONE"``, ``"LIGHT"`` (epochs) or ``"VERBOSE"`` (their ops too).
+        """
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        (target / "netlist.yaml").write_text(self.netlist(), encoding="utf-8")
+        if trace != "NONE":
+            events = report.trace_events(self.plan, with_ops=trace == "VERBOSE")
+            (target / "perf_trace.json").write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to one file, an image: data, no code."""
+        body = {
+            "program": self._program.to_json(),
+            "plan": self.plan,
+            "specs": self._specs,
+            "chip": self.plan["chip"],
+            "replays": self._replays,
+        }
+        file.write(path, body, {name: tensor.cpu() for name, tensor in self._tensors.items()})
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        device: str | torch.device | None = None,
+        *,
+        check_chip: bool = False,
+    ) -> Executable:
+        """Return the executable of an image.
+
+        Args:
+            device: where it runs; default: the current device.
+            check_chip: refuse an image that was planned for another chip than the device's.
+
+        Raises:
+            ImageError: the file is no image, is damaged, or is of another version or chip.
+        """
+        body, tensors = file.read(path)
+        name = config.device_name()
+        found = torch.device(device) if device is not None else torch.device(name)
+        if found.type != name:
+            raise ImageError(f"device={device!r}: an image runs on {name} devices")
+        index = found.index if found.index is not None else getattr(torch, name).current_device()
+        try:
+            if check_chip and (own := _chip_name(index)) != body["chip"]:
+                raise ImageError(
+                    f"{path}: planned for the chip {body['chip']}, but {name}:{index} is a {own}. Compile it "
+                    "again, or choose the chip by TORCH_LOOM_CHIP"
+                )
+            program = Program.from_json(body["program"])
+            place = torch.device(name, index)
+            if missing := [one for one in program.tensors if one not in tensors]:
+                raise ImageError(f"{path}: the file is damaged: it lacks the tensors {missing[:5]}")
+            moved = {name: _moved(tensor, place) for name, tensor in tensors.items()}
+            return cls(program, moved, body["plan"], body["specs"], place, replays=body["replays"])
+        except (KeyError, TypeError) as error:
+            raise ImageError(f"{path}: the file is damaged or no image ({error!r})") from error
+
+
+def _chip_name(index: int) -> str:
+    from torch_loom import _C
+
+    return _C.chip(index).name
+
+
+def _moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    own = torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device=device)
+    return own.copy_(tensor)

@@ -1,0 +1,129 @@
+"""Images on disk: a file of safetensors; its header has program and plan as JSON, version and checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torch_loom.errors import ImageError
+
+__all__ = ["VERSION", "read", "write"]
+
+VERSION = 1
+_KIND = "torch-loom image"
+_MAX_HEADER_BYTES = 100 << 20
+
+
+def write(path: str | os.PathLike[str], body: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
+    """Write an image; the file is there whole or not at all.
+
+    Args:
+        body: program and plan, as JSON has them.
+        tensors: on the host; their strides are kept.
+    """
+    save_file = _safetensors().torch.save_file
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    strides = json.dumps({name: list(tensor.stride()) for name, tensor in tensors.items()}, sort_keys=True)
+    flat = {name: _flat(tensor) for name, tensor in tensors.items()}
+    metadata = {
+        "kind": _KIND,
+        "version": str(VERSION),
+        "torch": str(torch.__version__).partition("+")[0],
+        "body": text,
+        "strides": strides,
+        "checksum": _checksum(text, strides, flat),
+    }
+    target = Path(path)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    os.close(handle)
+    try:
+        save_file(flat, name, metadata=metadata)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """Return body and tensors of an image.
+
+    Raises:
+        ImageError: the file is missing, no image, damaged, or of another version.
+    """
+    target = Path(path)
+    if not target.is_file():
+        raise ImageError(f"{target}: there is no such file")
+    safe_open = _safetensors().safe_open
+    try:
+        with safe_open(str(target), framework="pt") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("kind") != _KIND:
+                raise ImageError(f"{target}: no image of a compiled model; save one with Executable.save")
+            _check_version(target, metadata)
+            flat = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except ImageError:
+        raise
+    except Exception as error:
+        raise ImageError(f"{target}: the file is damaged or no image ({error})") from error
+    try:
+        text, strides = metadata["body"], metadata["strides"]
+        if _checksum(text, strides, flat) != metadata["checksum"]:
+            raise ImageError(
+                f"{target}: the file is damaged: its checksum differs. Compile and save it again"
+            )
+        return json.loads(text), {
+            name: _shaped(flat[name], strides_of) for name, strides_of in json.loads(strides).items()
+        }
+    except (KeyError, ValueError, RuntimeError) as error:
+        if isinstance(error, ImageError):
+            raise
+        raise ImageError(f"{target}: the file is damaged ({error!r})") from error
+
+
+def _check_version(target: Path, metadata: Mapping[str, str]) -> None:
+    if metadata.get("version") != str(VERSION):
+        raise ImageError(
+            f"{target}: an image of version {metadata.get('version')}, but this torch-loom reads version "
+            f"{VERSION}. Compile the model again"
+        )
+    running = str(torch.__version__).partition("+")[0]
+    if metadata.get("torch", "").split(".")[:2] != running.split(".")[:2]:
+        raise ImageError(
+            f"{target}: made with torch {metadata.get('torch')}, but torch {running} is running. Compile the "
+            "model again"
+        )
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().cpu().contiguous().clone()
+
+
+def _shaped(flat: torch.Tensor, stride: list[int]) -> torch.Tensor:
+    if list(flat.stride()) == stride:
+        return flat
+    return torch.empty_strided(tuple(flat.shape), tuple(stride), dtype=flat.dtype).copy_(flat)
+
+
+def _checksum(text: str, strides: str, tensors: Mapping[str, torch.Tensor]) -> str:
+    digest = hashlib.sha256(f"{text}\0{strides}".encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        if tensor.numel():
+            digest.update(tensor.flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.torch
+    except ImportError as error:
+        raise ImageError("images need the package safetensors: pip install safetensors") from error
+    return safetensors

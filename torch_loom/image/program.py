@@ -1,0 +1,269 @@
+"""A program as data: ops by name, their arguments, and which results are outputs. Nothing in it is code."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from torch_loom.errors import ImageError
+
+__all__ = ["Call", "Program", "decode", "encode", "op_of"]
+
+# Namespaces whose ops an image may call.
+_NAMESPACES = ("aten", "loom_numerics")
+# Those of them that touch more than their operands.
+_REFUSED = ("from_file", "_print", "_assert_async", "set_", "record_stream", "_copy_from", "rename_")
+_NAMED: dict[str, dict[str, Any]] = {
+    "layout": {"strided": torch.strided},
+    "memory_format": {
+        "contiguous_format": torch.contiguous_format,
+        "preserve_format": torch.preserve_format,
+        "channels_last": torch.channels_last,
+        "channels_last_3d": torch.channels_last_3d,
+    },
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One op: the name of its result, the op ("aten::add.Tensor"), encoded arguments.
+
+    Attributes:
+        is_on_host: it runs on the host, with copies around it.
+        source: the program's line that it comes from.
+    """
+
+    name: str
+    op: str
+    args: list[Any]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    is_on_host: bool = False
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Program:
+    """Calls in their order.
+
+    Attributes:
+        inputs: names of the inputs, with shape and dtype of each.
+        tensors: names of parameters and constants.
+        calls: the ops.
+        outputs: encoded results, one an output.
+        updates: parameters or buffers that take a result after each run, by name: the encoded result.
+    """
+
+    inputs: list[dict[str, Any]]
+    tensors: list[str]
+    calls: list[Call]
+    outputs: list[Any]
+    updates: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Program:
+        """Return the program of JSON data, checked.
+
+        Raises:
+            ImageError: it names an op that images may not call, or a value that nothing has made.
+        """
+        try:
+            calls = [Call(**call) for call in data["calls"]]
+            program = cls(
+                list(data["inputs"]),
+                list(data["tensors"]),
+                calls,
+                list(data["outputs"]),
+                dict(data["updates"]),
+            )
+            program.check()
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, ImageError):
+                raise
+            raise ImageError(f"the program is malformed: {error!r}") from error
+        return program
+
+    def check(self) -> None:
+        """Raise an ImageError unless every value is made before it is used, by an op that may be called."""
+        known = {one["name"] for one in self.inputs} | set(self.tensors)
+        for call in self.calls:
+            if call.op != "getitem":
+                op_of(call.op)
+            for name in references([call.args, call.kwargs]):
+                if name not in known:
+                    raise ImageError(f"the program uses {name!r} in {call.name!r} before it is made")
+            known.add(call.name)
+        for name in references([self.outputs, self.updates]):
+            if name not in known:
+                raise ImageError(f"the program returns {name!r}, which nothing makes")
+
+    def bind(self, tensors: Mapping[str, torch.Tensor], device: torch.device) -> Callable[..., list[Any]]:
+        """Return a function of the inputs that runs the calls on a device.
+
+        Args:
+            tensors: the parameters and constants, on the device.
+            device: where tensors are made.
+        """
+        last = self._last_uses()
+        steps = [(self._step(call, device), call.name, last.get(call.name, ())) for call in self.calls]
+        names = [one["name"] for one in self.inputs]
+
+        def run(*inputs: Any) -> list[Any]:
+            values: dict[str, Any] = dict(tensors)
+            values.update(zip(names, inputs, strict=True))
+            for step, name, dead in steps:
+                values[name] = step(values)
+                for one in dead:
+                    del values[one]
+            results = [decode(one, values, device) for one in self.outputs]
+            return [*results, *(decode(one, values, device) for one in self.updates.values())]
+
+        return run
+
+    def _step(self, call: Call, device: torch.device) -> Callable[[Mapping[str, Any]], Any]:
+        args, kwargs = call.args, call.kwargs
+        if call.op == "getitem":
+            source, index = args[0]["ref"], args[1]
+            return lambda values: operator.getitem(values[source], index)
+        op = op_of(call.op)
+        if call.is_on_host:
+            return lambda values: _on_host(op, decode(args, values, device), decode(kwargs, values, device))
+        return lambda values: op(*decode(args, values, device), **decode(kwargs, values, device))
+
+    def _last_uses(self) -> dict[str, tuple[str, ...]]:
+        """Which values nobody needs after a call."""
+        kept = set(references([self.outputs, self.updates]))
+        made = {call.name for call in self.calls}
+        last: dict[str, str] = {}
+        for call in self.calls:
+            last[call.name] = call.name
+            for name in references([call.args, call.kwargs]):
+                last[name] = call.name
+        dead: dict[str, list[str]] = {}
+        for name, call_name in last.items():
+            if name in made and name not in kept:
+                dead.setdefault(call_name, []).append(name)
+        return {name: tuple(values) for name, values in dead.items()}
+
+
+def references(value: Any) -> list[str]:
+    """Return the names of values in encoded arguments."""
+    if isinstance(value, dict):
+        if "ref" in value:
+            return [value["ref"]]
+        return [name for one in value.values() for name in references(one)]
+    if isinstance(value, list | tuple):
+        return [name for one in value for name in references(one)]
+    return []
+
+
+@functools.cache
+def op_of(name: str) -> Any:
+    """Return the op of a name, "aten::add.Tensor".
+
+    Raises:
+        ImageError: it is none that an image may call.
+    """
+    namespace, _, rest = name.partition("::")
+    base, _, overload = rest.partition(".")
+    if namespace not in _NAMESPACES or base in _REFUSED or base.startswith("__"):
+        raise ImageError(f"the program calls {name!r}, which no image may call")
+    if namespace == "loom_numerics":
+        import torch_loom.numerics  # noqa: F401 (registers them)
+    try:
+        op = getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
+    except AttributeError:
+        raise ImageError(f"the program calls {name!r}, which PyTorch {torch.__version__} lacks") from None
+    if op._schema.is_mutable:
+        raise ImageError(f"the program calls {name!r}, which changes its operands")
+    return op
+
+
+def _on_host(op: Any, args: Any, kwargs: Any) -> Any:
+    from torch.utils._pytree import tree_map
+
+    devices = [None]
+
+    def to_host(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            devices.append(value.device)  # type: ignore[arg-type]
+            return value.cpu()
+        return value
+
+    def back(value: Any) -> Any:
+        return value.to(devices[-1]) if isinstance(value, torch.Tensor) and devices[-1] is not None else value
+
+    result = op(*tree_map(to_host, args), **tree_map(to_host, kwargs))
+    return tree_map(back, result)
+
+
+def encode(value: Any, name_of: Callable[[Any], str | None]) -> Any:
+    """Return an argument as JSON has it.
+
+    Args:
+        name_of: the name of a value that another call makes; None for any other value.
+    """
+    name = name_of(value)
+    if name is not None:
+        return {"ref": name}
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if isinstance(value, complex):
+        return {"complex": [value.real, value.imag]}
+    if isinstance(value, torch.dtype):
+        return {"dtype": str(value).removeprefix("torch.")}
+    if isinstance(value, torch.device):
+        return {"device": "cpu" if value.type == "cpu" else "own"}
+    if isinstance(value, torch.layout):
+        return {"layout": str(value).removeprefix("torch.")}
+    if isinstance(value, torch.memory_format):
+        return {"memory_format": str(value).removeprefix("torch.")}
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return encode(int(value) if isinstance(value, torch.SymInt) else value.node.hint, name_of)
+    if isinstance(value, Mapping):
+        return {"map": {str(key): encode(one, name_of) for key, one in value.items()}}
+    if isinstance(value, Sequence):
+        return [encode(one, name_of) for one in value]
+    raise ImageError(f"an argument of type {type(value).__name__} cannot be part of an image: {value!r}")
+
+
+def decode(value: Any, values: Mapping[str, Any], device: torch.device) -> Any:
+    """Return the argument that encoded data stands for."""
+    if isinstance(value, list):
+        return [decode(one, values, device) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if "ref" in value:
+        return values[value["ref"]]
+    for kind, one in value.items():
+        if kind == "dtype":
+            return _dtype(one)
+        if kind == "device":
+            return torch.device("cpu") if one == "cpu" else device
+        if kind in _NAMED:
+            return _NAMED[kind][one]
+        if kind == "float":
+            return float(one)
+        if kind == "complex":
+            return complex(*one)
+        if kind == "map":
+            return {key: decode(item, values, device) for key, item in one.items()}
+    return {key: decode(one, values, device) for key, one in value.items()}
+
+
+def _dtype(name: str) -> torch.dtype:
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise ImageError(f"{name!r} is no dtype of PyTorch {torch.__version__}")
+    return found
