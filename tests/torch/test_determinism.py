@@ -1,4 +1,4 @@
-"""What torch.use_deterministic_algorithms refuses: the ops that its documentation lists, on chips that are like that."""
+"""torch.use_deterministic_algorithms refuses what its documentation lists, on chips that are not deterministic."""
 
 from __future__ import annotations
 
@@ -155,7 +155,8 @@ def test_matrix_products_under_cudas_name(run_python: PythonRunner) -> None:
         import torch
         x = torch.ones(2, 2, device="cuda")
         torch.use_deterministic_algorithms(True)
-        for use in (lambda: x @ x, lambda: torch.nn.functional.linear(x, x, x[0]), lambda: torch.addmm(x, x, x)):
+        linear = torch.nn.functional.linear
+        for use in (lambda: x @ x, lambda: linear(x, x, x[0]), lambda: torch.addmm(x, x, x)):
             try:
                 use()
             except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Ops whose results change from run to run on a GPU, as ``torch.use_deterministic_algorithms`` documents them.
+"""Ops whose results change from run to run on a GPU: what ``torch.use_deterministic_algorithms`` lists.
 
 Their kernels add with atomic operations, or choose among equals in the order in which threads arrive. A chip
 says itself whether it is like that (``deterministic``).
@@ -81,7 +81,20 @@ ALERTS: dict[str, Alert] = {
     "scatter_reduce": Alert("scatter_reduce_cuda_prod_", "product"),
     "scatter_reduce_": Alert("scatter_reduce_cuda_prod_", "product"),
     **dict.fromkeys(
-        ("mm", "addmm", "addmm_", "bmm", "baddbmm", "baddbmm_", "mv", "addmv", "addmv_", "dot", "vdot", "linear"),
+        (
+            "mm",
+            "addmm",
+            "addmm_",
+            "bmm",
+            "baddbmm",
+            "baddbmm_",
+            "mv",
+            "addmv",
+            "addmv_",
+            "dot",
+            "vdot",
+            "linear",
+        ),
         Alert("", "blas"),
     ),
 }
