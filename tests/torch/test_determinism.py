@@ -1,4 +1,4 @@
-"""torch.use_deterministic_algorithms refuses what its documentation lists, on chips that are not deterministic."""
+"""torch.use_deterministic_algorithms refuses what it documents, on chips that are not deterministic."""
 
 from __future__ import annotations
 
