@@ -51,7 +51,7 @@ void PlanRecorder::begin(const Command& command) {
     used_[device] += bytes;
     is_peak = used_[device] > peak_[device];
     if (is_peak) peak_[device] = used_[device];
-    kept_.memory.push_back({simulated::host_ns(), address, bytes, command.device});
+    kept_.memory.push_back({simulated::host_ns(), address, bytes, command.device, takes_workspace ? 1 : 0});
   }
   if (is_peak && at_peak_) at_peak_(command.device);
 }
@@ -65,8 +65,7 @@ void PlanRecorder::end(const Command& command) {
     place = found->second;
   } else {
     const std::string name = command.op == nullptr ? command.name : command.op->name;
-    const auto [known, is_new] =
-        places_by_name_.try_emplace(name, static_cast<int32_t>(kept_.totals.size()));
+    const auto [known, is_new] = places_by_name_.try_emplace(name, static_cast<int32_t>(kept_.totals.size()));
     place = known->second;
     if (is_new) {
       const char* const family = command.op == nullptr ? "other" : name_of(command.op->shape_class);
@@ -91,7 +90,14 @@ PlanRecorder::Kept PlanRecorder::kept() const {
 
 void PlanRecorder::take_workspace(int device) {
   const auto place = static_cast<size_t>(device);
-  workspaces_[place] = get().device(device).allocator->allocate(workspace_bytes_[place], 0);
+  takes_workspace = true;
+  try {
+    workspaces_[place] = get().device(device).allocator->allocate(workspace_bytes_[place], 0);
+  } catch (...) {
+    takes_workspace = false;
+    throw;
+  }
+  takes_workspace = false;
 }
 
 void PlanRecorder::release_workspaces() noexcept {

@@ -20,7 +20,8 @@ class PlanRecorder final : public TapeReader {
     int64_t time_ns;
     uint64_t address;
     int64_t bytes;  // below 0: given back
-    int64_t device;
+    int32_t device;
+    int32_t is_workspace;  // of a library: no tensor's
   };
   struct Span {
     int64_t began_ns, ended_ns;
@@ -67,6 +68,7 @@ class PlanRecorder final : public TapeReader {
   std::unordered_map<const void*, int32_t> places_;  // among totals, by op
   std::map<std::string, int32_t> places_by_name_;
   std::vector<void*> workspaces_;
+  static inline thread_local bool takes_workspace = false;
 };
 
 }  // namespace loom::runtime

@@ -19,7 +19,7 @@ __all__ = ["CATEGORIES", "DryRunPlan", "MemoryPoint", "OpTime", "Span"]
 
 # What memory is for. Fragmentation: held by the allocator beside what is in use.
 CATEGORIES = ("parameters", "gradients", "optimizer state", "activations", "workspace", "fragmentation")
-_MEMORY_EVENT = struct.Struct("<qQqq")
+_MEMORY_EVENT = struct.Struct("<qQqii")
 _SPAN = struct.Struct("<qqihh")
 
 
@@ -117,7 +117,7 @@ class DryRunPlan:
         category_of = self._categories(events)
         used = dict.fromkeys(CATEGORIES, 0)
         current: dict[int, int] = {}
-        for number, (time_ns, address, size, where) in enumerate(events):
+        for number, (time_ns, address, size, where, _) in enumerate(events):
             if where != index:
                 continue
             owner = number if size > 0 else current.pop(address)
@@ -139,9 +139,11 @@ class DryRunPlan:
                 mark = next(marks, None)
             if number == len(events):
                 break
-            _, address, size, _ = events[number]
+            _, address, size, _, is_workspace = events[number]
             if size > 0:
                 current[address] = number
+                if is_workspace:
+                    found[number] = "workspace"
             else:
                 current.pop(address, None)
         return found

@@ -80,9 +80,13 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
         devices, figures = _described(self._request)
         if (reason := first_use.see_dry_run(devices, figures)) is not None:
             raise DryRunError(f"torch.{DEVICE_TYPE}.dry_run(): {reason}")
-        clock.start()
-        recording = Recording([int(own["workspace_bytes"]) for own in figures])
-        recording.start()
+        try:
+            clock.start()
+            recording = Recording([int(own["workspace_bytes"]) for own in figures])
+            recording.start()
+        except BaseException:
+            first_use.see_program()
+            raise
         self._plan = DryRunPlan(recording)
         self._host.__enter__()  # type: ignore[no-untyped-call]
         return self._plan
