@@ -1,4 +1,4 @@
-"""What the plan of a dry run says: memory by category, time, stacks, constants, models that do not fit here."""
+"""What the plan of a dry run says: memory by category, time, stacks; and models that do not fit here."""
 
 from __future__ import annotations
 

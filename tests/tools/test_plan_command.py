@@ -21,7 +21,8 @@ model = nn.Sequential(nn.Linear(size, size), nn.GELU(), nn.Linear(size, 10)).to(
 optimizer = torch.optim.AdamW(model.parameters())
 for number in range(1000):
     optimizer.zero_grad()
-    loss = nn.functional.cross_entropy(model(torch.randn(32, size).to(device)), torch.zeros(32).long().to(device))
+    x, labels = torch.randn(32, size).to(device), torch.zeros(32).long().to(device)
+    loss = nn.functional.cross_entropy(model(x), labels)
     loss.backward()
     optimizer.step()
     print("step", number)
