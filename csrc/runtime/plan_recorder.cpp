@@ -68,7 +68,9 @@ void PlanRecorder::end(const Command& command) {
     const auto [known, is_new] = places_by_name_.try_emplace(name, static_cast<int32_t>(kept_.totals.size()));
     place = known->second;
     if (is_new) {
-      const char* const family = command.op == nullptr ? "other" : name_of(command.op->shape_class);
+      const char* const family = command.op != nullptr                  ? name_of(command.op->shape_class)
+                                 : command.kind == CommandKind::kKernel ? "other"
+                                                                        : "copy";
       kept_.totals.push_back({name, family});
     }
     if (command.op != nullptr) places_[command.op] = place;

@@ -147,8 +147,12 @@ def _own_frames(frames: Sequence[Any]) -> list[Any]:
     """Return the lines of the program: not those of this command, and of PyTorch only the innermost."""
     here = (str(Path(__file__)), "runpy.py", "<frozen")
     kept = [each for each in frames if not any(part in each.file for part in here)]
-    library = f"{os.sep}torch{os.sep}"
-    return [each for place, each in enumerate(kept) if place == 0 or library not in each.file][:8]
+    libraries = (f"{os.sep}torch{os.sep}", f"{os.sep}torch_loom{os.sep}")
+    return [
+        each
+        for place, each in enumerate(kept)
+        if place == 0 or not any(library in each.file for library in libraries)
+    ][:8]
 
 
 def _thinned(points: list[Any]) -> list[Any]:
