@@ -29,7 +29,7 @@ void PlanRecorder::begin(const Command& command) {
   if (command.device < 0 || device >= used_.size()) return;
   if (command.kind == CommandKind::kKernel) {
     const bool is_product = command.op != nullptr && command.op->shape_class == ShapeClass::kMatmul;
-    if (is_product && workspace_bytes_[device] != 0 && workspaces_[device] == nullptr) {
+    if (is_product && workspace_bytes_[device] != 0 && workspaces_[device].empty()) {
       take_workspace(command.device);
     }
     return;
@@ -68,7 +68,9 @@ void PlanRecorder::end(const Command& command) {
     const auto [known, is_new] = places_by_name_.try_emplace(name, static_cast<int32_t>(kept_.totals.size()));
     place = known->second;
     if (is_new) {
-      const char* const family = command.op == nullptr ? "other" : name_of(command.op->shape_class);
+      const char* const family = command.op != nullptr                  ? name_of(command.op->shape_class)
+                                 : command.kind == CommandKind::kKernel ? "other"
+                                                                        : "copy";
       kept_.totals.push_back({name, family});
     }
     if (command.op != nullptr) places_[command.op] = place;
@@ -90,9 +92,14 @@ PlanRecorder::Kept PlanRecorder::kept() const {
 
 void PlanRecorder::take_workspace(int device) {
   const auto place = static_cast<size_t>(device);
+  // Whole pages of the large pool, and a small rest: two libraries' workspaces.
+  constexpr size_t kWhole = size_t{2} << 20;
+  const size_t rest = workspace_bytes_[place] % kWhole;
   takes_workspace = true;
   try {
-    workspaces_[place] = get().device(device).allocator->allocate(workspace_bytes_[place], 0);
+    for (const size_t bytes : {workspace_bytes_[place] - rest, rest}) {
+      if (bytes != 0) workspaces_[place].push_back(get().device(device).allocator->allocate(bytes, 0));
+    }
   } catch (...) {
     takes_workspace = false;
     throw;
@@ -102,7 +109,7 @@ void PlanRecorder::take_workspace(int device) {
 
 void PlanRecorder::release_workspaces() noexcept {
   for (size_t device = 0; device < workspaces_.size(); ++device) {
-    if (void* const memory = std::exchange(workspaces_[device], nullptr)) {
+    for (void* const memory : std::exchange(workspaces_[device], {})) {
       get().device(static_cast<int>(device)).allocator->deallocate(memory);
     }
   }

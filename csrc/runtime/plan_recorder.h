@@ -67,7 +67,7 @@ class PlanRecorder final : public TapeReader {
   std::vector<int64_t> used_, peak_;
   std::unordered_map<const void*, int32_t> places_;  // among totals, by op
   std::map<std::string, int32_t> places_by_name_;
-  std::vector<void*> workspaces_;
+  std::vector<std::vector<void*>> workspaces_;
   static inline thread_local bool takes_workspace = false;
 };
 

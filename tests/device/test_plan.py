@@ -36,7 +36,7 @@ def test_memory_is_counted_by_what_it_is_for() -> None:
     assert found["activations"] > 0
     in_use = sum(size for name, size in found.items() if name != "fragmentation")
     assert in_use == pytest.approx(plan.peak_memory_bytes(), rel=0.01)
-    assert in_use + found["fragmentation"] == pytest.approx(plan.peak_reserved_bytes(), rel=0.01)
+    assert in_use + found["fragmentation"] == plan.peak_reserved_bytes()
 
 
 def test_the_peak_has_the_line_that_made_it() -> None:
@@ -56,7 +56,7 @@ def test_time_is_that_of_steps_and_ops() -> None:
         with torch.loom.dry_run(chip=chip, devices=1) as plan:
             trained(2048, steps=3)
         assert len(plan.step_seconds) == 3
-        assert sum(plan.step_seconds) <= plan.seconds
+        assert sum(plan.step_seconds) <= plan.seconds + 1e-12
         assert sum(plan.seconds_by_family().values()) == pytest.approx(sum(op.seconds for op in plan.ops()))
         names = {op.name for op in plan.ops()}
         assert {"aten::addmm", "aten::mm", "aten::relu"} <= names
@@ -119,7 +119,7 @@ def test_models_larger_than_this_machine_cost_nothing() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with torch.loom.dry_run(chip="h200", devices=1) as plan:
         host = [nn.Linear(16_384, 65_536, dtype=torch.bfloat16) for _ in range(16)]
-        assert not host[0].weight.any()
+        assert not host[0].weight[:64].any()
         model = nn.Sequential(*host).to("loom")
         half = nn.Linear(16_384, 65_536).half()
         assert half.weight.dtype == torch.float16

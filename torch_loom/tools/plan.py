@@ -118,7 +118,10 @@ def summary(plan: Any, script: str, chip: str) -> dict[str, Any]:
                 "peak_memory_bytes": plan.peak_memory_bytes(index),
                 "peak_reserved_bytes": plan.peak_reserved_bytes(index),
                 "memory_by_category": plan.memory_by_category(index),
-                "peak_stack": [list(frame) for frame in _own_frames(plan.peak_stack(index))],
+                "peak_stack": [
+                    [_short(file), line, function]
+                    for file, line, function in _own_frames(plan.peak_stack(index))
+                ],
                 "utilisation": plan.utilisation(index),
                 "memory_over_time": [{"seconds": each.seconds, **each.bytes} for each in points],
             }
@@ -147,8 +150,19 @@ def _own_frames(frames: Sequence[Any]) -> list[Any]:
     """Return the lines of the program: not those of this command, and of PyTorch only the innermost."""
     here = (str(Path(__file__)), "runpy.py", "<frozen")
     kept = [each for each in frames if not any(part in each.file for part in here)]
-    library = f"{os.sep}torch{os.sep}"
-    return [each for place, each in enumerate(kept) if place == 0 or library not in each.file][:8]
+    libraries = (f"{os.sep}torch{os.sep}", f"{os.sep}torch_loom{os.sep}")
+    return [
+        each
+        for place, each in enumerate(kept)
+        if place == 0 or not any(library in each.file for library in libraries)
+    ][:8]
+
+
+def _short(file: str) -> str:
+    """Return a path as a reader knows it: a package's from its name on, the program's from here."""
+    packaged = file.rpartition(f"site-packages{os.sep}")[2]
+    here = os.getcwd() + os.sep
+    return packaged.removeprefix(here)
 
 
 def _thinned(points: list[Any]) -> list[Any]:

@@ -103,8 +103,8 @@ class DryRunPlan:
             key=lambda each: sum(each.values()),
             default=dict.fromkeys(CATEGORIES, 0),
         )
-        allocated, reserved = self._figures()[index]
-        return {**peak, "fragmentation": max(0, reserved - allocated)}
+        reserved = self._figures()[index][1]
+        return {**peak, "fragmentation": max(0, reserved - sum(peak.values()))}
 
     def peak_stack(self, device: Device = None) -> list[Frame]:
         """Return the lines of Python, innermost first, where most memory was in use; none if none was."""

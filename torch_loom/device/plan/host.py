@@ -36,6 +36,12 @@ _FILLS = frozenset(
         *("clamp_", "exponential_", "bernoulli_"),
     )
 )
+# Some of these are given here whole, and what they call then is not.
+_INITS = frozenset(
+    function
+    for name, function in vars(torch.nn.init).items()
+    if name.endswith("_") and not name.startswith("_") and callable(function)
+)
 _CASTS = {
     torch.Tensor.half: torch.float16,
     torch.Tensor.bfloat16: torch.bfloat16,
@@ -60,9 +66,10 @@ class CostlessHost(TorchFunctionMode):
             made = self._factory(func, args, kwargs)
             if made is not None:
                 return made
-        elif func in _FILLS:
-            if args and self._is_costless(args[0]):
-                return args[0]
+        elif func in _FILLS or func in _INITS:
+            filled = args[0] if args else kwargs.get("tensor")
+            if self._is_costless(filled):
+                return filled
         elif func in _CASTS:
             if args and self._is_costless(args[0]):
                 return self._cast(args[0], _CASTS[func])
