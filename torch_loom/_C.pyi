@@ -67,6 +67,7 @@ def initialize(
     chaos_seed: int,
     protect: bool,
     refuse_fallbacks: bool,
+    host_memory_bytes: int,
 ) -> None: ...
 
 # The program sees these devices in the place of its own. Returns why it cannot, while another dry run or a

@@ -12,7 +12,7 @@ from transformers import Trainer, TrainingArguments
 from tests.libraries.common import Sentences, assert_on_cuda, tiny_llama
 
 
-def make_trainer(folder: Path, **arguments: Any) -> Trainer:
+def make_trainer(folder: Path, *, one_device: bool = False, **arguments: Any) -> Trainer:
     defaults: dict[str, Any] = {
         "output_dir": str(folder),
         "per_device_train_batch_size": 4,
@@ -25,6 +25,9 @@ def make_trainer(folder: Path, **arguments: Any) -> Trainer:
         "seed": 0,
     }
     options = TrainingArguments(**(defaults | arguments))
+    if one_device:  # else DataParallel over all devices, with larger batches
+        assert options.n_gpu in (0, 2)
+        options._n_gpu = min(options.n_gpu, 1)
     return Trainer(model=tiny_llama(), args=options, train_dataset=Sentences(), eval_dataset=Sentences(8))
 
 
@@ -45,8 +48,7 @@ def test_precision(tmp_path: Path, precision: str) -> None:
 
 
 def test_same_losses_as_on_the_cpu(tmp_path: Path) -> None:
-    on_device = make_trainer(tmp_path / "cuda")
-    on_device.args._n_gpu = 1  # else DataParallel over all devices, with larger batches
+    on_device = make_trainer(tmp_path / "cuda", one_device=True)
     on_device.train()
     on_cpu = make_trainer(tmp_path / "cpu", use_cpu=True)
     on_cpu.train()

@@ -159,6 +159,9 @@ _library: Any = None  # kept: what it registered goes with it
 def _refuse_cudnn() -> None:
     # PyTorch asks on CUDA devices whether cuDNN or MIOpen takes the call; the engine's own kernel does.
     global _library
+    # RNNs ask for each tensor of theirs, and are warned that PyTorch was built without it. The module's own
+    # names stand in its dictionary; to set an attribute would set a flag of cuDNN's.
+    torch.backends.cudnn.__dict__["is_acceptable"] = lambda tensor: False
     library: Any = torch.library.Library  # has no types
     _library = library("aten", "IMPL", "CUDA")
     for op in ("_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"):

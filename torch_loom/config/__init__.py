@@ -27,6 +27,7 @@ from torch_loom.config.settings import (
     DEVICES,
     DRIVER,
     FALLBACK,
+    HOST_MEMORY,
     KERNEL_CACHE,
     LAUNCH,
     LOG_LEVEL,
@@ -231,6 +232,7 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
         device_groups=groups,
         fallback=fallback,
         log_level=log_level,
+        host_memory_bytes=value_of(HOST_MEMORY, overrides),
     )
 
 
@@ -328,6 +330,7 @@ def configure(
     chip: str | os.PathLike[str] | None = None,
     chips: Iterable[str | os.PathLike[str]] | None = None,
     memory: int | str | Iterable[int | str] | None = None,
+    host_memory: int | str | None = None,
     memory_policy: str | None = None,
     visible_devices: str | Iterable[int] | None = None,
     driver: str | None = None,
@@ -350,6 +353,7 @@ def configure(
         chips: the same for each device; there are as many devices unless ``devices`` says something else,
             which is refused.
         memory: capacity of each device, in bytes or as a size such as ``"16GiB"``; or a list, one for each.
+        host_memory: the most host memory that the process may use, device memory included; as ``"8GiB"``.
         memory_policy: ``"eager"`` takes device memory when a tensor is made, ``"lazy"`` at its first use.
         visible_devices: which devices the program sees, in this order: indices, or text such as ``"1,0"``.
         driver: ``"virtual"``, ``"null"``, or the path of a library that has a driver.

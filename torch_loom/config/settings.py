@@ -249,6 +249,15 @@ MEMORY = Setting(
     meaning="The capacity of each device, its chip's if not set; only what is touched takes host memory.",
     parse=_parse_memories,
 )
+HOST_MEMORY = Setting(
+    name="host_memory",
+    env="TORCH_LOOM_HOST_MEMORY",
+    type_name="size",
+    default=None,
+    allowed="2MiB to 16TiB, as bytes or with a unit (8GiB)",
+    meaning="The most host memory that this process may use, with its devices'; all there is if not set.",
+    parse=parse_memory,
+)
 MEMORY_POLICY = Setting(
     name="memory_policy",
     env="TORCH_LOOM_MEMORY_POLICY",
@@ -490,6 +499,7 @@ SETTINGS: tuple[Setting[object], ...] = cast(
         DEVICES,
         CHIP,
         MEMORY,
+        HOST_MEMORY,
         MEMORY_POLICY,
         RBLN_EAGER_MALLOC,
         RBLN_DIAGNOSE,

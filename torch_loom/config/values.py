@@ -31,6 +31,7 @@ class Settings:
         device_groups: which of the visible NPUs, counted from 0, make each device; None if each is a device.
         fallback: ``"allow"``, ``"warn"`` or ``"error"``.
         log_level: ``"DEBUG"``, ``"INFO"``, ``"WARNING"`` or ``"ERROR"``; None leaves it to Python's logging.
+        host_memory_bytes: the most host memory that the process may use; None for what the host has.
     """
 
     device_name: str
@@ -49,6 +50,7 @@ class Settings:
     fallback: str
     log_level: str | None
     device_groups: rbln.Groups | None = None
+    host_memory_bytes: int | None = None
 
     @property
     def visible_npus(self) -> tuple[int, ...]:

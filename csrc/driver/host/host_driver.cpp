@@ -10,6 +10,7 @@
 
 #include "driver/host/host_stream.h"
 #include "driver/host/worker_stream.h"
+#include "util/host_memory.h"
 
 namespace loom::driver {
 
@@ -23,6 +24,17 @@ std::string hex(uintptr_t address) {
   char text[32];
   std::snprintf(text, sizeof text, "%#zx", static_cast<size_t>(address));
   return text;
+}
+
+// Allocations of up to this are taken to be written soon.
+constexpr size_t kWrittenSoonBytes = size_t{1} << 30;
+
+// Throws OutOfMemory where the host has no memory for what a large write would touch first.
+void check_room(void* destination, size_t bytes) {
+  if (bytes < host_memory::kLargeBytes || host_memory::can_touch(destination, bytes)) return;
+  throw OutOfMemory(
+      "out of memory. Tried to write " + std::to_string(bytes >> 20) + " MiB, and " + host_memory::describe(),
+      -1, static_cast<int64_t>(bytes), 0, 0);
 }
 
 template <typename F>
@@ -71,7 +83,17 @@ AddressSpace& HostDriver::space(int device) const {
   return *spaces_[static_cast<size_t>(device)];
 }
 
-void* HostDriver::allocate(int device, size_t bytes) { return space(device).allocate(bytes); }
+void* HostDriver::allocate(int device, size_t bytes) {
+  AddressSpace& own = space(device);
+  // What is taken in small pieces is written at once. A large piece may never be: its writes are asked for.
+  const size_t soon = bytes <= kWrittenSoonBytes ? bytes : 0;
+  if (info_.executes_kernels && !host_memory::has_room(soon)) {
+    const MemoryInfo memory = memory_info(device);
+    throw OutOfMemory("out of memory: " + host_memory::describe(), device, static_cast<int64_t>(bytes),
+                      memory.free_bytes, memory.total_bytes);
+  }
+  return own.allocate(bytes);
+}
 
 MemoryInfo HostDriver::memory_info(int device) const { return space(device).info(); }
 
@@ -244,6 +266,7 @@ void HostDriver::copy(Stream stream, void* destination, const void* source, size
   check_not_null(destination, "copy", "destination");
   check_not_null(source, "copy", "source");
   if (!info_.executes_kernels) return;
+  check_room(touchable(destination), bytes);
   // What a kernel copies on its own stream is part of the kernel.
   HostStream& own = *HostStream::of(stream);
   HostStream* const told = own.is_mine() ? nullptr : &own;
@@ -261,6 +284,7 @@ void HostDriver::fill(Stream stream, void* destination, uint8_t value, size_t by
   if (bytes == 0) return;
   check_not_null(destination, "fill", "destination");
   if (!info_.executes_kernels) return;
+  check_room(touchable(destination), bytes);
   HostStream& own = *HostStream::of(stream);
   const auto set = [to = touchable(destination), value, bytes] { std::memset(to, value, bytes); };
   submit_callable(own, "fill", own.runs_in_place(), set);

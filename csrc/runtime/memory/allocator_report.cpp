@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "runtime/memory/caching_allocator.h"
+#include "util/host_memory.h"
 
 namespace loom::runtime {
 
@@ -46,6 +47,12 @@ std::string CachingAllocator::out_of_memory_message(size_t asked, size_t alloc_b
   if (asked != alloc_bytes) message += text(asked) + " asked for. ";
   message += "This process has " + text(reserved) + " memory in use. ";
   if (fraction_) message += text(limit_bytes()) + " allowed; ";
+  const bool is_device_full = alloc_bytes > static_cast<size_t>(std::max<int64_t>(memory.free_bytes, 0)) ||
+                              (fraction_ && reserved + alloc_bytes > limit_bytes());
+  if (!is_device_full && !is_sourced) {
+    message += "The device has room, but " + host_memory::describe() +
+               "; a dry run (torch.loom.dry_run) plans the program without that memory. ";
+  }
   message += "Of the allocated memory " + text(allocated) + " is allocated by PyTorch, ";
   if (in_private > 0) {
     message += "with " + text(in_private) + " allocated in private pools (e.g., graphs), ";

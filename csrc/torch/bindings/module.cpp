@@ -29,6 +29,7 @@
 #include "torch/memory/lazy.h"
 #include "torch/ops/fallback.h"
 #include "torch/profiler/nvtx.h"
+#include "util/host_memory.h"
 
 namespace py = pybind11;
 
@@ -53,7 +54,8 @@ int peek_device_count() noexcept {
 }
 
 void initialize(std::vector<runtime::DeviceConfig> made_from, const std::string& launch, uint64_t chaos_seed,
-                bool protect, bool refuse_fallbacks) {
+                bool protect, bool refuse_fallbacks, int64_t host_memory_bytes) {
+  host_memory::set_limit(host_memory_bytes);
   current_alloc_conf();  // refuses bad settings before there are devices
   translated([&] { runtime::initialize({std::move(made_from), launch, chaos_seed, protect}); });
   prepare_memory();
@@ -199,7 +201,8 @@ PYBIND11_MODULE(_C, m) {
     fallback::prepare(device);
   });
   m.def("initialize", torch::wrap_pybind_function(initialize), py::kw_only(), py::arg("devices"),
-        py::arg("launch"), py::arg("chaos_seed"), py::arg("protect"), py::arg("refuse_fallbacks"));
+        py::arg("launch"), py::arg("chaos_seed"), py::arg("protect"), py::arg("refuse_fallbacks"),
+        py::arg("host_memory_bytes"));
   m.def("enter_dry_run", torch::wrap_pybind_function(enter_dry_run), py::kw_only(), py::arg("devices"));
   m.def("leave_dry_run", torch::wrap_pybind_function(leave_dry_run));
   m.def("run_backward_in_this_thread", &run_backward_in_this_thread);

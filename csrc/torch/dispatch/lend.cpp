@@ -9,6 +9,7 @@
 #include <c10/core/impl/COW.h>
 
 #include "runtime/capture.h"
+#include "torch/core/host_room.h"
 #include "torch/engine/alias.h"
 #include "torch/memory/allocator.h"
 #include "torch/memory/lazy.h"
@@ -181,6 +182,9 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   if (!storage) {
     const c10::DeviceType engine = engine_type(*target_);
     void* const data = data_of(original_storage, is_written);
+    if (is_written && original_storage->nbytes() >= host_memory::kLargeBytes && target_->runs_kernels())
+        [[unlikely]]
+      check_host_room(data, original_storage->nbytes());
     alias = reuse_alias(data, original_storage->nbytes(), engine, impl);
     if (!alias.defined()) storage = alias_storage(data, original_storage->nbytes(), engine);
   }

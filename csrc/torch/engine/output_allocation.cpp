@@ -4,6 +4,7 @@
 
 #include "torch/core/device.h"
 #include "torch/core/device_memory.h"
+#include "torch/core/host_room.h"
 
 namespace loom::glue {
 
@@ -31,17 +32,32 @@ bool OutputAllocations::is_place(const void* address) const {
   return false;
 }
 
+namespace {
+
+// What the engine's kernel takes of the host, to be written at once.
+c10::DataPtr host_memory_of(c10::Allocator& host, size_t bytes) {
+  c10::DataPtr memory = host.allocate(bytes);
+  if (bytes >= host_memory::kLargeBytes) [[unlikely]]
+    check_host_room(memory.get(), bytes);
+  return memory;
+}
+
+}  // namespace
+
 c10::DataPtr OutputAllocations::allocate(size_t bytes, c10::Allocator& host) {
   const size_t index = count_++;
   switch (mode_) {
     case Mode::kKnown:
       if (index < 64 && ((mask_ >> index) & 1) != 0) {
         void* memory = device_->runtime().engine_address(take_device_memory(*device_, bytes));
-        return {memory, memory, &free_device_memory, c10::Device(c10::kCPU)};
+        c10::DataPtr output{memory, memory, &free_device_memory, c10::Device(c10::kCPU)};
+        if (bytes >= host_memory::kLargeBytes) [[unlikely]]
+          check_host_room(memory, bytes);
+        return output;
       }
-      return host.allocate(bytes);
+      return host_memory_of(host, bytes);
     case Mode::kLearning: {
-      c10::DataPtr memory = host.allocate(bytes);
+      c10::DataPtr memory = host_memory_of(host, bytes);
       seen_.push_back({memory.get(), bytes});
       return memory;
     }
@@ -50,7 +66,7 @@ c10::DataPtr OutputAllocations::allocate(size_t bytes, c10::Allocator& host) {
         void* const address = places_[index].address;
         return {address, address, [](void*) {}, c10::Device(c10::kCPU)};
       }
-      return host.allocate(bytes);
+      return host_memory_of(host, bytes);
   }
   return {};
 }

@@ -9,10 +9,40 @@ namespace loom::glue {
 namespace {
 
 template <typename At>
+struct Hot : Borrowed<At> {};
+
+// Composite softmax asks a CUDA tensor's kernel to convert float16 on the way, which the CPU's refuses.
+template <typename At>
+struct ConvertingSoftmax {
+  static at::Tensor call(const at::Tensor& self, int64_t dim, bool half_to_float) {
+    return half_to_float ? Borrowed<At>::call(self.to(c10::kFloat), dim, false)
+                         : Borrowed<At>::call(self, dim, false);
+  }
+};
+template <typename At>
+struct ConvertingSoftmaxBackward {
+  static at::Tensor call(const at::Tensor& grad, const at::Tensor& output, int64_t dim,
+                         at::ScalarType input_dtype) {
+    const at::ScalarType own = grad.scalar_type();
+    if (own == input_dtype) return Borrowed<At>::call(grad, output, dim, own);
+    return Borrowed<At>::call(grad, output, dim, own).to(input_dtype);
+  }
+};
+template <>
+struct Hot<at::_ops::_softmax> : ConvertingSoftmax<at::_ops::_softmax> {};
+template <>
+struct Hot<at::_ops::_log_softmax> : ConvertingSoftmax<at::_ops::_log_softmax> {};
+template <>
+struct Hot<at::_ops::_softmax_backward_data> : ConvertingSoftmaxBackward<at::_ops::_softmax_backward_data> {};
+template <>
+struct Hot<at::_ops::_log_softmax_backward_data>
+    : ConvertingSoftmaxBackward<at::_ops::_log_softmax_backward_data> {};
+
+template <typename At>
 void register_unboxed_op(torch::Library& library) {
   std::string name = At::name + 6;  // without "aten::"
   if (At::overload_name[0] != '\0') name += std::string(".") + At::overload_name;
-  library.impl(name.c_str(), torch::CppFunction(TORCH_FN((Borrowed<At>::call))));
+  library.impl(name.c_str(), torch::CppFunction(TORCH_FN((Hot<At>::call))));
 }
 
 }  // namespace
