@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,22 +62,41 @@ class Executable:
         from torch.utils import _pytree as pytree
 
         leaves, _ = pytree.tree_flatten((args, kwargs))
-        given = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        inputs = self._inputs([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)])
+        outputs = self._outputs(inputs)
+        text = self._specs.get("out")
+        if not text:
+            return tuple(outputs)
+        return pytree.tree_unflatten(outputs, pytree.treespec_loads(text))
+
+    def run_flat(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+        """Run it on one tensor for each of :attr:`inputs`; return the module's results without structure.
+
+        Raises:
+            ValueError: the inputs are not those that it was compiled for.
+        """
+        return self._outputs(self._inputs(tensors))
+
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        """Name, shape and dtype of each input, in the order in which a call takes them."""
+        return [dict(one) for one in self._program.inputs]
+
+    def _inputs(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         inputs = [self._checked(i, tensor) for i, tensor in enumerate(given)]
         if len(inputs) != len(self._program.inputs):
             raise ValueError(
                 f"this executable takes {len(self._program.inputs)} tensors ({self._expected()}), but got "
                 f"{len(inputs)}"
             )
+        return inputs
+
+    def _outputs(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
         with torch.no_grad():
             results = list(self._run(*inputs))
             for name, value in zip(self._program.updates, results[len(self._program.outputs) :], strict=True):
                 self._tensors[name].copy_(value)
-        outputs = results[: len(self._program.outputs)]
-        text = self._specs.get("out")
-        if not text:
-            return tuple(outputs)
-        return pytree.tree_unflatten(outputs, pytree.treespec_loads(text))
+        return results[: len(self._program.outputs)]
 
     def _expected(self) -> str:
         return ", ".join(f"{one['name']}: {one['dtype']} {one['shape']}" for one in self._program.inputs)
