@@ -117,6 +117,8 @@ class Stage:
         self.optimizer: Any = None
         self.scheduler: Any = None
         self.links: Links | None = None
+        self.left_behind: Any = None
+        """The worker that was still within a module when its pipeline was shut down."""
         self.spans: deque[Span] = deque(maxlen=MAX_SPANS)
         self.is_first = self.is_last = True
         self._alive: deque[_Alive] = deque()

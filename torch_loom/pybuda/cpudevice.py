@@ -86,7 +86,7 @@ class CPUDevice(Device):
             for module in reference.modules.values():
                 module.to("meta")
             values = tuple(value.to("meta") for value in values)
-        with torch.no_grad():
+        with torch.no_grad(), self._naming("compile_for"):
             return tuple(Tensor(output) for output in reference.compute(values))
 
     def compile_for_pt(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from torch_loom.errors import PipelineStoppedError, PyBudaError
+from torch_loom.errors import LoomError, PipelineStoppedError, PyBudaError
 from torch_loom.pipeline import Command as EngineCommand
 from torch_loom.pipeline import CommandType as EngineCommandType
-from torch_loom.pipeline import Stage
+from torch_loom.pipeline import Stage, stage_error
 from torch_loom.pipeline.transfer import flatten_outputs
 from torch_loom.pybuda.pybudaglobal import state
 from torch_loom.pybuda.run.commands import Command, CommandType
@@ -114,18 +116,21 @@ class DeviceLoop:
 
         Raises:
             PyBudaError: the pipeline was not initialized.
+            StageError: a module failed; the error is an instance of the original's class too.
         """
         stage = self._stage()
-        for _ in range(loop_count):
-            stage.forward(state.session.training)
+        with self._naming("forward"):
+            for _ in range(loop_count):
+                stage.forward(state.session.training)
 
     def backward(self, loop_count: int = 1, zero_grad: bool = False) -> None:
         """Run micro-batches backward through this device's modules in reverse, in the calling thread."""
         stage = self._stage()
         if zero_grad:
             stage.zero_grad()
-        for _ in range(loop_count):
-            stage.backward()
+        with self._naming("backward"):
+            for _ in range(loop_count):
+                stage.backward()
 
     def dc_transfer(self, direction: str) -> None:
         """Check that data in a direction has where to go: stages hand it on themselves.
@@ -214,7 +219,21 @@ class DeviceLoop:
             parameters: by name; those left out have the device's values.
             save_for_backward: keep what ``cpueval_backward`` needs.
             targets: if there is a loss module: its targets; the losses are returned then.
+
+        Raises:
+            PyBudaError: a parameter that the device does not have.
+            StageError: a module failed; the error is an instance of the original's class too.
         """
+        with self._naming("cpueval_forward"):
+            return self._cpueval_forward(inputs, parameters, save_for_backward, targets)
+
+    def _cpueval_forward(
+        self,
+        inputs: list[torch.Tensor],
+        parameters: dict[str, torch.Tensor],
+        save_for_backward: bool,
+        targets: list[torch.Tensor] | None,
+    ) -> list[torch.Tensor]:
         stage = self._reference()
         leaves = [_leaf(value, save_for_backward) for value in inputs]
         for name, value in parameters.items():
@@ -243,10 +262,21 @@ class DeviceLoop:
         leaves, outputs, named = self._saved
         self._saved = None
         pairs = [(o, g) for o, g in zip(outputs, bw_inputs, strict=True) if o.requires_grad]
-        torch.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
+        with self._naming("cpueval_backward"):
+            torch.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
         wanted = parameters or named
         grads = {n: v.grad for n, v in named.items() if n in wanted and v.grad is not None}
         return [leaf.grad for leaf in leaves], grads
+
+    @contextlib.contextmanager
+    def _naming(self, doing: str) -> Iterator[None]:
+        """Let what a module raises in the calling thread name the device, as a worker's error does."""
+        try:
+            yield
+        except LoomError:
+            raise
+        except Exception as error:
+            raise stage_error(self.name, doing, error) from error
 
     def _reference(self) -> Stage:
         """A copy of the stage on the host."""

@@ -153,7 +153,7 @@ class TTDevice(Device):
         for module in reference.modules.values():
             module.to("meta")
         values = tuple(value._value.to("meta") for value in inputs)
-        with torch.no_grad():
+        with torch.no_grad(), self._naming("compile_for"):
             return tuple(Tensor(output) for output in reference.compute(values))
 
     def generate(
