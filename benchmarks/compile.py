@@ -113,7 +113,9 @@ def in_processes(device: torch.device, layers: int, times: int) -> dict[str, lis
                 if number == times - 1:
                     for one in passes:
                         name = f"{kind}: {one['name']}"
-                        print(f"{name:>24} {one['milliseconds']:9.1f} ms {one['ops_after']:6} ops", flush=True)
+                        print(
+                            f"{name:>24} {one['milliseconds']:9.1f} ms {one['ops_after']:6} ops", flush=True
+                        )
     return found
 
 
