@@ -178,6 +178,11 @@ def _exported(
     # What is updated is no constant.
     frozen = {name: value for name, value in parameters.items() if name not in updates}
     graph = program.graph_module
+    # Casts leave checks of shapes and dtypes, which the executable makes of its inputs.
+    for node in graph.graph.find_nodes(
+        op="call_function", target=torch.ops.aten._assert_tensor_metadata.default
+    ):
+        graph.graph.erase_node(node)
     if updates:
         frozen.update({name: parameters[name] for name in updates})
     out_spec: Any = program.call_spec.out_spec

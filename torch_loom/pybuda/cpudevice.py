@@ -60,12 +60,6 @@ class CPUDevice(Device):
         self._need_tensorflow("forward_tf")
         self.forward(loop_count)
 
-    def generate(self, loop_count: int, write_index: int) -> None:
-        """Run micro-batches forward; modules on the host keep their own caches."""
-        if write_index < 0:
-            raise PyBudaError(f"generate: write_index is {write_index}; it is 0 or more")
-        self.forward(loop_count)
-
     def compile_for(  # type: ignore[override]
         self,
         inputs: tuple[Tensor, ...],
@@ -80,7 +74,7 @@ class CPUDevice(Device):
         Nothing is compiled for the host.
         """
         super().compile_for(False, microbatch_size, microbatch_count)
-        reference = self._reference()
+        reference = self.reference_stage()
         values = tuple(value._value for value in inputs)
         if any(value.is_meta for value in values):
             for module in reference.modules.values():
