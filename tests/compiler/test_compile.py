@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
@@ -34,14 +35,14 @@ def _exported_once() -> Iterator[None]:
     from torch_loom.compiler import api
 
     traced: dict[Any, Any] = {}
-    original = api._exported
+    original = api.exported
 
     def exported(module: nn.Module, args: Any, kwargs: Any, device: torch.device) -> Any:
         key = (id(module), *(tuple(one.shape) for one in args))
         if key not in traced:
-            traced[key] = (*original(module, args, kwargs, device), module)
-        graph, parameters, updates, specs, _ = traced[key]
-        return fx.GraphModule(graph, copied(graph.graph)), dict(parameters), dict(updates), specs
+            traced[key] = (original(module, args, kwargs, device), module)
+        found, _ = traced[key]
+        return replace(found, graph=fx.GraphModule(found.graph, copied(found.graph.graph)))
 
     def copied(graph: fx.Graph) -> fx.Graph:
         new = fx.Graph()
@@ -51,12 +52,13 @@ def _exported_once() -> Iterator[None]:
         return new
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "_exported", exported)
+        patch.setattr(api, "exported", exported)
         yield
 
 
 @pytest.fixture(autouse=True)
-def _configuration() -> Iterator[None]:
+def _configuration(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TORCH_LOOM_COMPILE_CACHE", "off")
     compiler.reset_configuration()
     yield
     compiler.reset_configuration()

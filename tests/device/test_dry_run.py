@@ -68,7 +68,7 @@ def test_training_is_planned_and_runs_out_of_memory(fork_python: PythonRunner) -
         with torch.loom.dry_run(devices=1, memory="8GiB") as plan:
             step(8192)
             raises("OutOfMemoryError", "8.00 GiB", lambda: step(32768))
-            raises("NotImplementedError", "executes nothing", lambda: step(16).item())
+            assert step(16).item() == 0
         # Weights, gradients and AdamW's two moments.
         assert 4 * 4 * 8192 * 8192 < plan.peak_memory_bytes() < 8 << 30
         assert step(16).item() > 0

@@ -32,6 +32,11 @@ if __name__ == "__main__":
 """
 
 
+@pytest.fixture(autouse=True)
+def _no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_LOOM_COMPILE_CACHE", "off")
+
+
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     (tmp_path / "parts.py").write_text("WIDTH = 8\n")

@@ -25,6 +25,9 @@ class Executable:
     Attributes:
         plan: epochs, places, queues and predictions, as JSON has them.
         device: where it runs.
+        program: the ops that it runs.
+        specs: how results are put together, and which leaves of the arguments are tensors.
+        replays: whether runs replay a captured graph.
     """
 
     def __init__(
@@ -39,10 +42,10 @@ class Executable:
     ) -> None:
         self.plan = plan
         self.device = device
-        self._program = program
+        self.program = program
         self._tensors = dict(tensors)
-        self._specs = dict(specs)
-        self._replays = replays
+        self.specs = dict(specs)
+        self.replays = replays
         self._run: Any = program.bind(self._tensors, device)
         # What a run updates is read by the next: a captured graph would read what it was.
         if replays and not program.updates:
@@ -64,7 +67,7 @@ class Executable:
         leaves, _ = pytree.tree_flatten((args, kwargs))
         inputs = self._inputs([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)])
         outputs = self._outputs(inputs)
-        text = self._specs.get("out")
+        text = self.specs.get("out")
         if not text:
             return tuple(outputs)
         return pytree.tree_unflatten(outputs, pytree.treespec_loads(text))
@@ -80,13 +83,13 @@ class Executable:
     @property
     def inputs(self) -> list[dict[str, Any]]:
         """Name, shape and dtype of each input, in the order in which a call takes them."""
-        return [dict(one) for one in self._program.inputs]
+        return [dict(one) for one in self.program.inputs]
 
     def _inputs(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         inputs = [self._checked(i, tensor) for i, tensor in enumerate(given)]
-        if len(inputs) != len(self._program.inputs):
+        if len(inputs) != len(self.program.inputs):
             raise ValueError(
-                f"this executable takes {len(self._program.inputs)} tensors ({self._expected()}), but got "
+                f"this executable takes {len(self.program.inputs)} tensors ({self._expected()}), but got "
                 f"{len(inputs)}"
             )
         return inputs
@@ -94,17 +97,17 @@ class Executable:
     def _outputs(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
         with torch.no_grad():
             results = list(self._run(*inputs))
-            for name, value in zip(self._program.updates, results[len(self._program.outputs) :], strict=True):
+            for name, value in zip(self.program.updates, results[len(self.program.outputs) :], strict=True):
                 self._tensors[name].copy_(value)
-        return results[: len(self._program.outputs)]
+        return results[: len(self.program.outputs)]
 
     def _expected(self) -> str:
-        return ", ".join(f"{one['name']}: {one['dtype']} {one['shape']}" for one in self._program.inputs)
+        return ", ".join(f"{one['name']}: {one['dtype']} {one['shape']}" for one in self.program.inputs)
 
     def _checked(self, number: int, tensor: torch.Tensor) -> torch.Tensor:
-        if number >= len(self._program.inputs):
+        if number >= len(self.program.inputs):
             return tensor
-        one = self._program.inputs[number]
+        one = self.program.inputs[number]
         dtype = str(tensor.dtype).removeprefix("torch.")
         if list(tensor.shape) != one["shape"] or dtype != one["dtype"]:
             raise ValueError(
@@ -116,7 +119,7 @@ class Executable:
     @property
     def num_ops(self) -> int:
         """How many ops it runs."""
-        return len(self._program.calls)
+        return len(self.program.calls)
 
     @property
     def host_nodes(self) -> dict[str, str]:
@@ -157,11 +160,11 @@ class Executable:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to one file, an image: data, no code."""
         body = {
-            "program": self._program.to_json(),
+            "program": self.program.to_json(),
             "plan": self.plan,
-            "specs": self._specs,
+            "specs": self.specs,
             "chip": self.plan["chip"],
-            "replays": self._replays,
+            "replays": self.replays,
         }
         file.write(path, body, {name: tensor.cpu() for name, tensor in self._tensors.items()})
 

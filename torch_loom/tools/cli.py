@@ -190,6 +190,35 @@ def smi(
     run(is_json, loop)
 
 
+@app.command(
+    name="plan",
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
+)
+def plan_script(
+    script: Annotated[list[str], typer.Argument(help="SCRIPT.py, with its arguments.")],
+    chip: Annotated[str, typer.Option(help="Name or description of the chip.")] = "h200",
+    devices: Annotated[int, typer.Option(help="How many devices there are.", min=1, max=64)] = 1,
+    memory: Annotated[str | None, typer.Option(help="Memory of each device, as in 16GiB.")] = None,
+    steps: Annotated[int, typer.Option(help="After how many optimizer steps to stop.", min=1)] = 3,
+    json: Annotated[Path | None, typer.Option(help="Where to write the plan as JSON.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Where to write the plan as a page.")] = None,
+) -> None:
+    """Plan a training script: memory, time and what runs out, without the chip. Exit status 3: memory."""
+    from torch_loom.tools.plan import run
+
+    run(
+        script,
+        {
+            "chip": chip,
+            "devices": devices,
+            "memory": memory,
+            "steps": steps,
+            "json": None if json is None else str(json),
+            "html": None if html is None else str(html),
+        },
+    )
+
+
 def main() -> None:
     """Runs the command line."""
     app(prog_name="loom")

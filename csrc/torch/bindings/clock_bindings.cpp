@@ -4,10 +4,12 @@
 #include <torch/csrc/Exceptions.h>
 
 #include <array>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "runtime/plan_recorder.h"
 #include "runtime/simulated_clock.h"
 #include "torch/bindings/tape_bindings.h"
 #include "torch/core/device.h"
@@ -64,6 +66,51 @@ void simulate_time(py::object describe, py::object kernel_ns, py::object move_ns
   translated([&] { simulated::turn_on(estimator); });
 }
 
+// A recorder that is attached by name.
+class PlanRecorder {
+ public:
+  PlanRecorder(py::object at_peak, std::vector<size_t> workspace_bytes) {
+    auto* const callback = new py::object(std::move(at_peak));  // leaked, as above
+    recorder_ = std::make_shared<runtime::PlanRecorder>(
+        [callback](int device) {
+          if (Py_IsInitialized() == 0) return;
+          const py::gil_scoped_acquire gil;
+          const py::error_scope pending;
+          try {
+            (*callback)(device);
+          } catch (py::error_already_set& error) {
+            error.discard_as_unraisable("the plan of a dry run");
+          }
+        },
+        std::move(workspace_bytes));
+  }
+  void attach() {
+    const py::gil_scoped_release no_gil;
+    translated([&] { runtime::tape::attach(recorder_); });
+  }
+  void detach() {
+    const py::gil_scoped_release no_gil;
+    translated([&] { runtime::tape::detach(recorder_); });
+    recorder_->release_workspaces();
+  }
+  size_t position() const { return recorder_->position(); }
+  // (memory, spans, totals): bytes of the two structs one after the other, and (name, family, calls, ns).
+  py::tuple kept() const {
+    const runtime::PlanRecorder::Kept kept = recorder_->kept();
+    const auto bytes_of = [](const auto& values) {
+      return py::bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof values[0]);
+    };
+    py::list totals;
+    for (const auto& total : kept.totals) {
+      totals.append(py::make_tuple(total.name, total.family, total.calls, total.nanoseconds));
+    }
+    return py::make_tuple(bytes_of(kept.memory), bytes_of(kept.spans), totals);
+  }
+
+ private:
+  std::shared_ptr<runtime::PlanRecorder> recorder_;
+};
+
 }  // namespace
 
 void bind_clock(py::module_& m) {
@@ -73,6 +120,12 @@ void bind_clock(py::module_& m) {
           const py::gil_scoped_release no_gil;
           translated([] { simulated::turn_off(); });
         }));
+  py::class_<PlanRecorder>(m, "PlanRecorder")
+      .def(py::init<py::object, std::vector<size_t>>(), py::arg("at_peak"), py::arg("workspace_bytes"))
+      .def("attach", torch::wrap_pybind_function(&PlanRecorder::attach))
+      .def("detach", torch::wrap_pybind_function(&PlanRecorder::detach))
+      .def("position", &PlanRecorder::position)
+      .def("kept", &PlanRecorder::kept);
   m.def("is_time_simulated", [] { return simulated::is_on(); });
   m.def("clock_ns",
         [](int device) { return device < 0 ? simulated::host_ns() : simulated::device_ns(device); });

@@ -6,6 +6,12 @@
 #include <ATen/ops/copy_ops.h>
 #include <torch/library.h>
 
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <string_view>
+
+#include "torch/core/python_line.h"
 #include "torch/core/registration.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/unboxed.h"
@@ -46,6 +52,20 @@ void put_in_order(runtime::StreamRef earlier, runtime::StreamRef later) {
   runtime::destroy_event(event);
 }
 
+// Once for each line of Python: what a device that computes nothing is asked for is 0.
+void warn_of_constant() {
+  static auto* const told = new std::set<std::string_view>;
+  static std::mutex mutex;
+  const std::string_view line = python_line();
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (!told->insert(line).second) return;
+  }
+  TORCH_WARN(line.empty() ? std::string_view("a call") : line,
+             ": reads a value of a device that computes nothing. Values read there are 0 (False), and what "
+             "depends on them goes on with that.");
+}
+
 // The stream of a copy, and the one whose work it must come between when it spans two devices: that of the
 // source, as on CUDA.
 struct CopyStreams {
@@ -77,6 +97,10 @@ void copy_bytes(const at::Tensor& destination, const at::Tensor& source, bool no
     // Within the device the stream orders what follows; the host waits.
     if (has_host && !non_blocking) runtime::synchronize_stream(streams.own);
   });
+  if (!is_loom(destination) && !glue::device_of(source).runs_kernels()) {
+    warn_of_constant();
+    std::memset(to, 0, destination.nbytes());
+  }
 }
 
 }  // namespace
@@ -127,6 +151,10 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
     } else {
       TORCH_CHECK(at::is_expandable_to(from.sizes(), to.sizes()), "copy_: a tensor of shape ", from.sizes(),
                   " does not broadcast to ", to.sizes());
+      if (!is_loom(destination)) {
+        warn_of_constant();
+        to.zero_();
+      }
     }
   });
   lending.finish(destination);
@@ -151,9 +179,6 @@ at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& dest
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   check_world(self, "aten::_local_scalar_dense");
   const runtime::Device& own = glue::device_of(self);
-  TORCH_CHECK_NOT_IMPLEMENTED(own.runs_kernels(), "Tensor.item() needs contents, and the '",
-                              own.driver().info().name,
-                              "' driver executes nothing; use TORCH_LOOM_DRIVER=virtual for values");
   if (is_unmaterialised(self)) {
     at::Scalar value;
     const auto read = [&](at::Tensor& host) {
@@ -168,6 +193,10 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   translated([&] {
     runtime::copy(runtime::current_stream_of(device), bytes, self.const_data_ptr(), self.itemsize());
   });
+  if (!own.runs_kernels()) {
+    warn_of_constant();
+    std::memset(bytes, 0, sizeof bytes);
+  }
   switch (self.scalar_type()) {
 #define LOOM_READ(type, name) \
   case c10::ScalarType::name: \

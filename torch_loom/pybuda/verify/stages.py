@@ -10,7 +10,7 @@ import torch
 from torch import fx, nn
 
 from torch_loom.chips import load
-from torch_loom.compiler.api import _exported
+from torch_loom.compiler.frontend import exported
 from torch_loom.compiler.options import configuration
 from torch_loom.compiler.passes import PLAN_PASSES, Context, run
 from torch_loom.errors import LoomError, VerificationError
@@ -110,14 +110,20 @@ def _passes(
     given = tuple(value.to(place) for value in inputs)
     module = _InOrder(list(stage.modules.values())).eval()
     try:
-        graph, parameters, _, _ = _exported(module, given, {}, place)
+        source = exported(module, given, {}, place)
     except LoomError:
         raise
     except Exception as error:
         text = f"{config.graph_name}: the modules cannot be exported as a graph, so that no pass is verified"
         raise VerificationError(f"{text}: {type(error).__name__}: {error}") from error
     name = torch.get_device_module(place.type).get_device_properties(place).name
-    context = Context(chip=load(name), options=configuration(), parameters=parameters)
+    context = Context(
+        chip=load(name),
+        options=configuration(),
+        parameters=dict(source.parameters),
+        updated=frozenset(source.updates),
+    )
+    graph = source.graph
     done: list[Checked] = []
     for number, one in enumerate(PLAN_PASSES):
         graph = run(graph, (one,), context)

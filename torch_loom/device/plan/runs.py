@@ -1,4 +1,4 @@
-"""Dry runs: a part of a program on devices that compute nothing, to see what it would need."""
+"""The context of a dry run."""
 
 from __future__ import annotations
 
@@ -6,73 +6,29 @@ import os
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 
-from torch.types import Device
+import torch
 
 from torch_loom import _C, config
 from torch_loom.config import dry_runs
-from torch_loom.device._core import first_use
-from torch_loom.device._core.device_index import DEVICE_TYPE, _get_device_index
-from torch_loom.errors import ConfigurationError, DryRunError, InvalidDeviceError
+from torch_loom.device._core import clock, first_use
+from torch_loom.device._core.device_index import DEVICE_TYPE
+from torch_loom.device.plan.figures import DryRunPlan
+from torch_loom.device.plan.host import CostlessHost
+from torch_loom.device.plan.recording import Recording
+from torch_loom.errors import ConfigurationError, DryRunError
 
-__all__ = ["DryRunPlan", "dry_run"]
+__all__ = ["dry_run"]
 
 _Chip = str | os.PathLike[str]
-
-
-class DryRunPlan:
-    """What a dry run took: of its devices while it is under way, and as they were at its end afterwards."""
-
-    def __init__(self) -> None:
-        self._world = _C.world()
-        self._peaks: list[tuple[int, int]] | None = None
-
-    @property
-    def num_devices(self) -> int:
-        """How many devices the dry run has."""
-        return len(self._figures())
-
-    def peak_memory_bytes(self, device: Device = None) -> int:
-        """Return the most memory that tensors took on a device at a time, as ``max_memory_allocated()`` does.
-
-        Args:
-            device: one of the dry run's; the first one if None.
-
-        Raises:
-            InvalidDeviceError: the dry run has no such device.
-        """
-        return self._figures()[self._index(device)][0]
-
-    def peak_reserved_bytes(self, device: Device = None) -> int:
-        """Return the most memory that the allocator held on a device, cached blocks included; as above."""
-        return self._figures()[self._index(device)][1]
-
-    def _index(self, device: Device) -> int:
-        index = 0 if device is None else _get_device_index(device, optional=True)
-        if not 0 <= index < self.num_devices:
-            raise InvalidDeviceError(
-                f"invalid device {device!r}: the dry run's devices are 0 … {self.num_devices - 1}"
-            )
-        return index
-
-    def _figures(self) -> list[tuple[int, int]]:
-        return _peaks() if self._peaks is None else self._peaks
-
-    def _end(self) -> None:
-        self._peaks = _peaks()
-
-
-def _peaks() -> list[tuple[int, int]]:
-    all_stats = (_C.memory_stats(index) for index in range(_C.device_count()))
-    return [
-        (int(stats["allocated_bytes.all.peak"]), int(stats["reserved_bytes.all.peak"])) for stats in all_stats
-    ]
 
 
 class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
     """Context in which the program's devices are others, which compute nothing and have no contents.
 
     Inside, ``"loom:0"`` is a device of the driver ``null``: ops check and infer shapes and dtypes, memory is
-    counted and runs out, and nothing is computed, so that reading a value is refused. Everything that
+    counted and runs out, time is simulated, and nothing is computed: a value that is read is 0 (False), of
+    which a warning tells once for each line. Large tensors of the host that are made inside take no memory
+    either, and have zeros in them, so that models larger than this machine can be made. Everything that
     belongs to devices is the dry run's: their number, the current device and streams, generators,
     statistics of memory. That holds for all threads of the process.
 
@@ -111,6 +67,7 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
     ) -> None:
         self._request = dry_runs.request(chip, devices, memory)
         self._plan: DryRunPlan | None = None
+        self._host = CostlessHost()
 
     def __enter__(self) -> DryRunPlan:
         first_use.init()
@@ -123,7 +80,15 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
         devices, figures = _described(self._request)
         if (reason := first_use.see_dry_run(devices, figures)) is not None:
             raise DryRunError(f"torch.{DEVICE_TYPE}.dry_run(): {reason}")
-        self._plan = DryRunPlan()
+        try:
+            clock.start()
+            recording = Recording([int(own["workspace_bytes"]) for own in figures])
+            recording.start()
+        except BaseException:
+            first_use.see_program()
+            raise
+        self._plan = DryRunPlan(recording)
+        self._host.__enter__()  # type: ignore[no-untyped-call]
         return self._plan
 
     def __exit__(
@@ -136,9 +101,13 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
         # In a forked child the devices are the parent's.
         if plan is None or first_use._is_in_bad_fork():
             return
+        if isinstance(error, torch.OutOfMemoryError):
+            plan.out_of_memory = str(error)
         try:
+            self._host.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
             plan._end()
         finally:
+            _C.stop_simulating_time()
             first_use.see_program()
 
 

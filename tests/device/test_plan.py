@@ -1,0 +1,143 @@
+"""What the plan of a dry run says: memory by category, time, stacks; and models that do not fit here."""
+
+from __future__ import annotations
+
+import resource
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+GIB = 1 << 30
+
+
+def trained(size: int, steps: int = 2, batch: int = 16) -> nn.Module:
+    model = nn.Sequential(nn.Linear(size, size), nn.ReLU(), nn.Linear(size, 8)).to("loom")
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(batch, size, device="loom")).square().mean().backward()
+        optimizer.step()
+    return model
+
+
+def test_memory_is_counted_by_what_it_is_for() -> None:
+    size = 1024
+    with torch.loom.dry_run(chip="h200", devices=1) as plan:
+        trained(size)
+    parameters = 4 * (size * size + size) + 4 * (8 * size + 8)
+    found = plan.memory_by_category()
+    rounding = 5 * 512
+    assert parameters <= found["parameters"] <= parameters + rounding
+    assert parameters <= found["gradients"] <= parameters + rounding
+    assert 2 * parameters <= found["optimizer state"] <= 2 * parameters + 4 * rounding
+    assert found["workspace"] == 34_603_008
+    assert found["activations"] > 0
+    in_use = sum(size for name, size in found.items() if name != "fragmentation")
+    assert in_use == pytest.approx(plan.peak_memory_bytes(), rel=0.01)
+    assert in_use + found["fragmentation"] == plan.peak_reserved_bytes()
+
+
+def test_the_peak_has_the_line_that_made_it() -> None:
+    with torch.loom.dry_run(chip="h200", devices=1) as plan:
+        x = torch.ones(1 << 20, device="loom")
+        y = x + 1  # the peak
+        del x, y
+        torch.ones(16, device="loom")
+    lines = [frame for frame in plan.peak_stack() if frame.file == __file__]
+    assert lines[0].function.endswith("test_the_peak_has_the_line_that_made_it")
+    with open(__file__, encoding="utf-8") as source:
+        assert "# the peak" in source.read().splitlines()[lines[0].line - 1]
+
+
+def test_time_is_that_of_steps_and_ops() -> None:
+    def planned(chip: str) -> tuple[float, ...]:
+        with torch.loom.dry_run(chip=chip, devices=1) as plan:
+            trained(2048, steps=3)
+        assert len(plan.step_seconds) == 3
+        assert sum(plan.step_seconds) <= plan.seconds + 1e-12
+        assert sum(plan.seconds_by_family().values()) == pytest.approx(sum(op.seconds for op in plan.ops()))
+        names = {op.name for op in plan.ops()}
+        assert {"aten::addmm", "aten::mm", "aten::relu"} <= names
+        assert 0 < plan.utilisation() <= 1
+        spans = list(plan.spans())
+        assert max(span.ended for span in spans) <= plan.seconds + 1e-9
+        return plan.step_seconds
+
+    first = planned("h200")
+    assert first == planned("h200")
+    assert planned("grayskull")[-1] > first[-1]
+
+
+def test_a_dry_run_leaves_the_programs_clock_alone() -> None:
+    torch.loom.init()
+    with torch.loom.dry_run(chip="h200", devices=1):
+        before = torch.loom.clock()
+        torch.ones(64, device="loom").add_(1)
+        inside = torch.loom.clock() - before
+        assert before == 0
+        assert inside == pytest.approx(2 * 16e-6, rel=0.5)
+    assert torch.loom.clock() > 1
+
+
+def test_running_out_of_memory_is_told() -> None:
+    with (
+        torch.loom.dry_run(chip="h200", devices=1, memory="1GiB") as plan,
+        pytest.raises(torch.OutOfMemoryError),
+    ):
+        trained(32_768)
+    assert plan.out_of_memory is None
+    with (
+        pytest.raises(torch.OutOfMemoryError),
+        torch.loom.dry_run(chip="h200", devices=1, memory="1GiB") as plan,
+    ):
+        trained(32_768)
+    assert plan.out_of_memory is not None
+    assert "1024.00 MiB" in plan.out_of_memory or "1.00 GiB" in plan.out_of_memory
+
+
+def test_values_are_zero_and_a_warning_names_the_line() -> None:
+    with torch.loom.dry_run(chip="h200", devices=1):
+        x = torch.full((3,), 7.0, device="loom")
+
+        def read() -> float:
+            return float(x.sum())
+
+        with pytest.warns(UserWarning, match=r"test_plan\.py:\d+: reads a value"):
+            assert read() == 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert read() == 0  # told once
+        with pytest.warns(UserWarning, match="reads a value"):
+            assert x.tolist() == [0.0] * 3
+        with pytest.warns(UserWarning, match="reads a value"):
+            assert not bool((x > 0).all())
+
+
+def test_models_larger_than_this_machine_cost_nothing() -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with torch.loom.dry_run(chip="h200", devices=1) as plan:
+        host = [nn.Linear(16_384, 65_536, dtype=torch.bfloat16) for _ in range(16)]
+        assert not host[0].weight[:64].any()
+        model = nn.Sequential(*host).to("loom")
+        half = nn.Linear(16_384, 65_536).half()
+        assert half.weight.dtype == torch.float16
+        assert half.weight.is_leaf
+        assert half.weight.requires_grad
+    assert plan.peak_memory_bytes() >= 16 * 2 * GIB
+    del model, half, host
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20  # KiB: a GiB
+
+
+def test_what_is_small_is_made_as_ever() -> None:
+    with torch.loom.dry_run(chip="h200", devices=1):
+        torch.manual_seed(0)
+        first = nn.Linear(8, 8).weight.detach().clone()
+        assert first.abs().sum() > 0
+        large = torch.randn(1 << 19)
+        assert large.shape == (1 << 19,)
+        assert not large.any()
+        assert torch.ones(4).sum() == 4
+        assert (large + 1).sum() == 1 << 19
+    assert torch.ones(1 << 19).sum() == 1 << 19

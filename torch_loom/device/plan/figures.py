@@ -1,0 +1,213 @@
+"""What a dry run took: memory by what it is for, and time by what it is spent on."""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from torch.types import Device
+
+from torch_loom import _C
+from torch_loom.device._core.device_index import _get_device_index
+from torch_loom.device.plan.recording import Frame, Recording
+from torch_loom.errors import InvalidDeviceError
+
+__all__ = ["CATEGORIES", "DryRunPlan", "MemoryPoint", "OpTime", "Span"]
+
+# What memory is for. Fragmentation: held by the allocator beside what is in use.
+CATEGORIES = ("parameters", "gradients", "optimizer state", "activations", "workspace", "fragmentation")
+_MEMORY_EVENT = struct.Struct("<qQqii")
+_SPAN = struct.Struct("<qqihh")
+
+
+class OpTime(NamedTuple):
+    """Device time of an op: its name, its family, how often it ran, and the seconds in all."""
+
+    name: str
+    family: str
+    calls: int
+    seconds: float
+
+
+class Span(NamedTuple):
+    """When a command runs, in seconds."""
+
+    name: str
+    family: str
+    device: int
+    stream: int
+    began: float
+    ended: float
+
+
+class MemoryPoint(NamedTuple):
+    """Bytes in use by category, from a moment on."""
+
+    seconds: float
+    bytes: Mapping[str, int]
+
+
+class DryRunPlan:
+    """What a dry run took: of its devices while it is under way, and as they were at its end afterwards.
+
+    Attributes:
+        out_of_memory: the message of the error that ended the dry run, if memory had run out.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._world = _C.world()
+        self._recording = recording
+        self._peaks: list[tuple[int, int]] | None = None
+        self._capacities = [
+            int(str(_C.device_properties(index)["total_memory"])) for index in range(_C.device_count())
+        ]
+        self._end_ns = 0
+        self.out_of_memory: str | None = None
+
+    @property
+    def num_devices(self) -> int:
+        """How many devices the dry run has."""
+        return len(self._capacities)
+
+    def capacity_bytes(self, device: Device = None) -> int:
+        """Return the memory that a device has; arguments and errors as of :meth:`peak_memory_bytes`."""
+        return self._capacities[self._index(device)]
+
+    def peak_memory_bytes(self, device: Device = None) -> int:
+        """Return the most memory that tensors took on a device at a time, as ``max_memory_allocated()`` does.
+
+        Args:
+            device: one of the dry run's; the first one if None.
+
+        Raises:
+            InvalidDeviceError: the dry run has no such device.
+        """
+        return self._figures()[self._index(device)][0]
+
+    def peak_reserved_bytes(self, device: Device = None) -> int:
+        """Return the most memory that the allocator held on a device, cached blocks included; as above."""
+        return self._figures()[self._index(device)][1]
+
+    def memory_by_category(self, device: Device = None) -> dict[str, int]:
+        """Return bytes by what they are for, at the moment when most were in use.
+
+        Parameters (with buffers) are those of modules that were called and of optimizers; activations are
+        whatever is none of the others. Fragmentation is what the allocator held at most beside the peak.
+        """
+        index = self._index(device)
+        peak: Mapping[str, int] = max(
+            (point.bytes for point in self.memory_over_time(index)),
+            key=lambda each: sum(each.values()),
+            default=dict.fromkeys(CATEGORIES, 0),
+        )
+        reserved = self._figures()[index][1]
+        return {**peak, "fragmentation": max(0, reserved - sum(peak.values()))}
+
+    def peak_stack(self, device: Device = None) -> list[Frame]:
+        """Return the lines of Python, innermost first, where most memory was in use; none if none was."""
+        return self._recording.frames(self._index(device))
+
+    def memory_over_time(self, device: Device = None) -> Iterator[MemoryPoint]:
+        """Yield bytes in use by category after each change, in the order of issue."""
+        index = self._index(device)
+        events = list(_MEMORY_EVENT.iter_unpack(self._recording.kept()[0]))
+        category_of = self._categories(events)
+        used = dict.fromkeys(CATEGORIES, 0)
+        current: dict[int, int] = {}
+        for number, (time_ns, address, size, where, _) in enumerate(events):
+            if where != index:
+                continue
+            owner = number if size > 0 else current.pop(address)
+            if size > 0:
+                current[address] = number
+            used[category_of.get(owner, "activations")] += size
+            yield MemoryPoint(time_ns * 1e-9, dict(used))
+
+    def _categories(self, events: list[tuple[int, ...]]) -> dict[int, str]:
+        """Return what the allocation of an event turned out to be for."""
+        found: dict[int, str] = {}
+        current: dict[int, int] = {}
+        marks = iter(self._recording.marks)
+        mark = next(marks, None)
+        for number in range(len(events) + 1):
+            while mark is not None and mark.position <= number:
+                if mark.address in current:
+                    found.setdefault(current[mark.address], mark.category)
+                mark = next(marks, None)
+            if number == len(events):
+                break
+            _, address, size, _, is_workspace = events[number]
+            if size > 0:
+                current[address] = number
+                if is_workspace:
+                    found[number] = "workspace"
+            else:
+                current.pop(address, None)
+        return found
+
+    @property
+    def seconds(self) -> float:
+        """Device time from the begin of the dry run until its devices have run all that was issued."""
+        return (self._end_ns or self._recording.now_ns()) * 1e-9
+
+    @property
+    def step_seconds(self) -> tuple[float, ...]:
+        """Device time of each step: from the end of one optimizer step to that of the next."""
+        ends = [0, *self._recording.step_ends]
+        return tuple((end - begin) * 1e-9 for begin, end in pairwise(ends))
+
+    def ops(self) -> list[OpTime]:
+        """Return the ops that ran, those that took longest first; all devices together."""
+        found = [
+            OpTime(name, family, calls, ns * 1e-9) for name, family, calls, ns in self._recording.kept()[2]
+        ]
+        return sorted(found, key=lambda each: (-each.seconds, each.name))
+
+    def seconds_by_family(self) -> dict[str, float]:
+        """Return device time by family of ops (matmul, elementwise, …), the longest first."""
+        families: dict[str, float] = defaultdict(float)
+        for op in self.ops():
+            families[op.family] += op.seconds
+        return dict(sorted(families.items(), key=lambda each: -each[1]))
+
+    def spans(self) -> Iterator[Span]:
+        """Yield when commands run, in the order of issue: the first half million of them."""
+        _, packed, totals = self._recording.kept()
+        for began, ended, name, device, stream in _SPAN.iter_unpack(packed):
+            yield Span(totals[name][0], totals[name][1], device, stream, began * 1e-9, ended * 1e-9)
+
+    def utilisation(self, device: Device = None) -> float:
+        """Return the share of the time in which a device runs something, on whichever stream."""
+        index = self._index(device)
+        busy = until = 0.0
+        for span in sorted(self.spans(), key=lambda each: each.began):
+            if span.device == index and span.ended > until:
+                busy += span.ended - max(until, span.began)
+                until = span.ended
+        return busy / self.seconds if self.seconds > 0 else 0.0
+
+    def _index(self, device: Device) -> int:
+        index = 0 if device is None else _get_device_index(device, optional=True)
+        if not 0 <= index < self.num_devices:
+            raise InvalidDeviceError(
+                f"invalid device {device!r}: the dry run's devices are 0 … {self.num_devices - 1}"
+            )
+        return index
+
+    def _figures(self) -> list[tuple[int, int]]:
+        return _peaks() if self._peaks is None else self._peaks
+
+    def _end(self) -> None:
+        self._peaks = _peaks()
+        self._end_ns = self._recording.now_ns()
+        self._recording.stop()
+
+
+def _peaks() -> list[tuple[int, int]]:
+    all_stats = (_C.memory_stats(index) for index in range(_C.device_count()))
+    return [
+        (int(stats["allocated_bytes.all.peak"]), int(stats["reserved_bytes.all.peak"])) for stats in all_stats
+    ]

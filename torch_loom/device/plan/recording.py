@@ -1,0 +1,123 @@
+"""What a dry run notes while it is under way: memory, commands, what tensors are for, steps."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.weak import WeakIdKeyDictionary
+
+from torch_loom import _C
+from torch_loom.device._core.device_index import DEVICE_TYPE
+
+__all__ = ["Frame", "Mark", "Recording"]
+
+MAX_FRAMES = 48
+
+
+class Frame(NamedTuple):
+    """A line of Python."""
+
+    file: str
+    line: int
+    function: str
+
+
+class Mark(NamedTuple):
+    """What the memory at an address is for, as seen when so many events of memory had been noted."""
+
+    position: int
+    address: int
+    category: str
+
+
+class Recording:
+    """Listens from :meth:`start` to :meth:`stop`.
+
+    Attributes:
+        marks: what memory is for: parameters (with buffers), gradients, optimizer state.
+        stacks: where each device had most memory in use, innermost line first.
+        step_ends: device time in nanoseconds at the end of each step of an optimizer.
+    """
+
+    def __init__(self, workspace_bytes: Sequence[int]) -> None:
+        self._num_devices = len(workspace_bytes)
+        self._recorder = _C.PlanRecorder(self._at_peak, workspace_bytes)
+        self._modules: Any = WeakIdKeyDictionary()
+        self._handles: list[Any] = []
+        self.marks: list[Mark] = []
+        self.stacks: dict[int, list[tuple[Any, int]]] = {}
+        self.step_ends: list[int] = []
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._recorder.attach()
+        self._handles = [
+            torch.nn.modules.module.register_module_forward_pre_hook(self._before_forward),
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+        ]
+
+    def stop(self) -> None:
+        """Note what is there at the end, and listen no more."""
+        for handle in self._handles:
+            handle.remove()
+        for module in list(self._modules.keys()):
+            self._mark_module(module)
+        self._recorder.detach()
+
+    def kept(self) -> tuple[bytes, bytes, list[tuple[str, str, int, int]]]:
+        """Return what the core has noted: see ``_C.PlanRecorder``."""
+        return self._recorder.kept()
+
+    def now_ns(self) -> int:
+        """Return when all devices will have run what was issued."""
+        return max(_C.clock_ns(index) for index in range(self._num_devices))
+
+    def _at_peak(self, device: int) -> None:
+        frames: list[tuple[Any, int]] = []
+        frame = sys._getframe(1)
+        while frame is not None and len(frames) < MAX_FRAMES:
+            frames.append((frame.f_code, frame.f_lineno))
+            frame = frame.f_back  # type: ignore[assignment]
+        self.stacks[device] = frames
+
+    def frames(self, device: int) -> list[Frame]:
+        """Return the stack of a device's peak."""
+        return [
+            Frame(code.co_filename, line, code.co_qualname if hasattr(code, "co_qualname") else code.co_name)
+            for code, line in self.stacks.get(device, ())
+        ]
+
+    def _mark(self, tensor: object, category: str) -> None:
+        if not isinstance(tensor, torch.Tensor) or tensor.device.type != DEVICE_TYPE:
+            return
+        if tensor.layout is torch.strided:
+            address = tensor.untyped_storage().data_ptr()
+            self.marks.append(Mark(self._recorder.position(), address, category))
+
+    def _mark_module(self, module: torch.nn.Module) -> None:
+        for tensor in (*module._parameters.values(), *module._buffers.values()):
+            self._mark(tensor, "parameters")
+            if tensor is not None:
+                self._mark(tensor.grad if tensor.is_leaf else None, "gradients")
+
+    def _before_forward(self, module: torch.nn.Module, arguments: object) -> None:
+        if module not in self._modules:
+            self._modules[module] = True
+            self._mark_module(module)
+
+    def _before_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                self._mark(parameter, "parameters")
+                self._mark(parameter.grad, "gradients")
+
+    def _after_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        for state in optimizer.state.values():
+            for value in state.values() if isinstance(state, dict) else ():
+                self._mark(value, "optimizer state")
+        self.step_ends.append(self.now_ns())

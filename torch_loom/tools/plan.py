@@ -1,0 +1,243 @@
+"""`loom plan`: run a training script in a dry run, and say what it would need on a chip.
+
+The command starts another Python, in which this file is the program: its devices have the name that the
+script uses, and the script runs within :class:`torch.loom.dry_run` until it has made so many optimizer steps.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["run"]
+
+OPTIONS = "TORCH_LOOM_PLAN_OPTIONS"
+# Points of a plot: more cannot be seen.
+MAX_POINTS = 600
+MAX_SPANS = 4000
+TOP_OPS = 10
+
+
+def run(script: Sequence[str], options: dict[str, Any]) -> None:
+    """Replace this process by one that plans the script.
+
+    Args:
+        script: the file and its arguments.
+        options: ``chip``, ``devices``, ``memory``, ``steps``, ``json`` and ``html`` of the command.
+
+    Raises:
+        ConfigurationError: a value is bad.
+    """
+    from torch_loom import config
+    from torch_loom.tools import console
+
+    path = Path(script[0])
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        console.fail(f"{path}: the script cannot be read: {error.strerror or error}")
+    # A script that names these devices by their own name keeps it; any other runs as if there were CUDA.
+    own = re.search(r"['\".]loom\b", text) is not None
+    if not own:
+        config.export({"device_name": config.CUDA_NAME})
+    environment = {**os.environ, OPTIONS: json.dumps(options)}
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, [sys.executable, "-m", "torch_loom.tools.plan", *script], environment)
+
+
+class _EnoughStepsError(BaseException):
+    """The script has made its steps: nothing that it catches."""
+
+
+def _main(script: Sequence[str], options: dict[str, Any]) -> int:
+    import torch
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    from torch_loom.tools import console
+    from torch_loom.tools.plan_page import page
+
+    steps = int(options["steps"])
+    made = 0
+
+    def count(*_: object) -> None:
+        nonlocal made
+        made += 1
+        if made >= steps:
+            raise _EnoughStepsError
+
+    sys.argv = list(script)
+    sys.path.insert(0, str(Path(script[0]).resolve().parent))
+    module = sys.modules["torch_loom.device"]
+    failure: BaseException | None = None
+    plan = None
+    try:
+        with module.dry_run(
+            chip=options["chip"], devices=options["devices"], memory=options["memory"]
+        ) as plan:
+            # After the plan's own, which notes the end of the step.
+            handle = register_optimizer_step_post_hook(count)
+            try:
+                runpy.run_path(script[0], run_name="__main__")
+            except (_EnoughStepsError, torch.OutOfMemoryError) as error:
+                failure = error
+                if isinstance(error, torch.OutOfMemoryError):
+                    plan.out_of_memory = str(error)
+            except SystemExit:
+                pass
+            finally:
+                handle.remove()
+    except Exception as error:
+        if plan is None:
+            console.fail(error)
+        raise
+    del failure
+    found = summary(plan, script[0], str(options["chip"]))
+    _show(found)
+    for key, content in (("json", json.dumps(found, indent=1) + "\n"), ("html", page(found))):
+        if options[key]:
+            Path(options[key]).write_text(content, encoding="utf-8")
+            console.out.print(f"{key}: {options[key]}", highlight=False)
+    return 3 if found["out_of_memory"] else 0
+
+
+def summary(plan: Any, script: str, chip: str) -> dict[str, Any]:
+    """Return a plan as JSON takes it: bytes and seconds."""
+    devices = []
+    for index in range(plan.num_devices):
+        points = _thinned(list(plan.memory_over_time(index)))
+        devices.append(
+            {
+                "capacity_bytes": plan.capacity_bytes(index),
+                "peak_memory_bytes": plan.peak_memory_bytes(index),
+                "peak_reserved_bytes": plan.peak_reserved_bytes(index),
+                "memory_by_category": plan.memory_by_category(index),
+                "peak_stack": [
+                    [_short(file), line, function]
+                    for file, line, function in _own_frames(plan.peak_stack(index))
+                ],
+                "utilisation": plan.utilisation(index),
+                "memory_over_time": [{"seconds": each.seconds, **each.bytes} for each in points],
+            }
+        )
+    ops = plan.ops()
+    spans: list[list[Any]] = []
+    for span in plan.spans():
+        if len(spans) >= MAX_SPANS:
+            break
+        spans.append([span.name, span.family, span.device, span.stream, span.began, span.ended])
+    return {
+        "script": script,
+        "chip": chip,
+        "seconds": plan.seconds,
+        "step_seconds": list(plan.step_seconds),
+        "seconds_by_family": plan.seconds_by_family(),
+        "ops": [list(op) for op in ops[:TOP_OPS]],
+        "out_of_memory": plan.out_of_memory,
+        "batch_factor": _batch_factor(devices),
+        "devices": devices,
+        "spans": spans,
+    }
+
+
+def _own_frames(frames: Sequence[Any]) -> list[Any]:
+    """Return the lines of the program: not those of this command, and of PyTorch only the innermost."""
+    here = (str(Path(__file__)), "runpy.py", "<frozen")
+    kept = [each for each in frames if not any(part in each.file for part in here)]
+    libraries = (f"{os.sep}torch{os.sep}", f"{os.sep}torch_loom{os.sep}")
+    return [
+        each
+        for place, each in enumerate(kept)
+        if place == 0 or not any(library in each.file for library in libraries)
+    ][:8]
+
+
+def _short(file: str) -> str:
+    """Return a path as a reader knows it: a package's from its name on, the program's from here."""
+    packaged = file.rpartition(f"site-packages{os.sep}")[2]
+    here = os.getcwd() + os.sep
+    return packaged.removeprefix(here)
+
+
+def _thinned(points: list[Any]) -> list[Any]:
+    """Return at most MAX_POINTS of the points: of those that stand together, the highest."""
+    if len(points) <= MAX_POINTS:
+        return points
+    step = len(points) / MAX_POINTS
+    groups = (points[int(place * step) : int((place + 1) * step)] for place in range(MAX_POINTS))
+    return [max(group, key=lambda each: sum(each.bytes.values())) for group in groups if group]
+
+
+def _batch_factor(devices: Sequence[dict[str, Any]]) -> float | None:
+    """Return how many times as large a batch fits, if activations grow with it and all else stays."""
+    factors = []
+    for device in devices:
+        activations = device["memory_by_category"]["activations"]
+        if activations > 0:
+            rest = device["peak_reserved_bytes"] - activations
+            factors.append(max(0.0, (device["capacity_bytes"] - rest) / activations))
+    return min(factors, default=None)
+
+
+def size_text(size_bytes: float) -> str:
+    """Return bytes with a unit, to three digits."""
+    for unit, step in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if abs(size_bytes) >= step:
+            digits = ".3g" if size_bytes < 999 * step else ".0f"
+            return f"{size_bytes / step:{digits}} {unit}"
+    return f"{size_bytes:.0f} B"
+
+
+def time_text(seconds: float) -> str:
+    """Return a time with a unit, to three digits."""
+    for unit, step in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if abs(seconds) >= step:
+            return f"{seconds / step:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def _show(found: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from torch_loom.tools import console
+
+    print_ = console.out.print
+    steps = found["step_seconds"]
+    last = f", {time_text(steps[-1])} for the last of {len(steps)} steps" if steps else ""
+    print_(f"[bold]{found['script']}[/bold] on {found['chip']}: {time_text(found['seconds'])}{last}")
+    table = Table("device", "peak", "held", "of", "in use", title="memory and use", title_justify="left")
+    for number, device in enumerate(found["devices"]):
+        table.add_row(
+            str(number),
+            size_text(device["peak_memory_bytes"]),
+            size_text(device["peak_reserved_bytes"]),
+            size_text(device["capacity_bytes"]),
+            f"{device['utilisation']:.0%}",
+        )
+    print_(table)
+    table = Table("memory at the peak of device 0", "size")
+    for name, size in found["devices"][0]["memory_by_category"].items():
+        table.add_row(name, size_text(size))
+    print_(table)
+    table = Table("op", "family", "calls", "time")
+    for name, family, calls, seconds in found["ops"]:
+        table.add_row(name, family, str(calls), time_text(seconds))
+    print_(table)
+    if stack := found["devices"][0]["peak_stack"]:
+        print_("most memory was in use here:")
+        for file, line, function in stack[:4]:
+            print_(f"  {file}:{line} {function}", highlight=False)
+    if found["out_of_memory"]:
+        print_(f"[bold red]out of memory:[/bold red] {found['out_of_memory']}")
+    elif found["batch_factor"]:
+        print_(f"a batch {found['batch_factor']:.1f} times as large would fit, if activations grow with it")
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:], json.loads(os.environ.pop(OPTIONS))))
