@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -64,7 +64,7 @@ class CPUDevice(Device):
         self,
         inputs: tuple[Tensor, ...],
         compiler_cfg: CompilerConfig | None = None,
-        targets: list[Tensor] | tuple[Tensor, ...] = (),
+        targets: Sequence[Tensor] = [],
         microbatch_size: int = 0,
         microbatch_count: int = 1,
         verify_cfg: Any = None,
@@ -87,7 +87,7 @@ class CPUDevice(Device):
         self,
         inputs: tuple[Tensor, ...],
         compiler_cfg: CompilerConfig | None = None,
-        targets: list[Tensor] | tuple[Tensor, ...] = (),
+        targets: Sequence[Tensor] = [],
         microbatch_size: int = 0,
         microbatch_count: int = 1,
         verify_cfg: Any = None,
@@ -99,7 +99,7 @@ class CPUDevice(Device):
         self,
         inputs: tuple[Tensor, ...],
         compiler_cfg: CompilerConfig | None = None,
-        targets: list[Tensor] | tuple[Tensor, ...] = (),
+        targets: Sequence[Tensor] = [],
         microbatch_size: int = 0,
         verify_cfg: Any = None,
     ) -> tuple[Tensor, ...]:
@@ -112,7 +112,7 @@ class CPUDevice(Device):
         inputs: list[torch.Tensor],
         parameters: dict[str, torch.Tensor],
         save_for_backward: bool,
-        targets: list[torch.Tensor] | None = None,
+        targets: Sequence[torch.Tensor] = [],
     ) -> list[torch.Tensor]:
         """Run PyTorch modules for verification, as ``cpueval_forward``."""
         return self.cpueval_forward(inputs, parameters, save_for_backward, targets)
@@ -122,7 +122,7 @@ class CPUDevice(Device):
         inputs: list[torch.Tensor],
         parameters: dict[str, torch.Tensor],
         save_for_backward: bool,
-        targets: list[torch.Tensor] | None = None,
+        targets: Sequence[torch.Tensor] = [],
     ) -> list[torch.Tensor]:
         """Run TensorFlow modules for verification, as ``cpueval_forward``."""
         self._need_tensorflow("cpueval_forward_tf")

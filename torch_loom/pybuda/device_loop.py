@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -220,7 +220,7 @@ class DeviceLoop:
         inputs: list[torch.Tensor],
         parameters: dict[str, torch.Tensor],
         save_for_backward: bool,
-        targets: list[torch.Tensor] | None = None,
+        targets: Sequence[torch.Tensor] = [],
     ) -> list[torch.Tensor]:
         """Run the modules on the host with these parameters, for verification.
 
@@ -242,7 +242,7 @@ class DeviceLoop:
         inputs: list[torch.Tensor],
         parameters: dict[str, torch.Tensor],
         save_for_backward: bool,
-        targets: list[torch.Tensor] | None,
+        targets: Sequence[torch.Tensor],
     ) -> list[torch.Tensor]:
         stage = self.reference_stage()
         leaves = [_leaf(value, save_for_backward) for value in inputs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +141,7 @@ class TTDevice(Device):
         self,
         inputs: tuple[Tensor, ...],
         compiler_cfg: CompilerConfig | None = None,
-        targets: list[Tensor] | tuple[Tensor, ...] = (),
+        targets: Sequence[Tensor] = [],
         microbatch_size: int = 0,
         microbatch_count: int = 1,
         verify_cfg: Any = None,
@@ -243,7 +244,7 @@ class TTDevice(Device):
     def generate_graph(
         self,
         *inputs: Tensor,
-        target_tensors: list[Tensor] | tuple[Tensor, ...] = (),
+        target_tensors: Sequence[Tensor] = [],
         return_intermediate: bool = False,
         graph_name: str = "default_graph",
         compiler_cfg: CompilerConfig | None = None,
