@@ -241,6 +241,7 @@ def run_call(program: Program, call: Callable[[], Any]) -> None:
 SEEDS = [range(8), *(pytest.param(range(low, low + 48), marks=pytest.mark.slow) for low in range(8, 200, 48))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", SEEDS)
 def test_every_call_ends_in_a_result_or_a_documented_error(seeds: range) -> None:
     for seed in seeds:

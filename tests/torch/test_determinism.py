@@ -139,6 +139,7 @@ def test_on_a_side_stream_and_in_a_capture() -> None:
         x.cumsum(0)
 
 
+@pytest.mark.slow
 def test_a_chip_that_claims_determinism_raises_nothing(run_python: PythonRunner) -> None:
     run_python(
         """
@@ -150,6 +151,7 @@ def test_a_chip_that_claims_determinism_raises_nothing(run_python: PythonRunner)
     )
 
 
+@pytest.mark.slow
 def test_matrix_products_under_cudas_name(run_python: PythonRunner) -> None:
     program = """
         import torch

@@ -134,6 +134,7 @@ def test_a_driver_without_arithmetic_takes_no_host_memory(fork_python: PythonRun
     )
 
 
+@pytest.mark.slow
 def test_a_forked_child_frees_what_waited(run_python: PythonRunner) -> None:
     run_python(
         """
@@ -151,6 +152,7 @@ def test_a_forked_child_frees_what_waited(run_python: PythonRunner) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_vendors_device_is_lazy(run_python: PythonRunner) -> None:
     program = """
         import torch

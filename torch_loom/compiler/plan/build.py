@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,18 +61,17 @@ def plan_graph(graph: fx.GraphModule, context: Context, target: Target, override
     settings = _settings(options, overrides, named)
     parameters = set(context.parameters)
     works = []
+    timers: dict[str, Callable[[int], float]] = {}
     for root, parts in groups.items():
         work = _work(root, parts, parameters, options, overrides)
         costs = [_cost_of(part) for part in parts]
         phases = MathFidelity[work.fidelity].num_passes / _PEAK_PASSES if work.fidelity else 1.0
 
-        def cycles(cores: int, costs: list[Op] = costs, phases: float = phases) -> float:
-            # What is fused works on tiles that are there already.
-            return target.cycles(costs[0], cores, phases) + 0.25 * sum(
-                target.cycles(one, cores, phases) for one in costs[1:]
-            )
-
-        fill_choices(work, target, settings, cycles, _hint(options))
+        # Layers of a model are alike: what one takes, all take.
+        key = repr((costs, phases))
+        if key not in timers:
+            timers[key] = _timer(costs, phases, target)
+        fill_choices(work, target, settings, timers[key], _hint(options))
         works.append(work)
     chips = matching(overrides.chip_breaks, named, "set_chip_break") if overrides.chip_breaks else []
     breaks = matching(overrides.epoch_breaks, named, "set_epoch_break") if overrides.epoch_breaks else []
@@ -83,6 +83,12 @@ def plan_graph(graph: fx.GraphModule, context: Context, target: Target, override
     _queues(graph, plan, target, options, overrides, context, groups)
     _finish(plan, target)
     return plan
+
+
+def _timer(costs: list[Op], phases: float, target: Target) -> Callable[[int], float]:
+    """Return what a kernel takes by the number of its cores; what is fused finds its tiles there already."""
+    first, *others = (target.timer(cost, phases) for cost in costs)
+    return functools.cache(lambda cores: first(cores) + 0.25 * sum(other(cores) for other in others))
 
 
 def _hint(options: Options) -> str:
