@@ -81,6 +81,11 @@ def exported(
         text = ""
     leaves, _ = pytree.tree_flatten((args, kwargs))
     given = [isinstance(leaf, torch.Tensor) for leaf in leaves]
+    # Casts leave checks of shapes and dtypes, which the executable makes of its inputs.
+    graph = program.graph_module.graph
+    checks = torch.ops.aten._assert_tensor_metadata.default
+    for node in graph.find_nodes(op="call_function", target=checks):
+        graph.erase_node(node)
     return Exported(program.graph_module, parameters, sources, updates, {"out": text, "given": given})
 
 

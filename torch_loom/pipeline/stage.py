@@ -104,7 +104,7 @@ class Stage:
         self.loss_scale = 1.0
         self.retain_graph = retain_graph
         self._adapt = adapt
-        self._numbers = numbers
+        self.numbers = numbers
         self._make_optimizer, self._make_scheduler = optimizer, scheduler
         losses = [loss] if isinstance(loss, nn.Module) else []
         placed = place_modules([*given.values(), *losses], self.device, keep=keep_modules)
@@ -182,7 +182,7 @@ class Stage:
                 return False
             begin = time.perf_counter_ns()
             inputs = self._open(feed.parcel, training)
-            with torch.set_grad_enabled(training), self._numbers():
+            with torch.set_grad_enabled(training), self.numbers():
                 outputs = self.compute(inputs, feed.names)
                 if training and self.is_last:
                     outputs = self._with_loss(outputs, links)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -123,6 +123,16 @@ class DeviceLoop:
             for _ in range(loop_count):
                 stage.forward(state.session.training)
 
+    def generate(self, loop_count: int, write_index: int) -> None:
+        """Run micro-batches forward in generation; modules know where they write.
+
+        Raises:
+            PyBudaError: ``write_index`` is negative.
+        """
+        if write_index < 0:
+            raise PyBudaError(f"generate: write_index is {write_index}; it is 0 or more")
+        self.forward(loop_count)
+
     def backward(self, loop_count: int = 1, zero_grad: bool = False) -> None:
         """Run micro-batches backward through this device's modules in reverse, in the calling thread."""
         stage = self._stage()
@@ -210,7 +220,7 @@ class DeviceLoop:
         inputs: list[torch.Tensor],
         parameters: dict[str, torch.Tensor],
         save_for_backward: bool,
-        targets: list[torch.Tensor] | None = None,
+        targets: Sequence[torch.Tensor] = [],
     ) -> list[torch.Tensor]:
         """Run the modules on the host with these parameters, for verification.
 
@@ -232,9 +242,9 @@ class DeviceLoop:
         inputs: list[torch.Tensor],
         parameters: dict[str, torch.Tensor],
         save_for_backward: bool,
-        targets: list[torch.Tensor] | None,
+        targets: Sequence[torch.Tensor],
     ) -> list[torch.Tensor]:
-        stage = self._reference()
+        stage = self.reference_stage()
         leaves = [_leaf(value, save_for_backward) for value in inputs]
         for name, value in parameters.items():
             if name not in stage.parameters.named:
@@ -278,8 +288,8 @@ class DeviceLoop:
         except Exception as error:
             raise stage_error(self.name, doing, error) from error
 
-    def _reference(self) -> Stage:
-        """A copy of the stage on the host."""
+    def reference_stage(self) -> Stage:
+        """Return a copy of the stage on the host, exact, with the device's present parameters."""
         stage = self._made_stage()
         loss = stage.loss if isinstance(stage.loss, torch.nn.Module) else None
         return Stage(f"{self.name}: reference", stage.modules, "cpu", loss=loss, keep_modules=False)
