@@ -18,6 +18,8 @@ pytestmark = [
     pytest.mark.usefixtures("exported_once", "plain_configuration"),
 ]
 
+# Inductor compiles C++ for each, which takes long.
+FLOAT = ("bert", "llama")
 TRAINED = ("bert", "distilbert", "gpt2", "llama", "t5", "vit", "resnet", "swin")
 
 
@@ -56,6 +58,17 @@ def test_exact_has_eagers_bits_and_block_floats_are_near(name: str) -> None:
     for one, other in zip(tensors(near(**given)), expected, strict=True):
         assert not torch.equal(one, other)
         assert pcc(one, other) >= 0.99
+
+
+@pytest.mark.parametrize("name", FLOAT)
+def test_float_is_close(name: str) -> None:
+    net, inputs = ARCHITECTURES[name]()
+    net.to("loom")
+    given = {key: value.to("loom") for key, value in inputs.items()}
+    run = torch.compile(net, backend="loom", options={"numerics": "float"})
+    with torch.no_grad():
+        for one, other in zip(tensors(dict(run(**given))), tensors(dict(net(**given))), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", TRAINED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 
@@ -18,3 +19,30 @@ def schedule_as_cpp(name: str) -> None:
         return device is not None and device.type in ("cpu", name)
 
     BaseSchedulerNode.is_cpu = is_cpu  # type: ignore[method-assign]
+
+
+def generate_as_cpp(name: str) -> None:
+    """Let the code generator answer C++ where it asks what is generated for the device.
+
+    It takes what it does not know for Triton, whose kernels keep the dtype of an index elsewhere: the check
+    of an index fails with an AssertionError in vectorised C++.
+    """
+    from torch._inductor import utils
+
+    original: Any = utils.get_current_backend
+    if getattr(original, "_loom_original", None) is not None:
+        return
+
+    def get_current_backend(device_type: str | None = None) -> Any:
+        from torch._inductor.virtualized import V
+
+        kind = device_type or V.graph.get_current_device_or_throw().type
+        return original("cpu" if kind == name else kind)
+
+    get_current_backend._loom_original = original  # type: ignore[attr-defined]
+    # Others have imported the function by its name.
+    for module in list(sys.modules.values()):
+        if getattr(module, "__name__", "").startswith("torch._inductor") and (
+            vars(module).get("get_current_backend") is original
+        ):
+            module.get_current_backend = get_current_backend  # type: ignore[attr-defined]

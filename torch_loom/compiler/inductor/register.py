@@ -38,12 +38,13 @@ def register_with_inductor() -> None:
 
     from torch_loom.compiler.inductor.codegen import LoomCppScheduling, LoomWrapperCodegen
     from torch_loom.compiler.inductor.overrides import LoomOpOverrides
-    from torch_loom.compiler.inductor.patches import schedule_as_cpp
+    from torch_loom.compiler.inductor.patches import generate_as_cpp, schedule_as_cpp
 
     name = config.device_name()
     register_backend_for_device(name, LoomCppScheduling, LoomWrapperCodegen, None, WrapperFxCodegen)
     register_device_op_overrides(name, LoomOpOverrides(name))
     schedule_as_cpp(name)
+    generate_as_cpp(name)
 
 
 def register_own_backend() -> None:
