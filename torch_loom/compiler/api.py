@@ -58,7 +58,7 @@ def compile_module(
             there; never with ``dump`` or ``checks``.
         options: of :func:`set_configuration_options`, for this call alone; ``numerics``: ``"exact"`` has
             eager's bits, ``"formats"`` the numbers of the chip's data formats. Default: ``"formats"`` where
-            an option asks for other formats than the dtypes', else ``"exact"``.
+            an option asks for other numbers than eager's, else ``"exact"``.
 
     Raises:
         CompilerOptionError: an option, break or override that cannot be.
@@ -115,7 +115,8 @@ def compile_module(
 def _compiled(source: Exported, context: Context, target: Target, place: torch.device) -> Executable:
     graph = run(source.graph, PLAN_PASSES, context)
     plan = _planned(graph, context, target)
-    program = program_of(graph, context.parameters, source.updates)
+    saved = context.options.op_intermediates_to_save
+    program = program_of(graph, context.parameters, source.updates, saved)
     batch = next(
         (
             int(value_of(n).shape[0])
@@ -126,9 +127,8 @@ def _compiled(source: Exported, context: Context, target: Target, place: torch.d
     )
     used = {name: context.parameters[name] for name in program.tensors}
     data = plan_data(graph, plan, target, context, batch)
-    return Executable(
-        program, used, data, source.specs, place, replays=context.options.backend_opt_level >= 1
-    )
+    specs = {**source.specs, "saved": list(saved)}
+    return Executable(program, used, data, specs, place, replays=context.options.backend_opt_level >= 1)
 
 
 def _record(name: str, begun: float, num_ops: int) -> PassRecord:
@@ -152,7 +152,12 @@ def _planned(graph: torch.fx.GraphModule, context: Context, target: Target) -> P
 
 
 def _wants_formats(options: Options) -> bool:
-    return bool(options.default_df_override or options.amp_level == 2 or overrides.current().precisions)
+    return bool(
+        options.default_df_override
+        or options.amp_level == 2
+        or not options.enable_stable_softmax
+        or overrides.current().precisions
+    )
 
 
 def _device(device: str | torch.device | None) -> torch.device:

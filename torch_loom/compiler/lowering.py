@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import fx
 
 from torch_loom.compiler.calls import call_of, name_of
-from torch_loom.compiler.ir import facts, op_name
+from torch_loom.compiler.ir import facts, op_name, value_of
 from torch_loom.compiler.passes.runner import Context
 from torch_loom.compiler.plan.model import Plan
 from torch_loom.compiler.target import Target
+from torch_loom.errors import UnknownOpError
 from torch_loom.image.program import Program, encode
 
 __all__ = ["changed", "plan_data", "program_of"]
 
 
-def program_of(graph: fx.GraphModule, parameters: dict[str, Any], updates: dict[str, int]) -> Program:
+def program_of(
+    graph: fx.GraphModule,
+    parameters: dict[str, Any],
+    updates: dict[str, int],
+    saved: Sequence[str] = (),
+) -> Program:
     """Return the program of a graph.
 
     Args:
         parameters: names of placeholders that are no inputs.
         updates: parameters and buffers that take an output after each run, and which.
+        saved: names of nodes whose results follow the outputs.
 
     Raises:
         CompilerOptionError: the graph calls what no image can: control flow, or a function of Python.
+        UnknownOpError: a saved node does not exist, or its result is no tensor.
     """
     inputs, tensors, calls = [], [], []
     outputs: list[Any] = []
@@ -41,7 +52,24 @@ def program_of(graph: fx.GraphModule, parameters: dict[str, Any], updates: dict[
         else:
             calls.append(call_of(node))
     kept = [one for i, one in enumerate(outputs) if i not in updates.values()]
+    kept += [{"ref": node.name} for node in saved_nodes(graph, saved)]
     return Program(inputs, tensors, calls, kept, {name: outputs[i] for name, i in updates.items()})
+
+
+def saved_nodes(graph: fx.GraphModule, names: Sequence[str]) -> list[fx.Node]:
+    """Return the nodes that ``op_intermediates_to_save`` names.
+
+    Raises:
+        UnknownOpError: one does not exist, or its result is no tensor.
+    """
+    known = {node.name: node for node in graph.graph.nodes if isinstance(value_of(node), torch.Tensor)}
+    if unknown := [name for name in names if name not in known]:
+        near = difflib.get_close_matches(unknown[0], known, 5)
+        raise UnknownOpError(
+            f"op_intermediates_to_save: {unknown[0]!r} is no op of the graph"
+            + (f"; there are {', '.join(near)}" if near else "")
+        )
+    return [known[name] for name in names]
 
 
 def plan_data(

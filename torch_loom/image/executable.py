@@ -28,6 +28,7 @@ class Executable:
         program: the ops that it runs.
         specs: how results are put together, and which leaves of the arguments are tensors.
         replays: whether runs replay a captured graph.
+        intermediates: results of the ops of ``op_intermediates_to_save``, of the last run.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Executable:
         self._tensors = dict(tensors)
         self.specs = dict(specs)
         self.replays = replays
+        self.intermediates: dict[str, Any] = {}
         self._run: Any = program.bind(self._tensors, device)
         # What a run updates is read by the next: a captured graph would read what it was.
         if replays and not program.updates:
@@ -99,7 +101,10 @@ class Executable:
             results = list(self._run(*inputs))
             for name, value in zip(self.program.updates, results[len(self.program.outputs) :], strict=True):
                 self._tensors[name].copy_(value)
-        return results[: len(self.program.outputs)]
+        saved = self.specs.get("saved", ())
+        num_outputs = len(self.program.outputs) - len(saved)
+        self.intermediates = dict(zip(saved, results[num_outputs:], strict=False))
+        return results[:num_outputs]
 
     def _expected(self) -> str:
         return ", ".join(f"{one['name']}: {one['dtype']} {one['shape']}" for one in self.program.inputs)
