@@ -16,6 +16,7 @@ from tests.pybuda.models import SIZE, Blend, Echo, Projection, inputs
 from tools.parity import pybuda as parity
 from torch_loom import pybuda
 from torch_loom.errors import PyBudaError
+from torch_loom.pybuda import module
 from torch_loom.pybuda.config import _get_global_compiler_config
 from torch_loom.pybuda.run.api import get_checkpoint_queue
 
@@ -170,6 +171,9 @@ def test_small_names() -> None:
     assert config.buffering_nops_to_insert[0]["names"] == ["buffer_0_a_b"]
     assert config.dram_queue_placements == {"q": {"chip_id": 1, "channel": 2}}
     assert pybuda.k_dim == -1
+    assert getattr(module, "OnnxModule") is pybuda.OnnxModule  # noqa: B009 (mypy knows no such name)
+    with pytest.raises(AttributeError, match="NoModule"):
+        getattr(module, "NoModule")  # noqa: B009
     shape = pybuda.Tensor.create_from_torch(torch.ones(2, 3)).shape
     assert isinstance(shape, pybuda.TensorShape)
     assert torch.Tensor in getattr(pybuda.SomeTensor, "__args__", ())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import queue
 import threading
 import time
 import weakref
@@ -16,6 +15,7 @@ from torch_loom.errors import PipelineError, StageError
 from torch_loom.pipeline.channel import Channel
 from torch_loom.pipeline.commands import Command, CommandType, Reply
 from torch_loom.pipeline.failure import Lifeline
+from torch_loom.pipeline.gather import Gather
 from torch_loom.pipeline.readers import GuardedQueue
 from torch_loom.pipeline.report import Report
 from torch_loom.pipeline.schedule import ScheduleName
@@ -386,7 +386,7 @@ class Pipeline:
 
     def _link(self, lifeline: Lifeline, sinks: dict[str, GuardedQueue]) -> None:
         last = len(self.stages) - 1
-        gather = _Gather(len(self.stages), sinks.get("checkpoints"), self._convert_checkpoint)
+        gather = Gather(len(self.stages), sinks.get("checkpoints"), self._convert_checkpoint)
         inputs = self.inputs
         for place, stage in enumerate(self.stages):
             stage.is_first, stage.is_last = place == 0, place == last
@@ -518,34 +518,6 @@ class Pipeline:
             event.set()
         self._endless.clear()
         self.inputs.wake()
-
-
-class _Gather:
-    """Puts the parameters of all stages together, checkpoint by checkpoint."""
-
-    def __init__(
-        self, num_stages: int, sink: GuardedQueue | None, convert: Callable[[dict[str, torch.Tensor]], Any]
-    ) -> None:
-        self._convert = convert
-        self._lock = threading.Lock()
-        self._sink = sink
-        self._waiting: list[queue.SimpleQueue[dict[str, torch.Tensor]]] = [
-            queue.SimpleQueue() for _ in range(num_stages)
-        ]
-
-    def adder(self, place: int) -> Callable[[dict[str, torch.Tensor]], None] | None:
-        """Return what the stage at this place calls with its parameters."""
-        if self._sink is None:
-            return None
-
-        def add(values: dict[str, torch.Tensor]) -> None:
-            assert self._sink is not None
-            with self._lock:
-                self._waiting[place].put(values)
-                if not any(waiting.empty() for waiting in self._waiting):
-                    self._sink.put([self._convert(waiting.get()) for waiting in self._waiting])
-
-        return add
 
 
 def _nothing() -> None:

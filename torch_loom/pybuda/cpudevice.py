@@ -12,7 +12,8 @@ from torch_loom.errors import PyBudaError
 from torch_loom.pipeline import Stage
 from torch_loom.pybuda.config import CompilerConfig
 from torch_loom.pybuda.device import Device, is_buda
-from torch_loom.pybuda.module import Module, TFModule
+from torch_loom.pybuda.frontends import TFModule
+from torch_loom.pybuda.module import Module
 from torch_loom.pybuda.tensor import Tensor
 
 __all__ = ["CPUDevice", "GPUDevice"]

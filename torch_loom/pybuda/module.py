@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,11 +17,8 @@ from torch_loom.pybuda.tensor import Tensor, to_torch
 __all__ = [
     "IntQueueHandle",
     "Module",
-    "OnnxModule",
     "PyBudaModule",
     "PyTorchModule",
-    "TFModule",
-    "absent_frontend",
 ]
 
 
@@ -359,75 +355,6 @@ class PyBudaModule(Module):
         raise PyBudaError(f"module {self.name!r} has no {kind} {name!r}; it has {', '.join(known) or 'none'}")
 
 
-class OnnxModule(Module):
-    """An ONNX model. It runs where the compiler's importer of ONNX is present."""
-
-    def __init__(self, name: str, module: Any, onnx_path: str) -> None:
-        super().__init__(name)
-        self.module, self.onnx_path = module, onnx_path
-
-
-class TFModule(Module):
-    """A TensorFlow (Keras) model, on CPU devices only; needs TensorFlow.
-
-    Raises:
-        PyBudaError: TensorFlow is not installed.
-    """
-
-    def __init__(self, name: str, module: Any) -> None:
-        super().__init__(name)
-        try:
-            tensorflow = importlib.import_module("tensorflow")
-        except ImportError as error:
-            raise PyBudaError(
-                f"TFModule {name!r} needs TensorFlow, which is not installed: pip install tensorflow, or "
-                "use PyTorchModule"
-            ) from error
-        self.module, self._tensorflow = module, tensorflow
-        self._tape: Any = None
-        self.gradients: list[Any] = []
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the model on TensorFlow tensors made of the arguments."""
-        with self._tensorflow.GradientTape(persistent=True) as self._tape:
-            return self.call(
-                *map(self._converted, args), **{k: self._converted(v) for k, v in kwargs.items()}
-            )
-
-    def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the model on TensorFlow tensors."""
-        return self.module(*args, **kwargs)
-
-    def backward(self, *args: tuple[Any, Any]) -> None:
-        """Run backward from each (output, incoming loss) pair, as ``PyTorchModule.backward``.
-
-        Raises:
-            PyBudaError: the outputs come from no ``forward`` of this module, which records the tape.
-        """
-        if self._tape is None:
-            raise PyBudaError(f"TFModule {self.name!r}: backward() needs forward() first")
-        outputs, losses = [output for output, _ in args], [loss for _, loss in args]
-        variables = self.module.trainable_variables
-        self.gradients = self._tape.gradient(outputs, variables, output_gradients=losses)
-
-    def _converted(self, value: Any) -> Any:
-        return self._tensorflow.convert_to_tensor(to_torch(value).detach().numpy())
-
-
-def absent_frontend(class_name: str, package: str) -> type[Module]:
-    """Return a class that says on its first use why these models cannot be read."""
-
-    def refuse(self: Module, name: str, *args: Any, **kwargs: Any) -> None:
-        raise PyBudaError(
-            f"{class_name} {name!r}: models of {package} are not read here; export the model to ONNX and use "
-            "OnnxModule, or use PyTorchModule"
-        )
-
-    return type(
-        class_name, (Module,), {"__init__": refuse, "__doc__": f"A model of {package}; not read here."}
-    )
-
-
 def _members(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, (Parameter, PyBudaModule)):
         yield name, value
@@ -461,3 +388,12 @@ def _with_named_inputs(forward: Callable[..., Any]) -> Callable[..., Any]:
             self.__dict__["_within"] = False
 
     return run
+
+
+def __getattr__(name: str) -> Any:
+    # PyBuda has these here; they import this module.
+    if name in ("OnnxModule", "TFModule"):
+        from torch_loom.pybuda import frontends
+
+        return getattr(frontends, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

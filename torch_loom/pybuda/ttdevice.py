@@ -17,7 +17,8 @@ from torch_loom.pybuda.device import Device
 from torch_loom.pybuda.device_loop import value_of_tensor
 from torch_loom.pybuda.enums import BackendDevice, BackendType, DeviceMode
 from torch_loom.pybuda.formats import DataFormat
-from torch_loom.pybuda.module import Module, TFModule
+from torch_loom.pybuda.frontends import TFModule
+from torch_loom.pybuda.module import Module
 from torch_loom.pybuda.optimizers import Optimizer
 from torch_loom.pybuda.parameter import Parameter
 from torch_loom.pybuda.schedulers import LearningRateScheduler

@@ -9,13 +9,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch_loom.errors import PyBudaError
-from torch_loom.pipeline import Pipeline
 from torch_loom.pybuda.enums import BackendDevice, DeviceMode
 from torch_loom.pybuda.module import Module
 from torch_loom.pybuda.pybudaglobal import state
-from torch_loom.pybuda.run.session import Session, check_training, has_inputs
+from torch_loom.pybuda.run.ready import (
+    check_session,
+    inference_session,
+    place_alone,
+    replace_session,
+    require_pushed,
+    require_targets,
+    running_pipeline,
+    verify,
+)
 from torch_loom.pybuda.tensor import Tensor, to_torch
-from torch_loom.pybuda.ttdevice import TTDevice, chip_name, num_chips_available
+from torch_loom.pybuda.ttdevice import chip_name, num_chips_available
 
 __all__ = [
     "detect_available_devices",
@@ -38,8 +46,6 @@ __all__ = [
     "sync",
     "update_device_parameters",
 ]
-
-AUTO_DEVICE = "auto_tt0"
 
 
 def run_inference(
@@ -76,9 +82,9 @@ def run_inference(
         )
     if _sequential and input_count == 0:
         raise PyBudaError("run_inference: input_count=0 (no end) and _sequential exclude one another")
-    _check_session()
+    check_session()
     if module is not None:
-        _place(module)
+        place_alone(module)
     if not any(device.modules for device in state.devices):
         if inputs:
             raise PyBudaError("run_inference: inputs were given, and no module is placed to take them")
@@ -87,8 +93,8 @@ def run_inference(
     first = next(device for device in state.devices if device.modules)
     for one in inputs:
         first.push_to_inputs(one)
-    _verify(_verify_cfg)
-    session = _inference_session(output_queue)
+    verify(_verify_cfg)
+    session = inference_session(output_queue)
     if output_queue is not None:
         session.output_queue = output_queue
     pipeline = session.require()
@@ -154,10 +160,10 @@ def run_training(
         raise PyBudaError(
             f"run_training: checkpoint_interval is {checkpoint_interval}; it is 0 (never) or more"
         )
-    _check_session()
-    _require_pushed(training=True)
-    _verify(_verify_cfg)
-    session = _replace_session(
+    check_session()
+    require_pushed(training=True)
+    verify(_verify_cfg)
+    session = replace_session(
         training=True,
         checkpoint_queue=checkpoint_queue,
         loss_queue=queue.Queue() if loss_queue is None else loss_queue,
@@ -213,13 +219,13 @@ def initialize_pipeline(
     samples = sample_inputs.values() if isinstance(sample_inputs, dict) else sample_inputs
     for value in (*samples, *sample_targets):
         to_torch(value)
-    _check_session()
+    check_session()
     if not len(sample_inputs):
-        _require_pushed(training=False)
+        require_pushed(training=False)
     if training and not len(sample_targets):
-        _require_targets()
-    _verify(_verify_cfg, [to_torch(value) for value in samples] or None)
-    session = _replace_session(
+        require_targets()
+    verify(_verify_cfg, [to_torch(value) for value in samples] or None)
+    session = replace_session(
         training=training,
         output_queue=output_queue,
         checkpoint_queue=checkpoint_queue,
@@ -240,7 +246,7 @@ def run_forward(input_count: int = 1, _sequential: bool = False) -> None:
     Raises:
         PyBudaError: no pipeline is initialized.
     """
-    _pipeline("run_forward").forward(input_count, inline=_sequential)
+    running_pipeline("run_forward").forward(input_count, inline=_sequential)
 
 
 def run_backward(input_count: int = 1, zero_grad: bool = False, _sequential: bool = False) -> None:
@@ -254,7 +260,7 @@ def run_backward(input_count: int = 1, zero_grad: bool = False, _sequential: boo
         PyBudaError: no pipeline is initialized.
         PipelineError: it does not train, or there were fewer forwards.
     """
-    _pipeline("run_backward").backward(input_count, zero_grad=zero_grad, inline=_sequential)
+    running_pipeline("run_backward").backward(input_count, zero_grad=zero_grad, inline=_sequential)
 
 
 def run_optimizer(checkpoint: bool = False, _sequential: bool = False) -> None:
@@ -263,7 +269,7 @@ def run_optimizer(checkpoint: bool = False, _sequential: bool = False) -> None:
     Raises:
         PyBudaError: no pipeline is initialized.
     """
-    _pipeline("run_optimizer").step(checkpoint=checkpoint, inline=_sequential)
+    running_pipeline("run_optimizer").step(checkpoint=checkpoint, inline=_sequential)
 
 
 def run_schedulers(_sequential: bool = False) -> None:
@@ -272,7 +278,7 @@ def run_schedulers(_sequential: bool = False) -> None:
     Raises:
         PyBudaError: no pipeline is initialized.
     """
-    _pipeline("run_schedulers").step_schedulers(inline=_sequential)
+    running_pipeline("run_schedulers").step_schedulers(inline=_sequential)
 
 
 def run_generate(
@@ -297,7 +303,7 @@ def run_generate(
         raise PyBudaError("run_generate needs write_index >= 0, or tokens_per_iter > 0 and token_id >= 0")
     from torch_loom.pybuda.generation import set_position
 
-    pipeline = _pipeline("run_generate")
+    pipeline = running_pipeline("run_generate")
     session = state.session
     start = write_index * 32 if write_index >= 0 else token_id
     for device in session.devices:
@@ -330,7 +336,7 @@ def update_device_parameters(
         PyBudaError: another number of dicts than devices.
         PipelineError: a name or shape that a device does not have.
     """
-    pipeline = _pipeline("update_device_parameters")
+    pipeline = running_pipeline("update_device_parameters")
     session = state.session
     devices = session.devices if device is None else [device]
     if len(parameters) != len(devices):
@@ -390,90 +396,8 @@ def detect_available_devices() -> list[Any]:
     return [known.get(name.lower(), name) for name in names]
 
 
-def _place(module: Module) -> None:
-    """Let a module be all that is placed; nothing changes if it is already."""
-    if not isinstance(module, Module):
-        raise PyBudaError(f"run_inference takes a module of PyBuda, not {type(module).__name__}: wrap it")
-    placed = [one for device in state.devices for one in device.modules]
-    if placed == [module]:
-        return
-    for device in state.devices:
-        device.remove_modules()
-        device.remove_loss_module()
-    if not state.devices:
-        TTDevice(AUTO_DEVICE)
-    state.devices[0].place_module(module)
-
-
-def _verify(verify_cfg: Any, inputs: Sequence[Any] | None = None) -> None:
-    """Compare the placed devices with PyTorch, on these inputs or the first that were pushed."""
-    if verify_cfg is None:
-        return
-    from torch_loom.pybuda.verify.stages import verify_devices
-
-    devices = [device for device in state.devices if device.modules] or _nothing_placed()
-    if inputs is None:
-        inputs = [value.value() for value in devices[0].get_first_inputs(peek=True)[1]]
-    verify_devices(devices, inputs, verify_cfg)
-
-
-def _inference_session(output_queue: Any) -> Session:
-    session: Session | None = state.session
-    if session is not None and not session.training and not session.ended and not session.compile_only:
-        return session
-    _require_pushed(training=False)
-    return _replace_session(training=False, output_queue=output_queue)
-
-
-def _replace_session(*, training: bool, **queues: Any) -> Session:
-    """End the running pipeline, keeping what was pushed for the next, and start one."""
-    if training:
-        check_training([device for device in state.devices if device.modules] or _nothing_placed())
-    if state.session is not None:
-        state.session.pipeline.shutdown(keep_queued=True)
-    state.session = None
-    session = state.session = Session(training, **queues)
-    return session
-
-
-def _nothing_placed() -> list[Any]:
-    raise PyBudaError("nothing is placed: place_module() on a device first")
-
-
-def _check_session() -> None:
-    """Raise the error of a pipeline that failed; shutdown() clears it."""
-    if state.session is not None and state.session.error is not None:
-        raise state.session.error
-
-
-def _require_pushed(training: bool) -> None:
-    if not any(device.modules for device in state.devices):
-        _nothing_placed()
-    if training:
-        check_training([device for device in state.devices if device.modules])
-    if not has_inputs():
-        raise PyBudaError("Inputs must be pushed into the first device before trying to compile the model.")
-    if training:
-        _require_targets()
-
-
-def _require_targets() -> None:
-    devices = [device for device in state.devices if device.modules] or _nothing_placed()
-    check_training(devices)
-    if not len(devices[-1].target_channel()):
-        raise PyBudaError("Targets must be pushed into the last device before trying to compile the model.")
-
-
-def _pipeline(what: str) -> Pipeline:
-    _check_session()
-    if state.session is None:
-        raise PyBudaError(f"{what} needs an initialized pipeline: initialize_pipeline() first")
-    pipeline: Pipeline = state.session.require()
-    return pipeline
-
-
 def _of_devices(device: Any, what: str, name: str) -> list[dict[str, Tensor]]:
-    pipeline = _pipeline(name)
+    pipeline = running_pipeline(name)
     place = None if device is None else state.session.place_of(device)
     found: list[dict[str, Any]] = getattr(pipeline, what)()
     wrapped = [{key: Tensor(value) for key, value in one.items()} for one in found]

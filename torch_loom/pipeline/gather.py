@@ -1,0 +1,42 @@
+"""Checkpoints of all stages, put together."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torch_loom.pipeline.readers import GuardedQueue
+
+__all__ = ["Gather"]
+
+
+class Gather:
+    """Puts the parameters of all stages together, checkpoint by checkpoint."""
+
+    def __init__(
+        self, num_stages: int, sink: GuardedQueue | None, convert: Callable[[dict[str, torch.Tensor]], Any]
+    ) -> None:
+        self._convert = convert
+        self._lock = threading.Lock()
+        self._sink = sink
+        self._waiting: list[queue.SimpleQueue[dict[str, torch.Tensor]]] = [
+            queue.SimpleQueue() for _ in range(num_stages)
+        ]
+
+    def adder(self, place: int) -> Callable[[dict[str, torch.Tensor]], None] | None:
+        """Return what the stage at this place calls with its parameters."""
+        if self._sink is None:
+            return None
+
+        def add(values: dict[str, torch.Tensor]) -> None:
+            assert self._sink is not None
+            with self._lock:
+                self._waiting[place].put(values)
+                if not any(waiting.empty() for waiting in self._waiting):
+                    self._sink.put([self._convert(waiting.get()) for waiting in self._waiting])
+
+        return add
