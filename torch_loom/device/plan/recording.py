@@ -43,7 +43,7 @@ class Recording:
         step_ends: device time in nanoseconds at the end of each step of an optimizer.
     """
 
-    def __init__(self, workspace_bytes: Sequence[int]) -> None:
+    def __init__(self, workspace_bytes: Sequence[tuple[int, int]]) -> None:
         self._num_devices = len(workspace_bytes)
         self._recorder = _C.PlanRecorder(self._at_peak, workspace_bytes)
         self._modules: Any = WeakIdKeyDictionary()
