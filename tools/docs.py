@@ -14,9 +14,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tools import supported_ops
+from tools import compiler_options, supported_ops
 from tools.blocks import MissingBlockError, markdown_table, replace_block
-from tools.parity import report
+from tools.parity import pybuda, report
 from torch_loom import config
 from torch_loom.tools import console
 
@@ -26,7 +26,9 @@ _EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # Pages that are generated as a whole: path -> function of the checkout's root.
 PAGES: dict[str, Callable[[Path], str]] = {
     report.FILE: report.document,
+    pybuda.FILE: pybuda.document,
     supported_ops.FILE: lambda _root: supported_ops.page(),
+    compiler_options.FILE: lambda _root: compiler_options.page(),
     SETTINGS_FILE: lambda _root: settings_page(),
 }
 _TABLE = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)

@@ -67,6 +67,17 @@ def op_facts() -> str:
     return HEAD + "".join(rows)
 
 
+def alerts() -> str:
+    """Return the ops that alert of nondeterminism, by their whole names, sorted."""
+    rows = []
+    for op in op_names():
+        name, _, overload = op.removeprefix("aten::").partition(".")
+        alert = ops.ALERTS.get(f"{name}.{overload}") or ops.ALERTS.get(name)
+        if alert is not None:
+            rows.append(f'{{"{op}", "{alert.kernel}", Alert::Case::k{alert.case.capitalize()}}},\n')
+    return HEAD + "".join(rows)
+
+
 def enumerator(shape_class: str) -> str:
     """Return the C++ name: `gather_scatter` is `kGatherScatter`."""
     return "k" + "".join(part.capitalize() for part in shape_class.split("_"))
@@ -141,6 +152,7 @@ def meta_headers() -> str:
 
 
 FILES = {
+    "alerts.inc": alerts,
     "op_facts.inc": op_facts,
     "public_names.inc": public_names,
     "whole_ops.inc": whole_ops,

@@ -23,6 +23,7 @@ class Chip:
         num_cores: int,
         clock_mhz: int,
         fused_kernels: Sequence[str],
+        deterministic: bool,
     ) -> None: ...
     @property
     def fused_kernels(self) -> list[str]: ...
@@ -48,6 +49,8 @@ class Chip:
     def num_cores(self) -> int: ...
     @property
     def clock_mhz(self) -> int: ...
+    @property
+    def deterministic(self) -> bool: ...
 
 # What a device is made from: its place in the machine, its driver's name, its capacity, its chip and policy.
 class DeviceConfig:

@@ -202,6 +202,10 @@ class PyBudaError(LoomError, RuntimeError):
     """PyBuda's API was used in a way that its documentation excludes; the message says what to do."""
 
 
+class VerificationError(PyBudaError, AssertionError):
+    """A verified value is neither close to the reference nor correlated with it; the message names it."""
+
+
 class FormatError(LoomError, ValueError):
     """A data format, fidelity or accumulate format that an op cannot have; the message names what can."""
 

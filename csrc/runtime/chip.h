@@ -43,6 +43,7 @@ struct Chip {
   int num_cores = 0;  // 0: not known
   FusedKernels fused_kernels = 0;
   int64_t clock_mhz = 0;  // 0: not known
+  bool deterministic = true;  // the same bits in every run; false: PyTorch's alerts are raised
 
   bool has(FusedKernel kernel) const noexcept {
     return (fused_kernels >> static_cast<unsigned>(kernel) & 1) != 0;

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import _common, dispatch, import_time, models, nets, streams, tape
+from benchmarks import _common, compile, dispatch, import_time, models, nets, streams, tape
 from benchmarks._figures import Figure
 
 ROOT = Path(__file__).parents[2]
@@ -82,6 +82,19 @@ def test_check_of_streams(monkeypatch, median, status):
     assert streams.main(["--check"]) == status
     assert streams.main([]) == 0
     assert "99.00 µs" in streams.SUBJECT.docs_body(figures) or median < 1
+
+
+@pytest.mark.slow
+def test_compile_reports_every_figure_and_pass(tmp_path):
+    done = run("-m", "benchmarks.compile", "--quick", "--json", str(tmp_path / "compile.json"))
+    assert done.returncode == 0, done.stderr
+    rows = {row["name"]: row for row in json.loads((tmp_path / "compile.json").read_text())["rows"]}
+    assert rows.keys() == compile.SUBJECT.targets.keys()
+    # What compiling leaves out where it finds an entry is all that takes long.
+    assert "cold: plan" in done.stdout
+    assert "cold: export" in done.stdout
+    assert "cached: cache" in done.stdout
+    assert "cached: plan" not in done.stdout
 
 
 @pytest.mark.slow

@@ -237,6 +237,7 @@ def test_an_unknown_name_lists_the_known() -> None:
         chips.load("b300")
 
 
+@pytest.mark.slow
 def test_import_reads_no_chip(run_python: PythonRunner) -> None:
     run_python(
         """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 import yaml
-from torch import fx, nn
+from torch import nn
 
 import torch_loom
 from torch_loom import compiler
@@ -22,44 +22,12 @@ from torch_loom.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.conftest import PythonRunner
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _exported_once() -> Iterator[None]:
-    """Most tests compile one module again and again: its graph is traced once."""
-    from torch_loom.compiler import api
-
-    traced: dict[Any, Any] = {}
-    original = api._exported
-
-    def exported(module: nn.Module, args: Any, kwargs: Any, device: torch.device) -> Any:
-        key = (id(module), *(tuple(one.shape) for one in args))
-        if key not in traced:
-            traced[key] = (*original(module, args, kwargs, device), module)
-        graph, parameters, updates, specs, _ = traced[key]
-        return fx.GraphModule(graph, copied(graph.graph)), dict(parameters), dict(updates), specs
-
-    def copied(graph: fx.Graph) -> fx.Graph:
-        new = fx.Graph()
-        result = new.graph_copy(graph, {}, return_output_node=True)
-        assert isinstance(result, tuple)
-        new.output(result[0])
-        return new
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "_exported", exported)
-        yield
-
-
-@pytest.fixture(autouse=True)
-def _configuration() -> Iterator[None]:
-    compiler.reset_configuration()
-    yield
-    compiler.reset_configuration()
+pytestmark = pytest.mark.usefixtures("exported_once", "plain_configuration")
 
 
 class Block(nn.Module):

@@ -9,6 +9,7 @@ from tests.conftest import PythonRunner
 NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"}
 
 
+@pytest.mark.slow
 def test_names_of_cuda_builds(run_python: PythonRunner) -> None:
     """Each function that PyTorch's own Python calls by name is there, and does what torch.cuda's does."""
     run_python(
@@ -83,6 +84,7 @@ def test_profiles_have_rows_of_the_device(run_python: PythonRunner) -> None:
     )
 
 
+@pytest.mark.slow
 def test_other_libraries_do_not_get_an_address(run_python: PythonRunner) -> None:
     run_python(
         """
@@ -110,6 +112,7 @@ def test_other_libraries_do_not_get_an_address(run_python: PythonRunner) -> None
     )
 
 
+@pytest.mark.slow
 def test_compiled_models_run_op_by_op(run_python: PythonRunner) -> None:
     run_python(
         """
@@ -131,6 +134,7 @@ def test_compiled_models_run_op_by_op(run_python: PythonRunner) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "count"), [("1", 1), ("1,0", 2), ("", 0), ("-1", 0), ("0,9,1", 1), ("0,0", 0)]
 )
@@ -147,6 +151,7 @@ def test_visible_devices(run_python: PythonRunner, text: str, count: int) -> Non
     )
 
 
+@pytest.mark.slow
 def test_variables_of_cuda(run_python: PythonRunner) -> None:
     program = """
         import torch
@@ -175,6 +180,7 @@ def test_variables_of_cuda(run_python: PythonRunner) -> None:
     )
 
 
+@pytest.mark.slow
 def test_cuda_sources_are_refused(run_python: PythonRunner) -> None:
     run_python(
         """

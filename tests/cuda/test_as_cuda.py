@@ -13,6 +13,7 @@ from tests.conftest import PythonRunner
 NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"}
 
 
+@pytest.mark.slow
 def test_tensors_are_cudas(run_python: PythonRunner) -> None:
     run_python(
         """
@@ -32,6 +33,7 @@ def test_tensors_are_cudas(run_python: PythonRunner) -> None:
     )
 
 
+@pytest.mark.slow
 def test_training_under_autocast(run_python: PythonRunner) -> None:
     run_python(
         """
@@ -62,6 +64,7 @@ def test_training_under_autocast(run_python: PythonRunner) -> None:
     )
 
 
+@pytest.mark.slow
 def test_softmax_converts_on_the_way(run_python: PythonRunner) -> None:
     run_python(
         """
@@ -121,6 +124,7 @@ def test_streams_graphs_and_errors(run_python: PythonRunner) -> None:
     )
 
 
+@pytest.mark.slow
 def test_storages(run_python: PythonRunner) -> None:
     run_python(
         """
@@ -148,6 +152,7 @@ def test_storages(run_python: PythonRunner) -> None:
     )
 
 
+@pytest.mark.slow
 def test_as_cuda_comes_before_torch(run_python: PythonRunner) -> None:
     run_python(
         """
@@ -164,6 +169,7 @@ def test_as_cuda_comes_before_torch(run_python: PythonRunner) -> None:
     assert "before `import torch`" in done.stderr
 
 
+@pytest.mark.slow
 def test_nothing_of_cuda_is_touched_without_the_name(run_python: PythonRunner) -> None:
     run_python(
         """
@@ -179,6 +185,7 @@ def test_nothing_of_cuda_is_touched_without_the_name(run_python: PythonRunner) -
 LAUNCHES = [["{file}"], ["-m", "{module}"], ["--", sys.executable, "{file}"], ["-c", "import program"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launch", LAUNCHES)
 def test_loom_run(tmp_path: Path, launch: list[str]) -> None:
     file = tmp_path / "program.py"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.conftest import PythonRunner
 
 # The interpreter with torch takes some 300 MiB of it.
@@ -45,10 +47,12 @@ with module.dry_run() if hasattr(module, "dry_run") else torch.loom.dry_run():
 """
 
 
+@pytest.mark.slow
 def test_host_memory_runs_short(run_python: PythonRunner) -> None:
     run_python(PROGRAM, {**ENV, "TORCH_LOOM_DEVICE_NAME": "cuda"})
 
 
+@pytest.mark.slow
 def test_under_our_own_name_and_on_streams(run_python: PythonRunner) -> None:
     run_python(PROGRAM, {**ENV, "TORCH_LOOM_PROTECT": "1"})
     run_python(

@@ -7,11 +7,14 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.conftest import PythonRunner
 
 NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB", "TORCH_LOOM_MACHINE": "smi_test"}
 
 
+@pytest.mark.slow
 def test_smi_shows_who_uses_a_device() -> None:
     program = "import torch; x = torch.ones(30 << 20, device='cuda:1'); print(x.is_cuda, flush=True); input()"
     env = {**os.environ, **NAME}
@@ -34,6 +37,7 @@ def test_smi_shows_who_uses_a_device() -> None:
     assert len({len(line) for line in table.splitlines() if line}) == 1
 
 
+@pytest.mark.slow
 def test_nvml(run_python: PythonRunner) -> None:
     run_python(
         """

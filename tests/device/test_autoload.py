@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tests.conftest import PythonRunner
 
 
+@pytest.mark.slow
 def test_import_torch_is_enough(run_python: PythonRunner) -> None:
     done = run_python(
         """
@@ -55,6 +56,7 @@ def test_import_reads_only_code_and_starts_nothing(fork_python: PythonRunner) ->
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_another_torch_is_one_clear_error_at_first_use(run_python: PythonRunner) -> None:
     done = run_python(
         """
@@ -89,6 +91,7 @@ def test_another_torch_is_one_clear_error_at_first_use(run_python: PythonRunner)
     assert done.stderr.count("torch-loom is not available") == 1
 
 
+@pytest.mark.slow
 def test_a_missing_extension_does_not_break_import(run_python: PythonRunner) -> None:
     done = run_python(
         """

@@ -143,6 +143,7 @@ def test_tensors_of_the_program_are_refused_inside(fork_python: PythonRunner, po
     fork_python(REFUSED_INSIDE, {"TORCH_LOOM_CHIP": "loom1", "TORCH_LOOM_MEMORY_POLICY": policy})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["eager", "lazy"])
 def test_tensors_that_outlive_it_have_a_shape_and_are_freed(fork_python: PythonRunner, policy: str) -> None:
     fork_python(

@@ -168,6 +168,7 @@ def test_copies_and_fills_are_captured() -> None:
     assert x.sum().item() == 0
 
 
+@pytest.mark.slow
 def test_ops_first_seen_in_a_capture(fork_python: PythonRunner) -> None:
     fork_python("""
         import torch_loom

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tests.conftest import PythonRunner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "env", [{"TORCH_LOOM_PROTECT": "1"}, {"TORCH_LOOM_CHIP": "atom"}, {"TORCH_LOOM_LAUNCH": "chaos"}], ids=str
 )

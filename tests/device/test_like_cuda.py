@@ -170,6 +170,7 @@ with side:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["loom", "cuda"])
 def test_cudas_variable_turns_the_sanitizer_on(run_python: PythonRunner, device: str) -> None:
     done = run_python(

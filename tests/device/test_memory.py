@@ -164,6 +164,7 @@ def test_emptying_means_all_devices() -> None:
     assert loom.memory_reserved(0) == loom.memory_allocated(0)
 
 
+@pytest.mark.slow
 def test_a_pool_that_outlives_the_modules(run_python: PythonRunner) -> None:
     done = run_python("import builtins, torch; builtins.kept = torch.loom.MemPool()")
     assert done.stderr == ""

@@ -317,6 +317,7 @@ def test_an_event_may_be_forgotten_while_pending(gate: Gate) -> None:
     waiting.synchronize()
 
 
+@pytest.mark.slow
 def test_another_device_name(run_python: PythonRunner) -> None:
     run_python(
         """

@@ -111,6 +111,7 @@ def test_a_capture_and_its_replays_tell_the_same(name: str, told: dict[str, list
     assert [one["addresses"] for one in replay.records] == [one["addresses"] for one in capture.records]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -129,6 +130,7 @@ def test_launch_modes_and_policies_tell_the_same(
         assert there[name] == [records, records], name
 
 
+@pytest.mark.slow
 def test_a_dry_run_tells_the_same(told: dict[str, list[Record]], run_python: PythonRunner) -> None:
     code = "from tests.device.tape_programs import main; main()"
     there = json.loads(run_python(code, {"TORCH_LOOM_DRIVER": "null"}).stdout)
@@ -137,6 +139,7 @@ def test_a_dry_run_tells_the_same(told: dict[str, list[Record]], run_python: Pyt
         assert there[name] == [told[name], told[name]], name
 
 
+@pytest.mark.slow
 def test_a_first_call_tells_the_same(run_python: PythonRunner) -> None:
     """The first call of an op moves its results from the host: no copy of the program's."""
     run_python("""
@@ -149,6 +152,7 @@ def test_a_first_call_tells_the_same(run_python: PythonRunner) -> None:
     """)
 
 
+@pytest.mark.slow
 def test_an_upload_under_the_lazy_policy_is_a_copy(run_python: PythonRunner) -> None:
     run_python(
         """
@@ -177,6 +181,7 @@ def test_a_profile_has_the_kernels_that_the_tape_tells_of(name: str) -> None:
     assert rows == expected
 
 
+@pytest.mark.slow
 def test_the_driver_is_told_what_the_tape_tells(run_python: PythonRunner) -> None:
     """Nothing reaches the driver past the tape, and nothing is told that does not reach it."""
     library = Path(__file__).parents[2] / "build/temp/libloom_logged.so"

@@ -220,6 +220,7 @@ def read_line(stream: IO[str] | None) -> str:
     return stream.readline()
 
 
+@pytest.mark.slow
 @pytest.mark.exercises(
     "torch.cuda.list_gpu_processes", "torch.cuda.device_memory_used", "torch.cuda.utilization"
 )

@@ -64,6 +64,7 @@ def test_a_process_ends_with_its_workers_asleep(run_python: Callable[..., object
     run_python(WORK_ON_A_SIDE_STREAM + end)
 
 
+@pytest.mark.slow
 def test_a_forked_child_ends(run_python: Callable[..., object]) -> None:
     run_python(
         WORK_ON_A_SIDE_STREAM

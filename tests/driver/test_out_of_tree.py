@@ -43,6 +43,7 @@ def test_it_includes_nothing_else_of_ours() -> None:
     assert re.findall(r'#include "([^"]+)"', text) == ["driver/driver.h"]
 
 
+@pytest.mark.slow
 def test_a_program_runs_on_it(tiny: str, run_python: PythonRunner) -> None:
     run_python(
         """

@@ -72,6 +72,7 @@ def follow(copy: Path) -> None:
     edit(copy, '"index _unsafe_index index_select', f'"{OP} index _unsafe_index index_select')
 
 
+@pytest.mark.slow
 def test_an_op_is_added_by_editing_one_file(copy: Path) -> None:
     before = contents(copy)
     follow(copy)
@@ -104,6 +105,7 @@ def test_what_is_compiled_knows_an_added_op(copy: Path) -> None:
     assert read.stdout == "gather_scatter 1 0\n"
 
 
+@pytest.mark.slow
 def test_a_fact_of_an_op_that_does_not_exist_is_refused(copy: Path) -> None:
     edit(copy, '"host_lists": "index.Tensor ', '"host_tensors": "no_such_op", "host_lists": "index.Tensor ')
     code, out = generate(copy)

@@ -13,46 +13,45 @@ from torch_loom.pybuda import op
 SIZE = 8
 
 
-class TwoMatmuls(pybuda.PyBudaModule):
-    """Two products; their sum and the second one."""
+class Echo(pybuda.PyBudaModule):
+    """A signal and its echo, each through a matrix: the one scaled by the other, and the other."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.weights1 = pybuda.Parameter(torch.rand(SIZE, SIZE))
-        self.weights2 = pybuda.Parameter(torch.rand(SIZE, SIZE))
+        self.direct = pybuda.Parameter(torch.rand(SIZE, SIZE))
+        self.delayed = pybuda.Parameter(torch.rand(SIZE, SIZE))
 
-    def forward(self, act1: Any, act2: Any) -> Any:
-        first = op.Matmul("matmul1", act1, self.weights1)
-        second = op.Matmul("matmul2", act2, self.weights2)
-        return first + second, second
+    def forward(self, dry: Any, wet: Any) -> Any:
+        tail = op.Matmul("tail", wet, self.delayed)
+        return op.Matmul("through", dry, self.direct) * tail, tail
 
-    def reference(self, act1: torch.Tensor, act2: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def reference(self, dry: torch.Tensor, wet: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """What PyTorch makes of the same inputs."""
-        second = act2 @ self.weights2.value()
-        return act1 @ self.weights1.value() + second, second
+        tail = wet @ self.delayed.value()
+        return dry @ self.direct.value() * tail, tail
 
 
-class OneMatmul(pybuda.PyBudaModule):
-    """One product."""
+class Projection(pybuda.PyBudaModule):
+    """Coordinates in another basis."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.weights = pybuda.Parameter(torch.rand(SIZE, SIZE))
+        self.basis = pybuda.Parameter(torch.rand(SIZE, SIZE))
 
-    def forward(self, act: Any) -> Any:
-        return op.Matmul("matmul", act, self.weights)
+    def forward(self, x: Any) -> Any:
+        return op.Matmul("project", x, self.basis)
 
 
-class TorchSum(nn.Module):
-    """A product of each of two inputs, summed."""
+class Blend(nn.Module):
+    """Two inputs, mixed by a matrix each."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.weights1 = nn.Parameter(torch.rand(SIZE, SIZE))
-        self.weights2 = nn.Parameter(torch.rand(SIZE, SIZE))
+        self.left = nn.Parameter(torch.rand(SIZE, SIZE))
+        self.right = nn.Parameter(torch.rand(SIZE, SIZE))
 
-    def forward(self, act1: torch.Tensor, act2: torch.Tensor) -> torch.Tensor:
-        return act1 @ self.weights1 + act2 @ self.weights2
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x @ self.left + y @ self.right
 
 
 def inputs() -> tuple[torch.Tensor, torch.Tensor]:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.pybuda.models import SIZE, OneMatmul, TorchSum, TwoMatmuls, inputs
+from tests.pybuda.models import SIZE, Blend, Echo, Projection, inputs
 from torch_loom import numerics, pybuda
 from torch_loom.errors import PyBudaError
 from torch_loom.pybuda import op, optimizers, query
@@ -144,21 +144,21 @@ def test_pybuda_modules_register_what_is_assigned() -> None:
 def test_pytorch_modules() -> None:
     with pytest.raises(RuntimeError, match=r"takes a torch\.nn\.Module, not function"):
         pybuda.PyTorchModule("f", lambda x: x)  # type: ignore[arg-type]
-    module = pybuda.PyTorchModule("sum", TorchSum(), redirect_forward=False)
-    assert [p.get_name() for p in module.get_parameters()] == ["weights1", "weights2"]
-    module.set_parameters(weights1=torch.zeros(SIZE, SIZE))
+    module = pybuda.PyTorchModule("sum", Blend(), redirect_forward=False)
+    assert [p.get_name() for p in module.get_parameters()] == ["left", "right"]
+    module.set_parameters(left=torch.zeros(SIZE, SIZE))
     x, y = inputs()
     out = module.forward(x, pybuda.Tensor.create_from_torch(y))
-    assert torch.equal(out, y @ module.module.weights2)
+    assert torch.equal(out, y @ module.module.right)
     module.backward((out, torch.ones_like(out)))
-    assert module.module.weights2.grad is not None
-    for wrong in ({"weights3": torch.ones(1)}, {"weights1": torch.ones(1)}):
+    assert module.module.right.grad is not None
+    for wrong in ({"middle": torch.ones(1)}, {"left": torch.ones(1)}):
         with pytest.raises(RuntimeError, match=next(iter(wrong))):
             module.set_parameters(**wrong)
     module.add_parameter("more", pybuda.Parameter(torch.ones(1)), prepend_name=True)
     assert module.get_parameters()[-1].get_name() == "sum.more"
     with pytest.raises(RuntimeError, match="already"):
-        module.add_parameter("weights1", pybuda.Parameter(1))
+        module.add_parameter("left", pybuda.Parameter(1))
     for absent in (pybuda.JaxModule, pybuda.MXNetModule, pybuda.TFLiteModule, pybuda.TFGraphDefModule):
         with pytest.raises(PyBudaError, match="ONNX"):
             absent("m")
@@ -217,8 +217,8 @@ def test_lars_over_steps(nesterov: bool) -> None:
 
 
 def test_optimizer_of_chosen_parameters() -> None:
-    module = TwoMatmuls("m")
-    tt0 = pybuda.TTDevice("tt0", module=module, optimizer=pybuda.SGD(1.0, parameters=[module.weights1]))
+    module = Echo("m")
+    tt0 = pybuda.TTDevice("tt0", module=module, optimizer=pybuda.SGD(1.0, parameters=[module.direct]))
     before = tt0.get_parameter_checkpoint()
     tt0.place_loss_module(pybuda.PyTorchModule("loss", First()))
     tt0.push_to_inputs(inputs())
@@ -226,7 +226,7 @@ def test_optimizer_of_chosen_parameters() -> None:
     pybuda.run_training(_sequential=True)
     after = tt0.get_parameter_checkpoint()
     changed = [name for name in after if not torch.equal(after[name].value(), before[name].value())]
-    assert changed == ["m.weights1"]
+    assert changed == ["m.direct"]
     assert tt0.pop_parameter_checkpoint().keys() == tt0.get_all_parameters().keys()
 
 
@@ -285,8 +285,8 @@ def test_configuration() -> None:
 
 def test_silicon_of_a_tensix_chip_computes_in_its_formats() -> None:
     x = torch.rand(4, SIZE)
-    module = OneMatmul("m")
-    exact = x @ module.weights.value()
+    module = Projection("m")
+    exact = x @ module.basis.value()
     results = {}
     for devtype, arch in (
         (BackendType.Golden, BackendDevice.Wormhole_B0),
@@ -300,13 +300,13 @@ def test_silicon_of_a_tensix_chip_computes_in_its_formats() -> None:
     assert torch.equal(results[BackendType.Silicon, None], exact), "loom1 is exact"
     config = _get_global_compiler_config()
     with numerics.emulate(pybuda.DataFormat.Float16_b, fidelity=config.default_math_fidelity):
-        emulated = torch.matmul(x, module.weights.value())
+        emulated = torch.matmul(x, module.basis.value())
     assert torch.equal(results[BackendType.Silicon, BackendDevice.Wormhole_B0], emulated)
     assert not torch.equal(emulated, exact)
 
 
 def test_the_devices_own_loop() -> None:
-    tt0 = pybuda.TTDevice("tt0", module=OneMatmul("m"))
+    tt0 = pybuda.TTDevice("tt0", module=Projection("m"))
     x = torch.rand(2, SIZE)
     results = pybuda.initialize_pipeline(training=False, sample_inputs=(x,))
     # While the pipeline runs the device's worker takes the commands.
@@ -316,7 +316,7 @@ def test_the_devices_own_loop() -> None:
     tt0.push_to_command_queue(Command.get_parameter_checkpoint())
     answer = tt0.get_command_queue_response()
     assert answer is not None
-    assert list(answer["checkpoint"]) == ["m.weights"]
+    assert list(answer["checkpoint"]) == ["m.basis"]
     tt0.sync()
     # In the calling thread.
     tt0.push_to_inputs(x)
@@ -347,33 +347,33 @@ def test_the_devices_own_loop() -> None:
 
 
 def test_cpueval() -> None:
-    module = TwoMatmuls("m")
+    module = Echo("m")
     tt0 = pybuda.TTDevice("tt0", module=module)
-    act1, act2 = inputs()
+    dry, wet = inputs()
     other = torch.rand(SIZE, SIZE)
-    out = tt0.cpueval_forward([act1, act2], {"m.weights2": other}, save_for_backward=True)
-    assert torch.equal(out[1], act2 @ other)
+    out = tt0.cpueval_forward([dry, wet], {"m.delayed": other}, save_for_backward=True)
+    assert torch.equal(out[1], wet @ other)
     in_grads, grads = tt0.cpueval_backward([torch.ones_like(o) for o in out], {})
-    a, b = act1.clone().requires_grad_(), other.clone().requires_grad_()
-    second = act2 @ b
-    (a @ module.weights1.value() + second + second).sum().backward()
+    a, b = dry.clone().requires_grad_(), other.clone().requires_grad_()
+    second = wet @ b
+    (a @ module.direct.value() * second + second).sum().backward()
     torch.testing.assert_close(in_grads[0], a.grad)
-    torch.testing.assert_close(grads["m.weights2"], b.grad)
+    torch.testing.assert_close(grads["m.delayed"], b.grad)
     with pytest.raises(PyBudaError, match="save_for_backward"):
         tt0.cpueval_backward([], {})
-    cpu0 = pybuda.CPUDevice("cpu0", module=pybuda.PyTorchModule("s", TorchSum()))
-    assert cpu0.cpueval_forward_pt([act1, act2], {}, False)[0].shape == act1.shape
+    cpu0 = pybuda.CPUDevice("cpu0", module=pybuda.PyTorchModule("s", Blend()))
+    assert cpu0.cpueval_forward_pt([dry, wet], {}, False)[0].shape == dry.shape
     for call in (cpu0.forward_tf, cpu0.compile_for_tf):
         with pytest.raises(PyBudaError, match="TensorFlow"):
             call(1)  # type: ignore[operator]
 
 
 def test_compile_for_gives_shapes() -> None:
-    tt0 = pybuda.TTDevice("tt0", module=TwoMatmuls("m"))
+    tt0 = pybuda.TTDevice("tt0", module=Echo("m"))
     traced = tuple(
         pybuda.Tensor.create_from_trace("x", (4, SIZE, SIZE), pybuda.DataFormat.Float32) for _ in "ab"
     )
-    for device in (tt0, pybuda.CPUDevice("cpu0", module=pybuda.PyTorchModule("s", TorchSum()))):
+    for device in (tt0, pybuda.CPUDevice("cpu0", module=pybuda.PyTorchModule("s", Blend()))):
         outputs = device.compile_for(traced, _get_global_compiler_config(), microbatch_size=4)
         assert all(out.shape == (4, SIZE, SIZE) and not out.has_value() for out in outputs)
         assert device.microbatch_size == 4
@@ -381,14 +381,14 @@ def test_compile_for_gives_shapes() -> None:
         tt0.set_active_subgraph(1)
     tt0.set_active_subgraph(0)
     assert tt0.get_active_subgraph() == 0
-    assert [p.get_name() for p in tt0.get_parameters()] == ["m.weights1", "m.weights2"]
+    assert [p.get_name() for p in tt0.get_parameters()] == ["m.direct", "m.delayed"]
 
 
 def test_debug_gradients() -> None:
     import queue
 
     seen: queue.Queue[Any] = queue.Queue()
-    tt0 = pybuda.TTDevice("tt0", module=OneMatmul("m"))
+    tt0 = pybuda.TTDevice("tt0", module=Projection("m"))
     tt0.place_loss_module(op.loss.L1Loss("l1"))
     tt0.set_debug_gradient_trace_queue(seen)
     tt0.push_to_inputs(torch.rand(2, SIZE))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.pybuda.models import SIZE, OneMatmul, TorchSum, TwoMatmuls, inputs
+from tests.pybuda.models import SIZE, Blend, Echo, Projection, inputs
 from torch_loom import pybuda
 from torch_loom.errors import PipelineError, PyBudaError, QueueFullError, StageError
 from torch_loom.pybuda.config import _get_global_compiler_config
@@ -29,7 +29,7 @@ def same(got: Any, expected: Any) -> None:
 
 
 def test_a_module_runs_by_itself_again_and_again() -> None:
-    module = TwoMatmuls("direct")
+    module = Echo("direct")
     for _ in range(2):
         given = inputs()
         same([out.value() for out in module.run(*given)], module.reference(*given))
@@ -40,32 +40,32 @@ def test_a_module_runs_by_itself_again_and_again() -> None:
 def test_a_module_refuses_to_run_among_others() -> None:
     pybuda.CPUDevice("cpu0", module=pybuda.PyTorchModule("placed", nn.Identity()))
     with pytest.raises(PyBudaError, match="placed"):
-        OneMatmul("other").run(torch.rand(1, SIZE))
+        Projection("other").run(torch.rand(1, SIZE))
 
 
 @pytest.mark.parametrize("sequential", [False, True])
 def test_run_inference_with_inputs(sequential: bool) -> None:
-    module = TwoMatmuls("given")
-    act1, act2 = inputs()
+    module = Echo("given")
+    dry, wet = inputs()
     # By name in another order, as a tuple, and as PyBuda's tensors.
-    given = [{"act2": act2, "act1": act1}, (act1, act2), (pybuda.Tensor.create_from_torch(act1), act2)]
+    given = [{"wet": wet, "dry": dry}, (dry, wet), (pybuda.Tensor.create_from_torch(dry), wet)]
     results = pybuda.run_inference(module, inputs=given, _sequential=sequential)
     assert isinstance(results, queue.Queue)
     for _ in given:
-        same(read(results), module.reference(act1, act2))
+        same(read(results), module.reference(dry, wet))
 
 
 def test_another_module_takes_the_place_of_the_first() -> None:
     x = torch.rand(2, SIZE)
-    first, second = OneMatmul("first"), OneMatmul("second")
-    same(read(pybuda.run_inference(first, inputs=[(x,)])), [x @ first.weights.value()])
-    same(read(pybuda.run_inference(second, inputs=[(x,)])), [x @ second.weights.value()])
+    first, second = Projection("first"), Projection("second")
+    same(read(pybuda.run_inference(first, inputs=[(x,)])), [x @ first.basis.value()])
+    same(read(pybuda.run_inference(second, inputs=[(x,)])), [x @ second.basis.value()])
     assert first.get_device() is None
 
 
 def test_placed_modules_and_a_resumed_run() -> None:
     tt0 = pybuda.TTDevice("tt0")
-    module = TwoMatmuls("placed")
+    module = Echo("placed")
     tt0.place_module(module)
     given = [inputs() for _ in range(4)]
     tt0.push_to_inputs(given[0])
@@ -84,7 +84,7 @@ def test_placed_modules_and_a_resumed_run() -> None:
 
 
 def test_inputs_may_come_after_the_run_began() -> None:
-    tt0 = pybuda.TTDevice("tt0", module=OneMatmul("late"))
+    tt0 = pybuda.TTDevice("tt0", module=Projection("late"))
     tt0.push_to_inputs(torch.ones(1, SIZE))
     results = pybuda.run_inference(input_count=3)
     first = read(results)
@@ -94,7 +94,7 @@ def test_inputs_may_come_after_the_run_began() -> None:
 
 
 def test_run_without_end_goes_on_until_the_next_run() -> None:
-    tt0 = pybuda.TTDevice("tt0", module=OneMatmul("endless"))
+    tt0 = pybuda.TTDevice("tt0", module=Projection("endless"))
     tt0.push_to_inputs(torch.ones(1, SIZE))
     results = pybuda.run_inference(input_count=0)
     for _ in range(3):
@@ -111,7 +111,7 @@ def test_run_without_end_goes_on_until_the_next_run() -> None:
 
 
 def test_sequential_runs_what_is_there_and_returns_when_done() -> None:
-    tt0 = pybuda.TTDevice("tt0", module=OneMatmul("sequential"))
+    tt0 = pybuda.TTDevice("tt0", module=Projection("sequential"))
     for _ in range(2):
         tt0.push_to_inputs(torch.ones(1, SIZE))
     results = pybuda.run_inference(input_count=5, _sequential=True)
@@ -125,7 +125,7 @@ def test_wrong_calls_of_run_inference() -> None:
         pybuda.run_inference(inputs=[(torch.ones(1),)])
     with pytest.raises(PyBudaError, match="module of PyBuda, not Linear"):
         pybuda.run_inference(nn.Linear(1, 1))  # type: ignore[arg-type]
-    pybuda.TTDevice("tt0", module=OneMatmul("placed"))
+    pybuda.TTDevice("tt0", module=Projection("placed"))
     with pytest.raises(RuntimeError, match="Inputs must be pushed into the first device"):
         pybuda.run_inference()
     with pytest.raises(PyBudaError, match="input_count is 2 for 3 inputs"):
@@ -135,13 +135,13 @@ def test_wrong_calls_of_run_inference() -> None:
 
 
 def test_cpu_and_tt_devices_form_a_pipeline() -> None:
-    host = TorchSum()
-    pybuda.CPUDevice("cpu0", module=pybuda.PyTorchModule("stage0", host))
-    module = OneMatmul("stage1")
+    host = Blend()
+    pybuda.CPUDevice("cpu0", module=pybuda.PyTorchModule("front", host))
+    module = Projection("back")
     pybuda.TTDevice("tt1", module=module, chip_ids=[1])
-    act1, act2 = inputs()
-    results = pybuda.run_inference(inputs=[(act1, act2)])
-    same(read(results), [(host(act1, act2) @ module.weights.value()).detach()])
+    dry, wet = inputs()
+    results = pybuda.run_inference(inputs=[(dry, wet)])
+    same(read(results), [(host(dry, wet) @ module.basis.value()).detach()])
     with pytest.raises(PyBudaError, match="takes devices"):
         pybuda.set_device_pipeline(["tt1"])
 
@@ -158,11 +158,11 @@ def test_the_pipeline_can_be_put_in_another_order() -> None:
 
 
 def test_several_modules_on_one_device_run_in_order() -> None:
-    a, b = OneMatmul("a"), OneMatmul("b")
+    a, b = Projection("a"), Projection("b")
     tt0 = pybuda.TTDevice("tt0", module=[a, b])
     x = torch.rand(2, SIZE)
     tt0.push_to_inputs(x)
-    same(read(pybuda.run_inference()), [x @ a.weights.value() @ b.weights.value()])
+    same(read(pybuda.run_inference()), [x @ a.basis.value() @ b.basis.value()])
 
 
 def trained(sequential: bool, devices: int) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
@@ -228,11 +228,11 @@ def test_training_equals_plain_pytorch(sequential: bool, devices: int) -> None:
 
 def manual() -> tuple[pybuda.TTDevice, pybuda.CPUDevice]:
     tt0 = pybuda.TTDevice(
-        "tt0", module=TwoMatmuls("stage0"), optimizer=pybuda.optimizers.SGD(0.1, device_params=True)
+        "tt0", module=Echo("front"), optimizer=pybuda.optimizers.SGD(0.1, device_params=True)
     )
     cpu1 = pybuda.CPUDevice(
         "cpu1",
-        module=pybuda.PyTorchModule("stage1", TorchSum()),
+        module=pybuda.PyTorchModule("back", Blend()),
         # Called with a list that has parameters() too: both ways of writing it work.
         optimizer_f=lambda m: torch.optim.SGD(m.parameters(), lr=0.5),
     )
@@ -256,15 +256,15 @@ def test_training_by_hand() -> None:
         pybuda.run_optimizer(checkpoint=True)
         parts = checkpoints.get(timeout=SECONDS)
         assert [sorted(part) for part in parts] == [
-            ["stage0.weights1", "stage0.weights2"],
-            ["weights1", "weights2"],
+            ["front.delayed", "front.direct"],
+            ["left", "right"],
         ], step
     assert len([read(losses) for _ in range(4)]) == 4
     same(
         [parts[0][k].value() for k in parts[0]],
         [pybuda.get_parameter_checkpoint(tt0)[0][k].value() for k in parts[0]],
     )
-    assert not torch.equal(parts[1]["weights1"].value(), before[1]["weights1"].value())
+    assert not torch.equal(parts[1]["left"].value(), before[1]["left"].value())
     # SGD: the step is the gradient times the rate.
     grads = pybuda.get_parameter_gradients()
     assert [sorted(part) for part in grads] == [sorted(part) for part in parts]
@@ -296,9 +296,9 @@ def test_parameters_updated_on_the_host() -> None:
 
 @pytest.mark.parametrize("kind", [queue.Queue, multiprocessing.get_context("spawn").Queue])
 def test_device_to_device_queues(kind: Any) -> None:
-    tt0 = pybuda.TTDevice("tt0", module=TwoMatmuls("stage0"))
-    pybuda.CPUDevice("cpu1", module=pybuda.PyTorchModule("stage1", TorchSum()))
-    cpu2 = pybuda.CPUDevice("cpu2", module=pybuda.PyTorchModule("stage2", nn.Linear(SIZE, SIZE)))
+    tt0 = pybuda.TTDevice("tt0", module=Echo("front"))
+    pybuda.CPUDevice("cpu1", module=pybuda.PyTorchModule("back", Blend()))
+    cpu2 = pybuda.CPUDevice("cpu2", module=pybuda.PyTorchModule("end", nn.Linear(SIZE, SIZE)))
     cpu2.place_loss_module(pybuda.PyTorchModule("l1", nn.L1Loss()))
     forward, backward = [kind(), kind()], [kind(), kind()]
     target = inputs()[0]
@@ -334,7 +334,7 @@ def test_wrong_calls_of_training() -> None:
             pybuda.run_training(**{name: 0})
     with pytest.raises(PyBudaError, match="nothing is placed"):
         pybuda.run_training()
-    tt0 = pybuda.TTDevice("tt0", module=OneMatmul("m"))
+    tt0 = pybuda.TTDevice("tt0", module=Projection("m"))
     cpu1 = pybuda.CPUDevice("cpu1", module=pybuda.PyTorchModule("n", nn.Identity()))
     with pytest.raises(PyBudaError, match="it is placed on no device"):
         pybuda.run_training()
@@ -354,7 +354,7 @@ def test_schedulers_reach_the_devices() -> None:
             return self.optimizer.learning_rate / 2
 
     optimizer = pybuda.optimizers.SGD(1.0, device_params=True)
-    tt0 = pybuda.TTDevice("tt0", module=OneMatmul("m"), optimizer=optimizer, scheduler=Halving(optimizer))
+    tt0 = pybuda.TTDevice("tt0", module=Projection("m"), optimizer=optimizer, scheduler=Halving(optimizer))
     tt0.place_loss_module(pybuda.op.loss.L1Loss("l1"))
     pybuda.initialize_pipeline(
         training=True, sample_inputs=(torch.ones(1, SIZE),), sample_targets=(torch.ones(1, SIZE),)
@@ -365,8 +365,8 @@ def test_schedulers_reach_the_devices() -> None:
     assert optimizer.learning_rate == 0.25
     assert tt0.stage is not None
     assert tt0.stage.optimizer.param_groups[0]["lr"] == 0.25
-    assert tt0.get_scheduler_params(is_buda=False) == {"m.weights": {"learning_rate": 0.25}}
-    assert tt0.get_optimizer_params(is_buda=False) == {"m.weights": {"learning_rate": 0.25}}
+    assert tt0.get_scheduler_params(is_buda=False) == {"m.basis": {"learning_rate": 0.25}}
+    assert tt0.get_optimizer_params(is_buda=False) == {"m.basis": {"learning_rate": 0.25}}
 
 
 def test_an_error_reaches_who_reads_pushes_and_waits() -> None:
@@ -393,7 +393,7 @@ def test_an_error_reaches_who_reads_pushes_and_waits() -> None:
 
 
 def test_batches_are_compared() -> None:
-    tt0 = pybuda.TTDevice("tt0", module=TwoMatmuls("m"))
+    tt0 = pybuda.TTDevice("tt0", module=Echo("m"))
     with pytest.raises(RuntimeError, match="one size, or 1"):
         tt0.push_to_inputs(torch.ones(2, 1), torch.ones(3, 1))
     tt0.push_to_inputs(torch.ones(2, 1), torch.ones(1, 1))
@@ -416,7 +416,7 @@ def test_batches_are_compared() -> None:
 def test_queues_hold_the_configured_number_of_entries(on_host: bool) -> None:
     _get_global_compiler_config().input_queue_entries = 3
     pybuda.set_configuration_options(input_queues_on_host=on_host)
-    tt0 = pybuda.TTDevice("tt0", module=OneMatmul("m"))
+    tt0 = pybuda.TTDevice("tt0", module=Projection("m"))
     for _ in range(3):
         tt0.push_to_inputs(torch.ones(1, SIZE))
     with pytest.raises(QueueFullError, match="input_queue_entries"):
@@ -446,10 +446,10 @@ def test_placement_rules() -> None:
     with pytest.raises(PyBudaError, match="takes modules of PyBuda, not Linear"):
         tt0.place_module(nn.Linear(1, 1))  # type: ignore[arg-type]
     with pytest.raises(PyBudaError, match="cannot run on CPU device"):
-        cpu0.place_module(OneMatmul("m"))
-    tt0.place_module(OneMatmul("m"))
+        cpu0.place_module(Projection("m"))
+    tt0.place_module(Projection("m"))
     with pytest.raises(RuntimeError, match="'m' is placed already"):
-        tt0.place_module(OneMatmul("m"))
+        tt0.place_module(Projection("m"))
     with pytest.raises(RuntimeError, match="a loss is a module of PyBuda"):
         cpu0.place_loss_module(nn.L1Loss())  # type: ignore[arg-type]
     tt0.remove_modules()
@@ -467,7 +467,7 @@ def test_placement_rules() -> None:
 
 
 def test_compile_only_never_runs() -> None:
-    pybuda.TTDevice("tt0", module=OneMatmul("m"))
+    pybuda.TTDevice("tt0", module=Projection("m"))
     pybuda.initialize_pipeline(
         training=False, sample_inputs=(torch.ones(1, SIZE),), _device_mode=DeviceMode.CompileOnly
     )
@@ -476,7 +476,7 @@ def test_compile_only_never_runs() -> None:
 
 
 def test_run_only_refuses_to_compile() -> None:
-    tt0 = pybuda.TTDevice("tt0", module=OneMatmul("m"), device_mode=DeviceMode.RunOnly)
+    tt0 = pybuda.TTDevice("tt0", module=Projection("m"), device_mode=DeviceMode.RunOnly)
     with pytest.raises(PyBudaError, match="RunOnly"):
         tt0.compile_for((pybuda.Tensor.create_from_torch(torch.ones(1, SIZE)),))
 
@@ -528,27 +528,27 @@ def test_retain_backward_graph() -> None:
 
 
 def test_tapouts_keep_an_ops_values() -> None:
-    module = TwoMatmuls("m")
-    handle = module.insert_tapout_queue_for_op("matmul2", 0)
+    module = Echo("m")
+    handle = module.insert_tapout_queue_for_op("tail", 0)
     tt0 = pybuda.TTDevice("tt0", module=module)
     given = inputs()
     tt0.push_to_inputs(given)
     read(pybuda.run_inference())
-    same(tt0.get_tapout_values(handle), [given[1] @ module.weights2.value()])
+    same(tt0.get_tapout_values(handle), [given[1] @ module.delayed.value()])
     assert tt0.get_tapout_values(handle) == []
-    module.insert_tapout_queue_for_op("matmul3", 0)
+    module.insert_tapout_queue_for_op("hiss", 0)
     tt0.push_to_inputs(given)
-    with pytest.raises(PyBudaError, match="'matmul3' to tap; its ops are matmul1, matmul2"):
+    with pytest.raises(PyBudaError, match="'hiss' to tap; its ops are tail, through"):
         pybuda.run_inference().get(timeout=SECONDS)
 
 
 def test_op_intermediates() -> None:
-    pybuda.set_configuration_options(op_intermediates_to_save=["matmul2", "matmul1"])
-    module = TwoMatmuls("m")
+    pybuda.set_configuration_options(op_intermediates_to_save=["tail", "through"])
+    module = Echo("m")
     given = inputs()
     read(pybuda.run_inference(module, inputs=[given]))
     saved = read(pybuda.get_intermediates_queue())
-    same(saved, [given[1] @ module.weights2.value(), given[0] @ module.weights1.value()])
+    same(saved, [given[1] @ module.delayed.value(), given[0] @ module.direct.value()])
 
 
 def test_detect_available_devices_lists_the_virtual_chips() -> None:
@@ -557,9 +557,9 @@ def test_detect_available_devices_lists_the_virtual_chips() -> None:
 
 
 def test_generative_inference_is_inference() -> None:
-    module = OneMatmul("m")
+    module = Projection("m")
     x = torch.rand(1, SIZE)
-    same(read(pybuda.run_generative_inference(module, inputs=[(x,)])), [x @ module.weights.value()])
+    same(read(pybuda.run_generative_inference(module, inputs=[(x,)])), [x @ module.basis.value()])
 
 
 def test_run_generate_says_where_to_write() -> None:

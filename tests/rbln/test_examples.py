@@ -40,6 +40,7 @@ def printed(name: str, commands: str = "") -> str:
     return run(name, commands).stdout
 
 
+@pytest.mark.slow
 def test_basic_add() -> None:
     tensor = "tensor([[1.5000, 2.5000],\n        [3.5000, 4.5000]],{} dtype=torch.float16)\n"
     assert printed("basic_add") == (

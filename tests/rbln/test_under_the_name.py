@@ -15,14 +15,17 @@ from tests.suite import ROOT, run_suite
 NPUS = {**NAME, "TORCH_LOOM_DEVICES": "6", "TORCH_LOOM_DRIVER": "null"}
 
 
+@pytest.mark.slow
 def test_the_functions_and_the_lazy_rule(tmp_path: Path) -> None:
     assert run_suite(tmp_path, NAME, "tests/rbln/test_vendor_api.py", "tests/rbln/test_lazy_rule.py") == set()
 
 
+@pytest.mark.slow
 def test_the_allocator(tmp_path: Path) -> None:
     assert run_suite(tmp_path, EAGER, "tests/rbln/test_allocator_stats.py") == set()
 
 
+@pytest.mark.slow
 def test_the_vendors_package_is_found(run_python: PythonRunner) -> None:
     done = run_python(
         """
@@ -52,6 +55,7 @@ def test_the_vendors_package_is_found(run_python: PythonRunner) -> None:
 STARTED = f"import site; site.addsitedir({str(ROOT / 'torch_loom' / 'compat')!r})\n"
 
 
+@pytest.mark.slow
 def test_the_vendors_package_is_found_before_torch(run_python: PythonRunner) -> None:
     done = run_python(STARTED + "import torch_rbln, torch; print(torch_rbln.device is torch.rbln)", NAME)
     assert (done.stdout, done.stderr) == ("True\n", "")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import PythonRunner
 from tests.suite import run_suite
 
 VENDOR = {"TORCH_LOOM_DEVICE_NAME": "rbln", "TORCH_LOOM_CHIP": "atom"}
 
 
+@pytest.mark.slow
 def test_under_the_vendors_name(tmp_path: Path) -> None:
     assert run_suite(tmp_path, VENDOR, "tests/seeds/test_seed_000.py") == set()
 

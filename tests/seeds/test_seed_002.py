@@ -129,6 +129,7 @@ long total_blocks() { return total; }
 """
 
 
+@pytest.mark.slow
 @pytest.mark.seed(2, "CUDAPluggableAllocator", "change_current_allocator")
 @pytest.mark.exercises("torch.cuda.CUDAPluggableAllocator", "torch.cuda.change_current_allocator")
 def test_an_allocator_from_a_shared_library(compiled: Callable[[str], str], run_python) -> None:  # type: ignore[no-untyped-def]

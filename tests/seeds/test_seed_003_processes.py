@@ -45,6 +45,7 @@ def _shared_files() -> set[str]:
     return {path for path in shared if "/sem." not in path}  # those are the queue's
 
 
+@pytest.mark.slow
 @pytest.mark.seed(2, "ipc_collect")
 @pytest.mark.seed(3, "ipc_collect/1", "ipc_collect/2", "ipc_collect/3", "ipc_collect/4")
 @pytest.mark.seed(3, "Event.ipc_handle/1", "Event.ipc_handle/2", "Event.from_ipc_handle/1")

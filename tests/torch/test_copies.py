@@ -146,6 +146,7 @@ def test_pinned_memory_is_kept_until_its_copy_has_finished() -> None:
     assert torch.equal(copied.cpu(), torch.arange(4096.0))
 
 
+@pytest.mark.slow
 def test_a_python_number_decides_no_dtype_in_a_queue(run_python) -> None:
     run_python(
         """

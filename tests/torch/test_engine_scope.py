@@ -116,6 +116,7 @@ def test_profiles_of_all_threads_show_no_op_of_a_worker() -> None:
 KEYS = ["Functionalize", "PreDispatch", "FuncTorchVmapMode"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS)
 def test_keys_of_the_thread_see_the_op_alone(run_python: PythonRunner, key: str) -> None:
     """A mode's key is on for the whole thread: the ops that the engine's kernel calls must not meet it."""

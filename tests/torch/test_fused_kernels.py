@@ -54,6 +54,7 @@ def reference(run_python: PythonRunner) -> Commands:
     return training_commands(run_python, TORCH_LOOM_DRIVER="virtual")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launch", LAUNCHES)
 @pytest.mark.parametrize("driver", ["virtual", "null"])
 def test_every_driver_and_launch_mode_issues_the_same_training(
@@ -75,6 +76,7 @@ def test_a_chip_with_all_kernels_issues_them(reference: Commands) -> None:
     assert any(name.startswith("aten::_foreach_") for name in reference["embedding"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["virtual", "null"])
 def test_a_chip_without_kernels_issues_their_parts(
     run_python: PythonRunner, reference: Commands, tmp_path: Path, driver: str
@@ -89,6 +91,7 @@ def test_a_chip_without_kernels_issues_their_parts(
         assert_same(found, virtual)
 
 
+@pytest.mark.slow
 def test_each_figure_stands_for_its_own_kernel(run_python: PythonRunner, tmp_path: Path) -> None:
     lacking = ("attention_dropout", "rnn_layer")
     chip = chip_without(tmp_path, *lacking)
@@ -104,6 +107,7 @@ def test_each_figure_stands_for_its_own_kernel(run_python: PythonRunner, tmp_pat
 def test_core_and_descriptions_know_the_same_kernels() -> None:
     figures = {"dtypes": (), "amp_dtypes": (), "native_ops": None, "lazy_memory": False, "memory_bytes": 1}
     numbers = {"capability_major": 1, "capability_minor": 0, "num_cores": 1, "clock_mhz": 1}
+    figures["deterministic"] = True
     chip = _C.Chip(name="x", description="x", **figures, **numbers, fused_kernels=FUSED_KERNELS)  # type: ignore[arg-type]
     assert chip.fused_kernels == list(FUSED_KERNELS)
     with pytest.raises(ValueError, match="fused_kernels: unknown name"):
@@ -176,6 +180,7 @@ def test_attention_with_dropout_keeps_the_mean() -> None:
     assert abs(out.mean().item() - 1) < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD", "Adagrad"])
 def test_parts_of_an_optimizer_compute_what_the_kernel_does(
     run_python: PythonRunner, tmp_path: Path, name: str

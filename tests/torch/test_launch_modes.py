@@ -109,6 +109,7 @@ def outcomes(fork_python: PythonRunner, wait: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_chaos_finds_a_missing_wait(fork_python: PythonRunner) -> None:
     assert "False" in outcomes(fork_python, "pass")
 

@@ -35,6 +35,7 @@ def test_what_grows_in_a_capture_is_the_graphs(run_python: PythonRunner) -> None
     )
 
 
+@pytest.mark.slow
 def test_a_wrong_op_in_a_capture_says_what_is_wrong(run_python: PythonRunner) -> None:
     run_python(
         """

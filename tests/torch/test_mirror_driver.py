@@ -52,6 +52,7 @@ with torch.loom.stream(side):
     )
 
 
+@pytest.mark.slow
 def test_memory_copies_and_views(run_python: PythonRunner) -> None:
     run_python(
         """
@@ -84,6 +85,7 @@ def test_memory_copies_and_views(run_python: PythonRunner) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_failure_is_sticky(run_python: PythonRunner) -> None:
     run_python(
         """
@@ -122,6 +124,7 @@ def test_a_failure_is_sticky(run_python: PythonRunner) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "error", "message"),
     [
@@ -137,6 +140,7 @@ def test_a_library_that_is_not_there(run_python: PythonRunner, value: str, error
     assert re.search(message, last)
 
 
+@pytest.mark.slow
 def test_modes_that_a_driver_has_not(run_python: PythonRunner) -> None:
     done = run_python(
         "import torch; torch.ones(1, device='loom')", MIRROR | {"TORCH_LOOM_LAUNCH": "chaos"}, check=False

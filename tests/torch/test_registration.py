@@ -35,6 +35,7 @@ def test_only_core_names_pytorchs_device_type() -> None:
     assert [str(path) for path in named if core not in path.parents] == []
 
 
+@pytest.mark.slow
 def test_loading_the_extension_registers_nothing(run_python: PythonRunner) -> None:
     program = """
         import importlib.util, sysconfig, torch
@@ -70,6 +71,7 @@ def test_loading_the_extension_registers_nothing(run_python: PythonRunner) -> No
     run_python(program, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["loom", "rbln", "npu"])
 def test_torch_loom_is_the_module_under_every_name(run_python: PythonRunner, name: str) -> None:
     program = f"""
@@ -84,6 +86,7 @@ def test_torch_loom_is_the_module_under_every_name(run_python: PythonRunner, nam
     run_python(program, {"TORCH_LOOM_DEVICE_NAME": name})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cpu", "sparse"])
 def test_torch_loom_says_why_there_is_no_device(run_python: PythonRunner, name: str) -> None:
     program = f"""

@@ -52,6 +52,7 @@ def seconds_of_device() -> float:
     return torch.loom.clock(0)
 
 
+@pytest.mark.slow
 def test_the_same_times_in_every_launch_mode_and_driver(fork_python: PythonRunner) -> None:
     found = []
     for launch, driver in (

@@ -98,6 +98,12 @@ class Chip:
         "use them; optimizer: whole steps of optimizers; cross_entropy: log-softmax together with the loss",
         default=(),
     )
+    deterministic: bool = figure(
+        checks.flag(),
+        "whether every op gives the same bits in every run; if not, torch.use_deterministic_algorithms(True) "
+        "refuses the ops that it documents as nondeterministic on CUDA",
+        default=True,
+    )
     num_cores: int = figure(checks.whole(1, 1_000_000), "cores or multiprocessors that work", "cores", 0)
     grid_rows: int = figure(
         checks.whole(1, 10_000), "rows of the grid of cores, harvested ones too", "cores", 0

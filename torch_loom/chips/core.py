@@ -61,6 +61,7 @@ def load_for_core(chip: str) -> tuple[_C.Chip, Figures]:
         num_cores=described.num_cores,
         clock_mhz=described.clock_mhz,
         fused_kernels=described.fused_kernels,
+        deterministic=described.deterministic,
     )
     return core, Figures(described)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,10 @@ from torch import nn
 from torch_loom import config
 from torch_loom.chips import Chip, load
 from torch_loom.compiler import overrides
+from torch_loom.compiler.cache import entry_for
+from torch_loom.compiler.frontend import Exported, exported
 from torch_loom.compiler.ir import value_of
-from torch_loom.compiler.lowering import plan_data, program_of
+from torch_loom.compiler.lowering import changed, plan_data, program_of
 from torch_loom.compiler.options import Options, configuration
 from torch_loom.compiler.passes import PLAN_PASSES, Context, run
 from torch_loom.compiler.passes.runner import PassRecord
@@ -27,8 +29,6 @@ from torch_loom.image.executable import Executable
 
 __all__ = ["compile_module"]
 
-log = logging.getLogger("torch_loom.compiler")
-
 
 def compile_module(
     module: nn.Module,
@@ -40,6 +40,7 @@ def compile_module(
     dump: str | Path | None = None,
     checks: bool = False,
     progress: Callable[[str], None] | None = None,
+    cache: bool = True,
     **options: Any,
 ) -> Executable:
     """Compile a module for chips: choose formats, fuse, place in epochs, plan memory.
@@ -53,9 +54,11 @@ def compile_module(
         dump: a folder for the graph after each pass.
         checks: whether graphs are checked after each pass.
         progress: called with the name of each pass before it runs.
+        cache: whether what was compiled earlier is taken from the folder TORCH_LOOM_COMPILE_CACHE, and kept
+            there; never with ``dump`` or ``checks``.
         options: of :func:`set_configuration_options`, for this call alone; ``numerics``: ``"exact"`` has
             eager's bits, ``"formats"`` the numbers of the chip's data formats. Default: ``"formats"`` where
-            an option asks for other formats than the dtypes', else ``"exact"``.
+            an option asks for other numbers than eager's, else ``"exact"``.
 
     Raises:
         CompilerOptionError: an option, break or override that cannot be.
@@ -74,22 +77,46 @@ def compile_module(
     if "numerics" not in options and _wants_formats(own):
         own = own.but(numerics="formats")
     place = _device(device)
-    graph, parameters, updates, specs = _exported(
-        module, tuple(sample_inputs), dict(sample_kwargs or {}), place
-    )
     described = chip if isinstance(chip, Chip) else load(chip) if chip is not None else _chip_of(place)
     target = target_of(described, own)
-    context = Context(
-        chip=target.chip,
-        options=own,
-        parameters=parameters,
-        checks=checks,
-        dump=None if dump is None else Path(dump),
-        progress=progress,
-    )
-    graph = run(graph, PLAN_PASSES, context)
+    args, kwargs = tuple(sample_inputs), dict(sample_kwargs or {})
+    entry, executable = None, None
+    folder = config.compile_cache()
+    if cache and folder is not None and dump is None and not checks and isinstance(module, nn.Module):
+        begun = time.perf_counter()
+        _tell(progress, "cache")
+        entry = entry_for(module, args, kwargs, own, target, place, folder)
+        executable = entry.load() if entry is not None else None
+        if executable is not None:
+            executable.plan["passes"] = [vars(_record("cache", begun, executable.num_ops))]
+            executable.plan["options"] = changed(own)
+    if executable is None:
+        _tell(progress, "export")
+        begun = time.perf_counter()
+        source = exported(module, args, kwargs, place)
+        context = Context(
+            chip=target.chip,
+            options=own,
+            parameters=dict(source.parameters),
+            checks=checks,
+            dump=None if dump is None else Path(dump),
+            progress=progress,
+            updated=frozenset(source.updates),
+            records=[_record("export", begun, len(source.graph.graph.nodes))],
+        )
+        executable = _compiled(source, context, target, place)
+        if entry is not None:
+            entry.store(executable, source.sources, context.parameters, context.folded)
+    if own.backend_output_dir:
+        executable.write_outputs(own.backend_output_dir, own.performance_trace)
+    return executable
+
+
+def _compiled(source: Exported, context: Context, target: Target, place: torch.device) -> Executable:
+    graph = run(source.graph, PLAN_PASSES, context)
     plan = _planned(graph, context, target)
-    program = program_of(graph, context.parameters, updates)
+    saved = context.options.op_intermediates_to_save
+    program = program_of(graph, context.parameters, source.updates, saved)
     batch = next(
         (
             int(value_of(n).shape[0])
@@ -99,35 +126,38 @@ def compile_module(
         1,
     )
     used = {name: context.parameters[name] for name in program.tensors}
-    executable = Executable(
-        program,
-        used,
-        plan_data(graph, plan, target, context, batch),
-        specs,
-        place,
-        replays=own.backend_opt_level >= 1,
-    )
-    if own.backend_output_dir:
-        executable.write_outputs(own.backend_output_dir, own.performance_trace)
-    return executable
+    data = plan_data(graph, plan, target, context, batch)
+    specs = {**source.specs, "saved": list(saved)}
+    return Executable(program, used, data, specs, place, replays=context.options.backend_opt_level >= 1)
+
+
+def _record(name: str, begun: float, num_ops: int) -> PassRecord:
+    return PassRecord(name, (time.perf_counter() - begun) * 1e3, num_ops, num_ops)
+
+
+def _tell(progress: Callable[[str], None] | None, name: str) -> None:
+    if progress is not None:
+        progress(name)
 
 
 def _planned(graph: torch.fx.GraphModule, context: Context, target: Target) -> Plan:
-    import time
-
     begun = time.perf_counter()
-    if context.progress is not None:
-        context.progress("plan")
+    _tell(context.progress, "plan")
     plan = plan_graph(graph, context, target, overrides.current())
     num_ops = sum(len(epoch.placed) for epoch in plan.epochs)
-    context.records.append(PassRecord("plan", (time.perf_counter() - begun) * 1e3, num_ops, num_ops))
+    context.records.append(_record("plan", begun, num_ops))
     if found := violations(plan, target):
         raise PlacementError("the plan is wrong, which is an error of the compiler: " + "; ".join(found[:5]))
     return plan
 
 
 def _wants_formats(options: Options) -> bool:
-    return bool(options.default_df_override or options.amp_level == 2 or overrides.current().precisions)
+    return bool(
+        options.default_df_override
+        or options.amp_level == 2
+        or not options.enable_stable_softmax
+        or overrides.current().precisions
+    )
 
 
 def _device(device: str | torch.device | None) -> torch.device:
@@ -143,48 +173,3 @@ def _chip_of(device: torch.device) -> Chip:
     from torch_loom import _C
 
     return load(_C.chip(device.index).name)
-
-
-def _exported(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], device: torch.device
-) -> tuple[torch.fx.GraphModule, dict[str, Any], dict[str, int], dict[str, Any]]:
-    """The functional graph of a module on the device, its parameters by placeholder, and what runs update."""
-    from torch.export import export
-    from torch.export.passes import move_to_device_pass
-    from torch.utils import _pytree as pytree
-
-    if not isinstance(module, nn.Module):
-        raise CompilerOptionError(f"module is a {type(module).__name__}; a torch.nn.Module is compiled")
-    with torch.no_grad():
-        program = move_to_device_pass(export(module, args, kwargs, strict=False), str(device))
-        program = program.run_decompositions({})
-    signature = program.graph_signature
-    values = {**program.state_dict, **program.constants}
-    parameters: dict[str, Any] = {}
-    by_target: dict[str, str] = {}
-    for spec in signature.input_specs:
-        target = spec.target
-        if target is not None and target in values and isinstance(values[target], torch.Tensor):
-            parameters[spec.arg.name] = values[target].detach().to(device)
-            by_target[target] = spec.arg.name
-    updates = {}
-    for number, spec in enumerate(signature.output_specs):
-        if spec.kind.name == "BUFFER_MUTATION":
-            updates[by_target[spec.target]] = number
-        elif spec.kind.name == "USER_INPUT_MUTATION":
-            raise CompilerOptionError(
-                f"the module changes its input {spec.target!r}: return the changed tensor instead"
-            )
-    # What is updated is no constant.
-    frozen = {name: value for name, value in parameters.items() if name not in updates}
-    graph = program.graph_module
-    if updates:
-        frozen.update({name: parameters[name] for name in updates})
-    out_spec: Any = program.call_spec.out_spec
-    try:
-        text = pytree.treespec_dumps(out_spec)
-    except Exception:  # a class of the program's own: its fields in a list
-        text = ""
-    leaves, _ = pytree.tree_flatten((args, kwargs))
-    given = [isinstance(leaf, torch.Tensor) for leaf in leaves]
-    return graph, frozen, updates, {"out": text, "given": given}

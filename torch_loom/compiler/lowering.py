@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
-from torch_loom.compiler.ir import facts, op_name
+from torch_loom.compiler.calls import call_of, name_of
+from torch_loom.compiler.ir import facts, op_name, value_of
 from torch_loom.compiler.passes.runner import Context
 from torch_loom.compiler.plan.model import Plan
 from torch_loom.compiler.target import Target
-from torch_loom.errors import CompilerOptionError
-from torch_loom.image.program import Call, Program, encode
+from torch_loom.errors import UnknownOpError
+from torch_loom.image.program import Program, encode
 
-__all__ = ["plan_data", "program_of"]
+__all__ = ["changed", "plan_data", "program_of"]
 
 
-def program_of(graph: fx.GraphModule, parameters: dict[str, Any], updates: dict[str, int]) -> Program:
+def program_of(
+    graph: fx.GraphModule,
+    parameters: dict[str, Any],
+    updates: dict[str, int],
+    saved: Sequence[str] = (),
+) -> Program:
     """Return the program of a graph.
 
     Args:
         parameters: names of placeholders that are no inputs.
         updates: parameters and buffers that take an output after each run, and which.
+        saved: names of nodes whose results follow the outputs.
 
     Raises:
         CompilerOptionError: the graph calls what no image can: control flow, or a function of Python.
+        UnknownOpError: a saved node does not exist, or its result is no tensor.
     """
-    names: dict[fx.Node, str] = {}
-
-    def name_of(value: Any) -> str | None:
-        return names.get(value) if isinstance(value, fx.Node) else None
-
     inputs, tensors, calls = [], [], []
     outputs: list[Any] = []
     for node in graph.graph.nodes:
-        names[node] = node.name
         if node.op == "placeholder":
             if node.name in parameters:
                 tensors.append(node.name)
@@ -46,28 +50,26 @@ def program_of(graph: fx.GraphModule, parameters: dict[str, Any], updates: dict[
         elif node.op == "output":
             outputs = [encode(one, name_of) for one in node.args[0]]
         else:
-            calls.append(_call(node, name_of))
+            calls.append(call_of(node))
     kept = [one for i, one in enumerate(outputs) if i not in updates.values()]
+    kept += [{"ref": node.name} for node in saved_nodes(graph, saved)]
     return Program(inputs, tensors, calls, kept, {name: outputs[i] for name, i in updates.items()})
 
 
-def _call(node: fx.Node, name_of: Any) -> Call:
-    own = facts(node)
-    if getattr(node.target, "__name__", "") == "getitem":
-        return Call(node.name, "getitem", [encode(one, name_of) for one in node.args], source=own.source)
-    if not isinstance(node.target, torch._ops.OpOverload):
-        raise CompilerOptionError(
-            f"{node.name} calls {op_name(node)}, which is no op that an executable can hold. torch.compile("
-            'backend="loom") runs such graphs'
+def saved_nodes(graph: fx.GraphModule, names: Sequence[str]) -> list[fx.Node]:
+    """Return the nodes that ``op_intermediates_to_save`` names.
+
+    Raises:
+        UnknownOpError: one does not exist, or its result is no tensor.
+    """
+    known = {node.name: node for node in graph.graph.nodes if isinstance(value_of(node), torch.Tensor)}
+    if unknown := [name for name in names if name not in known]:
+        near = difflib.get_close_matches(unknown[0], known, 5)
+        raise UnknownOpError(
+            f"op_intermediates_to_save: {unknown[0]!r} is no op of the graph"
+            + (f"; there are {', '.join(near)}" if near else "")
         )
-    return Call(
-        node.name,
-        op_name(node),
-        [encode(one, name_of) for one in node.args],
-        {key: encode(one, name_of) for key, one in node.kwargs.items()},
-        bool(own.host_reason),
-        own.source,
-    )
+    return [known[name] for name in names]
 
 
 def plan_data(
@@ -93,7 +95,7 @@ def plan_data(
         "channel_bytes": target.channel_bytes,
         "clock_ghz": target.clock_ghz,
         "harvested_rows": [list(one) for one in target.harvested],
-        "options": _changed(options),
+        "options": changed(options),
         "epochs": [_epoch_data(epoch) for epoch in plan.epochs],
         "edges": [[edge.producer, edge.consumer, edge.bytes] for edge in plan.edges],
         "queues": [
@@ -148,7 +150,8 @@ def _op_data(one: Any) -> dict[str, Any]:
     }
 
 
-def _changed(options: Any) -> dict[str, Any]:
+def changed(options: Any) -> dict[str, Any]:
+    """Return the options that differ from their defaults, as JSON has them."""
     default = type(options)()
     return {
         key: list(value) if isinstance(value, tuple) else value

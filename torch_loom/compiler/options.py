@@ -75,7 +75,7 @@ def _path(value: Any) -> str:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
         raise ValueError("a list of names of ops")
     return tuple(value)
 
@@ -129,9 +129,13 @@ class Options:
     backend_runtime_args: str = _option(_path, "refused", "")
     enable_auto_fusing: bool = _option(_flag, "small ops run in their producer's kernel", True)
     enable_conv_prestride: bool = _option(
-        _flag, "the host reorders the input of a strided first convolution", True
+        _flag,
+        "the host puts the pixels together that a strided first convolution reads; else the chip picks them",
+        True,
     )
-    enable_stable_softmax: bool = _option(_flag, "softmax subtracts the maximum first", True)
+    enable_stable_softmax: bool = _option(
+        _flag, "softmax subtracts the maximum first; without, numbers are not eager's", True
+    )
     amp_level: int = _option(
         _level(0, 2), "1: optimizer ops in Float32, HiFi4; 2: also mixed block floats (Mixed_B)", 0
     )
@@ -145,7 +149,9 @@ class Options:
     use_interactive_placer: bool = _option(
         _flag, "a failed placement is tried again with smaller grids in the same epoch", True
     )
-    op_intermediates_to_save: tuple[str, ...] = _option(_names, "ops whose results are outputs as well", ())
+    op_intermediates_to_save: tuple[str, ...] = _option(
+        _names, "ops whose results are kept after a run, in `Executable.intermediates`", ()
+    )
     enable_enumerate_u_kt: bool = _option(_flag, "refused", True)
     enable_device_tilize: bool = _option(
         _flag, "an op on the chip makes tiles of inputs, not the host", False

@@ -23,23 +23,36 @@ class Named(Protocol):
 
 
 class Predicate:
-    """A question about an op; combined with ``&``, ``|`` and ``~`` (or :meth:`negate`)."""
+    """A question about an op; combined with ``&``, ``|`` and ``~`` (or :meth:`negate`).
 
-    def __init__(self, holds: Callable[[Named], bool], text: str) -> None:
+    Args:
+        holds: answers it.
+        text: what the predicate is in messages.
+        is_whole: whether the text says all of it, so that equal texts are equal questions.
+    """
+
+    def __init__(self, holds: Callable[[Named], bool], text: str, *, is_whole: bool = False) -> None:
         self._holds = holds
         self._text = text
+        self.is_whole = is_whole
 
     def __call__(self, op: Named) -> bool:
         return self._holds(op)
 
     def __and__(self, other: Predicate) -> Predicate:
-        return Predicate(lambda op: self(op) and other(op), f"({self} & {other})")
+        return Predicate(
+            lambda op: self(op) and other(op),
+            f"({self} & {other})",
+            is_whole=self.is_whole and other.is_whole,
+        )
 
     def __or__(self, other: Predicate) -> Predicate:
-        return Predicate(lambda op: self(op) or other(op), f"({self} | {other})")
+        return Predicate(
+            lambda op: self(op) or other(op), f"({self} | {other})", is_whole=self.is_whole and other.is_whole
+        )
 
     def __invert__(self) -> Predicate:
-        return Predicate(lambda op: not self(op), f"~{self}")
+        return Predicate(lambda op: not self(op), f"~{self}", is_whole=self.is_whole)
 
     negate = __invert__
 
@@ -60,19 +73,25 @@ def _pattern(regex: str) -> re.Pattern[str]:
 def name_regex(regex: str) -> Predicate:
     """Ops whose whole name matches."""
     pattern = _pattern(regex)
-    return Predicate(lambda op: pattern.fullmatch(op.name) is not None, f"name_regex({regex!r})")
+    return Predicate(
+        lambda op: pattern.fullmatch(op.name) is not None, f"name_regex({regex!r})", is_whole=True
+    )
 
 
 def layer_regex(regex: str) -> Predicate:
     """Ops of modules whose whole path matches."""
     pattern = _pattern(regex)
-    return Predicate(lambda op: pattern.fullmatch(op.module) is not None, f"layer_regex({regex!r})")
+    return Predicate(
+        lambda op: pattern.fullmatch(op.module) is not None, f"layer_regex({regex!r})", is_whole=True
+    )
 
 
 def op_type(name: str) -> Predicate:
     """Ops of a type: ``"matmul"``, or as PyTorch calls it, ``"aten::mm"``."""
     return Predicate(
-        lambda op: name in (op.kind, op.kind.partition("::")[2].partition(".")[0]), f"op_type({name!r})"
+        lambda op: name in (op.kind, op.kind.partition("::")[2].partition(".")[0]),
+        f"op_type({name!r})",
+        is_whole=True,
     )
 
 

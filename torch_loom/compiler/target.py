@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -69,20 +69,23 @@ class Target:
         """Cores of one chip."""
         return self.rows * self.columns
 
-    def cycles(self, op: Op, cores: int, phases: float = 1.0) -> float:
-        """Return how many cycles an op keeps so many cores busy, its operands being in their memory.
+    def timer(self, op: Op, phases: float = 1.0) -> Callable[[int], float]:
+        """Return a function of a number of cores: how many cycles an op keeps these busy.
+
+        Its operands are in the cores' memory.
 
         Args:
             phases: of a matrix product, against those that the chip's peak rate counts.
         """
-        model = self._model(cores)
-        kernels = lower(op)
-        compute = sum(
-            model.time(kernel).compute_ns * (phases if kernel.family in _PRODUCTS else 1)
-            for kernel in kernels
-        )
+        kernels = [(one, phases if one.family in _PRODUCTS else 1.0) for one in lower(op)]
         moved = sum(tensor.memory_bytes for tensor in (*op.inputs, *op.outputs))
-        return max(compute * self.clock_ghz, moved / (NOC_BYTES_PER_CYCLE * cores), 1.0)
+
+        def cycles(cores: int) -> float:
+            model = self._model(cores)
+            compute = sum(model.time(kernel).compute_ns * times for kernel, times in kernels)
+            return max(compute * self.clock_ghz, moved / (NOC_BYTES_PER_CYCLE * cores), 1.0)
+
+        return cycles
 
     def _model(self, cores: int) -> CostModel:
         found = self._models.get(cores)

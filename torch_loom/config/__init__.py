@@ -18,6 +18,7 @@ from torch_loom.config.settings import (
     CHAOS_SEED,
     CHIP,
     CLOCK,
+    COMPILE_CACHE,
     COMPILER,
     CUDA_LAUNCH_BLOCKING,
     CUDA_SANITIZER,
@@ -75,6 +76,7 @@ __all__ = [
     "Setting",
     "Settings",
     "choose_cuda",
+    "compile_cache",
     "compiler",
     "configure",
     "cuda_version",
@@ -132,6 +134,16 @@ def is_rbln_diagnosed() -> bool:
 def compiler() -> str:
     """Return the command that compiles C++."""
     return required(COMPILER, {})
+
+
+def compile_cache() -> Path | None:
+    """Return the folder of compiled models, which may not be there; None: none are kept.
+
+    Raises:
+        ConfigurationError: TORCH_LOOM_COMPILE_CACHE is no path.
+    """
+    folder = value_of(COMPILE_CACHE, {})
+    return None if folder is None else Path(folder)
 
 
 def cuda_version() -> str | None:

@@ -101,6 +101,7 @@ def _one_of(*values: str) -> Callable[[str], str]:
 
 
 _KERNEL_CACHE = "~/.cache/torch-loom/kernels"
+_COMPILE_CACHE = "~/.cache/torch-loom/compiled"
 
 
 def _parse_folder(text: str) -> str:
@@ -108,6 +109,10 @@ def _parse_folder(text: str) -> str:
         raise ValueError("not a path")
     # Absolute: the loader looks for a bare name in the system's folders.
     return os.path.abspath(os.path.expanduser(text or _KERNEL_CACHE))
+
+
+def _parse_compile_cache(text: str) -> str | None:
+    return None if text == "off" else _parse_folder(text or _COMPILE_CACHE)
 
 
 def _parse_driver(text: str) -> str:
@@ -453,6 +458,16 @@ KERNEL_CACHE = Setting(
     parse=_parse_folder,
     configurable=False,
 )
+COMPILE_CACHE = Setting(
+    name="compile_cache",
+    env="TORCH_LOOM_COMPILE_CACHE",
+    type_name="folder",
+    default=_COMPILE_CACHE,
+    allowed="a folder or its place; off",
+    meaning="Where torch_loom.compile keeps what it has compiled. Empty: the default; off: nowhere.",
+    parse=_parse_compile_cache,
+    configurable=False,
+)
 FALLBACK = Setting(
     name="fallback",
     env="TORCH_LOOM_FALLBACK",
@@ -520,6 +535,7 @@ SETTINGS: tuple[Setting[object], ...] = cast(
         MACHINE,
         COMPILER,
         KERNEL_CACHE,
+        COMPILE_CACHE,
         FALLBACK,
         RBLN_DISABLE_FALLBACK,
         LOG_LEVEL,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,10 @@ class Executable:
     Attributes:
         plan: epochs, places, queues and predictions, as JSON has them.
         device: where it runs.
+        program: the ops that it runs.
+        specs: how results are put together, and which leaves of the arguments are tensors.
+        replays: whether runs replay a captured graph.
+        intermediates: results of the ops of ``op_intermediates_to_save``, of the last run.
     """
 
     def __init__(
@@ -39,10 +43,11 @@ class Executable:
     ) -> None:
         self.plan = plan
         self.device = device
-        self._program = program
+        self.program = program
         self._tensors = dict(tensors)
-        self._specs = dict(specs)
-        self._replays = replays
+        self.specs = dict(specs)
+        self.replays = replays
+        self.intermediates: dict[str, Any] = {}
         self._run: Any = program.bind(self._tensors, device)
         # What a run updates is read by the next: a captured graph would read what it was.
         if replays and not program.updates:
@@ -62,30 +67,52 @@ class Executable:
         from torch.utils import _pytree as pytree
 
         leaves, _ = pytree.tree_flatten((args, kwargs))
-        given = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        inputs = [self._checked(i, tensor) for i, tensor in enumerate(given)]
-        if len(inputs) != len(self._program.inputs):
-            raise ValueError(
-                f"this executable takes {len(self._program.inputs)} tensors ({self._expected()}), but got "
-                f"{len(inputs)}"
-            )
-        with torch.no_grad():
-            results = list(self._run(*inputs))
-            for name, value in zip(self._program.updates, results[len(self._program.outputs) :], strict=True):
-                self._tensors[name].copy_(value)
-        outputs = results[: len(self._program.outputs)]
-        text = self._specs.get("out")
+        inputs = self._inputs([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)])
+        outputs = self._outputs(inputs)
+        text = self.specs.get("out")
         if not text:
             return tuple(outputs)
         return pytree.tree_unflatten(outputs, pytree.treespec_loads(text))
 
+    def run_flat(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+        """Run it on one tensor for each of :attr:`inputs`; return the module's results without structure.
+
+        Raises:
+            ValueError: the inputs are not those that it was compiled for.
+        """
+        return self._outputs(self._inputs(tensors))
+
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        """Name, shape and dtype of each input, in the order in which a call takes them."""
+        return [dict(one) for one in self.program.inputs]
+
+    def _inputs(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        inputs = [self._checked(i, tensor) for i, tensor in enumerate(given)]
+        if len(inputs) != len(self.program.inputs):
+            raise ValueError(
+                f"this executable takes {len(self.program.inputs)} tensors ({self._expected()}), but got "
+                f"{len(inputs)}"
+            )
+        return inputs
+
+    def _outputs(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
+        with torch.no_grad():
+            results = list(self._run(*inputs))
+            for name, value in zip(self.program.updates, results[len(self.program.outputs) :], strict=True):
+                self._tensors[name].copy_(value)
+        saved = self.specs.get("saved", ())
+        num_outputs = len(self.program.outputs) - len(saved)
+        self.intermediates = dict(zip(saved, results[num_outputs:], strict=False))
+        return results[:num_outputs]
+
     def _expected(self) -> str:
-        return ", ".join(f"{one['name']}: {one['dtype']} {one['shape']}" for one in self._program.inputs)
+        return ", ".join(f"{one['name']}: {one['dtype']} {one['shape']}" for one in self.program.inputs)
 
     def _checked(self, number: int, tensor: torch.Tensor) -> torch.Tensor:
-        if number >= len(self._program.inputs):
+        if number >= len(self.program.inputs):
             return tensor
-        one = self._program.inputs[number]
+        one = self.program.inputs[number]
         dtype = str(tensor.dtype).removeprefix("torch.")
         if list(tensor.shape) != one["shape"] or dtype != one["dtype"]:
             raise ValueError(
@@ -97,7 +124,7 @@ class Executable:
     @property
     def num_ops(self) -> int:
         """How many ops it runs."""
-        return len(self._program.calls)
+        return len(self.program.calls)
 
     @property
     def host_nodes(self) -> dict[str, str]:
@@ -138,11 +165,11 @@ class Executable:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to one file, an image: data, no code."""
         body = {
-            "program": self._program.to_json(),
+            "program": self.program.to_json(),
             "plan": self.plan,
-            "specs": self._specs,
+            "specs": self.specs,
             "chip": self.plan["chip"],
-            "replays": self._replays,
+            "replays": self.replays,
         }
         file.write(path, body, {name: tensor.cpu() for name, tensor in self._tensors.items()})
 

@@ -58,6 +58,8 @@ def _queue(queue: Mapping[str, Any]) -> dict[str, Any]:
         "target_device": queue["chip"],
         "loc": queue["place"],
     }
+    if queue.get("layout"):
+        shown["layout"] = queue["layout"]
     if queue["place"] == "dram":
         shown["dram"] = [[queue["channel"], queue["address"]]]
     return shown

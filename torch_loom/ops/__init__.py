@@ -6,15 +6,18 @@ nothing more is known of it. Imports nothing of PyTorch.
 """
 
 from torch_loom.ops.model import FACTS, SHAPE_CLASSES, TOLERANCES, Call, Family, Tensor
+from torch_loom.ops.nondeterminism import ALERTS, Alert
 from torch_loom.ops.table import DEFAULT, FAMILIES, PUBLIC_NAMES, facts_of, family_of, has_entry
 
 __all__ = [
+    "ALERTS",
     "DEFAULT",
     "FACTS",
     "FAMILIES",
     "PUBLIC_NAMES",
     "SHAPE_CLASSES",
     "TOLERANCES",
+    "Alert",
     "Call",
     "Family",
     "Tensor",

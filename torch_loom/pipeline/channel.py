@@ -146,8 +146,10 @@ class Channel(Generic[T]):
 
     def wake(self) -> None:
         """Let everyone who waits look again."""
-        with self._changed:
+        # A killed thread may have kept the lock; those who wait look by themselves after a slice.
+        if self._changed.acquire(timeout=_SLICE_SECONDS):
             self._changed.notify_all()
+            self._changed.release()
 
     def _check(self) -> None:
         if self._lifeline is not None:
@@ -156,7 +158,8 @@ class Channel(Generic[T]):
     def _wait(self, deadline: float | None) -> bool:
         if deadline is None:
             # In slices, so that a signal's handler or an exception set from another thread can run.
-            self._changed.wait(_SLICE_SECONDS)
+            if not self._changed.wait(_SLICE_SECONDS) and self._lifeline is not None:
+                self._lifeline.probe()
             return True
         left = deadline - time.monotonic()
         return left > 0 and (self._changed.wait(left) or time.monotonic() < deadline)

@@ -13,6 +13,8 @@ from torch_loom.pipeline.schedule import ScheduleName
 
 __all__ = ["Command", "CommandType", "Reply"]
 
+_SLICE_SECONDS = 1.0
+
 
 class CommandType(enum.Enum):
     """The commands of a stage."""
@@ -58,7 +60,8 @@ class Reply:
             with self._changed:
                 while not self._done:
                     self._lifeline.check()
-                    self._changed.wait()
+                    if not self._changed.wait(_SLICE_SECONDS):
+                        self._lifeline.probe()
         except KeyboardInterrupt:
             self._lifeline.stop()
             raise

@@ -151,6 +151,13 @@ class Pipeline:
         """
         if self.running:
             raise PipelineError("the pipeline runs already: shut it down before it is started anew")
+        for stage in self.stages:
+            if stage.left_behind is not None and not stage.left_behind.join(0):
+                raise PipelineError(
+                    f"stage {stage.name!r} is still within a module of the last run: wait for it, or make "
+                    "the stage anew"
+                )
+            stage.left_behind = None
         num_links = len(self.stages) - 1
         if max(len(forward_taps), len(backward_taps)) > num_links:
             raise PipelineError(
@@ -175,7 +182,9 @@ class Pipeline:
             Worker(stage, place, len(self.stages), lifeline) for place, stage in enumerate(self.stages)
         ]
         self._lifeline = lifeline
-        for worker in self._workers:
+        workers = self._workers
+        lifeline.probe = lambda: _find_dead(workers, lifeline)
+        for worker in workers:
             worker.start()
         _running.add(self)
 
@@ -187,8 +196,12 @@ class Pipeline:
         deadline = time.monotonic() + timeout
         if self._lifeline is not None:
             self._lifeline.stop()
+            self._lifeline.probe = _nothing  # a program's queue must not keep the stages
         self._cancel_endless()
-        ended = all([_join(worker, deadline) for worker in self._workers])  # noqa: C419 (joins all)
+        left = [worker for worker in self._workers if not _join(worker, deadline)]
+        for worker in left:
+            worker.stage.left_behind = worker
+        ended = not left
         self._workers = []
         for channel in (self.inputs, self.targets):
             if not keep_queued:
@@ -239,6 +252,7 @@ class Pipeline:
         sink = None if outputs is None else self._sender(GuardedQueue.of(outputs, self._lifeline))
         if inline:
             ready = min(count or len(self.inputs), len(self.inputs))
+            self._check_targets(ready)
             for _ in range(ready):
                 self._inline(Command(CommandType.RUN_FORWARD, 1, training=self._training, on_output=sink))
             self._num_forwards += ready
@@ -445,6 +459,15 @@ class Pipeline:
                     raise
                 channel.wait_below(held)
 
+    def _check_targets(self, count: int) -> None:
+        """In the calling thread, waiting for targets that nobody pushes would have no end."""
+        num_targets = len(self.targets)
+        if self._training and self.stages[-1].loss is not None and num_targets < count:
+            raise PipelineError(
+                f"{count} inputs and {num_targets} targets wait: push a target for each input before they "
+                "run in the calling thread"
+            )
+
     def _require(self, count: int) -> None:
         if count < 0:
             raise PipelineError(f"count is {count}; it is the number of micro-batches, or 0 for no end")
@@ -518,6 +541,16 @@ class _Gather:
                     self._sink.put([self._convert(waiting.get()) for waiting in self._waiting])
 
         return add
+
+
+def _nothing() -> None:
+    pass
+
+
+def _find_dead(workers: Sequence[Worker], lifeline: Lifeline) -> None:
+    for worker in workers:
+        if worker.died:
+            lifeline.fail(worker.stage.name, "its thread", PipelineError("the thread ended without an error"))
 
 
 def _join(worker: Worker, deadline: float) -> bool:

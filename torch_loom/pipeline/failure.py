@@ -49,6 +49,8 @@ class Lifeline:
         self._error: StageError | None = None
         self._stopped = False
         self._prune_at = 64
+        self.probe: Callable[[], None] = lambda: None
+        """Called now and then by those who wait: records the failure of a worker that died without a word."""
 
     @property
     def error(self) -> StageError | None:

@@ -11,6 +11,7 @@ from torch_loom.pipeline.failure import Lifeline
 
 __all__ = ["GuardedQueue"]
 
+_SLICE_SECONDS = 1.0
 _POLL_SECONDS = 0.05  # for queues of other processes, which cannot be woken
 
 
@@ -81,7 +82,8 @@ class GuardedQueue:
                 if not block or (left is not None and left <= 0):
                     raise queue.Empty
                 try:
-                    own.not_empty.wait(left)
+                    if not own.not_empty.wait(_SLICE_SECONDS if left is None else min(left, _SLICE_SECONDS)):
+                        self._lifeline.probe()
                 except KeyboardInterrupt:
                     self._lifeline.stop()
                     raise
@@ -112,6 +114,7 @@ class GuardedQueue:
                 # What was put before the failure is read first: only an empty look after it counts.
                 if failed:
                     self._raise_failure()
+                self._lifeline.probe()
                 if not block or (deadline is not None and time.monotonic() >= deadline):
                     raise
             except KeyboardInterrupt:
@@ -121,7 +124,9 @@ class GuardedQueue:
     def _wake(self) -> None:
         if self._lifeline.error is None or not isinstance(self.target, queue.Queue):
             return
-        with self.target.mutex:
+        if not self.target.mutex.acquire(timeout=_SLICE_SECONDS):
+            return  # a killed thread kept it; readers look by themselves after a slice
+        try:
             if not self.target._qsize():
                 # Readers that came before the guard wait in the class's own get(), which asks these two.
                 plain = type(self.target)._get
@@ -134,6 +139,8 @@ class GuardedQueue:
                 self.target._get = get_or_raise  # type: ignore[method-assign]
                 self.target._qsize = self._size_for_waiters  # type: ignore[method-assign]
             self.target.not_empty.notify_all()
+        finally:
+            self.target.mutex.release()
 
     def _size_for_waiters(self) -> int:
         size = type(self.target)._qsize(self.target)

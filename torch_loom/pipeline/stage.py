@@ -104,7 +104,7 @@ class Stage:
         self.loss_scale = 1.0
         self.retain_graph = retain_graph
         self._adapt = adapt
-        self._numbers = numbers
+        self.numbers = numbers
         self._make_optimizer, self._make_scheduler = optimizer, scheduler
         losses = [loss] if isinstance(loss, nn.Module) else []
         placed = place_modules([*given.values(), *losses], self.device, keep=keep_modules)
@@ -117,6 +117,8 @@ class Stage:
         self.optimizer: Any = None
         self.scheduler: Any = None
         self.links: Links | None = None
+        self.left_behind: Any = None
+        """The worker that was still within a module when its pipeline was shut down."""
         self.spans: deque[Span] = deque(maxlen=MAX_SPANS)
         self.is_first = self.is_last = True
         self._alive: deque[_Alive] = deque()
@@ -180,7 +182,7 @@ class Stage:
                 return False
             begin = time.perf_counter_ns()
             inputs = self._open(feed.parcel, training)
-            with torch.set_grad_enabled(training), self._numbers():
+            with torch.set_grad_enabled(training), self.numbers():
                 outputs = self.compute(inputs, feed.names)
                 if training and self.is_last:
                     outputs = self._with_loss(outputs, links)

@@ -31,6 +31,11 @@ class Worker:
         self._thread = threading.Thread(target=self._loop, name=f"loom stage {self.stage.name}", daemon=True)
         self._thread.start()
 
+    @property
+    def died(self) -> bool:
+        """Whether the thread has ended although nobody told it to."""
+        return self._thread is not None and not self._thread.is_alive() and not self._lifeline.ended
+
     def join(self, timeout: float) -> bool:
         """Wait for the thread to end; whether it has."""
         if self._thread is None or self._thread is threading.current_thread():

@@ -13,6 +13,7 @@ from torch_loom.pybuda import (
     run,
     schedulers,
     torch_schedulers,
+    verify,
 )
 from torch_loom.pybuda.config import (
     CompilerConfig,
@@ -68,6 +69,8 @@ from torch_loom.pybuda.run.api import (
 )
 from torch_loom.pybuda.tensor import SomeTensor, Tensor, TensorShape
 from torch_loom.pybuda.ttdevice import TTDevice
+from torch_loom.pybuda.tti import TTDeviceImage
+from torch_loom.pybuda.verify import VerifyConfig
 
 TFGraphDefModule = absent_frontend("TFGraphDefModule", "TensorFlow graphs")
 TFLiteModule = absent_frontend("TFLiteModule", "TensorFlow Lite")
@@ -106,8 +109,10 @@ __all__ = [
     "TFLiteModule",
     "TFModule",
     "TTDevice",
+    "TTDeviceImage",
     "Tensor",
     "TensorShape",
+    "VerifyConfig",
     "_internal_insert_fj_buffering_nop",
     "config",
     "configure_mixed_precision",
@@ -148,4 +153,5 @@ __all__ = [
     "sync",
     "torch_schedulers",
     "update_device_parameters",
+    "verify",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -60,17 +60,11 @@ class CPUDevice(Device):
         self._need_tensorflow("forward_tf")
         self.forward(loop_count)
 
-    def generate(self, loop_count: int, write_index: int) -> None:
-        """Run micro-batches forward; modules on the host keep their own caches."""
-        if write_index < 0:
-            raise PyBudaError(f"generate: write_index is {write_index}; it is 0 or more")
-        self.forward(loop_count)
-
     def compile_for(  # type: ignore[override]
         self,
         inputs: tuple[Tensor, ...],
         compiler_cfg: CompilerConfig | None = None,
-        targets: list[Tensor] | tuple[Tensor, ...] = (),
+        targets: Sequence[Tensor] = [],
         microbatch_size: int = 0,
         microbatch_count: int = 1,
         verify_cfg: Any = None,
@@ -80,20 +74,20 @@ class CPUDevice(Device):
         Nothing is compiled for the host.
         """
         super().compile_for(False, microbatch_size, microbatch_count)
-        reference = self._reference()
+        reference = self.reference_stage()
         values = tuple(value._value for value in inputs)
         if any(value.is_meta for value in values):
             for module in reference.modules.values():
                 module.to("meta")
             values = tuple(value.to("meta") for value in values)
-        with torch.no_grad():
+        with torch.no_grad(), self._naming("compile_for"):
             return tuple(Tensor(output) for output in reference.compute(values))
 
     def compile_for_pt(
         self,
         inputs: tuple[Tensor, ...],
         compiler_cfg: CompilerConfig | None = None,
-        targets: list[Tensor] | tuple[Tensor, ...] = (),
+        targets: Sequence[Tensor] = [],
         microbatch_size: int = 0,
         microbatch_count: int = 1,
         verify_cfg: Any = None,
@@ -105,7 +99,7 @@ class CPUDevice(Device):
         self,
         inputs: tuple[Tensor, ...],
         compiler_cfg: CompilerConfig | None = None,
-        targets: list[Tensor] | tuple[Tensor, ...] = (),
+        targets: Sequence[Tensor] = [],
         microbatch_size: int = 0,
         verify_cfg: Any = None,
     ) -> tuple[Tensor, ...]:
@@ -118,7 +112,7 @@ class CPUDevice(Device):
         inputs: list[torch.Tensor],
         parameters: dict[str, torch.Tensor],
         save_for_backward: bool,
-        targets: list[torch.Tensor] | None = None,
+        targets: Sequence[torch.Tensor] = [],
     ) -> list[torch.Tensor]:
         """Run PyTorch modules for verification, as ``cpueval_forward``."""
         return self.cpueval_forward(inputs, parameters, save_for_backward, targets)
@@ -128,7 +122,7 @@ class CPUDevice(Device):
         inputs: list[torch.Tensor],
         parameters: dict[str, torch.Tensor],
         save_for_backward: bool,
-        targets: list[torch.Tensor] | None = None,
+        targets: Sequence[torch.Tensor] = [],
     ) -> list[torch.Tensor]:
         """Run TensorFlow modules for verification, as ``cpueval_forward``."""
         self._need_tensorflow("cpueval_forward_tf")

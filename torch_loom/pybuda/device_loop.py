@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
-from torch_loom.errors import PipelineStoppedError, PyBudaError
+from torch_loom.errors import LoomError, PipelineStoppedError, PyBudaError
 from torch_loom.pipeline import Command as EngineCommand
 from torch_loom.pipeline import CommandType as EngineCommandType
-from torch_loom.pipeline import Stage
+from torch_loom.pipeline import Stage, stage_error
 from torch_loom.pipeline.transfer import flatten_outputs
 from torch_loom.pybuda.pybudaglobal import state
 from torch_loom.pybuda.run.commands import Command, CommandType
@@ -114,18 +116,31 @@ class DeviceLoop:
 
         Raises:
             PyBudaError: the pipeline was not initialized.
+            StageError: a module failed; the error is an instance of the original's class too.
         """
         stage = self._stage()
-        for _ in range(loop_count):
-            stage.forward(state.session.training)
+        with self._naming("forward"):
+            for _ in range(loop_count):
+                stage.forward(state.session.training)
+
+    def generate(self, loop_count: int, write_index: int) -> None:
+        """Run micro-batches forward in generation; modules know where they write.
+
+        Raises:
+            PyBudaError: ``write_index`` is negative.
+        """
+        if write_index < 0:
+            raise PyBudaError(f"generate: write_index is {write_index}; it is 0 or more")
+        self.forward(loop_count)
 
     def backward(self, loop_count: int = 1, zero_grad: bool = False) -> None:
         """Run micro-batches backward through this device's modules in reverse, in the calling thread."""
         stage = self._stage()
         if zero_grad:
             stage.zero_grad()
-        for _ in range(loop_count):
-            stage.backward()
+        with self._naming("backward"):
+            for _ in range(loop_count):
+                stage.backward()
 
     def dc_transfer(self, direction: str) -> None:
         """Check that data in a direction has where to go: stages hand it on themselves.
@@ -205,7 +220,7 @@ class DeviceLoop:
         inputs: list[torch.Tensor],
         parameters: dict[str, torch.Tensor],
         save_for_backward: bool,
-        targets: list[torch.Tensor] | None = None,
+        targets: Sequence[torch.Tensor] = [],
     ) -> list[torch.Tensor]:
         """Run the modules on the host with these parameters, for verification.
 
@@ -214,8 +229,22 @@ class DeviceLoop:
             parameters: by name; those left out have the device's values.
             save_for_backward: keep what ``cpueval_backward`` needs.
             targets: if there is a loss module: its targets; the losses are returned then.
+
+        Raises:
+            PyBudaError: a parameter that the device does not have.
+            StageError: a module failed; the error is an instance of the original's class too.
         """
-        stage = self._reference()
+        with self._naming("cpueval_forward"):
+            return self._cpueval_forward(inputs, parameters, save_for_backward, targets)
+
+    def _cpueval_forward(
+        self,
+        inputs: list[torch.Tensor],
+        parameters: dict[str, torch.Tensor],
+        save_for_backward: bool,
+        targets: Sequence[torch.Tensor],
+    ) -> list[torch.Tensor]:
+        stage = self.reference_stage()
         leaves = [_leaf(value, save_for_backward) for value in inputs]
         for name, value in parameters.items():
             if name not in stage.parameters.named:
@@ -243,13 +272,24 @@ class DeviceLoop:
         leaves, outputs, named = self._saved
         self._saved = None
         pairs = [(o, g) for o, g in zip(outputs, bw_inputs, strict=True) if o.requires_grad]
-        torch.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
+        with self._naming("cpueval_backward"):
+            torch.autograd.backward([o for o, _ in pairs], [g for _, g in pairs])
         wanted = parameters or named
         grads = {n: v.grad for n, v in named.items() if n in wanted and v.grad is not None}
         return [leaf.grad for leaf in leaves], grads
 
-    def _reference(self) -> Stage:
-        """A copy of the stage on the host."""
+    @contextlib.contextmanager
+    def _naming(self, doing: str) -> Iterator[None]:
+        """Let what a module raises in the calling thread name the device, as a worker's error does."""
+        try:
+            yield
+        except LoomError:
+            raise
+        except Exception as error:
+            raise stage_error(self.name, doing, error) from error
+
+    def reference_stage(self) -> Stage:
+        """Return a copy of the stage on the host, exact, with the device's present parameters."""
         stage = self._made_stage()
         loss = stage.loss if isinstance(stage.loss, torch.nn.Module) else None
         return Stage(f"{self.name}: reference", stage.modules, "cpu", loss=loss, keep_modules=False)

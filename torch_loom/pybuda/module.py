@@ -384,14 +384,31 @@ class TFModule(Module):
                 "use PyTorchModule"
             ) from error
         self.module, self._tensorflow = module, tensorflow
+        self._tape: Any = None
+        self.gradients: list[Any] = []
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model on TensorFlow tensors made of the arguments."""
-        return self.call(*map(self._converted, args), **{k: self._converted(v) for k, v in kwargs.items()})
+        with self._tensorflow.GradientTape(persistent=True) as self._tape:
+            return self.call(
+                *map(self._converted, args), **{k: self._converted(v) for k, v in kwargs.items()}
+            )
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model on TensorFlow tensors."""
         return self.module(*args, **kwargs)
+
+    def backward(self, *args: tuple[Any, Any]) -> None:
+        """Run backward from each (output, incoming loss) pair, as ``PyTorchModule.backward``.
+
+        Raises:
+            PyBudaError: the outputs come from no ``forward`` of this module, which records the tape.
+        """
+        if self._tape is None:
+            raise PyBudaError(f"TFModule {self.name!r}: backward() needs forward() first")
+        outputs, losses = [output for output, _ in args], [loss for _, loss in args]
+        variables = self.module.trainable_variables
+        self.gradients = self._tape.gradient(outputs, variables, output_gradients=losses)
 
     def _converted(self, value: Any) -> Any:
         return self._tensorflow.convert_to_tensor(to_torch(value).detach().numpy())

@@ -72,6 +72,8 @@ def pybuda_reset() -> None:
     for device in state.devices:
         device.remove_modules()
         device.remove_loss_module()
-    state.devices = []
     reset_configuration()
-    gc.collect()
+    if state.devices:
+        # Stages and what autograd kept for them form cycles that hold device memory.
+        state.devices = []
+        gc.collect()

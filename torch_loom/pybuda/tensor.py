@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
 import torch
 
 from torch_loom.errors import PyBudaError
@@ -198,10 +199,10 @@ class Tensor(TensorBase):
         return f"Tensor({text}, {self._data_format.name})"
 
 
-SomeTensor = Any  # a torch tensor, a PyBuda tensor or a numpy array
+SomeTensor = torch.Tensor | Tensor | numpy.ndarray
 
 
-def to_torch(value: SomeTensor) -> torch.Tensor:
+def to_torch(value: Any) -> torch.Tensor:
     """Return the torch tensor of a torch tensor, PyBuda tensor, parameter or numpy array.
 
     Raises:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -13,6 +14,7 @@ from torch_loom.errors import PyBudaError
 from torch_loom.pipeline import Stage, StageParameters
 from torch_loom.pybuda.config import CompilerConfig, _get_global_compiler_config
 from torch_loom.pybuda.device import Device
+from torch_loom.pybuda.device_loop import value_of_tensor
 from torch_loom.pybuda.enums import BackendDevice, BackendType, DeviceMode
 from torch_loom.pybuda.formats import DataFormat
 from torch_loom.pybuda.module import Module, TFModule
@@ -20,6 +22,9 @@ from torch_loom.pybuda.optimizers import Optimizer
 from torch_loom.pybuda.parameter import Parameter
 from torch_loom.pybuda.schedulers import LearningRateScheduler
 from torch_loom.pybuda.tensor import Tensor
+
+if TYPE_CHECKING:
+    from torch_loom.pybuda.tti import TTDeviceImage
 
 __all__ = ["TTDevice", "chip_name", "device_type", "num_chips_available"]
 
@@ -95,6 +100,7 @@ class TTDevice(Device):
         super().__init__(name, mp_context)
         self.arch = arch
         self.devtype = devtype or BackendType.Silicon
+        self.devtype_given = devtype is not None
         self.device_mode = device_mode or DeviceMode.CompileAndRun
         self.optimizer, self.scheduler = optimizer, scheduler
         self.fp32_fallback = fp32_fallback
@@ -135,7 +141,7 @@ class TTDevice(Device):
         self,
         inputs: tuple[Tensor, ...],
         compiler_cfg: CompilerConfig | None = None,
-        targets: list[Tensor] | tuple[Tensor, ...] = (),
+        targets: Sequence[Tensor] = [],
         microbatch_size: int = 0,
         microbatch_count: int = 1,
         verify_cfg: Any = None,
@@ -144,16 +150,21 @@ class TTDevice(Device):
 
         Raises:
             PyBudaError: the device only runs images (RunOnly).
+            VerificationError: with ``verify_cfg`` and values, the device does not compute what PyTorch does.
         """
         if self.device_mode is DeviceMode.RunOnly:
             raise PyBudaError(f"device {self.name!r} has mode RunOnly and does not compile: load an image")
         self.microbatch_size, self.microbatch_count = microbatch_size, microbatch_count
         self.make_stage()
-        reference = self._reference()
+        if verify_cfg is not None and all(value.has_value() for value in inputs):
+            from torch_loom.pybuda.verify.stages import verify_device
+
+            verify_device(self, [value.value() for value in inputs], verify_cfg)
+        reference = self.reference_stage()
         for module in reference.modules.values():
             module.to("meta")
         values = tuple(value._value.to("meta") for value in inputs)
-        with torch.no_grad():
+        with torch.no_grad(), self._naming("compile_for"):
             return tuple(Tensor(output) for output in reference.compute(values))
 
     def generate(
@@ -163,6 +174,141 @@ class TTDevice(Device):
         if write_index < 0 and (tokens_per_iter < 1 or token_id < 0):
             raise PyBudaError("generate needs write_index >= 0, or tokens_per_iter > 0 and token_id >= 0")
         self.forward(loop_count)
+
+    def compile_to_image(
+        self,
+        *,
+        img_path: str | None = None,
+        training: bool = False,
+        sample_inputs: Any = (),
+        sample_targets: Any = (),
+        microbatch_count: int = 1,
+        verify_cfg: Any = None,
+        cpueval_outputs: Any = None,
+    ) -> TTDeviceImage:
+        """Compile the modules and write them to a file, which ``load_image`` runs.
+
+        Args:
+            img_path: the file; default: ``device_images/<name>.tti``.
+            sample_inputs: of one micro-batch; their shapes are compiled for.
+            verify_cfg: compares the device with PyTorch on these inputs first.
+            cpueval_outputs: what the modules give on the host, if it is known; compared too.
+
+        Raises:
+            PyBudaError: arch, devtype or inputs are missing, or training is asked for: images run inference.
+            VerificationError: a compared value differs.
+        """
+        from torch_loom.pybuda.tti import compile_image
+
+        if training or len(sample_targets):
+            raise PyBudaError("compile_to_image: images run inference; leave out training and sample_targets")
+        inputs = tuple(sample_inputs.values()) if isinstance(sample_inputs, dict) else tuple(sample_inputs)
+        image = compile_image(self, img_path, inputs, microbatch_count)
+        if verify_cfg is not None and verify_cfg.enabled:
+            from torch_loom.pybuda.verify.stages import check, verify_device
+
+            values = [value_of_tensor(value) for value in inputs]
+            verify_device(self, values, verify_cfg)
+            got = self.reference_stage().compute(tuple(values))
+            for number, (a, b) in enumerate(zip(cpueval_outputs or (), got, strict=False)):
+                check("IMAGE", f"output {number}", value_of_tensor(a), b, verify_cfg)
+        return image
+
+    @staticmethod
+    def load_image(
+        *, img: TTDeviceImage | None = None, img_path: str | None = None, device_id_overrides: Any = None
+    ) -> TTDevice:
+        """Return a device that runs an image: mode RunOnly, the image's modules placed.
+
+        Raises:
+            PyBudaError: neither or both of ``img`` and ``img_path``.
+            ImageError: the file is no image of a TTDevice.
+        """
+        from torch_loom.pybuda.tti import ImageModule, TTDeviceImage
+
+        if (img is None) == (img_path is None):
+            raise PyBudaError("load_image takes either img or img_path")
+        if img is None:
+            assert img_path is not None
+            img = TTDeviceImage.load_from_disk(img_path, device_id_overrides)
+        device = TTDevice(
+            img.device_name,
+            chip_ids=img.chip_ids,
+            arch=img.arch,  # type: ignore[arg-type]
+            devtype=img.devtype,  # type: ignore[arg-type]
+            device_mode=DeviceMode.RunOnly,
+        )
+        device.place_module(ImageModule(img))
+        return device
+
+    def generate_graph(
+        self,
+        *inputs: Tensor,
+        target_tensors: Sequence[Tensor] = [],
+        return_intermediate: bool = False,
+        graph_name: str = "default_graph",
+        compiler_cfg: CompilerConfig | None = None,
+        trace_only: bool = False,
+        verify_cfg: Any = None,
+    ) -> tuple[Any, ...]:
+        """Trace the modules and return the graph and the outputs.
+
+        Returns:
+            The graph (``torch.fx.Graph``; its owner has ``name``), the outputs (with values where all inputs
+            have some), with ``return_intermediate`` the values by node, the inputs, the first target or None.
+
+        Raises:
+            PyBudaError: no inputs; or no targets for a placed loss, unless only a trace is asked for.
+            StageError: a module cannot be traced.
+        """
+        from torch_loom.pybuda.tracing import traced
+
+        if not inputs:
+            raise PyBudaError("generate_graph needs the inputs of one micro-batch; shapes are enough")
+        if self.loss_module is not None and not target_tensors and not trace_only:
+            raise PyBudaError("generate_graph: a loss is placed: give target_tensors, or trace_only=True")
+        with self._naming("generate_graph"):
+            graph, outputs, values = traced(self.reference_stage(), inputs, target_tensors, graph_name)
+        target = target_tensors[0] if target_tensors else None
+        if return_intermediate:
+            return graph, outputs, values, tuple(inputs), target
+        return graph, outputs, tuple(inputs), target
+
+    def get_dram_io_queues(self, queue_type: str) -> tuple[list[dict[str, Any]], list[Any], list[Any]]:
+        """Return descriptions of queues, which of their tiles are broadcast, and their shapes.
+
+        Args:
+            queue_type: ``input``, ``target``, ``output`` or ``parameter``.
+
+        Raises:
+            PyBudaError: another type.
+        """
+        known = ("input", "target", "output", "parameter")
+        if queue_type not in known:
+            raise PyBudaError(f"get_dram_io_queues: queue_type {queue_type!r} is none of {', '.join(known)}")
+        config = _get_global_compiler_config()
+        if queue_type == "parameter":
+            named = self.get_all_parameters()
+            described = [{"name": n, "entries": 1, "on_host": False, "chip": self.chip_ids[0]} for n in named]
+            return described, [None] * len(named), [tuple(value.shape) for value in named.values()]
+        if queue_type == "output":
+            on_host, feed = config.output_queues_on_host, None
+        else:
+            channel = self.input_channel() if queue_type == "input" else self.target_channel()
+            on_host, feed = config.input_queues_on_host, channel.peek()
+        tensors = (
+            [] if feed is None or feed.parcel is None else [t for t in feed.parcel.tensors if t is not None]
+        )
+        described = [
+            {
+                "name": f"{self.name}_{queue_type}_{number}",
+                "entries": config.input_queue_entries,
+                "on_host": on_host,
+                "chip": self.chip_ids[0],
+            }
+            for number in range(max(len(tensors), 1))
+        ]
+        return described, [None] * len(described), [tuple(value.shape) for value in tensors]
 
     def get_all_parameters(self) -> dict[str, Tensor]:
         """Return the parameters' values by name, of all modules."""
@@ -219,10 +365,15 @@ class TTDevice(Device):
             numbers=self._numbers,
         )
 
+    def emulates(self) -> bool:
+        """Whether the device computes in the formats of its chip."""
+        name = self.arch.name.lower() if self.arch is not None else chip_name(self.chip_ids[0])
+        return self.devtype in EMULATING and name in TENSIX
+
     def _numbers(self) -> AbstractContextManager[object]:
         """The numbers of the chip: exact, or those of its formats."""
-        name = self.arch.name.lower() if self.arch is not None else chip_name(self.chip_ids[0])
-        if self.devtype not in EMULATING or name not in TENSIX:
+        # An image has its numbers compiled in.
+        if not self.emulates() or self.device_mode is DeviceMode.RunOnly:
             return nullcontext()
         config = _get_global_compiler_config()
         return numerics.emulate(

@@ -137,6 +137,46 @@ def run_program(
     )
 
 
+@app.command(name="compile")
+def compile_model(
+    model: Annotated[
+        Path,
+        typer.Argument(help="A script that defines `model` and `inputs`, or functions that return them."),
+    ],
+    chip: Annotated[
+        str | None, typer.Option(help="Name or description (.toml) of the chip. [default: the device's]")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Where to write the plan as a page (.html).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write the image, for `loom run-image`.")] = None,
+    netlist: Annotated[Path | None, typer.Option(help="Where to write the plan as YAML.")] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(help="Sample inputs (.safetensors) by the names of the model's arguments."),
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(help="Option of the compiler, NAME=VALUE; may be repeated.")
+    ] = None,
+) -> None:
+    """Compile a model for a chip: say what it would take there, draw the plan, write an image."""
+    from torch_loom.tools.compile import run
+
+    run(model, chip=chip, report=report, out=out, netlist=netlist, inputs=inputs, options=option or ())
+
+
+@app.command(name="run-image")
+def run_image(
+    image: Annotated[Path, typer.Argument(help="An image, as `loom compile --out` writes it.")],
+    inputs: Annotated[Path, typer.Option(help="Tensors (.safetensors) by the names of the inputs.")],
+    out: Annotated[Path | None, typer.Option(help="Where to write the outputs (.safetensors).")] = None,
+    device: Annotated[str | None, typer.Option(help="Where to run it. [default: device 0]")] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="How many times to run it.")] = 1,
+) -> None:
+    """Run a compiled model from its file; the compiler is not needed."""
+    from torch_loom.tools.run_image import run
+
+    run(image, inputs, out, device, repeat)
+
+
 @app.command()
 def smi(
     is_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,

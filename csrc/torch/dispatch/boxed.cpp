@@ -247,6 +247,9 @@ void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   if (fallback::is_watched(lending.dtypes()) && !is_checked) [[unlikely]] {
     fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
   }
+  if (is_deterministic_wanted(op.alert)) [[unlikely]] {
+    raise_alert(*op.alert, c10::ArrayRef<c10::IValue>(*stack).slice(first), lending.device());
+  }
   if (lending.is_described()) [[unlikely]]
     describe(op, *stack, lending);
   if (lending.runs_in_place()) {

@@ -165,6 +165,9 @@ struct Borrowed<At, Return(Arguments...)> {
     if (fallback::is_watched(lending.dtypes())) [[unlikely]] {
       fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
     }
+    if (is_deterministic_wanted(op.alert)) [[unlikely]] {
+      raise_alert(*op.alert, boxed_arguments(lent), lending.device());
+    }
     if (lending.is_described()) [[unlikely]]
       describe(lending, arguments...);
     if (!lending.runs_in_place()) [[unlikely]] {

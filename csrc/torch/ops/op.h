@@ -10,6 +10,7 @@
 
 #include "runtime/op_record.h"
 #include "torch/engine/output_masks.h"
+#include "torch/ops/alerts.h"
 #include "torch/ops/fallback.h"
 #include "torch/ops/op_facts.h"
 #include "torch/ops/shape_functions.h"
@@ -56,6 +57,7 @@ class Op {
   const OpFacts& facts;
   const runtime::OpRecord& record;
   const OperandPolicy policy;
+  const Alert* const alert;         // null: deterministic on every chip
   std::vector<Argument> arguments;  // those that are not kOther
   std::vector<KeyPart> key_parts;   // of every argument
   size_t num_arguments = 0, num_returns = 0;

@@ -6,6 +6,7 @@ from torch_loom.compiler.passes.formats import infer_formats, quantise
 from torch_loom.compiler.passes.fuse import fuse
 from torch_loom.compiler.passes.hosts import mark_host_ops
 from torch_loom.compiler.passes.runner import Context, Pass, PassRecord, run
+from torch_loom.compiler.passes.softmax import plain_softmax
 
 __all__ = ["EAGER_PASSES", "PLAN_PASSES", "Context", "Pass", "PassRecord", "run"]
 
@@ -18,6 +19,7 @@ EAGER_PASSES = (
 
 PLAN_PASSES = (
     *EAGER_PASSES,
+    Pass("softmax", plain_softmax, changes_numbers=True),
     Pass("fuse", fuse),
     Pass("formats", infer_formats),
     Pass("quantise", quantise, changes_numbers=True),

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from torch_loom.compiler.calls import part_of
 from torch_loom.compiler.ir import computes, facts
 from torch_loom.compiler.passes.runner import Context
 
@@ -20,7 +21,7 @@ def evaluate_constants(graph: fx.GraphModule, context: Context) -> fx.GraphModul
     """
     if not context.options.enable_consteval or not context.parameters:
         return graph
-    known = dict(context.parameters)
+    known = {name: one for name, one in context.parameters.items() if name not in context.updated}
     folded = []
     for node in graph.graph.nodes:
         if node.op != "call_function" or not _can_fold(node, known):
@@ -28,12 +29,14 @@ def evaluate_constants(graph: fx.GraphModule, context: Context) -> fx.GraphModul
         known[node.name] = _evaluated(node, known)
         if computes(node) and isinstance(known[node.name], torch.Tensor):
             folded.append(node)
-    for node in folded:
-        # Only those that something else reads; the others go with their users.
-        if all(user in folded for user in node.users):
-            continue
+    inner = set(folded)
+    # Only those that something else reads; the others go with their users.
+    kept = [node for node in folded if not all(user in inner for user in node.users)]
+    context.folded = (part_of(graph.graph, kept), [f"const_{node.name}" for node in kept])
+    for node in kept:
         with graph.graph.inserting_before(node):
             constant = graph.graph.placeholder(f"const_{node.name}")
+        constant.name = f"const_{node.name}"
         constant.meta.update(val=node.meta["val"])
         facts(constant).tags["constant"] = True
         context.parameters[constant.name] = known[node.name]

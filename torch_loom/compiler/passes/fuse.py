@@ -8,7 +8,7 @@ from torch import fx
 from torch_loom.compiler.ir import computes, facts, shape_class, value_of
 from torch_loom.compiler.passes.runner import Context
 
-__all__ = ["fuse", "root_of"]
+__all__ = ["fuse"]
 
 # What a kernel can do to a tile while it still holds it.
 _SMALL = ("elementwise", "random")
@@ -27,6 +27,7 @@ def fuse(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
         return graph
     kinds = _SMALL + (_ROWS if context.options.backend_opt_level >= 3 else ())
     operands: dict[str, set[fx.Node]] = {}
+    roots: dict[fx.Node, fx.Node] = {}  # of the nodes that have been fused
     saved = set(context.options.op_intermediates_to_save)
     for node in graph.graph.nodes:
         if not computes(node):
@@ -36,7 +37,7 @@ def fuse(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
             continue
         # The last operand is the nearest: the others are ready when it is.
         for producer in reversed(_producers(node)):
-            root = root_of(graph, producer)
+            root = roots.get(producer, producer)
             own = operands[root.name] | (operands[node.name] - {producer})
             if (
                 root.name not in saved
@@ -46,18 +47,10 @@ def fuse(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
                 and _is_dense(node)
             ):
                 facts(node).fused_into = root.name
+                roots[node] = root
                 operands[root.name] = own
                 break
     return graph
-
-
-def root_of(graph: fx.GraphModule, node: fx.Node) -> fx.Node:
-    """Return the node in whose kernel a node runs; itself where it has its own."""
-    name = facts(node).fused_into
-    if not name:
-        return node
-    nodes: list[fx.Node] = list(graph.graph.nodes)
-    return next(one for one in nodes if one.name == name)
 
 
 def _producers(node: fx.Node) -> list[fx.Node]:

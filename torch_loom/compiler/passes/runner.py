@@ -15,6 +15,7 @@ from torch_loom.chips import Chip
 from torch_loom.compiler.ir import computes, op_name
 from torch_loom.compiler.options import Options
 from torch_loom.compiler.passes.legality import check
+from torch_loom.image.program import Program
 
 __all__ = ["Context", "Pass", "PassRecord", "run"]
 
@@ -35,6 +36,9 @@ class Context:
         records: what each pass took and left.
         notes: what passes tell the report, in words.
         found: what passes leave for later ones, by their names.
+        updated: names of those parameters that a run changes.
+        folded: the program that makes what has been computed of parameters alone, and the names of its
+            results.
     """
 
     chip: Chip
@@ -46,6 +50,8 @@ class Context:
     notes: list[str] = field(default_factory=list)
     found: dict[str, Any] = field(default_factory=dict)
     progress: Callable[[str], None] | None = None
+    updated: frozenset[str] = frozenset()
+    folded: tuple[Program, list[str]] = field(default_factory=lambda: (Program([], [], [], []), []))
 
 
 @dataclass(frozen=True)

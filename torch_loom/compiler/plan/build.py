@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,7 @@ from torch_loom.compiler.options import Options
 from torch_loom.compiler.overrides import Overrides
 from torch_loom.compiler.passes.runner import Context
 from torch_loom.compiler.plan.balance import Settings, epochs_of, fill_choices, place_runs
+from torch_loom.compiler.plan.inputs import ROW_MAJOR, gather_cycles, layouts, tilizer, tilizer_name
 from torch_loom.compiler.plan.memory import plan_queues
 from torch_loom.compiler.plan.model import Edge, Plan, Work
 from torch_loom.compiler.predicates import matching
@@ -56,33 +58,73 @@ def plan_graph(graph: fx.GraphModule, context: Context, target: Target, override
     """
     groups = _groups(graph)
     options = context.options
+    readers = _readers(graph, groups, context)
+    how = layouts(readers, options)
+    tilized = [node for node in readers if how[node.name] == ROW_MAJOR]
     named = [_Named(root.name, op_name(root), facts(root).module) for root in groups]
+    named += [_Named(tilizer_name(node.name), "loom::tilize", "") for node in tilized]
     settings = _settings(options, overrides, named)
     parameters = set(context.parameters)
     works = []
+    for node in tilized:
+        work, cycles = tilizer(node, _format_at(readers[node]), target)
+        fill_choices(work, target, settings, cycles, _hint(options))
+        works.append(work)
+    timers: dict[str, Callable[[int], float]] = {}
     for root, parts in groups.items():
         work = _work(root, parts, parameters, options, overrides)
         costs = [_cost_of(part) for part in parts]
         phases = MathFidelity[work.fidelity].num_passes / _PEAK_PASSES if work.fidelity else 1.0
-
-        def cycles(cores: int, costs: list[Op] = costs, phases: float = phases) -> float:
-            # What is fused works on tiles that are there already.
-            return target.cycles(costs[0], cores, phases) + 0.25 * sum(
-                target.cycles(one, cores, phases) for one in costs[1:]
-            )
-
-        fill_choices(work, target, settings, cycles, _hint(options))
+        picking = gather_cycles(parts, set(readers), options, target)
+        # Layers of a model are alike: what one takes, all take.
+        key = repr((costs, phases, picking))
+        if key not in timers:
+            timers[key] = _timer(costs, phases, picking, target)
+        fill_choices(work, target, settings, timers[key], _hint(options))
         works.append(work)
     chips = matching(overrides.chip_breaks, named, "set_chip_break") if overrides.chip_breaks else []
     breaks = matching(overrides.epoch_breaks, named, "set_epoch_break") if overrides.epoch_breaks else []
     dram = [work.parameter_bytes / target.dram_bytes_per_cycle for work in works]
     runs = epochs_of(works, target, settings, frozenset([*chips, *breaks]), dram)
     epochs = place_runs(works, runs, target, settings)
-    plan = Plan(epochs, list(_edges(graph, groups)), [], target.num_chips, target.rows, target.columns)
+    edges = [*_tilizer_edges(tilized, readers, groups, works), *_edges(graph, groups)]
+    plan = Plan(epochs, edges, [], target.num_chips, target.rows, target.columns)
     _assign_chips(plan, options, frozenset(chips))
-    _queues(graph, plan, target, options, overrides, context, groups)
+    _queues(graph, plan, target, options, overrides, groups, readers, how)
     _finish(plan, target)
     return plan
+
+
+def _timer(costs: list[Op], phases: float, picking: float, target: Target) -> Callable[[int], float]:
+    """Return what a kernel takes by the number of its cores; what is fused finds its tiles there already.
+
+    Args:
+        picking: cycles, of one core, beside what the ops take.
+    """
+    first, *others = (target.timer(cost, phases) for cost in costs)
+    return functools.cache(
+        lambda cores: first(cores) + picking / cores + 0.25 * sum(other(cores) for other in others)
+    )
+
+
+def _readers(
+    graph: fx.GraphModule, groups: dict[fx.Node, list[fx.Node]], context: Context
+) -> dict[fx.Node, list[fx.Node]]:
+    """The nodes with a kernel that read each input, through views or not."""
+    found: dict[fx.Node, list[fx.Node]] = {}
+    for parts in groups.values():
+        for part in parts:
+            for source in part.all_input_nodes:
+                origin = _origin(source)
+                if origin.op == "placeholder" and origin.name not in context.parameters:
+                    readers = found.setdefault(origin, [])
+                    if part not in readers:
+                        readers.append(part)
+    return found
+
+
+def _format_at(readers: list[fx.Node]) -> str:
+    return facts(readers[0]).format
 
 
 def _hint(options: Options) -> str:
@@ -238,6 +280,18 @@ def _edges(graph: fx.GraphModule, groups: dict[fx.Node, list[fx.Node]]) -> Itera
                 yield Edge(producer.name, root.name, max(1, _bytes(origin)))
 
 
+def _tilizer_edges(
+    tilized: list[fx.Node],
+    readers: dict[fx.Node, list[fx.Node]],
+    groups: dict[fx.Node, list[fx.Node]],
+    works: list[Work],
+) -> Iterator[Edge]:
+    root_of = {part: root.name for root, parts in groups.items() for part in parts}
+    for node, work in zip(tilized, works, strict=False):
+        for reader in dict.fromkeys(root_of[part] for part in readers[node]):
+            yield Edge(work.name, reader, work.output_bytes)
+
+
 def _assign_chips(plan: Plan, options: Options, breaks: frozenset[str]) -> None:
     """Spread epochs over chips in their order, so that the busiest chip has the least to do."""
     order = list(range(plan.num_chips))
@@ -269,26 +323,27 @@ def _queues(
     target: Target,
     options: Options,
     overrides: Overrides,
-    context: Context,
     groups: dict[fx.Node, list[fx.Node]],
+    readers: dict[fx.Node, list[fx.Node]],
+    how: dict[str, str],
 ) -> None:
     root_of = {part: root.name for root, parts in groups.items() for part in parts}
     inputs: dict[str, tuple[int, tuple[str, ...]]] = {}
-    for root, parts in groups.items():
-        for part in parts:
-            for source in part.all_input_nodes:
-                origin = _origin(source)
-                if origin.op == "placeholder" and origin.name not in context.parameters:
-                    size, readers = inputs.get(origin.name, (max(1, _bytes(origin)), ()))
-                    if root.name not in readers:
-                        readers = (*readers, root.name)
-                    inputs[origin.name] = (size, readers)
+    for node, parts in readers.items():
+        names = tuple(dict.fromkeys(root_of[part] for part in parts))
+        if how[node.name] == ROW_MAJOR:
+            names = (tilizer_name(node.name),)
+        inputs[node.name] = (max(1, _bytes(node)), names)
     outputs: dict[str, tuple[int, str]] = {}
     (result,) = graph.graph.find_nodes(op="output")
     for number, node in enumerate(result.all_input_nodes):
         origin = _origin(node)
         maker = root_of.get(origin, "")
         outputs[f"output_{number}"] = (max(1, _bytes(origin)), maker)
+    by_name = {node.name: node for node in root_of}
+    for name in options.op_intermediates_to_save:
+        if name in by_name:
+            outputs[f"saved_{name}"] = (max(1, _bytes(by_name[name])), root_of[by_name[name]])
     parameters = {
         f"{one.work.name}_parameters": (one.work.parameter_bytes, one.work.name)
         for epoch in plan.epochs
@@ -296,7 +351,14 @@ def _queues(
         if one.work.parameter_bytes
     }
     plan_queues(
-        plan, target, options, inputs=inputs, outputs=outputs, parameters=parameters, pinned=overrides.queues
+        plan,
+        target,
+        options,
+        inputs=inputs,
+        outputs=outputs,
+        parameters=parameters,
+        pinned=overrides.queues,
+        layouts=how,
     )
 
 

@@ -39,6 +39,7 @@ def plan_queues(
     outputs: Mapping[str, tuple[int, str]],
     parameters: Mapping[str, tuple[int, str]],
     pinned: Mapping[str, tuple[int, int]],
+    layouts: Mapping[str, str] | None = None,
 ) -> None:
     """Make the plan's queues, and give those in DRAM a channel and an address.
 
@@ -47,6 +48,7 @@ def plan_queues(
         outputs: bytes and maker of each output.
         parameters: bytes of each op's parameters, and the op.
         pinned: chip and channel that the user has chosen, by the queue's name.
+        layouts: how each input lies in its queue.
 
     Raises:
         PlacementError: a chip's DRAM is full; the message says what helps.
@@ -60,7 +62,9 @@ def plan_queues(
         for number, group in enumerate(groups):
             suffix = f"_{number}" if number else ""
             where = "host" if options.input_queues_on_host else "dram"
-            plan.queues.append(Queue(name + suffix, "input", "", group, size, PAIR, where, min(chips)))
+            queue = Queue(name + suffix, "input", "", group, size, PAIR, where, min(chips))
+            queue.layout = (layouts or {}).get(name, "")
+            plan.queues.append(queue)
     for name, (size, maker) in outputs.items():
         chip = place_of[maker][0].chip if maker in place_of else 0
         where = "host" if options.output_queues_on_host else "dram"

@@ -91,6 +91,7 @@ class Queue:
         entries: how many results it holds.
         place: ``"dram"``, ``"host"`` or ``"sram"``.
         channel, address: where in DRAM; −1 elsewhere.
+        layout: how an input lies in it: ``"tiles"``, ``"row_major"`` or ``"prestrided"``.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Queue:
     chip: int = 0
     channel: int = -1
     address: int = -1
+    layout: str = ""
 
 
 @dataclass

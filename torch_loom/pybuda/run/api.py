@@ -61,8 +61,10 @@ def run_inference(
         inputs: tuples (or single tensors), or dicts by name; pushed to the first device.
         input_count: how many inputs to run; 0 goes on until shutdown or the next call.
         output_queue: where the results go; one is made otherwise.
+        _verify_cfg: compares the devices with PyTorch on the first input before they run.
 
     Raises:
+        VerificationError: with ``_verify_cfg``, a value differs.
         PyBudaError: inputs without a device, a count that does not fit the inputs, or nothing pushed.
     """
     if input_count < 0:
@@ -85,6 +87,7 @@ def run_inference(
     first = next(device for device in state.devices if device.modules)
     for one in inputs:
         first.push_to_inputs(one)
+    _verify(_verify_cfg)
     session = _inference_session(output_queue)
     if output_queue is not None:
         session.output_queue = output_queue
@@ -153,6 +156,7 @@ def run_training(
         )
     _check_session()
     _require_pushed(training=True)
+    _verify(_verify_cfg)
     session = _replace_session(
         training=True, checkpoint_queue=checkpoint_queue, loss_queue=loss_queue or queue.Queue()
     )
@@ -211,6 +215,7 @@ def initialize_pipeline(
         _require_pushed(training=False)
     if training and not len(sample_targets):
         _require_targets()
+    _verify(_verify_cfg, [to_torch(value) for value in samples] or None)
     session = _replace_session(
         training=training,
         output_queue=output_queue,
@@ -395,6 +400,18 @@ def _place(module: Module) -> None:
     if not state.devices:
         TTDevice(AUTO_DEVICE)
     state.devices[0].place_module(module)
+
+
+def _verify(verify_cfg: Any, inputs: Sequence[Any] | None = None) -> None:
+    """Compare the placed devices with PyTorch, on these inputs or the first that were pushed."""
+    if verify_cfg is None:
+        return
+    from torch_loom.pybuda.verify.stages import verify_devices
+
+    devices = [device for device in state.devices if device.modules] or _nothing_placed()
+    if inputs is None:
+        inputs = [value.value() for value in devices[0].get_first_inputs(peek=True)[1]]
+    verify_devices(devices, inputs, verify_cfg)
 
 
 def _inference_session(output_queue: Any) -> Session:

@@ -1,0 +1,140 @@
+"""`loom compile` and `loom run-image`: what they write and print, and what they refuse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner, Result
+
+from torch_loom.tools.cli import app
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import PythonRunner
+
+SCRIPT = """
+import torch
+from parts import WIDTH
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(WIDTH, 16), torch.nn.GELU(), torch.nn.Linear(16, 4)).eval()
+
+def inputs():
+    return torch.ones(2, WIDTH)
+
+if __name__ == "__main__":
+    raise SystemExit("the script's own work")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_LOOM_COMPILE_CACHE", "off")
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    (tmp_path / "parts.py").write_text("WIDTH = 8\n")
+    path = tmp_path / "net.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def loom(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+def test_a_script_becomes_a_report_a_netlist_and_an_image_that_runs_without_the_compiler(
+    script: Path, tmp_path: Path, fork_python: PythonRunner
+) -> None:
+    files = {name: tmp_path / name for name in ("plan.html", "plan.yaml", "net.loom", "x.st", "y.st")}
+    report, netlist, image, x, y = files.values()
+    option = "--option=balancer_policy=SingleOpPerEpoch"
+    done = loom(
+        *("compile", script, "--chip", "wormhole_b0", "--report", report, "--netlist", netlist),
+        *("--out", image, option, "--option", "default_df_override=null"),
+    )
+    assert done.exit_code == 0, done.output
+    assert "wormhole_b0" in done.stdout
+    assert "2 in 2 epochs" in done.stdout
+    assert len(yaml.safe_load(netlist.read_text())["graphs"]) == 2
+    assert report.read_text().count('aria-label="Epoch') == 2
+
+    given = torch.arange(16.0).reshape(2, 8)
+    save_file({"input": given}, x)
+    fork_python(
+        f"""
+        import sys
+        class Blocked:
+            def find_spec(self, name, path=None, target=None):
+                if name.startswith("torch_loom.compiler"):
+                    raise ImportError(name)
+        sys.meta_path.insert(0, Blocked())
+        import torch_loom
+        from torch_loom.tools.cli import app
+        line = ["run-image", {str(image)!r}, "--inputs", {str(x)!r}, "--out", {str(y)!r}, "--repeat", "3"]
+        app(line, standalone_mode=False)
+        assert not any(name.startswith("torch_loom.compiler") for name in sys.modules)
+        """
+    )
+    torch.manual_seed(0)
+    linear = torch.nn.Linear
+    net = torch.nn.Sequential(linear(8, 16), torch.nn.GELU(), linear(16, 4)).to("loom")
+    assert torch.equal(load_file(y)["output_0"], net(given.to("loom")).detach().cpu())
+
+
+def test_run_image_names_what_the_image_takes(script: Path, tmp_path: Path) -> None:
+    image, x = tmp_path / "net.loom", tmp_path / "x.st"
+    assert loom("compile", script, "--chip", "grayskull", "--out", image).exit_code == 0
+    for tensors, text in (
+        ({"other": torch.ones(2, 8)}, "the image takes input: float32 [2, 8]"),
+        ({"input": torch.ones(3, 8)}, "compiled for float32 [2, 8], but got float32 [3, 8]"),
+    ):
+        save_file(tensors, x)
+        done = loom("run-image", image, "--inputs", x)
+        assert done.exit_code == 1
+        assert text in done.stderr
+    x.write_bytes(b"none")
+    for arguments in ((image, "--inputs", x), (x, "--inputs", x)):
+        done = loom("run-image", *arguments)
+        assert done.exit_code == 1
+        assert str(x) in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("x = 1", (), "does not define 'model'"),
+        ("model = 1", (), "model is a int"),
+        ("import torch; model = torch.nn.ReLU()", (), "does not define 'inputs'"),
+        ("import torch; model = torch.nn.ReLU(); inputs = 3", (), "inputs is a int"),
+        ("1 / 0", (), "ZeroDivisionError"),
+        (SCRIPT, ("--option", "math_fidelity"), "NAME=VALUE"),
+        (SCRIPT, ("--option", "math_fidelity=Perfect"), "HiFi3"),
+        (SCRIPT, ("--chip", "no_such_chip"), "no_such_chip"),
+        (SCRIPT, ("--inputs", "none.safetensors"), "none.safetensors"),
+    ],
+)
+def test_what_cannot_be_compiled_is_one_sentence(
+    script: Path, text: str, options: tuple[str, ...], message: str
+) -> None:
+    script.write_text(text)
+    done = loom("compile", script, *options)
+    assert done.exit_code == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_inputs_by_the_names_of_the_arguments(script: Path, tmp_path: Path) -> None:
+    save_file({"input": torch.ones(5, 8)}, tmp_path / "x.st")
+    image = tmp_path / "net.loom"
+    assert loom("compile", script, "--inputs", tmp_path / "x.st", "--out", image).exit_code == 0
+    done = loom("run-image", image, "--inputs", tmp_path / "x.st")
+    assert done.exit_code == 0
+    assert "[5, 4]" in done.stdout

@@ -1,0 +1,125 @@
+"""From a module to the functional graph of ATen ops that the passes take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from torch_loom.errors import CompilerOptionError
+
+__all__ = ["Exported", "exported", "state_of"]
+
+
+@dataclass
+class Exported:
+    """The graph of a module, on the device.
+
+    Attributes:
+        graph: functional, of ATen ops.
+        parameters: parameters, buffers and constants by their placeholder.
+        sources: the name in the module of each of these that is a parameter or a buffer.
+        updates: which output each buffer that a run changes takes, by its placeholder.
+        specs: how results are put together, and which leaves of the arguments are tensors.
+    """
+
+    graph: fx.GraphModule
+    parameters: dict[str, torch.Tensor]
+    sources: dict[str, str]
+    updates: dict[str, int]
+    specs: dict[str, Any]
+
+
+def state_of(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Return parameters and buffers by every name that they have."""
+    return {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+
+
+def exported(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], device: torch.device
+) -> Exported:
+    """Export a module for a device.
+
+    Raises:
+        CompilerOptionError: it is no module, or it changes its inputs.
+    """
+    from torch.utils import _pytree as pytree
+
+    if not isinstance(module, nn.Module):
+        raise CompilerOptionError(f"module is a {type(module).__name__}; a torch.nn.Module is compiled")
+    program = _program(module, args, kwargs, device)
+    signature = program.graph_signature
+    values = {**program.state_dict, **program.constants}
+    own = state_of(module)
+    parameters: dict[str, torch.Tensor] = {}
+    sources: dict[str, str] = {}
+    by_target: dict[str, str] = {}
+    for spec in signature.input_specs:
+        target = spec.target
+        if target is not None and isinstance(values.get(target), torch.Tensor):
+            parameters[spec.arg.name] = values[target].detach().to(device)
+            by_target[target] = spec.arg.name
+            if target in own:
+                sources[spec.arg.name] = target
+    updates = {}
+    for number, spec in enumerate(signature.output_specs):
+        if spec.kind.name == "BUFFER_MUTATION":
+            updates[by_target[spec.target]] = number
+        elif spec.kind.name == "USER_INPUT_MUTATION":
+            raise CompilerOptionError(
+                f"the module changes its input {spec.target!r}: return the changed tensor instead"
+            )
+    out_spec: Any = program.call_spec.out_spec
+    try:
+        text = pytree.treespec_dumps(out_spec)
+    except Exception:  # a class of the program's own: its fields in a list
+        text = ""
+    leaves, _ = pytree.tree_flatten((args, kwargs))
+    given = [isinstance(leaf, torch.Tensor) for leaf in leaves]
+    # Casts leave checks of shapes and dtypes, which the executable makes of its inputs.
+    graph = program.graph_module.graph
+    checks = torch.ops.aten._assert_tensor_metadata.default
+    for node in graph.find_nodes(op="call_function", target=checks):
+        graph.erase_node(node)
+    return Exported(program.graph_module, parameters, sources, updates, {"out": text, "given": given})
+
+
+def _program(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], device: torch.device) -> Any:
+    from torch.export import export
+    from torch.export.passes import move_to_device_pass
+
+    with torch.no_grad():
+        program = export(module, args, kwargs, strict=False)
+        if not _is_on(program, device):
+            program = move_to_device_pass(program, str(device))
+        # Decomposing traces the graph again, only to make it functional.
+        return program if _is_functional(program.graph_module) else program.run_decompositions({})
+
+
+def _is_on(program: Any, device: torch.device) -> bool:
+    from torch_loom.compiler.ir import tensors_of, value_of
+
+    values = [*program.state_dict.values(), *program.constants.values()]
+    tensors = [one for one in values if isinstance(one, torch.Tensor)]
+    for node in program.graph.nodes:
+        tensors += tensors_of(value_of(node))
+        if any(isinstance(one, torch.device) and one != device for one in node.kwargs.values()):
+            return False
+    return all(tensor.device == device for tensor in tensors)
+
+
+def _is_functional(graph: fx.GraphModule) -> bool:
+    for node in graph.graph.nodes:
+        if node.op == "call_function" and getattr(node.target, "__name__", "") != "getitem":
+            schema = getattr(node.target, "_schema", None)
+            # Assertions and control flow are the decomposition's to deal with.
+            if schema is None or schema.is_mutable or not schema.returns:
+                return False
+        elif node.op in ("get_attr", "call_module", "call_method"):
+            return False
+    return True

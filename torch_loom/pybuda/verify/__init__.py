@@ -1,0 +1,17 @@
+"""Comparison of what devices compute with PyTorch on the host, at each stage of the compilation."""
+
+from torch_loom.pybuda.verify.compare import Comparison, compare_tensors, correlation
+from torch_loom.pybuda.verify.config import VerifyConfig
+from torch_loom.pybuda.verify.stages import Checked, verify_device
+from torch_loom.pybuda.verify.verify import verify_module, verify_module_pipeline
+
+__all__ = [
+    "Checked",
+    "Comparison",
+    "VerifyConfig",
+    "compare_tensors",
+    "correlation",
+    "verify_device",
+    "verify_module",
+    "verify_module_pipeline",
+]

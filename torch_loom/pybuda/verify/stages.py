@@ -1,0 +1,184 @@
+"""Verification of one device: its graph after each pass of the compiler, its outputs, its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from torch_loom.chips import load
+from torch_loom.compiler.frontend import exported
+from torch_loom.compiler.options import configuration
+from torch_loom.compiler.passes import PLAN_PASSES, Context, run
+from torch_loom.errors import LoomError, VerificationError
+from torch_loom.pipeline.transfer import flatten_outputs
+from torch_loom.pybuda.verify.compare import Comparison, compare_tensors
+from torch_loom.pybuda.verify.config import VerifyConfig
+
+__all__ = ["Checked", "check", "verify_device", "verify_devices"]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One value that was compared: at which stage, and what it is."""
+
+    stage: str
+    value: str
+    comparison: Comparison
+
+
+def check(
+    stage: str, name: str, reference: torch.Tensor, value: torch.Tensor, config: VerifyConfig
+) -> Checked:
+    """Compare one value.
+
+    Raises:
+        VerificationError: it does not pass.
+    """
+    compared = compare_tensors(reference, value, config)
+    if not compared.passed:
+        raise VerificationError(f"{config.graph_name}, {stage}: {name} differs: {compared.reason}")
+    return Checked(stage, name, compared)
+
+
+def verify_device(device: Any, inputs: Sequence[torch.Tensor], config: VerifyConfig) -> list[Checked]:
+    """Compare a device with PyTorch on the host: compiler passes, outputs and, in training, gradients.
+
+    Args:
+        device: a device with modules.
+        inputs: of one micro-batch, on the host.
+
+    Raises:
+        VerificationError: a value differs; the message names stage and value.
+    """
+    if not config.enabled:
+        return []
+    stage = device.make_stage()
+    golden = device.reference_stage()
+    with torch.no_grad():
+        expected = golden.compute(tuple(inputs))
+    done: list[Checked] = []
+    if stage.device.type != "cpu" and (config.verify_all or config.verify_last):
+        done += _passes(stage, inputs, expected, config)
+    on_device = tuple(value.to(stage.device) for value in inputs)
+    with torch.no_grad(), stage.numbers():
+        got = stage.compute(on_device)
+    pairs = enumerate(zip(expected, got, strict=True))
+    done += [check("OUTPUTS", f"output {n}", a, b, config) for n, (a, b) in pairs]
+    if config.test_kind.is_training(config.test_kind):
+        done += _gradients(stage, golden, inputs, config)
+    return done
+
+
+def verify_devices(
+    devices: Sequence[Any], inputs: Sequence[torch.Tensor] | None, config: VerifyConfig | None
+) -> None:
+    """Verify devices in a row before they run, each on what PyTorch makes of the one before; see above.
+
+    Raises:
+        VerificationError: a value differs; the message names stage and value.
+    """
+    if config is None or not config.enabled or inputs is None:
+        return
+    values = tuple(inputs)
+    for device in devices:
+        verify_device(device, values, config)
+        with torch.no_grad():
+            values = device.reference_stage().compute(values)
+
+
+class _InOrder(nn.Module):
+    """The modules of a stage, one after another."""
+
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(modules)
+
+    def forward(self, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        for part in self.parts:
+            values = flatten_outputs(part(*values))
+        return values
+
+
+def _passes(
+    stage: Any, inputs: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], config: VerifyConfig
+) -> list[Checked]:
+    place = stage.device
+    given = tuple(value.to(place) for value in inputs)
+    module = _InOrder(list(stage.modules.values())).eval()
+    try:
+        source = exported(module, given, {}, place)
+    except LoomError:
+        raise
+    except Exception as error:
+        text = f"{config.graph_name}: the modules cannot be exported as a graph, so that no pass is verified"
+        raise VerificationError(f"{text}: {type(error).__name__}: {error}") from error
+    name = torch.get_device_module(place.type).get_device_properties(place).name
+    context = Context(
+        chip=load(name),
+        options=configuration(),
+        parameters=dict(source.parameters),
+        updated=frozenset(source.updates),
+    )
+    graph = source.graph
+    done: list[Checked] = []
+    for number, one in enumerate(PLAN_PASSES):
+        graph = run(graph, (one,), context)
+        if config.verify_all or number == len(PLAN_PASSES) - 1:
+            got = _interpreted(graph, context.parameters, given)
+            label = f"pass {one.name!r}"
+            pairs = enumerate(zip(expected, got, strict=True))
+            done += [check(label, f"output {n}", a, b, config) for n, (a, b) in pairs]
+    return done
+
+
+def _interpreted(
+    graph: fx.GraphModule, parameters: dict[str, Any], inputs: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, ...]:
+    left = iter(inputs)
+    names = [node.name for node in graph.graph.find_nodes(op="placeholder")]
+    values = [parameters[name] if name in parameters else next(left) for name in names]
+    with torch.no_grad():
+        return flatten_outputs(fx.Interpreter(graph).run(*values))
+
+
+def _gradients(
+    stage: Any, golden: Any, inputs: Sequence[torch.Tensor], config: VerifyConfig
+) -> list[Checked]:
+    """The gradients of a weighted sum of the outputs, which tells outputs and elements apart."""
+    found = []
+    for one in (golden, stage):
+        leaves = [value.detach().to(one.device, copy=True) for value in inputs]
+        for leaf in leaves:
+            leaf.requires_grad_(leaf.is_floating_point())
+        one.zero_grad()
+        with one.numbers():
+            outputs = [out for out in one.compute(tuple(leaves)) if out.requires_grad]
+            weights = [_weights(out, config.scale_loss) for out in outputs]
+            torch.autograd.backward(outputs, weights)
+        found.append(([leaf.grad for leaf in leaves], one.gradients()))
+        one.zero_grad()
+    (expected_inputs, expected), (got_inputs, got) = found
+    done = []
+    if config.enable_input_gradient_checking:
+        for number, (a, b) in enumerate(zip(expected_inputs, got_inputs, strict=True)):
+            if a is not None:
+                done.append(check("GRADIENTS", f"gradient of input {number}", a, _made(b, a), config))
+    if config.enable_parameter_gradient_checking:
+        for name, value in expected.items():
+            if name not in config.waive_gradient_errors:
+                made = _made(got.get(name), value)
+                done.append(check("GRADIENTS", f"gradient of {name!r}", value, made, config))
+    return done
+
+
+def _weights(output: torch.Tensor, scale: float) -> torch.Tensor:
+    steps = torch.arange(1, output.numel() + 1, dtype=torch.float32).reshape(output.shape)
+    return (steps * (scale / max(output.numel(), 1))).to(output)
+
+
+def _made(value: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(like) if value is None else value

@@ -1,0 +1,170 @@
+"""`loom compile`: a model of a script, compiled for a chip; its report, image and netlist."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from rich.table import Table
+
+from torch_loom import config
+from torch_loom.errors import CompilerOptionError, LoomError
+from torch_loom.tools import console
+
+# The script runs under this name, so that what stands under `if __name__ == "__main__"` does not.
+RUN_NAME = "__loom_compile__"
+MAX_HOST_NODES = 10
+
+
+def run(
+    model: Path,
+    *,
+    chip: str | None,
+    report: Path | None,
+    out: Path | None,
+    netlist: Path | None,
+    inputs: Path | None,
+    options: Sequence[str],
+) -> None:
+    """Compile a model and write what is asked for; prints what the plan predicts.
+
+    Args:
+        model: a script that defines ``model`` and ``inputs``.
+        inputs: safetensors by the names of the model's arguments, in the place of the script's ``inputs``.
+        options: of the compiler, each ``name=value``; the value as YAML has it.
+    """
+    from torch_loom.compiler.api import compile_module
+
+    try:
+        given = options_of(options)
+        module, args, kwargs = loaded(model, inputs)
+        with console.err.status("compiling") as status:
+
+            def show(name: str) -> None:
+                status.update(f"compiling: {name}")
+
+            executable = compile_module(module, args, kwargs, chip=chip, progress=show, **given)
+        for path, write in ((report, executable.report), (out, executable.save)):
+            if path is not None:
+                write(path)
+        if netlist is not None:
+            netlist.write_text(executable.netlist(), encoding="utf-8")
+    except (LoomError, OSError) as error:
+        console.fail(error)
+    console.out.print(summary(executable.plan))
+    for name, reason in list(executable.host_nodes.items())[:MAX_HOST_NODES]:
+        console.out.print(f"host: {name}: {reason}", markup=False)
+    for path in (report, out, netlist):
+        if path is not None:
+            console.out.print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def options_of(given: Sequence[str]) -> dict[str, Any]:
+    """Return options of ``name=value``.
+
+    Raises:
+        CompilerOptionError: one has no ``=``, or its value is no YAML.
+    """
+    found = {}
+    for one in given:
+        name, equals, text = one.partition("=")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            equals = ""
+        if not equals:
+            raise CompilerOptionError(f"--option {one!r}: expected NAME=VALUE, as in math_fidelity=LoFi")
+        found[name] = value
+    return found
+
+
+def loaded(path: Path, inputs: Path | None) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
+    """Return a model with its sample inputs.
+
+    Raises:
+        CompilerOptionError: the script fails, or does not define what is needed.
+    """
+    if not path.is_file():
+        raise CompilerOptionError(f"{path}: there is no such file")
+    names = _script(path)
+    module = _made(path, names, "model")
+    if not isinstance(module, torch.nn.Module):
+        raise CompilerOptionError(f"{path}: model is a {type(module).__name__}; expected a torch.nn.Module")
+    if inputs is not None:
+        return module, (), tensors_of(inputs)
+    return module, *_arguments(path, _made(path, names, "inputs"))
+
+
+def _script(path: Path) -> Mapping[str, Any]:
+    import sys
+
+    # As for `python SCRIPT`: modules beside the script can be imported.
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        return runpy.run_path(str(path), run_name=RUN_NAME)
+    except Exception as error:
+        raise CompilerOptionError(f"{path}: the script failed: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.pop(0)
+
+
+def _made(path: Path, names: Mapping[str, Any], name: str) -> Any:
+    if name not in names:
+        raise CompilerOptionError(
+            f"{path}: the script does not define {name!r}. It defines model, a torch.nn.Module, and inputs, "
+            "a tuple or a dictionary of what its forward takes; or functions that return them"
+        )
+    value = names[name]
+    is_maker: bool = callable(value) and not isinstance(value, torch.nn.Module | torch.Tensor)
+    maker: Callable[[], Any] = value
+    return maker() if is_maker else value
+
+
+def _arguments(path: Path, value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(value, torch.Tensor):
+        return (value,), {}
+    if isinstance(value, Mapping):
+        return (), dict(value)
+    if isinstance(value, tuple | list):
+        return tuple(value), {}
+    raise CompilerOptionError(
+        f"{path}: inputs is a {type(value).__name__}; expected a tensor, or a tuple or dictionary of them"
+    )
+
+
+def tensors_of(path: Path) -> dict[str, torch.Tensor]:
+    """Return the tensors of a file of safetensors.
+
+    Raises:
+        CompilerOptionError: it cannot be read.
+    """
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except Exception as error:
+        raise CompilerOptionError(f"{path}: the file of inputs cannot be read ({error})") from error
+
+
+def summary(plan: Mapping[str, Any]) -> Table:
+    """Return a table of what a plan predicts and what compiling took."""
+    totals = plan["totals"]
+    took = sum(record["milliseconds"] for record in plan["passes"])
+    table = Table(show_header=False, box=None)
+    rows, columns = plan["grid"]
+    for name, text in (
+        ("chip", f"{plan['num_chips']} x {plan['chip']}, {rows} x {columns} cores"),
+        ("ops", f"{sum(len(epoch['ops']) for epoch in plan['epochs'])} in {len(plan['epochs'])} epochs"),
+        ("on the host", str(len(plan["host"]))),
+        ("latency", f"{totals['latency_seconds'] * 1e3:.3f} ms, predicted"),
+        ("throughput", f"{totals['samples_per_second']:,.0f} samples/s, predicted"),
+        ("utilisation", f"{totals['utilisation']:.0%} of the cores' time"),
+        ("passes", f"{took / 1e3:.2f} s"),
+        ("device", config.device_name()),
+    ):
+        table.add_row(name, text)
+    return table
