@@ -98,7 +98,14 @@ PlanRecorder::Kept PlanRecorder::kept() const {
 void PlanRecorder::before_kernel(const Command& command) {
   const auto device = static_cast<size_t>(command.device);
   const Workspace& workspace = workspaces_[device];
-  if (command.op == nullptr || command.op->shape_class != ShapeClass::kMatmul) return;
+  if (command.op == nullptr) return;
+  if (command.op->shape_class == ShapeClass::kReduction) {
+    if (const size_t bytes = reduction_bytes(command, workspace.units); bytes != 0) {
+      get().device(command.device).allocator->deallocate(take(command.device, command.stream, bytes));
+    }
+    return;
+  }
+  if (command.op->shape_class != ShapeClass::kMatmul) return;
   const bool has_bias =
       command.inputs.size() == 3 && std::any_of(command.inputs.begin(), command.inputs.end(),
                                                 [](const Operand& operand) { return operand.num_dims == 1; });
@@ -109,13 +116,11 @@ void PlanRecorder::before_kernel(const Command& command) {
     is_new = taken.lanes.emplace(std::this_thread::get_id(), is_backward_(), command.stream).second;
     is_first_linear = has_bias && !std::exchange(taken.has_linear, taken.has_linear || has_bias);
   }
-  if (is_new && workspace.bytes != 0) take(command.device, command.stream, workspace.bytes);
-  if (is_first_linear && workspace.linear_bytes != 0) {
-    take(command.device, command.stream, workspace.linear_bytes);
-  }
+  if (is_new && workspace.bytes != 0) keep(command, workspace.bytes);
+  if (is_first_linear && workspace.linear_bytes != 0) keep(command, workspace.linear_bytes);
 }
 
-void PlanRecorder::take(int device, int64_t stream, size_t bytes) {
+void* PlanRecorder::take(int device, int64_t stream, size_t bytes) {
   takes_workspace = true;
   void* block = nullptr;
   try {
@@ -125,8 +130,13 @@ void PlanRecorder::take(int device, int64_t stream, size_t bytes) {
     throw;
   }
   takes_workspace = false;
+  return block;
+}
+
+void PlanRecorder::keep(const Command& command, size_t bytes) {
+  void* const block = take(command.device, command.stream, bytes);
   const std::lock_guard<std::mutex> lock(mutex_);
-  taken_[static_cast<size_t>(device)].blocks.push_back(block);
+  taken_[static_cast<size_t>(command.device)].blocks.push_back(block);
 }
 
 void PlanRecorder::note_check(const Command& command) noexcept {

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/reduction_memory.h"
 #include "runtime/tape.h"
 
 namespace loom::runtime {
@@ -48,6 +49,8 @@ class PlanRecorder final : public TapeReader {
   // what it takes once for products to which a bias is added.
   struct Workspace {
     size_t bytes, linear_bytes;
+    // Multiprocessors and their threads: how sums are split, and hence where partial sums need memory.
+    ReductionUnits units;
   };
 
   // `at_peak` is called, with no lock held, where a device has more memory in use than ever before.
@@ -82,7 +85,10 @@ class PlanRecorder final : public TapeReader {
   };
 
   void before_kernel(const Command& command);
-  void take(int device, int64_t stream, size_t bytes);
+  // Of the allocator, marked as a workspace; thrown: that memory runs out.
+  void* take(int device, int64_t stream, size_t bytes);
+  // The same until the end of the plan.
+  void keep(const Command& command, size_t bytes);
   static void note_check(const Command& command) noexcept;
 
   const std::function<void(int)> at_peak_;

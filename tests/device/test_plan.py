@@ -191,3 +191,16 @@ def test_attention_fuses_rows_of_consecutive_elements_only() -> None:
     columns = ops(rows.transpose(2, 3))
     assert fused not in columns
     assert "aten::bmm" in columns
+
+
+def test_sums_over_many_rows_need_memory_for_their_parts() -> None:
+    def peak(rows: int, dim: int) -> int:
+        with torch.loom.dry_run(chip="h200", devices=1) as plan:
+            torch.empty(rows, 3072, device="loom").sum(dim)
+        return plan.peak_memory_bytes() - rows * 3072 * 4
+
+    # As in allocator traces of an H200, which splits 1576 rows over 25 blocks.
+    parts_bytes = 3072 * 4 * 32 * 4 * 25
+    assert parts_bytes <= peak(1576, 0) < parts_bytes + MIB
+    assert peak(16, 0) < MIB
+    assert peak(1576, 1) < MIB

@@ -7,6 +7,7 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -70,9 +71,14 @@ void simulate_time(py::object describe, py::object kernel_ns, py::object move_ns
 // A recorder that is attached by name.
 class PlanRecorder {
  public:
-  PlanRecorder(py::object at_peak, const std::vector<std::pair<size_t, size_t>>& workspace_bytes) {
+  // Of each device: (bytes, bytes of products with a bias, multiprocessors, threads of one).
+  using Figures = std::tuple<size_t, size_t, int64_t, int64_t>;
+
+  PlanRecorder(py::object at_peak, const std::vector<Figures>& figures) {
     std::vector<runtime::PlanRecorder::Workspace> workspaces;
-    for (const auto& [bytes, linear] : workspace_bytes) workspaces.push_back({bytes, linear});
+    for (const auto& [bytes, linear_bytes, num_cores, threads] : figures) {
+      workspaces.push_back({bytes, linear_bytes, {num_cores, threads}});
+    }
     auto* const callback = new py::object(std::move(at_peak));  // leaked, as above
     recorder_ = std::make_shared<runtime::PlanRecorder>(
         [callback](int device) {
@@ -124,8 +130,8 @@ void bind_clock(py::module_& m) {
           translated([] { simulated::turn_off(); });
         }));
   py::class_<PlanRecorder>(m, "PlanRecorder")
-      .def(py::init<py::object, const std::vector<std::pair<size_t, size_t>>&>(), py::arg("at_peak"),
-           py::arg("workspace_bytes"))
+      .def(py::init<py::object, const std::vector<PlanRecorder::Figures>&>(), py::arg("at_peak"),
+           py::arg("figures"))
       .def("attach", torch::wrap_pybind_function(&PlanRecorder::attach))
       .def("detach", torch::wrap_pybind_function(&PlanRecorder::detach))
       .def("position", &PlanRecorder::position)

@@ -82,9 +82,7 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
             raise DryRunError(f"torch.{DEVICE_TYPE}.dry_run(): {reason}")
         try:
             clock.start()
-            recording = Recording(
-                [(int(own["workspace_bytes"]), int(own["linear_workspace_bytes"])) for own in figures]
-            )
+            recording = Recording([_library_figures(own) for own in figures])
             recording.start()
         except BaseException:
             first_use.see_program()
@@ -140,6 +138,13 @@ def _described(
         )
         figures.append(own_figures)
     return devices, figures
+
+
+def _library_figures(own: Mapping[str, float]) -> tuple[int, int, int, int]:
+    """Return the figures that say what the libraries of a chip take: none of a chip that says nothing."""
+    names = ("workspace_bytes", "linear_workspace_bytes", "num_cores", "max_threads_per_core")
+    workspace, linear, cores, threads = (int(own[name]) for name in names)
+    return (workspace, linear, cores, threads) if workspace else (0, 0, 0, 0)
 
 
 def _model(index: int, count: int) -> int:
