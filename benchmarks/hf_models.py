@@ -63,7 +63,6 @@ MODELS: Mapping[str, Build] = {
     "mobilenet-v2": lambda t: t.MobileNetV2ForImageClassification(t.MobileNetV2Config()),
 }
 IMAGES = ("vit-base", "resnet-50", "resnet-18", "convnext-tiny", "swin-tiny", "mobilenet-v2")
-UNCACHED = ("gpt2", "opt-125m", "llama-160m", "llama-1b", "t5-small")
 
 
 def build(name: str, dtype: torch.dtype, train: bool, device: str) -> nn.Module:
@@ -81,21 +80,22 @@ def inputs(name: str, shape: list[int], dtype: torch.dtype, device: str) -> dict
     batch, size = shape
     if name in IMAGES:
         return {"pixel_values": torch.empty(batch, 3, size, size, dtype=dtype, device=device)}
-    ids = torch.zeros(batch, size, dtype=torch.long, device=device)
-    found: dict[str, Any] = {"input_ids": ids}
+    found = {"input_ids": torch.zeros(batch, size, dtype=torch.long, device=device)}
     if name == "t5-small":
         found["decoder_input_ids"] = torch.zeros(batch, DECODER_LENGTH, dtype=torch.long, device=device)
-    if name in UNCACHED:
-        found["use_cache"] = False
     return found
 
 
 def step(model: nn.Module, batch: Mapping[str, Any], optimizer: torch.optim.Optimizer | None) -> None:
     """Run one step as it was measured: inference, or a training step where there is an optimizer."""
+    config: Any = model.config
+    is_decoder = model.can_generate() and not config.is_encoder_decoder
     if optimizer is None:
         with torch.no_grad():
-            model(**batch)
+            model(**batch, **({"use_cache": False} if is_decoder else {}))
         return
     optimizer.zero_grad(set_to_none=True)
-    model(**batch).logits.float().square().mean().backward()
+    # The output lives until the step has ended.
+    output = model(**batch, **({"use_cache": False} if model.can_generate() else {}))
+    output.logits.float().square().mean().backward()
     optimizer.step()

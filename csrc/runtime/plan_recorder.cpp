@@ -1,5 +1,7 @@
 #include "runtime/plan_recorder.h"
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "runtime/runtime.h"
@@ -16,22 +18,21 @@ constexpr int64_t kRoundingBytes = 512;
 
 }  // namespace
 
-PlanRecorder::PlanRecorder(std::function<void(int)> at_peak, std::vector<size_t> workspace_bytes)
+PlanRecorder::PlanRecorder(std::function<void(int)> at_peak, std::function<bool()> is_backward,
+                           std::vector<Workspace> workspaces)
     : TapeReader(kMemory | kinds_of({CommandKind::kKernel}), kWork),
       at_peak_(std::move(at_peak)),
-      workspace_bytes_(std::move(workspace_bytes)),
-      used_(workspace_bytes_.size()),
-      peak_(workspace_bytes_.size()),
-      workspaces_(workspace_bytes_.size()) {}
+      is_backward_(std::move(is_backward)),
+      workspaces_(std::move(workspaces)),
+      used_(workspaces_.size()),
+      peak_(workspaces_.size()),
+      taken_(workspaces_.size()) {}
 
 void PlanRecorder::begin(const Command& command) {
   const auto device = static_cast<size_t>(command.device);
   if (command.device < 0 || device >= used_.size()) return;
   if (command.kind == CommandKind::kKernel) {
-    const bool is_product = command.op != nullptr && command.op->shape_class == ShapeClass::kMatmul;
-    if (is_product && workspace_bytes_[device] != 0 && workspaces_[device].empty()) {
-      take_workspace(command.device);
-    }
+    before_kernel(command);
     return;
   }
   const auto address = reinterpret_cast<uint64_t>(command.address);
@@ -45,6 +46,8 @@ void PlanRecorder::begin(const Command& command) {
     } else if (const auto found = bytes_.find(address); found != bytes_.end()) {
       bytes = -found->second;
       bytes_.erase(found);
+      const void* freed = command.address;
+      latest_check_.compare_exchange_strong(freed, nullptr);
     } else {
       return;
     }
@@ -59,6 +62,7 @@ void PlanRecorder::begin(const Command& command) {
 void PlanRecorder::end(const Command& command) {
   const simulated::Span span = simulated::last_span();
   if (command.has_failed || command.is_captured || span.began_ns < 0) return;
+  if (command.kind == CommandKind::kKernel) note_check(command);
   const std::lock_guard<std::mutex> lock(mutex_);
   int32_t place = -1;
   if (const auto found = places_.find(command.op); command.op != nullptr && found != places_.end()) {
@@ -69,6 +73,7 @@ void PlanRecorder::end(const Command& command) {
     place = known->second;
     if (is_new) {
       const char* const family = command.op != nullptr                  ? name_of(command.op->shape_class)
+                                 : name.starts_with("c10d::")           ? "collective"
                                  : command.kind == CommandKind::kKernel ? "other"
                                                                         : "copy";
       kept_.totals.push_back({name, family});
@@ -90,29 +95,70 @@ PlanRecorder::Kept PlanRecorder::kept() const {
   return kept_;
 }
 
-void PlanRecorder::take_workspace(int device) {
-  const auto place = static_cast<size_t>(device);
-  // Whole pages of the large pool, and a small rest: two libraries' workspaces.
-  constexpr size_t kWhole = size_t{2} << 20;
-  const size_t rest = workspace_bytes_[place] % kWhole;
-  takes_workspace = true;
-  try {
-    for (const size_t bytes : {workspace_bytes_[place] - rest, rest}) {
-      if (bytes != 0) workspaces_[place].push_back(get().device(device).allocator->allocate(bytes, 0));
+void PlanRecorder::before_kernel(const Command& command) {
+  const auto device = static_cast<size_t>(command.device);
+  const Workspace& workspace = workspaces_[device];
+  if (command.op == nullptr) return;
+  if (command.op->shape_class == ShapeClass::kReduction) {
+    if (const size_t bytes = reduction_bytes(command, workspace.units); bytes != 0) {
+      get().device(command.device).allocator->deallocate(take(command.device, command.stream, bytes));
     }
+    return;
+  }
+  if (command.op->shape_class != ShapeClass::kMatmul) return;
+  const bool has_bias =
+      command.inputs.size() == 3 && std::any_of(command.inputs.begin(), command.inputs.end(),
+                                                [](const Operand& operand) { return operand.num_dims == 1; });
+  bool is_new = false, is_first_linear = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Taken& taken = taken_[device];
+    is_new = taken.lanes.emplace(std::this_thread::get_id(), is_backward_(), command.stream).second;
+    is_first_linear = has_bias && !std::exchange(taken.has_linear, taken.has_linear || has_bias);
+  }
+  if (is_new && workspace.bytes != 0) keep(command, workspace.bytes);
+  if (is_first_linear && workspace.linear_bytes != 0) keep(command, workspace.linear_bytes);
+}
+
+void* PlanRecorder::take(int device, int64_t stream, size_t bytes) {
+  takes_workspace = true;
+  void* block = nullptr;
+  try {
+    block = get().device(device).allocator->allocate(bytes, stream);
   } catch (...) {
     takes_workspace = false;
     throw;
   }
   takes_workspace = false;
+  return block;
+}
+
+void PlanRecorder::keep(const Command& command, size_t bytes) {
+  void* const block = take(command.device, command.stream, bytes);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  taken_[static_cast<size_t>(command.device)].blocks.push_back(block);
+}
+
+void PlanRecorder::note_check(const Command& command) noexcept {
+  const std::string_view name = command.op == nullptr ? command.name : command.op->name;
+  const bool is_check = name == "aten::all" || name.starts_with("aten::all.");
+  for (const Operand& output : command.outputs) {
+    if (is_check) {
+      latest_check_.store(output.address);
+    } else {
+      const void* written = output.address;
+      latest_check_.compare_exchange_strong(written, nullptr);
+    }
+  }
 }
 
 void PlanRecorder::release_workspaces() noexcept {
-  for (size_t device = 0; device < workspaces_.size(); ++device) {
-    for (void* const memory : std::exchange(workspaces_[device], {})) {
+  for (size_t device = 0; device < taken_.size(); ++device) {
+    for (void* const memory : std::exchange(taken_[device].blocks, {})) {
       get().device(static_cast<int>(device)).allocator->deallocate(memory);
     }
   }
+  latest_check_.store(nullptr);
 }
 
 }  // namespace loom::runtime

@@ -2,14 +2,19 @@
 // command runs by the simulated clock. A reader of the tape, attached after that clock.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
+#include <thread>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/reduction_memory.h"
 #include "runtime/tape.h"
 
 namespace loom::runtime {
@@ -40,9 +45,18 @@ class PlanRecorder final : public TapeReader {
   };
   static constexpr size_t kMaxSpans = 1 << 19;
 
+  // Of a device: what its library of matrix products takes at its first use in a thread and on a stream, and
+  // what it takes once for products to which a bias is added.
+  struct Workspace {
+    size_t bytes, linear_bytes;
+    // Multiprocessors and their threads: how sums are split, and hence where partial sums need memory.
+    ReductionUnits units;
+  };
+
   // `at_peak` is called, with no lock held, where a device has more memory in use than ever before.
-  // `workspace_bytes`: of each device, what its libraries take at their first matrix product.
-  PlanRecorder(std::function<void(int device)> at_peak, std::vector<size_t> workspace_bytes);
+  // `is_backward`: whether the calling thread runs a backward pass, which has threads of its own on a chip.
+  PlanRecorder(std::function<void(int device)> at_peak, std::function<bool()> is_backward,
+               std::vector<Workspace> workspaces);
 
   void begin(const Command& command) override;
   void end(const Command& command) override;
@@ -53,22 +67,42 @@ class PlanRecorder final : public TapeReader {
     const std::lock_guard<std::mutex> lock(mutex_);
     return kept_.memory.size();
   }
+  // Whether the memory at an address is the result of a check that all elements pass, the latest one: a plan
+  // supposes that checks pass.
+  static bool holds_true(const void* address) noexcept {
+    return address != nullptr && latest_check_.load(std::memory_order_relaxed) == address;
+  }
   // Takes the memory of the workspaces back.
   void release_workspaces() noexcept;
 
  private:
-  void take_workspace(int device);
+  // A user of a library: the thread, whether it runs a backward pass, and the stream.
+  using Lane = std::tuple<std::thread::id, bool, int64_t>;
+  struct Taken {
+    std::set<Lane> lanes;
+    bool has_linear = false;
+    std::vector<void*> blocks;
+  };
+
+  void before_kernel(const Command& command);
+  // Of the allocator, marked as a workspace; thrown: that memory runs out.
+  void* take(int device, int64_t stream, size_t bytes);
+  // The same until the end of the plan.
+  void keep(const Command& command, size_t bytes);
+  static void note_check(const Command& command) noexcept;
 
   const std::function<void(int)> at_peak_;
-  const std::vector<size_t> workspace_bytes_;
+  const std::function<bool()> is_backward_;
+  const std::vector<Workspace> workspaces_;
   mutable std::mutex mutex_;
   Kept kept_;
   std::unordered_map<uint64_t, int64_t> bytes_;  // of what is in use
   std::vector<int64_t> used_, peak_;
   std::unordered_map<const void*, int32_t> places_;  // among totals, by op
   std::map<std::string, int32_t> places_by_name_;
-  std::vector<std::vector<void*>> workspaces_;
+  std::vector<Taken> taken_;  // by device; under the lock
   static inline thread_local bool takes_workspace = false;
+  static inline std::atomic<const void*> latest_check_{nullptr};
 };
 
 }  // namespace loom::runtime

@@ -155,7 +155,14 @@ class Chip:
     )
     host_issue_ns: float = figure(checks.number("ns", 1e9), "what the host takes to issue an op", "ns", 0.0)
     workspace_bytes: int = figure(
-        checks.size(), "device memory that its libraries take once, at their first use", "bytes", 0
+        checks.size(),
+        "device memory that its library of matrix products takes at the first in a thread and on a stream; "
+        "a backward pass has a thread of its own",
+        "bytes",
+        0,
+    )
+    linear_workspace_bytes: int = figure(
+        checks.size(), "device memory taken once, for matrix products to which a bias is added", "bytes", 0
     )
     derating: float = figure(checks.share(), "of all rates, what a plan may count on", "share", 1.0)
     is_integrated: bool = figure(checks.flag(), "whether it shares the host's memory", default=False)

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <set>
+#include <string>
 #include <thread>
 
 #include "runtime/clock.h"
@@ -31,10 +33,10 @@ void submit_aside(const char* name, std::function<void()> work) {
   translated([&] { runtime::submit_aside(stream, kernel); });
 }
 
-void sleep(int64_t nanoseconds) {
+// `name` lives as long as the process: a profile may show it later.
+void sleep(int64_t nanoseconds, const char* name) {
   const runtime::simulated::Said said(nanoseconds);
-  submit_aside("sleep",
-               [nanoseconds] { std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds)); });
+  submit_aside(name, [nanoseconds] { std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds)); });
 }
 
 std::array<std::atomic<int>, kMaxDevices> flags{};
@@ -71,7 +73,14 @@ void bind_busy(py::module_& m) {
   namespace board = runtime::activity_board;
   m.def("sleep", torch::wrap_pybind_function([](int64_t nanoseconds) {
           py::gil_scoped_release no_gil;
-          sleep(nanoseconds);
+          sleep(nanoseconds, "sleep");
+        }));
+  // What a collective of a planned group takes, of which this process has one rank.
+  m.def("plan_collective", torch::wrap_pybind_function([](const std::string& name, int64_t nanoseconds) {
+          static auto* const names = new std::set<std::string>;  // under the GIL, and leaked
+          const char* const kept = names->insert("c10d::" + name).first->c_str();
+          py::gil_scoped_release no_gil;
+          sleep(nanoseconds, kept);
         }));
   m.def("busy_wait_for_flag", torch::wrap_pybind_function([] {
           py::gil_scoped_release no_gil;

@@ -2,10 +2,12 @@
 
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <array>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -69,7 +71,14 @@ void simulate_time(py::object describe, py::object kernel_ns, py::object move_ns
 // A recorder that is attached by name.
 class PlanRecorder {
  public:
-  PlanRecorder(py::object at_peak, std::vector<size_t> workspace_bytes) {
+  // Of each device: (bytes, bytes of products with a bias, multiprocessors, threads of one).
+  using Figures = std::tuple<size_t, size_t, int64_t, int64_t>;
+
+  PlanRecorder(py::object at_peak, const std::vector<Figures>& figures) {
+    std::vector<runtime::PlanRecorder::Workspace> workspaces;
+    for (const auto& [bytes, linear_bytes, num_cores, threads] : figures) {
+      workspaces.push_back({bytes, linear_bytes, {num_cores, threads}});
+    }
     auto* const callback = new py::object(std::move(at_peak));  // leaked, as above
     recorder_ = std::make_shared<runtime::PlanRecorder>(
         [callback](int device) {
@@ -82,7 +91,7 @@ class PlanRecorder {
             error.discard_as_unraisable("the plan of a dry run");
           }
         },
-        std::move(workspace_bytes));
+        [] { return torch::autograd::get_current_graph_task_id() != -1; }, std::move(workspaces));
   }
   void attach() {
     const py::gil_scoped_release no_gil;
@@ -121,7 +130,8 @@ void bind_clock(py::module_& m) {
           translated([] { simulated::turn_off(); });
         }));
   py::class_<PlanRecorder>(m, "PlanRecorder")
-      .def(py::init<py::object, std::vector<size_t>>(), py::arg("at_peak"), py::arg("workspace_bytes"))
+      .def(py::init<py::object, const std::vector<PlanRecorder::Figures>&>(), py::arg("at_peak"),
+           py::arg("figures"))
       .def("attach", torch::wrap_pybind_function(&PlanRecorder::attach))
       .def("detach", torch::wrap_pybind_function(&PlanRecorder::detach))
       .def("position", &PlanRecorder::position)

@@ -43,9 +43,9 @@ class Recording:
         step_ends: device time in nanoseconds at the end of each step of an optimizer.
     """
 
-    def __init__(self, workspace_bytes: Sequence[int]) -> None:
-        self._num_devices = len(workspace_bytes)
-        self._recorder = _C.PlanRecorder(self._at_peak, workspace_bytes)
+    def __init__(self, figures: Sequence[tuple[int, int, int, int]]) -> None:
+        self._num_devices = len(figures)
+        self._recorder = _C.PlanRecorder(self._at_peak, figures)
         self._modules: Any = WeakIdKeyDictionary()
         self._handles: list[Any] = []
         self.marks: list[Mark] = []

@@ -26,11 +26,11 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
     """Context in which the program's devices are others, which compute nothing and have no contents.
 
     Inside, ``"loom:0"`` is a device of the driver ``null``: ops check and infer shapes and dtypes, memory is
-    counted and runs out, time is simulated, and nothing is computed: a value that is read is 0 (False), of
-    which a warning tells once for each line. Large tensors of the host that are made inside take no memory
-    either, and have zeros in them, so that models larger than this machine can be made. Everything that
-    belongs to devices is the dry run's: their number, the current device and streams, generators,
-    statistics of memory. That holds for all threads of the process.
+    counted and runs out, time is simulated, and nothing is computed: a value that is read is 0 (False), but
+    what ``all`` returned is True, as checks pass; a warning tells of it once for each line. Large tensors of
+    the host that are made inside take no memory either, and have zeros in them, so that models larger than
+    this machine can be made. Everything that belongs to devices is the dry run's: their number, the current
+    device and streams, generators, statistics of memory. That holds for all threads of the process.
 
     A tensor belongs to the devices on which it was made. One from outside is refused inside, and one from
     inside is refused afterwards: it keeps its shape and dtype, and is freed as any other. Make the model and
@@ -82,7 +82,7 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
             raise DryRunError(f"torch.{DEVICE_TYPE}.dry_run(): {reason}")
         try:
             clock.start()
-            recording = Recording([int(own["workspace_bytes"]) for own in figures])
+            recording = Recording([_library_figures(own) for own in figures])
             recording.start()
         except BaseException:
             first_use.see_program()
@@ -138,6 +138,13 @@ def _described(
         )
         figures.append(own_figures)
     return devices, figures
+
+
+def _library_figures(own: Mapping[str, float]) -> tuple[int, int, int, int]:
+    """Return the figures that say what the libraries of a chip take: none of a chip that says nothing."""
+    names = ("workspace_bytes", "linear_workspace_bytes", "num_cores", "max_threads_per_core")
+    workspace, linear, cores, threads = (int(own[name]) for name in names)
+    return (workspace, linear, cores, threads) if workspace else (0, 0, 0, 0)
 
 
 def _model(index: int, count: int) -> int:
