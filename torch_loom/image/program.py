@@ -19,6 +19,8 @@ __all__ = ["Call", "Program", "decode", "encode", "op_of"]
 _NAMESPACES = ("aten", "loom_numerics")
 # Those of them that touch more than their operands.
 _REFUSED = ("from_file", "_print", "_assert_async", "set_", "record_stream", "_copy_from", "rename_")
+# Ops that bear the names of Python's operators; anything else between underscores is an attribute.
+_OPERATORS = ("__and__", "__or__", "__xor__", "__lshift__", "__rshift__")
 _NAMED: dict[str, dict[str, Any]] = {
     "layout": {"strided": torch.strided},
     "memory_format": {
@@ -98,11 +100,11 @@ class Program:
         for call in self.calls:
             if call.op != "getitem":
                 op_of(call.op)
-            for name in references([call.args, call.kwargs]):
+            for name in references([call.args, *call.kwargs.values()]):
                 if name not in known:
                     raise ImageError(f"the program uses {name!r} in {call.name!r} before it is made")
             known.add(call.name)
-        for name in references([self.outputs, self.updates]):
+        for name in references([self.outputs, *self.updates.values()]):
             if name not in known:
                 raise ImageError(f"the program returns {name!r}, which nothing makes")
 
@@ -136,17 +138,19 @@ class Program:
             return lambda values: operator.getitem(values[source], index)
         op = op_of(call.op)
         if call.is_on_host:
-            return lambda values: _on_host(op, decode(args, values, device), decode(kwargs, values, device))
-        return lambda values: op(*decode(args, values, device), **decode(kwargs, values, device))
+            return lambda values: _on_host(
+                op, decode(args, values, device), _keywords(kwargs, values, device)
+            )
+        return lambda values: op(*decode(args, values, device), **_keywords(kwargs, values, device))
 
     def _last_uses(self) -> dict[str, tuple[str, ...]]:
         """Which values nobody needs after a call."""
-        kept = set(references([self.outputs, self.updates]))
+        kept = set(references([self.outputs, *self.updates.values()]))
         made = {call.name for call in self.calls}
         last: dict[str, str] = {}
         for call in self.calls:
             last[call.name] = call.name
-            for name in references([call.args, call.kwargs]):
+            for name in references([call.args, *call.kwargs.values()]):
                 last[name] = call.name
         dead: dict[str, list[str]] = {}
         for name, call_name in last.items():
@@ -175,7 +179,7 @@ def op_of(name: str) -> Any:
     """
     namespace, _, rest = name.partition("::")
     base, _, overload = rest.partition(".")
-    if namespace not in _NAMESPACES or base in _REFUSED or base.startswith("__"):
+    if namespace not in _NAMESPACES or base in _REFUSED or (base.startswith("__") and base not in _OPERATORS):
         raise ImageError(f"the program calls {name!r}, which no image may call")
     if namespace == "loom_numerics":
         import torch_loom.numerics  # noqa: F401 (registers them)
@@ -260,6 +264,11 @@ def decode(value: Any, values: Mapping[str, Any], device: torch.device) -> Any:
         if kind == "map":
             return {key: decode(item, values, device) for key, item in one.items()}
     return {key: decode(one, values, device) for key, one in value.items()}
+
+
+def _keywords(given: Mapping[str, Any], values: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    # Each by itself: an argument may be called as a kind of encoded value is, "dtype" or "device".
+    return {name: decode(one, values, device) for name, one in given.items()}
 
 
 def _dtype(name: str) -> torch.dtype:

@@ -134,6 +134,7 @@ class Pipeline:
         forward_taps: Sequence[Any] = (),
         backward_taps: Sequence[Any] = (),
         gradient_taps: Mapping[str, Any] | None = None,
+        on_done: Callable[[tuple[torch.Tensor, ...]], None] | None = None,
     ) -> None:
         """Make ready and start a worker for each stage.
 
@@ -144,6 +145,7 @@ class Pipeline:
             forward_taps: queues that also get what goes from each stage to the next, from the first stage on.
             backward_taps: queues that also get the gradients that go back, from the second stage on.
             gradient_taps: by stage, a queue for its incoming and outgoing gradients.
+            on_done: called by the last stage's worker after each micro-batch, with its losses in training.
 
         Raises:
             PipelineError: it runs already, or there are more taps than links between stages.
@@ -173,6 +175,9 @@ class Pipeline:
         }
         self._link(lifeline, sinks)
         self._tap(lifeline, forward_taps, backward_taps, gradient_taps or {})
+        last = self.stages[-1].links
+        assert last is not None
+        last.on_done = on_done
         for stage in self.stages:
             stage.reset()
             stage.prepare(training)

@@ -56,6 +56,8 @@ class Links:
     """Sees what goes to the stage before (d2d_bwd_queues)."""
     on_gradients: Callable[[tuple[torch.Tensor | None, ...]], None] | None = None
     """Sees incoming and outgoing gradients (the debug queue)."""
+    on_done: Callable[[tuple[torch.Tensor, ...]], None] | None = None
+    """Told of each micro-batch that went forward, with its losses in training."""
 
 
 @dataclass
@@ -189,6 +191,8 @@ class Stage:
             if training:
                 self._alive.append(_Alive(inputs, outputs))
             self._span("F", begin)
+            if links.on_done is not None:
+                links.on_done(outputs if training and self.is_last else ())
         finally:
             links.inputs.release()
         self._pass_on(outputs, links, on_output)

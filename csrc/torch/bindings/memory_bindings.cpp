@@ -1,5 +1,6 @@
 #include "torch/bindings/memory_bindings.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
@@ -20,6 +21,9 @@ namespace py = pybind11;
 namespace loom::glue {
 
 namespace {
+
+// PyTorch asks whether memory is pinned only where it has seen the device in use.
+void note_first_use() { at::globalContext().lazyInitDevice(device_type()); }
 
 runtime::Device& device_at(int64_t index) {
   check_device_index(index);
@@ -193,6 +197,7 @@ void bind_sources(py::module_& m) {
   });
   m.def("unlock_free_mutex", &runtime::FreeMutex::unlock);
   m.def("register_memory", torch::wrap_pybind_function([](uintptr_t address, size_t bytes) {
+          note_first_use();
           translated([&] { program_driver().register_memory(-1, reinterpret_cast<void*>(address), bytes); });
         }));
   m.def("unregister_memory", torch::wrap_pybind_function([](uintptr_t address) {
@@ -205,8 +210,10 @@ void bind_sources(py::module_& m) {
             program_driver().unregister_memory(reinterpret_cast<void*>(address));
           });
         }));
-  m.def("host_allocator",
-        torch::wrap_pybind_function([] { return reinterpret_cast<uintptr_t>(pinned_allocator()); }));
+  m.def("host_allocator", torch::wrap_pybind_function([] {
+          note_first_use();
+          return reinterpret_cast<uintptr_t>(pinned_allocator());
+        }));
 }
 
 void bind_pools(py::module_& m) {

@@ -24,6 +24,10 @@ def annotate_sources(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
 def canonicalise(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
     """Remove what nobody uses, conversions to what a tensor is already, and equal pure ops but the first."""
     for node in list(graph.graph.nodes):
+        if node.target is torch.ops.aten._assert_tensor_metadata.default and not node.users:
+            # Shapes, dtypes and devices are those of the graph, which the export has checked.
+            graph.graph.erase_node(node)
+            continue
         if node.target is torch.ops.aten._to_copy.default and _is_same(node):
             # _to_copy is a new tensor; nothing in a functional graph can tell the two apart, but its caller.
             if any(user.op == "output" for user in node.users):

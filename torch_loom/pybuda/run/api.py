@@ -158,7 +158,10 @@ def run_training(
     _require_pushed(training=True)
     _verify(_verify_cfg)
     session = _replace_session(
-        training=True, checkpoint_queue=checkpoint_queue, loss_queue=loss_queue or queue.Queue()
+        training=True,
+        checkpoint_queue=checkpoint_queue,
+        loss_queue=queue.Queue() if loss_queue is None else loss_queue,
+        total=epochs * steps * accumulation_steps * microbatch_count,
     )
     pipeline = session.require()
     pipeline.train(

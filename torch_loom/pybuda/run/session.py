@@ -16,6 +16,7 @@ from torch_loom.pipeline.worker import Worker
 from torch_loom.pybuda.config import _get_global_compiler_config
 from torch_loom.pybuda.enums import DeviceMode
 from torch_loom.pybuda.pybudaglobal import state
+from torch_loom.pybuda.run.progress import Progress
 from torch_loom.pybuda.runner import BudaRunner
 from torch_loom.pybuda.tensor import Tensor
 
@@ -39,6 +40,7 @@ class Session:
         forward_taps: Sequence[Any] = (),
         backward_taps: Sequence[Any] = (),
         compile_only: bool = False,
+        total: int = 0,
     ) -> None:
         config = _get_global_compiler_config()
         self.devices = [device for device in state.devices if device.modules]
@@ -57,6 +59,7 @@ class Session:
             self.output_queue = queue.Queue()
         if checkpoint_queue is None and training:
             self.checkpoint_queue = queue.Queue()
+        self.progress = Progress(total) if config.show_progress else None
         self.pipeline = Pipeline(
             stages,
             convert=lambda tensors: [Tensor(tensor) for tensor in tensors],
@@ -78,6 +81,7 @@ class Session:
             forward_taps=forward_taps,
             backward_taps=backward_taps,
             gradient_taps=debug,
+            on_done=self.progress,
         )
 
         if self.intermediates_queue is not None:
@@ -127,6 +131,8 @@ class Session:
     def close(self) -> bool:
         """End the pipeline; whether all devices ended in time."""
         ended = self.pipeline.shutdown()
+        if self.progress is not None:
+            self.progress.close()
         for device in self.devices:
             device.drop_queued()
         if state.session is self:

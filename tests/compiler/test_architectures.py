@@ -1,0 +1,77 @@
+"""Architectures of transformers, compiled: eager's bits, training included, and near under block floats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+import torch_loom
+from tests.compiler.architectures import ARCHITECTURES
+from torch_loom.numerics import pcc
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.usefixtures("exported_once", "plain_configuration"),
+]
+
+TRAINED = ("bert", "distilbert", "gpt2", "llama", "t5", "vit", "resnet", "swin")
+
+
+@pytest.fixture(autouse=True)
+def _libraries() -> None:
+    pytest.importorskip("transformers", reason="the extra 'examples' is not installed")
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    yield
+    torch.compiler.reset()
+
+
+def tensors(value: object) -> list[torch.Tensor]:
+    leaves = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    assert leaves
+    return [leaf.detach().cpu() for leaf in leaves]
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_exact_has_eagers_bits_and_block_floats_are_near(name: str) -> None:
+    net, inputs = ARCHITECTURES[name]()
+    net.to("loom")
+    given = {key: value.to("loom") for key, value in inputs.items()}
+    with torch.no_grad():
+        expected = tensors(dict(net(**given)))
+    run = torch_loom.compile(net, (), given, chip="wormhole_b0")
+    for _ in range(3):  # as issued, captured, replayed
+        got = tensors(run(**given))
+        assert len(got) == len(expected)
+        assert all(torch.equal(one, other) for one, other in zip(got, expected, strict=True))
+    near = torch_loom.compile(
+        net, (), given, chip="wormhole_b0", default_df_override="Bfp8_b", math_fidelity="HiFi2"
+    )
+    for one, other in zip(tensors(near(**given)), expected, strict=True):
+        assert not torch.equal(one, other)
+        assert pcc(one, other) >= 0.99
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_training_step_has_eagers_bits(name: str) -> None:
+    net, inputs = ARCHITECTURES[name]()
+    net.to("loom")
+    given = {key: value.to("loom") for key, value in inputs.items()}
+
+    def gradients(run: torch.nn.Module) -> dict[str, torch.Tensor]:
+        net.zero_grad()
+        outputs = pytree.tree_leaves(dict(run(**given)))
+        sum(one.square().mean() for one in outputs if one.requires_grad).backward()
+        return {key: value.grad.cpu() for key, value in net.named_parameters() if value.grad is not None}
+
+    expected = gradients(net)
+    assert len(expected) > 5
+    got = gradients(torch.compile(net, backend="loom"))
+    assert got.keys() == expected.keys()
+    assert [key for key in got if not torch.equal(got[key], expected[key])] == []
