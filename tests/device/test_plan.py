@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from torch_loom.errors import DryRunError
+
 MIB = 1 << 20
 GIB = 1 << 30
 
@@ -204,3 +206,24 @@ def test_sums_over_many_rows_need_memory_for_their_parts() -> None:
     assert parts_bytes <= peak(1576, 0) < parts_bytes + MIB
     assert peak(16, 0) < MIB
     assert peak(1576, 1) < MIB
+
+
+def test_collectives_of_a_planned_group_take_time() -> None:
+    with torch.loom.dry_run(chip="h200", devices=1) as plan:
+        assert plan.world_size == 1
+        plan.world_size = 8
+        assert (torch.distributed.get_world_size(), torch.distributed.get_rank()) == (8, 0)
+        x = torch.empty(1 << 20, device="loom")
+        torch.distributed.all_reduce(x)
+        plan.world_size = 2
+        torch.distributed.all_reduce(x)
+        with pytest.raises(ValueError, match="must be 1 to 65536, got 0"):
+            plan.world_size = 0
+    assert not torch.distributed.is_initialized()
+    (op,) = (op for op in plan.ops() if op.family == "collective")
+    assert (op.name, op.calls) == ("c10d::all_reduce", 2)
+    # A ring moves 2(n - 1)/n of the bytes over 18 links of 25 GB/s.
+    moved = (1 << 22) * (14 / 8 + 2 / 2)
+    assert moved / 450e9 < op.seconds < moved / 450e9 + 40e-6
+    with pytest.raises(DryRunError, match="has ended"):
+        plan.world_size = 4

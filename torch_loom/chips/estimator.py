@@ -78,6 +78,11 @@ class Estimator:
         kernel = Kernel(family, "float32", read, written, max(read + written, 1.0), items=items)
         return round(self._model(device).time(kernel).total_ns)
 
+    def collective_ns(self, device: int, name: str, size_bytes: int, num_ranks: int) -> int:
+        """Return nanoseconds of a collective in a ring of chips like this one: see ``ring_seconds``."""
+        seconds = chip_rates.ring_seconds(self._chip_of(device), name, size_bytes, num_ranks)
+        return round(seconds * 1e9)
+
     def _model(self, device: int) -> CostModel:
         return self._models[self._number(self._chip_of(device))]
 

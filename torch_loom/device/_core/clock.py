@@ -29,6 +29,9 @@ class Estimator(Protocol):
     def move_ns(self, device: int, move: int, size_bytes: int) -> int:
         """Return nanoseconds of a copy or fill."""
 
+    def collective_ns(self, device: int, name: str, size_bytes: int, num_ranks: int) -> int:
+        """Return nanoseconds of a collective over chips like this device's."""
+
 
 Figures = Mapping[str, float]
 _make: Callable[[Callable[[int], Figures]], Estimator] | None = None
@@ -53,6 +56,12 @@ def start() -> None:
         move_ns=_estimator.move_ns,
         attributes=list(_estimator.attributes),
     )
+
+
+def collective_ns(device: int, name: str, size_bytes: int, num_ranks: int) -> int:
+    """Return nanoseconds of a collective, by the links of a device's chip; time is simulated."""
+    assert _estimator is not None, "start() has been called"
+    return _estimator.collective_ns(device, name, size_bytes, num_ranks)
 
 
 @contextmanager

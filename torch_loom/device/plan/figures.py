@@ -12,8 +12,9 @@ from torch.types import Device
 
 from torch_loom import _C
 from torch_loom.device._core.device_index import _get_device_index
+from torch_loom.device.plan.group import MAX_RANKS, PlannedGroup
 from torch_loom.device.plan.recording import Frame, Recording
-from torch_loom.errors import InvalidDeviceError
+from torch_loom.errors import DryRunError, InvalidDeviceError
 
 __all__ = ["CATEGORIES", "DryRunPlan", "MemoryPoint", "OpTime", "Span"]
 
@@ -66,11 +67,36 @@ class DryRunPlan:
         ]
         self._end_ns = 0
         self.out_of_memory: str | None = None
+        self._group: PlannedGroup | None = None
 
     @property
     def num_devices(self) -> int:
         """How many devices the dry run has."""
         return len(self._capacities)
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks the planned process group has; 1 if there is none. Set it within the dry run.
+
+        Setting it makes the default group of ``torch.distributed``, of which this process is rank 0: sharding
+        works as in the group, collectives take the time that they need over the chip's links, and no values
+        come from other ranks. The group ends with the dry run.
+
+        Raises:
+            DryRunError: when it is set: the dry run has ended, or there is a default group already.
+            ValueError: when it is set: not 1 to 65536.
+        """
+        return 1 if self._group is None else self._group.num_ranks
+
+    @world_size.setter
+    def world_size(self, num_ranks: int) -> None:
+        if not isinstance(num_ranks, int) or not 1 <= num_ranks <= MAX_RANKS:
+            raise ValueError(f"plan.world_size must be 1 to {MAX_RANKS}, got {num_ranks!r}")
+        if self._peaks is not None:
+            raise DryRunError("plan.world_size: the dry run has ended; set it within")
+        if self._group is not None:
+            self._group.end()
+        self._group = PlannedGroup(num_ranks)
 
     def capacity_bytes(self, device: Device = None) -> int:
         """Return the memory that a device has; arguments and errors as of :meth:`peak_memory_bytes`."""
@@ -201,6 +227,8 @@ class DryRunPlan:
         return _peaks() if self._peaks is None else self._peaks
 
     def _end(self) -> None:
+        if self._group is not None:
+            self._group.end()
         self._peaks = _peaks()
         self._end_ns = self._recording.now_ns()
         self._recording.stop()

@@ -93,6 +93,8 @@ class Recording:
         ]
 
     def _mark(self, tensor: object, category: str) -> None:
+        # Of a tensor that is spread over ranks: the part that is here.
+        tensor = getattr(tensor, "_local_tensor", tensor)
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != DEVICE_TYPE:
             return
         if tensor.layout is torch.strided:

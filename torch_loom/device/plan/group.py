@@ -1,0 +1,177 @@
+"""A process group of a said size whose other ranks do not exist: its collectives take time and do nothing.
+
+A dry run has one process. What sharding over many devices needs of each of them is seen on one, the rank 0:
+memory by what it allocates, and time with what its collectives take over the links of the chip.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from torch_loom import _C
+from torch_loom.device._core import clock
+from torch_loom.device._core.device_index import DEVICE_TYPE
+from torch_loom.errors import DryRunError
+
+__all__ = ["MAX_RANKS", "PlannedGroup"]
+
+BACKEND = "loom_plan"
+MAX_RANKS = 1 << 16
+
+
+class PlannedGroup:
+    """The default process group, while it is there.
+
+    Args:
+        num_ranks: how many there are; this process is the first.
+
+    Raises:
+        DryRunError: PyTorch was built without collectives, or there is a default process group.
+    """
+
+    def __init__(self, num_ranks: int) -> None:
+        if not dist.is_available():
+            raise DryRunError("plan.world_size: this build of PyTorch has no torch.distributed")
+        if dist.is_initialized():
+            raise DryRunError(
+                "plan.world_size: there is a default process group already; call "
+                "torch.distributed.destroy_process_group() before"
+            )
+        _register()
+        dist.init_process_group(BACKEND, rank=0, world_size=num_ranks, store=_distributed().HashStore())
+        self.num_ranks = num_ranks
+        self._group = dist.group.WORLD
+
+    def end(self) -> None:
+        """Destroy it, unless the program has."""
+        if dist.is_initialized() and dist.group.WORLD is self._group:
+            dist.destroy_process_group()
+
+
+def _register() -> None:
+    if BACKEND in dist.Backend.backend_list:
+        return
+    dist.Backend.register_backend(BACKEND, _create, devices=["cpu", DEVICE_TYPE])
+
+
+def _create(store: object, rank: int, num_ranks: int, timeout: object) -> _Ranks:
+    return _Ranks(rank, num_ranks)
+
+
+_numbers = itertools.count()
+
+
+# A build without collectives has no such class.
+_Group: Any = dist.ProcessGroup if dist.is_available() else object
+
+
+class _Ranks(_Group):  # type: ignore[misc]
+    """What PyTorch calls: a collective returns at once, and takes its time on the current stream."""
+
+    def __init__(self, rank: int, num_ranks: int) -> None:
+        super().__init__(rank, num_ranks)
+        self._num_ranks = num_ranks
+        self._name = f"{BACKEND}_{next(_numbers)}"
+
+    def size(self) -> int:
+        return self._num_ranks
+
+    def getBackendName(self) -> str:  # noqa: N802 (PyTorch's)
+        return BACKEND
+
+    @property
+    def pg_name(self) -> str:
+        return dist.distributed_c10d._world.pg_names.get(self, self._name)
+
+    @property
+    def group_name(self) -> str:
+        return self.pg_name
+
+    def allreduce(self, tensors: Any, opts: object = None) -> Any:
+        return self._run("all_reduce", tensors, tensors)
+
+    def allreduce_coalesced(self, tensors: Any, opts: object = None) -> Any:
+        return self._run("all_reduce", tensors, tensors)
+
+    def reduce(self, tensors: Any, opts: object = None) -> Any:
+        return self._run("reduce_scatter", tensors, tensors)
+
+    def broadcast(self, tensors: Any, opts: object = None) -> Any:
+        return self._run("broadcast", tensors, tensors)
+
+    def allgather(self, outputs: Any, inputs: Any, opts: object = None) -> Any:
+        return self._run("all_gather", outputs, outputs)
+
+    def all_gather_single(self, output: Any, input_: Any, opts: object = None) -> Any:
+        return self._run("all_gather", output, output)
+
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: object = None) -> Any:
+        return self._run("all_gather", outputs, outputs)
+
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: object = None) -> Any:
+        return self._run("reduce_scatter", inputs, outputs)
+
+    def reduce_scatter_single(self, output: Any, input_: Any, opts: object = None) -> Any:
+        return self._run("reduce_scatter", input_, output)
+
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: object = None) -> Any:
+        return self._run("reduce_scatter", inputs, outputs)
+
+    def gather(self, outputs: Any, inputs: Any, opts: object = None) -> Any:
+        return self._run("all_gather", outputs or inputs, outputs)
+
+    def scatter(self, outputs: Any, inputs: Any, opts: object = None) -> Any:
+        return self._run("reduce_scatter", inputs or outputs, outputs)
+
+    def alltoall(self, outputs: Any, inputs: Any, opts: object = None) -> Any:
+        return self._run("all_to_all", inputs, outputs)
+
+    def all_to_all_single(
+        self, output: Any, input_: Any, output_sizes: object, input_sizes: object, opts: object = None
+    ) -> Any:
+        return self._run("all_to_all", input_, output)
+
+    def barrier(self, opts: object = None) -> Any:
+        return self._run("all_reduce", [], [])
+
+    # The names that they had before.
+    _allgather_base = all_gather_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    _reduce_scatter_base = reduce_scatter_single
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+    alltoall_base = all_to_all_single
+
+    def _run(self, name: str, moved: object, result: object) -> Any:
+        tensors = _tensors(moved)
+        on_device = [tensor for tensor in tensors if tensor.device.type == DEVICE_TYPE]
+        if on_device:
+            size_bytes = sum(tensor.numel() * tensor.element_size() for tensor in on_device)
+            device = on_device[0].device
+            nanoseconds = clock.collective_ns(device.index, name, size_bytes, self._num_ranks)
+            with torch.get_device_module(DEVICE_TYPE).device(device):
+                _C.plan_collective(name, nanoseconds)
+        done: Any = torch.futures.Future()
+        done.set_result(result)
+        return _work_of(done)
+
+
+def _work_of(future: Any) -> Any:
+    return _distributed()._create_work_from_future(future)
+
+
+def _distributed() -> Any:
+    return importlib.import_module("torch._C._distributed_c10d")
+
+
+def _tensors(value: object) -> Sequence[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return (value,)
+    if isinstance(value, (list, tuple)):
+        return tuple(tensor for part in value for tensor in _tensors(part))
+    return ()
