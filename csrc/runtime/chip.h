@@ -42,7 +42,7 @@ struct Chip {
   int capability_major = 0, capability_minor = 0;
   int num_cores = 0;  // 0: not known
   FusedKernels fused_kernels = 0;
-  int64_t clock_mhz = 0;  // 0: not known
+  int64_t clock_mhz = 0;      // 0: not known
   bool deterministic = true;  // the same bits in every run; false: PyTorch's alerts are raised
 
   bool has(FusedKernel kernel) const noexcept {

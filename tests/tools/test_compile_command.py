@@ -131,6 +131,14 @@ def test_what_cannot_be_compiled_is_one_sentence(
     assert "Traceback" not in done.stderr
 
 
+def test_an_onnx_file_is_refused_by_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"\x08\x07")
+    done = loom("compile", path)
+    assert done.exit_code == 1
+    assert "ONNX files are not read" in done.stderr
+
+
 def test_inputs_by_the_names_of_the_arguments(script: Path, tmp_path: Path) -> None:
     save_file({"input": torch.ones(5, 8)}, tmp_path / "x.st")
     image = tmp_path / "net.loom"

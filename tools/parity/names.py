@@ -20,8 +20,8 @@ _MISSING = object()
 # What the words in the column `listed` of names.tsv stand for.
 LISTS = {
     "000": "torch.rbln's API reference",
-    "002": "the tables of torch.cuda's names (seed 002)",
-    "003": "torch.cuda's API reference (seed 003)",
+    "002": "tables of torch.cuda's names",
+    "003": "torch.cuda's API reference",
     "all": "`__all__` of torch.cuda and its modules",
     "private": "names that other libraries use though no list has them",
 }

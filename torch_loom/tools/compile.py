@@ -90,6 +90,11 @@ def loaded(path: Path, inputs: Path | None) -> tuple[torch.nn.Module, tuple[Any,
     """
     if not path.is_file():
         raise CompilerOptionError(f"{path}: there is no such file")
+    if path.suffix == ".onnx":
+        raise CompilerOptionError(
+            f"{path}: ONNX files are not read. Make a torch.nn.Module of it, as onnx2torch does, in a script "
+            "that defines model and inputs"
+        )
     names = _script(path)
     module = _made(path, names, "model")
     if not isinstance(module, torch.nn.Module):
