@@ -23,12 +23,13 @@ enum class FusedKernel : uint8_t {
   kForeach,           // an op on lists of tensors
   kOptimizer,         // an optimizer's step on lists of tensors
   kCrossEntropy,      // log-softmax with the loss
+  kAttentionStrides,  // attention of operands whose rows are not consecutive elements
 };
 
 // What descriptions call them, by number.
-inline constexpr std::array<std::string_view, 8> kFusedKernelNames = {
-    "attention", "attention_mask", "attention_dropout", "rnn_layer",
-    "rnn_cell",  "foreach",        "optimizer",         "cross_entropy"};
+inline constexpr std::array<std::string_view, 9> kFusedKernelNames = {
+    "attention", "attention_mask", "attention_dropout", "rnn_layer",        "rnn_cell",
+    "foreach",   "optimizer",      "cross_entropy",     "attention_strides"};
 
 // A set of them: bit 1 << number.
 using FusedKernels = uint32_t;

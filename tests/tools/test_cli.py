@@ -1,5 +1,6 @@
 """The `loom` command: each sub-command's output, exit status and errors."""
 
+import os
 import sys
 
 import pytest
@@ -8,7 +9,7 @@ from typer.testing import CliRunner
 
 from torch_loom.config import SETTINGS
 from torch_loom.tools import demo, digits
-from torch_loom.tools.cli import app
+from torch_loom.tools.cli import app, main
 from torch_loom.tools.training import NUM_COMPARED_STEPS, one_thread, train
 
 CPU = torch.device("cpu")
@@ -146,3 +147,24 @@ def test_picture_has_a_caption_for_each_digit():
     assert len(drawing.splitlines()) == 9
     assert "says 3" in drawing
     assert "says 4, is 9" in drawing
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "--device", "2", "x.py"), "no option --device"),
+        (("run", "--", "no-such-command"), "no-such-command cannot be run"),
+        (("run", "--memory", "lots", "x.py"), "not a size"),
+        (("run", "--chip", "h20", "x.py"), "no chip 'h20'"),
+    ],
+)
+def test_run_says_in_a_sentence_what_is_wrong(arguments, message, monkeypatch, capsys):
+    # It writes its settings there.
+    monkeypatch.setattr("torch_loom.config.sources.os.environ", dict(os.environ))
+    monkeypatch.setattr("sys.argv", ["loom", *arguments])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: ")
+    assert message in printed

@@ -93,7 +93,8 @@ class Chip:
         checks.names_of(checks.FUSED_KERNELS),
         "kernels it has for what is several ops without them, one command each under every driver. "
         "attention: scaled dot-product attention; attention_mask, attention_dropout: also with these; "
-        "rnn_layer: one direction of an LSTM layer over a whole sequence, in float32; rnn_cell: what follows "
+        "attention_strides: also of operands whose rows are not consecutive elements; rnn_layer: one "
+        "direction of an LSTM layer over a whole sequence, in float32; rnn_cell: what follows "
         "the matrix products in the cells of LSTM and GRU; foreach: ops on lists of tensors, as optimizers "
         "use them; optimizer: whole steps of optimizers; cross_entropy: log-softmax together with the loss",
         default=(),

@@ -220,8 +220,14 @@ def plan_script(
 
 
 def main() -> None:
-    """Runs the command line."""
-    app(prog_name="loom")
+    """Runs the command line. What the user can mend is one sentence; anything else is a fault of ours."""
+    from torch_loom.errors import LoomError
+    from torch_loom.tools import console
+
+    try:
+        app(prog_name="loom")
+    except LoomError as error:
+        console.fail(error)
 
 
 if __name__ == "__main__":

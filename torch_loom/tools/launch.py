@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from torch_loom import config
+from torch_loom.chips import load
+from torch_loom.errors import ConfigurationError
 
 # What options set, by the name of the setting.
 Values = Mapping[str, str | None]
@@ -21,13 +23,19 @@ def run(arguments: Sequence[str], values: Values) -> None:
         values: settings by their names; None for those that are not given.
 
     Raises:
-        ConfigurationError: a value is bad.
-        FileNotFoundError: there is no such command.
+        ConfigurationError: a value is bad, there is no such option, or the command cannot be run.
     """
+    if arguments[0].startswith("-") and arguments[0] not in {"-m", "-c"}:
+        raise ConfigurationError(f"loom run has no option {arguments[0]}; `loom run --help` lists them")
     config.export({"device_name": config.CUDA_NAME, **values})
-    config.resolve()  # a bad value is told here, not by the program
+    # Bad values are told here, not by the program.
+    for chip in dict.fromkeys(config.resolve().chips):
+        load(chip)
     sys.stdout.flush()
     sys.stderr.flush()
     is_python = arguments[0] in {"-m", "-c"} or arguments[0].endswith(".py")
     line = [sys.executable, *arguments] if is_python else list(arguments)
-    os.execvp(line[0], line)
+    try:
+        os.execvp(line[0], line)
+    except OSError as error:
+        raise ConfigurationError(f"{line[0]} cannot be run: {error.strerror}") from error

@@ -211,7 +211,9 @@ def _show(found: dict[str, Any]) -> None:
     steps = found["step_seconds"]
     last = f", {time_text(steps[-1])} for the last of {len(steps)} steps" if steps else ""
     print_(f"[bold]{found['script']}[/bold] on {found['chip']}: {time_text(found['seconds'])}{last}")
-    table = Table("device", "peak", "held", "of", "in use", title="memory and use", title_justify="left")
+    if not found["ops"]:
+        print_("no op ran on a device: does the script name the device, as cuda or loom?")
+    table = Table("device", "peak", "held", "of", "busy", title="memory and use", title_justify="left")
     for number, device in enumerate(found["devices"]):
         table.add_row(
             str(number),

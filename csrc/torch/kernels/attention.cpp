@@ -44,7 +44,7 @@ bool is_shaped_for_fused(const Tensor& query, const Tensor& key, const Tensor& v
   return true;
 }
 
-// Fused kernels read rows of consecutive elements, as CUDA's do: anything else takes the way of plain ops.
+// CUDA's fused kernels read rows of consecutive elements: anything else takes the way of plain ops there.
 bool has_contiguous_rows(const Tensor& query, const Tensor& key, const Tensor& value,
                          const OptionalTensor& mask) {
   const auto is_row = [](const Tensor& tensor) { return tensor.sym_stride(-1) == 1; };
@@ -68,7 +68,8 @@ int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, cons
   const bool has_mask = mask.has_value() && mask->defined();
   if (may_fuse && has_kernel(query.device().index(), has_mask, dropout_p) &&
       is_shaped_for_fused(query, key, value, mask, is_causal, enable_gqa) &&
-      has_contiguous_rows(query, key, value, mask)) {
+      (chip_has(runtime::FusedKernel::kAttentionStrides, query.device().index()) ||
+       has_contiguous_rows(query, key, value, mask))) {
     return static_cast<int64_t>(SDPBackend::overrideable);
   }
   return static_cast<int64_t>(context.userEnabledMathSDP() ? SDPBackend::math : SDPBackend::error);

@@ -65,7 +65,7 @@ class DryRunPlan:
         self._capacities = [
             int(str(_C.device_properties(index)["total_memory"])) for index in range(_C.device_count())
         ]
-        self._end_ns = 0
+        self._end_ns: int | None = None  # the dry run goes on
         self.out_of_memory: str | None = None
         self._group: PlannedGroup | None = None
 
@@ -177,7 +177,7 @@ class DryRunPlan:
     @property
     def seconds(self) -> float:
         """Device time from the begin of the dry run until its devices have run all that was issued."""
-        return (self._end_ns or self._recording.now_ns()) * 1e-9
+        return (self._recording.now_ns() if self._end_ns is None else self._end_ns) * 1e-9
 
     @property
     def step_seconds(self) -> tuple[float, ...]:
