@@ -239,7 +239,7 @@ CHIP = Setting(
     env="TORCH_LOOM_CHIP",
     type_name="list of names or paths",
     default="loom1",
-    allowed="names of shipped chips (loom1, atom, h200) or paths of descriptions (x.toml): one for all "
+    allowed="names of shipped chips (`loom chips` lists them) or paths of descriptions (x.toml): one for all "
     "devices, or one for each, separated by commas (h200,h200,atom)",
     meaning="The chip that each device is; atom is the default under the name rbln, h200 under cuda.",
     parse=_parse_chips,
