@@ -119,6 +119,12 @@ def test_run_image_names_what_the_image_takes(script: Path, tmp_path: Path) -> N
         (SCRIPT, ("--option", "math_fidelity=Perfect"), "HiFi3"),
         (SCRIPT, ("--chip", "no_such_chip"), "no_such_chip"),
         (SCRIPT, ("--inputs", "none.safetensors"), "none.safetensors"),
+        (SCRIPT, ("--out", "/no/folder/net.loom"), "there is no folder /no/folder"),
+        (
+            "import torch; model = torch.nn.ReLU()\ndef inputs():\n    {}['x']",
+            (),
+            "inputs() failed: KeyError",
+        ),
     ],
 )
 def test_what_cannot_be_compiled_is_one_sentence(
@@ -129,6 +135,13 @@ def test_what_cannot_be_compiled_is_one_sentence(
     assert done.exit_code == 1
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_inputs_by_wrong_names_are_refused(script: Path, tmp_path: Path) -> None:
+    save_file({"no_such_argument": torch.ones(1)}, tmp_path / "x.safetensors")
+    done = loom("compile", script, "--inputs", tmp_path / "x.safetensors")
+    assert done.exit_code == 1
+    assert "forward takes (input)" in done.stderr
 
 
 def test_an_onnx_file_is_refused_by_a_sentence(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import runpy
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -39,6 +40,7 @@ def run(
     """
     from torch_loom.compiler.api import compile_module
 
+    console.check_folders(report, out, netlist)
     try:
         given = options_of(options)
         module, args, kwargs = loaded(model, inputs)
@@ -100,7 +102,7 @@ def loaded(path: Path, inputs: Path | None) -> tuple[torch.nn.Module, tuple[Any,
     if not isinstance(module, torch.nn.Module):
         raise CompilerOptionError(f"{path}: model is a {type(module).__name__}; expected a torch.nn.Module")
     if inputs is not None:
-        return module, (), tensors_of(inputs)
+        return module, (), _named(module, tensors_of(inputs), inputs)
     return module, *_arguments(path, _made(path, names, "inputs"))
 
 
@@ -126,7 +128,10 @@ def _made(path: Path, names: Mapping[str, Any], name: str) -> Any:
     value = names[name]
     is_maker: bool = callable(value) and not isinstance(value, torch.nn.Module | torch.Tensor)
     maker: Callable[[], Any] = value
-    return maker() if is_maker else value
+    try:
+        return maker() if is_maker else value
+    except Exception as error:
+        raise CompilerOptionError(f"{path}: {name}() failed: {type(error).__name__}: {error}") from error
 
 
 def _arguments(path: Path, value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -139,6 +144,15 @@ def _arguments(path: Path, value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]
     raise CompilerOptionError(
         f"{path}: inputs is a {type(value).__name__}; expected a tensor, or a tuple or dictionary of them"
     )
+
+
+def _named(module: torch.nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> dict[str, torch.Tensor]:
+    signature = inspect.signature(module.forward)
+    try:
+        signature.bind(**tensors)
+    except TypeError as error:
+        raise CompilerOptionError(f"{path}: {error}; the model's forward takes {signature}") from error
+    return tensors
 
 
 def tensors_of(path: Path) -> dict[str, torch.Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NoReturn
 
 from rich.console import Console
@@ -20,3 +21,10 @@ def fail(message: object) -> NoReturn:
     """Prints an error and ends the command with exit status 1."""
     show_error(message)
     raise SystemExit(1)
+
+
+def check_folders(*paths: Path | str | None) -> None:
+    """Fails before the work, not after it, where a file that is to be written has no folder."""
+    for path in paths:
+        if path is not None and not Path(path).resolve().parent.is_dir():
+            fail(f"{path} cannot be written: there is no folder {Path(path).resolve().parent}")

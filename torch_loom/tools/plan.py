@@ -37,6 +37,9 @@ def run(script: Sequence[str], options: dict[str, Any]) -> None:
     from torch_loom import config
     from torch_loom.tools import console
 
+    if script[0].startswith("-"):
+        console.fail(f"loom plan has no option {script[0]}; `loom plan --help` lists them")
+    console.check_folders(options["json"], options["html"])
     path = Path(script[0])
     try:
         text = path.read_text(encoding="utf-8", errors="replace")

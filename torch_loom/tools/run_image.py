@@ -22,6 +22,7 @@ def run(image: Path, inputs: Path, out: Path | None, device: str | None, repeat:
         out: where outputs are written: ``output_0``, ``output_1``, …
         repeat: how many times it runs; the shortest host time is printed.
     """
+    console.check_folders(out)
     try:
         executable = Executable.load(image, device)
         given = ordered(executable, _read(inputs), inputs)
