@@ -77,6 +77,12 @@ def pytest_runtest_teardown(item: pytest.Function, nextitem: pytest.Item | None)
         torch._dynamo.reset()
         backend.reset()
     gc.collect()
+    import torch_loom.device as loom
+
+    for index in _device_memory():
+        loom.synchronize(index)  # work under way holds its operands
+    gc.collect()
+    loom.empty_cache()  # frees what other streams have used, and are done with
     if left := _device_memory():
         pytest.fail(f"{item.path} leaves these bytes on devices: {left}", pytrace=False)
 
