@@ -148,7 +148,7 @@ def test_visible_devices(monkeypatch: pytest.MonkeyPatch, text: str, indices: tu
         ("TORCH_LOOM_VISIBLE_DEVICES", "-1", "device indices"),
         ("TORCH_LOOM_VISIBLE_DEVICES", "0,", "device indices"),
         ("TORCH_LOOM_DRIVER", "cuda", "virtual, null"),
-        ("TORCH_LOOM_CHIP", "", "loom1, atom, h200"),
+        ("TORCH_LOOM_CHIP", "", "`loom chips` lists them"),
         ("TORCH_LOOM_MEMORY_POLICY", "sometimes", "eager, lazy"),
         ("TORCH_LOOM_LAUNCH", "sync", "auto, blocking, chaos"),
         ("TORCH_LOOM_CHAOS_SEED", "-1", "0 to 18446744073709551615"),
