@@ -33,7 +33,7 @@ def written(folder: Path, text: str) -> Path:
 def test_what_is_shipped() -> None:
     names = ("a100", "atom", "blackhole", "grayskull", "h100", "h200", "loom1", "wormhole_b0")
     assert chips.available() == names
-    `loom chips` lists them = chips.load("loom1"), chips.load("atom"), chips.load("h200")
+    loom1, atom, h200 = chips.load("loom1"), chips.load("atom"), chips.load("h200")
     assert (loom1.memory_bytes, loom1.memory_policy) == (16 << 30, "eager")
     assert loom1.amp_dtypes == ("float16", "bfloat16")
     assert (atom.memory_bytes, atom.memory_policy) == (int(15.7 * 2**30), "lazy")
