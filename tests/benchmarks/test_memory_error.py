@@ -28,7 +28,7 @@ def written(folder: Path, content: object) -> str:
 
 @pytest.mark.slow
 def test_a_step_of_a_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", reason="the extra 'examples' is not installed")
     assert memory_error.main([written(tmp_path, [MEASURED])]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2].startswith("mean peak-reserved error 0.")

@@ -1,18 +1,31 @@
-"""The graph of a device's modules, as torch.fx has it."""
+"""A device's modules as one module, and their graph as torch.fx has it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from torch import fx
+from torch import fx, nn
 
 from torch_loom.pipeline import Stage
 from torch_loom.pipeline.transfer import flatten_outputs
 from torch_loom.pybuda.tensor import Tensor
 
-__all__ = ["traced"]
+__all__ = ["InOrder", "traced"]
+
+
+class InOrder(nn.Module):
+    """The modules of a stage, one after another."""
+
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(modules)
+
+    def forward(self, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        for part in self.parts:
+            values = flatten_outputs(part(*values))
+        return values
 
 
 def traced(

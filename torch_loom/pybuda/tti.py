@@ -18,6 +18,7 @@ from torch_loom.pipeline.transfer import flatten_outputs
 from torch_loom.pybuda.enums import BackendDevice, BackendType
 from torch_loom.pybuda.module import Module
 from torch_loom.pybuda.tensor import to_torch
+from torch_loom.pybuda.tracing import InOrder
 
 __all__ = ["ImageModule", "TTDeviceImage", "compile_image"]
 
@@ -116,17 +117,6 @@ class _Runner(nn.Module):
         return self  # its tensors are on its device already, and never change
 
 
-class _InOrder(nn.Module):
-    def __init__(self, modules: Sequence[nn.Module]) -> None:
-        super().__init__()
-        self.parts = nn.ModuleList(modules)
-
-    def forward(self, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        for part in self.parts:
-            values = flatten_outputs(part(*values))
-        return values
-
-
 def compile_image(
     device: Any, img_path: str | os.PathLike[str] | None, sample_inputs: Sequence[Any], count: int
 ) -> TTDeviceImage:
@@ -150,7 +140,7 @@ def compile_image(
         {"numerics": "formats", "default_df_override": device.fp32_fallback.name} if device.emulates() else {}
     )
     executable = compile_module(
-        _InOrder(list(stage.modules.values())).eval(),
+        InOrder(stage.modules.values()).eval(),
         [to_torch(value).to(stage.device) for value in sample_inputs],
         chip=device.arch.name.lower(),
         device=stage.device,

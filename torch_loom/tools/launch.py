@@ -25,7 +25,8 @@ def run(arguments: Sequence[str], values: Values) -> None:
     Raises:
         ConfigurationError: a value is bad, there is no such option, or the command cannot be run.
     """
-    if arguments[0].startswith("-") and arguments[0] not in {"-m", "-c"}:
+    is_python = arguments[0] in {"-m", "-c"} or arguments[0].endswith(".py")
+    if arguments[0].startswith("-") and not is_python:
         raise ConfigurationError(f"loom run has no option {arguments[0]}; `loom run --help` lists them")
     config.export({"device_name": config.CUDA_NAME, **values})
     # Bad values are told here, not by the program.
@@ -33,7 +34,6 @@ def run(arguments: Sequence[str], values: Values) -> None:
         load(chip)
     sys.stdout.flush()
     sys.stderr.flush()
-    is_python = arguments[0] in {"-m", "-c"} or arguments[0].endswith(".py")
     line = [sys.executable, *arguments] if is_python else list(arguments)
     try:
         os.execvp(line[0], line)

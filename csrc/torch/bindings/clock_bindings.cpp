@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <array>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "runtime/simulated_clock.h"
 #include "torch/bindings/tape_bindings.h"
 #include "torch/core/device.h"
+#include "torch/memory/lazy.h"
 
 namespace py = pybind11;
 
@@ -103,6 +105,11 @@ class PlanRecorder {
     recorder_->release_workspaces();
   }
   size_t position() const { return recorder_->position(); }
+  // Of a tensor's device memory; 0: it has none, or takes it where it is first used.
+  uintptr_t address(const at::Tensor& tensor) const {
+    if (!tensor.has_storage() || is_unmaterialised(tensor)) return 0;
+    return reinterpret_cast<uintptr_t>(tensor.storage().data());
+  }
   // (memory, spans, totals): bytes of the two structs one after the other, and (name, family, calls, ns).
   py::tuple kept() const {
     const runtime::PlanRecorder::Kept kept = recorder_->kept();
@@ -135,6 +142,7 @@ void bind_clock(py::module_& m) {
       .def("attach", torch::wrap_pybind_function(&PlanRecorder::attach))
       .def("detach", torch::wrap_pybind_function(&PlanRecorder::detach))
       .def("position", &PlanRecorder::position)
+      .def("address", torch::wrap_pybind_function(&PlanRecorder::address))
       .def("kept", &PlanRecorder::kept);
   m.def("is_time_simulated", [] { return simulated::is_on(); });
   m.def("clock_ns",

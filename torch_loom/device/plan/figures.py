@@ -227,11 +227,13 @@ class DryRunPlan:
         return _peaks() if self._peaks is None else self._peaks
 
     def _end(self) -> None:
-        if self._group is not None:
-            self._group.end()
         self._peaks = _peaks()
         self._end_ns = self._recording.now_ns()
-        self._recording.stop()
+        try:
+            if self._group is not None:
+                self._group.end()
+        finally:
+            self._recording.stop()
 
 
 def _peaks() -> list[tuple[int, int]]:

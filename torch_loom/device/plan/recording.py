@@ -63,11 +63,13 @@ class Recording:
 
     def stop(self) -> None:
         """Note what is there at the end, and listen no more."""
-        for handle in self._handles:
-            handle.remove()
-        for module in list(self._modules.keys()):
-            self._mark_module(module)
-        self._recorder.detach()
+        try:
+            for handle in self._handles:
+                handle.remove()
+            for module in list(self._modules.keys()):
+                self._mark_module(module)
+        finally:
+            self._recorder.detach()
 
     def kept(self) -> tuple[bytes, bytes, list[tuple[str, str, int, int]]]:
         """Return what the core has noted: see ``_C.PlanRecorder``."""
@@ -97,8 +99,8 @@ class Recording:
         tensor = getattr(tensor, "_local_tensor", tensor)
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != DEVICE_TYPE:
             return
-        if tensor.layout is torch.strided:
-            address = tensor.untyped_storage().data_ptr()
+        address = self._recorder.address(tensor)  # as it is: data_ptr() would take memory for it
+        if address:
             self.marks.append(Mark(self._recorder.position(), address, category))
 
     def _mark_module(self, module: torch.nn.Module) -> None:

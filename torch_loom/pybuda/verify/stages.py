@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import fx
 
 from torch_loom.chips import load
 from torch_loom.compiler.frontend import exported
@@ -15,6 +15,7 @@ from torch_loom.compiler.options import configuration
 from torch_loom.compiler.passes import PLAN_PASSES, Context, run
 from torch_loom.errors import LoomError, VerificationError
 from torch_loom.pipeline.transfer import flatten_outputs
+from torch_loom.pybuda.tracing import InOrder
 from torch_loom.pybuda.verify.compare import Comparison, compare_tensors
 from torch_loom.pybuda.verify.config import VerifyConfig
 
@@ -90,25 +91,12 @@ def verify_devices(
             values = device.reference_stage().compute(values)
 
 
-class _InOrder(nn.Module):
-    """The modules of a stage, one after another."""
-
-    def __init__(self, modules: Sequence[nn.Module]) -> None:
-        super().__init__()
-        self.parts = nn.ModuleList(modules)
-
-    def forward(self, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        for part in self.parts:
-            values = flatten_outputs(part(*values))
-        return values
-
-
 def _passes(
     stage: Any, inputs: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], config: VerifyConfig
 ) -> list[Checked]:
     place = stage.device
     given = tuple(value.to(place) for value in inputs)
-    module = _InOrder(list(stage.modules.values())).eval()
+    module = InOrder(stage.modules.values()).eval()
     try:
         source = exported(module, given, {}, place)
     except LoomError:
