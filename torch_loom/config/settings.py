@@ -364,8 +364,8 @@ CUBLAS_WORKSPACE_CONFIG = Setting(
     type_name="text",
     default="",
     allowed=":4096:8, :16:8; anything else is neither",
-    meaning="With one of the two, torch.use_deterministic_algorithms takes matrix products for deterministic; "
-    "read at the first product that asks, only under the device name cuda.",
+    meaning="With either, matrix products are deterministic to torch.use_deterministic_algorithms; read "
+    "at the first product that asks, only under the device name cuda.",
     parse=_parse_blas_workspace,
     configurable=False,
 )

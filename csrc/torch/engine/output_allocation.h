@@ -64,8 +64,8 @@ class OutputAllocations {
     OutputAllocations* const previous_;
   };
 
-  // Whether the output allocated last was put at an address, on the device: a quick answer for most ops, which
-  // have one output.
+  // Whether the output allocated last was put at an address, on the device: a quick answer for most ops,
+  // which have one output.
   bool is_latest_output(const void* address) const { return address == latest_output_; }
 
   // For the engine's allocator: memory for one allocation of the kernel, from `host` when it is scratch.

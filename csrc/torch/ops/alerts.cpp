@@ -26,7 +26,8 @@ int64_t mode_of_bags(c10::ArrayRef<c10::IValue> arguments) {
   return flag[1].toInt();
 }
 
-// Leaked, so that no Python object is released after the interpreter has gone. Empty: nothing needs to be set.
+// Leaked, so that no Python object is released after the interpreter has gone. Empty: nothing needs to be
+// set.
 std::function<bool()>& blas_determinism() {
   static auto* const is_deterministic = new std::function<bool()>;
   return *is_deterministic;
