@@ -171,8 +171,8 @@ def _check_sizes(graph: fx.GraphModule) -> None:
         if any(free_unbacked_symbols(tensor.shape) for tensor in tensors_of(value_of(node))):
             raise ExportError(
                 f"{source_of(node) or 'the model'}: the size of what {op_name(node)} returns depends on the "
-                "values of tensors, and a plan needs sizes. Return as much as there can be and a mask, or use "
-                'torch.compile(backend="loom")'
+                "values of tensors, and a plan needs sizes. Return as much as there can be, with a mask, or "
+                'use torch.compile(backend="loom")'
             )
 
 
