@@ -29,6 +29,8 @@ INTRODUCTION = (
     "of NVIDIA's, a package, or the network. The rate is passed / (passed + failed), without those.\n"
 )
 MESSAGE_CHARACTERS = 160
+# The folders of an absolute path: where the tests were is nobody's concern.
+_FOLDERS = re.compile(r"(?<![\w:/.])(?:/[\w.+-]+)+/(?=[\w.+-])")
 
 # What a test needs that is not here, by the text of its failure.
 NEEDS = {
@@ -72,8 +74,8 @@ def what_it_needs(text: str) -> str | None:
 
 
 def first_line(message: str) -> str:
-    """Return the first line that says something, shortened."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    """Return the first line that says something, shortened, with files by their names alone."""
+    lines = [_FOLDERS.sub("", line.strip()) for line in message.splitlines() if line.strip()]
     return lines[0][:MESSAGE_CHARACTERS] if lines else "no message"
 
 

@@ -47,6 +47,11 @@ def test_sections_replace_their_own() -> None:
     assert suites.kept_part("nothing") == ""
 
 
+def test_messages_name_files_only() -> None:
+    assert suites.first_line("\n'run /home/a/b.py' failed\nmore") == "'run b.py' failed"
+    assert suites.first_line("see https://x.org/a/b") == "see https://x.org/a/b"
+
+
 def test_crash_is_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "test_ends.py").write_text("import os\nos._exit(7)\n")
     assert suites.main([str(tmp_path), "--no-write"]) == 1
