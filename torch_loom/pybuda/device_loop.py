@@ -298,9 +298,9 @@ class DeviceLoop:
         """The stage's parameters or gradients; of a stage on another rank while the pipeline runs."""
         stage, session = self._made_stage(), state.session
         if session is not None and session.shares(self):
-            found: list[dict[str, torch.Tensor]] = getattr(session.pipeline, what)()
-            return found[session.place_of(self)]
-        values: dict[str, torch.Tensor] = getattr(stage, what)()
+            values: dict[str, torch.Tensor] = getattr(session.pipeline, what)()[session.place_of(self)]
+        else:
+            values = getattr(stage, what)()
         return values
 
     def _made_stage(self) -> Stage:
