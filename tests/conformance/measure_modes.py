@@ -36,6 +36,17 @@ BLOCK, COMPILED_BLOCK = "modes", "compiled"
 TITLES = {**MODES, **COMPILERS}
 # Inductor compiles C++ for each op, which takes seconds: one op of so many.
 COMPILED_EVERY = 2
+NOTE = (
+    "One sample of each op, in float32 where the op has it. What is made of the call runs on values that it "
+    "has not seen, and must give what the CPU computes eagerly from them. *Not asked*: the CPU fails in this "
+    "mode itself, the op has no tensors to be called with, or, for captures and busy streams, its result "
+    "depends on values, for which every device waits."
+)
+COMPILED_NOTE = (
+    "One sample of every second op, in float32 where the op has it, compiled as one graph; it must give what "
+    "the CPU computes eagerly. *Not asked*: compiling it for the CPU fails, too, or the op has no tensors to "
+    "be called with."
+)
 # The sample asked is the first of these many that the CPU takes.
 TRIED = 3
 
@@ -111,18 +122,7 @@ def document(results: Sequence[CaseResult], modes: Sequence[str]) -> str:
     """Return the section of docs/conformance.md."""
     is_compiled = not set(modes).isdisjoint(COMPILERS)
     parts = [
-        (
-            "One sample of every second op, in float32 where the op has it, compiled as one graph; it must give "
-            "what the CPU computes eagerly. *Not asked*: compiling it for the CPU fails, too, or the op has no "
-            "tensors to be called with."
-        )
-        if is_compiled
-        else (
-            "One sample of each op, in float32 where the op has it. What is made of the call runs on values "
-            "that it has not seen, and must give what the CPU computes eagerly from them. *Not asked*: the "
-            "CPU fails in this mode itself, the op has no tensors to be called with, or, for captures and "
-            "busy streams, its result depends on values, for which every device waits."
-        ),
+        COMPILED_NOTE if is_compiled else NOTE,
         markdown_table(
             ["called how", "passed", "known", "failed", "rate", "not asked"], counts_of(results, modes)
         ),

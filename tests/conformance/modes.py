@@ -240,9 +240,7 @@ def _compiled_by(backend: str, subject: Subject) -> Function:
     op = subject.info.get_op()
 
     def call(*inputs: torch.Tensor) -> Any:
-        given = [
-            leaf if place is None else inputs[place] for leaf, place in zip(leaves, places, strict=True)
-        ]
+        given = [leaf if place is None else inputs[place] for leaf, place in zip(leaves, places, strict=True)]
         args, kwargs = tree_unflatten(given, spec)
         return op(*args, **kwargs)
 
