@@ -43,6 +43,7 @@ __all__ = [
     "PyBudaError",
     "QueueFullError",
     "QueueTypeError",
+    "RankError",
     "ShapeError",
     "SharingError",
     "StageError",
@@ -181,6 +182,10 @@ class PipelineError(LoomError, RuntimeError):
 
 class PipelineStoppedError(PipelineError):
     """A pipeline was shut down while somebody waited for it, or used after that."""
+
+
+class RankError(PipelineError):
+    """A process of a pipeline over several processes ended, or cannot be reached."""
 
 
 class QueueFullError(PipelineError):
