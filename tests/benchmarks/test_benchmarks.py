@@ -55,6 +55,7 @@ def test_models_reports_every_case_as_a_script(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_plans_of_bert_base_beat_the_smallest_grids_and_come_near_the_bound():
     policies, bounds = balance.bert_base(12)
     limits = {name: target.limit for name, target in balance.SUBJECT.targets.items()}
