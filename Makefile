@@ -45,6 +45,7 @@ benchmark: build
 	$(BIN)/python -m benchmarks.streams --check
 	$(BIN)/python -m benchmarks.tape --check
 	$(BIN)/python -m benchmarks.compile --check
+	$(BIN)/python -m benchmarks.balance --check
 	$(BIN)/python -m benchmarks.import_time --check
 
 # The layers below PyTorch with their own tests, under the compiler's sanitizers: CXX says which compiler.
