@@ -19,6 +19,7 @@ __all__ = [
     "DeferredCallError",
     "DeviceTypeError",
     "DryRunError",
+    "ExportError",
     "ExtensionError",
     "FallbackError",
     "ForkError",
@@ -133,6 +134,10 @@ class CompilationError(LoomError, RuntimeError):
 
 class CompilerOptionError(LoomError, ValueError):
     """An option of the compiler that does not exist, is refused, or has a bad value."""
+
+
+class ExportError(LoomError, RuntimeError):
+    """A model is no graph of ops, as where it branches on values; the message names the line."""
 
 
 class UnknownOpError(LoomError, ValueError):

@@ -58,7 +58,7 @@ class Lifeline:
         self.probe: Callable[[], None] = lambda: None
         """Called now and then by those who wait: records the failure of a worker that died without a word."""
         self.on_failure: Callable[[StageError], None] | None = None
-        """Told of the first failure, unless it was told of by ``end_with``."""
+        """Told of the first failure, unless ``end_with`` recorded it; must not wait."""
 
     @property
     def error(self) -> StageError | None:
@@ -89,18 +89,20 @@ class Lifeline:
 
     def fail(self, stage: str, doing: str, error: BaseException) -> None:
         """Record a failure unless there is one already, and wake everyone."""
-        told = stage_error(stage, doing, error)
-        if self.end_with(told) and self.on_failure is not None:
-            self.on_failure(told)
+        self._end(stage_error(stage, doing, error), self.on_failure)
 
-    def end_with(self, error: StageError) -> bool:
-        """Record this failure unless there is one already, and wake everyone; whether it is the first."""
+    def end_with(self, error: StageError) -> None:
+        """Record this failure unless there is one already, and wake everyone."""
+        self._end(error, None)
+
+    def _end(self, error: StageError, tell: Callable[[StageError], None] | None) -> None:
         with self._lock:
-            is_first = self._error is None and not self._stopped
-            if is_first:
+            if self._error is None and not self._stopped:
+                # Before anyone here can see it, and take leave of the other ranks.
+                if tell is not None:
+                    tell(error)
                 self._error = error
         self._wake()
-        return is_first
 
     def leave(self, error: PipelineError) -> None:
         """Nothing more will come for those who read a program's queue; the pipeline itself goes on."""
