@@ -14,7 +14,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from torch_loom import config
 from torch_loom.errors import RankError
-from torch_loom.pipeline.ranks.message import PACKET_BYTES, Message, decode, encode, num_body_bytes
+from torch_loom.pipeline.message import PACKET_BYTES, Message, decode, encode, num_body_bytes
 
 __all__ = ["Post", "Receiver", "close", "is_launched", "post"]
 
