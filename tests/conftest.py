@@ -22,8 +22,11 @@ PythonRunner = Callable[..., "subprocess.CompletedProcess[str]"]
 
 # Imports torch once, without loom; then each line of input is a job, done in a forked child.
 _FORK_SERVER = """
-import json, os, sys, traceback
+import json, os, signal, sys, traceback
 import torch
+
+# A shell starts what runs in its background with Ctrl-C ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def raises(kind, text, body):
     try:
@@ -51,9 +54,18 @@ def run(job):
 for line in sys.stdin:
     pid = os.fork()
     if pid == 0:
+        signal.alarm(100)  # before pytest's own limit, after which nobody would read the answer
         os._exit(run(json.loads(line)))
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Run the whole suite in a process for each core, up to four, and a part of it in this process."""
+    if any(argument.startswith(("-n", "--numprocesses")) for argument in config.invocation_params.args):
+        return None  # somebody wants what auto means elsewhere
+    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
+    return min(4, len(os.sched_getaffinity(0))) if is_whole else 0
 
 
 def pytest_collection_finish() -> None:
