@@ -15,6 +15,7 @@
 #include "runtime/kept_record.h"
 #include "runtime/worlds.h"
 #include "util/spin.h"
+#include "util/thread_local.h"
 
 namespace loom::runtime::simulated {
 
@@ -110,7 +111,7 @@ struct Own {
   int64_t said_ns = -1;
   int replays = 0;  // that it is within
 };
-constinit thread_local Own own;
+LOOM_FAST_ACCESS constinit thread_local Own own;
 
 class Clock final : public TapeReader, public clock::Source {
  public:

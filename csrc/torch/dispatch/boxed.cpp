@@ -6,6 +6,7 @@
 #include "torch/dispatch/graph.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/infer.h"
+#include "torch/dispatch/no_values.h"
 #include "torch/dispatch/queued_op.h"
 #include "torch/engine/generator.h"
 #include "torch/memory/lazy.h"
@@ -190,6 +191,7 @@ void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceK
   fill_generator(op, stack, lending.device(), /*is_kept=*/false, /*is_captured=*/false);
   if (is_known && !key.empty()) lending.forget_allocations(op.output_allocations);
   lending.run([&] {
+    if (!lending.runs_kernels() && run_without_values(op, stack)) return;
     if (lending.has_sparse()) {
       op.handle.callBoxed(stack);
     } else {

@@ -181,7 +181,7 @@ class DryRunPlan:
 
     @property
     def step_seconds(self) -> tuple[float, ...]:
-        """Device time of each step: from the end of one optimizer step, or of the setup, to that of the next."""
+        """Device time of each step: from the end of setup or of one optimizer step to that of the next."""
         ends = [self._recording.setup_ns or 0, *self._recording.step_ends]
         return tuple((end - begin) * 1e-9 for begin, end in pairwise(ends))
 
