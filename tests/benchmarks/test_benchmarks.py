@@ -9,7 +9,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import _common, balance, compile, dispatch, import_time, models, nets, streams, tape
+from benchmarks import (
+    _common,
+    balance,
+    compile,
+    compiled_models,
+    dispatch,
+    import_time,
+    models,
+    nets,
+    streams,
+    tape,
+)
 from benchmarks._figures import Figure
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +60,9 @@ def test_models_reports_every_case_as_a_script(tmp_path):
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "models.json").read_text())
     names = [f"{model.name}, {name}" for model in models.MODELS for name in model.passes]
-    assert [row["name"] for row in result["rows"]] == names
+    kinds = compiled_models.TARGETS
+    compiled = [f"{model.name}, {kind}" for model in models.compiled_cases(quick=True) for kind in kinds]
+    assert [row["name"] for row in result["rows"]] == [*names, *compiled]
     assert models.TARGETS.keys() <= set(names)
     assert all(row["ratio"] > 0 for row in result["rows"])
 
