@@ -16,8 +16,7 @@ demo: build
 	$(BIN)/loom demo
 
 test: build
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m "not conformance or sample" \
-		--stateful-seconds 60
+	$(BIN)/python -m pytest -m "not conformance or sample" --stateful-seconds 60
 
 # What users install: without bindings for tests, and without the generators of the docs.
 wheel: $(STAMP)

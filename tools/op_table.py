@@ -78,6 +78,11 @@ def alerts() -> str:
     return HEAD + "".join(rows)
 
 
+def alert_cases() -> str:
+    """Return the enumerators of the cases in which an op alerts; C++ must decide each of them."""
+    return HEAD + "".join(f"// {meaning}\nk{case.capitalize()},\n" for case, meaning in ops.CASES.items())
+
+
 def enumerator(shape_class: str) -> str:
     """Return the C++ name: `gather_scatter` is `kGatherScatter`."""
     return "k" + "".join(part.capitalize() for part in shape_class.split("_"))
@@ -153,6 +158,7 @@ def meta_headers() -> str:
 
 FILES = {
     "alerts.inc": alerts,
+    "alert_cases.inc": alert_cases,
     "op_facts.inc": op_facts,
     "public_names.inc": public_names,
     "whole_ops.inc": whole_ops,
@@ -169,15 +175,16 @@ def contents() -> dict[str, str]:
 
 
 def unknown_ops() -> list[str]:
-    """Return the ops that the table names facts for and PyTorch does not have."""
+    """Return the ops that the table names facts or alerts for and PyTorch does not have."""
     known = set(op_names())
     bases = {name.partition(".")[0] for name in known}
     named = {op for family in ops.FAMILIES for names in family.facts.values() for op in names.split()}
-    return sorted(
+    unknown = [
         op
         for op in named
         if (f"aten::{op[:-2]}" not in bases if op.endswith(".*") else f"aten::{op}" not in known)
-    )
+    ]
+    return sorted([*unknown, *(op for op in ops.ALERTS if f"aten::{op}" not in known | bases)])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

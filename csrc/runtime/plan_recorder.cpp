@@ -32,7 +32,7 @@ void PlanRecorder::begin(const Command& command) {
   const auto device = static_cast<size_t>(command.device);
   if (command.device < 0 || device >= used_.size()) return;
   if (command.kind == CommandKind::kKernel) {
-    before_kernel(command);
+    take_library_memory(command);
     return;
   }
   const auto address = reinterpret_cast<uint64_t>(command.address);
@@ -95,24 +95,30 @@ PlanRecorder::Kept PlanRecorder::kept() const {
   return kept_;
 }
 
-void PlanRecorder::before_kernel(const Command& command) {
-  const auto device = static_cast<size_t>(command.device);
-  const Workspace& workspace = workspaces_[device];
+void PlanRecorder::take_library_memory(const Command& command) {
   if (command.op == nullptr) return;
+  const Workspace& workspace = workspaces_[static_cast<size_t>(command.device)];
   if (command.op->shape_class == ShapeClass::kReduction) {
-    if (const size_t bytes = reduction_bytes(command, workspace.units); bytes != 0) {
-      get().device(command.device).allocator->deallocate(take(command.device, command.stream, bytes));
-    }
-    return;
+    take_partial_sums(command, workspace);
+  } else if (command.op->shape_class == ShapeClass::kMatmul) {
+    take_workspaces(command, workspace);
   }
-  if (command.op->shape_class != ShapeClass::kMatmul) return;
+}
+
+void PlanRecorder::take_partial_sums(const Command& command, const Workspace& workspace) {
+  if (const size_t bytes = reduction_bytes(command, workspace.units); bytes != 0) {
+    get().device(command.device).allocator->deallocate(take(command.device, command.stream, bytes));
+  }
+}
+
+void PlanRecorder::take_workspaces(const Command& command, const Workspace& workspace) {
   const bool has_bias =
       command.inputs.size() == 3 && std::any_of(command.inputs.begin(), command.inputs.end(),
                                                 [](const Operand& operand) { return operand.num_dims == 1; });
   bool is_new = false, is_first_linear = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    Taken& taken = taken_[device];
+    Taken& taken = taken_[static_cast<size_t>(command.device)];
     is_new = taken.lanes.emplace(std::this_thread::get_id(), is_backward_(), command.stream).second;
     is_first_linear = has_bias && !std::exchange(taken.has_linear, taken.has_linear || has_bias);
   }

@@ -84,7 +84,12 @@ class PlanRecorder final : public TapeReader {
     std::vector<void*> blocks;
   };
 
-  void before_kernel(const Command& command);
+  // What the chip's library takes for a kernel, beside its operands and results.
+  void take_library_memory(const Command& command);
+  // For as long as a sum runs.
+  void take_partial_sums(const Command& command, const Workspace& workspace);
+  // At the first matrix product of a lane, and of a device with a bias; until the end of the plan.
+  void take_workspaces(const Command& command, const Workspace& workspace);
   // Of the allocator, marked as a workspace; thrown: that memory runs out.
   void* take(int device, int64_t stream, size_t bytes);
   // The same until the end of the plan.

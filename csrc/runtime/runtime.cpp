@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "runtime/ipc/activity_board.h"
+#include "util/thread_local.h"
 
 namespace loom::runtime {
 
@@ -23,23 +25,37 @@ void (*device_hook)(Device&) = nullptr;
 
 // What a thread has chosen among the devices of one world.
 struct Choice {
+  int64_t world = 0;
   int device = 0;
   std::vector<int64_t> streams;
 };
-thread_local Choice choice_of_program;
-thread_local Choice choice_of_dry_run;
-thread_local int64_t chosen_dry_run = 0;  // the world that the latter belongs to
+struct Choices {
+  Choice of_program, of_dry_run;  // the latter of the one seen last
+};
+// Null while the thread has chosen nothing: the first device, and default streams.
+LOOM_FAST_ACCESS constinit thread_local Choices* choices = nullptr;
 
-Choice& choice() noexcept {
+const Choice* choice() noexcept {
+  const Choices* const own = choices;
+  if (own == nullptr) return nullptr;
   const int64_t world = detail::world.load(std::memory_order_relaxed);
-  if (world == 0) [[likely]] {
-    return choice_of_program;
-  }
-  if (chosen_dry_run != world) {
-    choice_of_dry_run = {};
-    chosen_dry_run = world;
-  }
-  return choice_of_dry_run;
+  const Choice& latest = world == 0 ? own->of_program : own->of_dry_run;
+  return latest.world == world ? &latest : nullptr;
+}
+
+Choice& choice_to_change() {
+  struct Owner {
+    ~Owner() { delete std::exchange(choices, nullptr); }
+  };
+  static thread_local const Owner owner;
+  (void)&owner;
+  // What a thread chooses while its own objects are destroyed is leaked.
+  if (choices == nullptr) choices = new Choices;
+  const int64_t world = detail::world.load(std::memory_order_relaxed);
+  if (world == 0) return choices->of_program;
+  Choice& latest = choices->of_dry_run;
+  if (latest.world != world) latest = {world, 0, {}};
+  return latest;
 }
 
 driver::Launch launch_of(const std::string& name) {
@@ -165,18 +181,23 @@ Runtime& detail::get_slow() {
   return *runtime;
 }
 
-int current_device() noexcept { return choice().device; }
+int current_device() noexcept {
+  const Choice* const own = choice();
+  return own == nullptr ? 0 : own->device;
+}
 
-void set_current_device(int index) noexcept { choice().device = index; }
+void set_current_device(int index) noexcept {
+  if (index != current_device()) choice_to_change().device = index;
+}
 
 int64_t current_stream(int device) noexcept {
-  const std::vector<int64_t>& streams = choice().streams;
+  const Choice* const own = choice();
   const auto index = static_cast<size_t>(device);
-  return index < streams.size() ? streams[index] : 0;
+  return own != nullptr && index < own->streams.size() ? own->streams[index] : 0;
 }
 
 void set_current_stream(int device, int64_t stream) noexcept {
-  std::vector<int64_t>& streams = choice().streams;
+  std::vector<int64_t>& streams = choice_to_change().streams;
   const auto index = static_cast<size_t>(device);
   if (index >= streams.size()) streams.resize(index + 1, 0);
   streams[index] = stream;

@@ -14,6 +14,7 @@
 
 #include "driver/error.h"
 #include "runtime/blocking.h"
+#include "util/thread_local.h"
 
 namespace loom::runtime {
 
@@ -56,7 +57,6 @@ std::atomic<uint64_t> detail::last_number{0};
 // A thread's mark of whether it is telling readers: odd while it is. Slots are reused and never freed.
 struct detail::Slot {
   std::atomic<uint64_t> state{0};
-  int depth = 0;                          // of the thread alone: what a reader causes is told as well
   std::atomic<bool> is_detaching{false};  // a reader that this thread tells waits in detach()
   std::atomic<bool> is_taken{true};
   std::atomic<pid_t> process{0};
@@ -91,7 +91,7 @@ std::vector<const Readers*>& retired = *new std::vector<const Readers*>;  // som
 std::atomic<Slot*> slots{nullptr};
 
 // Null until the thread tells its first command, and when it ends.
-thread_local Slot* own = nullptr;
+LOOM_FAST_ACCESS constinit thread_local Slot* own = nullptr;
 
 struct SlotOwner {
   ~SlotOwner() {
@@ -141,12 +141,17 @@ void pass_barrier() {
 
 Slot& own_slot() { return own != nullptr ? *own : make_own(); }
 
-// While it lives, this thread may use the readers that it finds in `current`.
+bool is_telling(const Slot& slot) { return slot.state.load(std::memory_order_relaxed) % 2 != 0; }
+
+// While it lives, this thread may use the readers that it finds in `current`. What a reader causes is told as
+// well, and marked already.
 class Reading {
  public:
-  explicit Reading(Slot& slot) : slot_(slot) {
-    if (slot_.depth++ != 0) return;
-    slot_.state.store(slot_.state.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  explicit Reading(Slot& slot) : slot_(slot), before_(slot.state.load(std::memory_order_relaxed)) {
+    if (before_ % 2 != 0) [[unlikely]] {
+      return;
+    }
+    slot_.state.store(before_ + 1, std::memory_order_relaxed);
     // In one order with detach(), which changes `current` and then looks at the slots. Where the system can
     // have every thread pass a barrier, detach() asks for that, and nothing is needed here.
     if (has_barrier_of_all) [[likely]] {
@@ -156,8 +161,8 @@ class Reading {
     }
   }
   ~Reading() {
-    if (--slot_.depth == 0) {
-      slot_.state.store(slot_.state.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    if (before_ % 2 == 0) [[likely]] {
+      slot_.state.store(before_ + 2, std::memory_order_release);
     }
   }
   Reading(const Reading&) = delete;
@@ -167,6 +172,7 @@ class Reading {
 
  private:
   Slot& slot_;
+  const uint64_t before_;
 };
 
 // This thread is in a reader and waits until others have left theirs: those that do the same skip it.
@@ -235,7 +241,7 @@ void attach(const std::shared_ptr<TapeReader>& reader) {
 
 void detach(const std::shared_ptr<TapeReader>& reader) {
   std::vector<const Readers*> unused;
-  const bool in_reader = own != nullptr && own->depth != 0;
+  const bool in_reader = own != nullptr && is_telling(*own);
   {
     const std::lock_guard<std::mutex> lock(mutex);
     const Readers& before = Reading::readers();

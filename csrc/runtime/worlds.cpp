@@ -11,6 +11,8 @@
 
 namespace loom::runtime {
 
+std::atomic<bool> detail::others{false};
+
 namespace {
 
 std::atomic<Runtime*> the_program{nullptr};  // set when a dry run is first entered
@@ -47,7 +49,6 @@ Worlds& worlds_of_process() {
   return *all;
 }
 
-std::atomic<bool> others{false};
 std::atomic<int64_t> num_foreign_events{0};
 
 bool is_unused(const World& world) {
@@ -61,8 +62,6 @@ bool is_unused(const World& world) {
 Runtime* seen() noexcept { return detail::instance.load(std::memory_order_acquire); }
 
 }  // namespace
-
-bool has_other_worlds() noexcept { return others.load(std::memory_order_relaxed); }
 
 Place locate(const void* address) noexcept {
   Runtime* const current = seen();
@@ -161,7 +160,7 @@ std::string enter(const Config& config) {
   the_program.store(seen(), std::memory_order_release);
   Runtime& entered = *runtime;
   worlds.all.push_back({std::move(runtime)});
-  others.store(true);
+  detail::others.store(true);
   detail::world.store(worlds.next_number++);
   detail::instance.store(&entered, std::memory_order_release);
   return {};

@@ -3,17 +3,22 @@
 // whatever outlives a dry run (tensors, events, graphs) is found by its address and ends where it began.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "runtime/runtime.h"
 
 namespace loom::runtime {
 
+namespace detail {
+extern std::atomic<bool> others;  // exist, beside the devices that the program sees
+}  // namespace detail
+
 // Where an address lies, in whichever world: in the one that the program sees, then in the others.
 Place locate(const void* address) noexcept;
 
 // Whether devices exist beside those that the program sees: only then can something belong to another world.
-bool has_other_worlds() noexcept;
+inline bool has_other_worlds() noexcept { return detail::others.load(std::memory_order_relaxed); }
 
 // Where the engine's kernels reach what lies at an address, in whichever world.
 inline void* engine_address(void* address) noexcept {

@@ -20,6 +20,7 @@ from torch_loom.config.settings import (
     CLOCK,
     COMPILE_CACHE,
     COMPILER,
+    CUBLAS_WORKSPACE_CONFIG,
     CUDA_LAUNCH_BLOCKING,
     CUDA_SANITIZER,
     CUDA_VERSION,
@@ -57,6 +58,7 @@ from torch_loom.config.sources import (
     complaint,
     describe_with,
     export,
+    num_launched_ranks,
     raw_text,
     reject_unknown_variables,
     required,
@@ -83,9 +85,11 @@ __all__ = [
     "describe",
     "device_name",
     "export",
+    "is_blas_deterministic",
     "is_rbln_diagnosed",
     "kernel_cache",
     "kernel_cache_refused",
+    "num_launched_ranks",
     "parse_size",
     "raw_value",
     "resolve",
@@ -129,6 +133,11 @@ def is_rbln_diagnosed() -> bool:
         ConfigurationError: it has a bad value.
     """
     return required(RBLN_DIAGNOSE, {})
+
+
+def is_blas_deterministic() -> bool:
+    """Return whether CUBLAS_WORKSPACE_CONFIG makes CUDA's matrix products reproducible."""
+    return required(CUBLAS_WORKSPACE_CONFIG, {})
 
 
 def compiler() -> str:

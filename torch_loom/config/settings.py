@@ -167,6 +167,11 @@ def _parse_cuda_flag(text: str) -> bool:
     return text.strip() not in ("", "0")
 
 
+def _parse_blas_workspace(text: str) -> bool:
+    # The two layouts whose products are reproducible; the library takes any other text for no.
+    return text in (":4096:8", ":16:8")
+
+
 def _parse_cuda_version(text: str) -> str:
     if re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", text) is None:
         raise ValueError("not a version")
@@ -353,6 +358,17 @@ CUDA_LAUNCH_BLOCKING = Setting(
     parse=_parse_cuda_flag,
     configurable=False,
 )
+CUBLAS_WORKSPACE_CONFIG = Setting(
+    name="cublas_workspace_config",
+    env="CUBLAS_WORKSPACE_CONFIG",
+    type_name="text",
+    default="",
+    allowed=":4096:8, :16:8; anything else is neither",
+    meaning="With either, matrix products are deterministic to torch.use_deterministic_algorithms; read "
+    "at the first product that asks, only under the device name cuda.",
+    parse=_parse_blas_workspace,
+    configurable=False,
+)
 CUDA_VERSION = Setting(
     name="cuda_version",
     env="TORCH_LOOM_CUDA_VERSION",
@@ -524,6 +540,7 @@ SETTINGS: tuple[Setting[object], ...] = cast(
         VISIBLE_DEVICES,
         CUDA_VISIBLE_DEVICES,
         CUDA_LAUNCH_BLOCKING,
+        CUBLAS_WORKSPACE_CONFIG,
         CUDA_VERSION,
         DRIVER,
         LAUNCH,

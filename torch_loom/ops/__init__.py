@@ -6,11 +6,12 @@ nothing more is known of it. Imports nothing of PyTorch.
 """
 
 from torch_loom.ops.model import FACTS, SHAPE_CLASSES, TOLERANCES, Call, Family, Tensor
-from torch_loom.ops.nondeterminism import ALERTS, Alert
+from torch_loom.ops.nondeterminism import ALERTS, CASES, Alert
 from torch_loom.ops.table import DEFAULT, FAMILIES, PUBLIC_NAMES, facts_of, family_of, has_entry
 
 __all__ = [
     "ALERTS",
+    "CASES",
     "DEFAULT",
     "FACTS",
     "FAMILIES",

@@ -16,10 +16,9 @@ CASES: dict[str, str] = {
     "weights": "its second operand is given",
     "maximum": "its mode is 2, the maximum",
     "product": "its reduction is 'prod'",
-    "blas": "a matrix product, which CUDA leaves to a library: deterministic where CUBLAS_WORKSPACE_CONFIG "
-    "says so; under the name cuda alone",
+    "blas": "a matrix product, under the name cuda: deterministic where CUBLAS_WORKSPACE_CONFIG says so",
 }
-"""When a call of an op raises."""
+"""When a call of an op raises; `tools/op_table.py` makes C++'s enumeration of it."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ namespace loom::driver::gate {
 
 namespace detail {
 std::atomic<bool> is_closed{false};
-thread_local std::atomic<bool>* is_inside = nullptr;
+LOOM_FAST_ACCESS constinit thread_local std::atomic<bool>* is_inside = nullptr;
 }  // namespace detail
 
 namespace {

@@ -5,11 +5,14 @@
 #include <atomic>
 #include <functional>
 
+#include "util/thread_local.h"
+
 namespace loom::driver::gate {
 
 namespace detail {
 extern std::atomic<bool> is_closed;
-extern thread_local std::atomic<bool>* is_inside;  // this thread's; null until it first enters
+// This thread's; null until it first enters.
+LOOM_FAST_ACCESS extern constinit thread_local std::atomic<bool>* is_inside;
 std::atomic<bool>& join();
 void wait_and_enter(std::atomic<bool>& inside) noexcept;
 }  // namespace detail

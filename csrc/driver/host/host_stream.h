@@ -11,6 +11,7 @@
 #include "driver/driver.h"
 #include "driver/host/failure.h"
 #include "driver/host/version.h"
+#include "util/thread_local.h"
 
 namespace loom::driver {
 
@@ -101,7 +102,7 @@ class HostStream {
   class Running;
 
   StreamActivity* const activity_;  // null: nobody wants to know
-  inline static thread_local int num_running = 0;
+  LOOM_FAST_ACCESS inline static constinit thread_local int num_running = 0;
   std::vector<Version::Shared> nested_records_;
 };
 

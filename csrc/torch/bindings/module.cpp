@@ -27,6 +27,7 @@
 #include "torch/kernels/compiled_kernel.h"
 #include "torch/memory/alloc_conf.h"
 #include "torch/memory/lazy.h"
+#include "torch/ops/alerts.h"
 #include "torch/ops/fallback.h"
 #include "torch/profiler/nvtx.h"
 #include "util/host_memory.h"
@@ -219,6 +220,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("leave_memory_policy_open",
         [](py::object settle) { leave_policy_open(caller_of(std::move(settle))); });
   m.def("close_memory_policy", torch::wrap_pybind_function(close_policy), py::arg("are_lazy"));
+  m.def("set_blas_determinism", &set_blas_determinism);
   m.def("set_device_count_peek", [](py::object callback) { peek_callback() = std::move(callback); });
   m.def("is_initialized", [] { return runtime::is_initialized(); });
   m.def("is_in_bad_fork", [] { return runtime::in_bad_fork(); });

@@ -86,7 +86,7 @@ at::Tensor Lending::adopt(at::Tensor result) {
 bool Lending::make_own(c10::DataPtr& memory, size_t bytes) {
   const runtime::Runtime& runtime = target().runtime();
   const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device()));
-  if (runtime.device_of(memory.get()) == own.index()) {
+  if (allocations_.is_latest_output(memory.get()) || runtime.device_of(memory.get()) == own.index()) {
     if (runtime.is_fenced()) {
       void* address = runtime.device_address(memory.release_context());
       memory = {address, address, &free_device_memory, own};

@@ -62,16 +62,27 @@ class PlainList {
   alignas(T) unsigned char room_[N * sizeof(T)];
 };
 
+// What an op and its record both ask of a strided tensor, asked once.
+struct TensorMetadata {
+  explicit TensorMetadata(const c10::TensorImpl* tensor)
+      : sizes(tensor->sizes()), strides(tensor->strides()), dtype(tensor->dtype().toScalarType()) {}
+  at::IntArrayRef sizes, strides;
+  at::ScalarType dtype;
+};
+
 class KernelDescription {
  public:
   // Not "= default": then making one would fill the room for operands with zeros.
   KernelDescription() {}
 
   // A tensor of the device among the arguments, in their order; it lives until the end.
-  void add_input(const c10::TensorImpl* tensor, bool is_written) {
+  void add_input(const c10::TensorImpl* tensor, const TensorMetadata& metadata, bool is_written) {
     tensors_.add() = tensor;
     writes_ |= is_written;
-    describe(tensor, is_written, inputs_.add());
+    describe(tensor, metadata, is_written, inputs_.add());
+  }
+  void add_input(const c10::TensorImpl* tensor, bool is_written) {
+    add_input(tensor, TensorMetadata(tensor), is_written);
   }
   // One of them has other memory than it had when it was added.
   void note_moved() { has_moved_ = true; }
@@ -107,18 +118,21 @@ class KernelDescription {
   void end();
 
  private:
-  static void describe(const c10::TensorImpl* tensor, bool is_written, runtime::Operand& operand) {
-    const auto* first =
-        tensor->has_storage() ? static_cast<const char*>(tensor->unsafe_storage().data()) : nullptr;
-    const auto sizes = tensor->sizes();
+  static void describe(const c10::TensorImpl* tensor, const TensorMetadata& metadata, bool is_written,
+                       runtime::Operand& operand) {
+    const c10::StorageImpl* const storage = tensor->unsafe_storage().unsafeGetStorageImpl();
+    const auto* const first = storage == nullptr ? nullptr : static_cast<const char*>(storage->data());
     operand.item_bytes = static_cast<int32_t>(tensor->itemsize());
     operand.address =
         first == nullptr ? nullptr : first + tensor->storage_offset() * int64_t{operand.item_bytes};
-    operand.sizes = sizes.data();
-    operand.strides = tensor->strides().data();
-    operand.num_dims = static_cast<int32_t>(sizes.size());
-    operand.dtype = static_cast<int8_t>(tensor->dtype().toScalarType());
+    operand.sizes = metadata.sizes.data();
+    operand.strides = metadata.strides.data();
+    operand.num_dims = static_cast<int32_t>(metadata.sizes.size());
+    operand.dtype = static_cast<int8_t>(metadata.dtype);
     operand.is_written = is_written;
+  }
+  static void describe(const c10::TensorImpl* tensor, bool is_written, runtime::Operand& operand) {
+    describe(tensor, TensorMetadata(tensor), is_written, operand);
   }
   void describe_inputs_again();
   runtime::Attribute& add(const char* name, runtime::Attribute::Kind kind, size_t count = 0);

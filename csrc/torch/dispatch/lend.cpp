@@ -15,6 +15,7 @@
 #include "torch/memory/lazy.h"
 #include "torch/memory/resize.h"
 #include "torch/memory/worlds.h"
+#include "util/thread_local.h"
 
 namespace loom::glue {
 
@@ -40,7 +41,7 @@ void make_writable(const at::Tensor& alias, c10::StorageImpl* original) {
 // wake-ups a backward (more than a small model's whole step) and buy nothing. Done once per thread, at its
 // first op: whoever calls torch.autograd.set_multithreading_enabled(True) later has the engine's threads.
 void run_backward_in_this_thread() {
-  thread_local bool done = false;
+  LOOM_FAST_ACCESS static constinit thread_local bool done = false;
   if (done) [[likely]] {
     return;
   }
@@ -93,10 +94,7 @@ void Lending::set_device(int device) {
   if (device_ < 0) choose(devices(), device);
 }
 
-int Lending::device() {
-  if (device_ < 0) choose(devices(), resolve_device(std::nullopt).index());
-  return device_;
-}
+void Lending::choose_current() { choose(devices(), resolve_device(std::nullopt).index()); }
 
 void Lending::throw_device_mismatch(const at::Tensor& tensor) const {
   const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device_));
@@ -117,15 +115,13 @@ void Lending::check_device(const at::Tensor& tensor) {
   }
 }
 
-void Lending::mix_metadata(const c10::TensorImpl* impl) {
-  const auto sizes = impl->sizes();
-  const auto strides = impl->strides();
-  const auto dtype = static_cast<uint64_t>(impl->dtype().toScalarType());
+void Lending::mix_metadata(const TensorMetadata& metadata) {
+  const auto dtype = static_cast<uint64_t>(metadata.dtype);
   dtypes_ |= fallback::DtypeSet{1} << dtype;
-  mix(dtype << 8 | sizes.size());
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    mix(static_cast<uint64_t>(sizes[i]));
-    mix(static_cast<uint64_t>(strides[i]));
+  mix(dtype << 8 | metadata.sizes.size());
+  for (size_t i = 0; i < metadata.sizes.size(); ++i) {
+    mix(static_cast<uint64_t>(metadata.sizes[i]));
+    mix(static_cast<uint64_t>(metadata.strides[i]));
   }
 }
 
@@ -158,7 +154,8 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   }
 
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  mix_metadata(impl);
+  const TensorMetadata metadata(impl);
+  mix_metadata(metadata);
   c10::Storage storage;
   c10::StorageImpl* original_storage = impl->unsafe_storage().unsafeGetStorageImpl();
   check_has_memory(tensor, op_name());
@@ -168,7 +165,7 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
       loan.is_written |= is_written;
       if (is_written) make_writable(loan.alias, original_storage);
       if (description_.has_value()) [[unlikely]]
-        describe_loan(impl, is_written, /*may_have_moved=*/is_written);
+        describe_loan(impl, metadata, is_written, /*may_have_moved=*/is_written);
       return loan.alias;
     }
     // Views of one storage stay views of one storage: the kernel's overlap checks depend on it.
@@ -193,14 +190,15 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   if (!alias.defined()) alias = make_alias(std::move(storage), engine_keys(), impl);
   loans_.push_back({tensor, alias, is_written});
   if (description_.has_value()) [[unlikely]]
-    describe_loan(impl, is_written, may_share);
+    describe_loan(impl, metadata, is_written, may_share);
   return alias;
 }
 
 // When its memory is known: until it is lent, a tensor may have none.
-void Lending::describe_loan(const c10::TensorImpl* impl, bool is_written, bool may_have_moved) {
+void Lending::describe_loan(const c10::TensorImpl* impl, const TensorMetadata& metadata, bool is_written,
+                            bool may_have_moved) {
   if (may_have_moved) description_->note_moved();
-  description_->add_input(impl, is_written);
+  description_->add_input(impl, metadata, is_written);
 }
 
 at::Tensor Lending::lend_sparse(const at::Tensor& tensor, bool is_written) {

@@ -99,7 +99,10 @@ class Lending {
 
   // The device the op runs on: that of the operands, or one named by an argument, or the current one.
   void set_device(int device);
-  int device();
+  int device() {
+    if (device_ < 0) choose_current();
+    return device_;
+  }
   // Whether that device has arithmetic; known once an operand was lent or target() asked.
   bool runs_kernels() const { return target_ != nullptr && target_->runs_kernels(); }
   const runtime::Device& target() {
@@ -139,10 +142,11 @@ class Lending {
   bool has_moved(const Loan& loan) const;
   bool make_own(c10::DataPtr& memory, size_t bytes);
   void copy_from_host(void* destination, const void* source, size_t bytes);
-  void mix_metadata(const c10::TensorImpl* impl);
+  void mix_metadata(const TensorMetadata& metadata);
 
   at::Tensor lend_checked(const at::Tensor& tensor, bool is_written, bool takes_host, size_t search_limit);
-  void describe_loan(const c10::TensorImpl* impl, bool is_written, bool may_have_moved);
+  void describe_loan(const c10::TensorImpl* impl, const TensorMetadata& metadata, bool is_written,
+                     bool may_have_moved);
   at::Tensor lend_sparse(const at::Tensor& tensor, bool is_written);
   at::Tensor make_sparse_alias(const at::Tensor& tensor, bool is_written);
   void write_back_sparse(const Loan& loan);
@@ -150,6 +154,7 @@ class Lending {
   at::Tensor adopt_unowned(const at::Tensor& result);
   void check_device(const at::Tensor& tensor);
   void choose(const runtime::Runtime& seen, int device);
+  void choose_current();
   [[noreturn]] void throw_device_mismatch(const at::Tensor& tensor) const;
 
   const runtime::OpRecord& op_;

@@ -115,8 +115,9 @@ c10::IValue boxed_argument(const T& argument) {
 }
 inline c10::IValue boxed_argument(const LentList& list) { return c10::List<at::Tensor>(list.tensors); }
 
+// Rare, and not to be compiled into every op: those with the same signature share it.
 template <typename Lent>
-torch::jit::Stack boxed_arguments(const Lent& lent) {
+[[gnu::noinline]] torch::jit::Stack boxed_arguments(const Lent& lent) {
   return std::apply(
       [](const auto&... arguments) {
         torch::jit::Stack stack;
@@ -128,12 +129,20 @@ torch::jit::Stack boxed_arguments(const Lent& lent) {
 }
 
 template <typename T>
-torch::jit::Stack boxed_results(const T& result) {
+[[gnu::noinline]] torch::jit::Stack boxed_results(const T& result) {
   return {result};
 }
 template <typename... T>
-torch::jit::Stack boxed_results(const std::tuple<T...>& results) {
+[[gnu::noinline]] torch::jit::Stack boxed_results(const std::tuple<T...>& results) {
   return std::apply([](const T&... one) { return torch::jit::Stack{one...}; }, results);
+}
+
+// What the tape is told besides operands.
+template <typename... T>
+[[gnu::noinline]] void describe_arguments(Lending& lending, const std::vector<const char*>& names,
+                                          const T&... arguments) {
+  const char* const* name = names.data();
+  (lending.description().add_attribute(*name++, arguments), ...);
 }
 
 // A kernel that runs `At` (at::_ops::…) on the engine.
@@ -168,8 +177,10 @@ struct Borrowed<At, Return(Arguments...)> {
     if (is_deterministic_wanted(op.alert)) [[unlikely]] {
       raise_alert(*op.alert, boxed_arguments(lent), lending.device());
     }
-    if (lending.is_described()) [[unlikely]]
-      describe(lending, arguments...);
+    if (lending.is_described()) [[unlikely]] {
+      static const auto names = argument_names(At::name, At::overload_name);
+      describe_arguments(lending, names, arguments...);
+    }
     if (!lending.runs_in_place()) [[unlikely]] {
       torch::jit::Stack stack = boxed_arguments(lent);
       run_lent(op, &stack, lending);
@@ -212,13 +223,6 @@ struct Borrowed<At, Return(Arguments...)> {
   // torch.jit's tracer records no op without results, and no convolution.
   static constexpr bool kIsTracedInParts =
       std::is_void_v<Return> || std::string_view(At::name) == "aten::convolution";
-
-  // What the tape is told besides operands.
-  [[gnu::noinline]] static void describe(Lending& lending, Arguments... arguments) {
-    static const auto names = argument_names(At::name, At::overload_name);
-    const char* const* name = names.data();
-    (lending.description().add_attribute<std::remove_cvref_t<Arguments>>(*name++, arguments), ...);
-  }
 
   static Op& record() {
     static Op& own = Op::named(At::name, At::overload_name);

@@ -2,7 +2,11 @@
 
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorOptions.h>
-#include <c10/util/SmallVector.h>
+
+#include <utility>
+#include <vector>
+
+#include "util/thread_local.h"
 
 namespace loom::glue {
 
@@ -67,10 +71,22 @@ class AliasPool {
 
   c10::DeviceType engine_ = c10::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES;  // none yet
   DispatchKeySet keys_;
-  c10::SmallVector<at::Tensor, 16> aliases_;
+  std::vector<at::Tensor> aliases_;
 };
 
-thread_local AliasPool pool;
+// Null until the thread gives one back, and when it ends.
+LOOM_FAST_ACCESS constinit thread_local AliasPool* pool = nullptr;
+
+[[gnu::noinline]] AliasPool& make_pool() {
+  struct Owner {
+    ~Owner() { delete std::exchange(pool, nullptr); }
+  };
+  static thread_local const Owner owner;
+  (void)&owner;
+  // A thread that runs ops while its own objects are destroyed leaks its pool.
+  pool = new AliasPool;
+  return *pool;
+}
 
 }  // namespace
 
@@ -91,14 +107,17 @@ at::Tensor make_alias(c10::Storage storage, DispatchKeySet keys, const c10::Tens
 
 at::Tensor reuse_alias(void* data, size_t bytes, c10::DeviceType engine, const c10::TensorImpl* original) {
   if (!(original->key_set() & kMathBits).empty()) return {};
-  at::Tensor alias = pool.take(engine);
+  if (pool == nullptr) return {};
+  at::Tensor alias = pool->take(engine);
   if (!alias.defined()) return alias;
   point_alias(alias, data, bytes);
   refresh_alias(alias, original);
   return alias;
 }
 
-void give_back_alias(at::Tensor&& alias) { pool.give_back(std::move(alias)); }
+void give_back_alias(at::Tensor&& alias) {
+  (pool != nullptr ? *pool : make_pool()).give_back(std::move(alias));
+}
 
 void point_alias(const at::Tensor& alias, void* data) {
   c10::StorageImpl* storage = storage_of(alias);

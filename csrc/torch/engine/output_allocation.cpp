@@ -8,11 +8,7 @@
 
 namespace loom::glue {
 
-thread_local OutputAllocations* output_allocations = nullptr;
-
-OutputAllocations::Active::Active(OutputAllocations& own)
-    : previous_(std::exchange(output_allocations, &own)) {}
-OutputAllocations::Active::~Active() { output_allocations = previous_; }
+LOOM_FAST_ACCESS constinit thread_local OutputAllocations* output_allocations = nullptr;
 
 OutputAllocations::Suspended::Suspended() : previous_(std::exchange(output_allocations, nullptr)) {}
 OutputAllocations::Suspended::~Suspended() { output_allocations = previous_; }
@@ -51,6 +47,7 @@ c10::DataPtr OutputAllocations::allocate(size_t bytes, c10::Allocator& host) {
       if (index < 64 && ((mask_ >> index) & 1) != 0) {
         void* memory = device_->runtime().engine_address(take_device_memory(*device_, bytes));
         c10::DataPtr output{memory, memory, &free_device_memory, c10::Device(c10::kCPU)};
+        latest_output_ = memory;
         if (bytes >= host_memory::kLargeBytes) [[unlikely]]
           check_host_room(memory, bytes);
         return output;

@@ -10,6 +10,7 @@
 
 #include "runtime/device.h"
 #include "torch/engine/output_masks.h"
+#include "util/thread_local.h"
 
 namespace loom::glue {
 
@@ -42,8 +43,8 @@ class OutputAllocations {
   // While it lives, this thread's allocations are these output_allocations.
   class Active {
    public:
-    explicit Active(OutputAllocations& output_allocations);
-    ~Active();
+    inline explicit Active(OutputAllocations& own);
+    inline ~Active();
     Active(const Active&) = delete;
     Active& operator=(const Active&) = delete;
 
@@ -63,6 +64,10 @@ class OutputAllocations {
     OutputAllocations* const previous_;
   };
 
+  // Whether the output allocated last was put at an address, on the device: a quick answer for most ops,
+  // which have one output.
+  bool is_latest_output(const void* address) const { return address == latest_output_; }
+
   // For the engine's allocator: memory for one allocation of the kernel, from `host` when it is scratch.
   c10::DataPtr allocate(size_t bytes, c10::Allocator& host);
   // Whether an address that the kernel frees is an output's place: it belongs to the output.
@@ -76,12 +81,18 @@ class OutputAllocations {
   const runtime::Device* device_ = nullptr;
   OutputMask mask_ = 0;
   size_t count_ = 0;
+  const void* latest_output_ = nullptr;
   const Place* places_ = nullptr;
   size_t num_places_ = 0;
   c10::SmallVector<Allocation, 8> seen_;
 };
 
 // Those of this thread, or null: memory is the CPU's.
-extern thread_local OutputAllocations* output_allocations;
+LOOM_FAST_ACCESS extern constinit thread_local OutputAllocations* output_allocations;
+
+OutputAllocations::Active::Active(OutputAllocations& own) : previous_(output_allocations) {
+  output_allocations = &own;
+}
+OutputAllocations::Active::~Active() { output_allocations = previous_; }
 
 }  // namespace loom::glue

@@ -2,10 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
-#include <c10/util/env.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
+#include <utility>
 
 namespace loom::glue {
 
@@ -25,12 +26,22 @@ int64_t mode_of_bags(c10::ArrayRef<c10::IValue> arguments) {
   return flag[1].toInt();
 }
 
+// Leaked, so that no Python object is released after the interpreter has gone. Empty: nothing needs to be
+// set.
+std::function<bool()>& blas_determinism() {
+  static auto* const is_deterministic = new std::function<bool()>;
+  return *is_deterministic;
+}
+
 bool is_blas_deterministic() {
-  static const bool is = [] {
-    const std::optional<std::string> setting = c10::utils::get_env("CUBLAS_WORKSPACE_CONFIG");
-    return setting == ":4096:8" || setting == ":16:8";
-  }();
-  return is || device_type() != c10::kCUDA;
+  enum class Answer : uint8_t { kUnknown, kNo, kYes };
+  // Two threads may both ask, which needs Python's lock: none waits for the other's answer.
+  static std::atomic<Answer> answer{Answer::kUnknown};
+  if (answer.load() == Answer::kUnknown) {
+    const auto& ask = blas_determinism();
+    answer.store(!ask || ask() ? Answer::kYes : Answer::kNo);
+  }
+  return answer.load() == Answer::kYes;
 }
 
 [[gnu::cold]] void refuse_blas() {
@@ -71,6 +82,10 @@ const Alert* alert_of(std::string_view full_name) {
       std::lower_bound(std::begin(kAlerts), std::end(kAlerts), full_name,
                        [](const Alert& alert, std::string_view name) { return alert.full_name < name; });
   return found != std::end(kAlerts) && found->full_name == full_name ? found : nullptr;
+}
+
+void set_blas_determinism(std::function<bool()> is_deterministic) {
+  blas_determinism() = std::move(is_deterministic);
 }
 
 void raise_alert(const Alert& alert, c10::ArrayRef<c10::IValue> arguments, int device) {

@@ -126,6 +126,9 @@ def _initialize_core(settings: config.Settings) -> None:
         refuse_fallbacks=settings.fallback == "error",
         host_memory_bytes=settings.host_memory_bytes or 0,
     )
+    if settings.device_name == config.CUDA_NAME:
+        # Read when a matrix product first asks, as CUDA does: programs set it after they have used a device.
+        _C.set_blas_determinism(config.is_blas_deterministic)
     if settings.device_name == config.rbln.NAME:
         _C.leave_memory_policy_open(_settle_memory_policy)
     if settings.launch == "chaos":
