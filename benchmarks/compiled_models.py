@@ -1,4 +1,4 @@
-"""The forward passes of `models.py`, compiled: what each compiler makes for the device against the CPU's best."""
+"""The forward passes of `models.py`, compiled: each compiler's result for the device against the CPU."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TARGETS = {
     "torch_loom.compile, Bfp8_b": 1.2,
 }
 NOTE = """\
-Forward passes without gradients, compiled for loom. `torch.compile` is compared with `torch.compile` on cpu, what
-is exact with cpu eager, `float` and `Bfp8_b` with the faster of both."""
+Forward passes without gradients, compiled for loom. `torch.compile` is compared with `torch.compile` on cpu,
+what is exact with cpu eager, `float` and `Bfp8_b` with the faster of both."""
 
 Function = Callable[[Tensor], Any]
 

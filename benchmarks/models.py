@@ -152,7 +152,7 @@ def measure(model: Model, device: torch.device, budget: Budget) -> list[Row]:
 
 
 def compiled_cases(quick: bool) -> list[Model]:
-    """Returns the models that are compiled, too; the smallest alone for tests, since C++ takes long to compile."""
+    """Returns the models that are compiled, too; for tests the smallest alone, since compiling takes long."""
     chosen = [model for model in MODELS if model.is_compiled]
     return chosen[-1:] if quick else chosen
 
