@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -25,6 +27,11 @@ def of_bits(values: list[int]) -> Tensor:
 
 def generator(seed: int = SEED) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def random(*shape: int, seed: int = 3, **kwargs: Any) -> Tensor:
+    """Normally distributed values."""
+    return torch.randn(shape, generator=generator(seed), **kwargs)
 
 
 def random_bits(count: int, seed: int = SEED) -> Tensor:

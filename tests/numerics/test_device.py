@@ -8,16 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.numerics.inputs import generator
+from tests.numerics.inputs import random
 from torch_loom import numerics
 from torch_loom.numerics import DataFormat, MathFidelity
 
 B8 = DataFormat.Bfp8_b
 FORMATS = [fmt for fmt in DataFormat if fmt is not DataFormat.Invalid]
-
-
-def random(*shape: int, seed: int = 3) -> Tensor:
-    return torch.randn(shape, generator=generator(seed))
 
 
 def converted(x: Tensor, w: Tensor) -> Tensor:

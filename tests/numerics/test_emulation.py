@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.numerics.inputs import generator
+from tests.numerics.inputs import random
 from torch_loom import numerics
 from torch_loom.errors import FormatError, OperandError
 from torch_loom.numerics import DataFormat, MathFidelity, emulate, quantize
@@ -36,10 +36,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-def random(*shape: int, seed: int = 3) -> Tensor:
-    return torch.randn(shape, generator=generator(seed))
 
 
 def convnet() -> nn.Module:
@@ -360,6 +356,38 @@ def test_a_compiled_function_follows_the_context() -> None:
             continue
         with emulate(fmt):
             assert torch.equal(compiled(x, w), function(x, w))
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_compiled_function_makes_its_context(grad: bool) -> None:
+    torch._dynamo.reset()
+    layer = nn.Linear(32, 32)
+
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        with emulate(B8, fidelity=MathFidelity.HiFi2, overrides={"softmax": DataFormat.Float16_b}):
+            y = torch.softmax(layer(x) @ w, -1)
+        return y * 1.1  # exact
+
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    x, w = random(4, 32), random(32, 32)
+    with torch.set_grad_enabled(grad):
+        got, wanted = compiled(x, w), function(x, w)
+    assert torch.equal(got, wanted)
+    assert not is_in(got.detach(), B8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [transformer, convnet], ids=lambda make: make.__name__)
+def test_inductor_with_kernels_of_eager_computes_the_same(make: Callable[[], nn.Module]) -> None:
+    torch._dynamo.reset()
+    model = emulate(make(), B8)
+    x = random(2, 16, 32) if make is transformer else random(4, 3, 8, 8)
+    compiled = torch.compile(model, fullgraph=True, mode="lite")
+    parameters = list(model.parameters())
+    results = [each(x) for each in (compiled, model)]
+    assert torch.equal(*results)
+    gradients = [torch.autograd.grad(each.square().sum(), parameters) for each in results]
+    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
 
 
 def test_chips_without_a_format() -> None:

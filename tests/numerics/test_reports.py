@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.numerics.inputs import generator
+from tests.numerics.inputs import random
 from torch_loom.errors import FormatError, OperandError
 from torch_loom.numerics import Comparison, DataFormat, compare, emulate, pcc, quantize, search
 from torch_loom.numerics.reports.statistics import lost
@@ -31,10 +31,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-def random(*shape: int, seed: int = 3) -> Tensor:
-    return torch.randn(shape, generator=generator(seed))
 
 
 class Parts(nn.Module):

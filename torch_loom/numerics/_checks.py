@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torch_loom.errors import FormatError, OperandError
 from torch_loom.numerics.formats import DataFormat, ExponentFamily, MathFidelity
@@ -83,6 +83,21 @@ def check_floats(op: str, tensor: object, argument: str = "t", fmt: DataFormat |
     allowed = FLOAT_DTYPES + (INTEGER_DTYPES if fmt is not None and fmt.is_integer else ())
     target = "" if fmt is None else f" for {fmt.name}"
     raise OperandError(f"{op}: {argument} is a {tensor.dtype} tensor; allowed{target}: {_listed(allowed)}")
+
+
+def check_formats(op: str, formats: object, argument: str = "formats") -> list[DataFormat]:
+    """Return several formats if values can have each of them."""
+    if isinstance(formats, str) or not isinstance(formats, Iterable):
+        kind = formats.name if isinstance(formats, DataFormat) else repr(formats)
+        raise FormatError(f"{op}: {argument} is {kind}; allowed: a list of DataFormats")
+    return [check_format(op, fmt, argument) for fmt in formats]
+
+
+def check_module(op: str, model: object) -> nn.Module:
+    """Return `model` if it is a module."""
+    if not isinstance(model, nn.Module):
+        raise OperandError(f"{op}: model is a {type(model).__name__}; allowed: a torch.nn.Module")
+    return model
 
 
 def check_families(op: str, operands: dict[str, DataFormat]) -> ExponentFamily:

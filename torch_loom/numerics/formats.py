@@ -73,7 +73,7 @@ class DataFormat(_Coded):
         """
         try:
             return cls[text]
-        except KeyError:
+        except (KeyError, TypeError):
             raise FormatError(f"from_json: {text!r} is no data format: {_names(cls)}") from None
 
     @property
@@ -220,7 +220,7 @@ class MathFidelity(_Coded):
         """
         try:
             return cls[text]
-        except KeyError:
+        except (KeyError, TypeError):
             raise FormatError(f"from_json: {text!r} is no math fidelity: {_names(cls)}") from None
 
     @property

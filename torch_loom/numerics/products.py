@@ -110,8 +110,24 @@ def matmul(
     return out
 
 
-def _pair(value: int | Sequence[int]) -> list[int]:
-    return [value, value] if isinstance(value, int) else list(value)
+def _pair(name: str, value: int | Sequence[int], lowest: int) -> list[int]:
+    values = [value] if isinstance(value, int | torch.SymInt) else list(value)
+    pair = values * 2 if len(values) == 1 else values
+    if len(pair) != 2 or any(each < lowest for each in pair):
+        raise OperandError(f"conv2d: {name} is {value!r}; allowed: one or two whole numbers from {lowest} on")
+    return pair
+
+
+def _check_channels(input: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> None:
+    filters, channels = weight.shape[:2]
+    if groups < 1 or filters % groups or input.shape[-3] != channels * groups:
+        raise OperandError(
+            f"conv2d: an input of shape {list(input.shape)} and a weight of shape {list(weight.shape)} do "
+            f"not fit {groups} groups; allowed: {channels} channels of the input for each group, and a "
+            "multiple of groups of filters"
+        )
+    if bias is not None and bias.shape != (filters,):
+        raise OperandError(f"conv2d: bias has shape {list(bias.shape)}; allowed: [{filters}], one a filter")
 
 
 def _padding(padding: int | str | Sequence[int], kernel: Sequence[int], dilation: Sequence[int]) -> list[int]:
@@ -123,7 +139,7 @@ def _padding(padding: int | str | Sequence[int], kernel: Sequence[int], dilation
         return [sums[1] // 2, sums[1] - sums[1] // 2, sums[0] // 2, sums[0] - sums[0] // 2]
     if isinstance(padding, str):
         raise OperandError(f"conv2d: padding is {padding!r}; allowed: 'valid', 'same', an int or two")
-    down, across = _pair(padding)
+    down, across = _pair("padding", padding, 0)
     return [across, across, down, down]
 
 
@@ -165,7 +181,12 @@ def conv2d(
             f"conv2d: input and weight have shapes {list(input.shape)} and {list(weight.shape)}; allowed: "
             "[N, C, H, W] or [C, H, W], and [O, C / groups, kH, kW]"
         )
-    stride, dilation = _pair(stride), _pair(dilation)
+    if bias is not None:
+        bias = check_floats("conv2d", bias, "bias")
+    stride, dilation = _pair("stride", stride, 1), _pair("dilation", dilation, 1)
+    if padding == "same" and stride != [1, 1]:
+        raise OperandError(f"conv2d: padding is 'same', which needs a stride of 1, not {stride}")
+    _check_channels(input, weight, bias, groups)
     pads = _padding(padding, weight.shape[2:], dilation)
     if how.strict or pads[0] != pads[1] or pads[2] != pads[3]:
         input, pads = functional.pad(input, pads), [0, 0, 0, 0]
@@ -204,6 +225,11 @@ def _strict_conv2d(
         (size - d * (k - 1) - 1) // s + 1
         for size, d, k, s in zip(batched.shape[2:], dilation, kernel, stride, strict=True)
     )
+    if height < 1 or width < 1:
+        raise OperandError(
+            f"conv2d: a window of {kernel}, dilation {dilation}, does not fit into an input of "
+            f"{list(batched.shape[2:])} with its padding"
+        )
     windows = functional.unfold(
         batched, tuple(kernel), tuple(dilation), 0, tuple(stride)
     )  # [N, C * kH * kW, H' * W']

@@ -145,12 +145,15 @@ def unpack(tiles: Tensor, fmt: DataFormat, shape: Sequence[int]) -> Tensor:
 
     Raises:
         FormatError: `fmt` is no format that values can have.
+        OperandError: `tiles` are no bytes, or `shape` is none.
         PackedDataError: the bytes are not those of tiles of this format and shape.
     """
     fmt = check_format("unpack", fmt)
     tiles = check_tensor("unpack", tiles, "tiles")
     if tiles.dtype is not torch.uint8:
         raise OperandError(f"unpack: tiles is a {tiles.dtype} tensor; allowed: torch.uint8")
+    if not isinstance(shape, Sequence) or any(isinstance(size, float) for size in shape):
+        raise OperandError(f"unpack: shape is {shape!r}; allowed: the sizes of the tensor, whole numbers")
     shape = list(shape)
     if any(size < 0 for size in shape):
         raise PackedDataError(f"unpack: the shape {shape} has a negative size")

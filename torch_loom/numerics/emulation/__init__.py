@@ -94,7 +94,8 @@ def emulate(
         raise OperandError(
             f"emulate: model is a {type(model).__name__}; allowed: a torch.nn.Module, None, a DataFormat"
         )
-    settings = Settings(fmt, fidelity, accumulate, mode, overrides or {}, formats)  # type: ignore[arg-type]
+    given = {} if overrides is None else overrides
+    settings = Settings(fmt, fidelity, accumulate, mode, given, formats)  # type: ignore[arg-type]
     return Emulation(settings) if model is None else Emulated(model, settings)
 
 

@@ -73,13 +73,15 @@ class Weights:
     """Parameters in a format, converted once until they change, where nobody wants their gradient."""
 
     def __init__(self) -> None:
-        self._kept: Any = WeakIdKeyDictionary()
+        self._kept: Any = None  # a WeakIdKeyDictionary once needed; torch.compile traces no making of one
 
     def get(self, weight: Tensor, fmt: DataFormat) -> Tensor:
         if torch.compiler.is_compiling() or (weight.requires_grad and torch.is_grad_enabled()):
             return mark(ops.quantize(weight, fmt.value, NONE, fmt.value), fmt)
         if weight.is_inference():
             return mark(ops.quantize(weight, fmt.value), fmt)
+        if self._kept is None:
+            self._kept = WeakIdKeyDictionary()
         state = (fmt, weight._version, weight.data_ptr())
         kept = self._kept.get(weight)
         if kept is None or kept[0] != state:

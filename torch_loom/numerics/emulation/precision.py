@@ -13,6 +13,7 @@ from torch_loom.numerics._checks import (
     check_families,
     check_fidelity,
     check_format,
+    check_formats,
     check_mode,
 )
 from torch_loom.numerics.emulation.rules import LOSSES, WIDE, matches
@@ -79,9 +80,13 @@ class Settings:
         overrides: Mapping[str, Override],
         formats: Collection[DataFormat] | None,
     ) -> None:
-        self.formats = None if formats is None else frozenset(formats)
+        self.formats = None if formats is None else frozenset(check_formats("emulate", formats))
         self.default = self._precision("emulate", fmt, fidelity, accumulate, mode, is_global=True)
         self._given = (fmt, fidelity, accumulate, mode)
+        if not isinstance(overrides, Mapping) or not all(isinstance(each, str) for each in overrides):
+            raise FormatError(
+                f"emulate: overrides is {overrides!r}; allowed: a dict whose keys are patterns of names"
+            )
         self.overrides = {pattern: self._override(pattern, value) for pattern, value in overrides.items()}
         formats_in_use = {"the default": fmt} | {
             f"overrides[{pattern!r}]": precision.format

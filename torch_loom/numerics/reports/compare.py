@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from torch_loom.errors import FormatError
-from torch_loom.numerics._checks import check_format
+from torch_loom.numerics._checks import check_formats, check_module
 from torch_loom.numerics.emulation import Emulated, Override, emulate
 from torch_loom.numerics.formats import DataFormat, MathFidelity
 from torch_loom.numerics.reports.layers import layers_of, observed, run
@@ -123,9 +123,10 @@ def compare(
 
     Raises:
         FormatError: no formats, or one that values cannot have.
-        OperandError: the model returns no tensor.
+        OperandError: `model` is no module, or returns no tensor.
     """
-    formats = [check_format("compare", fmt, "formats") for fmt in formats]
+    model = check_module("compare", model)
+    formats = check_formats("compare", formats)
     if not formats:
         raise FormatError("compare: no formats; give at least one")
     kinds = {path: type(part).__name__ for path, part in layers_of(model).items()}

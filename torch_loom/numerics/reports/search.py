@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from torch_loom.errors import FormatError
-from torch_loom.numerics._checks import check_families, check_format
+from torch_loom.errors import FormatError, OperandError
+from torch_loom.numerics._checks import check_families, check_formats, check_module
 from torch_loom.numerics.emulation import emulate
 from torch_loom.numerics.formats import DataFormat, MathFidelity
 from torch_loom.numerics.quantization import num_tiles
@@ -168,9 +169,13 @@ class _Search:
             overrides = {path: {"format": fmt, "fidelity": self.fidelity} for path, fmt in overrides.items()}
         wrapped = emulate(self.model, self.widest, fidelity=self.fidelity, overrides=overrides)
         try:
-            return float(self.metric(run(wrapped, self.inputs), self.exact))
+            found = self.metric(run(wrapped, self.inputs), self.exact)
         finally:
             wrapped.detach_hooks()
+        try:
+            return float(found)
+        except (TypeError, ValueError, RuntimeError):
+            raise OperandError(f"search: metric returned {found!r}; allowed: a score, one number") from None
 
     def bytes_of(self, path: str, fmt: DataFormat) -> int:
         # A convolution's weight is a matrix to the chip: filters by the values of a window.
@@ -210,10 +215,10 @@ def search(
 
     Raises:
         FormatError: fewer than two formats, formats of two families, an unknown metric.
+        OperandError: `model` is no module, `budget` no number, or `metric` returns none.
     """
-    chosen = sorted(
-        {check_format("search", fmt, "formats") for fmt in formats}, key=lambda fmt: -fmt.bytes_per_tile
-    )
+    model = check_module("search", model)
+    chosen = sorted(set(check_formats("search", formats)), key=lambda fmt: -fmt.bytes_per_tile)
     if len(chosen) < 2:
         raise FormatError("search: needs at least two formats to choose from")
     check_families("search", {f"formats[{i}]": fmt for i, fmt in enumerate(chosen)})
@@ -223,6 +228,12 @@ def search(
         raise FormatError(
             f"search: metric is {metric!r}; allowed: 'pcc', or a function of output and exact output"
         )
+    if not callable(metric):
+        raise OperandError(
+            f"search: metric is {metric!r}; allowed: 'pcc', or a function that returns a score"
+        )
+    if not isinstance(budget, float | int) or math.isnan(budget):
+        raise OperandError(f"search: budget is {budget!r}; allowed: a number, the lowest score")
     trial = _Search(model, inputs, metric, fidelity, chosen[0])
     assignment: Assignment = dict.fromkeys(trial.layers, chosen[0])
     whole = Point(trial.total(assignment), trial.score(assignment), "", chosen[0], True)
