@@ -23,6 +23,7 @@ class Settings:
         visible_devices: the physical indices the program sees; None for all.
         driver: ``"virtual"``, ``"null"``, or the path of a library that has a driver.
         launch: ``"auto"``, ``"blocking"`` or ``"chaos"``.
+        asserts: ``"immediate"`` or ``"device"``: where an error that values cause is raised.
         chaos_seed: the seed of the order under ``"chaos"``; None for another one in each process.
         protect: whether host access to device memory faults.
         clock: ``"simulated"`` or ``"wall"``.
@@ -42,6 +43,7 @@ class Settings:
     visible_devices: tuple[int, ...] | None
     driver: str
     launch: str
+    asserts: str
     chaos_seed: int | None
     protect: bool
     clock: str
