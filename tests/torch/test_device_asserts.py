@@ -77,7 +77,7 @@ def test_every_wait_raises(wait: str, fork_python: PythonRunner) -> None:
     fork_python(START + f"z = x[i]\ndef wait():\n    {WAITS[wait]}\nasserts(wait)\n")
 
 
-def test_side_streams_and_replays(fork_python: PythonRunner) -> None:
+def test_side_streams(fork_python: PythonRunner) -> None:
     fork_python(
         START
         + """
@@ -88,7 +88,7 @@ with torch.loom.stream(side):
     torch.loom._sleep(1000)
     y = x[i]
 assert y.shape == (2, 4)
-asserts(side.synchronize, torch.loom.synchronize, lambda: x + 1)
+asserts(side.synchronize, lambda: x + 1, torch.loom.synchronize)
 """
     )
 

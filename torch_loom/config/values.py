@@ -23,7 +23,6 @@ class Settings:
         visible_devices: the physical indices the program sees; None for all.
         driver: ``"virtual"``, ``"null"``, or the path of a library that has a driver.
         launch: ``"auto"``, ``"blocking"`` or ``"chaos"``.
-        asserts: ``"immediate"`` or ``"device"``: where an error that values cause is raised.
         chaos_seed: the seed of the order under ``"chaos"``; None for another one in each process.
         protect: whether host access to device memory faults.
         clock: ``"simulated"`` or ``"wall"``.
@@ -33,6 +32,7 @@ class Settings:
         fallback: ``"allow"``, ``"warn"`` or ``"error"``.
         log_level: ``"DEBUG"``, ``"INFO"``, ``"WARNING"`` or ``"ERROR"``; None leaves it to Python's logging.
         host_memory_bytes: the most host memory that the process may use; None for what the host has.
+        asserts: ``"immediate"`` or ``"device"``: where an error that values cause is raised.
     """
 
     device_name: str
@@ -43,7 +43,6 @@ class Settings:
     visible_devices: tuple[int, ...] | None
     driver: str
     launch: str
-    asserts: str
     chaos_seed: int | None
     protect: bool
     clock: str
@@ -53,6 +52,7 @@ class Settings:
     log_level: str | None
     device_groups: rbln.Groups | None = None
     host_memory_bytes: int | None = None
+    asserts: str = "immediate"
 
     @property
     def visible_npus(self) -> tuple[int, ...]:

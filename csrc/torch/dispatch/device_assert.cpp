@@ -150,8 +150,10 @@ size_t bytes_of(const torch::jit::Stack& arguments) {
 }
 
 // A GPU's host code raises these itself, after it has waited.
-bool is_raised_by_host(const Op& op, const c10::Error& error) {
-  return op.is_data_dependent || op.facts.has(op_flag::kHostChecks) ||
+bool is_raised_by_host(const Op& op, const torch::jit::Stack& arguments, const c10::Error& error) {
+  // Indices need no count; masks among them do.
+  const bool is_counted = op.is_data_dependent && (!op.is_index || has_mask(op, arguments));
+  return is_counted || op.facts.has(op_flag::kHostChecks) ||
          dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
          dynamic_cast<const c10::LinAlgError*>(&error) != nullptr ||
          dynamic_cast<const c10::NotImplementedError*>(&error) != nullptr ||
@@ -164,7 +166,7 @@ void set_device_asserts(bool is_on) { has_device_asserts = is_on; }
 
 bool is_caused_by_values(const Op& op, c10::DispatchKeySet engine_keys, const torch::jit::Stack& arguments,
                          const c10::Error& error) {
-  if (is_raised_by_host(op, error)) return false;
+  if (is_raised_by_host(op, arguments, error)) return false;
   // Copies of such operands might not fit: then its shape function alone must answer.
   constexpr size_t kMostBytes = size_t{1} << 28;
   return bytes_of(arguments) > kMostBytes ||

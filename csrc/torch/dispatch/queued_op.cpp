@@ -74,7 +74,7 @@ class QueuedOp {
     } catch (c10::Error& error) {
       if (has_device_asserts && is_caused_by_values(op_, engine_keys_, arguments_, error)) {
         note_device_assert(name(), error.what_without_backtrace(), line_);
-        return;  // whoever waits for the device is told
+        raise_device_assert();  // kept by the driver: who waits for the stream now misses the guard
       }
       error.add_context(issued());
       throw;
