@@ -25,8 +25,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils.checkpoint import checkpoint
 
+from benchmarks._common import write_docs
 from torch_loom.device._core.device_index import DEVICE_TYPE
 
+COMMAND = "python -m benchmarks.large_plan"
 HIDDEN, INTERMEDIATE, HEADS, SHARED_HEADS, BLOCKS, VOCABULARY = 8192, 28_672, 64, 8, 80, 128_256
 GIB = 1 << 30
 
@@ -104,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--blocks", type=int, default=BLOCKS)
     parser.add_argument("--length", type=int, default=4096, help="tokens of a rank")
     parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--write-docs", action="store_true", help="write the result into docs/performance.md")
     options = parser.parse_args(arguments)
     began = time.perf_counter()
     plan = planned(options.chip, options.ranks, options.blocks, options.length, options.steps)
@@ -111,12 +114,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, size in plan.memory_by_category().items():
         print(f"{name:16} {size / GIB:8.2f} GiB")
     share = plan.seconds_by_family()["collective"] / sum(plan.seconds_by_family().values())
-    print(
+    forecast = (
         f"peak {plan.peak_memory_bytes() / GIB:.1f} of {plan.capacity_bytes() / GIB:.1f} GiB a device, "
         f"step {plan.step_seconds[-1]:.2f} s, collectives {share:.0%} of the device time"
     )
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(f"planned in {took:.1f} s and {resident / GIB:.2f} GiB")
+    cost = f"planned in {took:.1f} s and {resident / GIB:.2f} GiB"
+    print(forecast, cost, sep="\n")
+    if options.write_docs:
+        body = (
+            f"A training step of a Llama of {options.blocks} blocks, {options.length} tokens, sharded over "
+            f"{options.ranks} devices of {options.chip}: {forecast}; {cost} (targets 60 s, 4 GB)."
+        )
+        write_docs("large_plan", "A plan of what fits no machine", body, COMMAND)
     return 0 if took <= 60 and resident <= 4e9 else 1
 
 

@@ -2,8 +2,9 @@
 
 Conversions: the time of ``out.copy_(x)`` over that of ``quantize(x, fmt, out=out)``, 64 MB of float32;
 larger is better. Models: a BERT-base-shaped encoder under Bfp8_b, HiFi2, over float32; smaller is better.
-Differences: of every format's kernels among the instruction sets of this processor, over 10 million
-elements; the tests compare them with the exact reference.
+Microxcaling: its time over ours on the same tensors, where it can be imported; larger is better. Differences:
+of every format's kernels, under each instruction set of this processor, from the exact reference
+of the tests in integers, over 10 million elements.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import copy
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +21,10 @@ from torch import Tensor, nn
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks._common import QUICK, Budget, Measured, alternate, parser, write_json
+from benchmarks import _microxcaling
+from benchmarks._common import QUICK, Budget, Measured, alternate, parser, write_docs, write_json
+from benchmarks._formats import differences
+from tools.blocks import markdown_table
 from torch_loom.numerics import DataFormat, MathFidelity, emulate, quantize
 
 COMMAND = "python -m benchmarks.numerics"
@@ -29,6 +34,9 @@ CPU = torch.device("cpu")
 COPY_ELEMENTS = 16 * 2**20
 EQUAL_ELEMENTS = 10_000_000
 FORMATS = [fmt for fmt in DataFormat if fmt is not DataFormat.Invalid]
+PARTS = ("conversions", "models", "microxcaling", "differences")
+Result = dict[str, list[dict[str, Any]]]
+HOW: dict[str, Any] = {"fidelity": MathFidelity.HiFi2, "accumulate": DataFormat.Float16_b}
 TARGETS = {"forward": 1.2, "strict forward": 20.0, "training step": 1.4}
 
 
@@ -84,14 +92,16 @@ def training(model: nn.Module, tokens: Tensor) -> Callable[[], None]:
     return step
 
 
+def encoder(*, quick: bool) -> tuple[Bert, Tensor]:
+    torch.manual_seed(0)
+    return Bert(2 if quick else 12), torch.randn(1 if quick else 8, 128, 768)
+
+
 def models(budget: Budget, *, quick: bool) -> list[dict[str, object]]:
     """Time of the encoder under emulation over its float32 time."""
-    torch.manual_seed(0)
-    exact = Bert(2 if quick else 12)
-    tokens = torch.randn(1 if quick else 8, 128, 768)
-    how = {"fidelity": MathFidelity.HiFi2, "accumulate": DataFormat.Float16_b}
-    fast = emulate(copy.deepcopy(exact), DataFormat.Bfp8_b, **how)
-    strict = emulate(copy.deepcopy(exact), DataFormat.Bfp8_b, **how, mode="strict")
+    exact, tokens = encoder(quick=quick)
+    fast = emulate(copy.deepcopy(exact), DataFormat.Bfp8_b, **HOW)
+    strict = emulate(copy.deepcopy(exact), DataFormat.Bfp8_b, **HOW, mode="strict")
     rows: list[dict[str, object]] = []
     for name, model, make in (
         ("forward", fast, forward),
@@ -108,34 +118,77 @@ def models(budget: Budget, *, quick: bool) -> list[dict[str, object]]:
     return rows
 
 
-def differences(count: int) -> list[dict[str, object]]:
-    """How many results differ in any bit between instruction sets."""
-    drawn = torch.randint(
-        -(2**31), 2**31, (count,), generator=torch.Generator().manual_seed(0), dtype=torch.int64
-    )
-    x = drawn.to(torch.int32).view(torch.float32)
+def beside_microxcaling(budget: Budget, *, quick: bool) -> list[dict[str, object]]:
+    """Times of microxcaling over ours; nothing where it cannot be imported."""
+    peer = _microxcaling.found()
+    if peer is None:
+        return []
+    rows = _microxcaling.conversions(peer, COPY_ELEMENTS // (64 if quick else 1), budget)
+    exact, tokens = encoder(quick=quick)
+    emulated = forward(emulate(copy.deepcopy(exact).eval(), DataFormat.Bfp8_b, **HOW), tokens)
+    return [*rows, _microxcaling.forward(peer, exact, emulated, tokens, budget)]
+
+
+def exactness(count: int) -> list[dict[str, object]]:
+    """How many results of each format differ in any bit from the exact reference, or are counted wrongly."""
     rows: list[dict[str, object]] = []
-    use = torch.ops.loom_numerics._use_kernels
     for fmt in FORMATS:
-        results = [quantize(x, fmt).view(torch.int32) for name in ("baseline", "avx2", "avx512") if use(name)]
-        use("")
-        wrong = sum(int((each != results[0]).sum()) for each in results[1:])
-        rows.append({"name": fmt.name, "elements": count, "differences": wrong, "met": wrong == 0})
-    print(f"differences: {sum(int(row['differences']) for row in rows)}", flush=True)  # type: ignore[call-overload]
+        row = differences(fmt, count)
+        print(f"{fmt.name:<12} {row['differences']} of {row['elements']} elements differ", flush=True)
+        rows.append(row)
     return rows
+
+
+def docs_body(result: Result) -> str:
+    """Returns the section for docs/performance.md."""
+    converted = [
+        [f"`{row['name']}`", f"{row['share']:.2f}", f"≥ {row['target']}"] for row in result["conversions"]
+    ]
+    timed = [[row["name"], f"{row['ratio']:.2f}", f"≤ {row['target']:g}"] for row in result["models"]]
+    peers = [[row["name"], f"{row['ratio']:.1f}"] for row in result["microxcaling"]]
+    exact = result["differences"]
+    fewest, wrong = (
+        pick(row[key] for row in exact) for pick, key in ((min, "elements"), (sum, "differences"))
+    )
+    beside = (
+        "Time of microxcaling's PyTorch code over that of ours, on the same tensors:\n\n"
+        + markdown_table(["case", "ratio"], peers)
+        if peers
+        else "microxcaling could not be imported where this was measured."
+    )
+    return "\n\n".join(
+        (
+            "Share of the bandwidth of a copy that a conversion of 64 MB of float32 has; larger is better:",
+            markdown_table(["format", "share", "target"], converted),
+            "A BERT-base-shaped encoder, 8 x 128 tokens, under Bfp8_b and HiFi2, over float32 on the CPU:",
+            markdown_table(["pass", "ratio", "target"], timed),
+            beside,
+            f"Differences from the exact reference, at least {fewest:,} elements a format under "
+            f"{', '.join(exact[0]['instruction_sets'])}: {wrong}.",
+        )
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit status."""
-    options = parser("Speed of data formats and emulation.").parse_args(arguments)
+    options_of = parser("Speed of data formats and emulation.")
+    options_of.add_argument("--only", choices=PARTS, help="one part; its result is not written to the docs")
+    options = options_of.parse_args(arguments)
+    if options.only and options.write_docs:
+        options_of.error("--write-docs writes all parts: leave --only out")
     quick = options.quick
-    result = {
-        "conversions": conversions(QUICK if quick else BUDGET),
-        "models": models(QUICK if quick else MODEL_BUDGET, quick=quick),
-        "differences": differences(EQUAL_ELEMENTS // (100 if quick else 1)),
+    budget, model_budget = (QUICK, QUICK) if quick else (BUDGET, MODEL_BUDGET)
+    measure: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "conversions": lambda: conversions(budget),
+        "models": lambda: models(model_budget, quick=quick),
+        "microxcaling": lambda: beside_microxcaling(model_budget, quick=quick),
+        "differences": lambda: exactness(EQUAL_ELEMENTS // (100 if quick else 1)),
     }
+    result: Result = {part: measure[part]() for part in PARTS if options.only in (None, part)}
     if options.json:
         write_json(options.json, {"command": COMMAND, **result})
+    if options.write_docs:
+        write_docs("numerics", "Data formats and emulation", docs_body(result), COMMAND)
     missed = [f"{kind}: {row['name']}" for kind, rows in result.items() for row in rows if not row["met"]]
     for each in missed:
         print(f"missed: {each}")

@@ -22,8 +22,11 @@ PythonRunner = Callable[..., "subprocess.CompletedProcess[str]"]
 
 # Imports torch once, without loom; then each line of input is a job, done in a forked child.
 _FORK_SERVER = """
-import json, os, sys, traceback
+import json, os, signal, sys, traceback
 import torch
+
+# A shell starts what runs in its background with Ctrl-C ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def raises(kind, text, body):
     try:
@@ -51,6 +54,7 @@ def run(job):
 for line in sys.stdin:
     pid = os.fork()
     if pid == 0:
+        signal.alarm(100)  # before pytest's own limit, after which nobody would read the answer
         os._exit(run(json.loads(line)))
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """

@@ -19,6 +19,7 @@ __all__ = [
     "DeferredCallError",
     "DeviceTypeError",
     "DryRunError",
+    "ExportError",
     "ExtensionError",
     "FallbackError",
     "ForkError",
@@ -42,6 +43,7 @@ __all__ = [
     "PyBudaError",
     "QueueFullError",
     "QueueTypeError",
+    "RankError",
     "ShapeError",
     "SharingError",
     "StageError",
@@ -138,6 +140,10 @@ class CompilerOptionError(LoomError, ValueError):
     """An option of the compiler that does not exist, is refused, or has a bad value."""
 
 
+class ExportError(LoomError, RuntimeError):
+    """A model is no graph of ops, as where it branches on values; the message names the line."""
+
+
 class UnknownOpError(LoomError, ValueError):
     """A break or an override names an op that the compiled graph does not have."""
 
@@ -180,6 +186,10 @@ class PipelineError(LoomError, RuntimeError):
 
 class PipelineStoppedError(PipelineError):
     """A pipeline was shut down while somebody waited for it, or used after that."""
+
+
+class RankError(PipelineError):
+    """A process of a pipeline over several processes ended, or cannot be reached."""
 
 
 class QueueFullError(PipelineError):

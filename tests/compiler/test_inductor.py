@@ -70,6 +70,28 @@ def test_what_a_kernel_throws_is_raised_where_it_is_called() -> None:
         fails(torch.empty(1))
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("kernel_size", [1, 3, 4])
+def test_fake_results_lie_in_memory_as_the_real_ones(layout: torch.memory_format, kernel_size: int) -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    def results(x: torch.Tensor, weight: torch.Tensor) -> list[torch.Tensor]:
+        y = torch.ops.aten.convolution(x, weight, None, [2, 2], [0, 0], [1, 1], False, [0, 0], 1)
+        gradients = torch.ops.aten.convolution_backward(
+            torch.ones_like(y), x, weight, None, [2, 2], [0, 0], [1, 1], False, [0, 0], 1, [True, True, False]
+        )
+        u, _, v = torch.linalg.svd(y, full_matrices=False)
+        normal = torch.native_group_norm(y, None, None, 2, 8, y[0, 0].numel(), 2, 1e-5)
+        return [y, *gradients[:2], u, v, *normal]
+
+    x = torch.randn(2, 4, 12, 12, device="loom").to(memory_format=layout)
+    weight = torch.randn(8, 4, kernel_size, kernel_size, device="loom")
+    with FakeTensorMode() as mode:
+        fakes = results(mode.from_tensor(x), mode.from_tensor(weight))
+    for real, fake in zip(results(x, weight), fakes, strict=True):
+        assert (fake.shape, fake.stride(), fake.device) == (real.shape, real.stride(), real.device)
+
+
 def net() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16))

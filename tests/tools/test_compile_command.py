@@ -137,6 +137,35 @@ def test_what_cannot_be_compiled_is_one_sentence(
     assert "Traceback" not in done.stderr
 
 
+MODEL = """
+import torch
+class Net(torch.nn.Module):
+    def forward(self, x):
+        {body}
+model, inputs = Net(), torch.ones(2, 4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return x if x.sum() > 0 else -x", "net.py:5, in forward, `return x if x.sum() > 0 else -x`"),
+        ("return x[: int(x.sum())]", "depends on the values of tensors"),
+        ("return x[x > 0] * 2", "net.py:5, forward: the size of what aten::index.Tensor returns"),
+        ("return x + no_such_name", "NameError: name 'no_such_name' is not defined"),
+        ("return torch.from_numpy(x.numpy())", "net.py:5, in forward, `return torch.from_numpy(x.numpy())`"),
+    ],
+)
+def test_models_that_are_no_graph_are_named_with_their_line(script: Path, body: str, message: str) -> None:
+    script.write_text(MODEL.format(body=body))
+    done = loom("compile", script, "--chip", "wormhole_b0")
+    assert done.exit_code == 1
+    assert message in done.stderr.replace("\n", "")
+    assert "net.py:5" in done.stderr.replace("\n", "")
+    assert "Traceback" not in done.stderr
+    assert "def forward(self" not in done.stderr
+
+
 def test_inputs_by_wrong_names_are_refused(script: Path, tmp_path: Path) -> None:
     save_file({"no_such_argument": torch.ones(1)}, tmp_path / "x.safetensors")
     done = loom("compile", script, "--inputs", tmp_path / "x.safetensors")

@@ -134,6 +134,8 @@ def _register_compilers() -> None:
     late.after_import("torch._dynamo.trace_rules", call("register_trace_rules"))
     late.after_import("torch._dynamo.variables.torch", call("register_constants"))
     late.after_import("torch._dynamo.backends.registry", call("register_own_backend"))
+    late.after_import("torch._meta_registrations", call("register_shape_functions"))
+    late.after_import("torch._subclasses.fake_impls", call("register_fake_kernels"))
     late.after_import("torch._inductor.compile_fx", call("register_with_inductor"))
 
 

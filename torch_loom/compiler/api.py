@@ -62,6 +62,7 @@ def compile_module(
 
     Raises:
         CompilerOptionError: an option, break or override that cannot be.
+        ExportError: the model branches on values, or has results whose sizes depend on them.
         PlacementError: it does not fit the chip.
         HostOpError: the chip lacks an op, under ``host_ops="error"``.
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import fx, nn
 
-from torch_loom.errors import CompilerOptionError
+from torch_loom.errors import CompilerOptionError, ExportError
 
 __all__ = ["Exported", "exported", "state_of"]
 
@@ -47,6 +54,7 @@ def exported(
 
     Raises:
         CompilerOptionError: it is no module, or it changes its inputs.
+        ExportError: it is no graph of ops of known sizes.
     """
     from torch.utils import _pytree as pytree
 
@@ -94,11 +102,78 @@ def _program(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], d
     from torch.export.passes import move_to_device_pass
 
     with torch.no_grad():
-        program = export(module, args, kwargs, strict=False)
+        with _named_lines():
+            program = export(module, args, kwargs, strict=False)
+        _check_sizes(program.graph_module)
         if not _is_on(program, device):
             program = move_to_device_pass(program, str(device))
         # Decomposing traces the graph again, only to make it functional.
         return program if _is_functional(program.graph_module) else program.run_decompositions({})
+
+
+@contextlib.contextmanager
+def _named_lines() -> Iterator[None]:
+    """Turn what the exporter refuses into one sentence; the model's own errors stay as they are."""
+    from torch._dynamo.exc import TorchDynamoException
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    try:
+        with contextlib.redirect_stderr(_WithoutGraphs(sys.stderr)):
+            yield
+    except GuardOnDataDependentSymNode as error:
+        raise ExportError(
+            f"{line_of(error)}: this depends on the values of tensors, which are known when it runs only. "
+            "Compute with both branches and torch.where, take the branch as an option of the model, or use "
+            'torch.compile(backend="loom"), which compiles what stands between such lines'
+        ) from error
+    except TorchDynamoException as error:
+        first = str(error).strip().partition("\n")[0]
+        raise ExportError(f"{line_of(error)}: it cannot be made a graph of ops: {first}") from error
+
+
+class _WithoutGraphs(io.TextIOBase):
+    """Standard error without the graphs that the exporter prints there before it raises."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        if "def forward(self" not in text:
+            self._stream.write(text)
+        return len(text)
+
+
+_NOT_THE_MODEL = (Path(torch.__file__).parent, Path(__file__).parents[1])
+
+
+def line_of(error: BaseException) -> str:
+    """Return the line of the program in which an error was raised: ``"net.py:12, in forward, `if x > 0:`"``.
+
+    Lines of Python's own library, of PyTorch and of this package are passed over.
+    """
+    library = Path(sysconfig.get_path("stdlib"))
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        is_installed = "site-packages" in path.parts
+        if not path.is_file() or any(path.is_relative_to(one) for one in _NOT_THE_MODEL):
+            continue
+        if is_installed or not path.is_relative_to(library):
+            return f"{frame.filename}:{frame.lineno}, in {frame.name}, `{frame.line}`"
+    return "the model"
+
+
+def _check_sizes(graph: fx.GraphModule) -> None:
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    from torch_loom.compiler.ir import op_name, source_of, tensors_of, value_of
+
+    for node in graph.graph.nodes:
+        if any(free_unbacked_symbols(tensor.shape) for tensor in tensors_of(value_of(node))):
+            raise ExportError(
+                f"{source_of(node) or 'the model'}: the size of what {op_name(node)} returns depends on the "
+                "values of tensors, and a plan needs sizes. Return as much as there can be, with a mask, or "
+                'use torch.compile(backend="loom")'
+            )
 
 
 def _is_on(program: Any, device: torch.device) -> bool:

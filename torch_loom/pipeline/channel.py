@@ -5,19 +5,27 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from torch_loom.errors import PipelineError, QueueFullError
 from torch_loom.pipeline.failure import Lifeline
 
-__all__ = ["Cancelled", "Channel"]
+__all__ = ["Cancelled", "Channel", "Writer"]
 
 T = TypeVar("T")
+Item = TypeVar("Item", contravariant=True)
 _SLICE_SECONDS = 1.0
 
 
 class Cancelled(Exception):  # noqa: N818 (control flow within the engine; never reaches a program)
     """A wait was cancelled because its run was ended."""
+
+
+class Writer(Protocol[Item]):
+    """The writing end of a queue, whose reader may be in another process."""
+
+    def put(self, item: Item) -> None:
+        """Append an entry; wait for room."""
 
 
 class Channel(Generic[T]):
@@ -35,6 +43,8 @@ class Channel(Generic[T]):
         self._changed = threading.Condition()
         self._items: deque[T] = deque()
         self._held = 0
+        self._num_owed = 0
+        self._closed: PipelineError | None = None
         self._lifeline = lifeline
         if lifeline is not None:
             lifeline.watch(self.wake)
@@ -43,6 +53,7 @@ class Channel(Generic[T]):
         """Let this queue live and end with a pipeline; None leaves it without one that drains it."""
         with self._changed:
             self._lifeline = lifeline
+            self._num_owed = 0
         if lifeline is not None:
             lifeline.watch(self.wake)
         else:
@@ -84,6 +95,9 @@ class Channel(Generic[T]):
                         f"queue {self.name!r} is full ({self.num_held} of {self.capacity}) after {timeout} s"
                     )
                 self._check()
+            if self._num_owed:
+                self._num_owed -= 1
+                return
             self._items.append(item)
             self._changed.notify_all()
 
@@ -104,6 +118,8 @@ class Channel(Generic[T]):
                 if self._items:
                     self._held += 1
                     return self._items.popleft()
+                if self._closed is not None:
+                    raise self._closed.with_traceback(None)
                 if not self._wait(deadline):
                     raise TimeoutError(f"queue {self.name!r} has been empty for {timeout} s")
 
@@ -112,6 +128,26 @@ class Channel(Generic[T]):
         item = self.take(timeout, cancel)
         self.release()
         return item
+
+    def close(self, error: PipelineError) -> None:
+        """Let those who find no entry raise this: nobody will put one in."""
+        with self._changed:
+            self._closed = error
+            self._changed.notify_all()
+
+    def discard(self, count: int) -> None:
+        """Drop the next entries, those that come later too: another process has their twins."""
+        with self._changed:
+            num_there = min(count, len(self._items))
+            for _ in range(num_there):
+                self._items.popleft()
+            self._num_owed += count - num_there
+            self._changed.notify_all()
+
+    def discard_no_more(self) -> None:
+        """Keep what is put in from now on."""
+        with self._changed:
+            self._num_owed = 0
 
     def peek(self) -> T | None:
         """Return the first entry and leave it, or None if there is none."""
@@ -140,7 +176,7 @@ class Channel(Generic[T]):
         with self._changed:
             dropped = len(self._items)
             self._items.clear()
-            self._held = 0
+            self._held = self._num_owed = 0
             self._changed.notify_all()
             return dropped
 

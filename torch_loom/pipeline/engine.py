@@ -6,7 +6,7 @@ import atexit
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,19 +15,21 @@ from torch_loom.errors import PipelineError, StageError
 from torch_loom.pipeline.channel import Channel
 from torch_loom.pipeline.commands import Command, CommandType, Reply
 from torch_loom.pipeline.failure import Lifeline
-from torch_loom.pipeline.gather import Gather
+from torch_loom.pipeline.feeding import checked_inputs, store
+from torch_loom.pipeline.ranks import RankedRun, Ranks, close, post, resolve, share_answers, share_spans
 from torch_loom.pipeline.readers import GuardedQueue
 from torch_loom.pipeline.report import Report
 from torch_loom.pipeline.schedule import ScheduleName
-from torch_loom.pipeline.stage import Feed, Links, Stage
-from torch_loom.pipeline.transfer import Parcel, parcel
+from torch_loom.pipeline.stage import Feed, Stage
+from torch_loom.pipeline.wiring import Convert, ConvertCheckpoint, Wiring
 from torch_loom.pipeline.worker import Worker
 
 __all__ = ["Pipeline"]
 
 SHUTDOWN_SECONDS = 8.0  # of the 10 that a shutdown may take; the rest is for whoever calls it
 
-Convert = Callable[[tuple[torch.Tensor, ...]], Any]
+_CPU = torch.device("cpu")
+_ENDLESS = 1 << 60  # entries
 _running: weakref.WeakSet[Pipeline] = weakref.WeakSet()
 
 
@@ -47,6 +49,9 @@ class Pipeline:
         convert: makes an item of an output or loss queue of its tensors on the host; a list if None.
         convert_checkpoint: makes a stage's part of a checkpoint of its parameters by name.
         inputs, targets: queues that exist already, in place of new ones.
+        ranks: the process of each stage, where several run this program; ``"local"``: all stages in this one.
+            Default: under torchrun (or an initialized torch.distributed) the stages are spread in order.
+            All processes make the same calls, and all of them read the same outputs, losses and checkpoints.
 
     Raises:
         PipelineError: no stage, or two of one name.
@@ -60,9 +65,10 @@ class Pipeline:
         stage_queue_entries: int = 8,
         inputs_on_host: bool = True,
         convert: Convert | None = None,
-        convert_checkpoint: Callable[[dict[str, torch.Tensor]], Any] | None = None,
+        convert_checkpoint: ConvertCheckpoint | None = None,
         inputs: Channel[Feed] | None = None,
         targets: Channel[Feed] | None = None,
+        ranks: Ranks = None,
     ) -> None:
         names = [stage.name for stage in stages]
         if not stages:
@@ -79,8 +85,10 @@ class Pipeline:
         self.inputs = made if inputs is None else inputs
         made = Channel[Feed](f"{names[-1]}: targets", queue_entries)
         self.targets = made if targets is None else targets
+        self._ranks = resolve(ranks, len(stages))
+        self._ranked: RankedRun | None = None
         self._lifeline: Lifeline | None = None
-        self._workers: list[Worker] = []
+        self._workers: dict[int, Worker] = {}  # by place; of the stages that are in this process
         self._training = False
         self._endless: list[threading.Event] = []
         self._num_forwards = 0
@@ -104,8 +112,17 @@ class Pipeline:
         return self._training
 
     def worker(self, place: int) -> Worker | None:
-        """Return the worker of a stage while the pipeline runs, or None."""
-        return self._workers[place] if self.running and self._workers else None
+        """Return the worker of a stage in this process while the pipeline runs, or None."""
+        return self._workers.get(place) if self.running else None
+
+    @property
+    def distributed(self) -> bool:
+        """Whether the stages are mapped to the ranks of torch.distributed."""
+        return self._ranks is not None
+
+    def is_here(self, place: int) -> bool:
+        """Whether a stage runs in this process."""
+        return self._ranks is None or self._ranks[place] == post().rank
 
     def guard(self, target: Any) -> GuardedQueue:
         """Let failures of the running pipeline reach the readers of a queue, and return what writes to it.
@@ -119,7 +136,7 @@ class Pipeline:
         return GuardedQueue.of(target, self._lifeline)
 
     def report(self) -> Report:
-        """Return what the stages did when, since the last start."""
+        """Return what the stages did when, since the last start; of other ranks what was done at a sync."""
         return Report({stage.name: tuple(stage.spans) for stage in self.stages})
 
     # Start and end
@@ -173,23 +190,32 @@ class Pipeline:
             for name, target in (("outputs", outputs), ("losses", losses), ("checkpoints", checkpoints))
             if target is not None
         }
-        self._link(lifeline, sinks)
-        self._tap(lifeline, forward_taps, backward_taps, gradient_taps or {})
+        ranked = self._ranked = None
+        if self._ranks is not None:
+            ranked = self._ranked = RankedRun(post(), self._ranks, [s.name for s in self.stages], lifeline)
+        wiring = self._wiring = Wiring(self.stages, self._entries, lifeline, self._convert, ranked)
+        wiring.link(self.inputs, self.targets, sinks, self._convert_checkpoint)
+        wiring.tap(forward_taps, backward_taps, gradient_taps or {})
         last = self.stages[-1].links
         assert last is not None
         last.on_done = on_done
-        for stage in self.stages:
+        for place, stage in enumerate(self.stages):
             stage.reset()
-            stage.prepare(training)
+            stage.rank = None if self.is_here(place) or self._ranks is None else self._ranks[place]
+            if stage.rank is None:
+                stage.prepare(training)
         self.inputs.attach(lifeline)
         self.targets.attach(lifeline)
-        self._workers = [
-            Worker(stage, place, len(self.stages), lifeline) for place, stage in enumerate(self.stages)
-        ]
+        workers = self._workers = {
+            place: Worker(stage, place, len(self.stages), lifeline)
+            for place, stage in enumerate(self.stages)
+            if stage.rank is None
+        }
         self._lifeline = lifeline
-        workers = self._workers
-        lifeline.probe = lambda: _find_dead(workers, lifeline)
-        for worker in workers:
+        lifeline.probe = lambda: _find_dead(workers.values(), lifeline)
+        if ranked is not None:
+            ranked.start()
+        for worker in workers.values():
             worker.start()
         _running.add(self)
 
@@ -202,12 +228,15 @@ class Pipeline:
         if self._lifeline is not None:
             self._lifeline.stop()
             self._lifeline.probe = _nothing  # a program's queue must not keep the stages
+        if self._ranked is not None:
+            self._ranked.end()
+            self._ranked = None
         self._cancel_endless()
-        left = [worker for worker in self._workers if not _join(worker, deadline)]
+        left = [worker for worker in self._workers.values() if not _join(worker, deadline)]
         for worker in left:
             worker.stage.left_behind = worker
         ended = not left
-        self._workers = []
+        self._workers = {}
         for channel in (self.inputs, self.targets):
             if not keep_queued:
                 channel.clear()
@@ -235,11 +264,11 @@ class Pipeline:
             QueueFullError: the queue is full, and nothing runs that would drain it.
             StageError: the pipeline failed.
         """
-        self._push(self.inputs, self.stages[0], tensors, named)
+        self._push(self.inputs, self.stages[0].device, tensors, named)
 
     def push_target(self, *tensors: torch.Tensor) -> None:
         """Queue the targets of one micro-batch; waits and raises as ``push``."""
-        self._push(self.targets, self.stages[-1], tensors, {})
+        self._push(self.targets, self.stages[-1].device, tensors, {})
 
     # Commands
 
@@ -254,15 +283,22 @@ class Pipeline:
         """
         self._require(count)
         assert self._lifeline is not None
-        sink = None if outputs is None else self._sender(GuardedQueue.of(outputs, self._lifeline))
+        sink = None if outputs is None else self._wiring.sender(outputs)
         if inline:
+            self._ask(CommandType.SYNC)  # what waits now is what earlier commands leave
             ready = min(count or len(self.inputs), len(self.inputs))
             self._check_targets(ready)
+            if self._ranked is not None and ready:
+                self.forward(ready, outputs=outputs)
+                self._ask(CommandType.SYNC)
+            if self._ranked is not None:
+                return
             for _ in range(ready):
                 self._inline(Command(CommandType.RUN_FORWARD, 1, training=self._training, on_output=sink))
             self._num_forwards += ready
             return
         cancel = self._endless_event(count)
+        self._discard_twins(count or _ENDLESS)
         self._num_forwards += count
         self._has_endless |= count == 0
         self._send(
@@ -284,6 +320,10 @@ class Pipeline:
             raise PipelineError(
                 f"{count} backwards were asked for, and {self._num_forwards} forwards wait for theirs"
             )
+        if inline and self._ranked is not None:
+            self.backward(count or self._num_forwards, zero_grad=zero_grad)
+            self._ask(CommandType.SYNC)
+            return
         if inline:
             number = count or self._num_forwards
             for place in range(number):
@@ -335,6 +375,7 @@ class Pipeline:
         self._require(1)
         if not self._training:
             raise PipelineError("the pipeline was started for inference: start it with training=True")
+        self._discard_twins(epochs * steps * accumulation_steps * microbatches)
         self._send(
             lambda: Command(
                 CommandType.RUN_TRAINING,
@@ -368,9 +409,9 @@ class Pipeline:
         """
         self._require(1)
         self.stages[stage].check_update(values)
-        self._workers[stage].commands.put(
-            Command(CommandType.UPDATE_DEVICE_PARAMETERS, parameters=dict(values))
-        )
+        worker = self._workers.get(stage)
+        if worker is not None:
+            worker.commands.put(Command(CommandType.UPDATE_DEVICE_PARAMETERS, parameters=dict(values)))
 
     def sync(self) -> None:
         """Wait until all that was asked for is done, on the host and on the devices.
@@ -378,91 +419,30 @@ class Pipeline:
         Raises:
             StageError: a stage failed.
         """
+        here = [worker.stage for worker in self._workers.values()]
         self._ask(CommandType.SYNC)
-        for device in {stage.device for stage in self.stages if stage.device.type != "cpu"}:
+        for device in {stage.device for stage in here if stage.device.type != "cpu"}:
             torch.accelerator.synchronize(device)
+        if self._ranked is not None:
+            share_spans(self._ranked, self.stages)
 
     # Within
-
-    def _link(self, lifeline: Lifeline, sinks: dict[str, GuardedQueue]) -> None:
-        last = len(self.stages) - 1
-        gather = Gather(len(self.stages), sinks.get("checkpoints"), self._convert_checkpoint)
-        inputs = self.inputs
-        for place, stage in enumerate(self.stages):
-            stage.is_first, stage.is_last = place == 0, place == last
-            links = stage.links = Links(inputs, self.targets)
-            links.on_checkpoint = gather.adder(place)
-            if place > 0:
-                before = self.stages[place - 1].links
-                assert before is not None
-                before.gradients = links.backward = Channel(
-                    f"{stage.name}: gradients", self._entries, lifeline
-                )
-            if place < last:
-                inputs = Channel(f"{stage.name}: outputs", self._entries, lifeline)
-                links.forward = inputs
-                continue
-            if "losses" in sinks:
-                links.on_loss = self._sender(sinks["losses"])
-            if "outputs" in sinks:
-                links.on_output = self._sender(sinks["outputs"])
-
-    def _tap(
-        self, lifeline: Lifeline, forward: Sequence[Any], backward: Sequence[Any], debug: Mapping[str, Any]
-    ) -> None:
-        for stage, target in zip(self.stages, forward, strict=False):
-            assert stage.links is not None
-            stage.links.on_forward = self._sender(GuardedQueue.of(target, lifeline))
-        for stage, target in zip(self.stages[1:], backward, strict=False):
-            assert stage.links is not None
-            stage.links.on_backward = self._sender(GuardedQueue.of(target, lifeline))
-        for stage in self.stages:
-            if stage.name in debug and stage.links is not None:
-                stage.links.on_gradients = self._sender(GuardedQueue.of(debug[stage.name], lifeline))
-
-    def _sender(self, sink: GuardedQueue) -> Callable[[tuple[torch.Tensor | None, ...]], None]:
-        def send(tensors: tuple[torch.Tensor | None, ...]) -> None:
-            # Copies: what a program reads must not change with what a stage does next.
-            on_host = tuple(t.to("cpu", copy=True) for t in tensors if t is not None)
-            sink.put(self._convert(on_host))
-
-        return send
 
     def _push(
         self,
         channel: Channel[Feed],
-        stage: Stage,
+        device: torch.device,
         tensors: tuple[torch.Tensor, ...],
         named: Mapping[str, torch.Tensor],
     ) -> None:
-        if tensors and named:
-            raise TypeError("inputs of a micro-batch come in order or by name, not both")
-        values = tensors or tuple(named.values())
-        if not values:
-            raise TypeError("a micro-batch needs a tensor or more")
-        for value in values:
-            if not isinstance(value, torch.Tensor):
-                raise TypeError(f"inputs of a pipeline are tensors, not {type(value).__name__}")
+        values = checked_inputs(tensors, named)
         try:
-            feed = Feed(self._store(channel, stage, values), tuple(named) or None)
-            channel.put(feed)
+            stored = store(channel, _CPU if self._on_host else device, values)
+            channel.put(Feed(stored, tuple(named) or None))
         except KeyboardInterrupt:
             if self._lifeline is not None:
                 self._lifeline.stop()
             raise
-
-    def _store(self, channel: Channel[Feed], stage: Stage, values: tuple[torch.Tensor, ...]) -> Parcel:
-        if self._on_host or stage.device.type == "cpu":
-            # What the program does to its tensors later is not the pipeline's input.
-            return parcel([value.detach().clone() for value in values])
-        while True:
-            held = channel.num_held
-            try:
-                return parcel([value.detach().to(stage.device, copy=True) for value in values])
-            except torch.OutOfMemoryError:
-                if held == 0 or not channel.drained:
-                    raise
-                channel.wait_below(held)
 
     def _check_targets(self, count: int) -> None:
         """In the calling thread, waiting for targets that nobody pushes would have no end."""
@@ -480,29 +460,41 @@ class Pipeline:
             raise PipelineError("the pipeline was not started: call start() first")
         self._lifeline.check()
 
+    def _discard_twins(self, count: int) -> None:
+        """Forget the inputs and targets that another rank consumes: all ranks push the same."""
+        if not self.is_here(0):
+            self.inputs.discard(count)
+        if not self.is_here(-1) and self._training and self.stages[-1].loss is not None:
+            self.targets.discard(count)
+
     def _send(self, make: Callable[[], Command]) -> None:
-        for worker in self._workers:
+        for worker in self._workers.values():
             worker.commands.put(make())
 
     def _simple(self, command: Command, inline: bool) -> None:
         self._require(1)
-        if inline:
+        if inline and self._ranked is None:
             self._inline(command)
-        else:
-            self._send(lambda: command)
+            return
+        self._send(lambda: command)
+        if inline:
+            self._ask(CommandType.SYNC)
 
     def _ask(self, kind: CommandType) -> list[Any]:
         self._require(1)
         assert self._lifeline is not None
-        replies = [Reply(self._lifeline) for _ in self._workers]
-        for worker, reply in zip(self._workers, replies, strict=True):
-            worker.commands.put(Command(kind, reply=reply))
-        return [reply.wait() for reply in replies]
+        replies = {place: Reply(self._lifeline) for place in self._workers}
+        for place, reply in replies.items():
+            self._workers[place].commands.put(Command(kind, reply=reply))
+        mine = {place: reply.wait() for place, reply in replies.items()}
+        if self._ranked is not None:
+            mine = share_answers(self._ranked, mine)
+        return [mine[place] for place in range(len(self.stages))]
 
     def _inline(self, command: Command, *, reverse: bool = False) -> None:
         self._ask(CommandType.SYNC)  # the workers must be idle: their stages are used from here
         assert self._lifeline is not None
-        for worker in reversed(self._workers) if reverse else self._workers:
+        for _, worker in sorted(self._workers.items(), reverse=reverse):
             worker.run(command)
             self._lifeline.check()
 
@@ -516,6 +508,9 @@ class Pipeline:
     def _cancel_endless(self) -> None:
         for event in self._endless:
             event.set()
+        if self._endless:
+            self.inputs.discard_no_more()
+            self.targets.discard_no_more()
         self._endless.clear()
         self.inputs.wake()
 
@@ -524,7 +519,7 @@ def _nothing() -> None:
     pass
 
 
-def _find_dead(workers: Sequence[Worker], lifeline: Lifeline) -> None:
+def _find_dead(workers: Iterable[Worker], lifeline: Lifeline) -> None:
     for worker in workers:
         if worker.died:
             lifeline.fail(worker.stage.name, "its thread", PipelineError("the thread ended without an error"))
@@ -539,3 +534,4 @@ def _shutdown_all() -> None:
     deadline = time.monotonic() + SHUTDOWN_SECONDS
     for pipeline in list(_running):
         pipeline.shutdown(max(deadline - time.monotonic(), 0.1))
+    close()

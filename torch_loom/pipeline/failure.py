@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import traceback
 import weakref
 from collections.abc import Callable
 
-from torch_loom.errors import PipelineStoppedError, StageError
+from torch_loom.errors import PipelineError, PipelineStoppedError, StageError
 
-__all__ = ["Lifeline", "stage_error"]
+__all__ = ["Lifeline", "stage_error", "told_error"]
 
 
 def stage_error(stage: str, doing: str, error: BaseException) -> StageError:
@@ -19,19 +20,23 @@ def stage_error(stage: str, doing: str, error: BaseException) -> StageError:
     ``except ValueError`` works for a ValueError of a stage. ``__cause__`` is the original.
     """
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    text = f"stage {stage!r} failed in {doing}: {type(error).__name__}: {error}\n\n{trace.rstrip()}"
-    kind: type[StageError] = StageError
+    return told_error(
+        stage,
+        f"stage {stage!r} failed in {doing}: {type(error).__name__}: {error}\n\n{trace.rstrip()}",
+        error,
+    )
+
+
+def told_error(stage: str, text: str, error: BaseException) -> StageError:
+    """Return the error of a stage with this text, of the class that ``stage_error`` makes."""
+    told = StageError(text)
     if isinstance(error, Exception) and not isinstance(error, StageError):
-        try:
+        with contextlib.suppress(Exception):
             kind = type("StageError", (StageError, type(error)), {"__module__": StageError.__module__})
-            told = kind(text)
+            made = kind(text)
             # A class with a constructor or text of its own would hide the stage.
-            if str(told) != text:
-                told = StageError(text)
-        except Exception:
-            told = StageError(text)
-    else:
-        told = StageError(text)
+            if str(made) == text:
+                told = made
     told.stage = stage
     told.__cause__ = error
     return told
@@ -47,15 +52,23 @@ class Lifeline:
         self._lock = threading.Lock()
         self._wakers: list[Callable[[], Callable[[], None] | None]] = []
         self._error: StageError | None = None
+        self._left: PipelineError | None = None
         self._stopped = False
         self._prune_at = 64
         self.probe: Callable[[], None] = lambda: None
         """Called now and then by those who wait: records the failure of a worker that died without a word."""
+        self.on_failure: Callable[[StageError], None] | None = None
+        """Told of the first failure, unless ``end_with`` recorded it; must not wait."""
 
     @property
     def error(self) -> StageError | None:
         """The first failure of any stage, or None."""
         return self._error
+
+    @property
+    def ends_readers(self) -> PipelineError | None:
+        """What a read of an empty queue of the program raises, or None while something may come."""
+        return self._error or self._left
 
     @property
     def ended(self) -> bool:
@@ -76,11 +89,30 @@ class Lifeline:
 
     def fail(self, stage: str, doing: str, error: BaseException) -> None:
         """Record a failure unless there is one already, and wake everyone."""
-        told = stage_error(stage, doing, error)
+        self._end(stage_error(stage, doing, error), self.on_failure)
+
+    def end_with(self, error: StageError) -> None:
+        """Record this failure unless there is one already, and wake everyone."""
+        self._end(error, None)
+
+    def _end(self, error: StageError, tell: Callable[[StageError], None] | None) -> None:
         with self._lock:
             if self._error is None and not self._stopped:
-                self._error = told
+                # Before anyone here can see it, and take leave of the other ranks.
+                if tell is not None:
+                    tell(error)
+                self._error = error
         self._wake()
+
+    def leave(self, error: PipelineError) -> None:
+        """Nothing more will come for those who read a program's queue; the pipeline itself goes on."""
+        with self._lock:
+            self._left = error
+            wakers = list(self._wakers)
+        for find in wakers:
+            wake = find()
+            if wake is not None:
+                wake()
 
     def stop(self) -> None:
         """End the pipeline without a failure."""

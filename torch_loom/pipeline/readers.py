@@ -100,14 +100,14 @@ class GuardedQueue:
             self._unhook()
 
     def _raise_failure(self) -> None:
-        if self._lifeline.error is not None:
-            raise self._lifeline.error.with_traceback(None)
+        if (error := self._lifeline.ends_readers) is not None:
+            raise error.with_traceback(None)
 
     def _polled(self, block: bool, timeout: float | None) -> Any:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
-            failed = self._lifeline.error is not None
+            failed = self._lifeline.ends_readers is not None
             try:
                 return self._plain_get(block and left > 0, max(left, 0))
             except queue.Empty:
@@ -122,7 +122,7 @@ class GuardedQueue:
                 raise
 
     def _wake(self) -> None:
-        if self._lifeline.error is None or not isinstance(self.target, queue.Queue):
+        if self._lifeline.ends_readers is None or not isinstance(self.target, queue.Queue):
             return
         if not self.target.mutex.acquire(timeout=_SLICE_SECONDS):
             return  # a killed thread kept it; readers look by themselves after a slice
@@ -147,7 +147,7 @@ class GuardedQueue:
         return int(size) or (1 if self._early_readers() else 0)
 
     def _early_readers(self) -> bool:
-        return self._lifeline.error is not None and self.target.maxsize <= 0
+        return self._lifeline.ends_readers is not None and self.target.maxsize <= 0
 
     def _unhook(self) -> None:
         for name in ("_get", "_qsize"):

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from torch_loom.errors import PipelineError
-from torch_loom.pipeline.channel import Channel
+from torch_loom.pipeline.channel import Channel, Writer
 from torch_loom.pipeline.lowering import StageParameters, named_parameters, place_modules
 from torch_loom.pipeline.report import MAX_SPANS, Span
 from torch_loom.pipeline.transfer import Parcel, Receiver, flatten_outputs, parcel
@@ -41,11 +41,11 @@ class Links:
 
     inputs: Channel[Feed]
     targets: Channel[Feed]
-    forward: Channel[Feed] | None = None
+    forward: Writer[Feed] | None = None
     """To the next stage; None for the last."""
     gradients: Channel[Parcel] | None = None
     """From the next stage; None for the last."""
-    backward: Channel[Parcel] | None = None
+    backward: Writer[Parcel] | None = None
     """To the stage before; None for the first."""
     on_output: Callable[[tuple[torch.Tensor, ...]], None] | None = None
     on_loss: Callable[[tuple[torch.Tensor, ...]], None] | None = None
@@ -121,6 +121,8 @@ class Stage:
         self.links: Links | None = None
         self.left_behind: Any = None
         """The worker that was still within a module when its pipeline was shut down."""
+        self.rank: int | None = None
+        """The rank on which the stage ran last; None: this process."""
         self.spans: deque[Span] = deque(maxlen=MAX_SPANS)
         self.is_first = self.is_last = True
         self._alive: deque[_Alive] = deque()
@@ -253,11 +255,21 @@ class Stage:
             self.scheduler.step()
 
     def checkpoint(self) -> dict[str, torch.Tensor]:
-        """Return copies of the parameters on the host, by name."""
+        """Return copies of the parameters on the host, by name.
+
+        Raises:
+            PipelineError: the stage runs on another rank.
+        """
+        self._require_here()
         return {name: _on_host(value) for name, value in self.parameters.named_parameters()}
 
     def gradients(self) -> dict[str, torch.Tensor]:
-        """Return copies of the accumulated gradients on the host; a parameter without one is left out."""
+        """Return copies of the accumulated gradients on the host; a parameter without one is left out.
+
+        Raises:
+            PipelineError: the stage runs on another rank.
+        """
+        self._require_here()
         return {
             name: _on_host(value.grad)
             for name, value in self.parameters.named_parameters()
@@ -287,6 +299,13 @@ class Stage:
         with torch.no_grad():
             for name, value in values.items():
                 self.parameters.named[name].copy_(value)
+
+    def _require_here(self) -> None:
+        if self.rank is not None:
+            raise PipelineError(
+                f"stage {self.name!r} runs on rank {self.rank}, which has its parameters: ask the running "
+                "pipeline (checkpoint(), gradients()) on all ranks"
+            )
 
     def _linked(self) -> Links:
         if self.links is None:

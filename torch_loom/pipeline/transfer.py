@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-__all__ = ["Parcel", "Receiver", "flatten_outputs", "parcel"]
+__all__ = ["Parcel", "Receiver", "Tensors", "flatten_outputs", "parcel"]
 
 Tensors = tuple[torch.Tensor | None, ...]
 

@@ -12,8 +12,8 @@ from torch import nn
 
 from torch_loom.errors import PyBudaError
 from torch_loom.pipeline import Channel, Stage
+from torch_loom.pipeline.feeding import store
 from torch_loom.pipeline.stage import Feed
-from torch_loom.pipeline.transfer import parcel
 from torch_loom.pybuda.config import _get_global_compiler_config
 from torch_loom.pybuda.device_loop import DeviceLoop
 from torch_loom.pybuda.module import Module, PyBudaModule
@@ -232,18 +232,7 @@ class Device(DeviceLoop):
     ) -> None:
         on_host = _get_global_compiler_config().input_queues_on_host
         device = torch.device("cpu") if on_host else self.torch_device()
-        held = channel.num_held
-        while True:
-            try:
-                copies = [value.detach().to(device, copy=True) for value in values]
-                break
-            except torch.OutOfMemoryError:
-                # Entries that are consumed give their memory back, if somebody consumes them.
-                if held == 0 or not channel.drained:
-                    raise
-                channel.wait_below(held)
-                held = channel.num_held
-        channel.put(Feed(parcel(copies), names))
+        channel.put(Feed(store(channel, device, values), names))
 
     def _first(self, channel: Channel[Feed], peek: bool, what: str) -> tuple[torch.Tensor, ...]:
         feed = channel.peek() if peek or not len(channel) else channel.get()

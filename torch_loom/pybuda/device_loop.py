@@ -175,11 +175,11 @@ class DeviceLoop:
 
     def get_parameter_checkpoint(self) -> dict[str, Tensor]:
         """Return copies of the parameters' values by name, on the host."""
-        return _wrapped(self._made_stage().checkpoint())
+        return _wrapped(self._values("checkpoint"))
 
     def get_parameter_gradients(self) -> dict[str, Tensor]:
         """Return copies of the accumulated gradients by name, on the host."""
-        return _wrapped(self._made_stage().gradients())
+        return _wrapped(self._values("gradients"))
 
     def pop_parameter_checkpoint(self) -> dict[str, Tensor]:
         """Return the parameters' values by name, as ``get_parameter_checkpoint``."""
@@ -293,6 +293,15 @@ class DeviceLoop:
         stage = self._made_stage()
         loss = stage.loss if isinstance(stage.loss, torch.nn.Module) else None
         return Stage(f"{self.name}: reference", stage.modules, "cpu", loss=loss, keep_modules=False)
+
+    def _values(self, what: str) -> dict[str, torch.Tensor]:
+        """The stage's parameters or gradients; of a stage on another rank while the pipeline runs."""
+        stage, session = self._made_stage(), state.session
+        if session is not None and session.shares(self):
+            values: dict[str, torch.Tensor] = getattr(session.pipeline, what)()[session.place_of(self)]
+        else:
+            values = getattr(stage, what)()
+        return values
 
     def _made_stage(self) -> Stage:
         stage: Stage = self.make_stage()  # type: ignore[attr-defined]

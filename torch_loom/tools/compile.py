@@ -6,7 +6,7 @@ import inspect
 import runpy
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import yaml
@@ -15,6 +15,9 @@ from rich.table import Table
 from torch_loom import config
 from torch_loom.errors import CompilerOptionError, LoomError
 from torch_loom.tools import console
+
+if TYPE_CHECKING:
+    from torch_loom.image.executable import Executable
 
 # The script runs under this name, so that what stands under `if __name__ == "__main__"` does not.
 RUN_NAME = "__loom_compile__"
@@ -38,8 +41,6 @@ def run(
         inputs: safetensors by the names of the model's arguments, in the place of the script's ``inputs``.
         options: of the compiler, each ``name=value``; the value as YAML has it.
     """
-    from torch_loom.compiler.api import compile_module
-
     console.check_folders(report, out, netlist)
     try:
         given = options_of(options)
@@ -49,7 +50,7 @@ def run(
             def show(name: str) -> None:
                 status.update(f"compiling: {name}")
 
-            executable = compile_module(module, args, kwargs, chip=chip, progress=show, **given)
+            executable = _compiled(model, module, args, kwargs, chip=chip, progress=show, **given)
         for path, write in ((report, executable.report), (out, executable.save)):
             if path is not None:
                 write(path)
@@ -63,6 +64,24 @@ def run(
     for path in (report, out, netlist):
         if path is not None:
             console.out.print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _compiled(
+    path: Path, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], **how: Any
+) -> Executable:
+    """Compile it; what the model's own code raises is one sentence with its line."""
+    from torch_loom.compiler.api import compile_module
+    from torch_loom.compiler.frontend import line_of
+
+    try:
+        return compile_module(module, args, kwargs, **how)
+    except LoomError:
+        raise
+    except Exception as error:
+        first = str(error).strip().partition("\n")[0]
+        raise CompilerOptionError(
+            f"{path}: the model failed: {type(error).__name__}: {first} ({line_of(error)})"
+        ) from error
 
 
 def options_of(given: Sequence[str]) -> dict[str, Any]:

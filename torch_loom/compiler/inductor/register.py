@@ -31,6 +31,20 @@ def register_constants() -> None:
     trace_rules.add_constants(config.device_name())
 
 
+def register_shape_functions() -> None:
+    """Let PyTorch's shape functions take the device for its engine where they ask what it is."""
+    from torch_loom.compiler.inductor.fakes import lay_out_as_engine
+
+    lay_out_as_engine(config.device_name())
+
+
+def register_fake_kernels() -> None:
+    """Let fake convolutions lie in memory as the engine's do."""
+    from torch_loom.compiler.inductor.fakes import lay_out_convolutions_as_engine
+
+    lay_out_convolutions_as_engine(config.device_name())
+
+
 def register_with_inductor() -> None:
     """Have Inductor generate C++ for the device, by its scheduling of the CPU."""
     from torch._inductor.codegen.common import register_backend_for_device, register_device_op_overrides

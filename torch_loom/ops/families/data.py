@@ -40,7 +40,8 @@ FAMILIES = (
         "gather_scatter",
         "index_put _index_put_impl _unsafe_index_put index_copy index_fill scatter put masked_scatter "
         "diagonal_scatter select_scatter slice_scatter max_unpool2d max_unpool3d select_backward "
-        "slice_backward  unfold_backward as_strided_scatter _unsafe_masked_index_put_accumulate",
+        "slice_backward diagonal_backward unfold_backward as_strided_scatter "
+        "_unsafe_masked_index_put_accumulate",
         bytes=scattered_bytes,
         tolerance="exact",
         facts={
@@ -72,7 +73,7 @@ FAMILIES = (
     Family(
         "copies",
         "copy",
-        "copy clone contiguous lift_fresh lift to _to_copy",
+        "copy clone contiguous lift_fresh_copy to _to_copy",
         tolerance="exact",
         facts={
             "unboxed": "clone",
@@ -108,7 +109,7 @@ FAMILIES = (
         "fills",
         "factory",
         "fill zero full ones zeros eye arange range linspace logspace tril_indices triu_indices "
-        "_efficientzerotensor",
+        "_efficientzerotensor zeros_like ones_like full_like new_zeros new_ones new_full scalar_tensor",
         tolerance="exact",
         facts={
             "unboxed": "_foreach_zero_",
@@ -121,9 +122,10 @@ FAMILIES = (
     Family(
         "memory without contents",
         "factory",
-        "empty empty_strided empty_like new_empty resize set record_stream from_file _empty_affine_quantized "
-        "_empty_per_channel_affine_quantized empty_quantized _make_per_channel_quantized_tensor "
-        "_make_per_tensor_quantized_tensor _make_dep_token resize_as _resize_output",
+        "empty empty_strided empty_like empty_permuted new_empty new_empty_strided resize set record_stream "
+        "from_file _empty_affine_quantized _empty_per_channel_affine_quantized empty_quantized "
+        "_make_per_channel_quantized_tensor _make_per_tensor_quantized_tensor _make_dep_token resize_as "
+        "_resize_output",
         bytes=_no_bytes,
         tolerance="exact",
         facts={
@@ -134,9 +136,10 @@ FAMILIES = (
     Family(
         "random numbers",
         "random",
-        "rand randn randint randperm normal uniform random bernoulli exponential cauchy log_normal geometric "
-        "poisson binomial multinomial _standard_gamma _standard_gamma_grad _sample_dirichlet _dirichlet_grad "
-        "native_dropout dropout _fused_dropout alpha_dropout feature_dropout rrelu",
+        "rand randn randint rand_like randn_like randint_like randperm normal uniform random bernoulli "
+        "exponential cauchy log_normal geometric poisson binomial multinomial _standard_gamma "
+        "_standard_gamma_grad _sample_dirichlet _dirichlet_grad native_dropout dropout _fused_dropout "
+        "alpha_dropout feature_dropout rrelu",
         flops=per_output(10),
         tolerance="random",
         facts={
@@ -162,8 +165,8 @@ FAMILIES = (
         "view",
         "view as_strided expand permute transpose t reshape select slice unsqueeze squeeze split "
         "split_with_sizes chunk unbind diagonal unfold detach alias view_as_real view_as_complex "
-        "_reshape_alias movedim narrow _conj _neg_view real imag lift_fresh_copy is_set_to _indices _values "
-        "indices values",
+        "_reshape_alias movedim narrow _conj _neg_view real imag lift_fresh lift _unsafe_view is_set_to "
+        "_indices _values indices values",
         flops=no_flops,
         bytes=_no_bytes,
         tolerance="exact",

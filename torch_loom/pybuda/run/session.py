@@ -107,6 +107,10 @@ class Session:
         """Return the worker of a device while the pipeline runs, or None."""
         return self.pipeline.worker(self.devices.index(device)) if device in self.devices else None
 
+    def shares(self, device: Any) -> bool:
+        """Whether a device is part of a running pipeline over several processes."""
+        return device in self.devices and self.pipeline.distributed and not self.ended
+
     def place_of(self, device: Any) -> int:
         """Return where a device stands among those that have modules.
 

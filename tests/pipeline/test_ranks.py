@@ -1,0 +1,157 @@
+"""One program in several processes: the same numbers as in one, and the end of one process is an error."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LIMIT_SECONDS = 55
+
+GPT = """
+import json, os, sys
+import torch
+from examples import pipeline_gpt as gpt
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+first, last = gpt.place()
+losses, picture = gpt.train(first, last, 3)
+parameters = gpt.pybuda.get_parameter_checkpoint()
+total = sum(float(value.value().double().sum()) for part in parameters for value in part.values())
+tokens = gpt.generate(first, torch.tensor(list(b"Return ")), 10)
+rows = [line.split("|")[0].strip() for line in picture.splitlines() if set(line.split("|")[-2:][0]) & {"F"}]
+told = [losses, total, tokens.tolist(), rows]
+open(f"{sys.argv[1]}/rank{os.environ.get('RANK', 'none')}.json", "w").write(json.dumps(told))
+"""
+
+# The second stage ends its process, or raises, at its third micro-batch.
+FAILING = """
+import json, os, queue, signal, sys, time
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch_loom.pipeline import Pipeline, Stage
+
+folder, how = sys.argv[1:]
+
+class Failing(nn.Module):
+    count = 0
+    def forward(self, x):
+        self.count += 1
+        if self.count == 3 and how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.count == 3:
+            raise ValueError("too wide")
+        return x
+
+dist.init_process_group("gloo")
+outputs = queue.Queue()
+pipeline = Pipeline([Stage("first", nn.Identity()), Stage("second", Failing())])
+pipeline.start(training=False, outputs=outputs)
+for _ in range(8):
+    pipeline.push(torch.ones(2))
+pipeline.forward(8)
+got = []
+try:
+    while True:
+        got.append(outputs.get(timeout=40)[0].tolist())
+except Exception as error:
+    raised = error
+begin = time.monotonic()
+again = ""
+try:
+    pipeline.sync()
+except Exception as error:
+    again = type(error).__name__
+ended = pipeline.shutdown()
+names = [kind.__name__ for kind in type(raised).__mro__]
+cause = type(raised.__cause__).__name__
+told = [got, names, str(raised), again, ended and time.monotonic() - begin < 10, cause]
+open(f"{folder}/rank{dist.get_rank()}.json", "w").write(json.dumps(told))
+"""
+
+
+def environment(**more: str) -> dict[str, str]:
+    plain = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
+    return {**plain, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TORCH_LOOM_DEVICES": "2", **more}
+
+
+def torchrun(program: Path, *arguments: str, processes: int) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    done = subprocess.run(
+        [*command, str(program), *arguments],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+@pytest.mark.slow
+def test_a_gpt_over_two_processes_is_the_one_over_one(tmp_path: Path) -> None:
+    program = tmp_path / "gpt.py"
+    program.write_text(GPT)
+    alone = subprocess.Popen([sys.executable, str(program), str(tmp_path)], env=environment())
+    torchrun(program, str(tmp_path), processes=2)
+    assert alone.wait(LIMIT_SECONDS) == 0
+    expected = json.loads((tmp_path / "ranknone.json").read_text())
+    for rank in (0, 1):
+        assert json.loads((tmp_path / f"rank{rank}.json").read_text()) == expected, "bit for bit"
+    assert expected[3] == ["chip0", "chip1", "cpu"]
+
+
+def failed(tmp_path: Path, how: str) -> tuple[list[int], list[Any]]:
+    """Exit statuses of two processes, and what the first one told."""
+    program = tmp_path / "failing.py"
+    program.write_text(FAILING)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(program), str(tmp_path), how], env=environment(**where, RANK=str(rank))
+        )
+        for rank in (0, 1)
+    ]
+    try:
+        codes = [rank.wait(LIMIT_SECONDS) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    return codes, json.loads((tmp_path / "rank0.json").read_text())
+
+
+@pytest.mark.slow
+def test_a_killed_rank_is_an_error_elsewhere(tmp_path: Path) -> None:
+    codes, (got, names, text, again, ended, cause) = failed(tmp_path, "kill")
+    assert codes == [0, -signal.SIGKILL]
+    assert len(got) <= 2
+    assert "StageError" in names
+    assert "stage 'second' failed" in text
+    assert "rank 1 was killed or cannot be reached" in text
+    assert cause == "RankError"
+    assert again == "StageError", "a call raises it too"
+    assert ended
+
+
+@pytest.mark.slow
+def test_an_error_of_a_rank_is_the_same_error_elsewhere(tmp_path: Path) -> None:
+    codes, (got, names, text, again, ended, cause) = failed(tmp_path, "raise")
+    assert codes == [0, 0]
+    assert len(got) <= 2
+    assert {"StageError", "ValueError"} <= set(names)
+    assert "ValueError: too wide" in text
+    assert 'raise ValueError("too wide")' in text, "the traceback of the other process"
+    assert (again, cause, ended) == ("StageError", "ValueError", True)
+    assert json.loads((tmp_path / "rank1.json").read_text())[2] == text

@@ -1,0 +1,182 @@
+"""Inference by PyBuda's run functions, as its documentation says."""
+
+from __future__ import annotations
+
+import queue
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.pybuda.checks import assert_same, read
+from tests.pybuda.models import SIZE, Blend, Echo, Projection, inputs
+from torch_loom import pybuda
+from torch_loom.errors import PyBudaError
+
+
+def test_a_module_runs_by_itself_again_and_again() -> None:
+    module = Echo("direct")
+    for _ in range(2):
+        given = inputs()
+        assert_same([out.value() for out in module.run(*given)], module.reference(*given))
+    assert module.get_device() is pybuda.get_tenstorrent_device()
+    assert module.get_name() == "direct"
+
+
+def test_a_module_refuses_to_run_among_others() -> None:
+    pybuda.CPUDevice("cpu0", module=pybuda.PyTorchModule("placed", nn.Identity()))
+    with pytest.raises(PyBudaError, match="placed"):
+        Projection("other").run(torch.rand(1, SIZE))
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+def test_run_inference_with_inputs(sequential: bool) -> None:
+    module = Echo("given")
+    dry, wet = inputs()
+    # By name in another order, as a tuple, and as PyBuda's tensors.
+    given = [{"wet": wet, "dry": dry}, (dry, wet), (pybuda.Tensor.create_from_torch(dry), wet)]
+    results = pybuda.run_inference(module, inputs=given, _sequential=sequential)
+    assert isinstance(results, queue.Queue)
+    for _ in given:
+        assert_same(read(results), module.reference(dry, wet))
+
+
+def test_another_module_takes_the_place_of_the_first() -> None:
+    x = torch.rand(2, SIZE)
+    first, second = Projection("first"), Projection("second")
+    assert_same(read(pybuda.run_inference(first, inputs=[(x,)])), [x @ first.basis.value()])
+    assert_same(read(pybuda.run_inference(second, inputs=[(x,)])), [x @ second.basis.value()])
+    assert first.get_device() is None
+
+
+def test_placed_modules_and_a_resumed_run() -> None:
+    tt0 = pybuda.TTDevice("tt0")
+    module = Echo("placed")
+    tt0.place_module(module)
+    given = [inputs() for _ in range(4)]
+    tt0.push_to_inputs(given[0])
+    results = pybuda.run_inference()
+    assert_same(read(results), module.reference(*given[0]))
+    for one in given[1:3]:
+        tt0.push_to_inputs(*one)
+    assert pybuda.run_inference(input_count=2) is results
+    for one in given[1:3]:
+        assert_same(read(results), module.reference(*one))
+    new: queue.Queue[Any] = queue.Queue()
+    tt0.push_to_inputs(list(given[3]))
+    assert pybuda.run_inference(output_queue=new) is new
+    assert_same(read(new), module.reference(*given[3]))
+    assert results.empty()
+
+
+def test_inputs_may_come_after_the_run_began() -> None:
+    tt0 = pybuda.TTDevice("tt0", module=Projection("late"))
+    tt0.push_to_inputs(torch.ones(1, SIZE))
+    results = pybuda.run_inference(input_count=3)
+    first = read(results)
+    for _ in range(2):
+        tt0.push_to_inputs(torch.ones(1, SIZE))
+        assert_same(read(results), first)
+
+
+def test_run_without_end_goes_on_until_the_next_run() -> None:
+    tt0 = pybuda.TTDevice("tt0", module=Projection("endless"))
+    tt0.push_to_inputs(torch.ones(1, SIZE))
+    results = pybuda.run_inference(input_count=0)
+    for _ in range(3):
+        read(results)
+        tt0.push_to_inputs(torch.ones(1, SIZE))
+    read(results)
+    second: queue.Queue[Any] = queue.Queue()
+    pybuda.run_inference(input_count=1, output_queue=second)
+    tt0.push_to_inputs(torch.ones(1, SIZE))
+    read(second)
+    assert results.empty()
+    with pytest.raises(PyBudaError, match="no end"):
+        pybuda.run_inference(input_count=0, _sequential=True)
+
+
+def test_sequential_runs_what_is_there_and_returns_when_done() -> None:
+    tt0 = pybuda.TTDevice("tt0", module=Projection("sequential"))
+    for _ in range(2):
+        tt0.push_to_inputs(torch.ones(1, SIZE))
+    results = pybuda.run_inference(input_count=5, _sequential=True)
+    assert results.qsize() == 2
+
+
+def test_wrong_calls_of_run_inference() -> None:
+    with pytest.warns(UserWarning, match="Nothing to do"):
+        assert pybuda.run_inference() is None
+    with pytest.raises(PyBudaError, match="no module is placed"):
+        pybuda.run_inference(inputs=[(torch.ones(1),)])
+    with pytest.raises(PyBudaError, match="module of PyBuda, not Linear"):
+        pybuda.run_inference(nn.Linear(1, 1))  # type: ignore[arg-type]
+    pybuda.TTDevice("tt0", module=Projection("placed"))
+    with pytest.raises(RuntimeError, match="Inputs must be pushed into the first device"):
+        pybuda.run_inference()
+    with pytest.raises(PyBudaError, match="input_count is 2 for 3 inputs"):
+        pybuda.run_inference(inputs=[(torch.ones(1, SIZE),)] * 3, input_count=2)
+    with pytest.raises(PyBudaError, match="input_count is -1"):
+        pybuda.run_inference(input_count=-1)
+
+
+def test_cpu_and_tt_devices_form_a_pipeline() -> None:
+    host = Blend()
+    pybuda.CPUDevice("cpu0", module=pybuda.PyTorchModule("front", host))
+    module = Projection("back")
+    pybuda.TTDevice("tt1", module=module, chip_ids=[1])
+    dry, wet = inputs()
+    results = pybuda.run_inference(inputs=[(dry, wet)])
+    assert_same(read(results), [(host(dry, wet) @ module.basis.value()).detach()])
+    with pytest.raises(PyBudaError, match="takes devices"):
+        pybuda.set_device_pipeline(["tt1"])
+
+
+def test_the_pipeline_can_be_put_in_another_order() -> None:
+    second = pybuda.CPUDevice("second", module=pybuda.PyTorchModule("relu", nn.ReLU()))
+    first = pybuda.CPUDevice("first", module=pybuda.PyTorchModule("shift", nn.Linear(1, 1)))
+    with torch.no_grad():
+        first.modules[0].module.weight.fill_(-1)  # type: ignore[attr-defined]
+        first.modules[0].module.bias.fill_(0)  # type: ignore[attr-defined]
+    pybuda.set_device_pipeline([first, second])
+    first.push_to_inputs(torch.ones(1, 1))
+    assert read(pybuda.run_inference())[0].item() == 0.0
+
+
+def test_several_modules_on_one_device_run_in_order() -> None:
+    a, b = Projection("a"), Projection("b")
+    tt0 = pybuda.TTDevice("tt0", module=[a, b])
+    x = torch.rand(2, SIZE)
+    tt0.push_to_inputs(x)
+    assert_same(read(pybuda.run_inference()), [x @ a.basis.value() @ b.basis.value()])
+
+
+def test_generative_inference_is_inference() -> None:
+    module = Projection("m")
+    x = torch.rand(1, SIZE)
+    assert_same(read(pybuda.run_generative_inference(module, inputs=[(x,)])), [x @ module.basis.value()])
+
+
+def test_run_generate_says_where_to_write() -> None:
+    class Cache(nn.Module):
+        start = -1
+
+        def set_position(self, start: int, num_tokens: int) -> None:
+            self.start, self.num_tokens = start, num_tokens
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 0 + self.start + self.num_tokens / 100
+
+    tt0 = pybuda.TTDevice("tt0", module=pybuda.PyTorchModule("cache", Cache()))
+    results = pybuda.initialize_pipeline(training=False, sample_inputs=(torch.ones(1, 1),))
+    for arguments, expected in (
+        ({"write_index": 2}, 64.01),
+        ({"tokens_per_iter": 32, "token_id": 0}, 0.32),
+        ({"tokens_per_iter": 1, "token_id": 37}, 37.01),
+    ):
+        tt0.push_to_inputs(torch.ones(1, 1))
+        pybuda.run_generate(input_count=1, **arguments)
+        assert read(results)[0].item() == pytest.approx(expected)
+    with pytest.raises(PyBudaError, match="write_index"):
+        pybuda.run_generate()

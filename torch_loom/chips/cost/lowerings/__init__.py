@@ -1,0 +1,1 @@
+"""The kernels of ops, by what decides their time."""

@@ -1,0 +1,186 @@
+"""Products of matrices, convolutions, attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch_loom.chips.cost.lowerings.common import NARROW, as_int, as_list, moved_bytes, stream
+from torch_loom.chips.cost.lowerings.rows import column_sum
+from torch_loom.chips.cost.records import Kernel, Op, Tensor
+
+__all__ = ["attention", "attention_backward", "convolution", "convolution_backward", "matmul"]
+
+
+def _matmul_kernels(
+    dtype: str, batch: int, m: int, n: int, k: int, extra: float = 0.0, aligned: bool = True
+) -> list[Kernel]:
+    from_dtype = Tensor.dense(dtype, 1).item_bytes
+    read = float(batch * (m * k + k * n)) * from_dtype + extra
+    written = float(batch * m * n) * from_dtype
+    if not batch * m * n:
+        return []
+    if (m == 1 or n == 1) and batch == 1:
+        return [
+            Kernel(
+                "vector_product",
+                dtype,
+                read,
+                written,
+                read + written,
+                float(m * n * k),
+                item_bytes=from_dtype,
+            )
+        ]
+    family = "matmul" if dtype in NARROW else "matmul_vector"
+    return [
+        Kernel(
+            *(family, dtype, read, written, read + written),
+            m=m,
+            n=n,
+            k=max(k, 1),
+            batch=batch,
+            aligned=aligned,
+            item_bytes=from_dtype,
+            epilogue=extra > 0.0,
+        )
+    ]
+
+
+def _leading_aligned(tensor: Tensor) -> bool:
+    steps = [
+        stride for stride, size in zip(tensor.strides, tensor.shape, strict=True) if size > 1 and stride > 1
+    ]
+    return all(stride * tensor.item_bytes % 16 == 0 for stride in steps)
+
+
+def matmul(op: Op) -> list[Kernel]:
+    left, right = op.inputs[-2], op.inputs[-1]
+    bias = moved_bytes(op.inputs[:-2])
+    batch = left.shape[0] if len(left.shape) == 3 else 1
+    m, k = (left.shape[-2], left.shape[-1]) if len(left.shape) > 1 else (1, left.shape[-1])
+    n = right.shape[-1] if len(right.shape) > 1 else 1
+    out = op.outputs[0] if op.outputs else op.inputs[0]
+    aligned = all(_leading_aligned(tensor) for tensor in (left, right, out))
+    return _matmul_kernels(left.dtype, batch, m, n, k, bias, aligned)
+
+
+def convolution(op: Op) -> list[Kernel]:
+    source, weight = op.inputs[0], op.inputs[1]
+    if op.attributes.get("transposed"):
+        # The gradient of a convolution with the roles of input and output exchanged.
+        return _convolution_like("convolution_backward", op.outputs[0], weight, source, op, forward=False)
+    return _convolution_like("convolution", source, weight, op.outputs[0], op, forward=True)
+
+
+def _convolution_like(
+    family: str, source: Tensor, weight: Tensor, out: Tensor, op: Op, forward: bool, wgrad: bool = False
+) -> list[Kernel]:
+    groups = max(1, as_int(op.attributes.get("groups"), 1))
+    window = math.prod(weight.shape[2:])
+    channels, outputs = source.shape[1] // groups, weight.shape[0] // groups
+    positions = out.shape[0] * math.prod(out.shape[2:])
+    tensors = (source, weight, out)
+    moved = moved_bytes(tensors)
+    written = weight if wgrad else out if forward else source
+    read = moved - written.memory_bytes
+    common: dict[str, Any] = {"item_bytes": source.item_bytes}
+    if channels == 1 and groups > 1:
+        items = float(out.items if forward or wgrad else source.items) * window
+        name = "depthwise_convolution" if forward else "depthwise_convolution_backward"
+        return [Kernel(name, source.dtype, read, float(written.memory_bytes), moved, items, **common)]
+    narrow = source.dtype in NARROW
+    kernels = []
+    if narrow:
+        # Matrix units want channels innermost, in multiples of 8.
+        channels = math.ceil(channels / 8) * 8
+    pointwise = window == 1 and math.prod(as_list(op.attributes.get("stride"), 2, 1)) == 1
+    if narrow and not pointwise and source.is_contiguous:
+        kernels += [
+            Kernel(
+                "layout",
+                source.dtype,
+                float(tensor.memory_bytes),
+                float(tensor.memory_bytes),
+                2.0 * tensor.memory_bytes,
+                **common,
+            )
+            for tensor in tensors
+        ]
+    if wgrad:
+        m, n, k = outputs, channels * window, positions
+    elif forward:
+        m, n, k = positions, outputs, channels * window
+    else:
+        # Where the stride skips positions, the gradient's products do too.
+        m, n, k = source.items // source.shape[1], channels, outputs * window
+        k = max(1, round(k * positions / max(1, m)))
+    name = family if narrow else f"{family}_vector"
+    kernels.append(
+        Kernel(
+            *(name, source.dtype, read, float(written.memory_bytes), moved),
+            **{"m": m, "n": n, "k": k, "batch": groups, **common},
+        )
+    )
+    return kernels
+
+
+def convolution_backward(op: Op) -> list[Kernel]:
+    grad, source, weight = op.inputs[0], op.inputs[1], op.inputs[2]
+    mask = op.attributes.get("output_mask")
+    wanted = list(mask) if isinstance(mask, (list, tuple)) else [True, True, False]
+    kernels = []
+    if wanted[0]:
+        kernels += _convolution_like("convolution_backward", source, weight, grad, op, forward=False)
+    if wanted[1]:
+        kernels += _convolution_like(
+            "convolution_backward", source, weight, grad, op, forward=False, wgrad=True
+        )
+    if len(wanted) > 2 and wanted[2]:
+        kernels += column_sum(grad, grad.shape[1])
+    return kernels
+
+
+def _attention_shape(query: Tensor, key: Tensor, op: Op) -> dict[str, object]:
+    causal = bool(op.attributes.get("is_causal"))
+    queries, keys = query.shape[-2], key.shape[-2]
+    share = 1.0
+    if causal and queries:
+        # Blocks that are masked out whole are left out.
+        share = min(1.0, 0.5 + 32.0 / max(queries, 1))
+    return {
+        "m": queries,
+        "n": keys,
+        "k": query.shape[-1],
+        "batch": math.prod(query.shape[:-2]),
+        "items": share,
+        "item_bytes": query.item_bytes,
+    }
+
+
+def attention(op: Op) -> list[Kernel]:
+    query, key = op.inputs[0], op.inputs[1]
+    if not query.items:
+        return []
+    family = "attention" if query.dtype in NARROW else "attention_vector"
+    read, written = moved_bytes(op.inputs), moved_bytes(op.outputs[:1])
+    return [
+        Kernel(family, query.dtype, read, written, read + written, **_attention_shape(query, key, op))  # type: ignore[arg-type]
+    ]
+
+
+def attention_backward(op: Op) -> list[Kernel]:
+    grad, query, key, value = op.inputs[0], op.inputs[1], op.inputs[2], op.inputs[3]
+    if not query.items:
+        return []
+    narrow = query.dtype in NARROW
+    family = "attention_backward" if narrow else "attention_backward_vector"
+    read = moved_bytes((grad, query, key, value)) + grad.memory_bytes
+    written = moved_bytes((query, key, value))
+    whole = Kernel(family, query.dtype, read, written, read + written, **_attention_shape(query, key, op))  # type: ignore[arg-type]
+    # The row sums of gradient times output, before the products.
+    delta = stream("elementwise", op, (grad, query), (query,))
+    kernels = [delta, whole]
+    if narrow:
+        kernels.append(stream("elementwise", op, (query, query), (query,)))
+    return kernels

@@ -1,0 +1,154 @@
+"""Reductions, softmax, normalisation, pooling: what walks along rows or columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import cast
+
+from torch_loom.chips.cost.lowerings.common import as_int, as_list, inner_dim, largest, moved_bytes, stream
+from torch_loom.chips.cost.lowerings.data import copy
+from torch_loom.chips.cost.records import Kernel, Op, Tensor
+
+__all__ = [
+    *("batch_norm", "batch_norm_backward", "column_sum", "layer_norm", "layer_norm_backward", "pooling"),
+    *("reduction", "shrinks", "softmax"),
+]
+
+# Longer rows of a softmax do not fit into the registers of one warp.
+WARP_COLUMNS = 1024
+
+
+def column_sum(tensor: Tensor, kept: int) -> list[Kernel]:
+    size = float(tensor.memory_bytes)
+    return [
+        Kernel(
+            *("reduce_columns", tensor.dtype, size, float(kept * tensor.item_bytes), size),
+            rows=kept,
+            columns=max(1, tensor.items // max(1, kept)),
+            items=float(tensor.items),
+            item_bytes=tensor.item_bytes,
+        )
+    ]
+
+
+def shrinks(op: Op) -> bool:
+    """Whether the results have fewer elements than what is read."""
+    return sum(tensor.items for tensor in op.outputs) < sum(tensor.items for tensor in op.inputs)
+
+
+def reduction(op: Op) -> list[Kernel]:
+    source = largest(op.inputs)
+    kept = max(1, op.outputs[0].items if op.outputs else 1)
+    if source.items == 0:
+        return [stream("fill", op, inputs=())]
+    size, written = float(source.memory_bytes), moved_bytes(op.outputs)
+    if kept == 1:
+        return [
+            Kernel(
+                *("reduce_all", source.dtype, size, written, size + written, float(source.items)),
+                item_bytes=source.item_bytes,
+            )
+        ]
+    dims = op.attributes.get("dim")
+    rank = len(source.shape)
+    reduced = {dim % rank for dim in as_list(dims, 0, -1) or [rank - 1]} if dims is None else set()
+    if dims is not None:
+        found = [dims] if isinstance(dims, int) else list(cast(Sequence[int], dims))
+        reduced = {int(dim) % rank for dim in found} or set(range(rank))
+    family = "reduce_rows" if inner_dim(source) in reduced else "reduce_columns"
+    return [
+        Kernel(
+            *(family, source.dtype, size, written, size + written, float(source.items)),
+            rows=kept,
+            columns=max(1, source.items // kept),
+            item_bytes=source.item_bytes,
+        )
+    ]
+
+
+def _row_kernel(
+    family: str, op: Op, columns: int, reads: Sequence[Tensor], writes: Sequence[Tensor]
+) -> Kernel:
+    main = largest(reads)
+    read, written = moved_bytes(reads), moved_bytes(writes)
+    return Kernel(
+        *(family, main.dtype, read, written, read + written, float(main.items)),
+        rows=main.items // max(1, columns),
+        columns=columns,
+        item_bytes=main.item_bytes,
+    )
+
+
+def made_contiguous(*tensors: Tensor) -> list[Kernel]:
+    """Return the copies that a kernel makes first of operands that it cannot walk through."""
+    kernels = []
+    for tensor in tensors:
+        if tensor.items and not tensor.is_contiguous:
+            dense = Tensor.dense(tensor.dtype, *tensor.shape)
+            kernels += copy(Op("clone", (tensor,), (dense,)))
+    return kernels
+
+
+def softmax(op: Op) -> list[Kernel]:
+    source = op.inputs[0]
+    dim = as_int(op.attributes.get("dim"), -1)
+    columns = source.shape[dim] if source.shape else 1
+    if not source.items:
+        return []
+    if "backward" in op.name:
+        row = _row_kernel("softmax_backward", op, columns, op.inputs[:2], op.outputs)
+        return [*made_contiguous(*op.inputs[:2]), row]
+    family = "softmax" if columns <= WARP_COLUMNS else "softmax_long"
+    return [*made_contiguous(source), _row_kernel(family, op, columns, op.inputs[:1], op.outputs)]
+
+
+def layer_norm(op: Op) -> list[Kernel]:
+    source = op.inputs[0]
+    shape = op.attributes.get("normalized_shape")
+    columns = math.prod(as_list(shape, len(cast(Sequence[int], shape)), 1)) if shape else source.shape[-1]
+    if not source.items:
+        return []
+    return [*made_contiguous(source), _row_kernel("layer_norm", op, columns, op.inputs, op.outputs)]
+
+
+def layer_norm_backward(op: Op) -> list[Kernel]:
+    grad, source = op.inputs[0], op.inputs[1]
+    shape = op.attributes.get("normalized_shape")
+    columns = math.prod(as_list(shape, len(cast(Sequence[int], shape)), 1)) if shape else source.shape[-1]
+    kernels = made_contiguous(grad, source)
+    kernels.append(_row_kernel("layer_norm_backward", op, columns, (grad, source), (source,)))
+    if len(op.outputs) > 1:
+        kernels += [
+            kernel._replace(
+                read_bytes=moved_bytes((grad, source)), footprint_bytes=moved_bytes((grad, source))
+            )
+            for kernel in column_sum(source, columns)
+        ]
+    return kernels
+
+
+def batch_norm(op: Op) -> list[Kernel]:
+    source = op.inputs[0]
+    passes = 2 if op.attributes.get("training", op.attributes.get("train", True)) else 1
+    out = op.outputs[0] if op.outputs else source
+    kernel = stream("batch_norm", op, (source,), (out,))
+    if passes == 1:
+        return [kernel._replace(family="batch_norm_inference")]
+    return [kernel._replace(read_bytes=kernel.read_bytes * 2)]
+
+
+def batch_norm_backward(op: Op) -> list[Kernel]:
+    grad, source = op.inputs[0], op.inputs[1]
+    kernel = stream("batch_norm_backward", op, (grad, source), (source,))
+    return [kernel._replace(read_bytes=kernel.read_bytes * 2)]
+
+
+def pooling(op: Op) -> list[Kernel]:
+    window = math.prod(as_list(op.attributes.get("kernel_size"), 2, 1))
+    backward = "backward" in op.name
+    out = op.outputs[0]
+    if op.name.startswith("_adaptive") or op.name.startswith("adaptive"):
+        window = max(1, op.inputs[0].items // max(1, out.items))
+    family = "pooling_backward" if backward else "pooling"
+    return [stream(family, op, items=float(out.items * window))]

@@ -1,0 +1,78 @@
+"""Fake kernels whose results lie in memory as those of the engine's kernels do.
+
+Some of PyTorch's fake kernels ask for the device's type to know the layout of a result: convolutions,
+normalisation, decompositions of matrices. They know the devices of PyTorch alone. A layout that differs from
+the kernel's is found by Inductor's checks of strides, or gives wrong numbers where these are off.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+_CPU = torch.device("cpu")
+
+
+def lay_out_as_engine(name: str) -> None:
+    """Let shape functions that ask for the device's type take it for the engine's. No upstream issue."""
+    from torch import _meta_registrations
+
+    original: Any = _meta_registrations.device_hint
+    if getattr(original, "_loom_original", None) is not None:
+        return
+
+    def device_hint(tensor: Any) -> str:
+        # Only fake tensors are of a device: plain meta tensors are called "cuda", whoever asks.
+        kind: str = original(tensor)
+        return _CPU.type if kind == name and _device_type(tensor) == name else kind
+
+    device_hint._loom_original = original  # type: ignore[attr-defined]
+    _meta_registrations.device_hint = device_hint
+
+
+def _device_type(tensor: Any) -> str:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return str(tensor.fake_device.type if isinstance(tensor, FakeTensor) else tensor.device.type)
+
+
+def lay_out_convolutions_as_engine(name: str) -> None:
+    """Run the fake kernels of convolutions on fake tensors of the engine.
+
+    They ask in C++ which library would run it, and that answers by the type of the device. No upstream issue.
+    """
+    from torch._subclasses.fake_impls import op_implementations_dict
+
+    known: dict[Any, Any] = op_implementations_dict
+    aten = torch.ops.aten
+    for op in (
+        *(aten.convolution.default, aten.convolution_backward.default),
+        *(aten._convolution.default, aten._convolution.deprecated),
+    ):
+        if op in known and not hasattr(known[op], "_loom_original"):
+            known[op] = _on_engine(known[op], name)
+
+
+def _on_engine(original: Any, name: str) -> Any:
+    def run(fake_mode: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
+        leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        device = next((leaf.device for leaf in leaves if leaf.device.type == name), None)
+        if device is None:
+            return original(fake_mode, op, *args, **kwargs)
+
+        def moved(place: torch.device) -> Any:
+            def move(tensor: torch.Tensor) -> torch.Tensor:
+                with fake_mode:
+                    return torch.empty_strided(
+                        tensor.shape, tensor.stride(), dtype=tensor.dtype, device=place
+                    )
+
+            return move
+
+        lent, named = pytree.tree_map_only(torch.Tensor, moved(_CPU), (args, kwargs))
+        return pytree.tree_map_only(torch.Tensor, moved(device), original(fake_mode, op, *lent, **named))
+
+    run._loom_original = original  # type: ignore[attr-defined]
+    return run
