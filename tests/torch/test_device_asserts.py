@@ -1,4 +1,4 @@
-"""TORCH_LOOM_ASSERTS=device: what values cause is raised where the host waits, and nothing runs afterwards."""
+"""TORCH_LOOM_ASSERTS=device: what values cause is raised where the host waits; nothing runs afterwards."""
 
 from __future__ import annotations
 

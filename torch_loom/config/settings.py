@@ -387,9 +387,9 @@ ASSERTS = Setting(
     type_name="choice",
     default=None,
     allowed="immediate, device",
-    meaning="Where an op meets a value that it cannot take, as an index out of range: immediate raises there; "
-    "device raises where the host waits, and nothing runs afterwards, as on a GPU. immediate if not set, "
-    "device under the name cuda.",
+    meaning="Where an op meets a value that it cannot take, as an index out of range: immediate raises "
+    "there; device raises where the host waits, and nothing runs afterwards, as on a GPU. immediate if not "
+    "set, device under the name cuda.",
     parse=_one_of("immediate", "device"),
 )
 CHAOS_SEED = Setting(

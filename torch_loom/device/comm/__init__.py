@@ -240,7 +240,8 @@ def reduce_add(inputs: Iterable[torch.Tensor], destination: Any = None) -> torch
     for i, tensor in enumerate(tensors):
         if tensor.device.type != DEVICE_TYPE:
             raise HostTensorError(
-                f"reduce_add expects all inputs to be on GPUs, but input {i} is on {tensor.device.type.upper()}"
+                f"reduce_add expects all inputs to be on GPUs, but input {i} is on "
+                f"{tensor.device.type.upper()}"
             )
         check_alike(tensor, tensors[0], f"input {i}")
         if tensor.get_device() == index:
