@@ -107,9 +107,9 @@ def estimated_ms(chip: chips.Chip, row: dict[str, Any]) -> float:
     estimation = "torch.utils._runtime_estimation."
     with (
         FakeTensorMode(),
-        mock.patch("torch.cuda.is_available", lambda: True),
+        mock.patch("torch.cuda.is_available", return_value=True),
         mock.patch(estimation + "get_device_tflops", tflops),
-        mock.patch(estimation + "get_gpu_dram_gbps", lambda: chip.dram_gbps),
+        mock.patch(estimation + "get_gpu_dram_gbps", return_value=chip.dram_gbps),
     ):
         model, optimizer, batch = _fake(row)
         hf_models.step(model, batch, optimizer)
@@ -178,7 +178,7 @@ def docs_body(found: Sequence[Case]) -> str:
         ]
         for case in found
     ]
-    header = ["training step", "peak", "loom", "MemTracker", "FakeGPU", "time", "loom", "RuntimeEstimator"]
+    header = ["training step", "peak", "loom", "MemTracker", "FakeGPU", "time", "loom", "Estimator"]
     return (
         "How far forecasts without a GPU are from what an NVIDIA H200 reported: peak of allocated memory, and "
         "time of the kernels of a step. MemTracker and RuntimeEstimator are `torch.distributed._tools` under "

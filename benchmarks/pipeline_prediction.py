@@ -28,6 +28,12 @@ PUBLISHED: dict[str, dict[int, float]] = {
 }
 # The published runs compute in block floats: PyBuda's AMP for these models.
 OPTIONS = {"default_df_override": "Bfp8_b", "math_fidelity": "LoFi"}
+NOTE = (
+    "What the compiler predicts for a stage a chip, in Bfp8_b with LoFi and micro-batches of 16, beside what "
+    "tt-buda-benchmarks published for cards of one and two chips and boxes of four and eight, host included; "
+    "nothing is fitted to the published figures. BERT-large's weights fit in the cores' memory from four "
+    "chips on, and are read from DRAM below that."
+)
 BYTES_PER_VALUE = 1088 / 1024  # a tile of Bfp8_b
 
 
@@ -91,17 +97,22 @@ def predictions(name: str, blocks: Sequence[nn.Module], sample: Tensor) -> Itera
         yield Predicted(name, num_chips, min(found + links))
 
 
-def table(quick: bool = False) -> Iterator[str]:
-    """Yields the lines of the table; ``quick``: of smaller models."""
+def rows(quick: bool = False) -> Iterator[tuple[str, str, str, str]]:
+    """Yields the rows of the table, its head first; ``quick``: of smaller models."""
     device = "loom"
     models: dict[str, tuple[nn.Sequential, Tensor]] = {
         "ResNet-50": (resnet((2, 2, 2, 2), 16) if quick else resnet(), torch.rand(16, 3, 224, 224)),
         "BERT-large": (bert(8, 128, 4) if quick else bert(), torch.zeros(16, 384, dtype=torch.int64)),
     }
-    yield f"{'samples a second':<18}{'chips':>6}{'predicted':>11}{'published':>11}"
+    yield "samples a second", "chips", "predicted", "published"
     with torch.no_grad():
         for name, (model, sample) in models.items():
             blocks = list(model.eval().to(device))
             for one in predictions(name, blocks, sample.to(device)):
                 told = "-" if quick or one.published is None else f"{one.published:.0f}"
-                yield f"{name:<18}{one.num_chips:>6}{one.samples_per_second:>11.0f}{told:>11}"
+                yield name, str(one.num_chips), f"{one.samples_per_second:.0f}", told
+
+
+def line(name: str, chips: str, predicted: str, published: str) -> str:
+    """Returns a row as text."""
+    return f"{name:<18}{chips:>6}{predicted:>11}{published:>11}"

@@ -71,6 +71,7 @@ def initialize(
     protect: bool,
     refuse_fallbacks: bool,
     host_memory_bytes: int,
+    device_asserts: bool,
 ) -> None: ...
 
 # The program sees these devices in the place of its own. Returns why it cannot, while another dry run or a

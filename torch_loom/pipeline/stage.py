@@ -203,7 +203,7 @@ class Stage:
             PipelineError: none is alive.
         """
         links = self._linked()
-        if not self._alive:
+        if not self.num_alive:
             raise PipelineError(
                 f"stage {self.name!r}: a backward without a forward; run as many forwards in training first"
             )
@@ -302,6 +302,24 @@ class Stage:
             for name, value in self.parameters.named_parameters()
             if value.grad is not None
         }
+
+    def call_modules(self, method: str, *arguments: int) -> None:
+        """Call a method of all modules, those within too, that have it."""
+        for module in self.modules.values():
+            for inner in module.modules():
+                found = getattr(inner, method, None)
+                if callable(found):
+                    found(*arguments)
+
+    def lost(self) -> PipelineError | None:
+        """Return why the stage can run no more although nobody ended it, or None."""
+        return None
+
+    def kill(self) -> None:
+        """End what the stage is within, where that is possible."""
+
+    def end(self, deadline: float) -> None:
+        """Let go of what a run held; called once the worker has ended, and returns before ``deadline``."""
 
     def check_update(self, values: Mapping[str, torch.Tensor]) -> None:
         """Say whether these can become the parameters' values.
