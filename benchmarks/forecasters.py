@@ -181,7 +181,8 @@ def docs_body(found: Sequence[Case]) -> str:
     header = ["training step", "peak", "loom", "MemTracker", "FakeGPU", "time", "loom", "Estimator"]
     return (
         "How far forecasts without a GPU are from what an NVIDIA H200 reported: peak of allocated memory, "
-        "and time of the kernels of a step. MemTracker and RuntimeEstimator are `torch.distributed._tools` under "
+        "and time of the kernels of a step. MemTracker and RuntimeEstimator are those of "
+        "`torch.distributed._tools` under "
         "FakeTensorMode; RuntimeEstimator is given the chip's peaks and leaves optimizers' ops without "
         "arithmetic at the bandwidth of memory. FakeGPU is on no package index: its static forecasts of the "
         "gpt2 steps were measured with version 1.5.5 and are not measured by this command.\n\n"
