@@ -7,6 +7,7 @@
 #include "torch/dispatch/graph.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/infer.h"
+#include "torch/dispatch/no_values.h"
 #include "torch/dispatch/queued_op.h"
 #include "torch/engine/generator.h"
 #include "torch/engine/integer_division.h"
@@ -196,6 +197,7 @@ bool call_engine(Op& op, torch::jit::Stack* stack, Lending& lending) {
       if (has_device_asserts && op.facts.has(op_flag::kDividesIntegers)) {
         avoid_zero_divisors(*stack, op.num_arguments);
       }
+      if (!lending.runs_kernels() && run_without_values(op, stack)) return;
       if (lending.has_sparse()) {
         op.handle.callBoxed(stack);
       } else {
