@@ -390,6 +390,28 @@ def test_inductor_with_kernels_of_eager_computes_the_same(make: Callable[[], nn.
     assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
 
 
+@pytest.mark.parametrize("device", ["cpu", "loom"])
+def test_autocast_has_no_say_in_products(device: str) -> None:
+    model = emulate(transformer().to(device), B8)
+    x, w = random(2, 16, 32).to(device), random(32, 32).to(device)
+    products = {
+        "matmul": lambda: numerics.matmul(x, w, fidelity=MathFidelity.HiFi3),
+        "integers": lambda: numerics.matmul(x.round(), w.round(), accumulate=DataFormat.Int32),
+        "convolution": lambda: numerics.conv2d(x[:, None], w[None, None, :3, :3], w[0, :1]),
+        "emulated": lambda: model(x),
+    }
+    for name, product in products.items():
+        wanted = product()
+        with torch.autocast(device, dtype=torch.bfloat16):
+            got = product()
+        assert got.dtype is torch.float32, name
+        assert torch.equal(got, wanted), name
+    (grad,) = torch.autograd.grad(wanted.sum(), model.module.layers[0].linear1.weight)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        (again,) = torch.autograd.grad(model(x).sum(), model.module.layers[0].linear1.weight)
+    assert torch.equal(again, grad)
+
+
 def test_chips_without_a_format() -> None:
     grayskull = {DataFormat.Float16_b, B8, DataFormat.Float16, DataFormat.Bfp8}
     assert emulate(B8, formats=grayskull).settings.default.accumulate is DataFormat.Float16_b
