@@ -16,8 +16,7 @@ demo: build
 	$(BIN)/loom demo
 
 test: build
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m "not conformance or sample" \
-		--stateful-seconds 60
+	$(BIN)/python -m pytest -m "not conformance or sample" --stateful-seconds 60
 
 # What users install: without bindings for tests, and without the generators of the docs.
 wheel: $(STAMP)
@@ -46,6 +45,7 @@ benchmark: build
 	$(BIN)/python -m benchmarks.streams --check
 	$(BIN)/python -m benchmarks.tape --check
 	$(BIN)/python -m benchmarks.compile --check
+	$(BIN)/python -m benchmarks.balance --check
 	$(BIN)/python -m benchmarks.import_time --check
 
 # The layers below PyTorch with their own tests, under the compiler's sanitizers: CXX says which compiler.

@@ -2,7 +2,8 @@
 
     python -m benchmarks.pipeline
 
-Prints three figures with their bounds. Two stages need two idle cores; one thread an op.
+Prints three figures with their bounds, and predicted rates over Wormhole chips beside published ones. Two
+stages need two idle cores; one thread an op.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from benchmarks import pipeline_prediction
+from benchmarks._common import write_docs
+from tools.blocks import markdown_table
 from torch_loom.pipeline import Pipeline, Stage
 
+COMMAND = "python -m benchmarks.pipeline"
 MAX_OVERHEAD_US = 100.0
 MIN_GAIN = 1.7
 MAX_RATIO = 1.0
@@ -68,8 +73,11 @@ def gain(num_microbatches: int, rounds: int) -> float:
     The best of several rounds for both: what else runs on the machine takes from two cores first.
     """
     first, second = layers(), layers()
-    together = max(throughput([nn.Sequential(first, second)], num_microbatches) for _ in range(rounds))
-    return max(throughput([first, second], num_microbatches) for _ in range(rounds)) / together
+    alone, both = [], []
+    for _ in range(rounds):  # in turns, so that a slow minute of the machine slows both
+        alone.append(throughput([nn.Sequential(first, second)], num_microbatches))
+        both.append(throughput([first, second], num_microbatches))
+    return max(both) / max(alone)
 
 
 def our_step_seconds(num_steps: int, num_microbatches: int) -> float:
@@ -128,28 +136,42 @@ def peer_step_seconds(num_steps: int, num_microbatches: int) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; 1 if a figure misses its bound."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pipeline", description=__doc__)
+    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few repetitions: whether it runs, not how fast")
-    quick = parser.parse_args(arguments).quick
+    parser.add_argument("--write-docs", action="store_true", help="write the result into docs/performance.md")
+    options = parser.parse_args(arguments)
+    quick = options.quick
     rounds, count, steps = (1, 20, 2) if quick else (7, 1000, 15)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    lines: list[str] = []
+
+    def tell(line: str) -> None:
+        print(line, flush=True)
+        lines.append(line)
+
     try:
         held = True
         for num_stages in (1, 2, 4):
             took = statistics.median(overhead_us(num_stages, count) for _ in range(rounds))
             held &= took <= MAX_OVERHEAD_US
             per = f"{took:6.1f} us a micro-batch and stage (<= {MAX_OVERHEAD_US:.0f})"
-            print(f"overhead, {num_stages} stages: {per}")
+            tell(f"overhead, {num_stages} stages: {per}")
         gained = gain(max(count // 10, 2), rounds)
-        print(f"two stages for one: {gained:.2f} x the throughput (>= {MIN_GAIN})")
+        tell(f"two stages for one: {gained:.2f} x the throughput (>= {MIN_GAIN})")
         ours = statistics.median(our_step_seconds(steps, 8) for _ in range(min(rounds, 3)))
         theirs = statistics.median(peer_step_seconds(steps, 8) for _ in range(min(rounds, 3)))
         ratio = ours / theirs
-        print(
+        tell(
             f"a training step of 8 micro-batches: {ours * 1e3:.1f} ms, torch.distributed.pipelining "
             f"{theirs * 1e3:.1f} ms, ratio {ratio:.2f} (<= {MAX_RATIO})"
         )
+        predicted = list(pipeline_prediction.rows(quick))
+        print(*(pipeline_prediction.line(*row) for row in predicted), sep="\n")
+        if options.write_docs:
+            body = "\n".join(f"- {line}" for line in lines) + f"\n\n{pipeline_prediction.NOTE}\n\n"
+            head, *rest = predicted
+            write_docs("pipeline", "Pipelines", body + markdown_table(head, rest), COMMAND)
         return 0 if quick or (held and gained >= MIN_GAIN and ratio <= MAX_RATIO) else 1
     finally:
         torch.set_num_threads(threads)

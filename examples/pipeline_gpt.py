@@ -1,6 +1,8 @@
 """Trains a small GPT on Python's docstrings over two chips and a CPU; then generates with a KV cache.
 
 python examples/pipeline_gpt.py --steps 200
+python examples/pipeline_gpt.py --steps 200 --numbers Bfp8_b
+torchrun --nproc-per-node 2 examples/pipeline_gpt.py --steps 200
 
 Prints losses, the picture of the pipeline (F forward, B backward, O optimizer, a dot is waiting), and text.
 """
@@ -115,15 +117,29 @@ def batches(number: int, seed: int = 0) -> list[tuple[torch.Tensor, torch.Tensor
     return made  # type: ignore[return-value]
 
 
-def place(num_blocks: int = 1, rate: float = 3e-3) -> tuple[pybuda.TTDevice, pybuda.CPUDevice]:
-    """Two halves of the model on two chips, the loss on the CPU."""
-    first = pybuda.TTDevice("chip0", chip_ids=[0], optimizer=pybuda.Adam(rate, device_params=True))
-    first.place_module(pybuda.PyTorchModule("beginning", Beginning(num_blocks)))
-    second = pybuda.TTDevice("chip1", chip_ids=[1], optimizer=pybuda.Adam(rate, device_params=True))
-    second.place_module(pybuda.PyTorchModule("ending", Ending(num_blocks)))
+def place(
+    num_blocks: int = 1, rate: float = 3e-3, numbers: pybuda.DataFormat | None = None
+) -> tuple[pybuda.TTDevice, pybuda.CPUDevice]:
+    """Two halves of the model on two chips, the loss on the CPU.
+
+    With ``numbers`` the chips are Wormholes that compute in this format; otherwise they are exact.
+    """
+    halves = {"beginning": Beginning(num_blocks), "ending": Ending(num_blocks)}
+    chips = []
+    for chip, (name, half) in enumerate(halves.items()):
+        made = pybuda.TTDevice(
+            f"chip{chip}",
+            chip_ids=[chip],
+            arch=None if numbers is None else pybuda.BackendDevice.Wormhole_B0,
+            devtype=pybuda.BackendType.Golden if numbers is None else pybuda.BackendType.Silicon,
+            fp32_fallback=numbers or pybuda.DataFormat.Float16_b,
+            optimizer=pybuda.Adam(rate, device_params=True),
+        )
+        made.place_module(pybuda.PyTorchModule(name, half))
+        chips.append(made)
     last = pybuda.CPUDevice("cpu", module=pybuda.PyTorchModule("logits", nn.Identity()))
     last.place_loss_module(pybuda.PyTorchModule("next_token", NextToken()))
-    return first, last
+    return chips[0], last
 
 
 def train(first: pybuda.TTDevice, last: pybuda.CPUDevice, num_steps: int) -> tuple[list[float], str]:
@@ -156,15 +172,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--blocks", type=int, default=1, help="on each chip")
+    parser.add_argument("--numbers", help="a data format that Wormhole chips compute in, such as Bfp8_b")
     arguments = parser.parse_args()
     torch.manual_seed(0)
-    first, last = place(arguments.blocks)
+    numbers = getattr(pybuda.DataFormat, arguments.numbers) if arguments.numbers else None
+    first, last = place(arguments.blocks, numbers=numbers)
     losses, picture = train(first, last, arguments.steps)
     tail = losses[-20:]
     print(f"loss: {losses[0]:.3f} at first, {sum(tail) / len(tail):.3f} over the last {len(tail)}")
     print(picture)
     tokens = generate(first, torch.tensor(list(b"Return the ")), CONTEXT)
     print(bytes(tokens.tolist()).decode())
+    print(state.session.pipeline.report().draw())
 
 
 if __name__ == "__main__":

@@ -60,6 +60,14 @@ for line in sys.stdin:
 """
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Run the whole suite in a process for each core, up to four, and a part of it in this process."""
+    if any(argument.startswith(("-n", "--numprocesses")) for argument in config.invocation_params.args):
+        return None  # somebody wants what auto means elsewhere
+    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
+    return min(4, len(os.sched_getaffinity(0))) if is_whole else 0
+
+
 def pytest_collection_finish() -> None:
     """Let the many tests that collect garbage not walk through all of PyTorch each time."""
     gc.collect()

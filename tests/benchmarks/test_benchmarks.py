@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import _common, compile, dispatch, import_time, models, nets, streams, tape
+from benchmarks import _common, balance, compile, dispatch, import_time, models, nets, streams, tape
 from benchmarks._figures import Figure
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +52,18 @@ def test_models_reports_every_case_as_a_script(tmp_path):
     assert [row["name"] for row in result["rows"]] == names
     assert models.TARGETS.keys() <= set(names)
     assert all(row["ratio"] > 0 for row in result["rows"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_plans_of_bert_base_beat_the_smallest_grids_and_come_near_the_bound():
+    policies, bounds = balance.bert_base(12)
+    limits = {name: target.limit for name, target in balance.SUBJECT.targets.items()}
+    assert max(policies) <= limits["policy"]
+    assert 1 <= max(bounds) <= limits["bound"]
+    row = ["ViT-Base", "`wh_n150`", "540", "600"]
+    balance._published[:] = [row]
+    assert "| " + " | ".join(row) + " |" in balance.SUBJECT.docs_body([Figure("policy", 0.5, 0.5)])
 
 
 @pytest.mark.slow

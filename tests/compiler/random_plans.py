@@ -66,7 +66,7 @@ def check_random_plan(draw: random.Random) -> None:
             works.append(work)
         breaks = frozenset(work.name for work in works if draw.random() < 0.1)
         dram = [work.parameter_bytes / target.dram_bytes_per_cycle for work in works]
-        runs = epochs_of(works, target, settings, breaks, dram)
+        runs = epochs_of(works, target, settings, breaks, dram, edges)
         plan = Plan(
             place_runs(works, runs, target, settings),
             edges,

@@ -24,8 +24,6 @@ from torch_loom.errors import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import PythonRunner
-
 
 pytestmark = pytest.mark.usefixtures("exported_once", "plain_configuration")
 
@@ -125,32 +123,6 @@ class _Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-@pytest.mark.slow
-def test_images_run_without_the_compiler(
-    net: nn.Module, x: torch.Tensor, tmp_path: Path, run_python: PythonRunner
-) -> None:
-    run = made(net, x)
-    path = tmp_path / "net.loom"
-    run.save(path)
-    torch.save((x.cpu(), run(x).cpu()), tmp_path / "pair.pt")
-    run_python(
-        f"""
-        import sys
-        class Blocked:
-            def find_spec(self, name, path=None, target=None):
-                if name.startswith("torch_loom.compiler"):
-                    raise ImportError(name)
-        sys.meta_path.insert(0, Blocked())
-        import torch, torch_loom
-        run = torch_loom.Executable.load({str(path)!r})
-        x, y = torch.load({str(tmp_path / "pair.pt")!r})
-        for _ in range(3):
-            assert torch.equal(run(x).cpu(), y)
-        assert "graphs" in run.netlist()
-        """
-    )
-
-
 def test_damaged_and_foreign_images_are_refused(net: nn.Module, x: torch.Tensor, tmp_path: Path) -> None:
     path = tmp_path / "net.loom"
     made(net, x).save(path)
@@ -192,36 +164,6 @@ def test_formats_change_numbers_as_little_as_they_may(net: nn.Module, x: torch.T
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "option",
-    [
-        {"balancer_policy": "MinimizeGrid"},
-        {"balancer_policy": "Random"},
-        {"balancer_policy": "SingleOpPerEpoch"},
-        {"place_on_one_row": True},
-        {"enable_auto_fusing": False},
-        {"harvested_rows": [[1, 11]]},
-        {"device_config": "wh_n300"},
-        {"device_config": "galaxy"},
-        {"input_queues_on_host": False},
-        {"output_queues_on_host": False},
-        {"backend_opt_level": 0},
-        {"math_fidelity": "LoFi"},
-        {"accumulate_df": "Float16_b"},
-        {"dram_placement_algorithm": "GREATEST_CAPACITY"},
-        {"dram_placement_algorithm": "ROUND_ROBIN_FLIP_FLOP"},
-        {"dram_placement_algorithm": "CLOSEST"},
-    ],
-    ids=lambda one: "-".join(str(value) for value in one.values()),
-)
-def test_options_change_the_plan(net: nn.Module, x: torch.Tensor, option: dict[str, Any]) -> None:
-    def shown(**options: Any) -> Any:
-        plan = made(net, x, **options).plan
-        return [plan["epochs"], plan["queues"], plan["num_chips"], plan["grid"]]
-
-    assert shown(**option) != shown()
-
-
 def test_a_ribbon_is_as_high_as_its_neighbours(net: nn.Module, x: torch.Tensor) -> None:
     for epoch in made(net, x, balancer_policy="Ribbon").plan["epochs"]:
         heights = {op["grid_size"][op["transposed"]] for op in epoch["ops"]}

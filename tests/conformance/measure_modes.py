@@ -1,7 +1,8 @@
 """`python -m tests.conformance.measure_modes`: each op of the database traced, scripted, captured, …
 
 Asks one sample of each op in each mode of `modes.py`, and writes the counts into docs/conformance.md. Fails
-where an op fails that `known_modes.py` does not list, or where one that it lists does not.
+where an op fails that `known_modes.py` does not list, or where one that it lists does not. With `--compiled`
+every second op is compiled instead, by each backend of `torch.compile`.
 """
 
 from __future__ import annotations
@@ -24,14 +25,28 @@ from tools.blocks import markdown_table, replace_block
 from .cases import dtypes_of, ops, samples
 from .known_modes import KNOWN
 from .model import Case, CaseResult, CpuFails, Failure, Tally
-from .modes import MODES, check
+from .modes import COMPILERS, MODES, check
 from .runner import run_cases
 from .worker import Order, Setup
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "conformance.md"
 LOG_DIRECTORY = ROOT / "build" / "conformance"
-BLOCK = "modes"
+BLOCK, COMPILED_BLOCK = "modes", "compiled"
+TITLES = {**MODES, **COMPILERS}
+# Inductor compiles C++ for each op, which takes seconds: one op of so many.
+COMPILED_EVERY = 2
+NOTE = (
+    "One sample of each op, in float32 where the op has it. What is made of the call runs on values that it "
+    "has not seen, and must give what the CPU computes eagerly from them. *Not asked*: the CPU fails in this "
+    "mode itself, the op has no tensors to be called with, or, for captures and busy streams, its result "
+    "depends on values, for which every device waits."
+)
+COMPILED_NOTE = (
+    "One sample of every second op, in float32 where the op has it, compiled as one graph; it must give what "
+    "the CPU computes eagerly. *Not asked*: compiling it for the CPU fails, too, or the op has no tensors to "
+    "be called with."
+)
 # The sample asked is the first of these many that the CPU takes.
 TRIED = 3
 
@@ -99,23 +114,21 @@ def counts_of(results: Sequence[CaseResult], modes: Sequence[str]) -> list[list[
         asked = passed + len(failed)
         rate = f"{int(10000 * passed / asked) / 100:.2f}%" if asked else ""
         not_asked = sum(tally.cpu_fails for _, tally in tallies)
-        rows.append([MODES[mode], str(passed), str(known), str(len(failed) - known), rate, str(not_asked)])
+        rows.append([TITLES[mode], str(passed), str(known), str(len(failed) - known), rate, str(not_asked)])
     return rows
 
 
 def document(results: Sequence[CaseResult], modes: Sequence[str]) -> str:
     """Return the section of docs/conformance.md."""
+    is_compiled = not set(modes).isdisjoint(COMPILERS)
     parts = [
-        "One sample of each op, in float32 where the op has it. What is made of the call runs on values "
-        "that it has not seen, and must give what the CPU computes eagerly from them. *Not asked*: the CPU "
-        "fails in this mode itself, the op has no tensors to be called with, or, for captures and busy "
-        "streams, its result depends on values, for which every device waits.",
+        COMPILED_NOTE if is_compiled else NOTE,
         markdown_table(
             ["called how", "passed", "known", "failed", "rate", "not asked"], counts_of(results, modes)
         ),
     ]
-    if KNOWN:
-        rows = [[f"`{op}`", mode, reason] for (mode, op), reason in sorted(KNOWN.items())]
+    if known := {key: reason for key, reason in KNOWN.items() if key[0] in modes}:
+        rows = [[f"`{op}`", mode, reason] for (mode, op), reason in sorted(known.items())]
         parts += ["Known to fail:", markdown_table(["op", "called how", "reason"], rows)]
     return "\n\n".join(parts)
 
@@ -124,17 +137,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print what fails, and write the section."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.measure_modes", description=__doc__)
     parser.add_argument("--ops", metavar="REGEX", help="only ops whose full name matches")
-    parser.add_argument("--modes", metavar="LIST", help=f"only these: {','.join(MODES)}")
+    parser.add_argument("--modes", metavar="LIST", help=f"only these: {','.join(TITLES)}")
+    parser.add_argument("--compiled", action="store_true", help=f"compile instead: {','.join(COMPILERS)}")
     parser.add_argument("--jobs", type=int, default=2, help="worker processes (2)")
     parser.add_argument("--no-write", action="store_true", help="leave docs/conformance.md alone")
     parser.add_argument("--device", default=torch._C._get_privateuse1_backend_name())
     options = parser.parse_args(arguments)
-    modes = tuple(options.modes.split(",")) if options.modes else tuple(MODES)
-    if wrong := [mode for mode in modes if mode not in MODES]:
-        parser.error(f"--modes: {wrong[0]!r} is none of {', '.join(MODES)}")
+    known = COMPILERS if options.compiled else MODES
+    modes = tuple(options.modes.split(",")) if options.modes else tuple(known)
+    if wrong := [mode for mode in modes if mode not in known]:
+        parser.error(f"--modes: {wrong[0]!r} is none of {', '.join(known)}")
     LOG_DIRECTORY.mkdir(parents=True, exist_ok=True)
     setup = Setup(options.device, modes, str(LOG_DIRECTORY / "modes.log"))
     chosen = cases(options.ops)
+    if options.compiled and not options.ops:
+        chosen = chosen[::COMPILED_EVERY]
     number_done = 0
 
     def show(result: CaseResult) -> None:
@@ -171,7 +188,8 @@ def conclude(results: list[CaseResult], modes: Sequence[str], *, is_whole: bool,
     (LOG_DIRECTORY / "modes_failures.log").write_text(log, encoding="utf-8")
     if is_whole and writes:
         text = DOCUMENT.read_text(encoding="utf-8")
-        DOCUMENT.write_text(replace_block(text, BLOCK, document(results, modes)), encoding="utf-8")
+        block = BLOCK if set(modes).isdisjoint(COMPILERS) else COMPILED_BLOCK
+        DOCUMENT.write_text(replace_block(text, block, document(results, modes)), encoding="utf-8")
     return 1 if unlisted or outdated else 0
 
 

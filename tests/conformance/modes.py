@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal import jit_metaprogramming_utils as scripts
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 import torch_loom.device as loom
 from tests import gate
@@ -37,6 +37,11 @@ MODES = {
     "capture": "graph captured after a warm-up on the default stream, replayed on new values",
     "busy": "call on a busy side stream: the host does not wait",
     "autocast": "autocast, for the ops of CUDA's cast lists: dtypes of the results",
+}
+
+COMPILERS = {
+    "inductor": "`torch.compile`, the default backend",
+    "loom": '`torch.compile(backend="loom")`',
 }
 
 # How long a call may keep the host before its stream is let go on: then the host was waiting for it.
@@ -227,12 +232,60 @@ def _check_busy(question: Question) -> None:
     question.check(result)
 
 
+def _compiled_by(backend: str, subject: Subject) -> Function:
+    """Return the call, compiled whole: a break of the graph would leave the op to eager."""
+    leaves, spec = tree_flatten(subject.arguments())
+    numbers = {id(own): number for number, own in enumerate(subject.inputs)}
+    places = [numbers.get(id(leaf)) for leaf in leaves]
+    op = subject.info.get_op()
+
+    def call(*inputs: torch.Tensor) -> Any:
+        given = [leaf if place is None else inputs[place] for leaf, place in zip(leaves, places, strict=True)]
+        args, kwargs = tree_unflatten(given, spec)
+        return op(*args, **kwargs)
+
+    return torch.compile(call, backend=backend, fullgraph=True, dynamic=False)
+
+
+def _check_compiler(backend: str, question: Question) -> None:
+    """Compile the call for the device. The CPU is asked where that fails, since compiling takes long."""
+    from torch._dynamo import config, reset
+
+    def answer(subject: Subject) -> Any:
+        reset()
+        with salted(1):
+            return _compiled_by(backend, subject)(*subject.clones(question.values))
+
+    with config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+        try:
+            question.check(answer(question.here))
+        except Exception:
+            try:
+                on_cpu = answer(question.cpu) if backend == "inductor" else _whole(question.cpu)
+                if backend == "inductor" and not question.is_random:
+                    for there, here in zip(tensors_of(question.expected), tensors_of(on_cpu), strict=True):
+                        torch.testing.assert_close(here, there, equal_nan=True)
+            except Exception as error:
+                raise CpuFails(f"{type(error).__name__}: {error}") from None
+            raise
+
+
+def _whole(subject: Subject) -> Any:
+    """Call it through Dynamo and AOTAutograd on the CPU, without a compiler."""
+    from torch._dynamo import reset
+
+    reset()
+    return _compiled_by("aot_eager", subject)(*subject.clones())
+
+
 _CHECKS: dict[str, Callable[[Question], None]] = {
     "trace": lambda question: _check_compiled(_traced, question),
     "script": lambda question: _check_compiled(_scripted, question),
     "make_fx": lambda question: _check_compiled(_made_fx, question),
     "capture": _check_capture,
     "busy": _check_busy,
+    "inductor": lambda question: _check_compiler("inductor", question),
+    "loom": lambda question: _check_compiler("loom", question),
 }
 
 

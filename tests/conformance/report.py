@@ -82,15 +82,22 @@ def write_document(path: Path, results: Sequence[CaseResult], device: str) -> No
     path.write_text("\n".join(part for part in parts if part))
 
 
-_MODES_BEGIN = "<!-- begin modes: written by `python -m tests.conformance.measure_modes` -->"
-_MODES_END = "<!-- end modes -->"
+_COMMAND = "python -m tests.conformance.measure_modes"
+_SECTIONS = (
+    ("Other ways to call an op", "modes", _COMMAND),
+    ("Compiled ops", "compiled", f"{_COMMAND} --compiled"),
+)
 
 
 def _modes(path: Path) -> str:
-    """Returns the section that another command writes, as it stands in the file."""
+    """Returns the sections that another command writes, as they stand in the file."""
     old = path.read_text() if path.exists() else ""
-    inside = old.partition(_MODES_BEGIN)[2].partition(_MODES_END)[0].strip()
-    return f"## Other ways to call an op\n\n{_MODES_BEGIN}\n{inside}\n{_MODES_END}\n"
+    parts = []
+    for title, block, command in _SECTIONS:
+        begin, end = f"<!-- begin {block}: written by `{command}` -->", f"<!-- end {block} -->"
+        inside = old.partition(begin)[2].partition(end)[0].strip()
+        parts.append(f"## {title}\n\n{begin}\n{inside}\n{end}\n")
+    return "\n".join(parts)
 
 
 def _headline(results: Sequence[CaseResult]) -> str:

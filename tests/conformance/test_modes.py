@@ -11,10 +11,13 @@ import torch
 import torch_loom.device as loom
 
 from . import modes
-from .measure_modes import cases, conclude, counts_of
+from .measure_modes import ask, cases, conclude, counts_of
 from .model import CaseResult, CpuFails, Failure, Mismatch, Tally
 
-COMPILED = ("trace", "make_fx", "capture", "busy")
+COMPILED = (
+    *("trace", "make_fx", "capture", "busy"),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in modes.COMPILERS),
+)
 
 
 class Call:
@@ -30,6 +33,9 @@ class Call:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
+
+    def get_op(self) -> Any:
+        return self.function
 
 
 def asked(mode: str, function: Any, *values: torch.Tensor) -> None:
@@ -77,6 +83,15 @@ def test_a_host_that_waits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_depends_on_values_is_not_asked(mode: str) -> None:
     with pytest.raises(CpuFails, match="depends on values"):
         asked(mode, torch.nonzero)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", modes.COMPILERS)
+def test_a_sample_of_ops_compiled(mode: str) -> None:
+    # `measure_modes --compiled` asks every second op.
+    for case in cases("^(mm|softmax|var_mean|index_select|nn.functional.(conv2d|layer_norm|gelu))$"):
+        tally = ask(mode, case, "loom")
+        assert tally.passed == 1, (case.op, tally)
 
 
 def test_cast_lists() -> None:

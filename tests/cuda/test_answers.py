@@ -58,6 +58,7 @@ def test_names_of_cuda_builds(run_python: PythonRunner) -> None:
     )
 
 
+@pytest.mark.slow
 def test_profiles_have_rows_of_the_device(run_python: PythonRunner) -> None:
     run_python(
         """

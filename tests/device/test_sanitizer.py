@@ -91,7 +91,8 @@ def test_what_came_before_is_not_known() -> None:
         sanitizer.disable()
 
 
-@pytest.mark.parametrize("mode", ["auto", pytest.param("blocking", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["auto", "blocking"])
 def test_environment_variable(mode: str, run_python) -> None:
     done = run_python(
         """

@@ -10,7 +10,7 @@ import torch
 from torch_loom.errors import PipelineError, PipelineStoppedError, RankError, StageError
 from torch_loom.pipeline import Channel, Lifeline, Pipeline, Stage, stage_error
 from torch_loom.pipeline.failure import told_error
-from torch_loom.pipeline.ranks.message import Message, decode, encode, num_body_bytes
+from torch_loom.pipeline.message import Message, decode, encode, num_body_bytes
 from torch_loom.pipeline.readers import GuardedQueue
 
 

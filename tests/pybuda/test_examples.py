@@ -46,3 +46,20 @@ def test_a_gpt_over_two_chips() -> None:
             logits = halves[1](halves[0](plain[None]))
             plain = torch.cat((plain, logits[0, -1].argmax()[None]))
     assert tokens.tolist() == plain.tolist()
+
+
+@pytest.mark.slow
+def test_emulated_training_converges_as_float32_does() -> None:
+    """The mean of the last 20 losses after 200 steps is within 2% of float32's."""
+    ends = []
+    for numbers in (None, gpt.pybuda.DataFormat.Bfp8_b):
+        gpt.pybuda.pybuda_reset()
+        torch.manual_seed(0)
+        first, last = gpt.place(numbers=numbers)
+        assert first.emulates() == (numbers is not None)
+        losses, _ = gpt.train(first, last, 200)
+        ends.append(sum(losses[-20:]) / 20)
+    exact, emulated = ends
+    assert exact < 2.5 < losses[0], "it has learned"
+    assert emulated != exact
+    assert abs(emulated / exact - 1) <= 0.02

@@ -38,7 +38,8 @@ def planned(tmp_path: Path, device: str, size: int, *options: str) -> subprocess
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
 
 
-@pytest.mark.parametrize("device", ["cuda", pytest.param("loom", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["cuda", "loom"])
 def test_a_script_is_planned(tmp_path: Path, device: str) -> None:
     as_json, as_page = tmp_path / "plan.json", tmp_path / "plan.html"
     done = planned(tmp_path, device, 2048, "--steps", "2", "--json", str(as_json), "--html", str(as_page))

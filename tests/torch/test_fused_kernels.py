@@ -63,6 +63,7 @@ def test_every_driver_and_launch_mode_issues_the_same_training(
     assert_same(training_commands(run_python, TORCH_LOOM_DRIVER=driver, **LAUNCHES[launch]), reference)
 
 
+@pytest.mark.slow
 def test_a_chip_with_all_kernels_issues_them(reference: Commands) -> None:
     transformer, recurrent = Counter(reference["transformer"]), Counter(reference["recurrent"])
     fused = "aten::_scaled_dot_product_fused_attention_overrideable"

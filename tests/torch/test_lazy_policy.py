@@ -51,6 +51,7 @@ print(digest.hexdigest(), torch.loom.memory_stats()["lazy.materializations"])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_host_side_and_moves(tmp_path: Path) -> None:
     assert run_suite(tmp_path, LAZY, "tests/torch/test_lazy.py", "tests/torch/test_lazy_moves.py") == set()

@@ -23,6 +23,7 @@ __all__ = [
     "complaint",
     "describe_with",
     "export",
+    "num_launched_ranks",
     "raw_text",
     "reject_unknown_variables",
     "required",
@@ -47,6 +48,12 @@ def raw_text(setting: Setting[T], overrides: Mapping[str, str]) -> tuple[str | N
     if setting.name == CHIP.name and os.environ.get(DEVICE_NAME.env) in _CHIPS_OF_NAMES:
         return _CHIPS_OF_NAMES[os.environ[DEVICE_NAME.env]], "default"
     return setting.default, "default"
+
+
+def num_launched_ranks() -> int:
+    """Return how many processes a launcher such as torchrun says it has started; 1 if none says."""
+    text = os.environ.get("WORLD_SIZE", "")
+    return int(text) if text.isdecimal() else 1
 
 
 def describe_with(setting: Setting[T], overrides: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ from torch_loom.pipeline.commands import Command, CommandType
 from torch_loom.pipeline.engine import Pipeline
 from torch_loom.pipeline.failure import Lifeline, stage_error
 from torch_loom.pipeline.lowering import StageParameters
+from torch_loom.pipeline.process import ProcessStage
 from torch_loom.pipeline.readers import GuardedQueue
 from torch_loom.pipeline.report import Report, Span
 from torch_loom.pipeline.schedule import schedule, simulate
@@ -29,6 +30,7 @@ __all__ = [
     "GuardedQueue",
     "Lifeline",
     "Pipeline",
+    "ProcessStage",
     "Report",
     "Span",
     "Stage",

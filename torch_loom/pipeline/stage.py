@@ -17,7 +17,7 @@ from torch_loom.errors import PipelineError
 from torch_loom.pipeline.channel import Channel, Writer
 from torch_loom.pipeline.lowering import StageParameters, named_parameters, place_modules
 from torch_loom.pipeline.report import MAX_SPANS, Span
-from torch_loom.pipeline.transfer import Parcel, Receiver, flatten_outputs, parcel
+from torch_loom.pipeline.transfer import Parcel, Receiver, Tensors, flatten_outputs, parcel
 
 __all__ = ["Feed", "Links", "Stage"]
 
@@ -185,13 +185,9 @@ class Stage:
                     links.forward.put(END)
                 return False
             begin = time.perf_counter_ns()
-            inputs = self._open(feed.parcel, training)
-            with torch.set_grad_enabled(training), self.numbers():
-                outputs = self.compute(inputs, feed.names)
-                if training and self.is_last:
-                    outputs = self._with_loss(outputs, links)
-            if training:
-                self._alive.append(_Alive(inputs, outputs))
+            outputs = self.run_forward(feed.parcel, feed.names, training, lambda: _next_targets(links))
+            if training and self.is_last and links.on_loss is not None:
+                links.on_loss(tuple(loss.detach() for loss in outputs))
             self._span("F", begin)
             if links.on_done is not None:
                 links.on_done(outputs if training and self.is_last else ())
@@ -207,17 +203,56 @@ class Stage:
             PipelineError: none is alive.
         """
         links = self._linked()
-        if not self._alive:
+        if not self.num_alive:
             raise PipelineError(
                 f"stage {self.name!r}: a backward without a forward; run as many forwards in training first"
             )
-        grads: tuple[torch.Tensor | None, ...] | None = None
-        if links.gradients is not None:
-            grads = self._receiver.open(links.gradients.get())
+        received = links.gradients.get() if links.gradients is not None else None
         begin = time.perf_counter_ns()
+        grads, upstream = self.run_backward(received)
+        if links.on_gradients is not None:
+            links.on_gradients(grads)
+            links.on_gradients(upstream)
+        self._span("B", begin)
+        if links.backward is not None:
+            if links.on_backward is not None:
+                links.on_backward(upstream)
+            links.backward.put(parcel(upstream))
+
+    def run_forward(
+        self,
+        received: Parcel,
+        names: tuple[str, ...] | None,
+        training: bool,
+        targets: Callable[[], Parcel | None],
+    ) -> tuple[torch.Tensor, ...]:
+        """Return what the modules make of a micro-batch; of the last stage in training, the losses.
+
+        Args:
+            targets: called where there is a loss, once the outputs are there.
+        """
+        inputs = self._open(received, training)
+        with torch.set_grad_enabled(training), self.numbers():
+            outputs = self.compute(inputs, names)
+            if training and self.is_last and self.loss is not None:
+                given = targets()
+                opened = self._receiver.open(given) if given is not None else ()
+                outputs = flatten_outputs(self.loss(*outputs, *opened))
+        if training:
+            self._alive.append(_Alive(inputs, outputs))
+        return outputs
+
+    def run_backward(self, received: Parcel | None) -> tuple[Tensors, Tensors]:
+        """Run the backward of the first forward alive; return the gradients of its outputs and inputs.
+
+        Args:
+            received: the gradients of the outputs; None: they are losses.
+        """
         alive = self._alive.popleft()
-        if grads is None:
-            grads = tuple(torch.full_like(out, self.loss_scale) for out in alive.outputs)
+        if received is None:
+            grads: Tensors = tuple(torch.full_like(out, self.loss_scale) for out in alive.outputs)
+        else:
+            grads = self._receiver.open(received)
         pairs = [
             (out, grad)
             for out, grad in zip(alive.outputs, grads, strict=True)
@@ -227,15 +262,7 @@ class Stage:
             torch.autograd.backward(
                 [out for out, _ in pairs], [grad for _, grad in pairs], retain_graph=self.retain_graph
             )
-        upstream = tuple(tensor.grad for tensor in alive.inputs)
-        if links.on_gradients is not None:
-            links.on_gradients(grads)
-            links.on_gradients(upstream)
-        self._span("B", begin)
-        if links.backward is not None:
-            if links.on_backward is not None:
-                links.on_backward(upstream)
-            links.backward.put(parcel(upstream))
+        return grads, tuple(tensor.grad for tensor in alive.inputs)
 
     def zero_grad(self) -> None:
         """Drop accumulated gradients."""
@@ -275,6 +302,24 @@ class Stage:
             for name, value in self.parameters.named_parameters()
             if value.grad is not None
         }
+
+    def call_modules(self, method: str, *arguments: int) -> None:
+        """Call a method of all modules, those within too, that have it."""
+        for module in self.modules.values():
+            for inner in module.modules():
+                found = getattr(inner, method, None)
+                if callable(found):
+                    found(*arguments)
+
+    def lost(self) -> PipelineError | None:
+        """Return why the stage can run no more although nobody ended it, or None."""
+        return None
+
+    def kill(self) -> None:
+        """End what the stage is within, where that is possible."""
+
+    def end(self, deadline: float) -> None:
+        """Let go of what a run held; called once the worker has ended, and returns before ``deadline``."""
 
     def check_update(self, values: Mapping[str, torch.Tensor]) -> None:
         """Say whether these can become the parameters' values.
@@ -335,16 +380,6 @@ class Stage:
             values = flatten_outputs(given)
         return tuple(values)
 
-    def _with_loss(self, outputs: tuple[torch.Tensor, ...], links: Links) -> tuple[torch.Tensor, ...]:
-        """The losses of a micro-batch; without a loss, the outputs are the losses."""
-        if self.loss is not None:
-            feed = links.targets.get()
-            targets = self._receiver.open(feed.parcel) if feed.parcel is not None else ()
-            outputs = flatten_outputs(self.loss(*outputs, *targets))
-        if links.on_loss is not None:
-            links.on_loss(tuple(loss.detach() for loss in outputs))
-        return outputs
-
     def _pass_on(
         self, outputs: tuple[torch.Tensor, ...], links: Links, on_output: Callable[..., None] | None
     ) -> None:
@@ -363,3 +398,7 @@ class Stage:
 
 def _on_host(value: torch.Tensor) -> torch.Tensor:
     return value.detach().to("cpu", copy=True)
+
+
+def _next_targets(links: Links) -> Parcel | None:
+    return links.targets.get().parcel

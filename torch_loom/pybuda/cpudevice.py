@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ class CPUDevice(Device):
         optimizer_f: called with the device's parameters (a list with ``parameters()``, so that both
             ``SGD(p)`` and ``SGD(p.parameters())`` work); returns a PyTorch optimizer.
         scheduler_f: called with that optimizer; returns a PyTorch scheduler.
-        mp_context: accepted; the device runs in a thread.
+        mp_context: a context of ``multiprocessing`` that spawns; None: the device runs in a thread.
         retain_backward_graph: keep the graph of a forward after its backward.
         module: placed at once.
         input_dtypes: dtypes to cast the inputs to. Without it, 16-bit floats become float32.
@@ -142,26 +143,26 @@ class CPUDevice(Device):
             )
 
     def _new_stage(self, modules: dict[str, nn.Module]) -> Stage:
-        return Stage(
-            self.name,
+        return self.stage_of(
             modules,
-            self.torch_device(),
             loss=self._loss(),
             optimizer=self.optimizer_f,
             scheduler=self.scheduler_f,
             keep_modules=True,
             retain_graph=self.retain_backward_graph,
-            adapt=self._adapt,
+            adapt=functools.partial(_adapted, self.name, self.input_dtypes),
         )
 
-    def _adapt(self, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        if self.input_dtypes:
-            if len(self.input_dtypes) != len(inputs):
-                raise PyBudaError(
-                    f"device {self.name!r} has {len(self.input_dtypes)} input_dtypes for {len(inputs)} inputs"
-                )
-            return tuple(value.to(dtype) for value, dtype in zip(inputs, self.input_dtypes, strict=True))
-        return tuple(value.float() if value.dtype in _NARROW else value for value in inputs)
+
+def _adapted(
+    name: str, dtypes: Sequence[torch.dtype], inputs: tuple[torch.Tensor, ...]
+) -> tuple[torch.Tensor, ...]:
+    """Cast inputs to the dtypes that were asked for, or 16-bit floats to float32."""
+    if dtypes:
+        if len(dtypes) != len(inputs):
+            raise PyBudaError(f"device {name!r} has {len(dtypes)} input_dtypes for {len(inputs)} inputs")
+        return tuple(value.to(dtype) for value, dtype in zip(inputs, dtypes, strict=True))
+    return tuple(value.float() if value.dtype in _NARROW else value for value in inputs)
 
 
 class GPUDevice(CPUDevice):

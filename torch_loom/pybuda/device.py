@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from torch_loom.errors import PyBudaError
-from torch_loom.pipeline import Channel, Stage
+from torch_loom.pipeline import Channel, ProcessStage, Stage
 from torch_loom.pipeline.feeding import store
 from torch_loom.pipeline.stage import Feed
 from torch_loom.pybuda.config import _get_global_compiler_config
@@ -31,13 +31,14 @@ class Device(DeviceLoop):
 
     Args:
         name: unique in the program.
-        mp_context: accepted for programs that pass one; devices run in threads.
+        mp_context: a context of ``multiprocessing`` that spawns: the device runs in a process of its own.
     """
 
     def __init__(self, name: str, mp_context: Any = None) -> None:
         if not isinstance(name, str) or not name:
             raise PyBudaError(f"a device's name is a text, not {name!r}")
         self.name = name
+        self.mp_context = mp_context
         self.modules: list[Module] = []
         self.loss_module: Module | None = None
         self.stage: Stage | None = None
@@ -153,6 +154,8 @@ class Device(DeviceLoop):
     def get_tapout_values(self, handle: Any) -> list[torch.Tensor]:
         """Return and forget the values that the op of a tap-out handle has had, in order."""
         runner = None
+        if self.mp_context is not None:
+            raise PyBudaError(f"values are not tapped in a process: device {self.name!r} has an mp_context")
         if self.stage is not None:
             runner = self.stage.modules.get(handle.module.name)
         if not isinstance(runner, BudaRunner):
@@ -198,6 +201,12 @@ class Device(DeviceLoop):
                 channel.clear()
         self._inputs = self._targets = None
         self._batch = None
+
+    def stage_of(self, modules: dict[str, nn.Module], **options: Any) -> Stage:
+        """Return a stage on this device: in a process of its own with an ``mp_context``."""
+        if self.mp_context is None:
+            return Stage(self.name, modules, self.torch_device(), **options)
+        return ProcessStage(self.name, modules, self.torch_device(), mp_context=self.mp_context, **options)
 
     def _new_stage(self, modules: dict[str, nn.Module]) -> Stage:
         raise PyBudaError(f"{type(self).__name__} {self.name!r} runs no modules: use CPUDevice or TTDevice")

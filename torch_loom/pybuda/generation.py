@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch_loom.pipeline import Command, CommandType, Pipeline
 
 __all__ = ["set_position"]
@@ -17,11 +15,7 @@ def set_position(pipeline: Pipeline, place: int, start: int, num_tokens: int) ->
     stage = pipeline.stages[place]
 
     def tell() -> None:
-        for module in stage.modules.values():
-            for inner in module.modules():
-                method: Any = getattr(getattr(inner, "buda", inner), "set_position", None)
-                if callable(method):
-                    method(start, num_tokens)
+        stage.call_modules("set_position", start, num_tokens)
 
     worker = pipeline.worker(place)
     if worker is not None:

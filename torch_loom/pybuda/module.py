@@ -36,6 +36,10 @@ class Module:
         self._device: Any = None
         self.input_names: list[str] = []
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy in another process has no device of this one.
+        return {**self.__dict__, "_device": None}
+
     def get_device(self) -> Any:
         """Return the device that the module is placed on, or None."""
         return self._device

@@ -76,6 +76,12 @@ class BudaRunner(nn.Module):
         self._tap(ran)
         return values
 
+    def set_position(self, start: int, num_tokens: int) -> None:
+        """Tell the PyBuda module at which token the next forward begins, if it wants to know."""
+        told = getattr(self.buda, "set_position", None)
+        if callable(told):
+            told(start, num_tokens)
+
     def _tap(self, ran: trace.Trace) -> None:
         for handle in self.buda._tapouts:
             op = ran.ops.get(handle.op_name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,7 @@ class TTDevice(Device):
         device_mode: compile and run, or only one of both.
         optimizer, scheduler: used in training.
         fp32_fallback: the format of float32 data on chips that lack it.
-        mp_context: accepted; the device runs in a thread.
+        mp_context: a context of ``multiprocessing`` that spawns; None: the device runs in a thread.
         module: placed at once.
 
     Raises:
@@ -355,15 +356,14 @@ class TTDevice(Device):
             )
 
     def _new_stage(self, modules: dict[str, nn.Module]) -> Stage:
-        return Stage(
-            self.name,
+        return self.stage_of(
             modules,
-            self.torch_device(),
             loss=self._loss(),
-            optimizer=self._torch_optimizer if self.optimizer is not None else None,
-            scheduler=self._torch_scheduler if self.scheduler is not None else None,
+            optimizer=functools.partial(_torch_optimizer, self.optimizer) if self.optimizer else None,
+            scheduler=functools.partial(_Scheduler, self.scheduler) if self.scheduler else None,
             keep_modules=False,
-            numbers=self._numbers,
+            # A process has no configuration of the program's: it gets what holds now.
+            numbers=self._numbers if self.mp_context is None else self._chosen_numbers(),
         )
 
     def emulates(self) -> bool:
@@ -373,29 +373,30 @@ class TTDevice(Device):
 
     def _numbers(self) -> AbstractContextManager[object]:
         """The numbers of the chip: exact, or those of its formats."""
+        made: AbstractContextManager[object] = self._chosen_numbers()()
+        return made
+
+    def _chosen_numbers(self) -> Callable[[], Any]:
         # An image has its numbers compiled in.
         if not self.emulates() or self.device_mode is DeviceMode.RunOnly:
-            return nullcontext()
+            return nullcontext
         config = _get_global_compiler_config()
-        return numerics.emulate(
+        return functools.partial(
+            numerics.emulate,
             config.default_df_override or self.fp32_fallback,
             fidelity=config.default_math_fidelity,
             accumulate=config.default_accumulate_df,
         )
 
-    def _torch_optimizer(self, parameters: StageParameters) -> Any:
-        assert self.optimizer is not None
-        return self.optimizer.get_pytorch_optimizer(self.optimizer.chosen(parameters.named))
 
-    def _torch_scheduler(self, optimizer: Any) -> _Scheduler:
-        assert self.scheduler is not None
-        return _Scheduler(optimizer, self.scheduler)
+def _torch_optimizer(optimizer: Optimizer, parameters: StageParameters) -> Any:
+    return optimizer.get_pytorch_optimizer(optimizer.chosen(parameters.named))
 
 
 class _Scheduler:
     """Steps a PyBuda scheduler and carries its learning rate over to the PyTorch optimizer."""
 
-    def __init__(self, optimizer: Any, scheduler: LearningRateScheduler) -> None:
+    def __init__(self, scheduler: LearningRateScheduler, optimizer: Any) -> None:
         self._optimizer, self._scheduler = optimizer, scheduler
 
     def step(self) -> None:

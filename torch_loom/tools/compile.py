@@ -197,12 +197,12 @@ def summary(plan: Mapping[str, Any]) -> Table:
     for name, text in (
         ("chip", f"{plan['num_chips']} x {plan['chip']}, {rows} x {columns} cores"),
         ("ops", f"{sum(len(epoch['ops']) for epoch in plan['epochs'])} in {len(plan['epochs'])} epochs"),
-        ("on the host", str(len(plan["host"]))),
+        ("on the host", f"{len(plan['host'])} ops"),
         ("latency", f"{totals['latency_seconds'] * 1e3:.3f} ms, predicted"),
         ("throughput", f"{totals['samples_per_second']:,.0f} samples/s, predicted"),
         ("utilisation", f"{totals['utilisation']:.0%} of the cores' time"),
-        ("passes", f"{took / 1e3:.2f} s"),
-        ("device", config.device_name()),
+        ("compiled in", f"{took / 1e3:.2f} s, {len(plan['passes'])} passes"),
+        ("runs on", f"{config.device_name()} devices"),
     ):
         table.add_row(name, text)
     return table

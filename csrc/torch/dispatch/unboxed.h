@@ -31,9 +31,13 @@ struct Lent {
     return argument;
   }
 };
+struct LentTensor {
+  c10::MaybeOwned<at::Tensor> tensor;
+  operator const at::Tensor&() const { return *tensor; }
+};
 template <>
 struct Lent<const at::Tensor&> {
-  static at::Tensor of(Lending& lending, const at::Tensor& tensor) { return lending.lend(tensor); }
+  static LentTensor of(Lending& lending, const at::Tensor& tensor) { return {lending.lend_borrowed(tensor)}; }
 };
 template <>
 struct Lent<at::Tensor&> {
@@ -113,6 +117,7 @@ template <typename T>
 c10::IValue boxed_argument(const T& argument) {
   return argument;
 }
+inline c10::IValue boxed_argument(const LentTensor& lent) { return *lent.tensor; }
 inline c10::IValue boxed_argument(const LentList& list) { return c10::List<at::Tensor>(list.tensors); }
 
 // Rare, and not to be compiled into every op: those with the same signature share it.

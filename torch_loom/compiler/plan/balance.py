@@ -13,7 +13,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 
-from torch_loom.compiler.plan.model import Epoch, Grid, Placed, Work
+from torch_loom.compiler.plan.model import Edge, Epoch, Grid, Placed, Work
 from torch_loom.compiler.plan.pack import pack
 from torch_loom.compiler.target import Target
 from torch_loom.errors import PlacementError
@@ -25,6 +25,10 @@ Choice = tuple[Grid, int, float]
 SEARCH_STEPS = 10
 # Of the cores of a chip, what packing leaves unused on average.
 PACKING_LOSS = 0.9
+# Epochs are estimated at numbers of cycles that are so far apart.
+LEVEL_STEP = 1.05
+# What an op that is too slow on any grid is said to need.
+TOO_MANY_CORES = 1e6
 
 
 class Settings:
@@ -117,35 +121,44 @@ def _grids(work: Work, target: Target, settings: Settings) -> list[Grid]:
 
 
 def epochs_of(
-    works: Sequence[Work], target: Target, settings: Settings, breaks: frozenset[str], dram: Sequence[float]
+    works: Sequence[Work],
+    target: Target,
+    settings: Settings,
+    breaks: frozenset[str],
+    dram: Sequence[float],
+    edges: Sequence[Edge],
 ) -> list[tuple[int, int]]:
     """Return where epochs begin and end: runs of ops, chosen so that the sum of their cycles is least.
 
     Args:
         breaks: names of ops that begin an epoch.
         dram: cycles that reading each op's parameters takes.
+        edges: between the ops; what passes from one epoch to another goes through DRAM.
     """
     n = len(works)
     if settings.policy == "SingleOpPerEpoch":
         return [(i, i + 1) for i in range(n)]
-    cores = target.cores
     smallest = [work.choices[0][0][0] * work.choices[0][0][1] for work in works]
-    fastest = [min(cycles for _, _, cycles in work.choices) for work in works]
-    one = [_one_core_cycles(work) for work in works]
+    levels, needed = _cores_by_cycles(works, settings)
+    crossing = _Crossing(works, edges, target)
     best = [math.inf] * (n + 1)
     best[0], came = 0.0, [0] * (n + 1)
     for i in range(n):
-        taken, busy, slowest, read = 0, 0.0, 0.0, 0.0
+        taken, read, level = 0, 0.0, 0
+        crossing.begin(i)
         for j in range(i, n):
             if j > i and works[j].name in breaks:
                 break
             taken += smallest[j]
-            if taken > cores and j > i:
+            if taken > target.cores and j > i:
                 break
-            busy += one[j]
-            slowest = max(slowest, fastest[j])
             read += dram[j]
-            cycles = max(busy / (cores * PACKING_LOSS), slowest, read)
+            moved = crossing.add(j)
+            # The more ops, the more cycles: the level only rises.
+            room = target.cores if j == i else target.cores * PACKING_LOSS
+            while level + 1 < len(levels) and needed[level][j + 1] - needed[level][i] > room:
+                level += 1
+            cycles = max(levels[level], moved if j - i == n - 1 else read + moved)
             # Loading an epoch costs, so fewer of equal time are better.
             if best[i] + cycles * 1.001 + 1000 < best[j + 1]:
                 best[j + 1], came[j + 1] = best[i] + cycles * 1.001 + 1000, i
@@ -156,9 +169,60 @@ def epochs_of(
     return runs[::-1]
 
 
-def _one_core_cycles(work: Work) -> float:
-    grid, _, cycles = work.choices[0]
-    return cycles * grid[0] * grid[1]
+def _cores_by_cycles(works: Sequence[Work], settings: Settings) -> tuple[list[float], list[list[float]]]:
+    """Return rising numbers of cycles, and for each how many cores all ops before each op need to keep to it.
+
+    An op that cannot keep to it needs more cores than there are.
+    """
+    fixed = settings.policy in ("MinimizeGrid", "MaximizeTMinimizeGrid")
+    choices = [work.choices[:1] if fixed else _pareto(work.choices) for work in works]
+    low = max(1.0, min(one[-1][2] for one in choices))
+    high = max(one[0][2] for one in choices)
+    steps = math.ceil(math.log(high / low) / math.log(LEVEL_STEP)) if high > low else 0
+    levels = [low * LEVEL_STEP**step for step in range(steps + 1)]
+    tables = []
+    for cycles in levels:
+        total, table = 0.0, [0.0]
+        for one in choices:
+            grid = next((choice[0] for choice in one if choice[2] <= cycles * LEVEL_STEP), None)
+            total += grid[0] * grid[1] if grid else TOO_MANY_CORES
+            table.append(total)
+        tables.append(table)
+    return levels, tables
+
+
+class _Crossing:
+    """Cycles of DRAM that a run of ops takes for what it reads of earlier epochs and leaves to later ones."""
+
+    def __init__(self, works: Sequence[Work], edges: Sequence[Edge], target: Target) -> None:
+        number = {work.name: i for i, work in enumerate(works)}
+        self._cycles = [0.0] * len(works)
+        self._sources: list[list[int]] = [[] for _ in works]
+        self._last = list(range(len(works)))
+        for edge in edges:
+            producer, consumer = number[edge.producer], number[edge.consumer]
+            self._cycles[producer] = max(self._cycles[producer], edge.bytes / target.dram_bytes_per_cycle)
+            self._sources[consumer].append(producer)
+            self._last[producer] = max(self._last[producer], consumer)
+
+    def begin(self, first: int) -> None:
+        """Begin a run at an op."""
+        self._first, self._read, self._written = first, 0.0, 0.0
+        self._seen: set[int] = set()
+
+    def add(self, number: int) -> float:
+        """Add the next op; return the cycles of the run so far."""
+        for source in self._sources[number]:
+            if source >= self._first:
+                if self._last[source] == number and source not in self._seen:
+                    self._written -= self._cycles[source]
+                    self._seen.add(source)
+            elif source not in self._seen:
+                self._read += self._cycles[source]
+                self._seen.add(source)
+        if self._last[number] > number:
+            self._written += self._cycles[number]
+        return self._read + self._written
 
 
 def balance_epoch(works: Sequence[Work], target: Target, settings: Settings) -> list[Placed] | None:

@@ -85,9 +85,9 @@ def plan_graph(graph: fx.GraphModule, context: Context, target: Target, override
     chips = matching(overrides.chip_breaks, named, "set_chip_break") if overrides.chip_breaks else []
     breaks = matching(overrides.epoch_breaks, named, "set_epoch_break") if overrides.epoch_breaks else []
     dram = [work.parameter_bytes / target.dram_bytes_per_cycle for work in works]
-    runs = epochs_of(works, target, settings, frozenset([*chips, *breaks]), dram)
-    epochs = place_runs(works, runs, target, settings)
     edges = [*_tilizer_edges(tilized, readers, groups, works), *_edges(graph, groups)]
+    runs = epochs_of(works, target, settings, frozenset([*chips, *breaks]), dram, edges)
+    epochs = place_runs(works, runs, target, settings)
     plan = Plan(epochs, edges, [], target.num_chips, target.rows, target.columns)
     _assign_chips(plan, options, frozenset(chips))
     _queues(graph, plan, target, options, overrides, groups, readers, how)

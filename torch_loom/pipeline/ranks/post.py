@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 import queue
 import threading
 from collections import defaultdict
@@ -13,8 +12,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
+from torch_loom import config
 from torch_loom.errors import RankError
-from torch_loom.pipeline.ranks.message import PACKET_BYTES, Message, decode, encode, num_body_bytes
+from torch_loom.pipeline.message import PACKET_BYTES, Message, decode, encode, num_body_bytes
 
 __all__ = ["Post", "Receiver", "close", "is_launched", "post"]
 
@@ -171,7 +171,7 @@ def is_launched() -> bool:
         return False
     if dist.is_initialized():
         return dist.get_world_size() > 1
-    return dist.is_torchelastic_launched() and int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return dist.is_torchelastic_launched() and config.num_launched_ranks() > 1
 
 
 def post() -> Post:

@@ -48,6 +48,11 @@ class Session:
             raise PyBudaError("nothing is placed: place_module() on a device first")
         if training:
             check_training(self.devices)
+        inside = [device.name for device in self.devices if device.mp_context is not None]
+        if config.op_intermediates_to_save and inside:
+            raise PyBudaError(
+                f"op_intermediates_to_save: devices in processes of their own keep none: {', '.join(inside)}"
+            )
         self.training = training
         self.compile_only = compile_only
         stages = [device.make_stage() for device in self.devices]

@@ -1,4 +1,4 @@
-"""What ranks tell one another: a head in JSON and tensors in host memory, as bytes."""
+"""What processes of a pipeline tell one another: a head in JSON and tensors in host memory, as bytes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def encode(message: Message) -> tuple[torch.Tensor, torch.Tensor | None]:
             continue
         if tensor.layout is not torch.strided or tensor.is_quantized:
             raise PipelineError(
-                f"a tensor of layout {tensor.layout} cannot go to another rank: make it dense"
+                f"a tensor of layout {tensor.layout} cannot go to another process: make it dense"
             )
         described.append([str(tensor.dtype).removeprefix("torch."), list(tensor.shape)])
         parts.append(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8))

@@ -1,0 +1,118 @@
+"""Predicted throughput of pipelines over Wormhole chips, beside what was published for the cards.
+
+A stage a chip: the blocks of a model are split where the compiler predicts equal times, each part is compiled
+for one chip, and the slowest part, or the slowest link between two, gives the rate. No host is in the
+prediction; what was published (the README of tt-buda-benchmarks) is from the first push to the last output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from examples.pipeline_models import bert, resnet
+from torch_loom.chips import load
+from torch_loom.compiler.api import compile_module
+from torch_loom.compiler.options import configuration
+from torch_loom.compiler.target import target_of
+
+CHIP = "wormhole_b0"
+CHIPS = (1, 2, 4, 8)
+# Samples a second by number of chips: n300 with one chip and with both, QuietBox with four and eight.
+PUBLISHED: dict[str, dict[int, float]] = {
+    "ResNet-50": {1: 1060, 2: 2000, 4: 3315, 8: 4711},
+    "BERT-large": {1: 103},
+}
+# The published runs compute in block floats: PyBuda's AMP for these models.
+OPTIONS = {"default_df_override": "Bfp8_b", "math_fidelity": "LoFi"}
+NOTE = (
+    "What the compiler predicts for a stage a chip, in Bfp8_b with LoFi and micro-batches of 16, beside what "
+    "tt-buda-benchmarks published for cards of one and two chips and boxes of four and eight, host included; "
+    "nothing is fitted to the published figures. BERT-large's weights fit in the cores' memory from four "
+    "chips on, and are read from DRAM below that."
+)
+BYTES_PER_VALUE = 1088 / 1024  # a tile of Bfp8_b
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """The rate of one model over so many chips."""
+
+    model: str
+    num_chips: int
+    samples_per_second: float
+
+    @property
+    def published(self) -> float | None:
+        """What the card reached, or None."""
+        return PUBLISHED[self.model].get(self.num_chips)
+
+
+_known: dict[object, float] = {}
+
+
+def rate(part: nn.Module, sample: Tensor) -> float:
+    """Returns samples a second of a part on one chip; parts that differ in their weights alone are one."""
+    same = (
+        *((type(one), one.extra_repr(), getattr(one, "heads", 0)) for one in part.modules()),
+        sample.shape,
+    )
+    if same not in _known:
+        compiled = compile_module(part, [sample], chip=CHIP, cache=False, **OPTIONS)
+        _known[same] = compiled.samples_per_second
+    return _known[same]
+
+
+def splits(costs: Sequence[float], num_parts: int) -> list[int]:
+    """Returns where each part ends, so that the costliest part costs least."""
+    best: list[list[tuple[float, list[int]]]] = [[(0.0, [])] + [(float("inf"), [])] * len(costs)]
+    for _ in range(num_parts):
+        row = [(float("inf"), list[int]())] * (len(costs) + 1)
+        for end in range(1, len(costs) + 1):
+            row[end] = min(
+                (max(best[-1][begin][0], sum(costs[begin:end])), [*best[-1][begin][1], end])
+                for begin in range(end)
+            )
+        best.append(row)
+    return best[-1][-1][1]
+
+
+def predictions(name: str, blocks: Sequence[nn.Module], sample: Tensor) -> Iterator[Predicted]:
+    """Yields the rates of a model over each number of chips."""
+    target = target_of(load(CHIP), configuration())
+    link_bytes_per_second = target.link_bytes_per_cycle * target.clock_ghz * 1e9
+    inputs, costs = [sample], []
+    for block in blocks:
+        costs.append(sample.shape[0] / rate(block, inputs[-1]))
+        inputs.append(torch.empty_like(block(inputs[-1])))
+    for num_chips in CHIPS:
+        ends = splits(costs, num_chips)
+        parts = [nn.Sequential(*blocks[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)]
+        found = [rate(part, inputs[begin]) for part, begin in zip(parts, [0, *ends], strict=False)]
+        crossing = [inputs[end].numel() * BYTES_PER_VALUE / sample.shape[0] for end in ends[:-1]]
+        links = [link_bytes_per_second / num_bytes for num_bytes in crossing]
+        yield Predicted(name, num_chips, min(found + links))
+
+
+def rows(quick: bool = False) -> Iterator[tuple[str, str, str, str]]:
+    """Yields the rows of the table, its head first; ``quick``: of smaller models."""
+    device = "loom"
+    models: dict[str, tuple[nn.Sequential, Tensor]] = {
+        "ResNet-50": (resnet((2, 2, 2, 2), 16) if quick else resnet(), torch.rand(16, 3, 224, 224)),
+        "BERT-large": (bert(8, 128, 4) if quick else bert(), torch.zeros(16, 384, dtype=torch.int64)),
+    }
+    yield "samples a second", "chips", "predicted", "published"
+    with torch.no_grad():
+        for name, (model, sample) in models.items():
+            blocks = list(model.eval().to(device))
+            for one in predictions(name, blocks, sample.to(device)):
+                told = "-" if quick or one.published is None else f"{one.published:.0f}"
+                yield name, str(one.num_chips), f"{one.samples_per_second:.0f}", told
+
+
+def line(name: str, chips: str, predicted: str, published: str) -> str:
+    """Returns a row as text."""
+    return f"{name:<18}{chips:>6}{predicted:>11}{published:>11}"

@@ -1,0 +1,260 @@
+"""The program's side of a stage that runs in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from torch_loom import config
+from torch_loom.errors import LoomError, PipelineError, RankError
+from torch_loom.pipeline.message import Message
+from torch_loom.pipeline.process.child import serve
+from torch_loom.pipeline.process.connection import receive, send
+from torch_loom.pipeline.stage import Stage
+from torch_loom.pipeline.transfer import Parcel, Receiver, Tensors
+
+__all__ = ["ProcessStage"]
+
+_CPU = torch.device("cpu")
+_QUIT_SECONDS = 2.0
+
+
+class _ChildTraceback(Exception):  # noqa: N818 (a cause, never raised by itself)
+    """The traceback of the stage's process, as text."""
+
+
+class ProcessStage(Stage):
+    """A stage whose modules run in a process of their own, from a pipeline's start to its shutdown.
+
+    The program keeps copies of the modules on the host; at the shutdown they and the optimizer take what the
+    process has learned, and the next start goes on from there. Tensors go through a pipe.
+
+    Args:
+        mp_context: a context of ``multiprocessing``, or ``"spawn"`` or ``"forkserver"``.
+        others: as of :class:`Stage`; modules, loss, optimizer and so on must be picklable.
+
+    Raises:
+        PipelineError: another start method: a fork copies neither the threads nor the devices.
+    """
+
+    def __init__(
+        self, name: str, modules: Any, device: torch.device | str = "cpu", *, mp_context: Any, **options: Any
+    ) -> None:
+        import multiprocessing
+
+        context: Any = mp_context
+        if isinstance(mp_context, str):
+            context = multiprocessing.get_context(mp_context)
+        method = context.get_start_method()
+        if method not in ("spawn", "forkserver"):
+            raise PipelineError(
+                f"stage {name!r}: mp_context starts processes by {method!r}, which copies neither threads "
+                "nor devices: pass multiprocessing.get_context('spawn')"
+            )
+        # Optimizer, scheduler, numbers and adapt work in the process alone.
+        kept = {key: options[key] for key in ("loss", "keep_modules") if key in options}
+        super().__init__(name, modules, _CPU, **kept)
+        self._where = torch.device(device)
+        self._options = {key: value for key, value in options.items() if key != "keep_modules"}
+        self._context = context
+        self._lock = threading.Lock()
+        self._process: Any = None
+        self._connection: Any = None
+        self._to_host = Receiver(_CPU)
+        self._num_alive = 0
+        self._state: Mapping[str, Any] | None = None
+
+    @property
+    def num_alive(self) -> int:
+        """How many forwards wait for their backward."""
+        return self._num_alive
+
+    def prepare(self, training: bool) -> None:
+        """Start the process, and make its stage ready for a run."""
+        if self._process is None or not self._process.is_alive():
+            self._start()
+        value = {"training": training, "is_first": self.is_first, "is_last": self.is_last}
+        self._ask("prepare", value)
+
+    def run_forward(
+        self,
+        received: Parcel,
+        names: tuple[str, ...] | None,
+        training: bool,
+        targets: Callable[[], Parcel | None],
+    ) -> tuple[torch.Tensor, ...]:
+        """Run a micro-batch forward in the process; the outputs, or the losses, are on the host."""
+        inputs = self._to_host.open(received)
+        more: Tensors = ()
+        if training and self.is_last and self.loss is not None:
+            given = targets()
+            more = self._to_host.open(given) if given is not None else ()
+        value = {"names": names, "num_inputs": len(inputs), "training": training}
+        answer = self._ask("forward", value, (*inputs, *more))
+        self._num_alive += training
+        return tuple(tensor for tensor in answer.tensors if tensor is not None)
+
+    def run_backward(self, received: Parcel | None) -> tuple[Tensors, Tensors]:
+        """Run the backward of the first forward alive in the process."""
+        grads = () if received is None else self._to_host.open(received)
+        answer = self._ask("backward", {"received": received is not None}, grads)
+        self._num_alive -= 1
+        return tuple(answer.tensors[: answer.value]), tuple(answer.tensors[answer.value :])
+
+    def zero_grad(self) -> None:
+        """Drop accumulated gradients."""
+        self._ask("zero_grad")
+
+    def step(self) -> None:
+        """Run the optimizer, if there is one."""
+        if self._options.get("optimizer") is not None:
+            begin = time.perf_counter_ns()
+            self._ask("step")
+            self._span("O", begin)
+
+    def step_scheduler(self) -> None:
+        """Step the learning-rate scheduler, if there is one."""
+        self._ask("step_scheduler")
+
+    def checkpoint(self) -> dict[str, torch.Tensor]:
+        """Return copies of the parameters, by name; without a process those of the last one."""
+        return self._named("checkpoint") if self._process is not None else super().checkpoint()
+
+    def gradients(self) -> dict[str, torch.Tensor]:
+        """Return copies of the accumulated gradients; none without a process."""
+        return self._named("gradients") if self._process is not None else super().gradients()
+
+    def update(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Overwrite parameters with these values, here and in the process."""
+        super().update(values)
+        if self._process is not None:
+            self._ask("update", list(values), tuple(values.values()))
+
+    def call_modules(self, method: str, *arguments: int) -> None:
+        """Call a method of the modules that have it, in the process."""
+        self._ask("call", [method, *arguments])
+
+    def reset_alive(self) -> None:
+        """Forget what waits for a backward; the process does so when it is prepared."""
+        self._num_alive = 0
+
+    def lost(self) -> PipelineError | None:
+        """Return an error if the process has ended although nobody ended it."""
+        process = self._process
+        if process is None or process.is_alive():
+            return None
+        return RankError(f"the process of stage {self.name!r} ended with exit code {process.exitcode}")
+
+    def kill(self) -> None:
+        """End the process at once: who waits for it gets an error."""
+        if self._process is not None:
+            self._process.kill()
+
+    def end(self, deadline: float) -> None:
+        """Take what the process has learned, and end it before ``deadline`` (``time.monotonic``)."""
+        process, connection = self._process, self._connection
+        if process is None:
+            return
+        with contextlib.suppress(EOFError, OSError, LoomError):
+            for kind in ("state", "quit"):
+                send(connection, Message(kind))
+                if not connection.poll(max(min(_QUIT_SECONDS, deadline - time.monotonic()), 0)):
+                    break
+                answer = receive(connection)
+                if kind == "state" and answer.kind == "done":
+                    self._take(answer.tensors)
+        process.join(max(min(_QUIT_SECONDS, deadline - time.monotonic()), 0.1))
+        if process.is_alive():
+            process.kill()
+            process.join()
+        connection.close()
+        process.close()
+        self._process = self._connection = None
+
+    def _start(self) -> None:
+        payload = {
+            "name": self.name,
+            "modules": self.modules,
+            "device": self._where,
+            **self._options,
+            "loss": self.loss,
+            "state": self._state,
+            "num_threads": torch.get_num_threads(),
+            "seed": torch.initial_seed(),
+        }
+        written = io.BytesIO()
+        try:
+            torch.save(payload, written)
+        except Exception as error:
+            raise PipelineError(
+                f"stage {self.name!r} cannot go to a process of its own ({error}): its modules, optimizer "
+                "and functions must be picklable, defined in a module and no lambdas; or leave out mp_context"
+            ) from error
+        ours, theirs = self._context.Pipe()
+        given = (theirs, _settings(), written.getvalue())
+        self._process = self._context.Process(
+            target=serve, args=given, name=f"loom stage {self.name}", daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        self._connection = ours
+
+    def _ask(self, kind: str, value: Any = None, tensors: Sequence[torch.Tensor | None] = ()) -> Message:
+        with self._lock:
+            process = self._process
+            if process is None:
+                raise PipelineError(f"the process of stage {self.name!r} has ended: start the pipeline")
+            try:
+                send(self._connection, Message(kind, value=value, tensors=tuple(tensors)))
+                answer = receive(self._connection)
+            except (EOFError, OSError) as error:
+                process.join(_QUIT_SECONDS)
+                raise RankError(
+                    f"the process of stage {self.name!r} ended with exit code {process.exitcode} in {kind}"
+                ) from error
+        if answer.kind == "failed":
+            _raise(*answer.value)
+        return answer
+
+    def _named(self, kind: str) -> dict[str, torch.Tensor]:
+        answer = self._ask(kind)
+        tensors = [value for value in answer.tensors if value is not None]
+        return dict(zip(answer.value, tensors, strict=True))
+
+    def _take(self, tensors: Sequence[torch.Tensor | None]) -> None:
+        data = tensors[0]
+        assert data is not None
+        state = torch.load(io.BytesIO(data.numpy().tobytes()), weights_only=True)
+        losses = [self.loss] if isinstance(self.loss, torch.nn.Module) else []
+        for module, values in zip([*self.modules.values(), *losses], state.pop("modules"), strict=True):
+            module.load_state_dict(values)
+        if state["optimizer"] is not None:
+            self._state = state
+
+
+def _settings() -> dict[str, str]:
+    """The settings that the program made by ``configure``, as the variables of a new process."""
+    found = {}
+    for setting in config.SETTINGS:
+        text, source = config.raw_value(setting)
+        if source == "configure" and text is not None:
+            found[setting.env] = text
+    return found
+
+
+def _raise(module: str, name: str, text: str, trace: str) -> None:
+    kind: Any = getattr(sys.modules.get(module), name, None)
+    if not (isinstance(kind, type) and issubclass(kind, Exception)):
+        kind = RuntimeError
+    try:
+        error = kind(text)
+    except Exception:
+        error = RuntimeError(text)
+    raise error from _ChildTraceback(f"\n{trace}")
