@@ -44,7 +44,13 @@ OPS = {
 }
 
 
-@pytest.mark.parametrize("op", OPS)
+# One that runs by itself, one in place, one boxed, one without indices.
+FIRST = {"index_select", "scatter_", "index", "_assert_async"}
+
+
+@pytest.mark.parametrize(
+    "op", [op if op in FIRST else pytest.param(op, marks=pytest.mark.slow) for op in OPS]
+)
 def test_the_wait_raises_and_nothing_runs_afterwards(op: str, fork_python: PythonRunner) -> None:
     call, shape = OPS[op]
     done = fork_python(
@@ -72,7 +78,10 @@ WAITS = {
 }
 
 
-@pytest.mark.parametrize("wait", WAITS)
+@pytest.mark.parametrize(
+    "wait",
+    [wait if wait in ("item", "event") else pytest.param(wait, marks=pytest.mark.slow) for wait in WAITS],
+)
 def test_every_wait_raises(wait: str, fork_python: PythonRunner) -> None:
     fork_python(START + f"z = x[i]\ndef wait():\n    {WAITS[wait]}\nasserts(wait)\n")
 
