@@ -71,8 +71,11 @@ def _fake(row: dict[str, Any]) -> tuple[torch.nn.Module, torch.optim.Optimizer, 
     dtype = getattr(torch, row["dtype"])
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
+    # It draws until values lie within bounds, and fake tensors have none.
+    unbounded = mock.patch("torch.nn.init._no_grad_trunc_normal_", lambda tensor, *_args, **_kwargs: tensor)
     try:
-        model = hf_models.MODELS[row["model"]](transformers).train()
+        with unbounded:
+            model = hf_models.MODELS[row["model"]](transformers).train()
     finally:
         torch.set_default_dtype(before)
     optimizer = torch.optim.AdamW(model.parameters())
