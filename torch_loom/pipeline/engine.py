@@ -11,10 +11,10 @@ from torch_loom.errors import PipelineError
 from torch_loom.pipeline.channel import Channel
 from torch_loom.pipeline.commands import Command, CommandType
 from torch_loom.pipeline.feeding import checked_inputs, store
+from torch_loom.pipeline.links import Feed
 from torch_loom.pipeline.ranks import share_spans
 from torch_loom.pipeline.runs import Runs
 from torch_loom.pipeline.schedule import ScheduleName
-from torch_loom.pipeline.stage import Feed
 
 __all__ = ["Pipeline"]
 
@@ -209,7 +209,7 @@ class Pipeline(Runs):
         """
         here = [worker.stage for worker in self._workers.values()]
         self._ask(CommandType.SYNC)
-        for device in {stage.device for stage in here if stage.device.type != "cpu"}:
+        for device in {device for stage in here for device in stage.devices if device.type != "cpu"}:
             torch.accelerator.synchronize(device)
         if self._ranked is not None:
             share_spans(self._ranked, self.stages)

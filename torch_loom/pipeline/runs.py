@@ -15,10 +15,11 @@ from torch_loom.errors import PipelineError, StageError
 from torch_loom.pipeline.channel import Channel
 from torch_loom.pipeline.commands import Command, CommandType, Reply
 from torch_loom.pipeline.failure import Lifeline
+from torch_loom.pipeline.links import Feed
 from torch_loom.pipeline.ranks import RankedRun, Ranks, close, post, resolve, share_answers
 from torch_loom.pipeline.readers import GuardedQueue
 from torch_loom.pipeline.report import Report
-from torch_loom.pipeline.stage import Feed, Stage
+from torch_loom.pipeline.stage import Stage
 from torch_loom.pipeline.wiring import Convert, ConvertCheckpoint, Wiring
 from torch_loom.pipeline.worker import Worker
 

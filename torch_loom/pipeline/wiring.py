@@ -10,9 +10,10 @@ import torch
 from torch_loom.pipeline.channel import Channel
 from torch_loom.pipeline.failure import Lifeline
 from torch_loom.pipeline.gather import Gather
+from torch_loom.pipeline.links import Feed, Links
 from torch_loom.pipeline.ranks.run import RankedRun
 from torch_loom.pipeline.readers import GuardedQueue
-from torch_loom.pipeline.stage import Feed, Links, Stage
+from torch_loom.pipeline.stage import Stage
 from torch_loom.pipeline.transfer import Tensors
 
 __all__ = ["Convert", "ConvertCheckpoint", "Wiring"]

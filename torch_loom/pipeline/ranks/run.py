@@ -14,9 +14,9 @@ import torch
 from torch_loom.errors import LoomError, PipelineError, PipelineStoppedError, RankError, StageError
 from torch_loom.pipeline.channel import Channel
 from torch_loom.pipeline.failure import Lifeline, told_error
+from torch_loom.pipeline.links import END, Feed
 from torch_loom.pipeline.message import Message
 from torch_loom.pipeline.ranks.post import Post
-from torch_loom.pipeline.stage import END, Feed
 from torch_loom.pipeline.transfer import Parcel, Receiver, Tensors, parcel
 
 __all__ = ["Inbox", "Outbox", "RankedRun"]
