@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import re
 import shlex
@@ -34,13 +35,18 @@ OUTPUT = ROOT / "build" / "temp"
 PLAIN = ("util", "driver", "runtime", "numerics")
 # Only in a development build: bindings for the tests, and a driver in a library of its own.
 TESTING = "testing"
-# What is compiled once, and which files then read it: the first whose pattern is in what they include.
+# What is compiled once, and which files then read it. Of the files with PyTorch's headers: the first whose
+# pattern is in what they include.
 PRECOMPILED = {
     "python": (
         "torch/core/precompiled_python.h",
         re.compile(r"<(pybind11|torch/csrc/(Exceptions|utils/pybind))"),
     ),
     "torch": ("torch/core/precompiled.h", re.compile("")),
+}
+PRECOMPILED_HEADERS = {
+    "plain": "util/precompiled.h",
+    **{name: path for name, (path, _) in PRECOMPILED.items()},
 }
 # What a driver in a library of its own is compiled against: in the wheel, beside the package's other headers.
 CONTRACT = ("driver/driver.h", "driver/activity.h", "driver/error.h")
@@ -49,7 +55,7 @@ LOGGED = ROOT / "tests" / "driver" / "logged"
 # Where optimising further buys nothing: what is called from Python, or once.
 COLD = ("torch/bindings", "testing")
 # Headers are most of what a file of csrc/torch costs, so the files of a room are compiled several at a time.
-# SEPARATE_OBJECTS=1 compiles each file alone, which suits who edits one file again and again.
+# About so many; SEPARATE_OBJECTS=1 compiles each file alone, which suits who edits one file again and again.
 FILES_PER_UNIT = 1 if os.environ.get("SEPARATE_OBJECTS") == "1" else 5
 
 COMPILE = [
@@ -65,7 +71,7 @@ class Unit:
     source: Path
     object: Path
     flags: str  # the name of a ninja variable
-    precompiled: str | None = None  # a name of PRECOMPILED
+    precompiled: str  # a name of PRECOMPILED_HEADERS
 
 
 @functools.cache
@@ -86,7 +92,7 @@ def sources(*folders: str) -> list[Path]:
 
 
 def plain_units(paths: Iterable[Path]) -> list[Unit]:
-    return [Unit(path, OUTPUT / path.relative_to(ROOT).with_suffix(".o"), "plain") for path in paths]
+    return [Unit(path, OUTPUT / path.relative_to(ROOT).with_suffix(".o"), "plain", "plain") for path in paths]
 
 
 def merged_units(folder: str) -> list[Unit]:
@@ -95,13 +101,20 @@ def merged_units(folder: str) -> list[Unit]:
     flags = "cold" if folder in COLD else "torch"
     for kind in PRECOMPILED:
         files = [path for path in sources(folder) if precompiled_for(path) == kind]
-        for number, first in enumerate(range(0, len(files), FILES_PER_UNIT)):
-            group = files[first : first + FILES_PER_UNIT]
+        for number, group in enumerate(groups_of(files)):
             source = OUTPUT / "merged" / f"{folder.replace('/', '_')}_{kind}_{number}.cpp"
             text = "".join(f'#include "{path.relative_to(CSRC)}"\n' for path in group)
             write_if_changed(source, text)
             units.append(Unit(source, source.with_suffix(".o"), flags, kind))
     return units
+
+
+def groups_of(files: list[Path]) -> list[list[Path]]:
+    """Divides files evenly: a file that is left over would cost nearly as much as a whole group."""
+    if not files:
+        return []
+    size = math.ceil(len(files) / max(1, round(len(files) / FILES_PER_UNIT)))
+    return [files[first : first + size] for first in range(0, len(files), size)]
 
 
 def write_if_changed(path: Path, text: str) -> None:
@@ -132,7 +145,7 @@ class NinjaFile:
             # The version the extension was built against; it is compared with the running one at first use.
             f"-DLOOM_BUILT_TORCH_VERSION={shlex.quote(json_string(torch.__version__))}",
         ]
-        self.headers = {name: OUTPUT / "precompiled" / f"{name}.h" for name in PRECOMPILED}
+        self.headers = {name: OUTPUT / "precompiled" / f"{name}.h" for name in PRECOMPILED_HEADERS}
         libraries = [f"-L{shlex.quote(path)}" for path in library_paths()]
         self.lines = [
             "ninja_required_version = 1.5",
@@ -155,20 +168,19 @@ class NinjaFile:
             "  command = $cxx -shared $in -o $out $flags",
         ]
         for name, header in self.headers.items():
-            write_if_changed(header, f'#include "{PRECOMPILED[name][0]}"\n')
-            self.lines += [f"build {escape(header)}.gch: precompile {escape(header)}", "  flags = $torch"]
+            write_if_changed(header, f'#include "{PRECOMPILED_HEADERS[name]}"\n')
+            flags = "$plain" if name == "plain" else "$torch"
+            self.lines += [f"build {escape(header)}.gch: precompile {escape(header)}", f"  flags = {flags}"]
 
     def compile(self, units: Iterable[Unit]) -> list[Path]:
         objects = []
         for unit in units:
-            header = self.headers[unit.precompiled] if unit.precompiled else None
-            waits = f" | {escape(header)}.gch" if header else ""
+            header = self.headers[unit.precompiled]
             self.lines += [
-                f"build {escape(unit.object)}: compile {escape(unit.source)}{waits}",
+                f"build {escape(unit.object)}: compile {escape(unit.source)} | {escape(header)}.gch",
                 f"  flags = ${unit.flags}",
+                f"  include = -Winvalid-pch -include {escape(header)}",
             ]
-            if header:
-                self.lines.append(f"  include = -Winvalid-pch -include {escape(header)}")
             objects.append(unit.object)
         return objects
 

@@ -71,6 +71,7 @@ def initialize(
     protect: bool,
     refuse_fallbacks: bool,
     host_memory_bytes: int,
+    device_asserts: bool,
 ) -> None: ...
 
 # The program sees these devices in the place of its own. Returns why it cannot, while another dry run or a
@@ -210,8 +211,8 @@ class KernelCounter:
     def counts(self) -> dict[str, Any]: ...
 
 # Simulated time; turned off as often as it was turned on. describe(device) is the number of its chip and the
-# nanoseconds that issuing a command takes; kernel_ns(device, op, inputs, outputs, attributes) and
-# move_ns(device, move, bytes) are asked once for what they depend on.
+# nanoseconds that issuing a command takes; kernel_ns(chip, op, inputs, outputs, attributes) and
+# move_ns(chip, move, bytes) are asked once for what they depend on.
 def simulate_time(
     describe: Callable[[int], tuple[int, int]],
     kernel_ns: Callable[..., int],

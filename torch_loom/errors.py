@@ -120,6 +120,10 @@ class CommunicationError(LoomError, RuntimeError):
     """Tensors, devices or streams of a collective function do not fit together."""
 
 
+class HostTensorError(CommunicationError, AssertionError):
+    """A tensor of the host among those to be added up, where PyTorch raises an AssertionError."""
+
+
 class ShapeError(LoomError, ValueError):
     """Tensors that must have one shape have several."""
 

@@ -73,7 +73,10 @@ thread_local int num_relaxed = 0;
 
 using Guard = std::lock_guard<std::mutex>;
 
-const char* const kNotPermitted = "operation not permitted when stream is capturing";
+std::string not_permitted(const std::string& reason) {
+  std::string text = "operation not permitted when stream is capturing (";
+  return text.append(reason).append(")");
+}
 
 std::string name_of(StreamRef stream) {
   return "stream " + std::to_string(stream.id) + " of device " + std::to_string(stream.device);
@@ -95,7 +98,7 @@ CaptureRef find(StreamRef stream) {
 void forbid_by_mode(const std::string& what) {
   if (num_relaxed != 0) return;
   bool is_forbidden = false;
-  const std::string message = std::string(kNotPermitted) + " (" + what + ")";
+  const std::string message = not_permitted(what);
   for (const CaptureRef& capture : captures) {
     if (capture->mode == CaptureMode::kRelaxed) continue;
     if (capture->mode == CaptureMode::kThreadLocal && capture->thread != std::this_thread::get_id()) continue;
@@ -235,7 +238,7 @@ CaptureRef begin(StreamRef stream, CaptureMode mode, PoolId pool, void* owner) {
   {
     const Guard lock(mutex);
     if (find(stream) != nullptr) {
-      throw CaptureError(std::string(kNotPermitted) + " (" + name_of(stream) + " is captured already)");
+      throw CaptureError(not_permitted(name_of(stream) + " is captured already"));
     }
     captures.push_back(capture);
     num_captures.fetch_add(1, std::memory_order_relaxed);
@@ -331,7 +334,7 @@ void forbid_on_device(int device, const char* what) {
   const Guard lock(mutex);
   for (const CaptureRef& capture : captures) {
     if (capture->thread == std::this_thread::get_id() && concerns(*capture, device)) {
-      refuse(*capture, std::string(kNotPermitted) + " (" + what + ")");
+      refuse(*capture, not_permitted(what));
     }
   }
   forbid_by_mode(what);
@@ -340,7 +343,7 @@ void forbid_on_device(int device, const char* what) {
 void forbid_on(StreamRef stream, const char* what) {
   const Guard lock(mutex);
   if (const CaptureRef capture = find(stream)) {
-    refuse(*capture, std::string(kNotPermitted) + " (" + what + ", on " + name_of(stream) + ")");
+    refuse(*capture, not_permitted(std::string(what) + ", on " + name_of(stream)));
   }
   forbid_by_mode(what);
 }

@@ -12,14 +12,15 @@ constexpr size_t kFirstEntries = 1 << 10;
 // A program whose shapes never repeat must not take the memory: then all is forgotten.
 constexpr size_t kMaxEntries = 1 << 20;
 
-// Two lanes with different arithmetic: one multiplies into 128 bits, the other rotates.
+// Takes two words a multiplication, whose 128 bits are the next state.
 class Hash {
  public:
-  void add(uint64_t word) noexcept {
-    const auto wide = static_cast<unsigned __int128>(first_ ^ word) * 0x9e3779b97f4a7c15u;
-    first_ = static_cast<uint64_t>(wide) ^ static_cast<uint64_t>(wide >> 64);
-    second_ = (std::rotl(second_, 27) ^ word) * 0xd6e8feb86659fd93u;
+  void add(uint64_t one, uint64_t other) noexcept {
+    const auto wide = static_cast<unsigned __int128>(first_ ^ one) * (second_ ^ other);
+    first_ = static_cast<uint64_t>(wide) ^ 0x9e3779b97f4a7c15u;
+    second_ = static_cast<uint64_t>(wide >> 64) + std::rotl(one, 17) + 0xd6e8feb86659fd93u;
   }
+  void add(uint64_t word) noexcept { add(word, uint64_t{0}); }
   void add(const int64_t* values, size_t count) noexcept {
     for (size_t i = 0; i < count; ++i) add(static_cast<uint64_t>(values[i]));
   }
@@ -33,11 +34,15 @@ class Hash {
       add(num_dims << 16 | static_cast<uint64_t>(operand.item_bytes) << 32 |
           static_cast<uint64_t>(static_cast<uint8_t>(operand.dtype)) << 1 |
           static_cast<uint64_t>(operand.is_written));
-      add(operand.sizes, num_dims);
-      add(operand.strides, num_dims);
+      for (size_t dim = 0; dim < num_dims; ++dim) {
+        add(static_cast<uint64_t>(operand.sizes[dim]), static_cast<uint64_t>(operand.strides[dim]));
+      }
     }
   }
-  CostKey key() const noexcept { return {first_ ^ first_ >> 29, second_ ^ second_ >> 31}; }
+  CostKey key() noexcept {
+    add(uint64_t{0}, uint64_t{0});
+    return {first_ ^ first_ >> 29, second_ ^ second_ >> 31};
+  }
 
  private:
   uint64_t first_ = 0x2545f4914f6cdd1du, second_ = 0x9fb21c651e98df25u;

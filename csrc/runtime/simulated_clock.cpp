@@ -6,11 +6,16 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "runtime/cost_cache.h"
+#include "runtime/kept_record.h"
 #include "runtime/worlds.h"
 #include "util/spin.h"
+#include "util/thread_local.h"
 
 namespace loom::runtime::simulated {
 
@@ -48,13 +53,65 @@ struct World {
   }
 };
 
+// A cost that nobody has asked for yet, and what the estimator must know to say it.
+struct Unknown {
+  CostKey key{};
+  uint32_t chip = 0;
+  bool is_move = false;
+  Move move = Move::kOnDevice;
+  size_t bytes = 0;
+  std::string name;
+  KeptRecord record;
+  std::atomic<int64_t> nanoseconds{-1};
+};
+
+enum class Act : uint8_t {
+  kRun,
+  kTransfer,
+  kRecordEvent,
+  kWaitEvent,
+  kSynchronizeEvent,
+  kSynchronizeStream,
+  kSynchronizeDevice,
+  kDestroyEvent,
+  kIssueReplay,
+};
+
+// What a command does to the time lines.
+struct Step {
+  World* world = nullptr;
+  const void* event = nullptr;
+  Unknown* unknown = nullptr;  // else the cost is `nanoseconds`
+  int64_t nanoseconds = 0;
+  int32_t device = 0;
+  uint16_t place = 0;
+  Act act = Act::kRun;
+  bool is_issued : 1 = false;  // by the host, at its price
+  bool is_to_device : 1 = false;
+  bool keeps_host : 1 = false;  // memory that may be paged out is copied with the host's help
+  bool waits_for_flag : 1 = false;
+  bool clears_flag : 1 = false;
+};
+
+// What is put off at most, in steps and in costs that are not known: some 10 MB each.
+constexpr size_t kMaxSteps = 1 << 18;
+constexpr size_t kMaxUnknown = 1 << 14;
+
+struct KeyHash {
+  size_t operator()(const CostKey& key) const noexcept { return key.first; }
+};
+
 size_t place_of(int64_t stream) noexcept {
   return static_cast<size_t>(stream & ((int64_t{1} << kStreamIdBits) - 1)) % kNumStreamIds;
 }
 
-thread_local Span last;
-thread_local int64_t said_ns = -1;
-thread_local int replays = 0;  // that this thread is within
+// Of a thread; looked up once a command.
+struct Own {
+  Span last;
+  int64_t said_ns = -1;
+  int replays = 0;  // that it is within
+};
+LOOM_FAST_ACCESS constinit thread_local Own own;
 
 class Clock final : public TapeReader, public clock::Source {
  public:
@@ -68,57 +125,81 @@ class Clock final : public TapeReader, public clock::Source {
   void begin(const Command& command) override {
     if (command.is_captured) return;
     if (command.kind == CommandKind::kReplay) {
-      const int64_t issue_ns = figures_of(command.device).issue_ns;
+      figures_of(command.device);
       const std::lock_guard<driver::SpinMutex> lock(mutex_);
-      issue(world(), issue_ns);
-      ++replays;
+      submit(step_of(command, Act::kIssueReplay));
+      ++own.replays;
       return;
     }
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
-    World& world = this->world();
-    if (command.kind == CommandKind::kQueryStream) {
-      world.host_reaches(line_of(world, command.device).streams[place_of(command.stream)]);
-    } else if (const auto found = world.events.find(command.event); found != world.events.end()) {
-      if (command.kind == CommandKind::kQueryEvent) {
-        world.host_reaches(found->second);
-      } else {
-        world.events.erase(found);
-      }
-    }
+    submit(step_of(command, command.kind == CommandKind::kQueryStream  ? Act::kSynchronizeStream
+                            : command.kind == CommandKind::kQueryEvent ? Act::kSynchronizeEvent
+                                                                       : Act::kDestroyEvent));
   }
 
   void end(const Command& command) override {
     if (command.kind == CommandKind::kReplay) {
-      --replays;
+      --own.replays;
       return;
     }
-    last = {};
-    if (command.is_captured || command.has_failed) return;
+    if (command.is_captured || command.has_failed) {
+      own.last = {};
+      return;
+    }
     switch (command.kind) {
       case CommandKind::kKernel:
-        if (!run_known(command)) run(command, kernel_ns(command));
-        return;
+        if (!run_known(command)) run(command);
+        break;
       case CommandKind::kCopy:
       case CommandKind::kFill:
-        return move(command);
+        move(command);
+        break;
       default:
-        return order(command);
+        order(command);
+        break;
+    }
+    if (must_settle_.load(std::memory_order_relaxed)) [[unlikely]] {
+      settle();
     }
   }
 
+  int64_t host_ns() {
+    settle();
+    return now_ns();
+  }
+
   int64_t device_ns(int device) {
+    settle();
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
     World& world = this->world();
     return std::max(world.host_ns.load(std::memory_order_relaxed), line_of(world, device).busy_until());
   }
 
   bool elapsed_ns(driver::Event start, driver::Event end, int64_t* nanoseconds) {
+    settle();
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
     World& world = this->world();
     const auto first = world.events.find(start), second = world.events.find(end);
     if (first == world.events.end() || second == world.events.end()) return false;
     *nanoseconds = second->second - first->second;
     return true;
+  }
+
+  // Asks for the costs of all that has been put off, and lays it on the time lines. No lock is held while the
+  // estimator works, which needs the interpreter's. What it throws leaves the steps put off.
+  void settle() {
+    std::vector<std::shared_ptr<Unknown>> asked;
+    {
+      const std::lock_guard<driver::SpinMutex> lock(mutex_);
+      if (steps_.empty()) return;
+      asked = unknown_;
+    }
+    for (const auto& unknown : asked) {
+      if (unknown->nanoseconds.load() < 0) unknown->nanoseconds = std::max<int64_t>(estimate(*unknown), 0);
+    }
+    const std::lock_guard<driver::SpinMutex> lock(mutex_);
+    for (const auto& unknown : asked) costs_.insert(unknown->key, unknown->nanoseconds.load());
+    catch_up();
   }
 
  private:
@@ -160,23 +241,13 @@ class Clock final : public TapeReader, public clock::Source {
     return figures;
   }
 
-  template <typename F>
-  int64_t known(const CostKey& key, const F& estimate) {
-    int64_t found = -1;
-    {
-      const std::lock_guard<driver::SpinMutex> lock(mutex_);
-      found = costs_.find(key);
-    }
-    if (found >= 0) [[likely]] {
-      return found;
-    }
-    found = std::max<int64_t>(estimate(), 0);
-    const std::lock_guard<driver::SpinMutex> lock(mutex_);
-    costs_.insert(key, found);
-    return found;
+  int64_t estimate(const Unknown& unknown) const {
+    if (unknown.is_move) return estimator_.move_ns(unknown.chip, unknown.move, unknown.bytes);
+    return estimator_.kernel_ns(unknown.chip, unknown.name.c_str(), unknown.record.record(),
+                                unknown.record.outputs());
   }
 
-  // The path of every op: one lock, no allocation.
+  // The path of every op: one lock, no allocation while nothing is put off.
   bool run_known(const Command& command) {
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
     World& world = this->world();
@@ -184,72 +255,181 @@ class Clock final : public TapeReader, public clock::Source {
     if (!line.is_described || command.op == nullptr) return false;
     const int64_t nanoseconds = costs_.find(costs_.key_of(line.figures.chip, command));
     if (nanoseconds < 0) return false;
-    lay(world, line, place_of(command.stream), nanoseconds);
+    if (steps_.empty()) [[likely]] {
+      lay(world, line, place_of(command.stream), nanoseconds, own.replays == 0);
+    } else {
+      Step step = step_of(command, Act::kRun);
+      step.nanoseconds = nanoseconds;
+      submit(step);
+    }
     return true;
   }
 
-  int64_t kernel_ns(const Command& command) {
-    if (command.op == nullptr) [[unlikely]] {
-      if (said_ns >= 0) return said_ns;
+  // A kernel whose cost is not known yet, or that is no op.
+  void run(const Command& command) {
+    Step step = step_of(command, Act::kRun);
+    if (command.op == nullptr) {
+      step.waits_for_flag = std::strcmp(command.name, kWaitsForFlag) == 0;
+      step.clears_flag = std::strcmp(command.name, kClearsFlag) == 0;
     }
     const uint32_t chip = figures_of(command.device).chip;
-    return known(costs_.key_of(chip, command), [&] { return estimator_.kernel_ns(command.device, command); });
-  }
-
-  void issue(World& world, int64_t issue_ns) noexcept {
-    if (replays == 0) world.host_ns.fetch_add(issue_ns, std::memory_order_relaxed);
-  }
-
-  // Puts what takes so long behind what its stream has.
-  void run(const Command& command, int64_t nanoseconds) {
-    const std::lock_guard<driver::SpinMutex> lock(mutex_);
-    World& world = this->world();
-    DeviceLine& line = line_of(world, command.device);
-    const size_t place = place_of(command.stream);
-    lay(world, line, place, nanoseconds);
-    if (command.op == nullptr) follow_flag(line, command.name, place);
-  }
-
-  void lay(World& world, DeviceLine& line, size_t place, int64_t nanoseconds) noexcept {
-    issue(world, line.figures.issue_ns);
-    int64_t& stream = line.streams[place];
-    const int64_t began = std::max(stream, world.host_ns.load(std::memory_order_relaxed));
-    stream = began + nanoseconds;
-    last = {began, stream};
-  }
-
-  // A stream that waits for the device's flag goes on when another has cleared it.
-  static void follow_flag(DeviceLine& line, const char* name, size_t place) {
-    if (std::strcmp(name, kWaitsForFlag) == 0) line.waits_for_flag[place] = true;
-    if (std::strcmp(name, kClearsFlag) != 0) return;
-    for (size_t other = 0; other < line.streams.size(); ++other) {
-      if (!line.waits_for_flag[other]) continue;
-      line.waits_for_flag[other] = false;
-      line.streams[other] = std::max(line.streams[other], line.streams[place]);
+    if (command.op == nullptr && own.said_ns >= 0) {
+      const std::lock_guard<driver::SpinMutex> lock(mutex_);
+      step.nanoseconds = own.said_ns;
+      return submit(step);
     }
+    submit(step, costs_.key_of(chip, command), [&](Unknown& unknown) {
+      unknown.chip = chip;
+      unknown.name = command.name;
+      unknown.record = KeptRecord({command.op, command.inputs, command.attributes}, command.outputs);
+    });
   }
 
   void move(const Command& command) {
     const auto kind = command.kind == CommandKind::kFill ? Move::kFill : move_of(command);
-    int64_t nanoseconds = 0;
-    if (command.bytes != 0) {
-      const uint32_t chip = figures_of(command.device).chip;
-      nanoseconds = known(CostCache::key_of(chip, static_cast<int>(kind), command.bytes),
-                          [&] { return estimator_.move_ns(command.device, kind, command.bytes); });
+    const bool is_transfer = kind != Move::kOnDevice && kind != Move::kFill;
+    const uint32_t chip = figures_of(command.device).chip;
+    Step step = step_of(command, is_transfer ? Act::kTransfer : Act::kRun);
+    step.is_to_device = kind == Move::kHostToDevice || kind == Move::kHostToDevicePinned;
+    step.keeps_host = kind == Move::kHostToDevice || kind == Move::kDeviceToHost;
+    if (command.bytes == 0) {
+      const std::lock_guard<driver::SpinMutex> lock(mutex_);
+      return submit(step);
     }
-    if (kind == Move::kOnDevice || kind == Move::kFill) return run(command, nanoseconds);
+    submit(step, CostCache::key_of(chip, static_cast<int>(kind), command.bytes), [&](Unknown& unknown) {
+      unknown.chip = chip;
+      unknown.is_move = true;
+      unknown.move = kind;
+      unknown.bytes = command.bytes;
+    });
+  }
+
+  // A step whose cost has this key; `describe` fills in what the estimator must know where it is new.
+  template <typename F>
+  void submit(Step step, const CostKey& key, const F& describe) {
+    {
+      const std::lock_guard<driver::SpinMutex> lock(mutex_);
+      if (find_cost(step, key)) return submit(step);
+    }
+    auto unknown = std::make_shared<Unknown>();
+    unknown->key = key;
+    describe(*unknown);
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
-    World& world = this->world();
-    DeviceLine& line = line_of(world, command.device);
-    issue(world, line.figures.issue_ns);
-    int64_t& stream = line.streams[place_of(command.stream)];
-    const bool is_to_device = kind == Move::kHostToDevice || kind == Move::kHostToDevicePinned;
-    int64_t& engine = line.engines[is_to_device ? 0 : 1];
+    if (!find_cost(step, key)) {
+      step.unknown = unknown.get();
+      places_.emplace(key, unknown.get());
+      unknown_.push_back(std::move(unknown));
+    }
+    submit(step);
+  }
+
+  // With the mutex held: whether a cost is known, or at least what to ask.
+  bool find_cost(Step& step, const CostKey& key) const {
+    step.nanoseconds = costs_.find(key);
+    if (step.nanoseconds >= 0) return true;
+    const auto found = places_.find(key);
+    step.unknown = found == places_.end() ? nullptr : found->second;
+    return step.unknown != nullptr;
+  }
+
+  Step step_of(const Command& command, Act act) {
+    Step step;
+    step.world = &world();
+    step.event = command.event;
+    step.device = command.device;
+    step.place = static_cast<uint16_t>(place_of(command.stream));
+    step.act = act;
+    step.is_issued = own.replays == 0;
+    return step;
+  }
+
+  // With the mutex held: takes a step now, or behind what has been put off.
+  void submit(const Step& step) {
+    if (steps_.empty() && step.unknown == nullptr) return take(step, step.nanoseconds);
+    steps_.push_back(step);
+    if (steps_.size() >= kMaxSteps || unknown_.size() >= kMaxUnknown || tape::num_readers() > 1) {
+      must_settle_.store(true, std::memory_order_relaxed);
+    }
+  }
+
+  // With the mutex held: takes the steps before the first whose cost is not known.
+  void catch_up() {
+    size_t taken = 0;
+    for (; taken < steps_.size(); ++taken) {
+      const Step& step = steps_[taken];
+      const int64_t nanoseconds =
+          step.unknown == nullptr ? step.nanoseconds : step.unknown->nanoseconds.load();
+      if (nanoseconds < 0) break;
+      take(step, nanoseconds);
+    }
+    steps_.erase(steps_.begin(), steps_.begin() + static_cast<std::ptrdiff_t>(taken));
+    if (!steps_.empty()) return;
+    unknown_.clear();
+    places_.clear();
+    must_settle_.store(false, std::memory_order_relaxed);
+  }
+
+  // With the mutex held.
+  static void take(const Step& step, int64_t nanoseconds) {
+    World& world = *step.world;
+    switch (step.act) {
+      case Act::kRun:
+        return run(world, line_of(world, step.device), step, nanoseconds);
+      case Act::kTransfer:
+        return transfer(world, line_of(world, step.device), step, nanoseconds);
+      case Act::kIssueReplay:
+        return issue(world, line_of(world, step.device), step.is_issued);
+      case Act::kSynchronizeEvent:
+      case Act::kDestroyEvent:
+        return settle_event(world, step);
+      default:
+        return order(world, line_of(world, step.device), step);
+    }
+  }
+
+  static void run(World& world, DeviceLine& line, const Step& step, int64_t nanoseconds) {
+    lay(world, line, step.place, nanoseconds, step.is_issued);
+    if (step.waits_for_flag || step.clears_flag) [[unlikely]] {
+      follow_flag(line, step);
+    }
+  }
+
+  static void issue(World& world, const DeviceLine& line, bool is_issued) noexcept {
+    if (!is_issued) return;
+    // Written under the mutex alone.
+    world.host_ns.store(world.host_ns.load(std::memory_order_relaxed) + line.figures.issue_ns,
+                        std::memory_order_relaxed);
+  }
+
+  // Puts what takes so long behind what its stream has.
+  static void lay(World& world, DeviceLine& line, size_t place, int64_t nanoseconds,
+                  bool is_issued) noexcept {
+    issue(world, line, is_issued);
+    int64_t& stream = line.streams[place];
+    const int64_t began = std::max(stream, world.host_ns.load(std::memory_order_relaxed));
+    stream = began + nanoseconds;
+    own.last = {began, stream};
+  }
+
+  // A stream that waits for the device's flag goes on when another has cleared it.
+  static void follow_flag(DeviceLine& line, const Step& step) noexcept {
+    if (step.waits_for_flag) line.waits_for_flag[step.place] = true;
+    if (!step.clears_flag) return;
+    for (size_t other = 0; other < line.streams.size(); ++other) {
+      if (!line.waits_for_flag[other]) continue;
+      line.waits_for_flag[other] = false;
+      line.streams[other] = std::max(line.streams[other], line.streams[step.place]);
+    }
+  }
+
+  static void transfer(World& world, DeviceLine& line, const Step& step, int64_t nanoseconds) noexcept {
+    issue(world, line, step.is_issued);
+    int64_t& stream = line.streams[step.place];
+    int64_t& engine = line.engines[step.is_to_device ? 0 : 1];
     const int64_t began = std::max({stream, engine, world.host_ns.load(std::memory_order_relaxed)});
     stream = engine = began + nanoseconds;
-    last = {began, stream};
-    // Memory that may be paged out is copied with the host's help.
-    if (kind == Move::kHostToDevice || kind == Move::kDeviceToHost) world.host_reaches(stream);
+    own.last = {began, stream};
+    if (step.keeps_host) world.host_reaches(stream);
   }
 
   static Move move_of(const Command& command) {
@@ -265,39 +445,53 @@ class Clock final : public TapeReader, public clock::Source {
   }
 
   void order(const Command& command) {
+    const Act act = command.kind == CommandKind::kRecordEvent         ? Act::kRecordEvent
+                    : command.kind == CommandKind::kWaitEvent         ? Act::kWaitEvent
+                    : command.kind == CommandKind::kSynchronizeEvent  ? Act::kSynchronizeEvent
+                    : command.kind == CommandKind::kSynchronizeStream ? Act::kSynchronizeStream
+                                                                      : Act::kSynchronizeDevice;
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
-    World& world = this->world();
-    const auto found = world.events.find(command.event);
-    const int64_t event = found == world.events.end() ? 0 : found->second;
-    switch (command.kind) {
-      case CommandKind::kRecordEvent:
-        world.events[command.event] =
-            std::max(world.host_ns.load(std::memory_order_relaxed),
-                     line_of(world, command.device).streams[place_of(command.stream)]);
-        break;
-      case CommandKind::kWaitEvent: {
-        int64_t& stream = line_of(world, command.device).streams[place_of(command.stream)];
-        stream = std::max(stream, event);
-        break;
-      }
-      case CommandKind::kSynchronizeEvent:
-        world.host_reaches(event);
-        break;
-      case CommandKind::kSynchronizeStream:
-        world.host_reaches(line_of(world, command.device).streams[place_of(command.stream)]);
-        break;
-      case CommandKind::kSynchronizeDevice:
-        world.host_reaches(line_of(world, command.device).busy_until());
-        break;
-      default:
-        break;
+    submit(step_of(command, act));
+  }
+
+  static void order(World& world, DeviceLine& line, const Step& step) {
+    int64_t& stream = line.streams[step.place];
+    if (step.act == Act::kRecordEvent) {
+      world.events[step.event] = std::max(world.host_ns.load(std::memory_order_relaxed), stream);
+    } else if (step.act == Act::kWaitEvent) {
+      const auto found = world.events.find(step.event);
+      if (found != world.events.end()) stream = std::max(stream, found->second);
+    } else {
+      world.host_reaches(step.act == Act::kSynchronizeStream ? stream : line.busy_until());
     }
-    last.began_ns = last.ended_ns = world.host_ns.load(std::memory_order_relaxed);
+    note_host(world);
+  }
+
+  // What concerns an event and no device.
+  static void settle_event(World& world, const Step& step) {
+    if (const auto found = world.events.find(step.event); found != world.events.end()) {
+      if (step.act == Act::kSynchronizeEvent) {
+        world.host_reaches(found->second);
+      } else {
+        world.events.erase(found);
+      }
+    }
+    note_host(world);
+  }
+
+  static void note_host(World& world) noexcept {
+    own.last.began_ns = own.last.ended_ns = world.host_ns.load(std::memory_order_relaxed);
   }
 
   const Estimator estimator_;
   driver::SpinMutex mutex_;
   CostCache costs_;
+  // What waits for costs, in the order of the program. They are asked for when a time is read, so that a
+  // program which reads none does not pay for them.
+  std::vector<Step> steps_;
+  std::vector<std::shared_ptr<Unknown>> unknown_;
+  std::unordered_map<CostKey, Unknown*, KeyHash> places_;
+  std::atomic<bool> must_settle_{false};
   std::mutex worlds_mutex_;
   std::map<int64_t, World> worlds_;
   std::atomic<World*> seen_{nullptr};
@@ -333,18 +527,22 @@ void turn_off() {
   tape::detach(reader_of(the_clock));
 }
 
-int64_t host_ns() { return is_on() ? the_clock.load()->now_ns() : clock::host_ns(); }
+void settle() {
+  if (is_on()) the_clock.load()->settle();
+}
+
+int64_t host_ns() { return is_on() ? the_clock.load()->host_ns() : clock::host_ns(); }
 
 int64_t device_ns(int device) { return is_on() ? the_clock.load()->device_ns(device) : clock::host_ns(); }
 
-Span last_span() noexcept { return last; }
+Span last_span() noexcept { return own.last; }
 
-Said::Said(int64_t nanoseconds) noexcept { said_ns = nanoseconds; }
-Said::~Said() { said_ns = -1; }
+Said::Said(int64_t nanoseconds) noexcept { own.said_ns = nanoseconds; }
+Said::~Said() { own.said_ns = -1; }
 
 void note(CommandTimes& times) noexcept {
-  times.began_ns = last.began_ns;
-  times.ended_ns = last.ended_ns;
+  times.began_ns = own.last.began_ns;
+  times.ended_ns = own.last.ended_ns;
 }
 
 bool elapsed_ns(driver::Event start, driver::Event end, int64_t* nanoseconds) {

@@ -1,13 +1,16 @@
 // The simulated clock: a reader of the tape that lays every command on the time line of its stream. The host
 // issues commands one after the other, each at a price; a stream runs its commands in order, and streams
 // overlap; copies from and to the host take turns at a copy engine for each direction. How long a command
-// takes is worked out once, by an estimator, and kept. Real time has no part in it: the same program gives
-// the same times on every machine, in every launch mode and under every load.
+// takes is worked out once, by an estimator, and kept. The estimator is asked when a time is read: until then
+// commands behind one of unknown cost are put off, unless another reader of the tape needs times at once.
+// Real time has no part in it: the same program gives the same times on every machine, in every launch mode
+// and under every load.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,11 +39,14 @@ struct DeviceFigures {
   int64_t issue_ns = 0;
 };
 
-// Called in the issuing thread with no lock of the clock's held; each answer is kept. May throw.
+// Called with no lock of the clock's held, describe() in the issuing thread and the others in one that reads
+// a time; each answer is kept. May throw.
 struct Estimator {
   std::function<DeviceFigures(int device)> describe;
-  std::function<int64_t(int device, const Command& kernel)> kernel_ns;
-  std::function<int64_t(int device, Move move, size_t bytes)> move_ns;
+  std::function<int64_t(uint32_t chip, const char* name, const KernelRecord& kernel,
+                        std::span<const Operand> outputs)>
+      kernel_ns;
+  std::function<int64_t(uint32_t chip, Move move, size_t bytes)> move_ns;
   // Of the attributes of kernels that kernel_ns() looks at: whatever else differs has the same cost.
   std::vector<std::string> attributes;
 };
@@ -55,6 +61,10 @@ extern std::atomic<bool> on;
 }  // namespace detail
 
 inline bool is_on() noexcept { return detail::on.load(std::memory_order_relaxed); }
+
+// Works out what has been put off; may throw what the estimator throws. Called before another reader of times
+// is attached. clock::now_ns() is read where none of this may happen: it may be behind what was put off.
+void settle();
 
 // Nanoseconds on the host's time line of the devices that the program sees.
 int64_t host_ns();

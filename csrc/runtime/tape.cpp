@@ -53,6 +53,7 @@ namespace loom::runtime::tape {
 
 std::atomic<uint64_t> detail::wanted{0};
 std::atomic<uint64_t> detail::last_number{0};
+std::atomic<size_t> detail::num_readers{0};
 
 // A thread's mark of whether it is telling readers: odd while it is. Slots are reused and never freed.
 struct detail::Slot {
@@ -215,6 +216,7 @@ void publish(const Readers* readers) {
   uint64_t wanted = 0;
   for (const Entry& entry : *readers) wanted |= uint64_t{entry.ends} << 32 | entry.begins;
   retired.push_back(current.exchange(readers, std::memory_order_seq_cst));
+  detail::num_readers.store(readers->size(), std::memory_order_relaxed);
   detail::wanted.store(wanted, std::memory_order_release);
 }
 

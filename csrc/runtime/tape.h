@@ -168,6 +168,7 @@ namespace detail {
 extern std::atomic<uint64_t> wanted;
 // The number of the reader attached last; they are numbered in the order of their attachment.
 extern std::atomic<uint64_t> last_number;
+extern std::atomic<size_t> num_readers;
 
 struct Slot;  // tape.cpp
 
@@ -180,6 +181,7 @@ inline bool is_told(CommandKind kind) noexcept {
 }
 // Whether there is a reader at all.
 inline bool is_read() noexcept { return detail::wanted.load(std::memory_order_relaxed) != 0; }
+inline size_t num_readers() noexcept { return detail::num_readers.load(std::memory_order_relaxed); }
 inline bool is_begin_told(CommandKind kind) noexcept {
   return (detail::wanted.load(std::memory_order_relaxed) >> static_cast<int>(kind) & 1) != 0;
 }

@@ -9,7 +9,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import _common, balance, compile, dispatch, import_time, models, nets, streams, tape
+from benchmarks import (
+    _common,
+    balance,
+    compile,
+    compiled_models,
+    dispatch,
+    import_time,
+    models,
+    nets,
+    streams,
+    tape,
+)
 from benchmarks._figures import Figure
 
 ROOT = Path(__file__).parents[2]
@@ -64,6 +75,16 @@ def test_plans_of_bert_base_beat_the_smallest_grids_and_come_near_the_bound():
     row = ["ViT-Base", "`wh_n150`", "540", "600"]
     balance._published[:] = [row]
     assert "| " + " | ".join(row) + " |" in balance.SUBJECT.docs_body([Figure("policy", 0.5, 0.5)])
+
+
+def test_compiled_cases_have_their_own_targets():
+    (mlp,) = [model for model in models.compiled_cases(quick=False) if model.name.startswith("MLP")]
+    case = f"{mlp.name}, torch_loom.compile, Bfp8_b"
+    assert models.target(case) == 1.2
+    assert models.target(f"{mlp.name}, torch.compile") == 1.0
+    assert models.target(f"{mlp.name}, {models.FORWARD}") == models.TARGET
+    row = _common.Row(case, 1e-3, 2e-3, 2.0)
+    assert f"| {case} | 1.000 | 2.000 | 2.00 | 1.2 |" in compiled_models.docs_body([row])
 
 
 @pytest.mark.slow

@@ -243,6 +243,8 @@ REFUSED: list[tuple[Callable[[], object], type[Exception], str]] = [
         CommunicationError,
         "reduce_add expects destination to be on",
     ),
+    # As PyTorch's own.
+    (lambda: comm.reduce_add([on(0), VALUES]), AssertionError, "to be on GPUs, but input 1 is on CPU"),
     (lambda: comm.reduce_add_coalesced([[on(0)], []]), CommunicationError, r"\[1, 0\]"),
 ]
 

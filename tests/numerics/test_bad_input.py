@@ -138,6 +138,7 @@ def test_windows_larger_than_the_input_are_refused() -> None:
         with pytest.raises((RuntimeError, OperandError), match=r"2 x 2|does not fit"):
             numerics.conv2d(x, weight, mode=mode)
         assert numerics.conv2d(x, weight, padding=1, mode=mode).shape == (1, 6, 2, 2)
+        assert numerics.conv2d(x[:0], weight, padding=1, mode=mode).shape == (0, 6, 2, 2)
 
 
 @pytest.mark.parametrize("device", ["cpu", "loom"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tests.numerics.inputs import random
+from tests.numerics.models import convnet, transformer
 from torch_loom import numerics
 from torch_loom.errors import FormatError, OperandError
 from torch_loom.numerics import DataFormat, MathFidelity, emulate, quantize
@@ -36,27 +37,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-def convnet() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1),
-        nn.BatchNorm2d(8),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(8 * 64, 32),
-        nn.GELU(),
-        nn.LayerNorm(32),
-        nn.Linear(32, 10),
-    )
-
-
-def transformer() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.TransformerEncoder(
-        nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, dropout=0.0), 2
-    ).eval()
 
 
 def is_in(values: Tensor, fmt: DataFormat) -> bool:
@@ -314,80 +294,26 @@ def test_results_that_are_tuples() -> None:
     assert is_in(parts.max, B8)
 
 
-def run_compiled(model: nn.Module, x: Tensor, backend: str) -> None:
-    torch._dynamo.reset()
-    compiled = torch.compile(model, fullgraph=True, backend=backend)
-    got, wanted = compiled(x), model(x)
-    assert torch.equal(got, wanted)
-    parameters = list(model.parameters())
-    for a, b in zip(
-        torch.autograd.grad(got.square().sum(), parameters),
-        torch.autograd.grad(wanted.square().sum(), parameters),
-        strict=True,
-    ):
-        if backend == "inductor":
-            # Its own kernels of norms round elsewhere in float32, and what lies between two values of a
-            # format goes to the other one; in Bfp4_b that is a tenth.
-            assert (a - b).norm() <= 0.1 * b.norm()
-        else:
-            assert torch.equal(a, b)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-def test_compiled_modules_compute_the_same(backend: str) -> None:
-    run_compiled(emulate(convnet().eval(), B8), random(4, 3, 8, 8), backend)
-    overrides: dict[str, Any] = {"layers.1.linear1": B4, "layers.0:gelu": B2}
-    run_compiled(emulate(transformer(), B8, overrides=overrides), random(2, 16, 32), backend)
-    run_compiled(emulate(transformer(), B8, fidelity=MathFidelity.LoFi), random(2, 16, 32), backend)
-
-
-def test_a_compiled_function_follows_the_context() -> None:
-    torch._dynamo.reset()
-
-    def function(x: Tensor, w: Tensor) -> Tensor:
-        return torch.relu(x @ w).sum(0) * 2.5
-
-    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
-    x, w = random(16, 32), random(32, 16)
-    for fmt in (None, B4, None, B2, B4):
-        if fmt is None:
-            assert torch.equal(compiled(x, w), function(x, w))
-            continue
-        with emulate(fmt):
-            assert torch.equal(compiled(x, w), function(x, w))
-
-
-@pytest.mark.parametrize("grad", [False, True])
-def test_a_compiled_function_makes_its_context(grad: bool) -> None:
-    torch._dynamo.reset()
-    layer = nn.Linear(32, 32)
-
-    def function(x: Tensor, w: Tensor) -> Tensor:
-        with emulate(B8, fidelity=MathFidelity.HiFi2, overrides={"softmax": DataFormat.Float16_b}):
-            y = torch.softmax(layer(x) @ w, -1)
-        return y * 1.1  # exact
-
-    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
-    x, w = random(4, 32), random(32, 32)
-    with torch.set_grad_enabled(grad):
-        got, wanted = compiled(x, w), function(x, w)
-    assert torch.equal(got, wanted)
-    assert not is_in(got.detach(), B8)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("make", [transformer, convnet], ids=lambda make: make.__name__)
-def test_inductor_with_kernels_of_eager_computes_the_same(make: Callable[[], nn.Module]) -> None:
-    torch._dynamo.reset()
-    model = emulate(make(), B8)
-    x = random(2, 16, 32) if make is transformer else random(4, 3, 8, 8)
-    compiled = torch.compile(model, fullgraph=True, mode="lite")
-    parameters = list(model.parameters())
-    results = [each(x) for each in (compiled, model)]
-    assert torch.equal(*results)
-    gradients = [torch.autograd.grad(each.square().sum(), parameters) for each in results]
-    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+@pytest.mark.parametrize("device", ["cpu", "loom"])
+def test_autocast_has_no_say_in_products(device: str) -> None:
+    model = emulate(transformer().to(device), B8)
+    x, w = random(2, 16, 32).to(device), random(32, 32).to(device)
+    products = {
+        "matmul": lambda: numerics.matmul(x, w, fidelity=MathFidelity.HiFi3),
+        "integers": lambda: numerics.matmul(x.round(), w.round(), accumulate=DataFormat.Int32),
+        "convolution": lambda: numerics.conv2d(x[:, None], w[None, None, :3, :3], w[0, :1]),
+        "emulated": lambda: model(x),
+    }
+    for name, product in products.items():
+        wanted = product()
+        with torch.autocast(device, dtype=torch.bfloat16):
+            got = product()
+        assert got.dtype is torch.float32, name
+        assert torch.equal(got, wanted), name
+    (grad,) = torch.autograd.grad(wanted.sum(), model.module.layers[0].linear1.weight)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        (again,) = torch.autograd.grad(model(x).sum(), model.module.layers[0].linear1.weight)
+    assert torch.equal(again, grad)
 
 
 def test_chips_without_a_format() -> None:

@@ -53,6 +53,11 @@ def test_a_script_is_planned(tmp_path: Path, device: str) -> None:
     assert categories["parameters"] == pytest.approx(parameters, rel=0.01)
     assert categories["optimizer state"] == pytest.approx(2 * parameters, rel=0.01)
     assert found["out_of_memory"] is None
+    # Before the first call of the model the four parameters are copied, and the first batch and its labels.
+    assert found["setup"]["calls"] == 6
+    assert 0 < found["setup"]["device_seconds"] <= found["setup"]["seconds"]
+    assert sum(found["step_seconds"]) + found["setup"]["seconds"] <= found["seconds"] + 1e-12
+    assert "setup" in done.stdout
     page = as_page.read_text(encoding="utf-8")
     assert page.count("<svg") == 2
     assert "src=" not in page
@@ -72,3 +77,51 @@ def test_a_script_that_is_not_there(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 1
     assert "no.py" in done.stderr
+
+
+DISTRIBUTED = """
+import os
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+
+dist.init_process_group("nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+assert (rank, world) == (0, 16) == (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+model = nn.Linear(1024, 1024).to(f"cuda:{os.environ['LOCAL_RANK']}")
+fully_shard(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+while True:
+    model(torch.randn(8, 1024, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+def run_plan(script: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TORCH_LOOM_")}
+    command = [sys.executable, "-m", "torch_loom.tools.cli", "plan", *options, str(script)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+
+
+@pytest.mark.slow
+def test_a_group_of_a_said_size(tmp_path: Path) -> None:
+    script, as_json = tmp_path / "ddp.py", tmp_path / "plan.json"
+    script.write_text(DISTRIBUTED, encoding="utf-8")
+    done = run_plan(script, "--world-size", "16", "--json", str(as_json))
+    assert done.returncode == 0, done.stdout + done.stderr
+    ops = {name: calls for name, _, calls, _ in json.loads(as_json.read_text(encoding="utf-8"))["ops"]}
+    assert any("all_gather" in name for name in ops), ops
+    assert any("reduce_scatter" in name for name in ops), ops
+
+
+def test_what_a_script_raises_shows_its_own_frames(tmp_path: Path) -> None:
+    script = tmp_path / "broken.py"
+    script.write_text("def inner():\n    return {}['missing']\n\ninner()\n", encoding="utf-8")
+    done = run_plan(script)
+    assert done.returncode == 1
+    assert done.stderr.count('File "') == 2, done.stderr
+    assert "broken.py" in done.stderr
+    assert "KeyError: 'missing'" in done.stderr
+    assert "runpy" not in done.stderr
+    assert "torch_loom" not in done.stderr

@@ -227,3 +227,69 @@ def test_costs_depend_on_declared_attributes_alone() -> None:
         lower(described(f"aten::{name}", (tensor,) * 3, (tensor,), {})._replace(attributes=watched))
         asked |= watched.asked
     assert asked - {"link"} == set(ATTRIBUTES)
+
+
+def test_costs_are_asked_for_when_a_time_is_read(fork_python: PythonRunner) -> None:
+    program = """
+from torch_loom.chips.estimator import Estimator
+asked = []
+kernel_ns = Estimator.kernel_ns
+def counted(self, chip, name, *rest):
+    asked.append(name)
+    return kernel_ns(self, chip, name, *rest)
+Estimator.kernel_ns = counted
+x = torch.ones(8, 8, device="loom")
+before, after = (torch.loom.Event(enable_timing=True) for _ in range(2))
+before.record()
+for _ in range(3):
+    (x @ x).relu()
+after.record()
+torch.loom.synchronize()
+assert asked == [], asked
+milliseconds = before.elapsed_time(after)
+assert len(asked) == 3, asked
+(x @ x).relu()
+torch.loom.clock()
+assert len(asked) == 3, asked
+assert milliseconds > 0
+"""
+    fork_python(program, env={"TORCH_LOOM_CLOCK": "simulated"})
+
+
+def test_when_a_time_is_read_changes_no_time() -> None:
+    def program(size: int, reads: bool) -> float:
+        torch.loom.synchronize()
+        side = torch.loom.Stream()
+        began = torch.loom.clock()
+        for step in range(3):
+            x = torch.ones(size + step, 8, device="loom")
+            side.wait_stream(torch.loom.current_stream())
+            with torch.loom.stream(side):
+                x.exp()
+            if reads:
+                torch.loom.clock()
+            x.sum().item()
+            torch.loom.current_stream().wait_stream(side)
+        torch.loom.synchronize()
+        return torch.loom.clock() - began
+
+    program(1, True)
+    # Sizes that no test had before: their costs are asked for at the reads, or at the end.
+    late = program(1 << 15, False)
+    assert late == pytest.approx(program(1 << 15, True), abs=1e-12)
+    early = program(3 << 15, True)
+    assert early == pytest.approx(program(3 << 15, False), abs=1e-12)
+
+
+def test_a_profile_begins_behind_what_was_put_off() -> None:
+    x = torch.ones(1 << 17, device="loom")
+    for step in range(5):
+        x[: (1 << 16) + step].exp()
+    began = torch.loom.clock()
+    x[: (1 << 16) + 100].exp()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.PrivateUse1]) as profile:
+        x[: (1 << 16) + 101].exp()
+        torch.loom.synchronize()
+    rows = [event for event in profile.events() if event.device_type != torch.autograd.DeviceType.CPU]
+    assert sum(row.device_time_total for row in rows) > 0
+    assert torch.loom.clock() > began

@@ -41,7 +41,7 @@ class Estimator:
     def __init__(self, chip_of: Callable[[int], Chip]) -> None:
         self._chip_of = chip_of
         self._chips: list[Chip] = []
-        self._models: list[CostModel] = []
+        self._models: dict[int, CostModel] = {}
         self._failed: set[str] = set()
 
     def describe(self, device: int) -> tuple[int, int]:
@@ -51,14 +51,17 @@ class Estimator:
 
     def kernel_ns(
         self,
-        device: int,
+        chip: int,
         name: str,
         inputs: Sequence[Operand],
         outputs: Sequence[Operand],
         attributes: Mapping[str, Any],
     ) -> int:
-        """Return nanoseconds of a kernel, by the name of its op (``aten::add.Tensor``) and its operands."""
-        model = self._model(device)
+        """Return nanoseconds of a kernel, by the name of its op (``aten::add.Tensor``) and its operands.
+
+        ``chip`` is a number from :meth:`describe`.
+        """
+        model = self._model(chip)
         op = described(name, inputs, outputs, attributes)
         try:
             return round(model.total_ns(lower(op)))
@@ -69,29 +72,31 @@ class Estimator:
                 logger.warning("%s: its time is that of the bytes it moves (%r)", name, error)
             return round(model.total_ns(lower(op._replace(name="", attributes={}))))
 
-    def move_ns(self, device: int, move: int, size_bytes: int) -> int:
+    def move_ns(self, chip: int, move: int, size_bytes: int) -> int:
         """Return nanoseconds of moving or filling so many bytes; ``move`` is a place in :data:`MOVES`."""
         family = MOVES[move]
         read = 0.0 if family == "fill" else float(size_bytes)
         written = float(size_bytes) if family in _IN_MEMORY else 0.0
         items = size_bytes / 4
         kernel = Kernel(family, "float32", read, written, max(read + written, 1.0), items=items)
-        return round(self._model(device).time(kernel).total_ns)
+        return round(self._model(chip).time(kernel).total_ns)
 
     def collective_ns(self, device: int, name: str, size_bytes: int, num_ranks: int) -> int:
         """Return nanoseconds of a collective in a ring of chips like this one: see ``ring_seconds``."""
         seconds = chip_rates.ring_seconds(self._chip_of(device), name, size_bytes, num_ranks)
         return round(seconds * 1e9)
 
-    def _model(self, device: int) -> CostModel:
-        return self._models[self._number(self._chip_of(device))]
+    def _model(self, chip: int) -> CostModel:
+        found = self._models.get(chip)
+        if found is None:
+            found = self._models[chip] = chip_rates.model(self._chips[chip])
+        return found
 
     def _number(self, chip: Chip) -> int:
         for number, known in enumerate(self._chips):
             if known is chip or known == chip:
                 return number
         self._chips.append(chip)
-        self._models.append(chip_rates.model(chip))
         return len(self._chips) - 1
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from torch_loom.config import rbln
 from torch_loom.config.settings import (
+    ASSERTS,
     CHAOS_SEED,
     CHIP,
     CLOCK,
@@ -218,6 +219,7 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
     fallback = required(FALLBACK, overrides)
     log_level = value_of(LOG_LEVEL, overrides)
     launch = required(LAUNCH, overrides)
+    asserts = value_of(ASSERTS, overrides) or ("device" if name == CUDA_NAME else "immediate")
     groups = None
     if name == CUDA_NAME:
         indices = value_of(CUDA_VISIBLE_DEVICES, overrides)
@@ -245,6 +247,7 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
         visible_devices=visible,
         driver=required(DRIVER, overrides),
         launch=launch,
+        asserts=asserts,
         chaos_seed=value_of(CHAOS_SEED, overrides),
         protect=required(PROTECT, overrides),
         clock=required(CLOCK, overrides),
@@ -356,6 +359,7 @@ def configure(
     visible_devices: str | Iterable[int] | None = None,
     driver: str | None = None,
     launch: str | None = None,
+    asserts: str | None = None,
     chaos_seed: int | None = None,
     protect: bool | None = None,
     clock: str | None = None,
@@ -379,6 +383,8 @@ def configure(
         visible_devices: which devices the program sees, in this order: indices, or text such as ``"1,0"``.
         driver: ``"virtual"``, ``"null"``, or the path of a library that has a driver.
         launch: ``"auto"``, ``"blocking"`` or ``"chaos"``.
+        asserts: ``"immediate"`` raises at the op that meets a value which it cannot take, ``"device"`` where
+            the host waits, as on a GPU.
         chaos_seed: the seed of the order under ``"chaos"``, 0 to 2⁶⁴ − 1.
         protect: whether host code that touches device memory faults.
         clock: ``"simulated"`` or ``"wall"``.

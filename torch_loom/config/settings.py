@@ -397,6 +397,17 @@ LAUNCH = Setting(
     meaning="auto overlaps streams; blocking runs work at once; chaos delays and reorders what may be.",
     parse=_one_of("auto", "blocking", "chaos"),
 )
+ASSERTS = Setting(
+    name="asserts",
+    env="TORCH_LOOM_ASSERTS",
+    type_name="choice",
+    default=None,
+    allowed="immediate, device",
+    meaning="Where an op meets a value that it cannot take, as an index out of range: immediate raises "
+    "there; device raises where the host waits, and nothing runs afterwards, as on a GPU. immediate if not "
+    "set, device under the name cuda.",
+    parse=_one_of("immediate", "device"),
+)
 CHAOS_SEED = Setting(
     name="chaos_seed",
     env="TORCH_LOOM_CHAOS_SEED",
@@ -544,6 +555,7 @@ SETTINGS: tuple[Setting[object], ...] = cast(
         CUDA_VERSION,
         DRIVER,
         LAUNCH,
+        ASSERTS,
         CHAOS_SEED,
         PROTECT,
         CLOCK,

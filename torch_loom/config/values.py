@@ -32,6 +32,7 @@ class Settings:
         fallback: ``"allow"``, ``"warn"`` or ``"error"``.
         log_level: ``"DEBUG"``, ``"INFO"``, ``"WARNING"`` or ``"ERROR"``; None leaves it to Python's logging.
         host_memory_bytes: the most host memory that the process may use; None for what the host has.
+        asserts: ``"immediate"`` or ``"device"``: where an error that values cause is raised.
     """
 
     device_name: str
@@ -51,6 +52,7 @@ class Settings:
     log_level: str | None
     device_groups: rbln.Groups | None = None
     host_memory_bytes: int | None = None
+    asserts: str = "immediate"
 
     @property
     def visible_npus(self) -> tuple[int, ...]:

@@ -24,7 +24,8 @@ p.lead { color: var(--faint); margin: 0 0 20px; }
 .card span { color: var(--faint); font-size: 13px; }
 .epochs { display: grid; grid-template-columns: repeat(auto-fill, minmax(310px, 1fr)); gap: 14px; }
 .epoch header { display: flex; justify-content: space-between; margin-bottom: 8px; font-size: 13px; }
-.epoch header em { color: var(--faint); font-style: normal; }
+.epoch header b { white-space: nowrap; }
+.epoch header em { color: var(--faint); font-style: normal; text-align: right; }
 svg { display: block; width: 100%; height: auto; } svg text { font: 11px system-ui, sans-serif; }
 .core { fill: none; stroke: var(--line); } .op rect { stroke: var(--card); stroke-width: 1.5; }
 .op:hover rect { stroke: var(--ink); } .op text { fill: #10202c; pointer-events: none; }

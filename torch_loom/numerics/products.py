@@ -235,8 +235,9 @@ def _strict_conv2d(
     )  # [N, C * kH * kW, H' * W']
     count, places = windows.shape[0], windows.shape[2]
     out_channels = weight.shape[0]
-    left = windows.reshape(count, groups, -1, places).transpose(-2, -1)
-    right = weight.reshape(groups, out_channels // groups, -1).transpose(-2, -1)
+    depth = windows.shape[1] // groups
+    left = windows.reshape(count, groups, depth, places).transpose(-2, -1)
+    right = weight.reshape(groups, out_channels // groups, depth).transpose(-2, -1)
     accumulate = how.accumulate.value
     if groups == 1:
         # One matrix of all windows, so that the weight is laid out once.

@@ -29,12 +29,15 @@ FACTS: dict[str, str] = {
     "engine_infers": "its shape function differs from the engine's kernel, which is run on zeros to learn "
     "what the op returns",
     "python_infers": "PyTorch's C++ shape function differs from the engine's kernel, the Python one does not",
+    "host_checks": "on a GPU the host looks at its values before the kernel runs, and raises at once what a "
+    "kernel would assert",
+    "divides_integers": "divides whole numbers by its second tensor, where a GPU takes zero without an error",
     "borrows_whole": "PyTorch would take it apart; the engine runs it whole, as it does for itself",
     "unboxed": "called so often that it has a kernel with its own signature",
 }
 """What the runtime must know of an op, beside its schema."""
 
-FLAGS = tuple(FACTS)[:10]
+FLAGS = tuple(FACTS)[:12]
 """Those of the facts that a running op is asked for, in the order of their bits."""
 
 TOLERANCES: dict[str, str] = {

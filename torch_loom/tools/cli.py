@@ -199,6 +199,10 @@ def plan_script(
     chip: Annotated[str, typer.Option(help="Name or description of the chip.")] = "h200",
     devices: Annotated[int, typer.Option(help="How many devices there are.", min=1, max=64)] = 1,
     memory: Annotated[str | None, typer.Option(help="Memory of each device, as in 16GiB.")] = None,
+    world_size: Annotated[
+        int | None,
+        typer.Option(help="Ranks of a process group whose rank 0 the script is.", min=1, max=1 << 16),
+    ] = None,
     steps: Annotated[int, typer.Option(help="After how many optimizer steps to stop.", min=1)] = 3,
     json: Annotated[Path | None, typer.Option(help="Where to write the plan as JSON.")] = None,
     html: Annotated[Path | None, typer.Option(help="Where to write the plan as a page.")] = None,
@@ -212,6 +216,7 @@ def plan_script(
             "chip": chip,
             "devices": devices,
             "memory": memory,
+            "world_size": world_size,
             "steps": steps,
             "json": None if json is None else str(json),
             "html": None if html is None else str(html),

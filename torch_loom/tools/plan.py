@@ -11,6 +11,7 @@ import os
 import re
 import runpy
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ def run(script: Sequence[str], options: dict[str, Any]) -> None:
 
     Args:
         script: the file and its arguments.
-        options: ``chip``, ``devices``, ``memory``, ``steps``, ``json`` and ``html`` of the command.
+        options: ``chip``, ``devices``, ``memory``, ``world_size``, ``steps``, ``json`` and ``html`` of the
+            command.
 
     Raises:
         ConfigurationError: a value is bad.
@@ -49,10 +51,36 @@ def run(script: Sequence[str], options: dict[str, Any]) -> None:
     own = re.search(r"['\".]loom\b", text) is not None
     if not own:
         config.export({"device_name": config.CUDA_NAME})
-    environment = {**os.environ, OPTIONS: json.dumps(options)}
+    environment = {**os.environ, **_rank(options["world_size"]), OPTIONS: json.dumps(options)}
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, [sys.executable, "-m", "torch_loom.tools.plan", *script], environment)
+
+
+def _rank(world_size: int | None) -> dict[str, str]:
+    """Return what a launcher tells the first of so many processes."""
+    if world_size is None:
+        return {}
+    return {
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_WORLD_SIZE": str(world_size),
+    }
+
+
+def _plan_group(plan: Any, world_size: int) -> None:
+    """Make the planned process group, which is the one that the script asks for."""
+    import torch.distributed as dist
+
+    plan.world_size = world_size
+
+    def init_process_group(*_: object, **__: object) -> None:
+        """Do nothing: `loom plan --world-size` has made the group."""
+
+    # No extension point: a second default group is an error of PyTorch's.
+    for module in (dist, dist.distributed_c10d):
+        module.init_process_group = init_process_group  # type: ignore[attr-defined]
 
 
 class _EnoughStepsError(BaseException):
@@ -84,6 +112,8 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
         with module.dry_run(
             chip=options["chip"], devices=options["devices"], memory=options["memory"]
         ) as plan:
+            if options["world_size"] is not None:
+                _plan_group(plan, options["world_size"])
             # After the plan's own, which notes the end of the step.
             handle = register_optimizer_step_post_hook(count)
             try:
@@ -94,6 +124,9 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
                     plan.out_of_memory = str(error)
             except SystemExit:
                 pass
+            except Exception as error:
+                sys.stderr.write(_script_traceback(error))
+                return 1
             finally:
                 handle.remove()
     except Exception as error:
@@ -108,6 +141,32 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
             Path(options[key]).write_text(content, encoding="utf-8")
             console.out.print(f"{key}: {options[key]}", highlight=False)
     return 3 if found["out_of_memory"] else 0
+
+
+def _script_traceback(error: BaseException) -> str:
+    """Return the traceback of what a script raised, without the frames that run it."""
+    found = traceback.TracebackException.from_exception(error)
+    seen: set[int] = set()
+    pending: list[traceback.TracebackException | None] = [found]
+    while pending:
+        each = pending.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        own = _without_runner(each.stack)
+        each.stack = traceback.StackSummary.from_list(own)
+        pending += [each.__cause__, each.__context__]
+    return "".join(found.format())
+
+
+def _without_runner(frames: Sequence[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
+    package = str(Path(__file__).resolve().parents[1]) + os.sep
+    runner = ("<frozen runpy>", runpy.__file__)
+    return [
+        frame
+        for frame in frames
+        if frame.filename not in runner and not os.path.abspath(frame.filename).startswith(package)
+    ]
 
 
 def summary(plan: Any, script: str, chip: str) -> dict[str, Any]:
@@ -129,7 +188,7 @@ def summary(plan: Any, script: str, chip: str) -> dict[str, Any]:
                 "memory_over_time": [{"seconds": each.seconds, **each.bytes} for each in points],
             }
         )
-    ops = plan.ops()
+    setup = plan.setup_ops()
     spans: list[list[Any]] = []
     for span in plan.spans():
         if len(spans) >= MAX_SPANS:
@@ -141,7 +200,12 @@ def summary(plan: Any, script: str, chip: str) -> dict[str, Any]:
         "seconds": plan.seconds,
         "step_seconds": list(plan.step_seconds),
         "seconds_by_family": plan.seconds_by_family(),
-        "ops": [list(op) for op in ops[:TOP_OPS]],
+        "setup": {
+            "seconds": plan.setup_seconds,
+            "calls": sum(op.calls for op in setup),
+            "device_seconds": sum(op.seconds for op in setup),
+        },
+        "ops": [list(op) for op in plan.step_ops()[:TOP_OPS]],
         "out_of_memory": plan.out_of_memory,
         "batch_factor": _batch_factor(devices),
         "devices": devices,
@@ -214,7 +278,8 @@ def _show(found: dict[str, Any]) -> None:
     steps = found["step_seconds"]
     last = f", {time_text(steps[-1])} for the last of {len(steps)} steps" if steps else ""
     print_(f"[bold]{found['script']}[/bold] on {found['chip']}: {time_text(found['seconds'])}{last}")
-    if not found["ops"]:
+    setup = found["setup"]
+    if not found["ops"] and not setup["calls"]:
         print_("no op ran on a device: does the script name the device, as cuda or loom?")
     table = Table("device", "peak", "held", "of", "busy", title="memory and use", title_justify="left")
     for number, device in enumerate(found["devices"]):
@@ -231,6 +296,9 @@ def _show(found: dict[str, Any]) -> None:
         table.add_row(name, size_text(size))
     print_(table)
     table = Table("op", "family", "calls", "time")
+    if setup["calls"]:
+        table.add_row("setup", "before the steps", str(setup["calls"]), time_text(setup["device_seconds"]))
+        table.add_section()
     for name, family, calls, seconds in found["ops"]:
         table.add_row(name, family, str(calls), time_text(seconds))
     print_(table)

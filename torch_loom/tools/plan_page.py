@@ -174,7 +174,14 @@ def _ops(found: dict[str, Any]) -> str:
     from torch_loom.tools.plan import time_text
 
     whole = sum(found["seconds_by_family"].values()) or 1.0
-    rows = "".join(
+    setup = found["setup"]
+    rows = (
+        f"<tr><td>setup<td>before the steps<td class=n>{setup['calls']}"
+        f"<td class=n>{time_text(setup['device_seconds'])}<td class=n>{setup['device_seconds'] / whole:.1%}"
+        if setup["calls"]
+        else ""
+    )
+    rows += "".join(
         f"<tr><td>{escape(name)}<td>{escape(family)}<td class=n>{calls}<td class=n>{time_text(seconds)}"
         f"<td class=n>{seconds / whole:.1%}"
         for name, family, calls, seconds in found["ops"]

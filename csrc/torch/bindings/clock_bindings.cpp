@@ -54,15 +54,15 @@ void simulate_time(py::object describe, py::object kernel_ns, py::object move_ns
         ask<std::pair<uint32_t, int64_t>>((*callbacks)[0], {0, 0}, [&] { return py::int_(device); });
     return simulated::DeviceFigures{chip, issue_ns};
   };
-  estimator.kernel_ns = [callbacks](int device, const runtime::Command& command) {
-    return ask<int64_t>((*callbacks)[1], 0, [&] { return py::int_(device); },
-                        [&] { return py::str(command.name); },
-                        [&] { return operands_to_python(command.inputs); },
-                        [&] { return operands_to_python(command.outputs); },
-                        [&] { return attributes_to_python(command.attributes); });
+  estimator.kernel_ns = [callbacks](uint32_t chip, const char* name, const runtime::KernelRecord& kernel,
+                                    std::span<const runtime::Operand> outputs) {
+    return ask<int64_t>((*callbacks)[1], 0, [&] { return py::int_(chip); }, [&] { return py::str(name); },
+                        [&] { return operands_to_python(kernel.inputs); },
+                        [&] { return operands_to_python(outputs); },
+                        [&] { return attributes_to_python(kernel.attributes); });
   };
-  estimator.move_ns = [callbacks](int device, simulated::Move move, size_t bytes) {
-    return ask<int64_t>((*callbacks)[2], 0, [&] { return py::int_(device); },
+  estimator.move_ns = [callbacks](uint32_t chip, simulated::Move move, size_t bytes) {
+    return ask<int64_t>((*callbacks)[2], 0, [&] { return py::int_(chip); },
                         [&] { return py::int_(static_cast<int>(move)); }, [&] { return py::int_(bytes); });
   };
   estimator.attributes = std::move(attributes);
@@ -97,7 +97,10 @@ class PlanRecorder {
   }
   void attach() {
     const py::gil_scoped_release no_gil;
-    translated([&] { runtime::tape::attach(recorder_); });
+    translated([&] {
+      simulated::settle();
+      runtime::tape::attach(recorder_);
+    });
   }
   void detach() {
     const py::gil_scoped_release no_gil;
@@ -145,8 +148,9 @@ void bind_clock(py::module_& m) {
       .def("address", torch::wrap_pybind_function(&PlanRecorder::address))
       .def("kept", &PlanRecorder::kept);
   m.def("is_time_simulated", [] { return simulated::is_on(); });
-  m.def("clock_ns",
-        [](int device) { return device < 0 ? simulated::host_ns() : simulated::device_ns(device); });
+  m.def("clock_ns", torch::wrap_pybind_function([](int device) {
+          return device < 0 ? simulated::host_ns() : simulated::device_ns(device);
+        }));
 }
 
 }  // namespace loom::glue

@@ -20,6 +20,7 @@
 #include "torch/core/device.h"
 #include "torch/core/generator.h"
 #include "torch/core/torch_version.h"
+#include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/lend.h"
 #include "torch/engine/allocator.h"
 #include "torch/engine/engine.h"
@@ -55,13 +56,15 @@ int peek_device_count() noexcept {
 }
 
 void initialize(std::vector<runtime::DeviceConfig> made_from, const std::string& launch, uint64_t chaos_seed,
-                bool protect, bool refuse_fallbacks, int64_t host_memory_bytes) {
+                bool protect, bool refuse_fallbacks, int64_t host_memory_bytes,
+                bool device_asserts) {
   host_memory::set_limit(host_memory_bytes);
   current_alloc_conf();  // refuses bad settings before there are devices
   translated([&] { runtime::initialize({std::move(made_from), launch, chaos_seed, protect}); });
   prepare_memory();
   install_engine_allocator();
   fallback::set_refuses(refuse_fallbacks);
+  set_device_asserts(device_asserts);
   fallback::watch(devices());
 }
 
@@ -205,7 +208,7 @@ PYBIND11_MODULE(_C, m) {
   });
   m.def("initialize", torch::wrap_pybind_function(initialize), py::kw_only(), py::arg("devices"),
         py::arg("launch"), py::arg("chaos_seed"), py::arg("protect"), py::arg("refuse_fallbacks"),
-        py::arg("host_memory_bytes"));
+        py::arg("host_memory_bytes"), py::arg("device_asserts"));
   m.def("enter_dry_run", torch::wrap_pybind_function(enter_dry_run), py::kw_only(), py::arg("devices"));
   m.def("leave_dry_run", torch::wrap_pybind_function(leave_dry_run));
   m.def("run_backward_in_this_thread", &run_backward_in_this_thread);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/simulated_clock.h"
 #include "runtime/worlds.h"
 #include "torch/core/device.h"
 #include "torch/dispatch/implicit_sync.h"
@@ -266,7 +267,10 @@ class TapeReader {
   void attach() {
     reader_->set_listening(true);
     const py::gil_scoped_release no_gil;
-    translated([&] { runtime::tape::attach(reader_); });
+    translated([&] {
+      runtime::simulated::settle();
+      runtime::tape::attach(reader_);
+    });
   }
   void detach() {
     reader_->set_listening(false);
@@ -359,7 +363,10 @@ void attach_trace(py::object callback) {
   trace_readers().push_back(reader);
   set_sync_listener(&trace_implicit_sync);
   const py::gil_scoped_release no_gil;
-  translated([&] { runtime::tape::attach(reader); });
+  translated([&] {
+    runtime::simulated::settle();
+    runtime::tape::attach(reader);
+  });
 }
 
 // Sums up kernels without a lock: what a native reader costs, and how much a program moves.

@@ -3,11 +3,14 @@
 #include <ATen/core/List.h>
 
 #include "runtime/capture.h"
+#include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/graph.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/infer.h"
+#include "torch/dispatch/no_values.h"
 #include "torch/dispatch/queued_op.h"
 #include "torch/engine/generator.h"
+#include "torch/engine/integer_division.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/lazy_fill.h"
 
@@ -183,19 +186,41 @@ bool try_queue(Op& op, torch::jit::Stack* stack, Lending& lending, const Inferen
   return true;
 }
 
+// Calls the engine's kernel. False: the device has asserted, and the results are those of no kernel.
+bool call_engine(Op& op, torch::jit::Stack* stack, Lending& lending) {
+  const size_t first = stack->size() - op.num_arguments;
+  // The kernel takes its arguments off the stack, also where it raises.
+  c10::SmallVector<c10::IValue, 8> arguments;
+  if (has_device_asserts) arguments.append(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
+  try {
+    lending.run([&] {
+      if (has_device_asserts && op.facts.has(op_flag::kDividesIntegers)) {
+        avoid_zero_divisors(*stack, op.num_arguments);
+      }
+      if (!lending.runs_kernels() && run_without_values(op, stack)) return;
+      if (lending.has_sparse()) {
+        op.handle.callBoxed(stack);
+      } else {
+        op.handle.redispatchBoxed(lending.engine_keys(), stack);
+      }
+    });
+    return true;
+  } catch (const c10::Error& error) {
+    if (!has_device_asserts) throw;
+    stack->resize(first);
+    stack->insert(stack->end(), arguments.begin(), arguments.end());
+    assert_or_rethrow(op, stack, lending, error);
+    return false;
+  }
+}
+
 void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceKey key) {
   const bool is_known = lending.knows_allocations(op.output_allocations);
   // The first run in place shows what such a call returns, for when it is queued or captured.
   if (!is_known && key.empty()) key = key_to_teach(op, *stack, lending);
   fill_generator(op, stack, lending.device(), /*is_kept=*/false, /*is_captured=*/false);
   if (is_known && !key.empty()) lending.forget_allocations(op.output_allocations);
-  lending.run([&] {
-    if (lending.has_sparse()) {
-      op.handle.callBoxed(stack);
-    } else {
-      op.handle.redispatchBoxed(lending.engine_keys(), stack);
-    }
-  });
+  if (!call_engine(op, stack, lending)) return;
   if (!key.empty()) teach(op, key, *stack, lending);
   if (op.writes) lending.write_back();
   for (size_t i = stack->size() - op.num_returns; i < stack->size(); ++i) adopt_result(lending, (*stack)[i]);

@@ -4,6 +4,7 @@
 
 #include "torch/core/device.h"
 #include "torch/core/python_line.h"
+#include "torch/dispatch/device_assert.h"
 
 namespace loom::glue {
 
@@ -15,7 +16,8 @@ std::atomic<void (*)(const std::string&)> raise_error{nullptr};
 std::atomic<void (*)(int)> tell{nullptr};
 
 void update_watch() {
-  is_sync_watched = tell.load() != nullptr || sync_debug_mode.load() != SyncDebugMode::kDefault;
+  is_sync_watched =
+      tell.load() != nullptr || sync_debug_mode.load() != SyncDebugMode::kDefault || has_asserted.load();
 }
 
 }  // namespace
@@ -32,9 +34,12 @@ void set_sync_listener(void (*listener)(int device)) {
   update_watch();
 }
 
+void watch_syncs_for_asserts() { update_watch(); }
+
 void set_implicit_sync_error(void (*raise)(const std::string& message)) { raise_error = raise; }
 
 void report_implicit_sync(const char* op_name, int device) {
+  check_device_assert();
   if (const auto listener = tell.load(); listener != nullptr && device != kOnTape) listener(device);
   if (sync_debug_mode.load(std::memory_order_relaxed) == SyncDebugMode::kDefault) return;
   const std::string line(python_line());

@@ -9,11 +9,13 @@ namespace loom::glue {
 enum class SyncDebugMode : int { kDefault, kWarn, kError };
 
 extern std::atomic<SyncDebugMode> sync_debug_mode;
-// Whether anybody wants to hear of it: there is a debug mode, or a listener.
+// Whether anybody wants to hear of it: there is a debug mode, a listener, or an assert to be raised.
 extern std::atomic<bool> is_sync_watched;
 void set_sync_debug_mode(SyncDebugMode mode);
 // Called with the device whose current stream the host waits for. It stays.
 void set_sync_listener(void (*listener)(int device));
+// A device has asserted: from now on implicit synchronisation raises that (device_assert.h).
+void watch_syncs_for_asserts();
 // Tells the listener; warns, or throws what set_implicit_sync_error() was given.
 void report_implicit_sync(const char* op_name, int device);
 // Throws torch_loom.errors.ImplicitSynchronizationError with a message.

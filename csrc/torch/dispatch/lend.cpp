@@ -125,7 +125,7 @@ void Lending::mix_metadata(const TensorMetadata& metadata) {
   }
 }
 
-at::Tensor Lending::lend(const at::Tensor& tensor, bool is_written) {
+const at::Tensor& Lending::alias_of(const at::Tensor& tensor, bool is_written) {
   return lend_checked(tensor, is_written, policy_.host_tensors, loans_.size());
 }
 
@@ -134,8 +134,8 @@ at::Tensor Lending::lend_element(const at::Tensor& tensor, bool is_written) {
                       std::min<size_t>(loans_.size(), 8));
 }
 
-at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool takes_host,
-                                 size_t search_limit) {
+const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool takes_host,
+                                        size_t search_limit) {
   if (!tensor.defined()) {
     mix(1);
     return tensor;
@@ -188,10 +188,10 @@ at::Tensor Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool
   // An operand before it may be of this storage, and that has got memory of its own.
   const bool may_share = is_written && (storage || search_limit < loans_.size());
   if (!alias.defined()) alias = make_alias(std::move(storage), engine_keys(), impl);
-  loans_.push_back({tensor, alias, is_written});
+  loans_.push_back({tensor, std::move(alias), is_written});
   if (description_.has_value()) [[unlikely]]
     describe_loan(impl, metadata, is_written, may_share);
-  return alias;
+  return loans_.back().alias;
 }
 
 // When its memory is known: until it is lent, a tensor may have none.
@@ -201,7 +201,7 @@ void Lending::describe_loan(const c10::TensorImpl* impl, const TensorMetadata& m
   description_->add_input(impl, metadata, is_written);
 }
 
-at::Tensor Lending::lend_sparse(const at::Tensor& tensor, bool is_written) {
+const at::Tensor& Lending::lend_sparse(const at::Tensor& tensor, bool is_written) {
   has_sparse_ = true;
   for (Loan& loan : sparse_loans_) {
     if (!loan.original.is_same(tensor)) continue;

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
+#include <c10/util/MaybeOwned.h>
 #include <c10/util/SmallVector.h>
 
 #include <optional>
@@ -36,7 +37,11 @@ class Lending {
 
   // The engine's tensor over the same memory, with the same sizes, strides, offset and conjugate and negative
   // bits. Throws when it is on another device than the operands before it, in CUDA's words.
-  at::Tensor lend(const at::Tensor& tensor, bool is_written = false);
+  at::Tensor lend(const at::Tensor& tensor, bool is_written = false) { return alias_of(tensor, is_written); }
+  // The same without a count of references, for as long as both the loans and `tensor` live.
+  c10::MaybeOwned<at::Tensor> lend_borrowed(const at::Tensor& tensor) {
+    return c10::MaybeOwned<at::Tensor>::borrowed(alias_of(tensor, /*is_written=*/false));
+  }
   // As lend(), for an operand of a list: no search for the same tensor among many.
   at::Tensor lend_element(const at::Tensor& tensor, bool is_written);
 
@@ -144,10 +149,13 @@ class Lending {
   void copy_from_host(void* destination, const void* source, size_t bytes);
   void mix_metadata(const TensorMetadata& metadata);
 
-  at::Tensor lend_checked(const at::Tensor& tensor, bool is_written, bool takes_host, size_t search_limit);
+  // What they return stays where it is until the next operand is lent.
+  const at::Tensor& alias_of(const at::Tensor& tensor, bool is_written);
+  const at::Tensor& lend_checked(const at::Tensor& tensor, bool is_written, bool takes_host,
+                                 size_t search_limit);
   void describe_loan(const c10::TensorImpl* impl, const TensorMetadata& metadata, bool is_written,
                      bool may_have_moved);
-  at::Tensor lend_sparse(const at::Tensor& tensor, bool is_written);
+  const at::Tensor& lend_sparse(const at::Tensor& tensor, bool is_written);
   at::Tensor make_sparse_alias(const at::Tensor& tensor, bool is_written);
   void write_back_sparse(const Loan& loan);
   at::Tensor adopt_sparse(const at::Tensor& result);

@@ -12,7 +12,9 @@
 #include <utility>
 
 #include "torch/core/python_line.h"
+#include "torch/dispatch/device_assert.h"
 #include "torch/engine/alias.h"
+#include "torch/engine/integer_division.h"
 
 namespace loom::glue {
 
@@ -70,6 +72,10 @@ class QueuedOp {
         run_in(own);
       }
     } catch (c10::Error& error) {
+      if (has_device_asserts && is_caused_by_values(op_, engine_keys_, arguments_, error)) {
+        note_device_assert(name(), error.what_without_backtrace(), line_);
+        raise_device_assert();  // kept by the driver: who waits for the stream now misses the guard
+      }
       error.add_context(issued());
       throw;
     } catch (const python_error&) {
@@ -96,7 +102,10 @@ class QueuedOp {
     const bool learns = !has_places_ && !addresses_.empty() && !find_places();
     OutputAllocations output_allocations =
         learns ? OutputAllocations::learning() : OutputAllocations(places_.data(), places_.size());
-    torch::jit::Stack stack = runs_once_ ? std::move(arguments_) : arguments_;
+    torch::jit::Stack stack = runs_once_ && !has_device_asserts ? std::move(arguments_) : arguments_;
+    if (has_device_asserts && op_.facts.has(op_flag::kDividesIntegers)) {
+      avoid_zero_divisors(stack, stack.size());
+    }
     {
       const OutputAllocations::Active active(output_allocations);
       op_.handle.redispatchBoxed(engine_keys_, &stack);

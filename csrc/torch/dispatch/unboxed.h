@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "torch/dispatch/boxed.h"
+#include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/infer.h"
 #include "torch/dispatch/lend.h"
 
@@ -31,9 +32,13 @@ struct Lent {
     return argument;
   }
 };
+struct LentTensor {
+  c10::MaybeOwned<at::Tensor> tensor;
+  operator const at::Tensor&() const { return *tensor; }
+};
 template <>
 struct Lent<const at::Tensor&> {
-  static at::Tensor of(Lending& lending, const at::Tensor& tensor) { return lending.lend(tensor); }
+  static LentTensor of(Lending& lending, const at::Tensor& tensor) { return {lending.lend_borrowed(tensor)}; }
 };
 template <>
 struct Lent<at::Tensor&> {
@@ -113,6 +118,7 @@ template <typename T>
 c10::IValue boxed_argument(const T& argument) {
   return argument;
 }
+inline c10::IValue boxed_argument(const LentTensor& lent) { return *lent.tensor; }
 inline c10::IValue boxed_argument(const LentList& list) { return c10::List<at::Tensor>(list.tensors); }
 
 // Rare, and not to be compiled into every op: those with the same signature share it.
@@ -195,7 +201,11 @@ struct Borrowed<At, Return(Arguments...)> {
       return At::redispatch(lending.engine_keys(), engine_arguments...);
     };
     if constexpr (kWrites) {
-      lending.run([&] { std::apply(run, lent); });
+      try {
+        lending.run([&] { std::apply(run, lent); });
+      } catch (const c10::Error& error) {
+        return asserted(op, lent, lending, error, std::forward<Arguments>(arguments)...);
+      }
       if (!key.empty()) [[unlikely]] {
         teach(op, key, boxed_written(lent), lending);
       }
@@ -209,7 +219,11 @@ struct Borrowed<At, Return(Arguments...)> {
       }
     } else {
       std::optional<Return> result;
-      lending.run([&] { result.emplace(std::apply(run, lent)); });
+      try {
+        lending.run([&] { result.emplace(std::apply(run, lent)); });
+      } catch (const c10::Error& error) {
+        return asserted(op, lent, lending, error, std::forward<Arguments>(arguments)...);
+      }
       if (!key.empty()) [[unlikely]] {
         teach(op, key, boxed_results(*result), lending);
       }
@@ -227,6 +241,16 @@ struct Borrowed<At, Return(Arguments...)> {
   static Op& record() {
     static Op& own = Op::named(At::name, At::overload_name);
     return own;
+  }
+
+  // In the handler of an error of the engine's kernel: what the op returns where the device asserts.
+  template <typename Lent>
+  [[gnu::noinline]] static Return asserted(Op& op, const Lent& lent, Lending& lending,
+                                           const c10::Error& error, Arguments... arguments) {
+    if (!has_device_asserts) throw;
+    torch::jit::Stack stack = boxed_arguments(lent);
+    assert_or_rethrow(op, &stack, lending, error);
+    return returned(stack, std::forward<Arguments>(arguments)...);
   }
 
   // What the engine returned, when that is the argument it wrote.

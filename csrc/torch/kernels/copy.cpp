@@ -7,14 +7,11 @@
 #include <torch/library.h>
 
 #include <cstring>
-#include <mutex>
-#include <set>
-#include <string_view>
 
 #include "runtime/plan_recorder.h"
-#include "torch/core/python_line.h"
 #include "torch/core/registration.h"
 #include "torch/dispatch/implicit_sync.h"
+#include "torch/dispatch/no_values.h"
 #include "torch/dispatch/unboxed.h"
 #include "torch/kernels/register.h"
 #include "torch/memory/host_allocator.h"
@@ -51,20 +48,6 @@ void put_in_order(runtime::StreamRef earlier, runtime::StreamRef later) {
     throw;
   }
   runtime::destroy_event(event);
-}
-
-// Once for each line of Python: what a device that computes nothing is asked for is 0.
-void warn_of_constant() {
-  static auto* const told = new std::set<std::string_view>;
-  static std::mutex mutex;
-  const std::string_view line = python_line();
-  {
-    const std::lock_guard<std::mutex> lock(mutex);
-    if (!told->insert(line).second) return;
-  }
-  TORCH_WARN(line.empty() ? std::string_view("a call") : line,
-             ": reads a value of a device that computes nothing. Values read there are 0 (False), and what "
-             "depends on them goes on with that.");
 }
 
 // The stream of a copy, and the one whose work it must come between when it spans two devices: that of the

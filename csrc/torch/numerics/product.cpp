@@ -7,6 +7,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <array>
 
@@ -54,9 +55,13 @@ at::Tensor operand(const at::Tensor& tensor, Side side, Fidelity fidelity) {
   return masked(tensor, mask_of(side, fidelity), /*drops_nonfinite=*/false);
 }
 
+// Autocast would round the operands of the products inside to its own dtype.
+using WithoutAutocast = c10::impl::ExcludeDispatchKeyGuard;
+
 // One product of the masked operands, HiFi3's two.
 template <typename Product>
 at::Tensor product_of(const at::Tensor& b, const at::Tensor& a, Fidelity fidelity, const Product& product) {
+  const WithoutAutocast guard(c10::autocast_dispatch_keyset);
   at::Tensor sum = product(operand(b, Side::kSrcB, fidelity), operand(a, Side::kSrcA, fidelity), true);
   if (fidelity == Fidelity::kHiFi3) {
     sum.add_(product(masked(b, second_mask_of(Side::kSrcB), true),
@@ -82,6 +87,7 @@ void check_out_format(int64_t out_format, const char* op) {
 
 // Sums of integers that float32 could not hold.
 at::Tensor integer_matmul(const at::Tensor& self, const at::Tensor& other, int64_t out_format) {
+  const WithoutAutocast guard(c10::autocast_dispatch_keyset);
   at::Tensor sum = at::matmul(self.to(at::kDouble), other.to(at::kDouble)).to(at::kFloat);
   return finished(std::move(sum), Format::kInt32, out_format, self.scalar_type());
 }

@@ -12,7 +12,8 @@ namespace op_flag {
 // What the runtime must know; torch_loom/ops/model.py says what each means. tools/op_table.py writes them.
 inline constexpr uint16_t kHostScalars = 1, kHostTensors = 2, kHostLists = 4, kMakesContents = 8,
                           kMovesData = 16, kNotBorrowed = 32, kSizedByNumbers = 64, kMaskCounted = 128,
-                          kEngineInfers = 256, kPythonInfers = 512;
+                          kEngineInfers = 256, kPythonInfers = 512, kHostChecks = 1024,
+                          kDividesIntegers = 2048;
 }  // namespace op_flag
 
 struct OpFacts {

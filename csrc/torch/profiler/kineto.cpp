@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "runtime/clock.h"
+#include "runtime/simulated_clock.h"
 #include "torch/core/device.h"
 #include "torch/core/kineto_headers.h"
 #include "torch/profiler/profile_recorder.h"
@@ -67,6 +68,7 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   void start() override {
     clock_offset_ns_ = clock_offset_ns();
+    runtime::simulated::settle();
     runtime::tape::attach(recorder_);
     is_attached_ = true;
     const std::lock_guard<std::mutex> lock(running_mutex);

@@ -22,11 +22,11 @@ class Estimator(Protocol):
         """Return the number of a device's chip, and the nanoseconds that issuing a command takes."""
 
     def kernel_ns(
-        self, device: int, name: str, inputs: Any, outputs: Any, attributes: Mapping[str, Any]
+        self, chip: int, name: str, inputs: Any, outputs: Any, attributes: Mapping[str, Any]
     ) -> int:
-        """Return nanoseconds of a kernel."""
+        """Return nanoseconds of a kernel, by the number of a chip."""
 
-    def move_ns(self, device: int, move: int, size_bytes: int) -> int:
+    def move_ns(self, chip: int, move: int, size_bytes: int) -> int:
         """Return nanoseconds of a copy or fill."""
 
     def collective_ns(self, device: int, name: str, size_bytes: int, num_ranks: int) -> int:

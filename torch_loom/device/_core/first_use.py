@@ -125,6 +125,7 @@ def _initialize_core(settings: config.Settings) -> None:
         protect=settings.protect,
         refuse_fallbacks=settings.fallback == "error",
         host_memory_bytes=settings.host_memory_bytes or 0,
+        device_asserts=settings.asserts == "device",
     )
     if settings.device_name == config.CUDA_NAME:
         # Read when a matrix product first asks, as CUDA does: programs set it after they have used a device.

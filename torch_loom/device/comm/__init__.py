@@ -27,7 +27,7 @@ from torch_loom.device.comm.checks import (
 )
 from torch_loom.device.comm.layouts import common_format, flattened, memory_order, unflattened
 from torch_loom.device.streams import stream as stream_context
-from torch_loom.errors import CommunicationError
+from torch_loom.errors import CommunicationError, HostTensorError
 
 __all__ = ["broadcast", "broadcast_coalesced", "gather", "reduce_add", "reduce_add_coalesced", "scatter"]
 
@@ -228,8 +228,8 @@ def reduce_add(inputs: Iterable[torch.Tensor], destination: Any = None) -> torch
         The sum: new, but for a single input, which is returned as it is.
 
     Raises:
-        CommunicationError: no inputs, one is on the host, none is on ``destination``, or dtypes or layouts
-            differ.
+        HostTensorError: an input is not on these devices. (It is an AssertionError.)
+        CommunicationError: no inputs, none is on ``destination``, or dtypes or layouts differ.
         ShapeError: shapes differ. (It is a ValueError.)
     """
     tensors = list(inputs)
@@ -238,7 +238,11 @@ def reduce_add(inputs: Iterable[torch.Tensor], destination: Any = None) -> torch
         raise CommunicationError("Expected at least one tensor to add, but got none")
     root = None
     for i, tensor in enumerate(tensors):
-        check_on_device(tensor, "inputs", f"input {i}")
+        if tensor.device.type != DEVICE_TYPE:
+            raise HostTensorError(
+                f"reduce_add expects all inputs to be on GPUs, but input {i} is on "
+                f"{tensor.device.type.upper()}"
+            )
         check_alike(tensor, tensors[0], f"input {i}")
         if tensor.get_device() == index:
             root = i

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -181,16 +181,35 @@ class DryRunPlan:
 
     @property
     def step_seconds(self) -> tuple[float, ...]:
-        """Device time of each step: from the end of one optimizer step to that of the next."""
-        ends = [0, *self._recording.step_ends]
+        """Device time of each step: from the end of setup or of one optimizer step to that of the next."""
+        ends = [self._recording.setup_ns or 0, *self._recording.step_ends]
         return tuple((end - begin) * 1e-9 for begin, end in pairwise(ends))
+
+    @property
+    def setup_seconds(self) -> float:
+        """Device time until a module whose parameters are on a device was first called; 0 if none was.
+
+        That is where models are made and copied, and the first batch with them.
+        """
+        return (self._recording.setup_ns or 0) * 1e-9
 
     def ops(self) -> list[OpTime]:
         """Return the ops that ran, those that took longest first; all devices together."""
-        found = [
-            OpTime(name, family, calls, ns * 1e-9) for name, family, calls, ns in self._recording.kept()[2]
-        ]
-        return sorted(found, key=lambda each: (-each.seconds, each.name))
+        return _sorted(self._recording.kept()[2])
+
+    def setup_ops(self) -> list[OpTime]:
+        """Return those of :meth:`ops` that ran in the setup: see :attr:`setup_seconds`."""
+        return _sorted(self._recording.setup_totals)
+
+    def step_ops(self) -> list[OpTime]:
+        """Return those of :meth:`ops` that ran after the setup."""
+        setup = {(name, family): (calls, ns) for name, family, calls, ns in self._recording.setup_totals}
+        rest = []
+        for name, family, calls, ns in self._recording.kept()[2]:
+            before_calls, before_ns = setup.get((name, family), (0, 0))
+            if calls > before_calls:
+                rest.append((name, family, calls - before_calls, ns - before_ns))
+        return _sorted(rest)
 
     def seconds_by_family(self) -> dict[str, float]:
         """Return device time by family of ops (matmul, elementwise, …), the longest first."""
@@ -234,6 +253,11 @@ class DryRunPlan:
                 self._group.end()
         finally:
             self._recording.stop()
+
+
+def _sorted(totals: Iterable[tuple[str, str, int, int]]) -> list[OpTime]:
+    found = [OpTime(name, family, calls, ns * 1e-9) for name, family, calls, ns in totals]
+    return sorted(found, key=lambda each: (-each.seconds, each.name))
 
 
 def _peaks() -> list[tuple[int, int]]:

@@ -41,6 +41,8 @@ class Recording:
         marks: what memory is for: parameters (with buffers), gradients, optimizer state.
         stacks: where each device had most memory in use, innermost line first.
         step_ends: device time in nanoseconds at the end of each step of an optimizer.
+        setup_ns: device time when a module with memory on a device was first called; None before.
+        setup_totals: what had run by then, as the last part of :meth:`kept`.
     """
 
     def __init__(self, figures: Sequence[tuple[int, int, int, int]]) -> None:
@@ -51,6 +53,8 @@ class Recording:
         self.marks: list[Mark] = []
         self.stacks: dict[int, list[tuple[Any, int]]] = {}
         self.step_ends: list[int] = []
+        self.setup_ns: int | None = None
+        self.setup_totals: list[tuple[str, str, int, int]] = []
 
     def start(self) -> None:
         """Begin to listen."""
@@ -94,25 +98,38 @@ class Recording:
             for code, line in self.stacks.get(device, ())
         ]
 
-    def _mark(self, tensor: object, category: str) -> None:
+    def _mark(self, tensor: object, category: str) -> bool:
+        """Note what a tensor is for; return whether it has memory on a device."""
         # Of a tensor that is spread over ranks: the part that is here.
         tensor = getattr(tensor, "_local_tensor", tensor)
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != DEVICE_TYPE:
-            return
+            return False
         address = self._recorder.address(tensor)  # as it is: data_ptr() would take memory for it
         if address:
             self.marks.append(Mark(self._recorder.position(), address, category))
+        return bool(address)
 
-    def _mark_module(self, module: torch.nn.Module) -> None:
+    def _mark_module(self, module: torch.nn.Module) -> bool:
+        is_on_device = False
         for tensor in (*module._parameters.values(), *module._buffers.values()):
-            self._mark(tensor, "parameters")
+            is_on_device |= self._mark(tensor, "parameters")
             if tensor is not None:
                 self._mark(tensor.grad if tensor.is_leaf else None, "gradients")
+        return is_on_device
+
+    def _end_setup(self) -> None:
+        self.setup_ns = self.now_ns()
+        self.setup_totals = self._recorder.kept()[2]
 
     def _before_forward(self, module: torch.nn.Module, arguments: object) -> None:
         if module not in self._modules:
             self._modules[module] = True
-            self._mark_module(module)
+            is_on_device = self._mark_module(module)
+            if self.setup_ns is None and not self.step_ends:
+                # A container has no tensors of its own.
+                parameters = iter(()) if is_on_device else module.parameters()
+                if is_on_device or any(each.device.type == DEVICE_TYPE for each in parameters):
+                    self._end_setup()
 
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         for group in optimizer.param_groups:

@@ -16,6 +16,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
 
+from torch_loom.errors import FormatError
 from torch_loom.numerics._ops import NONE, ops
 from torch_loom.numerics.emulation import attention, products
 from torch_loom.numerics.emulation.operands import (
@@ -39,6 +40,7 @@ from torch_loom.numerics.emulation.rules import (
     WITH_STATISTICS,
     WRITES,
     base_name,
+    means_modules,
     passes,
 )
 from torch_loom.numerics.formats import DataFormat
@@ -54,6 +56,7 @@ class Emulation(TorchFunctionMode):
         self.path = ""  # of the module whose forward runs, under the module given to emulate()
         self._optimizer = OptimizerSteps()
         self._watched: list[ModulePaths | OptimizerSteps] = [self._optimizer]
+        self._follows_modules = follows_modules
         if follows_modules and settings.overrides:
             self._watched.append(ModulePaths(self._set_path))
         self._depth = 0
@@ -67,8 +70,18 @@ class Emulation(TorchFunctionMode):
             if self._depth == 1:
                 for each in self._watched:
                     each.watch()
+        elif self._follows_modules:
+            self._refuse_paths()
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
+
+    def _refuse_paths(self) -> None:
+        for pattern in self.settings.overrides:
+            if means_modules(pattern):
+                raise FormatError(
+                    f"emulate: overrides[{pattern!r}] means modules, whose calls a context inside compiled "
+                    "code does not see; wrap the model, emulate(model, ...), or enter the context outside"
+                )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

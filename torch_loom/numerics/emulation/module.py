@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from torch_loom.numerics.emulation.mode import Emulation
+from torch_loom.numerics.emulation.paths import without_wrappers
 from torch_loom.numerics.emulation.precision import Settings
 
 
@@ -22,7 +23,8 @@ class Emulated(nn.Module):
         self.emulation = Emulation(settings, follows_modules=False)
         self._hooks: list[Any] = []
         if settings.overrides:
-            for path, part in module.named_modules():
+            for name, part in module.named_modules():
+                path = without_wrappers(name)
                 if path:
                     self._follow(path, part)
 

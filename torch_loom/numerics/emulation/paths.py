@@ -14,8 +14,9 @@ class ModulePaths:
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
-        self._paths: dict[nn.Module, str] = {}
-        self._running: list[nn.Module] = []
+        # By id, since torch.compile traces the hooks and keeps no modules that they put into containers.
+        self._paths: dict[int, str] = {}
+        self._running: list[str] = []
         self._hooks: list[Any] = []
 
     def watch(self) -> None:
@@ -31,11 +32,17 @@ class ModulePaths:
 
     def _enter(self, module: nn.Module, args: Any) -> None:
         if not self._running:
-            self._paths = {part: path for path, part in module.named_modules()}
-        self._running.append(module)
-        self._changed(self._paths.get(module, ""))
+            self._paths = {id(part): without_wrappers(path) for path, part in module.named_modules()}
+        path = self._paths.get(id(module), "")
+        self._running.append(path)
+        self._changed(path)
 
     def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
         if self._running:
             self._running.pop()
-        self._changed(self._paths.get(self._running[-1], "") if self._running else "")
+        self._changed(self._running[-1] if self._running else "")
+
+
+def without_wrappers(path: str) -> str:
+    """Without the modules that torch.compile puts around others."""
+    return ".".join([name for name in path.split(".") if name != "_orig_mod"])

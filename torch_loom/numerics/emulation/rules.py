@@ -6,6 +6,9 @@ all ``add`` here but for the underscore.
 
 from __future__ import annotations
 
+import torch
+from torch.nn import functional
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -135,3 +138,24 @@ def matches(pattern: str, text: str) -> bool:
     while start < len(pattern) and pattern[start] == "*":
         start = start + 1
     return start == len(pattern)
+
+
+_FUNCTIONS = tuple(
+    {
+        name.strip("_")
+        for owner in (torch, functional, torch.Tensor, torch.linalg, torch.special, torch.fft)
+        for name in dir(owner)
+    }
+)
+
+
+def means_modules(pattern: str) -> bool:
+    """Whether a pattern of overrides means modules by their paths, and not functions alone."""
+    where, colon, _ = pattern.partition(":")
+    if colon:
+        return bool(where)
+    return not any(matches(pattern, name) for name in _FUNCTIONS)
+
+
+# What torch.compiler.assume_constant_result sets: the names are too many to trace.
+means_modules._dynamo_marked_constant = True  # type: ignore[attr-defined]

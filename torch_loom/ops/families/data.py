@@ -59,7 +59,7 @@ FAMILIES = (
         flops=per_output(1),
         bytes=scattered_bytes,
         tolerance="accumulated",
-        facts={"unboxed": "embedding_dense_backward"},
+        facts={"unboxed": "embedding_dense_backward", "host_checks": "bincount.* histc.* histogram.*"},
     ),
     Family(
         "orders",
@@ -144,7 +144,8 @@ FAMILIES = (
         tolerance="random",
         facts={
             "makes_contents": "randperm.generator_out normal_ uniform_ random_ random_.from random_.to "
-            "bernoulli_.float exponential_ cauchy_ log_normal_ geometric_"
+            "bernoulli_.float exponential_ cauchy_ log_normal_ geometric_",
+            "host_checks": "normal.*",
         },
     ),
     Family("gradients of dropout", "elementwise", "native_dropout_backward", flops=per_output(2)),

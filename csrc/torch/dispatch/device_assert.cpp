@@ -1,0 +1,210 @@
+#include "torch/dispatch/device_assert.h"
+
+#include <ATen/ops/empty_strided.h>
+
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "runtime/tape.h"
+#include "torch/core/python_line.h"
+#include "torch/dispatch/implicit_sync.h"
+#include "torch/dispatch/infer.h"
+#include "torch/engine/generator.h"
+
+namespace loom::glue {
+
+bool has_device_asserts = false;
+std::atomic<bool> has_asserted{false};
+
+namespace {
+
+using runtime::Command;
+using runtime::CommandKind;
+using runtime::kinds_of;
+
+constexpr int32_t kAssertTriggered = 710;  // CUDA's number
+
+// What failed first. Leaked: threads may raise it until the process ends.
+struct Failed {
+  std::mutex mutex;
+  std::string what;
+};
+Failed& failed() {
+  static auto* instance = new Failed;
+  return *instance;
+}
+
+// Raises the error where the host waits, and from then on wherever it asks the device for something.
+class Guard final : public runtime::TapeReader {
+ public:
+  Guard() : TapeReader(kWaits | kWork) {}
+  void begin(const Command& command) override {
+    if (is_raised_.load(std::memory_order_relaxed) || has(kWaits, command.kind)) raise();
+  }
+  [[noreturn]] void raise();
+
+ private:
+  static constexpr runtime::CommandKinds kWaits = kinds_of(
+      {CommandKind::kSynchronizeStream, CommandKind::kSynchronizeEvent, CommandKind::kSynchronizeDevice});
+  static constexpr runtime::CommandKinds kWork =
+      kinds_of({CommandKind::kKernel, CommandKind::kCopy, CommandKind::kFill, CommandKind::kRecordEvent,
+                CommandKind::kWaitEvent, CommandKind::kAllocate, CommandKind::kReplay});
+  static bool has(runtime::CommandKinds kinds, CommandKind kind) {
+    return (kinds >> static_cast<int>(kind) & 1) != 0;
+  }
+
+  std::atomic<bool> is_raised_{false};
+};
+
+const std::shared_ptr<Guard>& guard() {
+  static auto* instance = new std::shared_ptr<Guard>(std::make_shared<Guard>());
+  return *instance;
+}
+
+void Guard::raise() {
+  is_raised_.store(true, std::memory_order_relaxed);
+  std::string what;
+  {
+    const std::lock_guard<std::mutex> lock(failed().mutex);
+    what = failed().what;
+  }
+  const std::string device = device_name_upper();
+  throw c10::AcceleratorError(
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, kAssertTriggered,
+      device + " error: device-side assert triggered\n" + what +
+          "\nThe devices cannot be used any more in this process. " + device +
+          " kernel errors might be asynchronously reported at some other API call, so the stacktrace above "
+          "may be misleading.\nFor debugging consider passing " +
+          (device == "CUDA" ? "CUDA_LAUNCH_BLOCKING=1" : "TORCH_LOOM_LAUNCH=blocking") +
+          ", or TORCH_LOOM_ASSERTS=immediate: then the op raises an error of its own and the devices go on.");
+}
+
+// The arguments with tensors of one value.
+class Filled {
+ public:
+  Filled(const torch::jit::Stack& arguments, int value) : value_(value) {
+    for (const c10::IValue& argument : arguments) this->arguments.push_back(of(argument));
+  }
+  torch::jit::Stack arguments;
+
+ private:
+  at::Tensor of(const at::Tensor& tensor) {
+    if (!tensor.defined() || tensor.is_meta()) return tensor;
+    at::Tensor& known = known_[tensor.unsafeGetTensorImpl()];
+    if (known.defined()) return known;
+    known = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options());
+    known.fill_(value_);
+    if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+      known.unsafeGetTensorImpl()->set_wrapped_number(true);
+    }
+    return known;
+  }
+  c10::IValue of(const c10::IValue& value) {
+    if (value.isTensor()) return of(value.toTensor());
+    if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(of(tensor));
+      return list;
+    }
+    if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+        list.push_back(tensor.has_value() ? std::optional(of(*tensor)) : std::nullopt);
+      }
+      return list;
+    }
+    return value.isGenerator() ? c10::IValue(new_engine_generator()) : value;
+  }
+
+  const int value_;
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> known_;
+};
+
+class Silence final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& /*warning*/) override {}
+};
+
+bool runs_on(const Op& op, c10::DispatchKeySet engine_keys, const torch::jit::Stack& arguments, int value) {
+  try {
+    const EngineScope scope;
+    const OutputAllocations::Suspended on_host;
+    Silence silence;
+    const c10::WarningUtils::WarningHandlerGuard unwarned(&silence);
+    Filled call(arguments, value);
+    op.handle.redispatchBoxed(engine_keys, &call.arguments);
+    return true;
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
+size_t bytes_of(const torch::jit::Stack& arguments) {
+  size_t bytes = 0;
+  for (const c10::IValue& argument : arguments) {
+    if (argument.isTensor() && argument.toTensor().defined()) bytes += argument.toTensor().nbytes();
+  }
+  return bytes;
+}
+
+// A GPU's host code raises these itself, after it has waited.
+bool is_raised_by_host(const Op& op, const torch::jit::Stack& arguments, const c10::Error& error) {
+  // Indices need no count; masks among them do.
+  const bool is_counted = op.is_data_dependent && (!op.is_index || has_mask(op, arguments));
+  return is_counted || op.facts.has(op_flag::kHostChecks) ||
+         dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+         dynamic_cast<const c10::LinAlgError*>(&error) != nullptr ||
+         dynamic_cast<const c10::NotImplementedError*>(&error) != nullptr ||
+         dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr;
+}
+
+}  // namespace
+
+void set_device_asserts(bool is_on) { has_device_asserts = is_on; }
+
+bool is_caused_by_values(const Op& op, c10::DispatchKeySet engine_keys, const torch::jit::Stack& arguments,
+                         const c10::Error& error) {
+  if (is_raised_by_host(op, arguments, error)) return false;
+  // Copies of such operands might not fit: then its shape function alone must answer.
+  constexpr size_t kMostBytes = size_t{1} << 28;
+  return bytes_of(arguments) > kMostBytes ||
+         (runs_on(op, engine_keys, arguments, 0) || runs_on(op, engine_keys, arguments, 1));
+}
+
+void assert_or_rethrow(Op& op, torch::jit::Stack* stack, Lending& lending, const c10::Error& error) {
+  const InferenceKey key = lending.runs_kernels() ? key_of(op, *stack, lending) : InferenceKey();
+  if (key.empty()) throw;
+  const auto first = stack->end() - static_cast<std::ptrdiff_t>(op.num_arguments);
+  const torch::jit::Stack arguments(first, stack->end());
+  if (!is_caused_by_values(op, lending.engine_keys(), arguments, error)) throw;
+  std::string reason;
+  const auto inferred = find_or_infer(op, *stack, lending, key, reason);
+  if (inferred == nullptr || !inferred->can_queue) throw;
+  note_device_assert(op.name(), error.what_without_backtrace(), python_line());
+  if (lending.chosen().runtime().config().launch == "blocking") raise_device_assert();
+  for (const InferredOutputs::Resized& resized : inferred->resized) {
+    lending.resize_loan(resized.loan, resized.layout.sizes, resized.layout.strides);
+  }
+  const PreparedOutputs outputs(*inferred, lending.loans(), lending.device());
+  stack->erase(stack->end() - static_cast<std::ptrdiff_t>(op.num_arguments), stack->end());
+  outputs.push(*stack);
+}
+
+void note_device_assert(const char* op_name, const std::string& reason, std::string_view line) {
+  {
+    const std::lock_guard<std::mutex> lock(failed().mutex);
+    if (!failed().what.empty()) return;
+    failed().what =
+        std::string(op_name) + (line.empty() ? "" : " (" + std::string(line) + ")") + ": " + reason;
+    std::fprintf(stderr, "%s: device-side assert: %s\n", device_name().c_str(), failed().what.c_str());
+  }
+  runtime::tape::attach(guard());
+  has_asserted.store(true);
+  watch_syncs_for_asserts();
+}
+
+void raise_device_assert() { guard()->raise(); }
+
+}  // namespace loom::glue

@@ -1,0 +1,41 @@
+// Errors that the values of tensors cause. A kernel on a GPU cannot raise: it asserts, the host hears of it
+// where it waits for the device, and from then on every call fails. With TORCH_LOOM_ASSERTS=device ops do the
+// same.
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <string_view>
+
+#include "torch/dispatch/lend.h"
+
+namespace loom::glue {
+
+// Whether such errors are asserts. Set once, before the first op runs.
+extern bool has_device_asserts;
+void set_device_asserts(bool is_on);
+
+// Whether only the values of the arguments explain the error of an engine's kernel: the same call on zeros or
+// on ones runs. Runs the kernel; `arguments` are the engine's.
+bool is_caused_by_values(const Op& op, c10::DispatchKeySet engine_keys, const torch::jit::Stack& arguments,
+                         const c10::Error& error);
+
+// For the handler of an error of the engine's kernel. An error that values cause becomes an assert of the
+// device, and what such a call returns replaces the arguments at the end of `stack`, with undefined contents.
+// Other errors are rethrown. In launch mode blocking the assert is raised here.
+void assert_or_rethrow(Op& op, torch::jit::Stack* stack, Lending& lending, const c10::Error& error);
+
+// The device has asserted: who waits for it next has the error. `line`: of Python, may be empty. From any
+// thread; the first one counts.
+void note_device_assert(const char* op_name, const std::string& reason, std::string_view line);
+
+// Throws c10::AcceleratorError where a device has asserted.
+extern std::atomic<bool> has_asserted;
+void raise_device_assert();
+inline void check_device_assert() {
+  if (has_asserted.load(std::memory_order_relaxed)) [[unlikely]]
+    raise_device_assert();
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,18 @@
+// What a device that computes nothing answers where values decide: a dry run and the driver `null`.
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include "torch/ops/op.h"
+
+namespace loom::glue {
+
+// Once for each line of Python: what such a device is asked for is 0.
+void warn_of_constant();
+
+// Gives an op whose results' sizes depend on values the largest ones that they can have, and tells of it once
+// for each line of Python. The stack holds operands of the engine `meta`, and then the results. False: the
+// op is none of those, and the stack is as it was, but for masks among indices, which have become positions.
+bool run_without_values(const Op& op, torch::jit::Stack* stack);
+
+}  // namespace loom::glue
