@@ -109,7 +109,8 @@ class Pipeline(Runs):
                 f"{count} backwards were asked for, and {self._num_forwards} forwards wait for theirs"
             )
         if inline and self._ranked is not None:
-            self.backward(count or self._num_forwards, zero_grad=zero_grad)
+            if number := count or self._num_forwards:
+                self.backward(number, zero_grad=zero_grad)
             self._ask(CommandType.SYNC)
             return
         if inline:

@@ -297,8 +297,12 @@ class Stage:
     def kill(self) -> None:
         """End what the stage is within, where that is possible."""
 
-    def end(self, deadline: float) -> None:
-        """Let go of what a run held; called once the worker has ended, and returns before ``deadline``."""
+    def end(self, deadline: float) -> str | None:
+        """Let go of what a run held; called once the worker has ended, and returns before ``deadline``.
+
+        Returns what of the run is lost, or None.
+        """
+        return None
 
     def check_update(self, values: Mapping[str, torch.Tensor]) -> None:
         """Say whether these can become the parameters' values.
