@@ -1,11 +1,13 @@
-"""What a stage's process is asked: late answers, answers that cannot be sent, and processes that do not start."""
+"""What a stage's process is asked: late answers, answers that cannot be sent, lost training."""
 
 from __future__ import annotations
 
 import io
 import multiprocessing
+import os
 import threading
 import time
+from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
@@ -31,6 +33,8 @@ class ThreadProcess:
     exitcode = None
 
     def __init__(self, target: Any, args: Any, **_: Any) -> None:
+        # The program closes its copy of the other end once the process has one.
+        args = (Connection(os.dup(args[0].fileno())), *args[1:]) if args else ()
         self._thread = threading.Thread(target=target, args=args, daemon=True)
         self.start, self.join, self.is_alive = self._thread.start, self._thread.join, self._thread.is_alive
         self.closed = False
@@ -59,8 +63,7 @@ def test_an_answer_that_nobody_waited_for_is_dropped() -> None:
     questions = Questions(ours)
     with pytest.raises(TimeoutError):
         questions.ask("forward", deadline=time.monotonic())
-    for kind in ("late", "right"):
-        send(theirs, encode(Message(kind, receive(theirs).run))) if kind == "late" else None
+    send(theirs, encode(Message("late", receive(theirs).run)))
     answers = threading.Thread(target=lambda: send(theirs, encode(Message("right", receive(theirs).run))))
     answers.start()
     assert questions.ask("state").kind == "right"

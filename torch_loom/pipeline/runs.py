@@ -198,8 +198,8 @@ class Runs:
     def shutdown(self, timeout: float = SHUTDOWN_SECONDS, *, keep_queued: bool = False) -> bool:
         """End the workers; whether all ended within ``timeout`` seconds. Never raises, twice neither.
 
-        What is queued for the pipeline is dropped unless ``keep_queued``. A RuntimeWarning tells which stage's
-        process could not hand over what it has learned.
+        What is queued for the pipeline is dropped unless ``keep_queued``. A RuntimeWarning tells which
+        stage's process could not hand over what it has learned.
         """
         deadline = time.monotonic() + timeout
         if self._lifeline is not None:
