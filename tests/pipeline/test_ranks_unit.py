@@ -23,9 +23,7 @@ from torch_loom.pipeline.ranks.run import RankedRun
 from torch_loom.pipeline.readers import GuardedQueue
 
 SECONDS = 30
-post_module = importlib.import_module(
-    "torch_loom.pipeline.ranks.post"
-)  # the package has a function of the name
+post_module = importlib.import_module("torch_loom.pipeline.ranks.post")  # also the name of a function
 
 
 class Direct:
