@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from multiprocessing.connection import Connection
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,8 +54,9 @@ class ThreadContext:
 
 @pytest.fixture
 def context(monkeypatch: pytest.MonkeyPatch) -> ThreadContext:
-    monkeypatch.setattr(child.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(child.torch, "manual_seed", lambda _: None)
+    plain = SimpleNamespace(signal=lambda *_: None, SIGINT=0, SIG_IGN=0)  # for the main thread alone
+    monkeypatch.setattr(child, "signal", plain)
+    monkeypatch.setattr(torch, "manual_seed", lambda _: None)
     return ThreadContext()
 
 
@@ -107,7 +109,7 @@ def test_a_process_that_does_not_start(context: ThreadContext) -> None:
     class NotStarting(ThreadProcess):
         def __init__(self, *arguments: Any, **named: Any) -> None:
             super().__init__(*arguments, **named)
-            self.start = self._refuse  # type: ignore[method-assign]
+            self.start = self._refuse
 
         def _refuse(self) -> None:
             raise OSError("too many processes")

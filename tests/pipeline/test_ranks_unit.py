@@ -211,7 +211,7 @@ def test_a_process_group_without_other_processes() -> None:
 def test_a_plan_of_many_ranks() -> None:
     import torch_loom
 
-    with torch_loom.device.plan.dry_run() as plan:  # type: ignore[attr-defined]
+    with torch_loom.device.plan.dry_run() as plan:
         plan.world_size = 4
         assert resolve(None, 2) is None
 
@@ -220,7 +220,8 @@ def test_a_group_that_cannot_be_made_is_a_rank_error(monkeypatch: pytest.MonkeyP
     def refuse(*_: Any) -> None:
         raise RuntimeError("no interface")
 
-    monkeypatch.setattr(post_module, "_rendezvous", lambda: (dist.HashStore(), 0, 1))
+    monkeypatch.setattr(post_module, "_rendezvous", lambda: (None, 0, 1))
+    monkeypatch.setattr(dist, "PrefixStore", lambda *_: None)
     monkeypatch.setattr(dist, "ProcessGroupGloo", refuse)
     with pytest.raises(RankError, match="no interface"):
         post_module.Post()
