@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -107,9 +108,19 @@ def alternate(name: str, cpu: Measured, other: Measured, budget: Budget) -> Row:
     )
 
 
+class Parser(argparse.ArgumentParser):
+    """Options of which --quick and --write-docs exclude each other: short rounds give no numbers."""
+
+    def parse_args(self, *args: Any, **kwargs: Any) -> Any:
+        options = super().parse_args(*args, **kwargs)
+        if options.quick and options.write_docs:
+            self.error("--write-docs: --quick gives no numbers; leave it out")
+        return options
+
+
 def parser(description: str) -> argparse.ArgumentParser:
     """Returns the options that every benchmark has."""
-    result = argparse.ArgumentParser(description=description)
+    result = Parser(description=description)
     result.add_argument(
         "--device", default="loom", help="what is compared with the CPU (default: %(default)s)"
     )

@@ -8,7 +8,6 @@ stages need two idle cores; one thread an op.
 
 from __future__ import annotations
 
-import argparse
 import json
 import queue
 import statistics
@@ -22,7 +21,7 @@ import torch
 from torch import nn
 
 from benchmarks import pipeline_prediction
-from benchmarks._common import write_docs
+from benchmarks._common import Parser, write_docs
 from tools.blocks import markdown_table
 from torch_loom.pipeline import Pipeline, Stage
 
@@ -136,7 +135,7 @@ def peer_step_seconds(num_steps: int, num_microbatches: int) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; 1 if a figure misses its bound."""
-    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
+    parser = Parser(prog=COMMAND, description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few repetitions: whether it runs, not how fast")
     parser.add_argument("--write-docs", action="store_true", help="write the result into docs/performance.md")
     options = parser.parse_args(arguments)

@@ -163,7 +163,6 @@ def test_formats_change_numbers_as_little_as_they_may(net: nn.Module, x: torch.T
         made(net, x)
 
 
-@pytest.mark.slow
 def test_a_ribbon_is_as_high_as_its_neighbours(net: nn.Module, x: torch.Tensor) -> None:
     for epoch in made(net, x, balancer_policy="Ribbon").plan["epochs"]:
         heights = {op["grid_size"][op["transposed"]] for op in epoch["ops"]}

@@ -16,11 +16,10 @@ EVERY = 12
 NEEDS_VALUES = "executes nothing"
 """What the null driver says of an op that brings a value to the host."""
 
-# The size of what they return, or what they do next, depends on values.
-DATA_DEPENDENT = {
-    *("argwhere", "combinations", "corrcoef", "cov", "equal", "masked_scatter", "masked_select", "nonzero"),
-    *("prod", "to_sparse", "unique", "unique_consecutive"),
-}
+# The null driver reads zeros, and then does other things.
+OTHER_BRANCH = {"masked_scatter", "prod"}
+# What they do depends on values that it cannot answer for.
+DATA_DEPENDENT = {"corrcoef", "cov", "equal", "linalg.eig", "to_sparse"}
 # PyTorch has no shape function for them, or for their gradient.
 SHAPELESS = {
     *("geqrf", "histogram", "histogramdd", "linalg.lstsq", "linalg.lstsq.grad_oriented", "logcumsumexp"),
@@ -42,7 +41,7 @@ def compare(run_python: PythonRunner, every: int) -> None:
         for name in virtual
         if isinstance(null[name], list) and null[name] != virtual[name]
     }
-    assert not differing
+    assert differing.keys() == OTHER_BRANCH & virtual.keys()
     failing = {
         name
         for name in virtual

@@ -125,3 +125,18 @@ def test_what_a_script_raises_shows_its_own_frames(tmp_path: Path) -> None:
     assert "KeyError: 'missing'" in done.stderr
     assert "runpy" not in done.stderr
     assert "torch_loom" not in done.stderr
+
+
+def test_a_script_that_ends_in_failure_has_no_plan(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys\nimport torch\ntorch.ones(4, device='loom')\nsys.exit(5)\n", encoding="utf-8"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "torch_loom.tools.cli", "plan", str(script)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 5
+    assert "ended with status 5" in done.stderr

@@ -145,7 +145,7 @@ for dtype in (torch.int64, torch.int32, torch.uint8):
             y = op(a.to(dtype), b.to(dtype))
             side.synchronize()
         assert torch.equal(y.cpu()[::2], expected) and y.dtype == dtype
-assert (a % 0).shape == (a // 0).shape == (3,)
+assert (a % 0).shape == (a // 0).shape == (5 % (a * 0)).shape == (3,)
 torch.loom.synchronize()
 """
     )

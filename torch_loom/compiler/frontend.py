@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import sys
 import sysconfig
 import traceback
@@ -122,34 +121,39 @@ def _named_lines() -> Iterator[None]:
             yield
     except GuardOnDataDependentSymNode as error:
         raise ExportError(
-            f"{line_of(error)}: this depends on the values of tensors, which are known when it runs only. "
-            "Compute with both branches and torch.where, take the branch as an option of the model, or use "
-            'torch.compile(backend="loom"), which compiles what stands between such lines'
+            f"{line_of(error) or 'the model'}: this depends on the values of tensors, which are known when "
+            "it runs only. Compute with both branches and torch.where, take the branch as an option of the "
+            'model, or use torch.compile(backend="loom"), which compiles what stands between such lines'
         ) from error
     except TorchDynamoException as error:
         first = str(error).strip().partition("\n")[0]
-        raise ExportError(f"{line_of(error)}: it cannot be made a graph of ops: {first}") from error
+        raise ExportError(
+            f"{line_of(error) or 'the model'}: it cannot be made a graph of ops: {first}"
+        ) from error
 
 
-class _WithoutGraphs(io.TextIOBase):
+class _WithoutGraphs:
     """Standard error without the graphs that the exporter prints there before it raises."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
     def write(self, text: str) -> int:
-        if "def forward(self" not in text:
-            self._stream.write(text)
-        return len(text)
+        if text.lstrip().startswith(("class GraphModule(", "def forward(self")):
+            return len(text)
+        return int(self._stream.write(text))
 
 
 _NOT_THE_MODEL = (Path(torch.__file__).parent, Path(__file__).parents[1])
 
 
-def line_of(error: BaseException) -> str:
+def line_of(error: BaseException) -> str | None:
     """Return the line of the program in which an error was raised: ``"net.py:12, in forward, `if x > 0:`"``.
 
-    Lines of Python's own library, of PyTorch and of this package are passed over.
+    Lines of Python's own library, of PyTorch and of this package are passed over; None if all are.
     """
     library = Path(sysconfig.get_path("stdlib"))
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
@@ -159,7 +163,7 @@ def line_of(error: BaseException) -> str:
             continue
         if is_installed or not path.is_relative_to(library):
             return f"{frame.filename}:{frame.lineno}, in {frame.name}, `{frame.line}`"
-    return "the model"
+    return None
 
 
 def _check_sizes(graph: fx.GraphModule) -> None:

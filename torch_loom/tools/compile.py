@@ -13,7 +13,7 @@ import yaml
 from rich.table import Table
 
 from torch_loom import config
-from torch_loom.errors import CompilerOptionError, LoomError
+from torch_loom.errors import CompilerOptionError, ExportError, LoomError
 from torch_loom.tools import console
 
 if TYPE_CHECKING:
@@ -78,10 +78,10 @@ def _compiled(
     except LoomError:
         raise
     except Exception as error:
-        first = str(error).strip().partition("\n")[0]
-        raise CompilerOptionError(
-            f"{path}: the model failed: {type(error).__name__}: {first} ({line_of(error)})"
-        ) from error
+        line, first = line_of(error), str(error).strip().partition("\n")[0]
+        if line is None:
+            raise  # the compiler's own
+        raise ExportError(f"{path}: the model failed: {type(error).__name__}: {first} ({line})") from error
 
 
 def options_of(given: Sequence[str]) -> dict[str, Any]:

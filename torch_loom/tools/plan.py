@@ -122,8 +122,11 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
                 failure = error
                 if isinstance(error, torch.OutOfMemoryError):
                     plan.out_of_memory = str(error)
-            except SystemExit:
-                pass
+            except SystemExit as ended:
+                if ended.code not in (None, 0):
+                    status = ended.code if isinstance(ended.code, int) else 1
+                    sys.stderr.write(f"{script[0]} ended with status {status}, so there is no plan\n")
+                    return status
             except Exception as error:
                 sys.stderr.write(_script_traceback(error))
                 return 1

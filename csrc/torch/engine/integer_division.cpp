@@ -11,12 +11,14 @@ namespace loom::glue {
 
 void avoid_zero_divisors(torch::jit::Stack& stack, size_t num_arguments) {
   const size_t first = stack.size() - num_arguments;
-  if (!stack[first].isTensor() || !stack[first + 1].isTensor()) return;
+  const c10::IValue& dividend = stack[first];
+  if (!stack[first + 1].isTensor()) return;
   const at::Tensor& divisor = stack[first + 1].toTensor();
   const auto is_whole = [](const at::Tensor& tensor) {
     return tensor.defined() && c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
   };
-  if (!is_whole(stack[first].toTensor()) || !is_whole(divisor) || divisor.is_meta()) return;
+  const bool divides_whole = dividend.isTensor() ? is_whole(dividend.toTensor()) : !dividend.isDouble();
+  if (!divides_whole || !is_whole(divisor) || divisor.is_meta()) return;
   const OutputAllocations::Suspended on_host;
   const at::Tensor is_zero = at::eq(divisor, 0);
   if (!at::any(is_zero).item<bool>()) return;

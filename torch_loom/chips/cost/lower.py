@@ -32,11 +32,11 @@ def lower(op: Op) -> list[Kernel]:
     family = family_of(name)
     if family.shape_class == "view" or family.name == "memory without contents":
         return []
-    if name.startswith(("_foreach_", "_fused_")):
-        return data.foreach(op)
     entry = _LOWERINGS.get(name) or _LOWERINGS.get(name.removesuffix("_"))
     if entry is not None:
         return [kernel for kernel in entry(op) if kernel.launches]
+    if name.startswith(("_foreach_", "_fused_")):
+        return data.foreach(op)
     if not moved_bytes(op.inputs) + moved_bytes(op.outputs):
         return []
     if family.shape_class == "reduction" and rows.shrinks(op):

@@ -23,8 +23,8 @@ __all__ = ["Settings", "balance_epoch", "epochs_of", "fill_choices"]
 Choice = tuple[Grid, int, float]
 # Tries at a target between the bounds of an epoch's cycles.
 SEARCH_STEPS = 10
-# Of the cores of a chip, what packing leaves unused on average.
-PACKING_LOSS = 0.9
+# Of the cores of a chip, what packing fills on average.
+PACKED_SHARE = 0.9
 # Epochs are estimated at numbers of cycles that are so far apart.
 LEVEL_STEP = 1.05
 # What an op that is too slow on any grid is said to need.
@@ -155,10 +155,12 @@ def epochs_of(
             read += dram[j]
             moved = crossing.add(j)
             # The more ops, the more cycles: the level only rises.
-            room = target.cores if j == i else target.cores * PACKING_LOSS
+            room = target.cores if j == i else target.cores * PACKED_SHARE
             while level + 1 < len(levels) and needed[level][j + 1] - needed[level][i] > room:
                 level += 1
-            cycles = max(levels[level], moved if j - i == n - 1 else read + moved)
+            # A plan of one epoch keeps its parameters, and reads them once.
+            through_dram = moved if j - i == n - 1 else read + moved
+            cycles = max(levels[level], through_dram)
             # Loading an epoch costs, so fewer of equal time are better.
             if best[i] + cycles * 1.001 + 1000 < best[j + 1]:
                 best[j + 1], came[j + 1] = best[i] + cycles * 1.001 + 1000, i

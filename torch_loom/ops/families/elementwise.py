@@ -22,7 +22,7 @@ FAMILIES = (
             "_foreach_div_.ScalarList _foreach_sqrt",
             "divides_integers": "div.Tensor_mode div_.Tensor_mode div.out_mode remainder.Tensor "
             "remainder_.Tensor remainder.Tensor_out fmod.Tensor fmod_.Tensor fmod.Tensor_out floor_divide "
-            "floor_divide_.Tensor floor_divide.out",
+            "floor_divide_.Tensor floor_divide.out remainder.Scalar_Tensor remainder.Scalar_Tensor_out",
             "borrows_whole": "add.Scalar add_.Scalar sub.Scalar sub_.Scalar mul.Scalar mul_.Scalar "
             "div.Scalar div_.Scalar rsub.Scalar conj_physical_ nan_to_num frexp.Tensor",
         },
