@@ -9,7 +9,7 @@ import torch
 
 from torch_loom.errors import PipelineError, PipelineStoppedError, RankError, StageError
 from torch_loom.pipeline import Channel, Lifeline, Pipeline, Stage, stage_error
-from torch_loom.pipeline.failure import told_error
+from torch_loom.pipeline.failure import original_error, told_error
 from torch_loom.pipeline.message import Message, decode, encode, num_body_bytes
 from torch_loom.pipeline.readers import GuardedQueue
 
@@ -49,6 +49,18 @@ def test_a_head_longer_than_a_packet() -> None:
     assert got.tensors[0].tolist() == [1, 1, 1]
 
 
+def test_tensors_come_with_their_order_in_memory_and_their_values() -> None:
+    last = torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    values = torch.tensor([1 + 2j, 3 - 4j])
+    sent = (last, last[:, :1], torch.ones(1).expand(3), values.conj(), values.conj().imag)
+    got = decode(*encode(Message("data", tensors=sent)))
+    for a, b in zip(got.tensors, sent, strict=True):
+        assert a is not None
+        assert a.tolist() == b.tolist()
+    assert got.tensors[0] is not None
+    assert got.tensors[0].stride() == last.stride()
+
+
 def test_a_sparse_tensor_is_refused() -> None:
     with pytest.raises(PipelineError, match="make it dense"):
         encode(Message("data", tensors=(torch.ones(2, 2).to_sparse(),)))
@@ -80,9 +92,15 @@ def test_a_closed_queue_gives_what_it_has_and_then_says_why() -> None:
 def test_readers_hear_that_nothing_more_will_come() -> None:
     lifeline = Lifeline()
     results: queue.Queue[int] = queue.Queue()
-    GuardedQueue(results, lifeline).put(1)
-    lifeline.leave(PipelineStoppedError("rank 1 has shut the pipeline down"))
+    guard = GuardedQueue(results, lifeline)
+    for _ in range(2):
+        guard.add_writer()
+    guard.put(1)
+    guard.end_writer(PipelineStoppedError("rank 2 has shut the pipeline down"))
     assert results.get() == 1
+    with pytest.raises(queue.Empty):
+        results.get(block=False)  # another writer is left
+    guard.end_writer(PipelineStoppedError("rank 1 has shut the pipeline down"))
     with pytest.raises(PipelineStoppedError, match="rank 1"):
         results.get(timeout=60)
     lifeline.check()  # the pipeline itself goes on
@@ -94,6 +112,17 @@ def test_an_error_told_by_text_is_the_same_error() -> None:
     assert isinstance(told, ValueError)
     assert isinstance(told, StageError)
     assert (str(told), told.stage) == (str(made), "last")
+
+
+class Outer:
+    class WithinError(ValueError):
+        pass
+
+
+def test_the_class_of_an_error_told_by_name() -> None:
+    assert type(original_error(__name__, "Outer.WithinError", "no")) is Outer.WithinError
+    for module, name in (("no_module", "A"), (__name__, "Outer"), ("builtins", "UnicodeDecodeError")):
+        assert type(original_error(module, name, "no")) is RuntimeError
 
 
 def test_ranks_without_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:

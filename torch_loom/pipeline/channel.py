@@ -136,7 +136,7 @@ class Channel(Generic[T]):
             self._changed.notify_all()
 
     def discard(self, count: int) -> None:
-        """Drop the next entries, those that come later too: another process has their twins."""
+        """Drop the next entries, those that come later too: the rank that reads them has its own copy."""
         with self._changed:
             num_there = min(count, len(self._items))
             for _ in range(num_there):

@@ -11,10 +11,10 @@ from torch_loom.errors import PipelineError
 from torch_loom.pipeline.channel import Channel
 from torch_loom.pipeline.commands import Command, CommandType
 from torch_loom.pipeline.feeding import checked_inputs, store
+from torch_loom.pipeline.links import Feed
 from torch_loom.pipeline.ranks import share_spans
 from torch_loom.pipeline.runs import Runs
 from torch_loom.pipeline.schedule import ScheduleName
-from torch_loom.pipeline.stage import Feed
 
 __all__ = ["Pipeline"]
 
@@ -109,7 +109,8 @@ class Pipeline(Runs):
                 f"{count} backwards were asked for, and {self._num_forwards} forwards wait for theirs"
             )
         if inline and self._ranked is not None:
-            self.backward(count or self._num_forwards, zero_grad=zero_grad)
+            if number := count or self._num_forwards:
+                self.backward(number, zero_grad=zero_grad)
             self._ask(CommandType.SYNC)
             return
         if inline:
@@ -209,7 +210,7 @@ class Pipeline(Runs):
         """
         here = [worker.stage for worker in self._workers.values()]
         self._ask(CommandType.SYNC)
-        for device in {stage.device for stage in here if stage.device.type != "cpu"}:
+        for device in {device for stage in here for device in stage.devices if device.type != "cpu"}:
             torch.accelerator.synchronize(device)
         if self._ranked is not None:
             share_spans(self._ranked, self.stages)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import traceback
 import weakref
 from collections.abc import Callable
 
-from torch_loom.errors import PipelineError, PipelineStoppedError, StageError
+from torch_loom.errors import PipelineStoppedError, StageError
 
-__all__ = ["Lifeline", "stage_error", "told_error"]
+__all__ = ["Lifeline", "original_error", "stage_error", "told_error"]
 
 
 def stage_error(stage: str, doing: str, error: BaseException) -> StageError:
@@ -42,6 +43,17 @@ def told_error(stage: str, text: str, error: BaseException) -> StageError:
     return told
 
 
+def original_error(module: str, qualname: str, text: str) -> Exception:
+    """Return the error that another process raised, of its class where this process has it too."""
+    kind: object = sys.modules.get(module)
+    for name in qualname.split("."):
+        kind = getattr(kind, name, None)
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        with contextlib.suppress(Exception):
+            return kind(text)
+    return RuntimeError(text)
+
+
 class Lifeline:
     """Whether a pipeline may go on. The first failure, or its shutdown, wakes everyone who waits.
 
@@ -52,7 +64,6 @@ class Lifeline:
         self._lock = threading.Lock()
         self._wakers: list[Callable[[], Callable[[], None] | None]] = []
         self._error: StageError | None = None
-        self._left: PipelineError | None = None
         self._stopped = False
         self._prune_at = 64
         self.probe: Callable[[], None] = lambda: None
@@ -64,11 +75,6 @@ class Lifeline:
     def error(self) -> StageError | None:
         """The first failure of any stage, or None."""
         return self._error
-
-    @property
-    def ends_readers(self) -> PipelineError | None:
-        """What a read of an empty queue of the program raises, or None while something may come."""
-        return self._error or self._left
 
     @property
     def ended(self) -> bool:
@@ -98,21 +104,11 @@ class Lifeline:
     def _end(self, error: StageError, tell: Callable[[StageError], None] | None) -> None:
         with self._lock:
             if self._error is None and not self._stopped:
-                # Before anyone here can see it, and take leave of the other ranks.
+                # Tell the other ranks first: whoever sees the error here may shut down.
                 if tell is not None:
                     tell(error)
                 self._error = error
         self._wake()
-
-    def leave(self, error: PipelineError) -> None:
-        """Nothing more will come for those who read a program's queue; the pipeline itself goes on."""
-        with self._lock:
-            self._left = error
-            wakers = list(self._wakers)
-        for find in wakers:
-            wake = find()
-            if wake is not None:
-                wake()
 
     def stop(self) -> None:
         """End the pipeline without a failure."""

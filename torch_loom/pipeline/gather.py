@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from torch_loom.errors import PipelineError
 from torch_loom.pipeline.readers import GuardedQueue
 
 __all__ = ["Gather"]
@@ -23,6 +24,9 @@ class Gather:
         self._convert = convert
         self._lock = threading.Lock()
         self._sink = sink
+        self._ended: dict[int, PipelineError] = {}
+        if sink is not None:
+            sink.add_writer()
         self._waiting: list[queue.SimpleQueue[dict[str, torch.Tensor]]] = [
             queue.SimpleQueue() for _ in range(num_stages)
         ]
@@ -33,10 +37,22 @@ class Gather:
             return None
 
         def add(values: dict[str, torch.Tensor]) -> None:
-            assert self._sink is not None
             with self._lock:
                 self._waiting[place].put(values)
-                if not any(waiting.empty() for waiting in self._waiting):
+                if self._sink is not None and not any(waiting.empty() for waiting in self._waiting):
                     self._sink.put([self._convert(waiting.get()) for waiting in self._waiting])
+                self._end_sink()
 
         return add
+
+    def end(self, place: int, error: PipelineError) -> None:
+        """Nothing more comes from this stage: readers get the error once no checkpoint can be completed."""
+        with self._lock:
+            self._ended[place] = error
+            self._end_sink()
+
+    def _end_sink(self) -> None:
+        for place, error in self._ended.items():
+            if self._waiting[place].empty() and self._sink is not None:
+                sink, self._sink = self._sink, None
+                sink.end_writer(error)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import nn
 
-__all__ = ["StageParameters", "place_modules"]
+__all__ = ["StageParameters", "place_modules", "spread"]
 
 
 class StageParameters(list[nn.Parameter]):
@@ -27,14 +27,21 @@ class StageParameters(list[nn.Parameter]):
         return iter(self.named.items())
 
 
-def place_modules(modules: list[nn.Module], device: torch.device, *, keep: bool) -> list[nn.Module]:
-    """Return the modules as they run on this device: copies there, or the modules themselves if ``keep``.
+def spread(number: int, devices: Sequence[torch.device]) -> list[torch.device]:
+    """Return the device of each of so many modules: as many on each as on any other, in order."""
+    return [devices[place * len(devices) // number] for place in range(number)]
+
+
+def place_modules(
+    modules: list[nn.Module], devices: Sequence[torch.device], *, keep: bool
+) -> list[nn.Module]:
+    """Return the modules as they run, each on its device: copies there, or the modules if ``keep``.
 
     Parameters that modules share stay shared in the copies. Until the compiler takes a stage's graph, modules
     run op by op on the device: PyTorch's own numbers, exact in each dtype.
     """
     placed = modules if keep else copy.deepcopy(modules)
-    return [module.to(device) for module in placed]
+    return [module.to(device) for module, device in zip(placed, devices, strict=True)]
 
 
 def named_parameters(modules: dict[str, nn.Module]) -> dict[str, nn.Parameter]:

@@ -24,8 +24,9 @@ class Message:
     """One message of a run.
 
     Attributes:
-        kind: ``data``, ``credit``, ``failed``, ``bye``; ``exit`` ends the connection.
-        run: number of the run, counted in the order of the starts.
+        kind: between ranks ``data``, ``credit``, ``failed``, ``bye``, and ``exit`` ends the connection; to
+            the process of a stage what it is to do, and from it ``done`` or ``failed``.
+        run: number of the run, counted in the order of the starts; of the question for a stage's process.
         key: which queue it is for.
         value: anything that JSON holds.
         tensors: in host memory; None stays None.
@@ -54,8 +55,9 @@ def encode(message: Message) -> tuple[torch.Tensor, torch.Tensor | None]:
             raise PipelineError(
                 f"a tensor of layout {tensor.layout} cannot go to another process: make it dense"
             )
-        described.append([str(tensor.dtype).removeprefix("torch."), list(tensor.shape)])
-        parts.append(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8))
+        flat, strides = _flat(tensor.detach().cpu().resolve_conj().resolve_neg())
+        described.append([str(tensor.dtype).removeprefix("torch."), list(tensor.shape), strides])
+        parts.append(flat.view(torch.uint8))
     head = {"kind": message.kind, "run": message.run, "key": message.key}
     head_bytes = json.dumps({**head, "value": message.value, "tensors": described}).encode()
     first = torch.zeros(PACKET_BYTES, dtype=torch.uint8)
@@ -94,16 +96,29 @@ def decode(first: torch.Tensor, body: torch.Tensor | None) -> Message:
         if one is None:
             tensors.append(None)
             continue
-        dtype, shape = getattr(torch, one[0]), one[1]
-        made = torch.empty(shape, dtype=dtype)
+        dtype, shape, strides = getattr(torch, one[0]), one[1], one[2]
+        made = (
+            torch.empty(shape, dtype=dtype)
+            if strides is None
+            else torch.empty_strided(shape, strides, dtype=dtype)
+        )
         num_bytes = made.numel() * made.element_size()
         if num_bytes:
             assert body is not None
             # Copies: tensors that shared one buffer would share autograd's version counter.
-            made.reshape(-1).view(torch.uint8).copy_(body[at : at + num_bytes])
+            made.as_strided((made.numel(),), (1,)).view(torch.uint8).copy_(body[at : at + num_bytes])
         at += _aligned(num_bytes)
         tensors.append(made)
     return Message(head["kind"], head["run"], head["key"], head["value"], tuple(tensors))
+
+
+def _flat(tensor: torch.Tensor) -> tuple[torch.Tensor, list[int] | None]:
+    """Return the values in the order of their memory, and the strides where it is not that of the shape."""
+    if not tensor.is_contiguous():
+        order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+        if (in_memory := tensor.permute(order)).is_contiguous():
+            return in_memory.reshape(-1), list(tensor.stride())
+    return tensor.contiguous().reshape(-1), None
 
 
 def _aligned(num_bytes: int) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import queue
+import threading
 import time
 from typing import Any
 
-from torch_loom.errors import QueueTypeError
+from torch_loom.errors import PipelineError, QueueTypeError
 from torch_loom.pipeline.failure import Lifeline
 
 __all__ = ["GuardedQueue"]
@@ -36,6 +37,9 @@ class GuardedQueue:
             earlier.release()
         self.target = target
         self._lifeline = lifeline
+        self._writers = 0
+        self._writers_lock = threading.Lock()
+        self._closed: PipelineError | None = None
         self._plain_get = target.get
         try:
             target._loom_guard = self
@@ -61,6 +65,20 @@ class GuardedQueue:
                 return
             except queue.Full:
                 self._lifeline.check()
+
+    def add_writer(self) -> None:
+        """Count one more that puts entries in until it calls ``end_writer``."""
+        with self._writers_lock:
+            self._writers += 1
+
+    def end_writer(self, error: PipelineError) -> None:
+        """One writer puts in no more; after the last one, readers of the empty queue get this error."""
+        with self._writers_lock:
+            self._writers -= 1
+            if self._writers > 0:
+                return
+            self._closed = error
+        self._wake()
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """Remove and return an entry, as ``queue.Queue.get``; raise the pipeline's failure if there is none.
@@ -99,15 +117,20 @@ class GuardedQueue:
                 attributes.pop(name, None)
             self._unhook()
 
+    @property
+    def _end(self) -> PipelineError | None:
+        """What a read of the empty queue raises, or None while something may come."""
+        return self._lifeline.error or self._closed
+
     def _raise_failure(self) -> None:
-        if (error := self._lifeline.ends_readers) is not None:
+        if (error := self._end) is not None:
             raise error.with_traceback(None)
 
     def _polled(self, block: bool, timeout: float | None) -> Any:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
-            failed = self._lifeline.ends_readers is not None
+            failed = self._end is not None
             try:
                 return self._plain_get(block and left > 0, max(left, 0))
             except queue.Empty:
@@ -122,7 +145,7 @@ class GuardedQueue:
                 raise
 
     def _wake(self) -> None:
-        if self._lifeline.ends_readers is None or not isinstance(self.target, queue.Queue):
+        if self._end is None or not isinstance(self.target, queue.Queue):
             return
         if not self.target.mutex.acquire(timeout=_SLICE_SECONDS):
             return  # a killed thread kept it; readers look by themselves after a slice
@@ -147,7 +170,7 @@ class GuardedQueue:
         return int(size) or (1 if self._early_readers() else 0)
 
     def _early_readers(self) -> bool:
-        return self._lifeline.ends_readers is not None and self.target.maxsize <= 0
+        return self._end is not None and self.target.maxsize <= 0
 
     def _unhook(self) -> None:
         for name in ("_get", "_qsize"):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import os
 import threading
 import time
+import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -15,10 +18,11 @@ from torch_loom.errors import PipelineError, StageError
 from torch_loom.pipeline.channel import Channel
 from torch_loom.pipeline.commands import Command, CommandType, Reply
 from torch_loom.pipeline.failure import Lifeline
+from torch_loom.pipeline.links import Feed
 from torch_loom.pipeline.ranks import RankedRun, Ranks, close, post, resolve, share_answers
 from torch_loom.pipeline.readers import GuardedQueue
 from torch_loom.pipeline.report import Report
-from torch_loom.pipeline.stage import Feed, Stage
+from torch_loom.pipeline.stage import Stage
 from torch_loom.pipeline.wiring import Convert, ConvertCheckpoint, Wiring
 from torch_loom.pipeline.worker import Worker
 
@@ -165,16 +169,17 @@ class Runs:
         ranked = self._ranked = None
         if self._ranks is not None:
             ranked = self._ranked = RankedRun(post(), self._ranks, [s.name for s in self.stages], lifeline)
-        wiring = self._wiring = Wiring(self.stages, self._entries, lifeline, self._convert, ranked)
-        wiring.link(self.inputs, self.targets, sinks, self._convert_checkpoint)
-        wiring.tap(forward_taps, backward_taps, gradient_taps or {})
-        last = self.stages[-1].links
-        assert last is not None
-        last.on_done = on_done
-        for place, stage in enumerate(self.stages):
-            stage.reset()
-            stage.rank = None if self.is_here(place) or self._ranks is None else self._ranks[place]
-        self._prepare(training)
+        with self._told_to_ranks(lifeline):
+            wiring = self._wiring = Wiring(self.stages, self._entries, lifeline, self._convert, ranked)
+            wiring.link(self.inputs, self.targets, sinks, self._convert_checkpoint)
+            wiring.tap(forward_taps, backward_taps, gradient_taps or {})
+            last = self.stages[-1].links
+            assert last is not None
+            last.on_done = on_done
+            for place, stage in enumerate(self.stages):
+                stage.reset()
+                stage.rank = None if self.is_here(place) or self._ranks is None else self._ranks[place]
+            self._prepare(training)
         self.inputs.attach(lifeline)
         self.targets.attach(lifeline)
         workers = self._workers = {
@@ -193,7 +198,8 @@ class Runs:
     def shutdown(self, timeout: float = SHUTDOWN_SECONDS, *, keep_queued: bool = False) -> bool:
         """End the workers; whether all ended within ``timeout`` seconds. Never raises, twice neither.
 
-        What is queued for the pipeline is dropped unless ``keep_queued``.
+        What is queued for the pipeline is dropped unless ``keep_queued``. A RuntimeWarning tells which
+        stage's process could not hand over what it has learned.
         """
         deadline = time.monotonic() + timeout
         if self._lifeline is not None:
@@ -216,12 +222,16 @@ class Runs:
             if not keep_queued:
                 channel.clear()
             channel.attach(None)
+        problems = []
         for stage in self.stages:
             stage.links = None
-            stage.end(deadline)
+            problems.append(stage.end(deadline))
             if ended:
                 stage.reset_alive()
         _running.discard(self)
+        for problem in problems:
+            if problem is not None:
+                warnings.warn(problem, RuntimeWarning, stacklevel=2)
         return ended
 
     def __enter__(self: R) -> R:
@@ -229,6 +239,19 @@ class Runs:
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()
+
+    @contextlib.contextmanager
+    def _told_to_ranks(self, lifeline: Lifeline) -> Iterator[None]:
+        """Let a start that fails here be the failure of the run on the other ranks: they have begun."""
+        try:
+            yield
+        except BaseException as error:
+            if self._ranked is not None:
+                here = [stage.name for place, stage in enumerate(self.stages) if self.is_here(place)]
+                lifeline.fail(", ".join(here) or f"rank {self._ranked.rank}", "start", error)
+                self._ranked.end()
+                self._ranked = None
+            raise
 
     def _prepare(self, training: bool) -> None:
         try:
@@ -285,7 +308,9 @@ def _nothing() -> None:
 
 def _find_dead(workers: Iterable[Worker], lifeline: Lifeline) -> None:
     for worker in workers:
-        if (lost := worker.stage.lost()) is not None and not lifeline.ended:
+        if lifeline.ended:
+            return
+        if (lost := worker.stage.lost()) is not None:
             lifeline.fail(worker.stage.name, "its process", lost)
         if worker.died:
             lifeline.fail(worker.stage.name, "its thread", PipelineError("the thread ended without an error"))
@@ -293,6 +318,9 @@ def _find_dead(workers: Iterable[Worker], lifeline: Lifeline) -> None:
 
 def _join(worker: Worker, deadline: float) -> bool:
     return worker.join(max(deadline - time.monotonic(), 0))
+
+
+os.register_at_fork(after_in_child=_running.clear)  # the pipelines of a fork are the parent's to end
 
 
 @atexit.register

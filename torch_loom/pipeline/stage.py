@@ -12,52 +12,17 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from torch_loom.errors import PipelineError
-from torch_loom.pipeline.channel import Channel, Writer
-from torch_loom.pipeline.lowering import StageParameters, named_parameters, place_modules
+from torch_loom.pipeline.links import END, Feed, Links
+from torch_loom.pipeline.lowering import StageParameters, named_parameters, place_modules, spread
 from torch_loom.pipeline.report import MAX_SPANS, Span
 from torch_loom.pipeline.transfer import Parcel, Receiver, Tensors, flatten_outputs, parcel
 
-__all__ = ["Feed", "Links", "Stage"]
+__all__ = ["Stage"]
 
 Loss = Callable[..., Any]
-
-
-@dataclass(frozen=True)
-class Feed:
-    """What one micro-batch brings to a stage: tensors in order, or by name. ``None`` as parcel ends a run."""
-
-    parcel: Parcel | None
-    names: tuple[str, ...] | None = None
-
-
-END = Feed(None)  # passed on from stage to stage when a run without count is ended
-
-
-@dataclass
-class Links:
-    """What connects a stage while its pipeline runs."""
-
-    inputs: Channel[Feed]
-    targets: Channel[Feed]
-    forward: Writer[Feed] | None = None
-    """To the next stage; None for the last."""
-    gradients: Channel[Parcel] | None = None
-    """From the next stage; None for the last."""
-    backward: Writer[Parcel] | None = None
-    """To the stage before; None for the first."""
-    on_output: Callable[[tuple[torch.Tensor, ...]], None] | None = None
-    on_loss: Callable[[tuple[torch.Tensor, ...]], None] | None = None
-    on_checkpoint: Callable[[dict[str, torch.Tensor]], None] | None = None
-    on_forward: Callable[[tuple[torch.Tensor, ...]], None] | None = None
-    """Sees what goes to the next stage (PyBuda's d2d_fwd_queues)."""
-    on_backward: Callable[[tuple[torch.Tensor | None, ...]], None] | None = None
-    """Sees what goes to the stage before (d2d_bwd_queues)."""
-    on_gradients: Callable[[tuple[torch.Tensor | None, ...]], None] | None = None
-    """Sees incoming and outgoing gradients (the debug queue)."""
-    on_done: Callable[[tuple[torch.Tensor, ...]], None] | None = None
-    """Told of each micro-batch that went forward, with its losses in training."""
 
 
 @dataclass
@@ -82,6 +47,8 @@ class Stage:
         retain_graph: keep the autograd graph of a forward after its backward.
         numbers: makes the context that modules and loss run in, such as ``numerics.emulate``.
         adapt: changes the inputs of each micro-batch, such as their dtypes, before the modules get them.
+        more_devices: that share the modules with ``device``, in order; parameters stay where their module is.
+        recompute: keep only the inputs of a micro-batch in training; its backward computes the rest again.
     """
 
     def __init__(
@@ -97,9 +64,13 @@ class Stage:
         retain_graph: bool = False,
         adapt: Callable[[tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...]] | None = None,
         numbers: Callable[[], AbstractContextManager[object]] = nullcontext,
+        more_devices: Sequence[torch.device] = (),
+        recompute: bool = False,
     ) -> None:
         self.name = name
         self.device = torch.device(device)
+        self.devices = (self.device, *more_devices)
+        self.recompute = recompute
         given = {name: modules} if isinstance(modules, nn.Module) else dict(modules)
         if not given:
             raise PipelineError(f"stage {name!r} has no module: place one on it")
@@ -109,7 +80,9 @@ class Stage:
         self.numbers = numbers
         self._make_optimizer, self._make_scheduler = optimizer, scheduler
         losses = [loss] if isinstance(loss, nn.Module) else []
-        placed = place_modules([*given.values(), *losses], self.device, keep=keep_modules)
+        self._places = spread(len(given), self.devices)
+        places = [*self._places, *(self._places[-1:] * len(losses))]
+        placed = place_modules([*given.values(), *losses], places, keep=keep_modules)
         self.modules = dict(zip(given, placed, strict=False))
         self.loss: Loss | None = placed[-1] if losses else loss
         named = named_parameters(self.modules)
@@ -233,10 +206,12 @@ class Stage:
         """
         inputs = self._open(received, training)
         with torch.set_grad_enabled(training), self.numbers():
-            outputs = self.compute(inputs, names)
+            compute = self._recomputed if training and self.recompute else self.compute
+            outputs = compute(inputs, names)
             if training and self.is_last and self.loss is not None:
                 given = targets()
                 opened = self._receiver.open(given) if given is not None else ()
+                opened = tuple(value if value is None else value.to(self._places[-1]) for value in opened)
                 outputs = flatten_outputs(self.loss(*outputs, *opened))
         if training:
             self._alive.append(_Alive(inputs, outputs))
@@ -252,7 +227,11 @@ class Stage:
         if received is None:
             grads: Tensors = tuple(torch.full_like(out, self.loss_scale) for out in alive.outputs)
         else:
-            grads = self._receiver.open(received)
+            opened = self._receiver.open(received)
+            grads = tuple(
+                grad if grad is None else grad.to(out.device)
+                for grad, out in zip(opened, alive.outputs, strict=True)
+            )
         pairs = [
             (out, grad)
             for out, grad in zip(alive.outputs, grads, strict=True)
@@ -318,8 +297,12 @@ class Stage:
     def kill(self) -> None:
         """End what the stage is within, where that is possible."""
 
-    def end(self, deadline: float) -> None:
-        """Let go of what a run held; called once the worker has ended, and returns before ``deadline``."""
+    def end(self, deadline: float) -> str | None:
+        """Let go of what a run held; called once the worker has ended, and returns before ``deadline``.
+
+        Returns what of the run is lost, or None.
+        """
+        return None
 
     def check_update(self, values: Mapping[str, torch.Tensor]) -> None:
         """Say whether these can become the parameters' values.
@@ -372,13 +355,24 @@ class Stage:
         if self._copies_inputs:
             inputs = tuple(tensor.clone() for tensor in inputs)
         values: Sequence[torch.Tensor] = inputs
-        for place, module in enumerate(self.modules.values()):
+        for place, (module, device) in enumerate(zip(self.modules.values(), self._places, strict=True)):
+            values = [value if value.is_meta else value.to(device) for value in values]
             if place == 0 and names is not None:
                 given = module(**dict(zip(names, inputs, strict=True)))
             else:
                 given = module(*values)
             values = flatten_outputs(given)
         return tuple(values)
+
+    def _recomputed(
+        self, inputs: tuple[torch.Tensor, ...], names: tuple[str, ...] | None
+    ) -> tuple[torch.Tensor, ...]:
+        def run(*values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            with self.numbers():  # the backward runs outside of this stage's context
+                return self.compute(values, names)
+
+        made: tuple[torch.Tensor, ...] = checkpoint(run, *inputs, use_reentrant=False)
+        return made
 
     def _pass_on(
         self, outputs: tuple[torch.Tensor, ...], links: Links, on_output: Callable[..., None] | None

@@ -7,19 +7,20 @@ from typing import Any
 
 import torch
 
+from torch_loom.errors import PipelineError
 from torch_loom.pipeline.channel import Channel
 from torch_loom.pipeline.failure import Lifeline
 from torch_loom.pipeline.gather import Gather
-from torch_loom.pipeline.ranks.run import RankedRun
+from torch_loom.pipeline.links import Feed, Links
+from torch_loom.pipeline.ranks.run import RankedRun, Send
 from torch_loom.pipeline.readers import GuardedQueue
-from torch_loom.pipeline.stage import Feed, Links, Stage
+from torch_loom.pipeline.stage import Stage
 from torch_loom.pipeline.transfer import Tensors
 
 __all__ = ["Convert", "ConvertCheckpoint", "Wiring"]
 
 Convert = Callable[[tuple[torch.Tensor, ...]], Any]
 ConvertCheckpoint = Callable[[dict[str, torch.Tensor]], Any]
-Send = Callable[[Tensors], None]
 
 
 class Wiring:
@@ -62,7 +63,7 @@ class Wiring:
         for place, stage in enumerate(self._stages):
             links = stage.links
             assert links is not None
-            links.on_checkpoint = self._checkpointer(place, gather.adder(place))
+            links.on_checkpoint = self._checkpointer(place, gather)
             if place < last:
                 after = self._stages[place + 1].links
                 assert after is not None
@@ -104,12 +105,16 @@ class Wiring:
         if known is not None:
             return known[1]
 
+        sink.add_writer()
+
         def send(tensors: Tensors) -> None:
             # Copies: what a program reads must not change with what a stage does next.
             on_host = tuple(t.to("cpu", copy=True) for t in tensors if t is not None)
             sink.put(self._convert(on_host))
 
-        shared = self._shared(f"{self._stages[place].name}: queue {len(self._senders)}", place, send)
+        shared = self._shared(
+            f"queue {len(self._senders)} of {self._stages[place].name}", place, send, sink.end_writer
+        )
         self._senders[id(sink), place] = sink, shared
         return shared
 
@@ -118,9 +123,8 @@ class Wiring:
         assert links is not None
         return links
 
-    def _checkpointer(
-        self, place: int, add: Callable[[dict[str, torch.Tensor]], None] | None
-    ) -> Callable[[dict[str, torch.Tensor]], None] | None:
+    def _checkpointer(self, place: int, gather: Gather) -> Callable[[dict[str, torch.Tensor]], None] | None:
+        add = gather.adder(place)
         if add is None or self._ranked is None:
             return add
         names = list(self._stages[place].parameters.named)
@@ -128,13 +132,13 @@ class Wiring:
         def put(tensors: Tensors) -> None:
             add({name: value for name, value in zip(names, tensors, strict=True) if value is not None})
 
-        shared = self._shared(f"checkpoint {place}", place, put)
+        shared = self._shared(f"checkpoint {place}", place, put, lambda error: gather.end(place, error))
         return lambda values: shared(tuple(values.values()))
 
-    def _shared(self, key: str, place: int, send: Send) -> Send:
+    def _shared(self, key: str, place: int, send: Send, end: Callable[[PipelineError], None]) -> Send:
         if self._ranked is None:
             return send
-        return self._ranked.share(key, self._ranked.ranks[place], send, self._entries)
+        return self._ranked.share(key, self._ranked.ranks[place], send, end, self._entries)
 
     def _queue(self, kind: str, writer: int, reader: int) -> tuple[Any, Any]:
         """Return both ends of the queue between two stages; an end that is on another rank is never used."""

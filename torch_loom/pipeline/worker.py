@@ -9,8 +9,9 @@ from torch_loom.errors import PipelineError
 from torch_loom.pipeline.channel import Cancelled, Channel
 from torch_loom.pipeline.commands import Command, CommandType
 from torch_loom.pipeline.failure import Lifeline
+from torch_loom.pipeline.links import END
 from torch_loom.pipeline.schedule import schedule
-from torch_loom.pipeline.stage import END, Stage
+from torch_loom.pipeline.stage import Stage
 
 __all__ = ["Worker"]
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch_loom.errors import PyBudaError
 from torch_loom.pipeline import Channel, ProcessStage, Stage
 from torch_loom.pipeline.feeding import store
-from torch_loom.pipeline.stage import Feed
+from torch_loom.pipeline.links import Feed
 from torch_loom.pybuda.config import _get_global_compiler_config
 from torch_loom.pybuda.device_loop import DeviceLoop
 from torch_loom.pybuda.module import Module, PyBudaModule
@@ -204,6 +204,7 @@ class Device(DeviceLoop):
 
     def stage_of(self, modules: dict[str, nn.Module], **options: Any) -> Stage:
         """Return a stage on this device: in a process of its own with an ``mp_context``."""
+        options["recompute"] = _get_global_compiler_config().enable_recompute
         if self.mp_context is None:
             return Stage(self.name, modules, self.torch_device(), **options)
         return ProcessStage(self.name, modules, self.torch_device(), mp_context=self.mp_context, **options)

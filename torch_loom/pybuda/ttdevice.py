@@ -59,7 +59,7 @@ class TTDevice(Device):
 
     Args:
         name: unique in the program.
-        num_chips: the first so many chips; 0 means all.
+        num_chips: the first so many chips; 0 means all. Several chips share the device's modules in order.
         chip_ids: these chips. Default: chip 0.
         arch: the chip to be; None: the chip that the device has.
         devtype: what executes. Silicon (the default), Versim and Emulation compute in the formats of Tensix
@@ -362,6 +362,7 @@ class TTDevice(Device):
             optimizer=functools.partial(_torch_optimizer, self.optimizer) if self.optimizer else None,
             scheduler=functools.partial(_Scheduler, self.scheduler) if self.scheduler else None,
             keep_modules=False,
+            more_devices=[torch.device(device_type(), chip) for chip in self.chip_ids[1:]],
             # A process has no configuration of the program's: it gets what holds now.
             numbers=self._numbers if self.mp_context is None else self._chosen_numbers(),
         )

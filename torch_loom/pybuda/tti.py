@@ -140,7 +140,7 @@ def compile_image(
         {"numerics": "formats", "default_df_override": device.fp32_fallback.name} if device.emulates() else {}
     )
     executable = compile_module(
-        InOrder(stage.modules.values()).eval(),
+        InOrder(device.reference_stage().modules.values()).to(stage.device).eval(),
         [to_torch(value).to(stage.device) for value in sample_inputs],
         chip=device.arch.name.lower(),
         device=stage.device,

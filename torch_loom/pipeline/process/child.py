@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from torch_loom.pipeline.message import Message
+from torch_loom.pipeline.message import Message, encode
 from torch_loom.pipeline.process.connection import receive, send
 from torch_loom.pipeline.stage import Stage
 from torch_loom.pipeline.transfer import Parcel
@@ -34,11 +34,11 @@ def serve(connection: Connection[Any, Any], environment: Mapping[str, str], payl
             if server is None:
                 server = _Server(payload)
             value, tensors = server.do(message)
-            answer = Message("done", value=value, tensors=tensors)
+            answer = encode(Message("done", message.run, value=value, tensors=tensors))
         except BaseException as error:
             kind = type(error)
             told = [kind.__module__, kind.__qualname__, str(error), traceback.format_exc()]
-            answer = Message("failed", value=told)
+            answer = encode(Message("failed", message.run, value=told))
         try:
             send(connection, answer)
         except OSError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-import sys
+import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +13,11 @@ from typing import Any
 import torch
 
 from torch_loom import config
-from torch_loom.errors import LoomError, PipelineError, RankError
+from torch_loom.errors import PipelineError, RankError
+from torch_loom.pipeline.failure import original_error
 from torch_loom.pipeline.message import Message
 from torch_loom.pipeline.process.child import serve
-from torch_loom.pipeline.process.connection import receive, send
+from torch_loom.pipeline.process.connection import Questions
 from torch_loom.pipeline.stage import Stage
 from torch_loom.pipeline.transfer import Parcel, Receiver, Tensors
 
@@ -66,7 +67,9 @@ class ProcessStage(Stage):
         self._context = context
         self._lock = threading.Lock()
         self._process: Any = None
-        self._connection: Any = None
+        self._questions: Questions | None = None
+        self._trains = False
+        self._num_starts = 0
         self._to_host = Receiver(_CPU)
         self._num_alive = 0
         self._state: Mapping[str, Any] | None = None
@@ -82,6 +85,7 @@ class ProcessStage(Stage):
             self._start()
         value = {"training": training, "is_first": self.is_first, "is_last": self.is_last}
         self._ask("prepare", value)
+        self._trains |= training
 
     def run_forward(
         self,
@@ -148,35 +152,45 @@ class ProcessStage(Stage):
     def lost(self) -> PipelineError | None:
         """Return an error if the process has ended although nobody ended it."""
         process = self._process
-        if process is None or process.is_alive():
-            return None
-        return RankError(f"the process of stage {self.name!r} ended with exit code {process.exitcode}")
+        with contextlib.suppress(ValueError):  # a shutdown in another thread has closed it
+            if process is not None and not process.is_alive():
+                return RankError(f"the process of stage {self.name!r} {_ending(process)}")
+        return None
 
     def kill(self) -> None:
         """End the process at once: who waits for it gets an error."""
         if self._process is not None:
             self._process.kill()
 
-    def end(self, deadline: float) -> None:
+    def end(self, deadline: float) -> str | None:
         """Take what the process has learned, and end it before ``deadline`` (``time.monotonic``)."""
-        process, connection = self._process, self._connection
-        if process is None:
-            return
-        with contextlib.suppress(EOFError, OSError, LoomError):
-            for kind in ("state", "quit"):
-                send(connection, Message(kind))
-                if not connection.poll(max(min(_QUIT_SECONDS, deadline - time.monotonic()), 0)):
-                    break
-                answer = receive(connection)
-                if kind == "state" and answer.kind == "done":
-                    self._take(answer.tensors)
-        process.join(max(min(_QUIT_SECONDS, deadline - time.monotonic()), 0.1))
-        if process.is_alive():
-            process.kill()
-            process.join()
-        connection.close()
-        process.close()
-        self._process = self._connection = None
+        process, questions = self._process, self._questions
+        if process is None or questions is None:
+            return None
+        problem = None
+        try:
+            answer = questions.ask("state", deadline=deadline)
+            if answer.kind == "failed":
+                raise original_error(*answer.value[:3])
+            self._take(answer.tensors)
+        except Exception as error:
+            if self._trains:
+                problem = (
+                    f"the modules of stage {self.name!r} do not have what its process has learned since its "
+                    f"start ({type(error).__name__}: {error})"
+                )
+        finally:
+            with contextlib.suppress(EOFError, OSError, PipelineError):
+                questions.ask("quit", deadline=deadline)
+            process.join(max(min(_QUIT_SECONDS, deadline - time.monotonic()), 0.1))
+            if process.is_alive():
+                process.kill()
+                process.join()
+            self._process = self._questions = None
+            self._trains = False
+            questions.close()
+            process.close()
+        return problem
 
     def _start(self) -> None:
         payload = {
@@ -187,7 +201,7 @@ class ProcessStage(Stage):
             "loss": self.loss,
             "state": self._state,
             "num_threads": torch.get_num_threads(),
-            "seed": torch.initial_seed(),
+            "seed": self._seed(),
         }
         written = io.BytesIO()
         try:
@@ -199,28 +213,43 @@ class ProcessStage(Stage):
             ) from error
         ours, theirs = self._context.Pipe()
         given = (theirs, _settings(), written.getvalue())
-        self._process = self._context.Process(
-            target=serve, args=given, name=f"loom stage {self.name}", daemon=True
-        )
-        self._process.start()
-        theirs.close()
-        self._connection = ours
+        try:
+            process = self._context.Process(
+                target=serve, args=given, name=f"loom stage {self.name}", daemon=True
+            )
+            process.start()
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._process, self._questions = process, Questions(ours)
+
+    def _seed(self) -> int:
+        """Another one for each stage and each start, that follows from the program's generator.
+
+        The generator is left as it is: the program draws the same numbers as without a process.
+        """
+        generator = torch.Generator()
+        generator.set_state(torch.get_rng_state())
+        drawn = int(torch.randint(1 << 62, (), generator=generator))
+        self._num_starts += 1
+        return random.Random(f"{drawn} {self._num_starts} {self.name}").getrandbits(62)
 
     def _ask(self, kind: str, value: Any = None, tensors: Sequence[torch.Tensor | None] = ()) -> Message:
         with self._lock:
-            process = self._process
-            if process is None:
+            process, questions = self._process, self._questions
+            if process is None or questions is None:
                 raise PipelineError(f"the process of stage {self.name!r} has ended: start the pipeline")
             try:
-                send(self._connection, Message(kind, value=value, tensors=tuple(tensors)))
-                answer = receive(self._connection)
+                answer = questions.ask(kind, value, tensors)
             except (EOFError, OSError) as error:
-                process.join(_QUIT_SECONDS)
-                raise RankError(
-                    f"the process of stage {self.name!r} ended with exit code {process.exitcode} in {kind}"
-                ) from error
+                with contextlib.suppress(ValueError):  # a shutdown in another thread has closed it
+                    process.join(_QUIT_SECONDS)
+                raise RankError(f"the process of stage {self.name!r} {_ending(process)} in {kind}") from error
         if answer.kind == "failed":
-            _raise(*answer.value)
+            module, name, text, trace = answer.value
+            raise original_error(module, name, text) from _ChildTraceback(f"\n{trace}")
         return answer
 
     def _named(self, kind: str) -> dict[str, torch.Tensor]:
@@ -231,7 +260,8 @@ class ProcessStage(Stage):
     def _take(self, tensors: Sequence[torch.Tensor | None]) -> None:
         data = tensors[0]
         assert data is not None
-        state = torch.load(io.BytesIO(data.numpy().tobytes()), weights_only=True)
+        # Of a process that this program started, and that runs its code: a pickle of it is no risk.
+        state = torch.load(io.BytesIO(data.numpy().tobytes()), weights_only=False)
         losses = [self.loss] if isinstance(self.loss, torch.nn.Module) else []
         for module, values in zip([*self.modules.values(), *losses], state.pop("modules"), strict=True):
             module.load_state_dict(values)
@@ -249,12 +279,8 @@ def _settings() -> dict[str, str]:
     return found
 
 
-def _raise(module: str, name: str, text: str, trace: str) -> None:
-    kind: Any = getattr(sys.modules.get(module), name, None)
-    if not (isinstance(kind, type) and issubclass(kind, Exception)):
-        kind = RuntimeError
-    try:
-        error = kind(text)
-    except Exception:
-        error = RuntimeError(text)
-    raise error from _ChildTraceback(f"\n{trace}")
+def _ending(process: Any) -> str:
+    code = None
+    with contextlib.suppress(ValueError):  # closed meanwhile
+        code = process.exitcode
+    return "has ended" if code is None else f"ended with exit code {code}"

@@ -19,8 +19,8 @@ def resolve(ranks: Ranks, num_stages: int) -> list[int] | None:
     """Return the rank of each stage, or None where all stages are in this process.
 
     Args:
-        ranks: of each stage; ``"local"``: all in this process; None: under torchrun as many stages a rank as
-            there are for each, in order, and otherwise all in this process.
+        ranks: of each stage; ``"local"``: all in this process; None: under torchrun the stages are
+            spread over the ranks in order, and otherwise all in this process.
 
     Raises:
         PipelineError: not one rank for each stage, or ranks that do not exist.
@@ -31,9 +31,13 @@ def resolve(ranks: Ranks, num_stages: int) -> list[int] | None:
     world_size = post().world_size
     if ranks is None:
         return [place * world_size // num_stages for place in range(num_stages)]
-    chosen = list(ranks)
-    if len(chosen) != num_stages or any(not 0 <= rank < world_size for rank in chosen):
+    chosen = [] if isinstance(ranks, str) else list(ranks)
+    if (
+        any(not isinstance(rank, int) for rank in chosen)
+        or len(chosen) != num_stages
+        or any(not 0 <= rank < world_size for rank in chosen)
+    ):
         raise PipelineError(
-            f"ranks are {chosen}: give one of 0 to {world_size - 1} for each of the {num_stages} stages"
+            f"ranks are {ranks!r}: give one of 0 to {world_size - 1} for each of the {num_stages} stages"
         )
     return chosen

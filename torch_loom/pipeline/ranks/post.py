@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import os
 import queue
 import threading
+import time
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
@@ -43,14 +46,12 @@ class Post:
         store, self.rank, self.world_size = _rendezvous()
         # A group of its own: what the program sends through torch.distributed is not in its way.
         group: Any = dist.ProcessGroupGloo
-        self._group = group(
-            dist.PrefixStore(  # type: ignore[attr-defined]
-                "torch_loom.pipeline", store
-            ),
-            self.rank,
-            self.world_size,
-            datetime.timedelta(seconds=CONNECT_SECONDS),
-        )
+        limit = datetime.timedelta(seconds=CONNECT_SECONDS)
+        try:
+            mine = dist.PrefixStore("torch_loom.pipeline", store)  # type: ignore[attr-defined]
+            self._group = group(mine, self.rank, self.world_size, limit)
+        except (RuntimeError, ValueError) as error:
+            raise _not_found(error) from error
         self.peers = [rank for rank in range(self.world_size) if rank != self.rank]
         self._lock = threading.Lock()
         self._runs: dict[int, Receiver] = {}
@@ -59,12 +60,9 @@ class Post:
         self._lost: dict[int, RankError] = {}
         self._closing = False
         self._outgoing = {peer: queue.SimpleQueue[Message | None]() for peer in self.peers}
-        self._threads = [
-            threading.Thread(target=work, args=(peer,), name=f"loom rank {peer} {what}", daemon=True)
-            for peer in self.peers
-            for what, work in (("send", self._send_all), ("receive", self._receive_all))
-        ]
-        for thread in self._threads:
+        self._senders = [self._thread(self._send_all, peer, "send") for peer in self.peers]
+        self._receivers = [self._thread(self._receive_all, peer, "receive") for peer in self.peers]
+        for thread in self._senders + self._receivers:
             thread.start()
 
     def next_run(self) -> int:
@@ -86,6 +84,8 @@ class Post:
         """Drop what still comes for a run."""
         with self._lock:
             self._runs.pop(run, None)
+            self._early.pop(run, None)  # of a run whose start failed
+            self._newest = max(self._newest, run)
 
     def send(self, rank: int, message: Message) -> None:
         """Queue a message for a rank, whose tensors are read at once. Messages to lost ranks are dropped."""
@@ -97,12 +97,15 @@ class Post:
         for peer in self.peers:
             self.send(peer, Message("exit"))
             self._outgoing[peer].put(None)
-        for thread in self._threads:
-            if thread.name.endswith("send"):
-                thread.join(FLUSH_SECONDS)
+        deadline = time.monotonic() + FLUSH_SECONDS
+        for thread in self._senders:
+            thread.join(max(deadline - time.monotonic(), 0))
         self._group.abort()
-        for thread in self._threads:
-            thread.join(FLUSH_SECONDS)
+        for thread in self._receivers:
+            thread.join(max(deadline - time.monotonic(), 0.1))
+
+    def _thread(self, work: Callable[[int], None], peer: int, what: str) -> threading.Thread:
+        return threading.Thread(target=work, args=(peer,), name=f"loom rank {peer} {what}", daemon=True)
 
     def _send_all(self, peer: int) -> None:
         while (packets := self._outgoing[peer].get()) is not None:
@@ -133,7 +136,10 @@ class Post:
                     return
                 self._hand_over(peer, message)
             except Exception as error:  # nobody else would hear of it
-                self._lose(peer, error)
+                text = f"what rank {peer} sent cannot be taken in ({type(error).__name__}: {error})"
+                lost = RankError(text)
+                lost.__cause__ = error
+                self._lose(peer, lost)
                 return
 
     def _hand_over(self, peer: int, message: Message) -> None:
@@ -163,6 +169,17 @@ class Post:
 
 
 _post: Post | None = None
+_of_parent: list[Post | None] = []
+
+
+def _forget() -> None:
+    """In a fork the connections are the parent's: they are neither used nor ended there."""
+    global _post
+    _of_parent.append(_post)
+    _post = None
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def is_launched() -> bool:
@@ -170,7 +187,7 @@ def is_launched() -> bool:
     if not dist.is_available():
         return False
     if dist.is_initialized():
-        return dist.get_world_size() > 1
+        return dist.get_world_size() > 1 and not _is_pretended()
     return dist.is_torchelastic_launched() and config.num_launched_ranks() > 1
 
 
@@ -196,6 +213,11 @@ def _rendezvous() -> tuple[Any, int, int]:
     if not dist.is_available():
         raise RankError("this build of PyTorch has no torch.distributed: run all stages in one process")
     if dist.is_initialized():
+        if _is_pretended():
+            raise RankError(
+                f"the ranks of the process group {dist.get_backend()!r} do not exist: leave out ranks, or "
+                "start the program with torchrun"
+            )
         store = dist.distributed_c10d._get_default_store()
         return store, dist.get_rank(), dist.get_world_size()
     try:
@@ -203,7 +225,20 @@ def _rendezvous() -> tuple[Any, int, int]:
         store, rank, world_size = next(iter(found))
         return store, rank, world_size
     except (RuntimeError, ValueError) as error:
-        raise RankError(
-            f"the ranks of the pipeline cannot find one another ({error}): start the program with torchrun, "
-            "or call torch.distributed.init_process_group first"
-        ) from error
+        raise _not_found(error) from error
+
+
+def _not_found(error: Exception) -> RankError:
+    return RankError(
+        f"the ranks of the pipeline cannot find one another ({error}): start the program with torchrun, "
+        "or call torch.distributed.init_process_group first"
+    )
+
+
+def _is_pretended() -> bool:
+    """Whether the default process group has no other processes: a fake one, or one that a plan makes."""
+    store = dist.distributed_c10d._get_default_store()
+    while isinstance(store, dist.PrefixStore):  # type: ignore[attr-defined]
+        store = store.underlying_store
+    in_memory = isinstance(store, dist.HashStore)  # type: ignore[attr-defined]
+    return in_memory or dist.get_backend() == "fake"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -11,15 +10,15 @@ from typing import Any
 
 import torch
 
-from torch_loom.errors import LoomError, PipelineError, PipelineStoppedError, RankError, StageError
+from torch_loom.errors import PipelineError, PipelineStoppedError, RankError, StageError
 from torch_loom.pipeline.channel import Channel
-from torch_loom.pipeline.failure import Lifeline, told_error
+from torch_loom.pipeline.failure import Lifeline, original_error, told_error
+from torch_loom.pipeline.links import END, Feed
 from torch_loom.pipeline.message import Message
 from torch_loom.pipeline.ranks.post import Post
-from torch_loom.pipeline.stage import END, Feed
 from torch_loom.pipeline.transfer import Parcel, Receiver, Tensors, parcel
 
-__all__ = ["Inbox", "Outbox", "RankedRun"]
+__all__ = ["Inbox", "Outbox", "RankedRun", "Send"]
 
 _CPU = torch.device("cpu")
 _UNBOUNDED = 1 << 30
@@ -107,7 +106,11 @@ class RankedRun:
 
     def outbox(self, key: str, rank: int, capacity: int) -> Outbox:
         """Return the writing end of the queue of this name to a rank."""
-        made = self._outboxes[rank, key] = Outbox(self, key, rank, capacity)
+        made = Outbox(self, key, rank, capacity)
+        with self._lock:
+            self._outboxes[rank, key] = made
+            if rank in self._ended:
+                made.close(self._ended[rank])
         return made
 
     def inbox(self, key: str, rank: int) -> Inbox:
@@ -122,9 +125,12 @@ class RankedRun:
                 made.close(self._ended[rank])
         return made
 
-    def share(self, key: str, owner: int, send: Send, capacity: int) -> Send:
+    def share(
+        self, key: str, owner: int, send: Send, end: Callable[[PipelineError], None], capacity: int
+    ) -> Send:
         """Let what one rank puts into a program's queue come to that queue on every rank.
 
+        ``end`` is called on the others once the owner has left and all that it sent is handed over.
         Returns what the owner calls with tensors; on the others a thread calls ``send`` with what comes.
         """
         if owner == self.rank:
@@ -140,7 +146,7 @@ class RankedRun:
             return put
         box = self.inbox(key, owner)
         threading.Thread(
-            target=self._deliver, args=(box, owner, send), name=f"loom queue {key}", daemon=True
+            target=self._deliver, args=(box, owner, send, end), name=f"loom queue {key}", daemon=True
         ).start()
         return send
 
@@ -207,14 +213,14 @@ class RankedRun:
             if at == rank:
                 box.close(error)
 
-    def _deliver(self, box: Inbox, owner: int, send: Send) -> None:
+    def _deliver(self, box: Inbox, owner: int, send: Send, end: Callable[[PipelineError], None]) -> None:
         try:
             while True:
                 entry = box.take()
                 send(entry.tensors)
                 box.release()
         except PipelineStoppedError as error:
-            self.lifeline.leave(error)  # readers that still wait would wait for ever
+            end(error)  # readers that still wait would wait for ever
         except StageError:
             pass
         except BaseException as error:
@@ -242,11 +248,4 @@ def _item(message: Message) -> Any:
 
 def _told(value: list[str]) -> StageError:
     stage, text, module, name, cause = value
-    kind = getattr(sys.modules.get(module), name, None)
-    if not (isinstance(kind, type) and issubclass(kind, Exception)):
-        kind = RuntimeError
-    try:
-        original: Exception = kind(cause)
-    except Exception:
-        original = LoomError(cause)
-    return told_error(stage, text, original)
+    return told_error(stage, text, original_error(module, name, cause))
