@@ -15,7 +15,7 @@ import contextlib
 import json
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,9 +53,9 @@ class Case:
     memory: int
     kernel_ms: float
     own_memory: int
-    tracked_memory: int
+    tracked_memory: int | None  # None: it fails
     own_ms: float
-    estimated_ms: float
+    estimated_ms: float | None
 
     @property
     def fakegpu_memory(self) -> int | None:
@@ -129,6 +129,15 @@ def own_ms(chip: chips.Chip, row: dict[str, Any]) -> float:
     return sum(model.time(kernel).total_ns * count for kernel, count in kernels.items()) / 1e6
 
 
+def _or_none(name: str, forecast: Callable[[], float]) -> Any:
+    """Return a forecast; None where a forecaster of PyTorch's fails, which it says."""
+    try:
+        return forecast()
+    except Exception as error:
+        print(f"{name} fails: {type(error).__name__}: {str(error).partition(chr(10))[0]}", flush=True)
+        return None
+
+
 def compared(chip_name: str, peak: dict[str, Any], timed: dict[str, Any]) -> Case:
     """Return a case with all forecasts."""
     chip = chips.load(chip_name)
@@ -139,9 +148,9 @@ def compared(chip_name: str, peak: dict[str, Any], timed: dict[str, Any]) -> Cas
             memory=peak["steps"][-1][0],
             kernel_ms=timed["kernel_ms"],
             own_memory=memory_error.planned_steps(chip_name, peak)[-1].allocated,
-            tracked_memory=tracked_memory(peak),
+            tracked_memory=_or_none("MemTracker", lambda: tracked_memory(peak)),
             own_ms=own_ms(chip, timed),
-            estimated_ms=estimated_ms(chip, timed),
+            estimated_ms=_or_none("RuntimeEstimator", lambda: estimated_ms(chip, timed)),
         )
 
 
@@ -156,7 +165,7 @@ def pairs(peaks: Sequence[dict[str, Any]], timed: Sequence[dict[str, Any]]) -> l
 
 
 def _error(forecast: float | None, recorded: float) -> str:
-    return "" if forecast is None else f"{forecast / recorded - 1.0:+.1%}"
+    return "none" if forecast is None else f"{forecast / recorded - 1.0:+.1%}"
 
 
 def _range(pairs_: Sequence[tuple[float | None, float]]) -> str:
@@ -187,8 +196,9 @@ def docs_body(found: Sequence[Case]) -> str:
         "and time of the kernels of a step. MemTracker and RuntimeEstimator are those of "
         "`torch.distributed._tools` under "
         "FakeTensorMode; RuntimeEstimator is given the chip's peaks and leaves optimizers' ops without "
-        "arithmetic at the bandwidth of memory. FakeGPU is on no package index: its static forecasts of the "
-        "gpt2 steps were measured with version 1.5.5 and are not measured by this command.\n\n"
+        "arithmetic at the bandwidth of memory. *None*: it fails at the model, or there is no figure. "
+        "FakeGPU is on no package index: its static forecasts of the gpt2 steps were measured with version 1.5.5 "
+        "and are not measured by this command.\n\n"
         + markdown_table(header, memory)
         + "\n\n"
         + "\n".join(f"- {line}" for line in summary(found))
