@@ -197,8 +197,8 @@ def docs_body(found: Sequence[Case]) -> str:
         "`torch.distributed._tools` under "
         "FakeTensorMode; RuntimeEstimator is given the chip's peaks and leaves optimizers' ops without "
         "arithmetic at the bandwidth of memory. *None*: it fails at the model, or there is no figure. "
-        "FakeGPU is on no package index: its static forecasts of the gpt2 steps were measured with version 1.5.5 "
-        "and are not measured by this command.\n\n"
+        "FakeGPU is on no package index: its static forecasts of the gpt2 steps were measured with version "
+        "1.5.5 and are not measured by this command.\n\n"
         + markdown_table(header, memory)
         + "\n\n"
         + "\n".join(f"- {line}" for line in summary(found))
