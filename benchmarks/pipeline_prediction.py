@@ -31,8 +31,7 @@ OPTIONS = {"default_df_override": "Bfp8_b", "math_fidelity": "LoFi"}
 NOTE = (
     "What the compiler predicts for a stage a chip, in Bfp8_b with LoFi and micro-batches of 16, beside what "
     "tt-buda-benchmarks published for cards of one and two chips and boxes of four and eight, host included; "
-    "nothing is fitted to the published figures. BERT-large's weights fit in the cores' memory from four "
-    "chips on, and are read from DRAM below that."
+    "nothing is fitted to the published figures."
 )
 BYTES_PER_VALUE = 1088 / 1024  # a tile of Bfp8_b
 
