@@ -151,8 +151,8 @@ def docs_body(result: Result) -> str:
         pick(row[key] for row in exact) for pick, key in ((min, "elements"), (sum, "differences"))
     )
     beside = (
-        "Time of microxcaling's code for the CPU, transcribed from its sources, over that of ours, same tensors:\n\n"
-        + markdown_table(["case", "ratio"], peers)
+        "Time of microxcaling's CPU code, transcribed from its sources, over that of ours, on the same "
+        "tensors:\n\n" + markdown_table(["case", "ratio"], peers)
         if peers
         else "microxcaling could not be imported where this was measured."
     )
