@@ -24,7 +24,7 @@ DTYPES = (
 )
 
 
-@pytest.mark.parametrize(("source", "destination"), itertools.product(DEVICES, DEVICES))
+@pytest.mark.parametrize(("source", "destination"), list(itertools.product(DEVICES, DEVICES)))
 def test_between_devices_and_dtypes(source: str, destination: str) -> None:
     values = torch.tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
     for from_dtype, to_dtype in itertools.product(DTYPES, DTYPES):
@@ -38,7 +38,7 @@ def test_between_devices_and_dtypes(source: str, destination: str) -> None:
         assert torch.equal(copied.cpu().view(torch.uint8), expected.view(torch.uint8)), (from_dtype, to_dtype)
 
 
-@pytest.mark.parametrize(("source", "destination"), itertools.product(DEVICES, DEVICES))
+@pytest.mark.parametrize(("source", "destination"), list(itertools.product(DEVICES, DEVICES)))
 def test_between_layouts(source: str, destination: str) -> None:
     x = torch.arange(24.0).view(2, 3, 4)
     for view in (
