@@ -198,7 +198,7 @@ bool call_engine(Op& op, torch::jit::Stack* stack, Lending& lending) {
         avoid_zero_divisors(*stack, op.num_arguments);
       }
       if (!lending.runs_kernels() && run_without_values(op, stack)) return;
-      if (lending.has_sparse()) {
+      if (lending.is_by_keys()) {
         op.handle.callBoxed(stack);
       } else {
         op.handle.redispatchBoxed(lending.engine_keys(), stack);
@@ -224,6 +224,8 @@ void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceK
   if (!key.empty()) teach(op, key, *stack, lending);
   if (op.writes) lending.write_back();
   for (size_t i = stack->size() - op.num_returns; i < stack->size(); ++i) adopt_result(lending, (*stack)[i]);
+  if (!lending.runs_kernels() && op.num_returns == 1 && stack->back().isTensor()) [[unlikely]]
+    note_passed(op, stack->back().toTensor());
   if (!lending.is_described()) [[likely]]
     return;
   for (size_t i = stack->size() - op.num_returns; i < stack->size(); ++i) {
@@ -239,7 +241,18 @@ void run_lent(Op& op, torch::jit::Stack* stack, Lending& lending) {
   if (!try_queue(op, stack, lending, key)) run_in_place(op, stack, lending, std::move(key));
 }
 
-void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
+namespace {
+
+// Packed weights are the host's, for every device: no loan outlives the call.
+void pack_on_host(const Op& op, torch::jit::Stack* stack) {
+  for (size_t i = stack->size() - op.num_arguments; i < stack->size(); ++i) {
+    if ((*stack)[i].isTensor() && (*stack)[i].toTensor().defined())
+      (*stack)[i] = (*stack)[i].toTensor().cpu();
+  }
+  op.handle.callBoxed(stack);
+}
+
+void run(const c10::OperatorHandle& handle, torch::jit::Stack* stack, bool is_by_keys) {
   Op& op = Op::of(handle);
   TORCH_CHECK_NOT_IMPLEMENTED(op.is_served(), "The operator '", op.name(), "' is not implemented for ",
                               device_name(), " devices");
@@ -248,6 +261,7 @@ void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
     handle.redispatchBoxed(one_by_one_keys(), stack);
     return;
   }
+  if (op.makes_object) return pack_on_host(op, stack);
   bool is_checked = false;
   if (op.facts.has(op_flag::kMakesContents) && devices().has_lazy_devices()) {
     const auto check = [&](int device) {
@@ -258,6 +272,7 @@ void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   }
   const bool is_sync = is_sync_watched.load(std::memory_order_relaxed) && waits_for_values(op, *stack);
   Lending lending(op);
+  if (is_by_keys) lending.find_by_keys();
   const size_t first = stack->size() - op.num_arguments;
   size_t next = 0;  // of op.arguments
   for (size_t i = 0; i < op.num_arguments; ++i) {
@@ -282,6 +297,16 @@ void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   } else {
     run_lent(op, stack, lending);
   }
+}
+
+}  // namespace
+
+void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
+  run(handle, stack, /*is_by_keys=*/false);
+}
+
+void run_boxed_by_keys(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
+  run(handle, stack, /*is_by_keys=*/true);
 }
 
 }  // namespace loom::glue
