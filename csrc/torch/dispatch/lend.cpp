@@ -9,6 +9,7 @@
 #include <c10/core/impl/COW.h>
 
 #include "runtime/capture.h"
+#include "runtime/memory/running_kernels.h"
 #include "torch/core/host_room.h"
 #include "torch/engine/alias.h"
 #include "torch/memory/allocator.h"
@@ -260,8 +261,7 @@ bool Lending::runs_in_place() {
   if (!own.runs_kernels()) return true;
   const runtime::StreamRef stream = runtime::current_stream_of(device_);
   in_place_ = translated([&] { return runtime::in_place(own, stream); });
-  if (description_.has_value()) [[unlikely]]
-    stream_ = stream;
+  stream_ = stream;
   return static_cast<bool>(in_place_);
 }
 
@@ -301,9 +301,11 @@ void Lending::run_kernel(Body body, void* context) {
   driver::Kernel kernel{op_name(), with_output_allocations, nullptr, &run};
   kernel.in_place = true;
   if (in_place_ && !description_.has_value()) [[likely]] {
+    const runtime::RunsKernels running(target_->allocator.get(), stream_.id);
     return translated([&] { runtime::run(in_place_, kernel); });
   }
   const runtime::StreamRef stream = in_place_ ? stream_ : runtime::current_stream_of(device());
+  const runtime::RunsKernels running(target().allocator.get(), stream.id);
   if (description_.has_value()) translated([&] { description_->begin(stream, op_.full_name, &op_); });
   if (!target().runs_kernels()) {
     // The host infers the result's metadata: allocations are the host's own scalars.

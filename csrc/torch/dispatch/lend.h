@@ -173,7 +173,7 @@ class Lending {
   bool has_host_operands_ = false;
   bool writes_list_ = false;
   runtime::InPlace in_place_;  // set when the stream runs kernels in this thread
-  runtime::StreamRef stream_;  // that stream, where it is described
+  runtime::StreamRef stream_;  // that stream, once it was asked for
   uint64_t key_ = 0;
   fallback::DtypeSet dtypes_ = fallback::kAnyOp;
   OutputAllocations allocations_ = OutputAllocations::learning();
