@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from torch_loom.tools import misplaced, plan
+
 SCRIPT = """
 import sys
 import torch
@@ -140,3 +142,33 @@ def test_a_script_that_ends_in_failure_has_no_plan(tmp_path: Path) -> None:
     )
     assert done.returncode == 5
     assert "ended with status 5" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("factor", "text"),
+    [(0.0, "0.0"), (1.26, "1.3"), (57.3, "57"), (843.2, "840"), (197652.9, "more than 1,000")],
+)
+def test_times_are_told_as_well_as_they_are_known(factor: float, text: str) -> None:
+    assert plan.times_text(factor) == text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["cuda", "loom"])
+def test_both_names_are_understood_where_the_text_has_neither(tmp_path: Path, device: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"import torch\ntorch.ones(9, device='{device[:2]}' + '{device[2:]}') + 1\n", encoding="utf-8"
+    )
+    command = [sys.executable, "-m", "torch_loom.tools.cli", "plan", str(script), "--chip", "h100"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "aten::add" in done.stdout
+    assert "warning: --chip stands after" in done.stderr
+
+
+def test_options_behind_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    misplaced.warn("run", ["train.py", "--chip=h100", "--epochs", "1", "--sanitize"])
+    assert "--chip, --sanitize stands after train.py" in " ".join(capsys.readouterr().err.split())
+    misplaced.warn("run", ["train.py", "--chip", "h100"], text="parser.add_argument('--chip')")
+    misplaced.warn("plan", ["train.py", "--epochs", "1"])
+    assert capsys.readouterr().err == ""

@@ -118,7 +118,12 @@ at::Tensor Lending::make_special_alias(const at::Tensor& tensor, bool is_written
                               " devices");
   const at::Tensor memory = lend(memory_of(tensor), is_written);
   check_computes(target(), is_strided_nested ? "nested" : "quantized");
-  if (is_strided_nested) return nested_over(memory, tensor);
+  if (is_strided_nested) {
+    const at::Tensor& sizes = at::native::get_nested_sizes(tensor);
+    const auto* size = sizes.const_data_ptr<int64_t>();
+    for (int64_t i = 0; i < sizes.numel(); ++i) mix(static_cast<uint64_t>(size[i]));
+    return nested_over(memory, tensor);
+  }
   return quantized_over(memory, tensor,
                         with_parts(at::get_qtensorimpl(tensor)->quantizer(),
                                    [&](const at::Tensor& part) { return lend(part); }));

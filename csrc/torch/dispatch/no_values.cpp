@@ -146,8 +146,8 @@ bool run_without_values(const Op& op, Stack* stack) {
     if (std::none_of(indices.begin(), indices.end(), is_mask)) return false;
     const auto own = (*stack)[first].toTensor().scalar_type(),
                given = (*stack)[first + 2].toTensor().scalar_type();
-    TORCH_CHECK_INDEX(own == given, "Index put requires the source and destination dtypes match, got ", own,
-                      " for the destination and ", given, " for the source.");
+    TORCH_CHECK(own == given, "Index put requires the source and destination dtypes match, got ", own,
+                " for the destination and ", given, " for the source.");
     // As many elements are written as there are: whatever the mask says, the result is like the operand.
     c10::IValue result = (*stack)[first];
     if (!op.writes) result = at::empty_like(result.toTensor());

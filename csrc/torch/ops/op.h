@@ -72,6 +72,9 @@ class Op {
   bool is_traced_in_parts = false;
   // It returns an object that keeps what it was given: packed weights.
   bool makes_object = false;
+  // Arguments that no key of a call counts (numbers with a fraction) have a say in what its kernel costs.
+  // Asked where time is simulated.
+  bool costs_by_value();
   OutputAllocationTable output_allocations;
 
  private:
@@ -82,6 +85,7 @@ class Op {
   const c10::KernelFunction shape_function_;
   const bool is_permanent_;  // PyTorch's own and ours: never taken away
   std::atomic<bool> is_served_{false};
+  std::atomic<int8_t> costs_by_value_{-1};  // -1: not asked yet
   std::atomic<const fallback::Op*> fallback_{nullptr};
 };
 
