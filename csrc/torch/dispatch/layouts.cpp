@@ -169,8 +169,9 @@ void Lending::write_back_special(const Loan& loan) {
   if (is_nested(loan.original)) return;  // none of its kernels resizes one
   if (loan.original.is_quantized()) {
     const c10::TensorImpl* alias = loan.alias.unsafeGetTensorImpl();
-    loan.original.unsafeGetTensorImpl()->set_sizes_and_strides(alias->sizes(), alias->strides(),
-                                                               alias->storage_offset());
+    c10::TensorImpl* original = loan.original.unsafeGetTensorImpl();
+    if (alias->sizes() != original->sizes() || alias->strides() != original->strides())
+      original->set_sizes_and_strides(alias->sizes(), alias->strides(), alias->storage_offset());
     at::get_qtensorimpl(loan.original)
         ->set_quantizer_(with_parts(at::get_qtensorimpl(loan.alias)->quantizer(),
                                     [&](const at::Tensor& part) { return adopt(part); }));
