@@ -112,7 +112,7 @@ void note_passed(const Op& op, const at::Tensor& result) {
   if (name != "aten::all" && !name.starts_with("aten::all.") && name != "aten::_is_all_true") return;
   LatestCheck& latest = latest_check();
   const std::lock_guard<std::mutex> lock(latest.mutex);
-  latest.storage = c10::weak_intrusive_ptr<c10::StorageImpl>(result.storage().getIntrusivePtr());
+  latest.storage = result.storage().getWeakStorageImpl();
   latest.version = result.unsafeGetTensorImpl()->version_counter().current_version();
 }
 

@@ -62,7 +62,7 @@ void quantize(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::ArrayRef<c10::IValue> given =
       first.isTensor() ? c10::ArrayRef<c10::IValue>(first) : first.toListRef();
   for (const c10::IValue& tensor : given) {
-    if (is_loom(tensor.toTensor())) check_computes(device_of(tensor.toTensor()), "quantized");
+    if (is_loom(tensor.toTensor())) check_computes(glue::device_of(tensor.toTensor()), "quantized");
   }
   run_boxed(op, stack);
 }
