@@ -157,17 +157,12 @@ Stack to_sparse(Arguments arguments) {
   const at::Layout layout = arguments[1].toOptional<at::Layout>().value_or(at::kSparse);
   const int64_t dense = arguments[3].toOptional<int64_t>().value_or(0);
   const c10::IValue compressed[] = {arguments[0], dense};
-  switch (layout) {
-    case at::kSparse:
-      return to_coordinates(arguments[0].toTensor(), arguments[0].toTensor().dim() - dense);
-    case at::kSparseCsr:
-      return to_compressed<at::kSparseCsr>(compressed);
-    case at::kSparseCsc:
-      return to_compressed<at::kSparseCsc>(compressed);
-    default:
-      TORCH_CHECK_NOT_IMPLEMENTED(false, "to_sparse: how many blocks of layout ", layout,
-                                  " there are depends on values, which this device does not compute");
-  }
+  if (layout == at::kSparse)
+    return to_coordinates(arguments[0].toTensor(), arguments[0].toTensor().dim() - dense);
+  if (layout == at::kSparseCsr) return to_compressed<at::kSparseCsr>(compressed);
+  TORCH_CHECK_NOT_IMPLEMENTED(layout == at::kSparseCsc, "to_sparse: how many blocks of layout ", layout,
+                              " there are depends on values, which this device does not compute");
+  return to_compressed<at::kSparseCsc>(compressed);
 }
 
 // Residuals are there where the matrix has full rank, as it is supposed to have.
