@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import distributed
 
 from torch_loom import _C
 from torch_loom.device._core import clock
@@ -47,11 +48,47 @@ class PlannedGroup:
         dist.init_process_group(BACKEND, rank=0, world_size=num_ranks, store=_distributed().HashStore())
         self.num_ranks = num_ranks
         self._group = dist.group.WORLD
+        self._ddp = _Ddp()
 
     def end(self) -> None:
         """Destroy it, unless the program has."""
+        self._ddp.restore()
         if dist.is_initialized() and dist.group.WORLD is self._group:
             dist.destroy_process_group()
+
+
+class _Ddp:
+    """Has DistributedDataParallel do without what it reads of the device.
+
+    It compares the models of all ranks by values that went over the device: the ranks that do not exist have
+    this one's. In the same way the ranks agree, after the first step, on buckets of gradients in the order in
+    which they came: here buckets have those sizes from the first step on, and the order of the parameters.
+    """
+
+    def __init__(self) -> None:
+        self._config: Any = distributed._BucketCapacityConfig
+        self._limits = limits = self._config.compute_bucket_size_limits
+        # PyTorch gives the first step one bucket, unless parameters may be unused.
+        self._config.compute_bucket_size_limits = lambda config, **_: limits(
+            config, static_graph=False, find_unused_parameters=True
+        )
+        self._reducer = getattr(_distributed(), "Reducer", None)
+        self._package: Any = dist
+        self._verify = self._package._verify_params_across_processes
+        self._package._verify_params_across_processes = self._verify_others
+        if self._reducer is not None:
+            self._rebuild = self._reducer._rebuild_buckets
+            self._reducer._rebuild_buckets = lambda reducer: False
+
+    def restore(self) -> None:
+        self._config.compute_bucket_size_limits = self._limits
+        self._package._verify_params_across_processes = self._verify
+        if self._reducer is not None:
+            self._reducer._rebuild_buckets = self._rebuild
+
+    def _verify_others(self, process_group: Any, *arguments: Any) -> None:
+        if not isinstance(process_group, _Ranks):
+            self._verify(process_group, *arguments)
 
 
 def _register() -> None:
