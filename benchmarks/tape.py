@@ -36,7 +36,7 @@ SUBJECT = Subject(
         "simulated clock": Target(
             40.0,
             "ns",
-            "what simulated time adds to `torch.add(x, y)` on four elements, whose cost is known, measured in "
+            "what simulated time adds to `torch.add(x, y)` on four elements, whose cost is known, in "
             "turns likewise",
         ),
         "simulated clock, op through the boxed kernel": Target(

@@ -66,29 +66,29 @@ class _Ddp:
     """
 
     def __init__(self) -> None:
-        self._config: Any = distributed._BucketCapacityConfig
-        self._limits = limits = self._config.compute_bucket_size_limits
-        # PyTorch gives the first step one bucket, unless parameters may be unused.
-        self._config.compute_bucket_size_limits = lambda config, **_: limits(
-            config, static_graph=False, find_unused_parameters=True
-        )
-        self._reducer = getattr(_distributed(), "Reducer", None)
-        self._package: Any = dist
-        self._verify = self._package._verify_params_across_processes
-        self._package._verify_params_across_processes = self._verify_others
-        if self._reducer is not None:
-            self._rebuild = self._reducer._rebuild_buckets
-            self._reducer._rebuild_buckets = lambda reducer: False
+        self._replaced: list[tuple[Any, str, Any]] = []
+        limits = distributed._BucketCapacityConfig.compute_bucket_size_limits
+        verify = getattr(dist, "_verify_params_across_processes", None)
+
+        def limits_of_later_steps(config: Any, **_: Any) -> Any:
+            # PyTorch gives the first step one bucket, unless parameters may be unused.
+            return limits(config, static_graph=False, find_unused_parameters=True)
+
+        def verify_others(process_group: Any, *arguments: Any) -> None:
+            if verify is not None and not isinstance(process_group, _Ranks):
+                verify(process_group, *arguments)
+
+        self._replace(distributed._BucketCapacityConfig, "compute_bucket_size_limits", limits_of_later_steps)
+        self._replace(dist, "_verify_params_across_processes", verify_others)
+        self._replace(_distributed().Reducer, "_rebuild_buckets", lambda reducer: False)
+
+    def _replace(self, owner: Any, name: str, new: Any) -> None:
+        self._replaced.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, new)
 
     def restore(self) -> None:
-        self._config.compute_bucket_size_limits = self._limits
-        self._package._verify_params_across_processes = self._verify
-        if self._reducer is not None:
-            self._reducer._rebuild_buckets = self._rebuild
-
-    def _verify_others(self, process_group: Any, *arguments: Any) -> None:
-        if not isinstance(process_group, _Ranks):
-            self._verify(process_group, *arguments)
+        while self._replaced:
+            setattr(*self._replaced.pop())
 
 
 def _register() -> None:
