@@ -141,7 +141,9 @@ def run_program(
 def compile_model(
     model: Annotated[
         Path,
-        typer.Argument(help="A script that defines `model` and `inputs`, or functions that return them."),
+        typer.Argument(
+            help="A script that defines `model` and `inputs`, or functions that return them; or an ONNX file."
+        ),
     ],
     chip: Annotated[
         str | None, typer.Option(help="Name or description (.toml) of the chip. [default: the device's]")
