@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import queue
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,8 @@ def test_an_onnx_module_equals_pytorch(name: str, tmp_path: Path) -> None:
     path = saved(tmp_path / "model.onnx", model, inputs)
     wanted = model(*inputs)
     module = pybuda.OnnxModule(name, onnx.load(path), str(path))
-    for device in (pybuda.CPUDevice("cpu0"), pybuda.TTDevice("tt0", devtype=Golden)):
-        device.place_module(module)
+    for make in (pybuda.CPUDevice, functools.partial(pybuda.TTDevice, devtype=Golden)):
+        device = make("device", module=module)
         device.push_to_inputs(inputs)
         outputs = pybuda.run_inference(_sequential=True).get(timeout=100)
         for made, want in zip(outputs, wanted, strict=True):
@@ -72,9 +73,7 @@ def test_its_weights_are_trained(tmp_path: Path) -> None:
         assert float(losses.get(timeout=60)[0].value()) == pytest.approx(float(loss), rel=1e-5)
         loss.backward()
         reference.step()
-    trained = (
-        tt0.get_parameter_checkpoint()[-1] if hasattr(tt0, "x") else pybuda.get_parameter_checkpoint(tt0)[0]
-    )
+    [trained] = pybuda.get_parameter_checkpoint(tt0)
     for name, value in model.named_parameters():
         torch.testing.assert_close(trained[name].value(), value.detach(), rtol=1e-5, atol=1e-6)
 

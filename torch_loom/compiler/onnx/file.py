@@ -1,4 +1,4 @@
-"""Reading ONNX files, which nobody vouches for: sizes, structure and paths are checked before they are used."""
+"""Reads ONNX files, which nobody vouches for: sizes, structure and paths are checked first."""
 
 from __future__ import annotations
 
