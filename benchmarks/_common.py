@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from tools.blocks import has_block, replace_block
+from tools.blocks import has_block, markdown_table, replace_block
 
 DOCS_FILE = Path(__file__).parent.parent / "docs" / "performance.md"
 DOCS_TITLE = "# Performance\n\nWritten by the commands named in each section; lower ratios are better.\n"
@@ -106,6 +106,21 @@ def alternate(name: str, cpu: Measured, other: Measured, budget: Budget) -> Row:
         statistics.median(pair[1] for pair in pairs),
         statistics.median(pair[1] / pair[0] for pair in pairs),
     )
+
+
+def table_of(rows: Iterable[Row], target: Callable[[str], float]) -> str:
+    """Returns the rows as a table of Markdown, each with how large the ratio of its case may be."""
+    lines = [
+        [
+            row.name,
+            f"{row.cpu_seconds * 1e3:.3f}",
+            f"{row.device_seconds * 1e3:.3f}",
+            f"{row.ratio:.2f}",
+            f"{target(row.name)}",
+        ]
+        for row in rows
+    ]
+    return markdown_table(["case", "cpu ms", "loom ms", "ratio", "at most"], lines)
 
 
 class Parser(argparse.ArgumentParser):

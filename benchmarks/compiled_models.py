@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks._common import Budget, Measured, Row, alternate
-from tools.blocks import markdown_table
+from benchmarks._common import Budget, Measured, Row, alternate, table_of
 
 # How large the ratio may be.
 TARGETS = {
@@ -87,14 +86,4 @@ def measure(
 
 def docs_body(rows: list[Row]) -> str:
     """Returns the part of the section of docs/performance.md."""
-    table = [
-        [
-            row.name,
-            f"{row.cpu_seconds * 1e3:.3f}",
-            f"{row.device_seconds * 1e3:.3f}",
-            f"{row.ratio:.2f}",
-            f"{TARGETS[kind_of(row.name)]}",
-        ]
-        for row in rows
-    ]
-    return f"{NOTE}\n\n{markdown_table(['case', 'cpu ms', 'loom ms', 'ratio', 'at most'], table)}"
+    return f"{NOTE}\n\n{table_of(rows, lambda name: TARGETS[kind_of(name)])}"

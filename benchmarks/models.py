@@ -29,10 +29,10 @@ from benchmarks._common import (
     alternate,
     geomean,
     parser,
+    table_of,
     write_docs,
     write_json,
 )
-from tools.blocks import markdown_table
 
 COMMAND = "python -m benchmarks.models"
 SEED = 0
@@ -158,17 +158,7 @@ def compiled_cases(quick: bool) -> list[Model]:
 
 def docs_body(rows: list[Row]) -> str:
     """Returns the section for docs/performance.md."""
-    table = [
-        [
-            row.name,
-            f"{row.cpu_seconds * 1e3:.3f}",
-            f"{row.device_seconds * 1e3:.3f}",
-            f"{row.ratio:.2f}",
-            f"{target(row.name)}",
-        ]
-        for row in rows
-    ]
-    return markdown_table(["case", "cpu ms", "loom ms", "ratio", "at most"], table)
+    return table_of(rows, target)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

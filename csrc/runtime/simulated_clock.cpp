@@ -13,45 +13,15 @@
 
 #include "runtime/cost_cache.h"
 #include "runtime/kept_record.h"
+#include "runtime/time_lines.h"
 #include "runtime/worlds.h"
+#include "util/checked_slot.h"
 #include "util/spin.h"
 #include "util/thread_local.h"
 
 namespace loom::runtime::simulated {
 
 std::atomic<bool> detail::on{false};
-
-namespace {
-
-constexpr CommandKinds kEnds =
-    kinds_of({CommandKind::kKernel, CommandKind::kCopy, CommandKind::kFill, CommandKind::kRecordEvent,
-              CommandKind::kWaitEvent, CommandKind::kSynchronizeStream, CommandKind::kSynchronizeEvent,
-              CommandKind::kSynchronizeDevice, CommandKind::kReplay});
-constexpr CommandKinds kBegins = kinds_of(
-    {CommandKind::kReplay, CommandKind::kQueryStream, CommandKind::kQueryEvent, CommandKind::kDestroyEvent});
-
-constexpr const char* kWaitsForFlag = "busy_wait_for_flag";
-constexpr const char* kClearsFlag = "clear_flag";
-
-struct DeviceLine {
-  bool is_described = false;
-  DeviceFigures figures{};
-  std::array<int64_t, kNumStreamIds> streams{};  // when each has run what was issued to it
-  std::array<int64_t, 2> engines{};              // when each copy engine is free: from the host, to the host
-  std::array<bool, kNumStreamIds> waits_for_flag{};
-  int64_t busy_until() const { return *std::max_element(streams.begin(), streams.end()); }
-};
-
-// The devices that a program sees at a time.
-struct World {
-  std::atomic<int64_t> host_ns{0};
-  std::vector<DeviceLine> devices;
-  std::unordered_map<const void*, int64_t> events;  // when each was last recorded
-
-  void host_reaches(int64_t time) noexcept {
-    if (host_ns.load(std::memory_order_relaxed) < time) host_ns.store(time, std::memory_order_relaxed);
-  }
-};
 
 // A cost that nobody has asked for yet, and what the estimator must know to say it.
 struct Unknown {
@@ -65,49 +35,35 @@ struct Unknown {
   std::atomic<int64_t> nanoseconds{-1};
 };
 
-enum class Act : uint8_t {
-  kRun,
-  kTransfer,
-  kRecordEvent,
-  kWaitEvent,
-  kSynchronizeEvent,
-  kSynchronizeStream,
-  kSynchronizeDevice,
-  kDestroyEvent,
-  kIssueReplay,
-};
+namespace {
 
-// What a command does to the time lines.
-struct Step {
-  World* world = nullptr;
-  const void* event = nullptr;
-  Unknown* unknown = nullptr;  // else the cost is `nanoseconds`
-  int64_t nanoseconds = 0;
-  int32_t device = 0;
-  uint16_t place = 0;
-  Act act = Act::kRun;
-  bool is_issued : 1 = false;  // by the host, at its price
-  bool is_to_device : 1 = false;
-  bool keeps_host : 1 = false;  // memory that may be paged out is copied with the host's help
-  bool waits_for_flag : 1 = false;
-  bool clears_flag : 1 = false;
-};
+constexpr CommandKinds kEnds =
+    kinds_of({CommandKind::kKernel, CommandKind::kCopy, CommandKind::kFill, CommandKind::kRecordEvent,
+              CommandKind::kWaitEvent, CommandKind::kSynchronizeStream, CommandKind::kSynchronizeEvent,
+              CommandKind::kSynchronizeDevice, CommandKind::kReplay});
+constexpr CommandKinds kBegins = kinds_of(
+    {CommandKind::kReplay, CommandKind::kQueryStream, CommandKind::kQueryEvent, CommandKind::kDestroyEvent});
 
-// What is put off at most, in steps and in costs that are not known: some 10 MB each.
-constexpr size_t kMaxSteps = 1 << 18;
-constexpr size_t kMaxUnknown = 1 << 14;
+constexpr const char* kWaitsForFlag = "busy_wait_for_flag";
+constexpr const char* kClearsFlag = "clear_flag";
+
+// What is put off at most, in steps and in costs that are not known: a short program pays for none, a long
+// one soon has each cost at hand.
+constexpr size_t kMaxSteps = 1 << 12;
+constexpr size_t kMaxUnknown = 1 << 12;
+
+constexpr size_t kQuickCosts = 1 << 12;
+std::array<CheckedSlot, kQuickCosts> quick_costs;
+CheckedSlot& quick_slot(uint64_t key) noexcept { return quick_costs[(key ^ key >> 32) % kQuickCosts]; }
 
 struct KeyHash {
   size_t operator()(const CostKey& key) const noexcept { return key.first; }
 };
 
-size_t place_of(int64_t stream) noexcept {
-  return static_cast<size_t>(stream & ((int64_t{1} << kStreamIdBits) - 1)) % kNumStreamIds;
-}
-
 // Of a thread; looked up once a command.
 struct Own {
   Span last;
+  int64_t last_cost_ns = -1;
   int64_t said_ns = -1;
   int replays = 0;  // that it is within
 };
@@ -116,7 +72,9 @@ LOOM_FAST_ACCESS constinit thread_local Own own;
 class Clock final : public TapeReader, public clock::Source {
  public:
   explicit Clock(const Estimator& estimator)
-      : TapeReader(kBegins, kEnds), estimator_(estimator), costs_(estimator.attributes) {
+      : TapeReader(kBegins, kEnds, kinds_of({CommandKind::kKernel})),
+        estimator_(estimator),
+        costs_(estimator.attributes) {
     seen_ = &worlds_[0];
   }
 
@@ -148,6 +106,7 @@ class Clock final : public TapeReader, public clock::Source {
     }
     switch (command.kind) {
       case CommandKind::kKernel:
+        own.last_cost_ns = -1;
         if (!run_known(command)) run(command);
         break;
       case CommandKind::kCopy:
@@ -163,6 +122,19 @@ class Clock final : public TapeReader, public clock::Source {
     }
   }
 
+  bool decides_cost(const char* argument) const noexcept { return costs_.decides(argument); }
+
+  void run_kernel(int device, int64_t stream, int64_t nanoseconds) {
+    {
+      const std::lock_guard<driver::SpinMutex> lock(mutex_);
+      World& world = this->world();
+      run(world, world.line_of(device), device, place_of(stream), nanoseconds);
+    }
+    if (must_settle_.load(std::memory_order_relaxed)) [[unlikely]] {
+      settle();
+    }
+  }
+
   int64_t host_ns() {
     settle();
     return now_ns();
@@ -172,7 +144,7 @@ class Clock final : public TapeReader, public clock::Source {
     settle();
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
     World& world = this->world();
-    return std::max(world.host_ns.load(std::memory_order_relaxed), line_of(world, device).busy_until());
+    return std::max(world.host_ns.load(std::memory_order_relaxed), world.line_of(device).busy_until());
   }
 
   bool elapsed_ns(driver::Event start, driver::Event end, int64_t* nanoseconds) {
@@ -219,23 +191,17 @@ class Clock final : public TapeReader, public clock::Source {
     seen_number_.store(number, std::memory_order_release);
   }
 
-  static DeviceLine& line_of(World& world, int device) {
-    const auto index = static_cast<size_t>(device);
-    if (index >= world.devices.size()) world.devices.resize(index + 1);
-    return world.devices[index];
-  }
-
   DeviceFigures figures_of(int device) {
     {
       const std::lock_guard<driver::SpinMutex> lock(mutex_);
-      const DeviceLine& line = line_of(world(), device);
+      const DeviceLine& line = world().line_of(device);
       if (line.is_described) [[likely]] {
         return line.figures;
       }
     }
     const DeviceFigures figures = estimator_.describe(device);
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
-    DeviceLine& line = line_of(world(), device);
+    DeviceLine& line = world().line_of(device);
     line.figures = figures;
     line.is_described = true;
     return figures;
@@ -251,18 +217,28 @@ class Clock final : public TapeReader, public clock::Source {
   bool run_known(const Command& command) {
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
     World& world = this->world();
-    DeviceLine& line = line_of(world, command.device);
+    DeviceLine& line = world.line_of(command.device);
     if (!line.is_described || command.op == nullptr) return false;
     const int64_t nanoseconds = costs_.find(costs_.key_of(line.figures.chip, command));
     if (nanoseconds < 0) return false;
-    if (steps_.empty()) [[likely]] {
-      lay(world, line, place_of(command.stream), nanoseconds, own.replays == 0);
-    } else {
-      Step step = step_of(command, Act::kRun);
-      step.nanoseconds = nanoseconds;
-      submit(step);
-    }
+    own.last_cost_ns = nanoseconds;
+    run(world, line, command.device, place_of(command.stream), nanoseconds);
     return true;
+  }
+
+  // With the mutex held: a kernel of known cost.
+  void run(World& world, DeviceLine& line, int device, size_t place, int64_t nanoseconds) {
+    if (steps_.empty()) [[likely]] {
+      own.last = lay(world, line, place, nanoseconds, own.replays == 0);
+      return;
+    }
+    Step step;
+    step.world = &world;
+    step.device = device;
+    step.place = static_cast<uint16_t>(place);
+    step.is_issued = own.replays == 0;
+    step.nanoseconds = nanoseconds;
+    submit(step);
   }
 
   // A kernel whose cost is not known yet, or that is no op.
@@ -345,7 +321,10 @@ class Clock final : public TapeReader, public clock::Source {
 
   // With the mutex held: takes a step now, or behind what has been put off.
   void submit(const Step& step) {
-    if (steps_.empty() && step.unknown == nullptr) return take(step, step.nanoseconds);
+    if (steps_.empty() && step.unknown == nullptr) {
+      own.last = take(step, step.nanoseconds);
+      return;
+    }
     steps_.push_back(step);
     if (steps_.size() >= kMaxSteps || unknown_.size() >= kMaxUnknown || tape::num_readers() > 1) {
       must_settle_.store(true, std::memory_order_relaxed);
@@ -360,76 +339,13 @@ class Clock final : public TapeReader, public clock::Source {
       const int64_t nanoseconds =
           step.unknown == nullptr ? step.nanoseconds : step.unknown->nanoseconds.load();
       if (nanoseconds < 0) break;
-      take(step, nanoseconds);
+      own.last = take(step, nanoseconds);
     }
     steps_.erase(steps_.begin(), steps_.begin() + static_cast<std::ptrdiff_t>(taken));
     if (!steps_.empty()) return;
     unknown_.clear();
     places_.clear();
     must_settle_.store(false, std::memory_order_relaxed);
-  }
-
-  // With the mutex held.
-  static void take(const Step& step, int64_t nanoseconds) {
-    World& world = *step.world;
-    switch (step.act) {
-      case Act::kRun:
-        return run(world, line_of(world, step.device), step, nanoseconds);
-      case Act::kTransfer:
-        return transfer(world, line_of(world, step.device), step, nanoseconds);
-      case Act::kIssueReplay:
-        return issue(world, line_of(world, step.device), step.is_issued);
-      case Act::kSynchronizeEvent:
-      case Act::kDestroyEvent:
-        return settle_event(world, step);
-      default:
-        return order(world, line_of(world, step.device), step);
-    }
-  }
-
-  static void run(World& world, DeviceLine& line, const Step& step, int64_t nanoseconds) {
-    lay(world, line, step.place, nanoseconds, step.is_issued);
-    if (step.waits_for_flag || step.clears_flag) [[unlikely]] {
-      follow_flag(line, step);
-    }
-  }
-
-  static void issue(World& world, const DeviceLine& line, bool is_issued) noexcept {
-    if (!is_issued) return;
-    // Written under the mutex alone.
-    world.host_ns.store(world.host_ns.load(std::memory_order_relaxed) + line.figures.issue_ns,
-                        std::memory_order_relaxed);
-  }
-
-  // Puts what takes so long behind what its stream has.
-  static void lay(World& world, DeviceLine& line, size_t place, int64_t nanoseconds,
-                  bool is_issued) noexcept {
-    issue(world, line, is_issued);
-    int64_t& stream = line.streams[place];
-    const int64_t began = std::max(stream, world.host_ns.load(std::memory_order_relaxed));
-    stream = began + nanoseconds;
-    own.last = {began, stream};
-  }
-
-  // A stream that waits for the device's flag goes on when another has cleared it.
-  static void follow_flag(DeviceLine& line, const Step& step) noexcept {
-    if (step.waits_for_flag) line.waits_for_flag[step.place] = true;
-    if (!step.clears_flag) return;
-    for (size_t other = 0; other < line.streams.size(); ++other) {
-      if (!line.waits_for_flag[other]) continue;
-      line.waits_for_flag[other] = false;
-      line.streams[other] = std::max(line.streams[other], line.streams[step.place]);
-    }
-  }
-
-  static void transfer(World& world, DeviceLine& line, const Step& step, int64_t nanoseconds) noexcept {
-    issue(world, line, step.is_issued);
-    int64_t& stream = line.streams[step.place];
-    int64_t& engine = line.engines[step.is_to_device ? 0 : 1];
-    const int64_t began = std::max({stream, engine, world.host_ns.load(std::memory_order_relaxed)});
-    stream = engine = began + nanoseconds;
-    own.last = {began, stream};
-    if (step.keeps_host) world.host_reaches(stream);
   }
 
   static Move move_of(const Command& command) {
@@ -452,35 +368,6 @@ class Clock final : public TapeReader, public clock::Source {
                                                                       : Act::kSynchronizeDevice;
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
     submit(step_of(command, act));
-  }
-
-  static void order(World& world, DeviceLine& line, const Step& step) {
-    int64_t& stream = line.streams[step.place];
-    if (step.act == Act::kRecordEvent) {
-      world.events[step.event] = std::max(world.host_ns.load(std::memory_order_relaxed), stream);
-    } else if (step.act == Act::kWaitEvent) {
-      const auto found = world.events.find(step.event);
-      if (found != world.events.end()) stream = std::max(stream, found->second);
-    } else {
-      world.host_reaches(step.act == Act::kSynchronizeStream ? stream : line.busy_until());
-    }
-    note_host(world);
-  }
-
-  // What concerns an event and no device.
-  static void settle_event(World& world, const Step& step) {
-    if (const auto found = world.events.find(step.event); found != world.events.end()) {
-      if (step.act == Act::kSynchronizeEvent) {
-        world.host_reaches(found->second);
-      } else {
-        world.events.erase(found);
-      }
-    }
-    note_host(world);
-  }
-
-  static void note_host(World& world) noexcept {
-    own.last.began_ns = own.last.ended_ns = world.host_ns.load(std::memory_order_relaxed);
   }
 
   const Estimator estimator_;
@@ -534,6 +421,22 @@ void settle() {
 int64_t host_ns() { return is_on() ? the_clock.load()->host_ns() : clock::host_ns(); }
 
 int64_t device_ns(int device) { return is_on() ? the_clock.load()->device_ns(device) : clock::host_ns(); }
+
+int64_t cost_of(uint64_t key) noexcept {
+  return static_cast<int64_t>(quick_slot(key).find(key).value_or(~uint64_t{0}));
+}
+
+void keep_cost(uint64_t key, int64_t nanoseconds) noexcept {
+  quick_slot(key).put(key, static_cast<uint64_t>(nanoseconds));
+}
+
+int64_t last_cost_ns() noexcept { return own.last_cost_ns; }
+
+bool decides_cost(const char* argument) { return the_clock.load()->decides_cost(argument); }
+
+void run_kernel(int device, int64_t stream, int64_t nanoseconds) {
+  the_clock.load()->run_kernel(device, stream, nanoseconds);
+}
 
 Span last_span() noexcept { return own.last; }
 

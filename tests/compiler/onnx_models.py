@@ -31,7 +31,7 @@ def bert() -> Made:
     config = BertConfig(
         vocab_size=99,
         hidden_size=32,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=4,
         intermediate_size=64,
         max_position_embeddings=32,
@@ -51,7 +51,7 @@ def resnet() -> Made:
 
     torch.manual_seed(0)
     model = ResNetModel(
-        ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 2], layer_type="basic")
+        ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic")
     )
     pixels = torch.randn(2, 3, 32, 32)
     with torch.no_grad():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -53,7 +52,9 @@ class Failing(nn.Module):
             raise ValueError("too wide")
         return x
 
-dist.init_process_group("gloo")
+dist.init_process_group(
+    "gloo", init_method=f"file://{folder}/store", rank=int(os.environ["RANK"]), world_size=2
+)
 outputs = queue.Queue()
 pipeline = Pipeline([Stage("first", nn.Identity()), Stage("second", Failing())])
 pipeline.start(training=False, outputs=outputs)
@@ -102,8 +103,11 @@ def test_a_gpt_over_two_processes_is_the_one_over_one(tmp_path: Path) -> None:
     program = tmp_path / "gpt.py"
     program.write_text(GPT)
     alone = subprocess.Popen([sys.executable, str(program), str(tmp_path)], env=environment())
-    torchrun(program, str(tmp_path), processes=2)
-    assert alone.wait(LIMIT_SECONDS) == 0
+    try:
+        torchrun(program, str(tmp_path), processes=2)
+        assert alone.wait(LIMIT_SECONDS) == 0
+    finally:
+        alone.kill()
     expected = json.loads((tmp_path / "ranknone.json").read_text())
     for rank in (0, 1):
         assert json.loads((tmp_path / f"rank{rank}.json").read_text()) == expected, "bit for bit"
@@ -114,14 +118,8 @@ def failed(tmp_path: Path, how: str) -> tuple[list[int], list[Any]]:
     """Exit statuses of two processes, and what the first one told."""
     program = tmp_path / "failing.py"
     program.write_text(FAILING)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
     ranks = [
-        subprocess.Popen(
-            [sys.executable, str(program), str(tmp_path), how], env=environment(**where, RANK=str(rank))
-        )
+        subprocess.Popen([sys.executable, str(program), str(tmp_path), how], env=environment(RANK=str(rank)))
         for rank in (0, 1)
     ]
     try:

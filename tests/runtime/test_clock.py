@@ -55,10 +55,3 @@ def test_events_are_stamped_with_it(name: str, launch: object) -> None:
     chip.synchronize_event(end)
     assert chip.elapsed_ns(start, end) == 40 * SECOND - 7
     assert chip.elapsed_ns(end, start) == 7 - 40 * SECOND
-
-
-def test_the_hook_costs_little_where_it_is_off() -> None:
-    clock.cost(10_000)
-    differences = sorted(through - past for through, past in (clock.cost(100_000) for _ in range(15)))
-    # A reading takes some 25 ns; a lock or a call through a table would show.
-    assert differences[len(differences) // 2] < 15

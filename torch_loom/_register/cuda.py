@@ -28,8 +28,11 @@ def take_over(module: ModuleType) -> None:
     for submodule, theirs in loaded.items():
         ours = getattr(module, submodule)
         if theirs is None or submodule.startswith("_"):
-            # Nobody has it yet, or it is one piece of which no name makes sense without the others.
+            # Nobody has it yet, or it is one piece of which no name makes sense without the others. What
+            # ours lacks is PyTorch's: its own modules import private names.
             sys.modules[f"{torch.cuda.__name__}.{submodule}"] = ours
+            for name, value in vars(theirs).items() if theirs is not None else ():
+                vars(ours).setdefault(name, value)
         else:
             _overlay(theirs, ours)
             setattr(torch.cuda, submodule, theirs)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from torch_loom.config.settings import MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, parse_size
+from torch_loom.config.parsers import MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, parse_size
 
 MAX_TEXT_CHARS = 400
 MAX_OPS = 2000

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from torch_loom.config import rbln
+from torch_loom.config.parsers import parse_size
 from torch_loom.config.settings import (
     ASSERTS,
     CHAOS_SEED,
@@ -49,7 +50,6 @@ from torch_loom.config.settings import (
     SETTINGS,
     VISIBLE_DEVICES,
     Setting,
-    parse_size,
 )
 from torch_loom.config.sources import (
     CUDA_NAME,

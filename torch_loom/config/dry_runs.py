@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
-from torch_loom.config.settings import CHIP, MAX_DEVICES, MEMORY, Setting, parse_chip, parse_memory
+from torch_loom.config.parsers import MAX_DEVICES, parse_chip, parse_memory
+from torch_loom.config.settings import CHIP, MEMORY, Setting
 from torch_loom.errors import ConfigurationError
 
 __all__ = ["Request", "request"]

@@ -5,191 +5,36 @@ Nothing is read here: :mod:`torch_loom.config` finds the values.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
 from torch_loom.config import rbln
+from torch_loom.config.parsers import (
+    COMPILE_CACHE_FOLDER,
+    KERNEL_CACHE_FOLDER,
+    MAX_DEVICES,
+    MAX_SEED,
+    one_of,
+    parse_blas_workspace,
+    parse_chips,
+    parse_compile_cache,
+    parse_cuda_devices,
+    parse_cuda_flag,
+    parse_cuda_version,
+    parse_device_name,
+    parse_devices,
+    parse_driver,
+    parse_flag,
+    parse_folder,
+    parse_indices,
+    parse_machine,
+    parse_memories,
+    parse_memory,
+    parse_seed,
+)
 
 T = TypeVar("T")
-
-MAX_DEVICES = 64
-MIN_MEMORY_BYTES = 2 << 20
-MAX_MEMORY_BYTES = 16 << 40
-MAX_SEED = (1 << 64) - 1
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?B)?", re.IGNORECASE | re.ASCII)
-_UNIT_BYTES = {
-    "B": 1,
-    **{f"{prefix}B": 1000**power for power, prefix in enumerate("KMGT", 1)},
-    **{f"{prefix}IB": 1024**power for power, prefix in enumerate("KMGT", 1)},
-}
-
-
-def parse_size(text: str) -> int:
-    """Return the number of bytes that a human size such as ``512MiB``, ``1.5GiB`` or ``4096`` means.
-
-    Units: B, KiB, MiB, GiB, TiB (powers of 1024) and KB, MB, GB, TB (powers of 1000), in any case; without a
-    unit the number is bytes. A fraction of a byte is dropped.
-
-    Raises:
-        ValueError: the text is not a size.
-    """
-    match = _SIZE.fullmatch(text.strip())
-    if match is None or (match[2] is None and "." in match[1]):
-        raise ValueError("not a size in bytes")
-    from fractions import Fraction  # here: importing torch must stay cheap
-
-    return int(Fraction(match[1]) * _UNIT_BYTES[(match[2] or "B").upper()])
-
-
-def _parse_int(text: str) -> int:
-    # int() also takes "1_000" and other digits than ASCII's; a setting does not.
-    if re.fullmatch(r"[0-9]{1,9}", text.strip()) is None:
-        raise ValueError("not a whole number")
-    return int(text)
-
-
-def _parse_devices(text: str) -> int:
-    count = _parse_int(text)
-    if count > MAX_DEVICES:
-        raise ValueError("too many")
-    return count
-
-
-def parse_memory(text: str) -> int:
-    """Return the capacity of a device that a size means.
-
-    Raises:
-        ValueError: the text is no size, or no device can have so much.
-    """
-    size_bytes = parse_size(text)
-    if not MIN_MEMORY_BYTES <= size_bytes <= MAX_MEMORY_BYTES:
-        raise ValueError("out of range")
-    return size_bytes
-
-
-def _parse_memories(text: str) -> tuple[int, ...]:
-    return _parse_list(text, parse_memory)
-
-
-def _parse_list(text: str, parse_one: Callable[[str], T]) -> tuple[T, ...]:
-    values = tuple(parse_one(part.strip()) for part in text.split(","))
-    if len(values) > MAX_DEVICES:
-        raise ValueError("too many")
-    return values
-
-
-def _parse_indices(text: str) -> tuple[int, ...]:
-    if not text.strip():
-        return ()
-    indices = tuple(_parse_int(part) for part in text.split(","))
-    if len(set(indices)) != len(indices):
-        raise ValueError("an index appears twice")
-    return indices
-
-
-def _one_of(*values: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in values:
-            raise ValueError("no such value")
-        return text
-
-    return parse
-
-
-_KERNEL_CACHE = "~/.cache/torch-loom/kernels"
-_COMPILE_CACHE = "~/.cache/torch-loom/compiled"
-
-
-def _parse_folder(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("not a path")
-    # Absolute: the loader looks for a bare name in the system's folders.
-    return os.path.abspath(os.path.expanduser(text or _KERNEL_CACHE))
-
-
-def _parse_compile_cache(text: str) -> str | None:
-    return None if text == "off" else _parse_folder(text or _COMPILE_CACHE)
-
-
-def _parse_driver(text: str) -> str:
-    if "/" not in text:
-        return _one_of("virtual", "null")(text)
-    if "\0" in text:
-        raise ValueError("not a path")
-    return os.path.abspath(os.path.expanduser(text))
-
-
-def _parse_flag(text: str) -> bool:
-    if text not in ("0", "1"):
-        raise ValueError("neither 0 nor 1")
-    return text == "1"
-
-
-def _parse_seed(text: str) -> int:
-    if re.fullmatch(r"[0-9]{1,20}", text.strip()) is None or int(text) > MAX_SEED:
-        raise ValueError("not a seed")
-    return int(text)
-
-
-def parse_chip(text: str) -> str:
-    """Return the name or path of one chip.
-
-    Raises:
-        ValueError: it can be neither. Whether there is such a chip is seen when its description is read.
-    """
-    if not text.strip() or "\0" in text:
-        raise ValueError("neither a name nor a path")
-    return text
-
-
-def _parse_chips(text: str) -> tuple[str, ...]:
-    return _parse_list(text, parse_chip)
-
-
-def _parse_cuda_devices(text: str) -> tuple[int, ...]:
-    # CUDA's rule: what stands before the first entry that is no index counts; one twice means none.
-    indices: list[int] = []
-    for part in text.split(","):
-        if re.fullmatch(r"\s*[0-9]{1,9}\s*", part) is None:
-            break
-        if int(part) in indices:
-            return ()
-        indices.append(int(part))
-    return tuple(indices)
-
-
-def _parse_cuda_flag(text: str) -> bool:
-    # CUDA takes any text but 0 for yes.
-    return text.strip() not in ("", "0")
-
-
-def _parse_blas_workspace(text: str) -> bool:
-    # The two layouts whose products are reproducible; the library takes any other text for no.
-    return text in (":4096:8", ":16:8")
-
-
-def _parse_cuda_version(text: str) -> str:
-    if re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", text) is None:
-        raise ValueError("not a version")
-    return text
-
-
-def _parse_machine(text: str) -> str:
-    # Part of a file's name.
-    if re.fullmatch(r"[A-Za-z0-9_]{1,64}", text) is None:
-        raise ValueError("not a name")
-    return text
-
-
-def _parse_device_name(text: str) -> str:
-    # c10::Device reads only letters and underscores as the type of a device string.
-    if re.fullmatch(r"[A-Za-z_]+", text) is None:
-        raise ValueError("not a device name")
-    return text
 
 
 @dataclass(frozen=True)
@@ -227,7 +72,7 @@ DEVICE_NAME = Setting(
         "The name of the device type and of the module in torch; read when torch is imported. cuda makes the "
         "devices CUDA's."
     ),
-    parse=_parse_device_name,
+    parse=parse_device_name,
     configurable=False,
 )
 DEVICES = Setting(
@@ -237,7 +82,7 @@ DEVICES = Setting(
     default="2",
     allowed=f"0 to {MAX_DEVICES}",
     meaning="How many devices the machine has; as many as a list of chips or memories has, if not set.",
-    parse=_parse_devices,
+    parse=parse_devices,
 )
 CHIP = Setting(
     name="chip",
@@ -247,7 +92,7 @@ CHIP = Setting(
     allowed="names of shipped chips (`loom chips` lists them) or paths of descriptions (x.toml): one for all "
     "devices, or one for each, separated by commas (h200,h200,atom)",
     meaning="The chip that each device is; atom is the default under the name rbln, h200 under cuda.",
-    parse=_parse_chips,
+    parse=parse_chips,
 )
 MEMORY = Setting(
     name="memory",
@@ -257,7 +102,7 @@ MEMORY = Setting(
     allowed="2MiB to 16TiB, as bytes or with a unit (512MiB, 1.5GiB, 16GiB): one for all devices, or one for "
     "each, separated by commas",
     meaning="The capacity of each device, its chip's if not set; only what is touched takes host memory.",
-    parse=_parse_memories,
+    parse=parse_memories,
 )
 HOST_MEMORY = Setting(
     name="host_memory",
@@ -275,7 +120,7 @@ MEMORY_POLICY = Setting(
     default=None,
     allowed="eager, lazy",
     meaning="Device memory is taken when a tensor is made, or when an op needs it; each chip's if not set.",
-    parse=_one_of("eager", "lazy"),
+    parse=one_of("eager", "lazy"),
 )
 RBLN_EAGER_MALLOC = Setting(
     name="rbln_eager_malloc",
@@ -285,7 +130,7 @@ RBLN_EAGER_MALLOC = Setting(
     allowed="0, 1",
     meaning="With 1, the memory policy is eager where that is not set; read at the first tensor, only under "
     "the device name rbln.",
-    parse=_parse_flag,
+    parse=parse_flag,
     configurable=False,
 )
 RBLN_DIAGNOSE = Setting(
@@ -295,7 +140,7 @@ RBLN_DIAGNOSE = Setting(
     default="0",
     allowed="0, 1",
     meaning="With 1, `import torch_rbln` imports no torch: `python -m torch_rbln.diagnose` runs without it.",
-    parse=_parse_flag,
+    parse=parse_flag,
     configurable=False,
 )
 RBLN_DEVICES = Setting(
@@ -305,7 +150,7 @@ RBLN_DEVICES = Setting(
     default=None,
     allowed="NPU indices without repetition, separated by commas (0,1); empty for none",
     meaning="What TORCH_LOOM_VISIBLE_DEVICES is, where that is not set; only under the device name rbln.",
-    parse=_parse_indices,
+    parse=parse_indices,
     configurable=False,
 )
 RBLN_NPUS_PER_DEVICE = Setting(
@@ -336,7 +181,7 @@ VISIBLE_DEVICES = Setting(
     default=None,
     allowed="device indices without repetition, separated by commas (1,0); empty for none",
     meaning="Which of the devices the program sees, numbered anew from 0 in this order; all if not set.",
-    parse=_parse_indices,
+    parse=parse_indices,
 )
 CUDA_VISIBLE_DEVICES = Setting(
     name="cuda_visible_devices",
@@ -345,7 +190,7 @@ CUDA_VISIBLE_DEVICES = Setting(
     default=None,
     allowed="device indices, separated by commas (1,0); those before the first that is none count",
     meaning="What TORCH_LOOM_VISIBLE_DEVICES is, where that is not set; only under the device name cuda.",
-    parse=_parse_cuda_devices,
+    parse=parse_cuda_devices,
     configurable=False,
 )
 CUDA_LAUNCH_BLOCKING = Setting(
@@ -355,7 +200,7 @@ CUDA_LAUNCH_BLOCKING = Setting(
     default="0",
     allowed="0; anything else is yes",
     meaning="With 1, TORCH_LOOM_LAUNCH is blocking where that is not set; only under the device name cuda.",
-    parse=_parse_cuda_flag,
+    parse=parse_cuda_flag,
     configurable=False,
 )
 CUBLAS_WORKSPACE_CONFIG = Setting(
@@ -366,7 +211,7 @@ CUBLAS_WORKSPACE_CONFIG = Setting(
     allowed=":4096:8, :16:8; anything else is neither",
     meaning="With either, matrix products are deterministic to torch.use_deterministic_algorithms; read "
     "at the first product that asks, only under the device name cuda.",
-    parse=_parse_blas_workspace,
+    parse=parse_blas_workspace,
     configurable=False,
 )
 CUDA_VERSION = Setting(
@@ -376,7 +221,7 @@ CUDA_VERSION = Setting(
     default=None,
     allowed="major.minor (12.8)",
     meaning="What torch.version.cuda says under the device name cuda; libraries that see it may load CUDA's.",
-    parse=_parse_cuda_version,
+    parse=parse_cuda_version,
     configurable=False,
 )
 DRIVER = Setting(
@@ -386,7 +231,7 @@ DRIVER = Setting(
     default="virtual",
     allowed="virtual, null, or the path of a library that has a driver (csrc/driver/driver.h), with a slash",
     meaning="virtual computes on host memory and threads; null computes nothing (shapes and memory only).",
-    parse=_parse_driver,
+    parse=parse_driver,
 )
 LAUNCH = Setting(
     name="launch",
@@ -395,7 +240,7 @@ LAUNCH = Setting(
     default="auto",
     allowed="auto, blocking, chaos",
     meaning="auto overlaps streams; blocking runs work at once; chaos delays and reorders what may be.",
-    parse=_one_of("auto", "blocking", "chaos"),
+    parse=one_of("auto", "blocking", "chaos"),
 )
 ASSERTS = Setting(
     name="asserts",
@@ -406,7 +251,7 @@ ASSERTS = Setting(
     meaning="Where an op meets a value that it cannot take, as an index out of range: immediate raises "
     "there; device raises where the host waits, and nothing runs afterwards, as on a GPU. immediate if not "
     "set, device under the name cuda.",
-    parse=_one_of("immediate", "device"),
+    parse=one_of("immediate", "device"),
 )
 CHAOS_SEED = Setting(
     name="chaos_seed",
@@ -415,7 +260,7 @@ CHAOS_SEED = Setting(
     default=None,
     allowed=f"0 to {MAX_SEED}",
     meaning="The seed of the order under TORCH_LOOM_LAUNCH=chaos; another one in each process if not set.",
-    parse=_parse_seed,
+    parse=parse_seed,
 )
 PROTECT = Setting(
     name="protect",
@@ -424,16 +269,16 @@ PROTECT = Setting(
     default="0",
     allowed="0, 1",
     meaning="With 1, host code that touches device memory faults, as on a card.",
-    parse=_parse_flag,
+    parse=parse_flag,
 )
 CLOCK = Setting(
     name="clock",
     env="TORCH_LOOM_CLOCK",
     type_name="choice",
-    default="wall",
+    default="simulated",
     allowed="simulated, wall",
     meaning="What events and profiles measure: the chip's time, simulated, or that of this machine.",
-    parse=_one_of("simulated", "wall"),
+    parse=one_of("simulated", "wall"),
 )
 CUDA_SANITIZER = Setting(
     name="cuda_sanitizer",
@@ -452,7 +297,7 @@ SANITIZER = Setting(
     default="0",
     allowed="0, 1",
     meaning="With 1, races between streams are reported from the first use on.",
-    parse=_parse_flag,
+    parse=parse_flag,
 )
 MACHINE = Setting(
     name="machine",
@@ -461,7 +306,7 @@ MACHINE = Setting(
     default="default",
     allowed="1 to 64 letters, digits and underscores; none to be alone",
     meaning="Processes of one user that name the same machine see each other's use of its devices.",
-    parse=_parse_machine,
+    parse=parse_machine,
     configurable=False,
 )
 
@@ -479,20 +324,20 @@ KERNEL_CACHE = Setting(
     name="kernel_cache",
     env="TORCH_LOOM_KERNEL_CACHE",
     type_name="folder",
-    default=_KERNEL_CACHE,
+    default=KERNEL_CACHE_FOLDER,
     allowed="a folder that this user owns and nobody else may write, or its place",
     meaning="Where compiled kernels are kept; made at the first compilation. Empty: the default.",
-    parse=_parse_folder,
+    parse=parse_folder,
     configurable=False,
 )
 COMPILE_CACHE = Setting(
     name="compile_cache",
     env="TORCH_LOOM_COMPILE_CACHE",
     type_name="folder",
-    default=_COMPILE_CACHE,
+    default=COMPILE_CACHE_FOLDER,
     allowed="a folder or its place; off",
     meaning="Where torch_loom.compile keeps what it has compiled. Empty: the default; off: nowhere.",
-    parse=_parse_compile_cache,
+    parse=parse_compile_cache,
     configurable=False,
 )
 FALLBACK = Setting(
@@ -502,7 +347,7 @@ FALLBACK = Setting(
     default="allow",
     allowed="allow, warn, error",
     meaning="What an op or a dtype that the chip does not do itself is: logged, warned of, or refused.",
-    parse=_one_of("allow", "warn", "error"),
+    parse=one_of("allow", "warn", "error"),
 )
 RBLN_DISABLE_FALLBACK = Setting(
     name="rbln_disable_fallback",
@@ -521,7 +366,7 @@ LOG_LEVEL = Setting(
     default=None,
     allowed="DEBUG, INFO, WARNING, ERROR",
     meaning="The level of the logger torch_loom, written to stderr; Python's logging decides if not set.",
-    parse=_one_of("DEBUG", "INFO", "WARNING", "ERROR"),
+    parse=one_of("DEBUG", "INFO", "WARNING", "ERROR"),
 )
 RBLN_LOG_LEVEL = Setting(
     name="rbln_log_level",
@@ -530,7 +375,7 @@ RBLN_LOG_LEVEL = Setting(
     default=None,
     allowed="DEBUG, INFO, WARNING, ERROR",
     meaning="TORCH_LOOM_LOG_LEVEL where that is not set; only under the device name rbln.",
-    parse=_one_of("DEBUG", "INFO", "WARNING", "ERROR"),
+    parse=one_of("DEBUG", "INFO", "WARNING", "ERROR"),
     configurable=False,
 )
 

@@ -101,17 +101,18 @@ class Wiring:
         """
         sink = target if isinstance(target, GuardedQueue) else GuardedQueue.of(target, self._lifeline)
         place %= len(self._stages)
-        known = self._senders.get((id(sink), place))
-        if known is not None:
-            return known[1]
-
-        sink.add_writer()
 
         def send(tensors: Tensors) -> None:
             # Copies: what a program reads must not change with what a stage does next.
             on_host = tuple(t.to("cpu", copy=True) for t in tensors if t is not None)
             sink.put(self._convert(on_host))
 
+        if self._ranked is None:
+            return send
+        known = self._senders.get((id(sink), place))
+        if known is not None:
+            return known[1]
+        sink.add_writer()
         shared = self._shared(
             f"queue {len(self._senders)} of {self._stages[place].name}", place, send, sink.end_writer
         )

@@ -11,6 +11,7 @@
 #include "torch/core/python_line.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/infer.h"
+#include "torch/dispatch/replace_tensors.h"
 #include "torch/engine/generator.h"
 
 namespace loom::glue {
@@ -102,20 +103,8 @@ class Filled {
     return known;
   }
   c10::IValue of(const c10::IValue& value) {
-    if (value.isTensor()) return of(value.toTensor());
-    if (value.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(of(tensor));
-      return list;
-    }
-    if (value.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-        list.push_back(tensor.has_value() ? std::optional(of(*tensor)) : std::nullopt);
-      }
-      return list;
-    }
-    return value.isGenerator() ? c10::IValue(new_engine_generator()) : value;
+    if (value.isGenerator()) return new_engine_generator();
+    return with_tensors_replaced(value, [this](const at::Tensor& tensor) { return of(tensor); });
   }
 
   const int value_;

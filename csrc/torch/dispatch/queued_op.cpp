@@ -13,6 +13,7 @@
 
 #include "torch/core/python_line.h"
 #include "torch/dispatch/device_assert.h"
+#include "torch/dispatch/replace_tensors.h"
 #include "torch/engine/alias.h"
 #include "torch/engine/integer_division.h"
 
@@ -203,19 +204,7 @@ at::Tensor kept(const at::Tensor& tensor, const Lending& lending) {
 void keep_host_tensors(torch::jit::Stack& arguments, const Lending& lending) {
   if (!lending.has_host_operands()) return;
   for (c10::IValue& value : arguments) {
-    if (value.isTensor()) {
-      value = kept(value.toTensor(), lending);
-    } else if (value.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(kept(tensor, lending));
-      value = std::move(list);
-    } else if (value.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-        list.push_back(tensor.has_value() ? std::optional(kept(*tensor, lending)) : std::nullopt);
-      }
-      value = std::move(list);
-    }
+    value = with_tensors_replaced(value, [&](const at::Tensor& tensor) { return kept(tensor, lending); });
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "torch/dispatch/replace_tensors.h"
 #include "torch/engine/generator.h"
 
 namespace loom::glue {
@@ -83,21 +84,10 @@ at::Tensor StandIns::of(const at::Tensor& tensor) {
 }
 
 c10::IValue StandIns::of(const c10::IValue& value) {
-  if (value.isTensor()) return of(value.toTensor());
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(of(tensor));
-    return list;
+  if (value.isDevice()) {
+    return c10::Device(contents_ == Contents::kNone ? c10::kMeta : engine_type(lending_.chosen()));
   }
-  if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-      list.push_back(tensor.has_value() ? std::optional(of(*tensor)) : std::nullopt);
-    }
-    return list;
-  }
-  if (!value.isDevice()) return value;
-  return c10::Device(contents_ == Contents::kNone ? c10::kMeta : engine_type(lending_.chosen()));
+  return with_tensors_replaced(value, [this](const at::Tensor& tensor) { return of(tensor); });
 }
 
 }  // namespace loom::glue

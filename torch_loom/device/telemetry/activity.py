@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torch_loom import _C, config
-from torch_loom.config.settings import MAX_DEVICES, MAX_MEMORY_BYTES
+from torch_loom.config.parsers import MAX_DEVICES, MAX_MEMORY_BYTES
 from torch_loom.device._core.first_use import at_first_use
 
 FOLDER = "/dev/shm"
