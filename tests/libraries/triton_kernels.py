@@ -13,6 +13,8 @@ pytest.importorskip("triton")
 
 PROGRAM = """
 import torch, triton, triton.language as tl
+from torch.utils._triton import has_triton, has_triton_package
+assert has_triton_package() and not has_triton()  # libraries that have both take torch ops
 
 @triton.jit
 def add_kernel(x, y, out, n, BLOCK: tl.constexpr):

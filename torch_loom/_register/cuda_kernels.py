@@ -69,8 +69,9 @@ def _refuse_cuda_sources(cpp_extension: Any) -> None:
 def _refuse_launches(jit: Any) -> None:
     def run(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         code = self.fn.__code__
+        place = f"{code.co_filename}:{code.co_firstlineno}"
         raise NotApplicableError(
-            f"{self.fn.__name__} ({code.co_filename}:{code.co_firstlineno}) is a Triton kernel, which runs on "
+            f"{self.fn.__name__} ({place}) is a Triton kernel, which runs on "
             "a GPU only, and the cuda devices are torch-loom's. Set TRITON_INTERPRET=1 before triton is "
             "imported: then Triton runs its kernels in Python; or write the kernel with torch ops."
         )
