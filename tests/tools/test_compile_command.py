@@ -10,6 +10,8 @@ import yaml
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
+from torch_loom.image.report import duration
+from torch_loom.tools import cli
 from torch_loom.tools.cli import app
 
 if TYPE_CHECKING:
@@ -86,6 +88,27 @@ def test_a_script_becomes_a_report_a_netlist_and_an_image_that_runs_without_the_
     linear = torch.nn.Linear
     net = torch.nn.Sequential(linear(8, 16), torch.nn.GELU(), linear(16, 4)).to("loom")
     assert torch.equal(load_file(y)["output_0"], net(given.to("loom")).detach().cpu())
+
+
+def test_a_short_latency_is_told_in_its_unit_and_the_default_chip_is_that_of_plan(script: Path) -> None:
+    done = loom("compile", script)
+    assert done.exit_code == 0, done.output
+    (latency,) = [line for line in done.stdout.splitlines() if "latency" in line]
+    value, unit = latency.split()[1:3]
+    assert float(value) >= 1
+    assert unit in ("ns,", "µs,")
+    assert f"1 x {cli.DEFAULT_CHIP}" in done.stdout
+    for command in ("compile", "plan"):
+        shown = loom(command, "--help").stdout
+        assert f"[default: {cli.DEFAULT_CHIP}]" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(2.5, "2.5 s"), (0.0123, "12.3 ms"), (34.56e-6, "34.6 µs"), (7.1e-9, "7.1 ns"), (0.0, "0 ns")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
 def test_run_image_names_what_the_image_takes(script: Path, tmp_path: Path) -> None:

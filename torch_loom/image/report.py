@@ -7,7 +7,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["page", "trace_events"]
+__all__ = ["duration", "page", "trace_events"]
 
 _STYLE = """
 :root { --ink: #1b2733; --faint: #6b7a88; --line: #dfe5ea; --page: #f6f8fa; --card: #fff; }
@@ -43,7 +43,7 @@ def page(plan: Mapping[str, Any]) -> str:
     chips = f"{plan['num_chips']} x {plan['chip']}" if plan["num_chips"] > 1 else plan["chip"]
     figures = [
         ("samples a second", _number(totals["samples_per_second"])),
-        ("latency", _time(totals["latency_seconds"])),
+        ("latency", duration(totals["latency_seconds"])),
         ("cores busy", f"{100 * totals['utilisation']:.0f}%"),
         ("epochs", str(len(plan["epochs"]))),
         ("ops on the chip", str(sum(len(epoch["ops"]) for epoch in plan["epochs"]))),
@@ -74,7 +74,8 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _time(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return a time with three digits, in the largest unit of which it has one: "34.6 µs"."""
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * scale >= 1:
             return f"{seconds * scale:.3g} {unit}"
@@ -166,7 +167,7 @@ def _timeline(plan: Mapping[str, Any]) -> str:
     return (
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="Time line">{"".join(shown)}</svg>'
         '<p class="lead" style="margin:8px 0 0">Blue: bound by an op. Orange: bound by DRAM. '
-        f"{_time(plan['totals']['latency_seconds'])} from left to right.</p>"
+        f"{duration(plan['totals']['latency_seconds'])} from left to right.</p>"
     )
 
 

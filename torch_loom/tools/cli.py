@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+# What sub-commands take that are about a chip of no particular kind.
+DEFAULT_CHIP = "h200"
+
 app = typer.Typer(
     help="torch-loom: a virtual NPU for PyTorch.",
     no_args_is_help=True,
@@ -78,7 +81,7 @@ def chips_fit(
     out: Annotated[Path, typer.Option(help="Where to write the description.")],
     base: Annotated[
         str, typer.Option(help="Name or description of the chip whose other figures to keep.")
-    ] = "h200",
+    ] = DEFAULT_CHIP,
     name: Annotated[
         str | None, typer.Option(help="Name of the new description. [default: that of the base]")
     ] = None,
@@ -114,7 +117,9 @@ def run_program(
         list[str],
         typer.Argument(help="SCRIPT.py, -m MODULE, or -- COMMAND; with its arguments."),
     ],
-    chip: Annotated[str | None, typer.Option(help="The chip that the devices are. [default: h200]")] = None,
+    chip: Annotated[
+        str | None, typer.Option(help=f"The chip that the devices are. [default: {DEFAULT_CHIP}]")
+    ] = None,
     devices: Annotated[str | None, typer.Option(help="How many devices there are.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory of each device, as in 16GiB.")] = None,
     launch: Annotated[str | None, typer.Option(help="auto, blocking or chaos.")] = None,
@@ -143,9 +148,7 @@ def compile_model(
         Path,
         typer.Argument(help="A script that defines `model` and `inputs`, or functions that return them."),
     ],
-    chip: Annotated[
-        str | None, typer.Option(help="Name or description (.toml) of the chip. [default: the device's]")
-    ] = None,
+    chip: Annotated[str, typer.Option(help="Name or description (.toml) of the chip.")] = DEFAULT_CHIP,
     report: Annotated[Path | None, typer.Option(help="Where to write the plan as a page (.html).")] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write the image, for `loom run-image`.")] = None,
     netlist: Annotated[Path | None, typer.Option(help="Where to write the plan as YAML.")] = None,
@@ -196,7 +199,7 @@ def smi(
 )
 def plan_script(
     script: Annotated[list[str], typer.Argument(help="SCRIPT.py, with its arguments.")],
-    chip: Annotated[str, typer.Option(help="Name or description of the chip.")] = "h200",
+    chip: Annotated[str, typer.Option(help="Name or description of the chip.")] = DEFAULT_CHIP,
     devices: Annotated[int, typer.Option(help="How many devices there are.", min=1, max=64)] = 1,
     memory: Annotated[str | None, typer.Option(help="Memory of each device, as in 16GiB.")] = None,
     world_size: Annotated[

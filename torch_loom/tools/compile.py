@@ -14,6 +14,7 @@ from rich.table import Table
 
 from torch_loom import config
 from torch_loom.errors import CompilerOptionError, ExportError, LoomError
+from torch_loom.image.report import duration
 from torch_loom.tools import console
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ MAX_HOST_NODES = 10
 def run(
     model: Path,
     *,
-    chip: str | None,
+    chip: str,
     report: Path | None,
     out: Path | None,
     netlist: Path | None,
@@ -38,6 +39,7 @@ def run(
 
     Args:
         model: a script that defines ``model`` and ``inputs``.
+        chip: the name or description of the chip; the option ``device_config`` names another.
         inputs: safetensors by the names of the model's arguments, in the place of the script's ``inputs``.
         options: of the compiler, each ``name=value``; the value as YAML has it.
     """
@@ -198,7 +200,7 @@ def summary(plan: Mapping[str, Any]) -> Table:
         ("chip", f"{plan['num_chips']} x {plan['chip']}, {rows} x {columns} cores"),
         ("ops", f"{sum(len(epoch['ops']) for epoch in plan['epochs'])} in {len(plan['epochs'])} epochs"),
         ("on the host", f"{len(plan['host'])} ops"),
-        ("latency", f"{totals['latency_seconds'] * 1e3:.3f} ms, predicted"),
+        ("latency", f"{duration(totals['latency_seconds'])}, predicted"),
         ("throughput", f"{totals['samples_per_second']:,.0f} samples/s, predicted"),
         ("utilisation", f"{totals['utilisation']:.0%} of the cores' time"),
         ("compiled in", f"{took / 1e3:.2f} s, {len(plan['passes'])} passes"),
