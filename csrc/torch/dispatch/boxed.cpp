@@ -235,6 +235,8 @@ void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceK
 }  // namespace
 
 void run_lent(Op& op, torch::jit::Stack* stack, Lending& lending) {
+  if (has_asserted.load(std::memory_order_relaxed) && lending.runs_kernels()) [[unlikely]]
+    return skip_or_raise(op, stack, lending);
   InferenceKey key = key_of(op, *stack, lending);
   if (!try_queue(op, stack, lending, key)) run_in_place(op, stack, lending, std::move(key));
 }
