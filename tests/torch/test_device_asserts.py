@@ -161,7 +161,7 @@ asserts(torch.loom.synchronize)
 def test_the_line_is_the_programs(run_python: PythonRunner) -> None:
     done = run_python(
         """
-        import torch, threading
+        import torch
 
         class Net(torch.nn.Module):
             def __init__(self):
