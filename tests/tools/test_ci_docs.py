@@ -32,7 +32,7 @@ def run(command: str, folder: Path) -> str:
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env.get("PYTHONPATH", "")])
     quiet = ["-p", "no:cacheprovider"] if "pytest" in words else []
     line = [sys.executable, "-m", "torch_loom.tools.cli", *words, *quiet]
-    done = subprocess.run(line, cwd=folder, env=env, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(line, cwd=folder, env=env, capture_output=True, text=True, timeout=180)
     return done.stdout + done.stderr
 
 
