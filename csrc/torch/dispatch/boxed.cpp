@@ -155,7 +155,7 @@ void mix_argument(Lending& lending, const c10::IValue& value) {
   } else if (value.isString()) {
     lending.mix(std::hash<std::string_view>()(value.toStringView()));
   } else {
-    lending.mix(value.isNone() ? 7 : 11);
+    lending.mix(value.isNone() ? 7 : value.isComplexDouble() ? 13 : 11);
   }
 }
 
@@ -225,7 +225,7 @@ void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceK
   if (op.writes) lending.write_back();
   for (size_t i = stack->size() - op.num_returns; i < stack->size(); ++i) adopt_result(lending, (*stack)[i]);
   if (!lending.is_described()) [[likely]]
-    return;
+    return lending.finish();
   for (size_t i = stack->size() - op.num_returns; i < stack->size(); ++i) {
     lending.description().add_output((*stack)[i]);
   }
@@ -257,8 +257,14 @@ void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
     if (fill_on_host(handle, stack, check)) return;
   }
   const bool is_sync = is_sync_watched.load(std::memory_order_relaxed) && waits_for_values(op, *stack);
-  Lending lending(op);
   const size_t first = stack->size() - op.num_arguments;
+  const bool is_told_if_unknown = runtime::simulated::is_on() && !waits_for_values(op, *stack);
+  Lending lending(op, is_told_if_unknown ? Lending::Telling::kUnknown : Lending::Telling::kAll);
+  c10::SmallVector<c10::IValue, 8> given;
+  const bool may_retell = is_told_if_unknown && !lending.is_described();
+  if (may_retell) [[unlikely]] {
+    given.append(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
+  }
   size_t next = 0;  // of op.arguments
   for (size_t i = 0; i < op.num_arguments; ++i) {
     if (next < op.arguments.size() && op.arguments[next].index == i) {
@@ -266,6 +272,12 @@ void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
     } else {
       mix_argument(lending, (*stack)[first + i]);
     }
+  }
+  const bool runs_in_place = lending.runs_in_place();
+  if (may_retell && lending.must_retell(op)) [[unlikely]] {
+    std::move(given.begin(), given.end(), stack->begin() + static_cast<std::ptrdiff_t>(first));
+    const Lending::Retelling retelling;
+    return run_boxed(handle, stack);
   }
   if (is_sync) [[unlikely]]
     report_implicit_sync(op.name(), lending.device());
@@ -277,7 +289,7 @@ void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   }
   if (lending.is_described()) [[unlikely]]
     describe(op, *stack, lending);
-  if (lending.runs_in_place()) {
+  if (runs_in_place) {
     run_in_place(op, stack, lending, {});
   } else {
     run_lent(op, stack, lending);

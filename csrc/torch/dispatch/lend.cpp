@@ -29,6 +29,9 @@ void* data_of(c10::StorageImpl* storage, bool is_written) {
   return runtime::engine_address(device_data(storage, is_written));
 }
 
+// See Lending::must_retell.
+LOOM_FAST_ACCESS constinit thread_local bool retells = false;
+
 // A storage lent for reading is now lent for writing: copy-on-write gives it memory of its own only then.
 void make_writable(const at::Tensor& alias, c10::StorageImpl* original) {
   void* data = data_of(original, true);
@@ -60,10 +63,34 @@ void check_has_memory(const at::Tensor& tensor, const char* op_name) {
               " bytes (resized after the tensor was made?)");
 }
 
-Lending::Lending(const runtime::OpRecord& op, OperandPolicy policy) : op_(op), policy_(policy) {
+Lending::Lending(const runtime::OpRecord& op, OperandPolicy policy, Telling telling)
+    : op_(op), policy_(policy) {
   run_backward_in_this_thread();
-  if (runtime::is_kernel_described()) [[unlikely]]
+  if (runtime::must_describe_kernel()) [[unlikely]] {
     description_.emplace();
+  } else if (runtime::simulated::is_on()) [[unlikely]] {
+    teaches_cost_ = telling == Telling::kUnknown && retells;
+    if (telling == Telling::kAll || retells) description_.emplace();
+  }
+}
+
+Lending::Retelling::Retelling() { retells = true; }
+Lending::Retelling::~Retelling() { retells = false; }
+
+// What key_ leaves open: the op, and what the program has set.
+uint64_t Lending::cost_key() const noexcept {
+  constexpr uint64_t kFactor = 0x9E3779B97F4A7C15ull;
+  const auto dtype = static_cast<uint64_t>(c10::typeMetaToScalarType(c10::get_default_dtype()));
+  const auto world = static_cast<uint64_t>(target_->runtime().world());
+  const uint64_t key =
+      (key_ ^ (uint64_t{op_.id} << 16 | static_cast<uint64_t>(device_) << 8 | dtype)) * kFactor;
+  return (key ^ world) * kFactor;
+}
+
+bool Lending::must_retell(Op& op) {
+  if (!in_place_ || op.costs_by_value()) return true;
+  cost_ns_ = runtime::simulated::cost_of(cost_key());
+  return cost_ns_ < 0;
 }
 
 Lending::~Lending() {
@@ -138,7 +165,7 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
     return tensor;
   }
   if (!is_loom(tensor)) {
-    mix(2);
+    mix(uint64_t{2} | static_cast<uint64_t>(tensor.scalar_type()) << 8);
     has_host_operands_ = true;
     const bool is_host = tensor.device().is_cpu();
     if (is_host && (takes_host || (policy_.host_scalars && tensor.dim() == 0))) return tensor;
@@ -286,7 +313,14 @@ void Lending::submit(runtime::StreamRef stream, const driver::Kernel& kernel,
 }
 
 void Lending::finish_described() {
-  if (description_->has_begun()) translated([&] { description_->end(); });
+  if (!description_->has_begun()) return;
+  translated([&] { description_->end(); });
+  if (!teaches_cost_) [[likely]] {
+    return;
+  }
+  if (const int64_t cost_ns = runtime::simulated::last_cost_ns(); cost_ns >= 0) {
+    runtime::simulated::keep_cost(cost_key(), cost_ns);
+  }
 }
 
 void Lending::run_kernel(Body body, void* context) {
