@@ -34,6 +34,7 @@ __all__ = [
     "LoomError",
     "NoDeviceError",
     "NotApplicableError",
+    "OnnxError",
     "OperandError",
     "PackedDataError",
     "PinnedMemoryError",
@@ -142,6 +143,10 @@ class CompilerOptionError(LoomError, ValueError):
 
 class ExportError(LoomError, RuntimeError):
     """A model is no graph of ops, as where it branches on values; the message names the line."""
+
+
+class OnnxError(LoomError, ValueError):
+    """An ONNX model is damaged or unsafe, or has operators that are not read; the message names them."""
 
 
 class UnknownOpError(LoomError, ValueError):

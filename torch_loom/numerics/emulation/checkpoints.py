@@ -21,7 +21,7 @@ Function = Callable[..., Any]
 def _recomputed(function: Function, kind: type) -> Function:
     """`function`, in the innermost emulation that runs here whenever it is called."""
     modes: Any = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-    emulation = next((mode for mode in reversed(modes) if isinstance(mode, kind)), None)
+    emulation: Any = next((mode for mode in reversed(modes) if isinstance(mode, kind)), None)
     if emulation is None:
         return function
     place = emulation.places.here
