@@ -146,7 +146,7 @@ class Converter:
                 self._values[info.name] = self.placeholder(info.name)
                 self._declare(info, self._values[info.name])
         for node in self.proto.node:
-            self._convert(node)
+            self.convert(node)
         outputs = [self.argument(self.value(info.name)) for info in self.proto.output]
         self.graph.output(outputs[0] if len(outputs) == 1 and self.outer is None else tuple(outputs))
         self.graph.eliminate_dead_code()
@@ -238,7 +238,16 @@ class Converter:
             self._attributes[id(known)] = self.graph.create_node("get_attr", target)
         return self._attributes[id(known)]
 
-    def _convert(self, node: Any) -> None:
+    def define(self, name: str, value: Any) -> None:
+        """Give a value a name."""
+        self._values[name] = value
+
+    def convert(self, node: Any) -> None:
+        """Convert a node.
+
+        Raises:
+            OnnxError: it is not read; the message names operator, opset and node.
+        """
         domain = "" if node.domain == "ai.onnx" else node.domain
         version = self.scope.versions.get(domain, 1)
         given = [self.value(name) for name in node.input]
@@ -267,7 +276,7 @@ class Converter:
         if rule is None:
             from torch_loom.compiler.onnx.functions import expanded
 
-            return expanded(self, node, domain, version, given, attributes)
+            return expanded(self, node, domain, version, given)
         unknown = attributes.keys() - rule.attributes - rule.special - {one.name for one in rule.inputs}
         if unknown:
             raise OnnxError(f"the attribute {min(unknown)!r} is not read")

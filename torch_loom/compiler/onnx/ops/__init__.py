@@ -5,10 +5,14 @@ from torch_loom.compiler.onnx.ops import (
     elementwise,
     indexing,
     layout,
+    losses,
     matmul,
     normalization,
     pooling,
+    quantization,
+    recurrent,
     reductions,
+    resizing,
 )
 
 __all__ = [
@@ -16,8 +20,12 @@ __all__ = [
     "elementwise",
     "indexing",
     "layout",
+    "losses",
     "matmul",
     "normalization",
     "pooling",
+    "quantization",
+    "recurrent",
     "reductions",
+    "resizing",
 ]

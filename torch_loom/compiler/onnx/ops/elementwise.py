@@ -199,7 +199,7 @@ def swish(x: Tensor, *, alpha: Float = 1.0) -> Tensor:
 @op("SwiGLU")
 def swiglu(x: Tensor, gate: Tensor, *, alpha: Float = 1.0) -> Tensor:
     """A gated swish."""
-    return swish(gate, alpha=alpha) * x
+    return swish(x, alpha=alpha) * gate
 
 
 @op("IsInf")
