@@ -10,6 +10,7 @@ from typing import Any
 from torch import fx
 
 from torch_loom.compiler.onnx import file, ops
+from torch_loom.compiler.onnx.blocks import BLOCKS
 from torch_loom.compiler.onnx.convert import Converter, Scope
 from torch_loom.compiler.onnx.functions import body_of
 from torch_loom.compiler.onnx.table import find
@@ -84,6 +85,8 @@ def _refuse_unknown(proto: Any, name: str) -> None:
 
 def is_known(domain: str, name: str, version: int) -> bool:
     """Whether an operator has a function here, or a definition by other operators in ONNX."""
+    if domain == "" and name in BLOCKS:
+        return True
     return find(domain, name, version) is not None or body_of(domain, name, version) is not None
 
 

@@ -13,6 +13,7 @@ from torch_loom.compiler.onnx.ops import (
     recurrent,
     reductions,
     resizing,
+    sequences,
 )
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "recurrent",
     "reductions",
     "resizing",
+    "sequences",
 ]

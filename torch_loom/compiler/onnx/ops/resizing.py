@@ -186,14 +186,10 @@ def col2im(
     padding = list(pads or [0] * 2 * rank)
     if rank != 2 or padding[:2] != padding[2:]:
         raise ValueError("Col2Im is read for planes whose pads are equal at both ends")
-    return functional.fold(
-        x,
-        list(image_shape),
-        list(block_shape),
-        list(dilations or [1, 1]),
-        padding[:2],
-        list(strides or [1, 1]),
-    )
+    pairs = [
+        tuple(one) for one in (image_shape, block_shape, dilations or (1, 1), padding[:2], strides or (1, 1))
+    ]
+    return functional.fold(x, *pairs)
 
 
 @op("CenterCropPad")
