@@ -226,7 +226,8 @@ class VerificationError(PyBudaError, AssertionError):
 
 
 class FormatError(LoomError, ValueError):
-    """A data format, fidelity or accumulate format that an op cannot have; the message names what can."""
+    """A data format, fidelity or accumulate format that an op cannot have, or an override that fits nothing;
+    the message names what can be."""
 
 
 class OperandError(LoomError, TypeError):

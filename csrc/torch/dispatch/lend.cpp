@@ -11,6 +11,7 @@
 #include "runtime/capture.h"
 #include "runtime/memory/running_kernels.h"
 #include "torch/core/host_room.h"
+#include "torch/dispatch/device_assert.h"
 #include "torch/engine/alias.h"
 #include "torch/memory/allocator.h"
 #include "torch/memory/lazy.h"
@@ -286,6 +287,8 @@ bool Lending::runs_in_place() {
   const runtime::Device& own = target();
   // Without arithmetic nothing waits for a worker.
   if (!own.runs_kernels()) return true;
+  if (has_asserted.load(std::memory_order_relaxed)) [[unlikely]]
+    return false;  // run_lent() skips it
   const runtime::StreamRef stream = runtime::current_stream_of(device_);
   in_place_ = translated([&] { return runtime::in_place(own, stream); });
   stream_ = stream;
