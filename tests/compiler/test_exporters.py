@@ -64,6 +64,7 @@ def test_an_onnx_export_by_dynamo(fork_python: PythonRunner, tmp_path: Path) -> 
     fork_python(
         f"""
         from pathlib import Path
+        import torch_loom
         from tests.compiler.test_exporters import check_onnx_export, made
         check_onnx_export(True, *made(), Path({str(tmp_path / "cell.onnx")!r}))
         """
