@@ -2,7 +2,7 @@
 
 A name is a process's own, so two processes take turns, block by block; their times of a round make a ratio.
 Processes differ by chance as well (where their memory lies): several pairs are measured. Prints a line per
-pair, and last the median of the pairs' geometric means for each size. Target: see `TARGET`.
+pair, and last for each size the geometric mean of the ops' medians over pairs. Target: see `TARGET`.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         size: {op: statistics.median(pair[size][op] for pair in pairs) for op in ratios}
         for size, ratios in pairs[0].items()
     }
-    found = {size: statistics.median(geomean(pair[size].values()) for pair in pairs) for size in by_op}
+    found = {size: geomean(ratios.values()) for size, ratios in by_op.items()}
     for op in next(iter(by_op.values())):
         print(f"{op:<13} " + ", ".join(f"{size} {by_op[size][op]:.3f}" for size in by_op))
     if options.json:

@@ -106,7 +106,7 @@ class ImplicitSynchronizationError(LoomError, RuntimeError):
 
 
 class SharingError(LoomError, RuntimeError):
-    """Memory or an event cannot be shared with another process, or what it shared is there no more."""
+    """Memory or an event cannot be shared with another process, or what it shared no longer exists."""
 
 
 class FallbackError(LoomError, NotImplementedError):
