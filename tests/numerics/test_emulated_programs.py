@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import pickle
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +15,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.modules import module as modules
+from torch.optim import optimizer as optimizers
 from torch.utils.checkpoint import checkpoint
 
 from tests.numerics.inputs import random
@@ -313,3 +317,42 @@ def test_a_program_changes_its_own_weights_exactly() -> None:
             copied = parameter.detach().clone().add_(step)
         assert torch.equal(parameter, random(4, 32) - step)
         assert torch.equal(copied, numerics.quantize(copied, B4))
+
+
+def test_nothing_is_left_behind() -> None:
+    """Neither hooks, modes nor objects, by many runs, some of them interrupted."""
+
+    class Interrupting(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            signal.raise_signal(signal.SIGINT)
+            return x
+
+    model, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU()), random(4, 8)
+    interrupted = nn.Sequential(nn.Linear(8, 8), Interrupting())
+    overrides = {"0": B4, "1": B2}
+
+    def run(count: int) -> None:
+        for _ in range(count):
+            wrapped = emulate(model, B8, overrides=overrides)
+            wrapped(x).sum().backward()
+            wrapped.detach_hooks()
+            emulate(copy.deepcopy(model), B8, overrides=overrides)(x)
+            with torch.no_grad(), emulate(B8, overrides=overrides):
+                model(x)
+            with pytest.raises(KeyboardInterrupt), emulate(B8, overrides=overrides):
+                interrupted(x)
+
+    wrapped = emulate(interrupted, B8, overrides=overrides)
+    with pytest.raises(KeyboardInterrupt):
+        wrapped(x)
+    run(5)
+    gc.collect()
+    before = len(gc.get_objects())
+    run(30)
+    gc.collect()
+    assert len(gc.get_objects()) - before < 100
+    assert not modules._global_forward_pre_hooks
+    assert not modules._global_forward_hooks
+    assert not optimizers._global_optimizer_pre_hooks
+    assert torch.overrides._get_current_function_mode_stack() == []  # type: ignore[no-untyped-call]
+    assert torch.equal(x * 1.01, torch.mul(x, 1.01))
