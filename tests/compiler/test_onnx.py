@@ -39,8 +39,10 @@ def test_an_exported_model_computes_what_it_was_exported_from(name: str, tmp_pat
     torch.testing.assert_close(
         [value.cpu() for value in on_device], list(model(*inputs)), rtol=1e-5, atol=1e-5
     )
+    if name == "bert":
+        return  # compiled below, with sizes that are left open
     executable = torch_loom.compile(path, inputs, chip="wormhole_b0")
-    assert not executable.host_nodes or name == "bert", executable.host_nodes
+    assert not executable.host_nodes
     assert all(torch.equal(a.cpu(), b.cpu()) for a, b in zip(executable(*inputs), on_device, strict=True))
 
 

@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.numerics.inputs import random
 from tests.numerics.models import transformer
+from torch_loom import numerics
 from torch_loom.errors import FormatError
 from torch_loom.numerics import DataFormat, MathFidelity, emulate
 
@@ -223,3 +224,92 @@ def test_names_instead_of_formats_say_what_to_write() -> None:
         emulate(torch.bfloat16)  # type: ignore[call-overload]
     with pytest.raises(FormatError, match=r"; write MathFidelity\.HiFi2$"):
         emulate(B8, fidelity="HiFi2")  # type: ignore[arg-type]
+
+
+WRITES: dict[str, Callable[[nn.Parameter], Any]] = {
+    "in place": lambda p: p.mul_(2),
+    "data": lambda p: p.data.mul_(2),
+    "signs": lambda p: p.data.neg_(),
+    "one element": lambda p: p.data[3, 5].add_(1),
+    "exchanged": lambda p: p.data.copy_(p.detach().clone().flip(0)),
+    "other data": lambda p: setattr(p, "data", p.detach() * 3),
+    "numpy": lambda p: p.detach().numpy().__imul__(2),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("device", ["cpu", "loom"])
+@pytest.mark.parametrize("write", WRITES)
+def test_kept_conversions_see_every_write(write: str, device: str, dtype: torch.dtype) -> None:
+    if write == "numpy" and (device != "cpu" or dtype is torch.bfloat16):
+        pytest.skip("NumPy has no such memory, or no such dtype")
+    layer, x = nn.Linear(33, 16).to(device, dtype), random(4, 33).to(device, dtype)
+    model = emulate(layer, B8)
+    with torch.no_grad():
+        before = model(x)
+        assert torch.equal(model(x), before)
+        WRITES[write](layer.weight)
+        after = model(x)
+        assert torch.equal(after, emulate(copy.deepcopy(layer), B8)(x))
+    assert not torch.equal(before, after)
+
+
+def test_kept_conversions_in_graphs_and_on_several_streams() -> None:
+    loom: Any = torch.loom  # type: ignore[attr-defined]
+    layer, x = nn.Linear(32, 32).to("loom"), random(4, 32).to("loom")
+    model = emulate(layer, B8)
+    with torch.no_grad():
+        first = model(x)
+        for _ in range(2):
+            stream = loom.Stream()
+            stream.wait_stream(loom.current_stream())
+            with loom.stream(stream):
+                assert torch.equal(model(x).cpu(), first.cpu())
+            loom.current_stream().wait_stream(stream)
+        graph = loom.CUDAGraph()
+        with loom.graph(graph):
+            result = model(x)
+        layer.weight.mul_(-1.7)
+        graph.replay()
+        assert torch.equal(result, model(x))
+        assert not torch.equal(result, first)
+
+
+def test_kept_conversions_are_ordinary_tensors_again() -> None:
+    """One kept in inference mode, under a transform or a fake mode must not be met outside of it."""
+    layer, x = nn.Linear(32, 8).requires_grad_(False), random(4, 32)
+    model = emulate(layer, B8)
+    wanted = emulate(copy.deepcopy(layer), B8)(x)
+    with torch.inference_mode():
+        assert torch.equal(model(x), wanted)
+    torch.func.grad(lambda x: model(x).sum())(x)
+    torch.vmap(model)(x)
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
+        model(torch.empty(4, 32))
+    traced = torch.fx.experimental.proxy_tensor.make_fx(model)(x)
+    y = x.clone().requires_grad_()
+    assert torch.equal(model(y), wanted)
+    model(y).sum().backward()
+    assert y.grad is not None
+    with torch.no_grad():
+        layer.weight.mul_(2)
+    assert torch.equal(traced(x), model(x))
+
+
+def test_a_program_changes_its_own_weights_exactly() -> None:
+    """Gradient descent by hand, as tutorials write it."""
+    step = random(4, 32, seed=4) * 1e-3
+    updates: list[Callable[[nn.Parameter], Any]] = [
+        lambda p: p.sub_(step),
+        lambda p: p.data.sub_(step),
+        lambda p: p.detach().view(-1).add_(step.flatten(), alpha=-1),
+        lambda p: torch.sub(p.data, step, out=p.data),
+        lambda p: [row.sub_(s) for row, s in zip(p.unbind(0), step, strict=True)],
+    ]
+    for update in updates:
+        parameter = nn.Parameter(random(4, 32))
+        with torch.no_grad(), emulate(B4):
+            update(parameter)
+            copied = parameter.detach().clone().add_(step)
+        assert torch.equal(parameter, random(4, 32) - step)
+        assert torch.equal(copied, numerics.quantize(copied, B4))

@@ -115,7 +115,7 @@ bool Lending::knows_allocations(OutputAllocationTable& table) {
     asked_table_ = &table;
     return false;
   }
-  allocations_ = OutputAllocations(target(), *mask);
+  allocations_.know(target(), *mask);
   return true;
 }
 
@@ -154,17 +154,13 @@ void Lending::mix_metadata(const TensorMetadata& metadata) {
   }
 }
 
-const at::Tensor& Lending::alias_of(const at::Tensor& tensor, bool is_written) {
-  return lend_checked(tensor, is_written, policy_.host_tensors, loans_.size());
-}
-
 at::Tensor Lending::lend_element(const at::Tensor& tensor, bool is_written) {
   return lend_checked(tensor, is_written, policy_.host_tensors || policy_.host_lists,
-                      std::min<size_t>(loans_.size(), 8));
+                      std::min<size_t>(loans_.size(), 8), Hold::kOwned);
 }
 
 const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool takes_host,
-                                        size_t search_limit) {
+                                        size_t search_limit, Hold hold) {
   if (!tensor.defined()) {
     mix(1);
     return tensor;
@@ -190,7 +186,7 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
   check_has_memory(tensor, op_name());
   for (size_t i = 0; i < search_limit; ++i) {
     Loan& loan = loans_[i];
-    if (loan.original.unsafeGetTensorImpl() == impl) {
+    if (loan.original().unsafeGetTensorImpl() == impl) {
       loan.is_written |= is_written;
       if (is_written) make_writable(loan.alias, original_storage);
       if (description_.has_value()) [[unlikely]]
@@ -198,8 +194,8 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
       return loan.alias;
     }
     // Views of one storage stay views of one storage: the kernel's overlap checks depend on it.
-    if (loan.original.layout() == c10::kStrided &&
-        loan.original.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == original_storage) {
+    if (loan.original().layout() == c10::kStrided &&
+        loan.original().unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == original_storage) {
       if (is_written) make_writable(loan.alias, original_storage);
       storage = loan.alias.unsafeGetTensorImpl()->unsafe_storage();
     }
@@ -217,7 +213,9 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
   // An operand before it may be of this storage, and that has got memory of its own.
   const bool may_share = is_written && (storage || search_limit < loans_.size());
   if (!alias.defined()) alias = make_alias(std::move(storage), engine_keys(), impl);
-  loans_.push_back({tensor, std::move(alias), is_written});
+  using Held = c10::MaybeOwned<at::Tensor>;
+  loans_.push_back({hold == Hold::kBorrowed ? Held::borrowed(tensor) : Held::owned(at::Tensor(tensor)),
+                    std::move(alias), is_written});
   if (description_.has_value()) [[unlikely]]
     describe_loan(impl, metadata, is_written, may_share);
   return loans_.back().alias;
@@ -233,13 +231,17 @@ void Lending::describe_loan(const c10::TensorImpl* impl, const TensorMetadata& m
 const at::Tensor& Lending::lend_sparse(const at::Tensor& tensor, bool is_written) {
   has_sparse_ = true;
   for (Loan& loan : sparse_loans_) {
-    if (!loan.original.is_same(tensor)) continue;
+    if (!loan.original().is_same(tensor)) continue;
     // Its parts are lent again: they may be written from now on, and a record shows them twice.
     make_sparse_alias(tensor, is_written);
     loan.is_written |= is_written;
     return loan.alias;
   }
-  return sparse_loans_.emplace_back(Loan{tensor, make_sparse_alias(tensor, is_written), is_written}).alias;
+  at::Tensor alias = make_sparse_alias(tensor, is_written);
+  return sparse_loans_
+      .emplace_back(
+          Loan{c10::MaybeOwned<at::Tensor>::owned(at::Tensor(tensor)), std::move(alias), is_written})
+      .alias;
 }
 
 // The engine's sparse tensor over the parts of one of the device.
@@ -273,7 +275,7 @@ bool Lending::is_alias(const at::Tensor& tensor) const {
 
 void Lending::resize_loan(size_t index, at::IntArrayRef sizes, at::IntArrayRef strides) {
   Loan& loan = loans_[index];
-  c10::TensorImpl* original = loan.original.unsafeGetTensorImpl();
+  c10::TensorImpl* original = loan.original().unsafeGetTensorImpl();
   original->set_sizes_and_strides(sizes, strides);
   const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, original->itemsize(),
                                                         static_cast<size_t>(original->storage_offset()));

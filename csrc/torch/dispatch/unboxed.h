@@ -58,13 +58,13 @@ struct Lent<const at::Tensor&> {
 template <>
 struct Lent<at::Tensor&> {
   static at::Tensor of(Lending& lending, at::Tensor& tensor) {
-    return lending.lend(tensor, /*is_written=*/true);
+    return *lending.lend_borrowed(tensor, /*is_written=*/true);
   }
 };
 template <>
 struct Lent<const std::optional<at::Tensor>&> {
   static std::optional<at::Tensor> of(Lending& lending, const std::optional<at::Tensor>& tensor) {
-    return tensor.has_value() ? std::optional(lending.lend(*tensor)) : std::nullopt;
+    return tensor.has_value() ? std::optional(*lending.lend_borrowed(*tensor)) : std::nullopt;
   }
 };
 // A list that owns its aliases for as long as the kernel refers to them.

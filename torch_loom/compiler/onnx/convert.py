@@ -14,6 +14,7 @@ import torch
 from torch import fx, nn
 
 from torch_loom.compiler.onnx import file, names, sizes
+from torch_loom.compiler.onnx.blocks import BLOCKS
 from torch_loom.compiler.onnx.table import Parameter, Rule, find
 from torch_loom.errors import OnnxError
 
@@ -146,7 +147,7 @@ class Converter:
                 self._values[info.name] = self.placeholder(info.name)
                 self._declare(info, self._values[info.name])
         for node in self.proto.node:
-            self._convert(node)
+            self.convert(node)
         outputs = [self.argument(self.value(info.name)) for info in self.proto.output]
         self.graph.output(outputs[0] if len(outputs) == 1 and self.outer is None else tuple(outputs))
         self.graph.eliminate_dead_code()
@@ -238,7 +239,16 @@ class Converter:
             self._attributes[id(known)] = self.graph.create_node("get_attr", target)
         return self._attributes[id(known)]
 
-    def _convert(self, node: Any) -> None:
+    def define(self, name: str, value: Any) -> None:
+        """Give a value a name."""
+        self._values[name] = value
+
+    def convert(self, node: Any) -> None:
+        """Convert a node.
+
+        Raises:
+            OnnxError: it is not read; the message names operator, opset and node.
+        """
         domain = "" if node.domain == "ai.onnx" else node.domain
         version = self.scope.versions.get(domain, 1)
         given = [self.value(name) for name in node.input]
@@ -263,11 +273,13 @@ class Converter:
                 return [_constant_of(made, node.output[0])]
             if node.op_type == "Identity" and isinstance(given[0], Known):
                 return [given[0].renamed(node.output[0])]
+            if node.op_type in BLOCKS:
+                return BLOCKS[node.op_type](self, node, given, attributes)
         rule = find(domain, node.op_type, version)
         if rule is None:
             from torch_loom.compiler.onnx.functions import expanded
 
-            return expanded(self, node, domain, version, given, attributes)
+            return expanded(self, node, domain, version, given)
         unknown = attributes.keys() - rule.attributes - rule.special - {one.name for one in rule.inputs}
         if unknown:
             raise OnnxError(f"the attribute {min(unknown)!r} is not read")
@@ -275,7 +287,7 @@ class Converter:
         special = {"opset": version, "num_outputs": len(node.output)}
         kwargs |= {name: value for name, value in special.items() if name in rule.special}
         by_name = {one.name: attributes[one.name] for one in rule.inputs if one.name in attributes}
-        if rule.is_pure and self._is_foldable(node, rule, given, attributes):
+        if rule.is_pure and self._is_foldable(node, given):
             made = self._folded(node, rule, given, by_name, kwargs)
             if made is not None:
                 return made
@@ -292,11 +304,9 @@ class Converter:
         ]
 
     def _kept(self, node: Any, name: str, value: Any) -> Any:
-        """Let the graph refer to tensors and graphs of attributes."""
+        """Let the graph refer to tensors of attributes."""
         if isinstance(value, torch.Tensor):
             return self._constant(Known(f"{names.node(node.name, node.op_type)}_{name}", value))
-        if isinstance(value, fx.GraphModule):
-            return self.submodule(f"{names.node(node.name, node.op_type)}_{name}", value)
         return value
 
     def _arguments(self, rule: Rule, given: Sequence[Any], by_name: dict[str, Any]) -> list[Any]:
@@ -337,9 +347,7 @@ class Converter:
             return self.call(numbers_of if kind.endswith("s") else number_of, (value,), {}, "numbers")
         return numbers if kind.endswith("s") else numbers[0]
 
-    def _is_foldable(self, node: Any, rule: Rule, given: Sequence[Any], attributes: dict[str, Any]) -> bool:
-        if any(isinstance(value, fx.GraphModule) for value in attributes.values()):
-            return False
+    def _is_foldable(self, node: Any, given: Sequence[Any]) -> bool:
         if any(not isinstance(one, Known) or one.is_weight for one in given if one is not None):
             return False
         known = [one for one in given if one is not None]
@@ -371,7 +379,9 @@ class Converter:
         with torch.no_grad():
             made = rule.function(*args, **kwargs)
         results = list(made) if rule.has_many else [made]
-        if any(one is not None and one.numel() > MAX_FOLDED for one in results):
+        if not all(
+            one is None or (isinstance(one, torch.Tensor) and one.numel() <= MAX_FOLDED) for one in results
+        ):
             return None
         folder = self.scope.folder
         return [

@@ -10,7 +10,9 @@ from typing import Any
 from torch import fx
 
 from torch_loom.compiler.onnx import file, ops
+from torch_loom.compiler.onnx.blocks import BLOCKS
 from torch_loom.compiler.onnx.convert import Converter, Scope
+from torch_loom.compiler.onnx.functions import body_of
 from torch_loom.compiler.onnx.table import find
 from torch_loom.errors import OnnxError
 
@@ -83,17 +85,9 @@ def _refuse_unknown(proto: Any, name: str) -> None:
 
 def is_known(domain: str, name: str, version: int) -> bool:
     """Whether an operator has a function here, or a definition by other operators in ONNX."""
+    if domain == "" and name in BLOCKS:
+        return True
     return find(domain, name, version) is not None or body_of(domain, name, version) is not None
-
-
-def body_of(domain: str, name: str, version: int) -> Any:
-    """Return ONNX's definition of an operator by others; None: there is none."""
-    defs = file.package("onnx.defs")
-    try:
-        schema = defs.get_schema(name, version, domain)
-    except Exception:  # no such operator
-        return None
-    return schema.function_body if schema.has_function else None
 
 
 def _nodes(proto: Any) -> Iterator[Any]:

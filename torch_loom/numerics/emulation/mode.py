@@ -24,10 +24,12 @@ from torch_loom.numerics.emulation.operands import (
     Weights,
     format_of,
     is_float,
+    is_own,
     mark,
     operand,
     operands,
     pass_mark,
+    pass_ownership,
     result,
     unmark,
 )
@@ -134,6 +136,7 @@ class Emulation(TorchFunctionMode):
         if passes(name):
             value = func(*args, **kwargs)
             source = args[0] if args else None
+            pass_ownership(value, source)
             if name in WRITES:
                 unmark(source)
                 return value
@@ -218,7 +221,7 @@ class Emulation(TorchFunctionMode):
         kwargs: dict[str, Any],
     ) -> Any:
         target: Any = args[0]
-        if isinstance(target, Parameter):
+        if isinstance(target, Tensor) and is_own(target):
             return func(*args, **kwargs)  # the program changes its own weights
         if products.is_product(func, base) and is_float(target):
             target.copy_(result(self._value(func, base, how, fmt, args, kwargs), fmt, base, args))
@@ -240,6 +243,8 @@ class Emulation(TorchFunctionMode):
         kwargs: dict[str, Any],
     ) -> Any:
         """A function with ``out=``."""
+        if isinstance(out, Tensor) and is_own(out):
+            return func(*args, **kwargs)
         if not products.is_product(func, base) or not is_float(out):
             rest = {key: value for key, value in kwargs.items() if key != "out"}
             value = func(*self._given(base, how, args), **self._named(base, how, rest), out=out)

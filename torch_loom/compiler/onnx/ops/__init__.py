@@ -5,10 +5,15 @@ from torch_loom.compiler.onnx.ops import (
     elementwise,
     indexing,
     layout,
+    losses,
     matmul,
     normalization,
     pooling,
+    quantization,
+    recurrent,
     reductions,
+    resizing,
+    sequences,
 )
 
 __all__ = [
@@ -16,8 +21,13 @@ __all__ = [
     "elementwise",
     "indexing",
     "layout",
+    "losses",
     "matmul",
     "normalization",
     "pooling",
+    "quantization",
+    "recurrent",
     "reductions",
+    "resizing",
+    "sequences",
 ]

@@ -23,8 +23,10 @@ def attention(
     *,
     is_causal: Int = 0,
     kv_num_heads: Int | None = None,
+    left_window_size: Int = -1,
     q_num_heads: Int | None = None,
     qk_matmul_output_mode: Int = 0,
+    right_window_size: Int = -1,
     scale: Float | None = None,
     softcap: Float = 0.0,
     softmax_precision: Int | None = None,
@@ -43,7 +45,8 @@ def attention(
     if query.shape[1] != key.shape[1]:
         groups = query.shape[1] // key.shape[1]
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    bias = _bias(query, key, mask, lengths, bool(is_causal), past)
+    window = (left_window_size, 0 if is_causal else right_window_size)
+    bias = _bias(query, key, mask, lengths, window, past)
     scores = None
     if softcap == 0.0 and num_outputs < 4:
         made = functional.scaled_dot_product_attention(query, key, value, bias, scale=scale)
@@ -63,7 +66,12 @@ def _heads(x: Tensor, num_heads: int) -> Tensor:
 
 
 def _bias(
-    query: Tensor, key: Tensor, mask: Tensor | None, lengths: Tensor | None, causal: bool, past: int
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None,
+    lengths: Tensor | None,
+    window: tuple[int, int],
+    past: int,
 ) -> Tensor | None:
     """Return what is added to the scores, minus infinity where nothing may be seen; None: nothing is."""
     length, width = query.shape[2], key.shape[2]
@@ -76,14 +84,17 @@ def _bias(
             bias = functional.pad(bias, (0, width - bias.shape[-1]), value=-torch.inf)
     columns = torch.arange(width, device=query.device)
     hidden = None
-    if causal:
-        rows = torch.arange(length, device=query.device).unsqueeze(1)
-        if lengths is not None:
-            rows = rows + (lengths.reshape(-1, 1, 1, 1) - length)
-        hidden = columns > rows + past
+    left, right = window
+    rows = torch.arange(past, past + length, device=query.device).unsqueeze(1)
     if lengths is not None:
-        beyond = columns >= lengths.reshape(-1, 1, 1, 1)
-        hidden = beyond if hidden is None else hidden | beyond
+        rows = rows + (lengths.reshape(-1, 1, 1, 1) - length)
+        hidden = columns >= lengths.reshape(-1, 1, 1, 1)
+    if right >= 0:
+        later = columns > rows + right
+        hidden = later if hidden is None else hidden | later
+    if left >= 0:
+        earlier = columns < rows - left
+        hidden = earlier if hidden is None else hidden | earlier
     if hidden is None:
         return bias
     if bias is None:
@@ -100,13 +111,13 @@ def _by_hand(
     softcap: float,
     mode: int,
 ) -> tuple[Tensor, Tensor]:
-    """Return the result and the scores: as computed, with the bias, capped, or as weights."""
+    """Return the result and the scores: as computed, capped, with the bias, or as weights."""
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     kept = [query @ key.mT * factor]
     capped = kept[0] if softcap == 0.0 else softcap * torch.tanh(kept[0] / softcap)
     biased = capped if bias is None else capped + bias
     weights = torch.nan_to_num(torch.softmax(biased, -1), nan=0.0)
-    kept += [biased, capped, weights]
+    kept += [capped, biased, weights]
     return weights @ value, kept[mode]
 
 

@@ -146,7 +146,9 @@ def leaky_relu(x: Tensor, *, alpha: Float = 0.01) -> Tensor:
 
 @op("PRelu")
 def prelu(x: Tensor, slope: Tensor) -> Tensor:
-    """Rectifier with a slope that broadcasts to the input."""
+    """Rectifier with a slope that broadcasts to the input; where it cannot, a slope a channel."""
+    if slope.dim() == 1 and x.dim() > 2 and slope.shape[0] not in (1, x.shape[-1]):
+        slope = slope.reshape(-1, *[1] * (x.dim() - 2))  # as before version 7
     return torch.where(x < 0, x * slope, x)
 
 
@@ -199,7 +201,7 @@ def swish(x: Tensor, *, alpha: Float = 1.0) -> Tensor:
 @op("SwiGLU")
 def swiglu(x: Tensor, gate: Tensor, *, alpha: Float = 1.0) -> Tensor:
     """A gated swish."""
-    return swish(gate, alpha=alpha) * x
+    return swish(x, alpha=alpha) * gate
 
 
 @op("IsInf")

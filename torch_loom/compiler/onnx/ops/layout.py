@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from torch_loom.compiler.onnx.table import Float, Int, Ints, Number, op
+from torch_loom.errors import OnnxError
 
 
 @op("Reshape")
@@ -177,12 +178,16 @@ def cast(x: Tensor, *, to: torch.dtype, saturate: Int = 1, round_mode: str = "up
     """Convert; to 8-bit floats with their largest value in the place of what is beyond, where ``saturate``.
 
     Integers that do not hold a value have none that ONNX defines; what PyTorch makes of it is returned.
+
+    Raises:
+        OnnxError: to 8-bit floats by rules that PyTorch does not have.
     """
-    if to.is_floating_point and to.itemsize == 1 and x.is_floating_point():
+    if to.is_floating_point and to.itemsize == 1:
+        if not saturate or to is torch.float8_e8m0fnu:
+            raise OnnxError(f"Cast to {to} is read with saturate=1 alone, and not to float8_e8m0fnu")
+        # NaN stays; infinities become the largest value.
         limit = torch.finfo(to).max
-        if saturate and to is not torch.float8_e8m0fnu:
-            # NaN stays; infinities become the largest value.
-            x = torch.where(torch.isnan(x), x, x.clamp(-limit, limit))
+        x = torch.where(torch.isnan(x), x, x.clamp(-limit, limit))
     return x.to(to)
 
 
