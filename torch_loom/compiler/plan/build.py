@@ -213,11 +213,17 @@ def _work(
         (max(1, -(-rows // TILE)), max(1, -(-columns // TILE))),
         shape,
         facts(last).format,
-        own.fidelity if shape_class(root) in ("matmul", "convolution", "attention") else "",
+        own.fidelity if _has_fidelity(root) else "",
         own.accumulate,
         own.source,
         MAX_T if streams and direction != "n" else 1,
+        role=own.role,
     )
+
+
+def _has_fidelity(node: fx.Node) -> bool:
+    is_product = shape_class(node) in ("matmul", "convolution", "attention")
+    return is_product or facts(node).role == "optimizer"
 
 
 def _is_float(node: fx.Node) -> bool:
