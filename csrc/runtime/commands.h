@@ -27,8 +27,10 @@ StreamRef current_stream_of(int device) noexcept;
 bool runs_in_place(StreamRef stream);
 // True when what is submitted to the stream is kept by a graph.
 bool is_captured(StreamRef stream);
-// Whether a kernel must be described: somebody is told of it, or a graph keeps it and tells at each replay.
+// Whether a kernel is described: somebody is told of it, or a graph keeps it and tells at each replay.
 bool is_kernel_described() noexcept;
+// Whether it must be: the simulated clock does without where it knows what the kernel costs.
+bool must_describe_kernel() noexcept;
 
 // What the tape is told of a kernel at its begin; see Command.
 struct KernelRecord {

@@ -37,14 +37,14 @@ class CostCache {
   }
   void insert(const CostKey& key, int64_t nanoseconds);
   size_t size() const noexcept { return size_; }
+  // Whether an attribute of this name decides costs.
+  bool decides(const char* name) const noexcept;
 
  private:
   struct Entry {
     CostKey key{};
     int64_t nanoseconds = -1;  // -1: there is none here
   };
-
-  bool decides(const char* name) const noexcept;
 
   std::vector<std::string> names_;
   uint64_t first_letters_ = 0;  // of the names: bit letter mod 64

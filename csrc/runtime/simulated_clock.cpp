@@ -1,6 +1,7 @@
 #include "runtime/simulated_clock.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "runtime/kept_record.h"
 #include "runtime/time_lines.h"
 #include "runtime/worlds.h"
+#include "util/checked_slot.h"
 #include "util/spin.h"
 #include "util/thread_local.h"
 
@@ -45,9 +47,14 @@ constexpr CommandKinds kBegins = kinds_of(
 constexpr const char* kWaitsForFlag = "busy_wait_for_flag";
 constexpr const char* kClearsFlag = "clear_flag";
 
-// What is put off at most, in steps and in costs that are not known: some 10 MB each.
-constexpr size_t kMaxSteps = 1 << 18;
-constexpr size_t kMaxUnknown = 1 << 14;
+// What is put off at most, in steps and in costs that are not known: a short program pays for none, a long
+// one soon has each cost at hand.
+constexpr size_t kMaxSteps = 1 << 12;
+constexpr size_t kMaxUnknown = 1 << 12;
+
+constexpr size_t kQuickCosts = 1 << 12;
+std::array<CheckedSlot, kQuickCosts> quick_costs;
+CheckedSlot& quick_slot(uint64_t key) noexcept { return quick_costs[(key ^ key >> 32) % kQuickCosts]; }
 
 struct KeyHash {
   size_t operator()(const CostKey& key) const noexcept { return key.first; }
@@ -56,6 +63,7 @@ struct KeyHash {
 // Of a thread; looked up once a command.
 struct Own {
   Span last;
+  int64_t last_cost_ns = -1;
   int64_t said_ns = -1;
   int replays = 0;  // that it is within
 };
@@ -64,7 +72,9 @@ LOOM_FAST_ACCESS constinit thread_local Own own;
 class Clock final : public TapeReader, public clock::Source {
  public:
   explicit Clock(const Estimator& estimator)
-      : TapeReader(kBegins, kEnds), estimator_(estimator), costs_(estimator.attributes) {
+      : TapeReader(kBegins, kEnds, kinds_of({CommandKind::kKernel})),
+        estimator_(estimator),
+        costs_(estimator.attributes) {
     seen_ = &worlds_[0];
   }
 
@@ -96,6 +106,7 @@ class Clock final : public TapeReader, public clock::Source {
     }
     switch (command.kind) {
       case CommandKind::kKernel:
+        own.last_cost_ns = -1;
         if (!run_known(command)) run(command);
         break;
       case CommandKind::kCopy:
@@ -105,6 +116,19 @@ class Clock final : public TapeReader, public clock::Source {
       default:
         order(command);
         break;
+    }
+    if (must_settle_.load(std::memory_order_relaxed)) [[unlikely]] {
+      settle();
+    }
+  }
+
+  bool decides_cost(const char* argument) const noexcept { return costs_.decides(argument); }
+
+  void run_kernel(int device, int64_t stream, int64_t nanoseconds) {
+    {
+      const std::lock_guard<driver::SpinMutex> lock(mutex_);
+      World& world = this->world();
+      run(world, world.line_of(device), device, place_of(stream), nanoseconds);
     }
     if (must_settle_.load(std::memory_order_relaxed)) [[unlikely]] {
       settle();
@@ -197,14 +221,24 @@ class Clock final : public TapeReader, public clock::Source {
     if (!line.is_described || command.op == nullptr) return false;
     const int64_t nanoseconds = costs_.find(costs_.key_of(line.figures.chip, command));
     if (nanoseconds < 0) return false;
-    if (steps_.empty()) [[likely]] {
-      own.last = lay(world, line, place_of(command.stream), nanoseconds, own.replays == 0);
-    } else {
-      Step step = step_of(command, Act::kRun);
-      step.nanoseconds = nanoseconds;
-      submit(step);
-    }
+    own.last_cost_ns = nanoseconds;
+    run(world, line, command.device, place_of(command.stream), nanoseconds);
     return true;
+  }
+
+  // With the mutex held: a kernel of known cost.
+  void run(World& world, DeviceLine& line, int device, size_t place, int64_t nanoseconds) {
+    if (steps_.empty()) [[likely]] {
+      own.last = lay(world, line, place, nanoseconds, own.replays == 0);
+      return;
+    }
+    Step step;
+    step.world = &world;
+    step.device = device;
+    step.place = static_cast<uint16_t>(place);
+    step.is_issued = own.replays == 0;
+    step.nanoseconds = nanoseconds;
+    submit(step);
   }
 
   // A kernel whose cost is not known yet, or that is no op.
@@ -387,6 +421,22 @@ void settle() {
 int64_t host_ns() { return is_on() ? the_clock.load()->host_ns() : clock::host_ns(); }
 
 int64_t device_ns(int device) { return is_on() ? the_clock.load()->device_ns(device) : clock::host_ns(); }
+
+int64_t cost_of(uint64_t key) noexcept {
+  return static_cast<int64_t>(quick_slot(key).find(key).value_or(~uint64_t{0}));
+}
+
+void keep_cost(uint64_t key, int64_t nanoseconds) noexcept {
+  quick_slot(key).put(key, static_cast<uint64_t>(nanoseconds));
+}
+
+int64_t last_cost_ns() noexcept { return own.last_cost_ns; }
+
+bool decides_cost(const char* argument) { return the_clock.load()->decides_cost(argument); }
+
+void run_kernel(int device, int64_t stream, int64_t nanoseconds) {
+  the_clock.load()->run_kernel(device, stream, nanoseconds);
+}
 
 Span last_span() noexcept { return own.last; }
 

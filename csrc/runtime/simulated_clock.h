@@ -71,6 +71,17 @@ int64_t host_ns();
 // When all that was issued to a device will have run; the host's time where that is later.
 int64_t device_ns(int device);
 
+// What kernels cost, by numbers that stand for all that decides it: for kernels that are not described. It
+// forgets. -1: not known.
+int64_t cost_of(uint64_t key) noexcept;
+void keep_cost(uint64_t key, int64_t nanoseconds) noexcept;
+// The cost of the kernel that this thread has told of last; -1 where nobody has worked it out yet.
+int64_t last_cost_ns() noexcept;
+// Whether an argument of this name decides what a kernel costs.
+bool decides_cost(const char* argument);
+// A kernel that was not described has been issued, and takes so long.
+void run_kernel(int device, int64_t stream, int64_t nanoseconds);
+
 // When the last command that this thread issued runs; for other readers, at its end.
 struct Span {
   int64_t began_ns = -1, ended_ns = -1;

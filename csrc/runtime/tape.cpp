@@ -52,6 +52,7 @@ const char* name_of(CommandKind kind) noexcept { return kNames[static_cast<size_
 namespace loom::runtime::tape {
 
 std::atomic<uint64_t> detail::wanted{0};
+std::atomic<CommandKinds> detail::demanded{0};
 std::atomic<uint64_t> detail::last_number{0};
 std::atomic<size_t> detail::num_readers{0};
 
@@ -214,9 +215,14 @@ auto find(const Readers& readers, const TapeReader* reader) {
 // With the mutex held. The readers before are retired: a thread may be telling them of a command.
 void publish(const Readers* readers) {
   uint64_t wanted = 0;
-  for (const Entry& entry : *readers) wanted |= uint64_t{entry.ends} << 32 | entry.begins;
+  CommandKinds demanded = 0;
+  for (const Entry& entry : *readers) {
+    wanted |= uint64_t{entry.ends} << 32 | entry.begins;
+    demanded |= (entry.ends | entry.begins) & ~entry.reader->undemanded();
+  }
   retired.push_back(current.exchange(readers, std::memory_order_seq_cst));
   detail::num_readers.store(readers->size(), std::memory_order_relaxed);
+  detail::demanded.store(demanded, std::memory_order_relaxed);
   detail::wanted.store(wanted, std::memory_order_release);
 }
 

@@ -138,8 +138,11 @@ class TapeReader {
  public:
   // The kinds of whose begins and ends it is told. Memory, queries, creation, destruction and fallbacks have
   // a begin alone.
-  explicit TapeReader(CommandKinds begins = kAllKinds, CommandKinds ends = 0) noexcept
-      : begins_(begins), ends_(ends) {}
+  // `undemanded`: kinds of which it is told only where they are described for somebody else, or since whoever
+  // issues them chooses to.
+  explicit TapeReader(CommandKinds begins = kAllKinds, CommandKinds ends = 0,
+                      CommandKinds undemanded = 0) noexcept
+      : begins_(begins), ends_(ends), undemanded_(undemanded) {}
   virtual ~TapeReader() = default;
   TapeReader(const TapeReader&) = delete;
   TapeReader& operator=(const TapeReader&) = delete;
@@ -155,9 +158,10 @@ class TapeReader {
 
   CommandKinds begins() const noexcept { return begins_; }
   CommandKinds ends() const noexcept { return ends_; }
+  CommandKinds undemanded() const noexcept { return undemanded_; }
 
  private:
-  const CommandKinds begins_, ends_;
+  const CommandKinds begins_, ends_, undemanded_;
 };
 
 namespace tape {
@@ -166,6 +170,8 @@ namespace detail {
 
 // The begins that some reader wants, and above them the ends.
 extern std::atomic<uint64_t> wanted;
+// The kinds that some reader demands to be told of.
+extern std::atomic<CommandKinds> demanded;
 // The number of the reader attached last; they are numbered in the order of their attachment.
 extern std::atomic<uint64_t> last_number;
 extern std::atomic<size_t> num_readers;
@@ -178,6 +184,10 @@ struct Slot;  // tape.cpp
 inline bool is_told(CommandKind kind) noexcept {
   constexpr uint64_t kBoth = (uint64_t{1} << 32) | 1;
   return (detail::wanted.load(std::memory_order_relaxed) & (kBoth << static_cast<int>(kind))) != 0;
+}
+// Whether somebody would miss a command of this kind.
+inline bool is_demanded(CommandKind kind) noexcept {
+  return (detail::demanded.load(std::memory_order_relaxed) >> static_cast<int>(kind) & 1) != 0;
 }
 // Whether there is a reader at all.
 inline bool is_read() noexcept { return detail::wanted.load(std::memory_order_relaxed) != 0; }

@@ -11,6 +11,7 @@ import torch
 import torch_loom.device as loom
 
 from . import modes
+from .cases import ops as all_ops
 from .measure_modes import ask, cases, conclude, counts_of
 from .model import CaseResult, CpuFails, Failure, Mismatch, Tally
 
@@ -116,3 +117,14 @@ def test_the_counts_and_the_exit_status(capsys: pytest.CaptureFixture[str]) -> N
     assert rows[modes.MODES["trace"]] == ["1", "0", "0", "100.00%", "0"]
     assert rows[modes.MODES["busy"]] == ["0", "0", "1", "0.00%", "0"]
     assert rows[modes.MODES["make_fx"]] == ["0", "0", "0", "", "1"]
+
+
+def test_unsigned_integers_have_the_ops_that_they_have_on_cuda() -> None:
+    """The device borrows the CPU's kernels: it would have to bring those that only CUDA declares."""
+    unsigned = {torch.uint16, torch.uint32, torch.uint64}
+    missing = {
+        name: sorted(map(str, (set(info.dtypesIfCUDA) & unsigned) - set(info.dtypes)))
+        for name, info in all_ops("ops").items()
+    }
+    assert {name: dtypes for name, dtypes in missing.items() if dtypes} == {}
+    assert sum(torch.uint16 in info.dtypesIfCUDA for info in all_ops("ops").values()) > 30

@@ -23,7 +23,9 @@ def test_tensors_are_cudas(run_python: PythonRunner) -> None:
         assert isinstance(x, torch.cuda.FloatTensor) and (x + 1).tolist() == [1, 2, 3, 4]
         assert torch.cuda.is_available() and torch.cuda.device_count() == 2
         assert torch.accelerator.current_accelerator().type == "cuda"
-        assert torch.cuda.get_device_properties(0).name == "h200"
+        assert torch.cuda.get_device_properties(0).name == torch.cuda.get_device_name() == "NVIDIA H200"
+        assert torch.cuda.get_device_properties(0).extra["chip"] == "h200"
+        assert torch.cuda.get_arch_list() == ["sm_90"] and torch.loom.current_device() == 0
         assert torch.cuda.memory_allocated() == torch.loom.memory_allocated() == 512
         assert torch.cpu is not torch.cuda and torch.randn(2).device.type == "cpu"
         with torch.loom.explain():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import torch_loom.device as loom
 
@@ -80,3 +80,20 @@ def test_whether_mixed_precision_is_out_of_the_question(fork_python) -> None:  #
         """,
         {"TORCH_LOOM_DEVICES": "0"},
     )
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("packed", [False, True])
+def test_recurrent_layers_have_low_precision(kind: type[nn.RNNBase], packed: bool) -> None:
+    torch.manual_seed(0)
+    layer, x = kind(4, 3, num_layers=2, bidirectional=True).to("loom"), torch.randn(5, 2, 4, device="loom")
+    expected = layer(x)[0]
+    given = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([5, 5])) if packed else x
+    with torch.autocast("loom", dtype=torch.bfloat16):
+        out, state = layer(given)
+    out = out.data.view(expected.shape) if packed else out
+    states = state if isinstance(state, tuple) else (state,)
+    assert {tensor.dtype for tensor in (out, *states)} == {torch.bfloat16}
+    torch.testing.assert_close(out.float(), expected, rtol=0.05, atol=0.05)
+    out.float().sum().backward()
+    assert {p.grad.dtype for p in layer.parameters() if p.grad is not None} == {torch.float32}

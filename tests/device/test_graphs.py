@@ -187,7 +187,7 @@ def test_ops_first_seen_in_a_capture(fork_python: PythonRunner) -> None:
         for _ in range(3):
             x.copy_(torch.randn(3, 4, 10, 10))
             graph.replay()
-            for one, other in zip(found, body(x.cpu(), w.cpu())):
+            for one, other in zip(found, body(x.cpu(), w.cpu()), strict=True):
                 torch.testing.assert_close(one.cpu(), other)
                 assert one.stride() == other.stride()
     """)

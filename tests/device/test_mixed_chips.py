@@ -171,7 +171,7 @@ def test_a_model_over_different_chips_trains_as_on_the_cpu(fork_python: PythonRu
                 b(a(x).relu().to(second)).square().sum().backward()
                 optimizer.step()
             return [p.detach().cpu() for p in (*a.parameters(), *b.parameters())]
-        for mine, reference in zip(run("loom:0", "loom:2"), run("cpu", "cpu")):
+        for mine, reference in zip(run("loom:0", "loom:2"), run("cpu", "cpu"), strict=True):
             torch.testing.assert_close(mine, reference)
         # A side stream of each, ordered by an event between them.
         s, t = torch.loom.Stream(0), torch.loom.Stream(2)

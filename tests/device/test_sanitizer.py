@@ -108,7 +108,9 @@ def test_environment_variable(mode: str, run_python) -> None:
     )
     assert done.returncode == 1
     assert "CSAN detected a possible data race on tensor with data pointer" in done.stderr
-    assert done.stderr.rstrip().endswith("CUDASanitizerErrors: detected 1 errors")
+    assert "CUDASanitizerErrors: detected 1 errors: aten::add_" in done.stderr.splitlines()[-1]
+    assert "runpy" not in done.stderr
+    assert "torch_loom/device" not in done.stderr.partition("Traceback")[0]
 
 
 def test_report(sanitized, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +127,16 @@ def test_report(sanitized, capsys: pytest.CaptureFixture[str]) -> None:
     assert current.seq_num > previous.seq_num
     assert (current.data_ptr, current.sizes, current.item_bytes) == (error.data_ptr, (64, 32), 4)
     for stack in (current.stack_trace, previous.stack_trace, error.allocation_stack_trace):
-        assert stack[-1].name == "_race"
+        # Without what runs the test.
+        assert [frame.name for frame in stack][-2:] == ["test_report", "_race"]
+        assert not any("_pytest" in frame.filename or "pluggy" in frame.filename for frame in stack)
+    lines = [stack[-1].lineno for stack in (current.stack_trace, previous.stack_trace)]
+    assert str(caught.value) == (
+        f"detected 1 errors: {current.operator} on stream {unpack_stream(current.stream)[1]} of loom:0 "
+        f"(test_sanitizer.py:{lines[0]}) is not ordered after {previous.operator} on stream 0 of loom:0 "
+        f"(test_sanitizer.py:{lines[1]})"
+    )
+    assert [entry.name for entry in caught.traceback if not entry.ishidden(None)][-1] == "_race"
     text = capsys.readouterr().err
     for part in (
         f"CSAN detected a possible data race on tensor with data pointer {error.data_ptr}\n",
@@ -136,6 +147,22 @@ def test_report(sanitized, capsys: pytest.CaptureFixture[str]) -> None:
         "    x.add_(1)\n",
     ):
         assert part in text
+
+
+@pytest.mark.parametrize("is_pinned", [False, True])
+def test_reports_of_copies_say_how_much_goes_where(
+    sanitized, capsys: pytest.CaptureFixture[str], is_pinned: bool
+) -> None:
+    x, side = torch.empty(64, device="loom"), torch.loom.Stream()
+    source = torch.ones(64)
+    x.copy_(source.pin_memory() if is_pinned else source, non_blocking=True)
+    with torch.loom.stream(side), pytest.raises(Errors) as caught:
+        x.cpu()
+    to_host, to_device = caught.value.errors[0].current_access, caught.value.errors[0].previous_access
+    assert to_host.operator == "copy (256 bytes) from loom:0 to cpu"
+    host = "pinned memory" if is_pinned else "cpu"
+    assert to_device.operator == f"copy (256 bytes) from {host} to loom:0"
+    assert f"{to_device.operator}\nwriting to 256 bytes at 0x" in capsys.readouterr().err
 
 
 def test_the_racy_command_is_not_submitted(sanitized) -> None:

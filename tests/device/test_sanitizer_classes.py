@@ -32,7 +32,10 @@ def test_errors_say_who_did_what() -> None:
     assert text.index("stream 5 of loom:0") < text.index("stream 0 of loom:0")
     assert text.index("writing to a tensor of shape [2, 3]") < text.index("reading from a tensor")
     both = _sanitizer.CUDASanitizerErrors([error, error])
-    assert str(both) == "detected 2 errors"
+    assert str(both).startswith("detected 2 errors: ")
+    assert str(both).index("on stream 5 of loom:0 (") < str(both).index("on stream 0 of loom:0 (")
+    assert "test_sanitizer_classes.py:" in str(both)
+    assert str(_sanitizer.CUDASanitizerErrors([])) == "detected 0 errors"
     assert both.errors == [error, error]
 
 

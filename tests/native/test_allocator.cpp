@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "runtime/memory/caching_allocator.h"
+#include "runtime/memory/running_kernels.h"
 
 namespace loom::test {
 
@@ -205,6 +206,34 @@ TEST(pool_from_a_source) {
 }
 
 TEST(allocator_chaos_and_expandable_segments) { churn_on_threads(Launch::kChaos, 2, 300, true); }
+
+// It runs before what the other thread has submitted, which still uses the memory.
+TEST(allocator_frees_of_others_are_not_for_a_kernel_that_runs) {
+  Fixture fixture;
+  CachingAllocator& allocator = *fixture.allocator;
+  Gate gate;
+  void* used = nullptr;
+  {
+    const runtime::RunsKernels running(&allocator, 1);
+    std::thread([&] {
+      used = allocator.allocate(kMiB, 1);
+      fixture.chip.submit(fixture.streams[1], [&] { gate.wait(); });
+      allocator.deallocate(used);
+    }).join();
+    void* const own = allocator.allocate(kMiB, 1);
+    CHECK(own != used);
+    allocator.deallocate(own);
+    CHECK(allocator.allocate(kMiB, 1) == own);
+    allocator.deallocate(own);
+  }
+  gate.open();
+  fixture.chip->synchronize_stream(fixture.streams[1]);
+  std::thread([&] {
+    void* const first = allocator.allocate(kMiB, 1);
+    CHECK(first == used);
+    allocator.deallocate(first);
+  }).join();
+}
 
 // Its end would else be given back together with what was there when the cache was emptied.
 TEST(expandable_segment_does_not_grow_while_it_is_given_back) {

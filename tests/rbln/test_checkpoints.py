@@ -37,7 +37,8 @@ def check(kept, first, second, shared=True):
     torch.nn.init.zeros_(model.weight)
     model.load_state_dict(kept["model"])
     assert all(p.device == torch.device("{name}:1") for p in model.parameters())
-    assert all(torch.equal(a.cpu(), b) for a, b in zip(model.parameters(), expected.parameters()))
+    pairs = zip(model.parameters(), expected.parameters(), strict=True)
+    assert all(torch.equal(a.cpu(), b) for a, b in pairs)
     assert kept["steps"] == 7
 
 for file in ("{folder}/zip.pt", "{folder}/legacy.pt"):

@@ -5,10 +5,11 @@ import sys
 
 import pytest
 import torch
+from rich.console import Console
 from typer.testing import CliRunner
 
 from torch_loom.config import SETTINGS
-from torch_loom.tools import demo, digits
+from torch_loom.tools import console, demo, digits
 from torch_loom.tools.cli import app, main
 from torch_loom.tools.training import NUM_COMPARED_STEPS, one_thread, train
 
@@ -45,6 +46,14 @@ def test_env_lists_every_variable(loom):
     for setting in SETTINGS:
         assert setting.env in result.stdout
         assert setting.type_name in result.stdout
+
+
+def test_env_fits_a_narrow_terminal(loom, monkeypatch):
+    monkeypatch.setattr(console, "out", Console(width=80))
+    lines = loom("env").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    for setting in SETTINGS:
+        assert any(line.startswith(f"{setting.env} = ") for line in lines), setting.env
 
 
 def test_env_shows_the_value_in_force(loom, monkeypatch):

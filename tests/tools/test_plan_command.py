@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from torch_loom.tools import misplaced, plan
+
 SCRIPT = """
 import sys
 import torch
@@ -115,6 +117,34 @@ def test_a_group_of_a_said_size(tmp_path: Path) -> None:
     assert any("reduce_scatter" in name for name in ops), ops
 
 
+DATA_PARALLEL = """
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("nccl")
+model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(12)]).cuda()
+model = DistributedDataParallel(model, device_ids=[0], bucket_cap_mb=8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+while True:
+    model(torch.randn(8, 1024, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.slow
+def test_data_parallel_training_reduces_gradients_in_buckets(tmp_path: Path) -> None:
+    script, as_json = tmp_path / "ddp.py", tmp_path / "plan.json"
+    script.write_text(DATA_PARALLEL, encoding="utf-8")
+    done = run_plan(script, "--world-size", "8", "--json", str(as_json))
+    assert done.returncode == 0, done.stdout + done.stderr
+    calls = {name: count for name, _, count, _ in json.loads(as_json.read_text(encoding="utf-8"))["ops"]}
+    # 48 MiB of gradients in buckets of 8, after a first small one; three steps.
+    assert 3 * 5 <= calls["c10d::all_reduce"] <= 3 * 8, calls
+
+
 def test_what_a_script_raises_shows_its_own_frames(tmp_path: Path) -> None:
     script = tmp_path / "broken.py"
     script.write_text("def inner():\n    return {}['missing']\n\ninner()\n", encoding="utf-8")
@@ -140,3 +170,33 @@ def test_a_script_that_ends_in_failure_has_no_plan(tmp_path: Path) -> None:
     )
     assert done.returncode == 5
     assert "ended with status 5" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("factor", "text"),
+    [(0.0, "0.0"), (1.26, "1.3"), (57.3, "57"), (843.2, "840"), (197652.9, "more than 1,000")],
+)
+def test_times_are_told_as_well_as_they_are_known(factor: float, text: str) -> None:
+    assert plan.times_text(factor) == text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["cuda", "loom"])
+def test_both_names_are_understood_where_the_text_has_neither(tmp_path: Path, device: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"import torch\ntorch.ones(9, device='{device[:2]}' + '{device[2:]}') + 1\n", encoding="utf-8"
+    )
+    command = [sys.executable, "-m", "torch_loom.tools.cli", "plan", str(script), "--chip", "h100"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "aten::add" in done.stdout
+    assert "warning: --chip stands after" in done.stderr
+
+
+def test_options_behind_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    misplaced.warn("run", ["train.py", "--chip=h100", "--epochs", "1", "--sanitize"])
+    assert "--chip, --sanitize stands after train.py" in " ".join(capsys.readouterr().err.split())
+    misplaced.warn("run", ["train.py", "--chip", "h100"], text="parser.add_argument('--chip')")
+    misplaced.warn("plan", ["train.py", "--epochs", "1"])
+    assert capsys.readouterr().err == ""

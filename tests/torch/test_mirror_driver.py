@@ -56,7 +56,7 @@ with torch.loom.stream(side):
 def test_memory_copies_and_views(run_python: PythonRunner) -> None:
     run_python(
         """
-        import ctypes, torch
+        import torch
         x = torch.arange(12.0, device="loom").reshape(3, 4)
         here = torch.loom.memory_allocated()
         y = x.T[1:].to("loom:1", non_blocking=True)

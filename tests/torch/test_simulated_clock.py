@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 
 from tests.conftest import PythonRunner
+from torch_loom import _C
 from torch_loom.chips.cost.lower import ATTRIBUTES, lower
 from torch_loom.chips.estimator import described
 from torch_loom.device._core import clock as simulated_time
@@ -279,6 +280,82 @@ def test_when_a_time_is_read_changes_no_time() -> None:
     assert late == pytest.approx(program(1 << 15, True), abs=1e-12)
     early = program(3 << 15, True)
     assert early == pytest.approx(program(3 << 15, False), abs=1e-12)
+
+
+def varied_ops() -> dict[str, Callable[[], object]]:
+    """Ops that differ from one another in one argument, dtype or shape."""
+    x, y = torch.rand(64, 48, device="loom"), torch.rand(64, 48, device="loom")
+    n, half = torch.arange(64 * 48, device="loom").view(64, 48), x.to(torch.float16)
+    image, weight = torch.rand(2, 8, 16, 16, device="loom"), torch.rand(8, 8, 3, 3, device="loom")
+    grouped, rows = torch.rand(8, 2, 3, 3, device="loom"), torch.arange(0, 64, 2, device="loom")
+    conv, functional = torch.conv2d, torch.nn.functional
+    return {
+        "add": lambda: x + y,
+        "add twice the same": lambda: x + x,
+        "add half": lambda: half + half,
+        "add to integers": lambda: n + 1,
+        "add a fraction to integers": lambda: n + 1.5,
+        "add the host's number": lambda: n + torch.tensor(2),
+        "add the host's fraction": lambda: n + torch.tensor(2.5),
+        "square": lambda: x.pow(2),
+        "cube": lambda: x.pow(3),
+        "root": lambda: x.pow(0.5),
+        "sum of all": lambda: x.sum(),
+        "sum of rows": lambda: x.sum(1),
+        "sum of columns": lambda: x.sum(0),
+        "sum that keeps": lambda: x.sum(0, keepdim=True),
+        "sum as double": lambda: x.sum(1, dtype=torch.float64),
+        "mean of both": lambda: x.mean((0, 1)),
+        "softmax": lambda: x.softmax(1),
+        "softmax of columns": lambda: x.softmax(0),
+        "convolution": lambda: conv(image, weight),
+        "strided": lambda: conv(image, weight, stride=2),
+        "padded": lambda: conv(image, weight, padding=1),
+        "grouped": lambda: conv(image, grouped, groups=4),
+        "norm": lambda: functional.layer_norm(x, (48,)),
+        "norm of all": lambda: functional.layer_norm(x, (64, 48)),
+        "rows together": lambda: torch.cat([x, y]),
+        "columns together": lambda: torch.cat([x, y], 1),
+        "rows": lambda: x.index_select(0, rows),
+        "masked": lambda: x[x > 0.5],
+        "few masked": lambda: x[x > 0.99],
+        "where": lambda: torch.nonzero(x > 0.25),
+        "to half": lambda: x.to(torch.float16),
+        "cumulated": lambda: x.cumsum(1),
+        "list": lambda: torch._foreach_add([x, y], 1.0),
+        "longer list": lambda: torch._foreach_add_([x.clone(), y.clone(), x.clone()], 1.0),
+        "into": lambda: torch.add(x, y, out=torch.empty(0, device="loom")),
+        "quotient of integers": lambda: n / n.clamp(min=1),
+        "random": lambda: torch.rand(64, 48, device="loom"),
+        "transposed": lambda: x.t() + y.t(),
+        "narrow product": lambda: x.to(torch.bfloat16).matmul(y.t().to(torch.bfloat16)),
+    }
+
+
+def test_a_kernel_of_which_nobody_is_told_costs_the_same() -> None:
+    def took(op: Callable[[], object]) -> float:
+        torch.loom.synchronize()
+        before = torch.loom.clock()
+        op()
+        torch.loom.synchronize()
+        return torch.loom.clock() - before
+
+    ops = varied_ops()
+    counter = _C.KernelCounter(True)
+    counter.attach()
+    told = {name: took(op) for name, op in ops.items()}
+    counter.detach()
+    # The first is told to the clock, and teaches it what is not told the next times.
+    for _ in range(3):
+        assert {name: took(op) for name, op in ops.items()} == pytest.approx(told, abs=1e-12)
+    seconds = [1e9 * each for each in told.values()]
+    assert len({round(each) for each in seconds}) > len(ops) // 2
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert took(ops["quotient of integers"]) > told["quotient of integers"]
+    finally:
+        torch.set_default_dtype(default)
 
 
 def test_a_profile_begins_behind_what_was_put_off() -> None:

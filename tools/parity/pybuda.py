@@ -25,7 +25,6 @@ DECLINED = {
 """Names that are not here, and what to use instead."""
 _TF = "needs TensorFlow; called by hand, a module does not run on a device"
 LIMITED = {
-    "pybuda.OnnxModule": "running it says that ONNX models are not read",
     **dict.fromkeys((f"pybuda.TFModule{part}" for part in ("", ".forward", ".call", ".backward")), _TF),
     **{
         f"pybuda.CPUDevice.{name}": "says that a TFModule is needed; see TFModule"

@@ -28,8 +28,11 @@ def take_over(module: ModuleType) -> None:
     for submodule, theirs in loaded.items():
         ours = getattr(module, submodule)
         if theirs is None or submodule.startswith("_"):
-            # Nobody has it yet, or it is one piece of which no name makes sense without the others.
+            # Nobody has it yet, or it is one piece of which no name makes sense without the others. What
+            # ours lacks is PyTorch's: its own modules import private names.
             sys.modules[f"{torch.cuda.__name__}.{submodule}"] = ours
+            for name, value in vars(theirs).items() if theirs is not None else ():
+                vars(ours).setdefault(name, value)
         else:
             _overlay(theirs, ours)
             setattr(torch.cuda, submodule, theirs)
@@ -46,11 +49,18 @@ def patch(module: ModuleType) -> None:
     """Apply what only CUDA's name needs, beside :mod:`torch_loom._register.patches`."""
     _patch_storages()
     # Imported under this name only, and when the extension is known to load.
-    from torch_loom._register import cuda_answers, cuda_collectives, cuda_exchange, cuda_functions
+    from torch_loom._register import (
+        cuda_answers,
+        cuda_collectives,
+        cuda_exchange,
+        cuda_functions,
+        cuda_kernels,
+    )
 
     cuda_functions.provide(module)
     cuda_exchange.restrict()
     cuda_answers.give()
+    cuda_kernels.refuse()
     cuda_collectives.provide()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from torch_loom import _C, config
-from torch_loom.device._core.first_use import _lazy_init
+from torch_loom.device._core.first_use import _chip_names, _lazy_init
 from torch_loom.errors import NotApplicableError
 
 # cuDNN's and cuBLAS's figures that programs set and read back; nothing here depends on them.
@@ -208,8 +208,20 @@ def _classes(module: ModuleType) -> dict[str, Any]:
         "_CUDAGraph": _C.Graph,
         "_CudaDeviceProperties": module.devices.DeviceProperties,
         "_cuda_CUDAAllocator": _C.MemorySource,
+        "_cuda_CUDAAllocator_AllocatorState": _AllocatorState,
         "_graph_pool_handle": module.graph_pool_handle,
     }
+
+
+class _AllocatorState:
+    """What Inductor's trees of graphs keep of a pool; its modules import the name."""
+
+    def __init__(self, *_: object) -> None:
+        raise NotApplicableError(
+            "torch._C._cuda_CUDAAllocator_AllocatorState stands for checkpoints of CUDA's allocator, which "
+            "Inductor's trees of graphs take: models that are compiled run op by op here; torch.cuda.graph "
+            "captures and replays them"
+        )
 
 
 def _refused(name: str, reason: str) -> Callable[..., Any]:
@@ -235,7 +247,7 @@ def compiled_version() -> int:
 def _show_config(parallel_info: Callable[[], str]) -> Callable[[], str]:
     def show() -> str:
         # PyTorch's own text asks CUDA's libraries for their versions.
-        names = " ".join(torch.cuda.get_arch_list())
+        names = " ".join(_chip_names())
         return f"PyTorch {torch.__version__}\n  - cuda devices: torch-loom's ({names})\n{parallel_info()}"
 
     return show

@@ -105,6 +105,9 @@ class Chip:
         "refuses the ops that it documents as nondeterministic on CUDA",
         default=True,
     )
+    product_name: str = figure(
+        checks.text(), "what the card calls itself: its device's name under the name cuda", default=""
+    )
     num_cores: int = figure(checks.whole(1, 1_000_000), "cores or multiprocessors that work", "cores", 0)
     grid_rows: int = figure(
         checks.whole(1, 10_000), "rows of the grid of cores, harvested ones too", "cores", 0

@@ -28,12 +28,18 @@ def _check_op(chip: str, op: str) -> None:
 
 
 class Figures(dict[str, float]):
-    """All figures of a chip by name; 0: not known. :attr:`chip` is the description that they are from."""
+    """All figures of a chip by name; 0: not known.
+
+    Attributes:
+        chip: the description that they are from.
+        product_name: what the card calls itself; empty where that is not known.
+    """
 
     def __init__(self, chip: Chip) -> None:
         values = {entry.name: getattr(chip, entry.name) for entry in fields(chip)}
         super().__init__((name, value) for name, value in values.items() if isinstance(value, (int, float)))
         self.chip = chip
+        self.product_name = chip.product_name
 
 
 def load_for_core(chip: str) -> tuple[_C.Chip, Figures]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from torch_loom.compiler.cache import entry_for
 from torch_loom.compiler.frontend import Exported, exported
 from torch_loom.compiler.ir import value_of
 from torch_loom.compiler.lowering import changed, plan_data, program_of
+from torch_loom.compiler.onnx.file import is_model
 from torch_loom.compiler.options import Options, configuration
 from torch_loom.compiler.passes import PLAN_PASSES, Context, run
 from torch_loom.compiler.passes.runner import PassRecord
@@ -32,7 +34,7 @@ __all__ = ["compile_module"]
 
 
 def compile_module(
-    module: nn.Module,
+    module: nn.Module | str | os.PathLike[str] | Any,
     sample_inputs: Sequence[Any],
     sample_kwargs: Mapping[str, Any] | None = None,
     *,
@@ -49,7 +51,8 @@ def compile_module(
     """Compile a module for chips: choose formats, fuse, place in epochs, plan memory.
 
     Args:
-        module: in the mode (``eval()``) that it is to run in. It stays as it is.
+        module: in the mode (``eval()``) that it is to run in. It stays as it is. Or an ONNX model: a path or
+            a ``ModelProto`` (:func:`torch_loom.compiler.load_onnx`).
         sample_inputs, sample_kwargs: what its forward takes; their shapes are compiled for.
         chip: the name or description of the chip to plan for; default: that of ``device``, or of the board
             that ``device_config`` names.
@@ -72,6 +75,7 @@ def compile_module(
     Raises:
         CompilerOptionError: an option, break or override that cannot be.
         ExportError: the model branches on values, or has results whose sizes depend on them.
+        OnnxError: an ONNX model that cannot be read.
         PlacementError: it does not fit the chip.
         HostOpError: the chip lacks an op, under ``host_ops="error"``.
 
@@ -92,6 +96,9 @@ def compile_module(
     args, kwargs = tuple(sample_inputs), dict(sample_kwargs or {})
     if loss is not None and optimizer is None:
         raise CompilerOptionError("loss: it is for training; give the optimizer, too")
+    if isinstance(module, str | os.PathLike) or is_model(module):
+        _tell(progress, "import")
+        module = _imported(module, (*args, *kwargs.values()))
     entry, executable = None, None
     folder = config.compile_cache()
     if (
@@ -151,6 +158,15 @@ def _compiled(source: Exported, context: Context, target: Target, place: torch.d
     data = plan_data(graph, plan, target, context, batch)
     specs = {**source.specs, "saved": list(saved)}
     return Executable(program, used, data, specs, place, replays=context.options.backend_opt_level >= 1)
+
+
+def _imported(model: Any, inputs: Sequence[Any]) -> nn.Module:
+    """Read an ONNX model onto the device of its inputs."""
+    from torch_loom.compiler.onnx import load_onnx
+
+    module: nn.Module = load_onnx(model)
+    place = next((one.device for one in inputs if isinstance(one, torch.Tensor)), None)
+    return module if place is None else module.to(place)
 
 
 def _record(name: str, begun: float, num_ops: int) -> PassRecord:

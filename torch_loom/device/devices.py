@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.types import Device
 
-from torch_loom import _C
+from torch_loom import _C, config
 from torch_loom.device._core.device_index import (
     DEVICE_TYPE,
     DeviceContext,
@@ -202,7 +202,7 @@ def _is_no_device(device: Device) -> bool:
 
 
 def get_device_name(device: Device = None) -> str | None:
-    """Return the name of a device: that of its chip.
+    """Return the name of a device: see :class:`DeviceProperties`.
 
     Args:
         device: which one; the current one if None. A negative index does nothing: None is returned.
@@ -273,12 +273,17 @@ def get_arch_list() -> list[str]:
     """Return what the kernels were made for: the names of the devices' chips; nothing without devices.
 
     There is one set of kernels for all chips, so a chip of one's own is in the list as well. Does not
-    initialise the devices.
+    initialise the devices. Under the name cuda, CUDA's names of the chips' capabilities: ``"sm_90"``.
 
     Raises:
         ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
     """
-    return _chip_names() if is_available() else []
+    if not is_available():
+        return []
+    if DEVICE_TYPE != config.CUDA_NAME:
+        return _chip_names()
+    chips = [_chip(index) for index in range(_device_count())]
+    return list(dict.fromkeys(f"sm_{chip.capability_major}{chip.capability_minor}" for chip in chips))
 
 
 def _device_count_nvml() -> int:

@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 import importlib
+import os
+from pathlib import Path
 from typing import Any
 
+from torch_loom.compiler.onnx import load_onnx
 from torch_loom.errors import PyBudaError
-from torch_loom.pybuda.module import Module
+from torch_loom.pybuda.module import Module, PyTorchModule
 from torch_loom.pybuda.tensor import to_torch
 
 __all__ = ["OnnxModule", "TFModule", "absent_frontend"]
 
 
-class OnnxModule(Module):
-    """An ONNX model. It runs where the compiler's importer of ONNX is present."""
+class OnnxModule(PyTorchModule):
+    """An ONNX model, which runs as the PyTorch module that is made of it; needs the package onnx.
 
-    def __init__(self, name: str, module: Any, onnx_path: str) -> None:
-        super().__init__(name)
-        self.module, self.onnx_path = module, onnx_path
+    Its weights, the initialisers of floating point that have dimensions, are trained as any parameters.
+
+    Args:
+        name: unique among the modules that are placed.
+        module: an ``onnx.ModelProto``; None: ``onnx_path`` is read.
+        onnx_path: of its file, beside which its external data lies.
+
+    Raises:
+        OnnxError: the package is not installed, or the model cannot be read.
+    """
+
+    def __init__(self, name: str, module: Any, onnx_path: str | os.PathLike[str] | None) -> None:
+        if module is None and onnx_path is None:
+            raise PyBudaError(f"OnnxModule {name!r} takes an onnx.ModelProto, or the path of a file")
+        if isinstance(module, str | os.PathLike):  # in the place of the model
+            module, onnx_path = None, module
+        folder = None if onnx_path is None else Path(onnx_path).parent
+        super().__init__(name, load_onnx(onnx_path) if module is None else load_onnx(module, folder))
+        self.onnx_model, self.onnx_path = module, onnx_path
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process gets the graph and its weights, not the file once more.
+        return {**super().__getstate__(), "onnx_model": None}
 
 
 class TFModule(Module):

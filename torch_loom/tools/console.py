@@ -17,6 +17,11 @@ def show_error(message: object) -> None:
     err.print(Text("error: ", style="bold red").append(str(message), style="default"), soft_wrap=True)
 
 
+def show_warning(message: object) -> None:
+    """Prints one warning on standard error, as it is."""
+    err.print(Text("warning: ", style="bold yellow").append(str(message), style="default"), soft_wrap=True)
+
+
 def fail(message: object) -> NoReturn:
     """Prints an error and ends the command with exit status 1."""
     show_error(message)

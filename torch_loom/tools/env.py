@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -9,6 +13,9 @@ from torch_loom import chips
 from torch_loom.config import SETTINGS, Setting, raw_value, resolve
 from torch_loom.errors import ConfigurationError
 from torch_loom.tools import console
+
+# The table's first three columns take 90.
+TABLE_COLUMNS = 130
 
 
 def current_cell(setting: Setting[object]) -> Text:
@@ -39,9 +46,20 @@ def table() -> Table:
     return result
 
 
+def listing() -> Iterator[RenderableType]:
+    """Yields all settings one below the other, for terminals in which the table's columns have no room."""
+    for setting in SETTINGS:
+        default = "not set" if setting.default is None else setting.default
+        head = Text(setting.env, style="bold").append(" = ").append_text(current_cell(setting))
+        yield head.append(f"  ({setting.type_name}, default: {default})", style="dim not bold")
+        meaning = Text(setting.meaning).append(f"\nTakes: {setting.allowed}", style="dim")
+        yield Padding(meaning, (0, 0, 0, 4))
+
+
 def run() -> None:
-    """Prints the table; ends with exit status 1 if the values cannot be used."""
-    console.out.print(table())
+    """Prints all settings; ends with exit status 1 if the values cannot be used."""
+    for part in (table(),) if console.out.width >= TABLE_COLUMNS else listing():
+        console.out.print(part)
     try:
         for chip in dict.fromkeys(resolve().chips):
             chips.load(chip)

@@ -1,7 +1,8 @@
 """`loom plan`: run a training script in a dry run, and say what it would need on a chip.
 
-The command starts another Python, in which this file is the program: its devices have the name that the
-script uses, and the script runs within :class:`torch.loom.dry_run` until it has made so many optimizer steps.
+The command starts another Python, in which this file is the program: its devices are CUDA's, unless the
+script names them by their own name, and the script runs within :class:`torch.loom.dry_run` until it has made
+so many optimizer steps.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import re
 import runpy
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = ["run"]
 
@@ -23,6 +24,8 @@ OPTIONS = "TORCH_LOOM_PLAN_OPTIONS"
 MAX_POINTS = 600
 MAX_SPANS = 4000
 TOP_OPS = 10
+# Beyond it what does not grow with a batch would decide.
+MAX_TIMES = 1000
 
 
 def run(script: Sequence[str], options: dict[str, Any]) -> None:
@@ -37,7 +40,8 @@ def run(script: Sequence[str], options: dict[str, Any]) -> None:
         ConfigurationError: a value is bad.
     """
     from torch_loom import config
-    from torch_loom.tools import console
+    from torch_loom.config.settings import DEVICE_NAME
+    from torch_loom.tools import console, misplaced
 
     if script[0].startswith("-"):
         console.fail(f"loom plan has no option {script[0]}; `loom plan --help` lists them")
@@ -47,14 +51,33 @@ def run(script: Sequence[str], options: dict[str, Any]) -> None:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         console.fail(f"{path}: the script cannot be read: {error.strerror or error}")
-    # A script that names these devices by their own name keeps it; any other runs as if there were CUDA.
-    own = re.search(r"['\".]loom\b", text) is not None
-    if not own:
+    misplaced.warn("plan", script, text)
+    # Both names of the devices are understood. The first guess is the one that the program names alone.
+    named = text + " ".join(script[1:])
+    names_own = re.search(rf"['\". ]{DEVICE_NAME.default}\b", named) is not None
+    if not names_own or "cuda" in named:
         config.export({"device_name": config.CUDA_NAME})
     environment = {**os.environ, **_rank(options["world_size"]), OPTIONS: json.dumps(options)}
+    _replace_process(script, environment)
+
+
+def _replace_process(script: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, [sys.executable, "-m", "torch_loom.tools.plan", *script], environment)
+
+
+def _names_own_devices(error: BaseException) -> bool:
+    """Return whether a script failed as CUDA's because it names the devices by their own name."""
+    from torch_loom import config
+    from torch_loom.config.settings import DEVICE_NAME
+
+    own = DEVICE_NAME.default
+    # PyTorch's words for a device type that is not there, for a tensor's method, and for an argument.
+    unknown = (
+        rf"device type at start of device string: {own}\b|has no attribute '(is_)?{own}'|device.*\b{own}\b"
+    )
+    return config.device_name() == config.CUDA_NAME and re.search(unknown, str(error)) is not None
 
 
 def _rank(world_size: int | None) -> dict[str, str]:
@@ -91,6 +114,7 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
     import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
+    from torch_loom.config.settings import DEVICE_NAME
     from torch_loom.tools import console
     from torch_loom.tools.plan_page import page
 
@@ -128,6 +152,9 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
                     sys.stderr.write(f"{script[0]} ended with status {status}, so there is no plan\n")
                     return status
             except Exception as error:
+                if _names_own_devices(error):
+                    restarted = {**os.environ, DEVICE_NAME.env: str(DEVICE_NAME.default)}
+                    _replace_process(script, {**restarted, OPTIONS: json.dumps(options)})
                 sys.stderr.write(_script_traceback(error))
                 return 1
             finally:
@@ -272,6 +299,13 @@ def time_text(seconds: float) -> str:
     return f"{seconds * 1e9:.3g} ns"
 
 
+def times_text(factor: float) -> str:
+    """Return how many times something fits: two digits, and no more than a plan can tell."""
+    if factor >= MAX_TIMES:
+        return f"more than {MAX_TIMES:,}"
+    return f"{factor:.1f}" if factor < 10 else f"{float(f'{factor:.2g}'):,.0f}"
+
+
 def _show(found: dict[str, Any]) -> None:
     from rich.table import Table
 
@@ -312,7 +346,8 @@ def _show(found: dict[str, Any]) -> None:
     if found["out_of_memory"]:
         print_(f"[bold red]out of memory:[/bold red] {found['out_of_memory']}")
     elif found["batch_factor"]:
-        print_(f"a batch {found['batch_factor']:.1f} times as large would fit, if activations grow with it")
+        times = times_text(found["batch_factor"])
+        print_(f"a batch {times} times as large would fit, if activations grow with it")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/commands.h"
+#include "runtime/memory/running_kernels.h"
 
 namespace loom::runtime {
 
@@ -196,8 +197,9 @@ void CachingAllocator::deallocate(void* address) {
   }
   block->allocated = false;
   const bool is_cached = pool.is_cached;
-  // Nothing holds back who gets the memory next: its own stream must have passed this point, too.
-  if (!is_cached) [[unlikely]] {
+  // Its own stream must have passed this point, too, where something else than that stream's order says who
+  // gets the memory next: nothing at all, or a kernel that runs now, before work that uses the block.
+  if (!is_cached || others_run_kernels(this, block->segment->stream)) [[unlikely]] {
     block->more().streams.insert(block->segment->stream);
   }
   if (block->extra != nullptr && !block->extra->streams.empty()) [[unlikely]] {

@@ -82,8 +82,8 @@ void CachingAllocator::collect_tails(Pool& pool, std::vector<Segment*>& segments
       block->previous = nullptr;
     }
     auto* tail =
-        new Segment{&pool, segment->stream,  rest->position, true, rest->size, {cut, segment->pieces.end()},
-                    rest,  segments_.size(), nullptr};
+        new Segment{&pool, segment->stream,  rest->position, true,   rest->size, {cut, segment->pieces.end()},
+                    rest,  segments_.size(), nullptr,        nullptr};
     tail->leaving = true;
     rest->segment = tail;
     segments_.push_back(tail);

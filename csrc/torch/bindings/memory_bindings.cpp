@@ -133,6 +133,14 @@ void raw_delete(uintptr_t address) {
   translated([&] { place.device->allocator->deallocate(block); });
 }
 
+// "loom:0", "pinned memory", or "cpu" for what is neither.
+std::string place_of(uintptr_t address) {
+  const runtime::Place place = runtime::locate(reinterpret_cast<const void*>(address));
+  if (place.kind == driver::AddressKind::kPinnedHost) return "pinned memory";
+  if (place.device == nullptr) return "cpu";
+  return device_name() + ':' + std::to_string(place.device->logical);
+}
+
 // Allocations of the calling thread go to the pool.
 void begin_allocate_to_pool(int64_t index, runtime::PoolId id, const runtime::SourceRef& source) {
   const auto filter = [thread = std::this_thread::get_id()](int64_t) {
@@ -298,6 +306,7 @@ void bind_memory(py::module_& m) {
         torch::wrap_pybind_function([](int64_t index) { return allocator_of(index).memory_fraction(); }));
   m.def("raw_alloc", torch::wrap_pybind_function(raw_alloc));
   m.def("raw_delete", torch::wrap_pybind_function(raw_delete));
+  m.def("place_of", torch::wrap_pybind_function(place_of));
   m.def("attach_out_of_memory_observer", torch::wrap_pybind_function(attach_out_of_memory_observer));
   m.def("host_memory_stats", torch::wrap_pybind_function(host_memory_stats));
   m.def("reset_peak_host_memory_stats",

@@ -155,7 +155,7 @@ void mix_argument(Lending& lending, const c10::IValue& value) {
   } else if (value.isString()) {
     lending.mix(std::hash<std::string_view>()(value.toStringView()));
   } else {
-    lending.mix(value.isNone() ? 7 : 11);
+    lending.mix(value.isNone() ? 7 : value.isComplexDouble() ? 13 : 11);
   }
 }
 
@@ -225,7 +225,7 @@ void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceK
   if (op.writes) lending.write_back();
   for (size_t i = stack->size() - op.num_returns; i < stack->size(); ++i) adopt_result(lending, (*stack)[i]);
   if (!lending.is_described()) [[likely]]
-    return;
+    return lending.finish();
   for (size_t i = stack->size() - op.num_returns; i < stack->size(); ++i) {
     lending.description().add_output((*stack)[i]);
   }
@@ -235,8 +235,51 @@ void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceK
 }  // namespace
 
 void run_lent(Op& op, torch::jit::Stack* stack, Lending& lending) {
+  if (has_asserted.load(std::memory_order_relaxed) && lending.runs_kernels()) [[unlikely]]
+    return skip_or_raise(op, stack, lending);
   InferenceKey key = key_of(op, *stack, lending);
   if (!try_queue(op, stack, lending, key)) run_in_place(op, stack, lending, std::move(key));
+}
+
+// `is_checked`: for a fallback. `is_sync`: somebody wants to know that the host waits for it.
+void lend_and_run(Op& op, torch::jit::Stack* stack, bool is_checked, bool is_sync) {
+  const size_t first = stack->size() - op.num_arguments;
+  const bool is_told_if_unknown = runtime::simulated::is_on() && !waits_for_values(op, *stack);
+  Lending lending(op, is_told_if_unknown ? Lending::Telling::kUnknown : Lending::Telling::kAll);
+  c10::SmallVector<c10::IValue, 8> given;
+  const bool may_retell = is_told_if_unknown && !lending.is_described();
+  if (may_retell) [[unlikely]] {
+    given.append(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
+  }
+  size_t next = 0;  // of op.arguments
+  for (size_t i = 0; i < op.num_arguments; ++i) {
+    if (next < op.arguments.size() && op.arguments[next].index == i) {
+      lend_argument(lending, (*stack)[first + i], op.arguments[next++]);
+    } else {
+      mix_argument(lending, (*stack)[first + i]);
+    }
+  }
+  const bool runs_in_place = lending.runs_in_place();
+  if (may_retell && lending.must_retell(op)) [[unlikely]] {
+    std::move(given.begin(), given.end(), stack->begin() + static_cast<std::ptrdiff_t>(first));
+    const Lending::Retelling retelling;
+    return lend_and_run(op, stack, is_checked, is_sync);
+  }
+  if (is_sync) [[unlikely]]
+    report_implicit_sync(op.name(), lending.device());
+  if (fallback::is_watched(lending.dtypes()) && !is_checked) [[unlikely]] {
+    fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
+  }
+  if (is_deterministic_wanted(op.alert)) [[unlikely]] {
+    raise_alert(*op.alert, c10::ArrayRef<c10::IValue>(*stack).slice(first), lending.device());
+  }
+  if (lending.is_described()) [[unlikely]]
+    describe(op, *stack, lending);
+  if (runs_in_place) {
+    run_in_place(op, stack, lending, {});
+  } else {
+    run_lent(op, stack, lending);
+  }
 }
 
 void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
@@ -257,31 +300,7 @@ void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
     if (fill_on_host(handle, stack, check)) return;
   }
   const bool is_sync = is_sync_watched.load(std::memory_order_relaxed) && waits_for_values(op, *stack);
-  Lending lending(op);
-  const size_t first = stack->size() - op.num_arguments;
-  size_t next = 0;  // of op.arguments
-  for (size_t i = 0; i < op.num_arguments; ++i) {
-    if (next < op.arguments.size() && op.arguments[next].index == i) {
-      lend_argument(lending, (*stack)[first + i], op.arguments[next++]);
-    } else {
-      mix_argument(lending, (*stack)[first + i]);
-    }
-  }
-  if (is_sync) [[unlikely]]
-    report_implicit_sync(op.name(), lending.device());
-  if (fallback::is_watched(lending.dtypes()) && !is_checked) [[unlikely]] {
-    fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
-  }
-  if (is_deterministic_wanted(op.alert)) [[unlikely]] {
-    raise_alert(*op.alert, c10::ArrayRef<c10::IValue>(*stack).slice(first), lending.device());
-  }
-  if (lending.is_described()) [[unlikely]]
-    describe(op, *stack, lending);
-  if (lending.runs_in_place()) {
-    run_in_place(op, stack, lending, {});
-  } else {
-    run_lent(op, stack, lending);
-  }
+  lend_and_run(op, stack, is_checked, is_sync);
 }
 
 }  // namespace loom::glue

@@ -9,7 +9,9 @@
 #include <c10/core/impl/COW.h>
 
 #include "runtime/capture.h"
+#include "runtime/memory/running_kernels.h"
 #include "torch/core/host_room.h"
+#include "torch/dispatch/device_assert.h"
 #include "torch/engine/alias.h"
 #include "torch/memory/allocator.h"
 #include "torch/memory/lazy.h"
@@ -27,6 +29,9 @@ using c10::DispatchKey;
 void* data_of(c10::StorageImpl* storage, bool is_written) {
   return runtime::engine_address(device_data(storage, is_written));
 }
+
+// See Lending::must_retell.
+LOOM_FAST_ACCESS constinit thread_local bool retells = false;
 
 // A storage lent for reading is now lent for writing: copy-on-write gives it memory of its own only then.
 void make_writable(const at::Tensor& alias, c10::StorageImpl* original) {
@@ -59,10 +64,34 @@ void check_has_memory(const at::Tensor& tensor, const char* op_name) {
               " bytes (resized after the tensor was made?)");
 }
 
-Lending::Lending(const runtime::OpRecord& op, OperandPolicy policy) : op_(op), policy_(policy) {
+Lending::Lending(const runtime::OpRecord& op, OperandPolicy policy, Telling telling)
+    : op_(op), policy_(policy) {
   run_backward_in_this_thread();
-  if (runtime::is_kernel_described()) [[unlikely]]
+  if (runtime::must_describe_kernel()) [[unlikely]] {
     description_.emplace();
+  } else if (runtime::simulated::is_on()) [[unlikely]] {
+    teaches_cost_ = telling == Telling::kUnknown && retells;
+    if (telling == Telling::kAll || retells) description_.emplace();
+  }
+}
+
+Lending::Retelling::Retelling() { retells = true; }
+Lending::Retelling::~Retelling() { retells = false; }
+
+// What key_ leaves open: the op, and what the program has set.
+uint64_t Lending::cost_key() const noexcept {
+  constexpr uint64_t kFactor = 0x9E3779B97F4A7C15ull;
+  const auto dtype = static_cast<uint64_t>(c10::typeMetaToScalarType(c10::get_default_dtype()));
+  const auto world = static_cast<uint64_t>(target_->runtime().world());
+  const uint64_t key =
+      (key_ ^ (uint64_t{op_.id} << 16 | static_cast<uint64_t>(device_) << 8 | dtype)) * kFactor;
+  return (key ^ world) * kFactor;
+}
+
+bool Lending::must_retell(Op& op) {
+  if (!in_place_ || op.costs_by_value()) return true;
+  cost_ns_ = runtime::simulated::cost_of(cost_key());
+  return cost_ns_ < 0;
 }
 
 Lending::~Lending() {
@@ -141,7 +170,7 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
     return tensor;
   }
   if (!is_loom(tensor)) {
-    mix(2);
+    mix(uint64_t{2} | static_cast<uint64_t>(tensor.scalar_type()) << 8);
     has_host_operands_ = true;
     const bool is_host = tensor.device().is_cpu();
     if (is_host && (takes_host || (policy_.host_scalars && tensor.dim() == 0))) return tensor;
@@ -258,10 +287,11 @@ bool Lending::runs_in_place() {
   const runtime::Device& own = target();
   // Without arithmetic nothing waits for a worker.
   if (!own.runs_kernels()) return true;
+  if (has_asserted.load(std::memory_order_relaxed)) [[unlikely]]
+    return false;  // run_lent() skips it
   const runtime::StreamRef stream = runtime::current_stream_of(device_);
   in_place_ = translated([&] { return runtime::in_place(own, stream); });
-  if (description_.has_value()) [[unlikely]]
-    stream_ = stream;
+  stream_ = stream;
   return static_cast<bool>(in_place_);
 }
 
@@ -284,7 +314,14 @@ void Lending::submit(runtime::StreamRef stream, const driver::Kernel& kernel,
 }
 
 void Lending::finish_described() {
-  if (description_->has_begun()) translated([&] { description_->end(); });
+  if (!description_->has_begun()) return;
+  translated([&] { description_->end(); });
+  if (!teaches_cost_) [[likely]] {
+    return;
+  }
+  if (const int64_t cost_ns = runtime::simulated::last_cost_ns(); cost_ns >= 0) {
+    runtime::simulated::keep_cost(cost_key(), cost_ns);
+  }
 }
 
 void Lending::run_kernel(Body body, void* context) {
@@ -301,9 +338,11 @@ void Lending::run_kernel(Body body, void* context) {
   driver::Kernel kernel{op_name(), with_output_allocations, nullptr, &run};
   kernel.in_place = true;
   if (in_place_ && !description_.has_value()) [[likely]] {
+    const runtime::RunsKernels running(target_->allocator.get(), stream_.id);
     return translated([&] { runtime::run(in_place_, kernel); });
   }
   const runtime::StreamRef stream = in_place_ ? stream_ : runtime::current_stream_of(device());
+  const runtime::RunsKernels running(target().allocator.get(), stream.id);
   if (description_.has_value()) translated([&] { description_->begin(stream, op_.full_name, &op_); });
   if (!target().runs_kernels()) {
     // The host infers the result's metadata: allocations are the host's own scalars.

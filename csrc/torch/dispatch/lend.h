@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/simulated_clock.h"
 #include "torch/dispatch/kernel_description.h"
 #include "torch/engine/engine.h"
 #include "torch/engine/output_allocation.h"
@@ -29,8 +30,10 @@ struct Loan {
 // One op: its operands while they are lent. Not reentrant: nested ops open their own.
 class Lending {
  public:
-  Lending(const runtime::OpRecord& op, OperandPolicy policy);
-  explicit Lending(const Op& op) : Lending(op.record, op.policy) {}
+  // What is told of the kernel where time is simulated: all, or nothing as long as its cost is known.
+  enum class Telling : uint8_t { kAll, kUnknown };
+  Lending(const runtime::OpRecord& op, OperandPolicy policy, Telling telling = Telling::kAll);
+  explicit Lending(const Op& op, Telling telling = Telling::kAll) : Lending(op.record, op.policy, telling) {}
   ~Lending();
   Lending(const Lending&) = delete;
   Lending& operator=(const Lending&) = delete;
@@ -61,6 +64,19 @@ class Lending {
   // description before it runs, and its results before finish().
   bool is_described() const { return description_.has_value(); }
   KernelDescription& description() { return *description_; }
+  // Of an op that is told only as long as its cost is unknown, with all arguments lent or mixed in, while
+  // time is simulated: whether it must be told after all, by lending anew under a Retelling. Else finish()
+  // lays the cost on the clock's time line.
+  bool must_retell(Op& op);
+  // While it lives, this thread's ops are told.
+  class Retelling {
+   public:
+    Retelling();
+    ~Retelling();
+    Retelling(const Retelling&) = delete;
+    Retelling& operator=(const Retelling&) = delete;
+  };
+
   // For a kernel that is queued: tells that it comes, submits it, tells that it went. What run() does, step
   // by step; `outputs` are what it returns.
   void begin(runtime::StreamRef stream);
@@ -71,7 +87,7 @@ class Lending {
   template <typename T>
   void finish(const T& result) {
     if (!description_.has_value()) [[likely]] {
-      return;
+      return finish_timed();
     }
     description_->add_output(result);
     finish_described();
@@ -79,7 +95,7 @@ class Lending {
   // Of an op that returns nothing.
   void finish() {
     if (!description_.has_value()) [[likely]] {
-      return;
+      return finish_timed();
     }
     description_->add_written_inputs();
     finish_described();
@@ -144,6 +160,12 @@ class Lending {
   }
   void run_kernel(Body body, void* context);
   void finish_described();
+  void finish_timed() {
+    if (cost_ns_ >= 0) [[unlikely]] {
+      runtime::simulated::run_kernel(device_, stream_.id, cost_ns_);
+    }
+  }
+  uint64_t cost_key() const noexcept;
   bool has_moved(const Loan& loan) const;
   bool make_own(c10::DataPtr& memory, size_t bytes);
   void copy_from_host(void* destination, const void* source, size_t bytes);
@@ -173,8 +195,10 @@ class Lending {
   bool has_host_operands_ = false;
   bool writes_list_ = false;
   runtime::InPlace in_place_;  // set when the stream runs kernels in this thread
-  runtime::StreamRef stream_;  // that stream, where it is described
+  runtime::StreamRef stream_;  // that stream, once it was asked for
   uint64_t key_ = 0;
+  int64_t cost_ns_ = -1;       // where that is all that the clock is told
+  bool teaches_cost_ = false;  // it is told this time, so that its cost is known the next time
   fallback::DtypeSet dtypes_ = fallback::kAnyOp;
   OutputAllocations allocations_ = OutputAllocations::learning();
   OutputMask learned_ = 0;

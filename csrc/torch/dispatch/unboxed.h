@@ -19,16 +19,31 @@
 
 namespace loom::glue {
 
-// Lends one argument of an op's C++ signature. What is not a tensor passes through; whole numbers tell apart
-// what a kernel allocates.
+// Whole numbers, and the dtypes of others, tell apart what a kernel allocates and what it costs.
+template <typename T>
+void mix_in(Lending& lending, const T& argument) {
+  if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+    lending.mix(static_cast<uint64_t>(argument));
+  } else if constexpr (std::is_same_v<T, c10::SymInt>) {
+    lending.mix(static_cast<uint64_t>(argument.as_int_unchecked()));
+  } else if constexpr (std::is_same_v<T, at::Scalar>) {
+    lending.mix(static_cast<uint64_t>(argument.type()));
+  } else if constexpr (std::is_same_v<T, at::IntArrayRef> || std::is_same_v<T, c10::SymIntArrayRef> ||
+                       detail::is_bools<T>::value) {
+    lending.mix(argument.size());
+    for (const auto& value : argument) mix_in(lending, value);
+  } else if constexpr (detail::is_optional<T>::value || std::is_same_v<T, at::OptionalIntArrayRef> ||
+                       std::is_same_v<T, at::OptionalSymIntArrayRef>) {
+    lending.mix(argument.has_value() ? 1 : 0);
+    if (argument.has_value()) mix_in(lending, *argument);
+  }
+}
+
+// Lends one argument of an op's C++ signature. What is not a tensor passes through.
 template <typename T>
 struct Lent {
   static T of(Lending& lending, T argument) {
-    if constexpr (std::is_integral_v<T>) {
-      lending.mix(static_cast<uint64_t>(argument));
-    } else if constexpr (std::is_same_v<T, at::IntArrayRef>) {
-      for (const int64_t value : argument) lending.mix(static_cast<uint64_t>(value));
-    }
+    mix_in(lending, argument);
     return argument;
   }
 };
@@ -172,11 +187,17 @@ struct Borrowed<At, Return(Arguments...)> {
       if (is_tracing_parts()) return At::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
     }
     Op& op = record();
-    Lending lending(op);
+    Lending lending(op, Lending::Telling::kUnknown);
     if constexpr (kWritesLists) lending.set_writes_list();
     // Braces: arguments are lent from left to right.
     std::tuple<decltype(Lent<Arguments>::of(lending, std::declval<Arguments>()))...> lent{
         Lent<Arguments>::of(lending, arguments)...};
+    const bool runs_in_place = lending.runs_in_place();
+    if (runtime::simulated::is_on()) [[unlikely]] {
+      if (!lending.is_described() && lending.must_retell(op)) {
+        return retold(std::forward<Arguments>(arguments)...);
+      }
+    }
     if (fallback::is_watched(lending.dtypes())) [[unlikely]] {
       fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
     }
@@ -187,7 +208,7 @@ struct Borrowed<At, Return(Arguments...)> {
       static const auto names = argument_names(At::name, At::overload_name);
       describe_arguments(lending, names, arguments...);
     }
-    if (!lending.runs_in_place()) [[unlikely]] {
+    if (!runs_in_place) [[unlikely]] {
       torch::jit::Stack stack = boxed_arguments(lent);
       run_lent(op, &stack, lending);
       return returned(stack, std::forward<Arguments>(arguments)...);
@@ -241,6 +262,11 @@ struct Borrowed<At, Return(Arguments...)> {
   static Op& record() {
     static Op& own = Op::named(At::name, At::overload_name);
     return own;
+  }
+
+  [[gnu::noinline]] static Return retold(Arguments... arguments) {
+    const Lending::Retelling retelling;
+    return call(std::forward<Arguments>(arguments)...);
   }
 
   // In the handler of an error of the engine's kernel: what the op returns where the device asserts.

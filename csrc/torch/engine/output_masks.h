@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "util/checked_slot.h"
+
 namespace loom::glue {
 
 // Bit n for a kernel's n-th allocation; those after the 64th are host memory.
@@ -43,19 +45,10 @@ class OutputAllocationTable {
   }
 
  private:
-  // Two words that are read without a lock: `check` tells whether they belong together.
-  struct Slot {
-    std::atomic<uint64_t> check{0}, mask{0};
-
-    void put(uint64_t key, OutputMask value) {
-      mask.store(value, std::memory_order_relaxed);
-      check.store(key ^ value ^ kUsed, std::memory_order_relaxed);
-    }
-  };
-  static constexpr uint64_t kUsed = 0x9E3779B97F4A7C15ull;  // so that an empty slot fits no key in practice
   static constexpr size_t kProbes = 4;
-  using Small = std::array<Slot, 8>;
-  using Large = std::array<Slot, 1024>;  // programs whose shapes never repeat must not grow it for ever
+  using Small = std::array<CheckedSlot, 8>;
+  using Large =
+      std::array<CheckedSlot, 1024>;  // programs whose shapes never repeat must not grow it for ever
 
   static size_t place(uint64_t key, size_t size) { return (key ^ key >> 32) & (size - 1); }
 
@@ -63,9 +56,7 @@ class OutputAllocationTable {
   static std::optional<OutputMask> find_in(const Slots& slots, uint64_t key) {
     const size_t first = place(key, slots.size());
     for (size_t i = 0; i < kProbes; ++i) {
-      const Slot& slot = slots[(first + i) & (slots.size() - 1)];
-      const uint64_t mask = slot.mask.load(std::memory_order_relaxed);
-      if ((slot.check.load(std::memory_order_relaxed) ^ mask ^ kUsed) == key) return mask;
+      if (const auto mask = slots[(first + i) & (slots.size() - 1)].find(key)) return mask;
     }
     return std::nullopt;
   }
@@ -74,10 +65,8 @@ class OutputAllocationTable {
   static bool put_in(Slots& slots, uint64_t key, OutputMask mask) {
     const size_t first = place(key, slots.size());
     for (size_t i = 0; i < kProbes; ++i) {
-      Slot& slot = slots[(first + i) & (slots.size() - 1)];
-      const uint64_t own = slot.mask.load(std::memory_order_relaxed);
-      const uint64_t check = slot.check.load(std::memory_order_relaxed);
-      if (check != 0 && (check ^ own ^ kUsed) != key) continue;
+      CheckedSlot& slot = slots[(first + i) & (slots.size() - 1)];
+      if (!slot.is_empty() && !slot.find(key).has_value()) continue;
       slot.put(key, mask);
       return true;
     }

@@ -41,6 +41,15 @@ constexpr CastOp kCastOps[] = {
     AT_FORALL_FP32_SET_OPT_DTYPE(LOOM_FP32_OPT)
     AT_FORALL_PROMOTE(LOOM_PROMOTE)
     // clang-format on
+    // The layers, which CUDA has kernels for, and which are none of the ops below.
+    {"aten::lstm", "input", CastPolicy::lower_precision_fp},
+    {"aten::lstm", "data", CastPolicy::lower_precision_fp},
+    {"aten::gru", "input", CastPolicy::lower_precision_fp},
+    {"aten::gru", "data", CastPolicy::lower_precision_fp},
+    {"aten::rnn_tanh", "input", CastPolicy::lower_precision_fp},
+    {"aten::rnn_tanh", "data", CastPolicy::lower_precision_fp},
+    {"aten::rnn_relu", "input", CastPolicy::lower_precision_fp},
+    {"aten::rnn_relu", "data", CastPolicy::lower_precision_fp},
     // Run as the overloads that take a dtype, which stands behind the other arguments.
     {"aten::norm", "Scalar", CastPolicy::fp32_append_dtype},
     {"aten::norm", "ScalarOpt_dim", CastPolicy::fp32_append_dtype},

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "runtime/simulated_clock.h"
 #include "torch/engine/engine.h"
 
 namespace loom::glue {
@@ -179,6 +180,18 @@ Op& Op::of(const c10::OperatorHandle& handle) {
 
 Op& Op::named(const char* name, const char* overload) {
   return of(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload));
+}
+
+bool Op::costs_by_value() {
+  int8_t answer = costs_by_value_.load(std::memory_order_relaxed);
+  if (answer < 0) {
+    const std::vector<c10::Argument>& schema = handle.schema().arguments();
+    answer = std::any_of(schema.begin(), schema.end(), [](const c10::Argument& argument) {
+      return is_number(*argument.type()) && runtime::simulated::decides_cost(argument.name().c_str());
+    });
+    costs_by_value_.store(answer, std::memory_order_relaxed);
+  }
+  return answer != 0;
 }
 
 bool Op::is_served() {

@@ -68,6 +68,9 @@ class Op {
   bool is_data_dependent = false, is_index_put = false, is_repeat = false;
   // torch.jit's tracer records nothing of it, and PyTorch makes it of other ops: it records those.
   bool is_traced_in_parts = false;
+  // Arguments that no key of a call counts (numbers with a fraction) have a say in what its kernel costs.
+  // Asked where time is simulated.
+  bool costs_by_value();
   OutputAllocationTable output_allocations;
 
  private:
@@ -78,6 +81,7 @@ class Op {
   const c10::KernelFunction shape_function_;
   const bool is_permanent_;  // PyTorch's own and ours: never taken away
   std::atomic<bool> is_served_{false};
+  std::atomic<int8_t> costs_by_value_{-1};  // -1: not asked yet
   std::atomic<const fallback::Op*> fallback_{nullptr};
 };
 

@@ -171,7 +171,7 @@ def _settings(options: Options, overrides: Overrides, named: list[_Named]) -> Se
 
 
 def _groups(graph: fx.GraphModule) -> dict[fx.Node, list[fx.Node]]:
-    """The kernels: for each node with a kernel of its own, the nodes that run in it."""
+    """The kernels in the order of what they read: for each node with one of its own, those that run in it."""
     groups: dict[fx.Node, list[fx.Node]] = {}
     by_name: dict[str, fx.Node] = {}
     for node in graph.graph.nodes:
@@ -182,7 +182,9 @@ def _groups(graph: fx.GraphModule) -> dict[fx.Node, list[fx.Node]]:
         while facts(root).fused_into in by_name:
             root = by_name[facts(root).fused_into]
         groups.setdefault(root, []).append(node)
-    return groups
+    # A fused op may read what is computed after its kernel's first op: a residual, for one.
+    ended = {node: place for place, node in enumerate(graph.graph.nodes)}
+    return dict(sorted(groups.items(), key=lambda group: ended[group[1][-1]]))
 
 
 def _bytes(node: fx.Node, default: str = "") -> int:

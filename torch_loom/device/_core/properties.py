@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from torch_loom import _C, config
+from torch_loom.device._core.device_index import DEVICE_TYPE
 from torch_loom.device._core.first_use import _chip_figures
 
 __all__ = ["DeviceProperties"]
@@ -20,7 +21,7 @@ class DeviceProperties:
     """What a device is: its chip's description, with the names and units of torch.cuda. 0: not known.
 
     Attributes:
-        name: the name of its chip.
+        name: the name of its chip; under the name cuda what the card calls itself, where that is known.
         total_memory: capacity in bytes.
         driver: the name of the driver behind it, ``"virtual"``, ``"null"`` or that of a library.
         engine: the PyTorch device type whose kernels do its arithmetic.
@@ -36,10 +37,11 @@ class DeviceProperties:
         shared_memory_per_block, shared_memory_per_block_optin, shared_memory_per_multiprocessor: in bytes.
         is_integrated, is_multi_gpu_board: 1 or 0: whether it shares the host's memory; whether it shares a
             board, which none does.
-        gcnArchName: the name of the chip.
+        gcnArchName: the same name.
         uuid: made from the machine's name and the physical index: the same in every process.
         pci_bus_id, pci_device_id, pci_domain_id: made up: the physical index plus 1, 0 and 0.
-        extra: what else there is: ``memory_policy`` (``"eager"`` or ``"lazy"``) and ``physical_index``.
+        extra: what else there is: ``memory_policy`` (``"eager"`` or ``"lazy"``), ``physical_index``, and the
+            name of the ``chip``.
     """
 
     name: str
@@ -79,7 +81,8 @@ def _place(physical: int) -> str:
 def properties_of(index: int) -> DeviceProperties:
     """Return what an existing device is."""
     known = dict(_C.device_properties(index))
-    figures = {name: int(value) for name, value in _chip_figures(index).items()}
+    chip_figures = _chip_figures(index)
+    figures = {name: int(value) for name, value in chip_figures.items()}
     physical = known["physical_index"]
     assert isinstance(physical, int)
     base = (
@@ -93,6 +96,10 @@ def properties_of(index: int) -> DeviceProperties:
         "clock_rate_mhz",
     )
     own = {name: known.pop(name) for name in base}
+    known["chip"] = own["name"]
+    # Programs know cards by the names that CUDA's driver gives.
+    if DEVICE_TYPE == config.CUDA_NAME and (product := getattr(chip_figures, "product_name", "")):
+        own["name"] = product
     return DeviceProperties(
         **own,  # type: ignore[arg-type]
         clock_rate=figures["clock_mhz"] * _KHZ_PER_MHZ,

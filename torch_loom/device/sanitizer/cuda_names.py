@@ -84,6 +84,7 @@ class CUDASanitizerDispatchMode:
         self._reader.detach()
 
     def _read(self, *launch: Any) -> None:
+        __tracebackhide__ = True  # pytest then shows the program's line last
         with self._lock:
             self._take_notes()
             errors = self.event_handler.handle_launch(*launch)
@@ -101,6 +102,7 @@ class CUDASanitizerDispatchMode:
         is_captured: bool,
         has_failed: bool,
     ) -> None:
+        __tracebackhide__ = True
         with self._lock:
             self._take_notes()
             errors = self.event_handler.handle_kernel_end(device, stream, outputs, is_captured, has_failed)
@@ -112,6 +114,7 @@ class CUDASanitizerDispatchMode:
 
     @staticmethod
     def _report(errors: list[SynchronizationError]) -> None:
+        __tracebackhide__ = True
         if errors:
             for error in errors:
                 print(error, file=sys.stderr)

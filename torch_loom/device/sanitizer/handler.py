@@ -90,7 +90,8 @@ class EventHandler:
         if self._tags.is_counted(operator, operands):
             self.syncs.all_streams_wait_for_stream(own)
         uses = _uses_of(operands)
-        launch, errors = self._handle_kernel_launch(own, operator, uses)
+        moved = () if kind == TapeReader.KERNEL else uses
+        launch, errors = self._handle_kernel_launch(own, operator, uses, moved)
         if kind == TapeReader.KERNEL and not errors:
             self._begun[threading.get_ident()] = (launch, uses)
         if not errors and (host_waits or self._tags.is_read(operator)):
@@ -116,10 +117,10 @@ class EventHandler:
         return self._handle_uses(launch, _uses_of(fresh))
 
     def _handle_kernel_launch(
-        self, stream: StreamId, operator: str, operands: tuple[Operand, ...]
+        self, stream: StreamId, operator: str, operands: tuple[Operand, ...], moved: tuple[Operand, ...]
     ) -> tuple[Launch, list[SynchronizationError]]:
         self.seq_num += 1
-        launch = Launch(self.seq_num, stream, operator, _gather_traceback(True, False, False))
+        launch = Launch(self.seq_num, stream, operator, _gather_traceback(True, False, False), moved)
         errors = self._handle_uses(launch, operands)
         if not errors:
             self.syncs.update_seq_num(stream, launch.seq_num)

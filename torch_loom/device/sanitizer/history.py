@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import bisect
-import os
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-from torch.utils._traceback import CapturedTraceback
 
 from torch_loom.device.sanitizer.clocks import SeqNum, StreamId, StreamSynchronizations
 from torch_loom.device.sanitizer.regions import Operand, covers, overlap
+from torch_loom.device.sanitizer.stacks import program_frames
 
 __all__ = ["Launch", "Memory", "TensorInfo", "Use"]
 
@@ -24,9 +21,6 @@ _MAX_FREED_USES = 8
 _MAX_EARLIER = 16
 _MAX_FREED_RANGES = 65536
 _MAX_UNKNOWN_PAGES = 4096
-
-# Frames of the sanitizer itself are left out of stacks.
-_OWN_FOLDER = str(Path(__file__).parent) + os.sep
 
 _ROUNDING = 512  # the allocator's
 _PAGE_SHIFT = 21
@@ -41,16 +35,19 @@ class Launch:
         stream: the stream that it was issued to.
         operator: the op, or what the command is called.
         stack: the Python stack that issued it, not yet in words.
+        moved: the ranges of bytes that a copy or a fill uses; memory of the host that is not pinned is not
+            among them.
     """
 
     seq_num: SeqNum
     stream: StreamId
     operator: str
     stack: Any
+    moved: tuple[Operand, ...] = ()
 
     def stack_trace(self) -> traceback.StackSummary:
         """Return the Python stack that issued the command, the innermost frame last."""
-        return _summary(self.stack)
+        return program_frames(self.stack)
 
 
 @dataclass(slots=True)
@@ -60,13 +57,6 @@ class Use:
     launch: Launch
     operand: Operand
     tensor: TensorInfo
-
-
-def _summary(stack: Any) -> traceback.StackSummary:
-    frames: traceback.StackSummary = CapturedTraceback(stack).summary()  # type: ignore[no-untyped-call]
-    return traceback.StackSummary.from_list(
-        [frame for frame in frames if not frame.filename.startswith(_OWN_FOLDER)]
-    )
 
 
 class TensorInfo:
@@ -95,7 +85,7 @@ class TensorInfo:
     @property
     def allocation_stack_trace(self) -> traceback.StackSummary | None:
         """The Python stack that allocated it; None if that was before the sanitizer was enabled."""
-        return None if self._stack is None else _summary(self._stack)
+        return None if self._stack is None else program_frames(self._stack)
 
     def is_only_used_by(self, stream: StreamId) -> bool:
         """Return whether no other stream has a use here: a quick answer to most questions."""

@@ -6,9 +6,11 @@ import enum
 import traceback
 from dataclasses import dataclass
 
+from torch_loom import _C
 from torch_loom.device._core.device_index import DEVICE_TYPE
 from torch_loom.device.sanitizer.clocks import SeqNum, StreamId, unpack_stream
-from torch_loom.device.sanitizer.history import Use
+from torch_loom.device.sanitizer.history import Launch, Use
+from torch_loom.device.sanitizer.stacks import program_line
 
 __all__ = [
     "Access",
@@ -43,7 +45,7 @@ class Access:
         type: whether it reads or writes.
         seq_num: the number of the command in the order in which all were issued.
         stream: the stream, as ``clocks.pack_stream`` numbers it: on device 0 by its own id.
-        operator: the name of the op, or ``"copy"``, ``"fill"``.
+        operator: the name of the op, or as in ``"copy (4000 bytes) from cpu to cuda:0"``.
         data_ptr: the address of the tensor's first element.
         sizes: its shape; memory that an op takes for its result is told as bytes.
         item_bytes: the size of an element.
@@ -66,17 +68,38 @@ class Access:
         kind = AccessType.WRITE if is_written else AccessType.READ
         launch = use.launch
         stack = launch.stack_trace()
-        return cls(kind, launch.seq_num, launch.stream, launch.operator, address, sizes, item_bytes, stack)
+        return cls(
+            kind, launch.seq_num, launch.stream, _command_name(launch), address, sizes, item_bytes, stack
+        )
+
+    @property
+    def place(self) -> str:
+        """The op with its stream and, where it is known, the line of the program."""
+        line = program_line(self.stack_trace)
+        return f"{self.operator} on stream {_stream_name(self.stream)}" + (f" ({line})" if line else "")
 
     def __str__(self) -> str:
         what = f"a tensor of shape {list(self.sizes)}, {self.item_bytes} bytes an element,"
+        if not self.operator.startswith("aten::") and self.item_bytes == 1:
+            what = f"{self.sizes[0]} bytes"
         return (
             f"{self.operator}\n{self.type} {what} at {self.data_ptr:#x}\n"
             f"With stack trace:\n{''.join(self.stack_trace.format())}"
         )
 
 
-def _name_of(stream: StreamId) -> str:
+def _command_name(launch: Launch) -> str:
+    if not launch.moved:
+        return launch.operator
+    text = f"{launch.operator} ({launch.moved[0][1][0]} bytes)"
+    if launch.operator != "copy":
+        return text
+    # What is not among its ranges is memory of the host that is not pinned.
+    places = {is_written: _C.place_of(address) for address, _, _, _, is_written in launch.moved}
+    return f"{text} from {places.get(False, 'cpu')} to {places.get(True, 'cpu')}"
+
+
+def _stream_name(stream: StreamId) -> str:
     device, number = unpack_stream(stream)
     return f"{number} of {DEVICE_TYPE}:{device}"
 
@@ -101,6 +124,7 @@ class UnsynchronizedAccessError(SynchronizationError):
 
     headline = "CSAN detected a possible data race on tensor with data pointer {0}"
     advice = ""
+    verb = "is not ordered after"
 
     def __init__(
         self,
@@ -115,16 +139,21 @@ class UnsynchronizedAccessError(SynchronizationError):
         self.current_access = current_access
         self.previous_access = previous_access
 
+    @property
+    def summary(self) -> str:
+        """The two accesses on one line."""
+        return f"{self.current_access.place} {self.verb} {self.previous_access.place}"
+
     def __str__(self) -> str:
         current, previous = self.current_access, self.previous_access
         text = (
             "============================\n"
             f"{self.headline.format(self.data_ptr)}\n"
-            f"Access by stream {_name_of(current.stream)} during kernel:\n{current}\n"
-            f"Previous access by stream {_name_of(previous.stream)} during kernel:\n{previous}\n"
+            f"Access by stream {_stream_name(current.stream)} during kernel:\n{current}\n"
+            f"Previous access by stream {_stream_name(previous.stream)} during kernel:\n{previous}\n"
         )
         if self.advice:
-            text += self.advice.format(_name_of(previous.stream)) + "\n"
+            text += self.advice.format(_stream_name(previous.stream)) + "\n"
         if self.allocation_stack_trace is None:
             return text + "Trace for tensor allocation not found."
         return text + (
@@ -141,6 +170,7 @@ class UseAfterFreeError(UnsynchronizedAccessError):
     __module__ = _MODULE
 
     headline = "CSAN detected a possible use after free in the memory at {0}"
+    verb = "reuses freed memory of"
     advice = "The tensor of the previous access was freed while stream {0} may still be using it."
 
 
@@ -169,7 +199,9 @@ class CUDASanitizerErrors(Exception):  # noqa: N818 (CUDA's name)
         self.errors = errors
 
     def __str__(self) -> str:
-        return f"detected {len(self.errors)} errors"
+        text = f"detected {len(self.errors)} errors"
+        first = next((error for error in self.errors if isinstance(error, UnsynchronizedAccessError)), None)
+        return text if first is None else f"{text}: {first.summary}"
 
 
 def report(current: Use, previous: Use) -> SynchronizationError:
