@@ -61,7 +61,7 @@ def eager_step(model: nn.Module, optimizer: torch.optim.Optimizer, seed: int) ->
 
 
 def sgd(parameters: list[Any]) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, nesterov=True)
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1)
 
 
 MAKERS: dict[str, Maker] = {

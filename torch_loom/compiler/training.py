@@ -6,7 +6,6 @@ tensors of the executable that take a result after each run: parameters, buffers
 
 from __future__ import annotations
 
-import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -154,8 +153,8 @@ class _State:
                     self.tensors.append(tensor.detach().to(values[name].device, copy=True))
 
     def _first(self, values: dict[str, torch.Tensor]) -> dict[str, dict[str, Any]]:
-        """The state before the first step: what a step without gradients makes, at no steps."""
-        clones = {name: value.clone() for name, value in values.items()}
+        """The state before the first step: what a step of zeros without gradients makes, at no steps."""
+        clones = {name: torch.zeros_like(value) for name, value in values.items()}
         used = {name for names in self._groups for name in names}
         shadow = self._shadow(clones, {})
         for name in used:
@@ -201,7 +200,9 @@ class _State:
         self, values: dict[str, torch.Tensor], state: dict[str, dict[str, Any]]
     ) -> torch.optim.Optimizer:
         """The optimizer, of other tensors; a step of it makes no call that waits for a value."""
-        shadow = copy.copy(self._optimizer)
+        # Not copy.copy: an optimizer's pickle leaves out what its class adds.
+        shadow = object.__new__(type(self._optimizer))
+        shadow.__dict__.update(vars(self._optimizer))
         shadow.param_groups = []
         for group, names in zip(self._optimizer.param_groups, self._groups, strict=True):
             own = {**group, "params": [values[name] for name in names]}
