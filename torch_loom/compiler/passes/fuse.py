@@ -68,7 +68,7 @@ def _producers(node: fx.Node) -> list[fx.Node]:
 
 
 def _is_ready(node: fx.Node, root: fx.Node, roots: dict[fx.Node, fx.Node], order: dict[fx.Node, int]) -> bool:
-    """Whether what a node reads of other kernels is made before a kernel begins: kernels run in their order."""
+    """Whether what a node reads of other kernels is made before the kernel of ``root`` begins."""
     for source in node.all_input_nodes:
         while source.op == "call_function" and not computes(source) and source.all_input_nodes:
             source = source.all_input_nodes[0]
