@@ -26,6 +26,7 @@ from torch_loom.compiler.plan.build import plan_graph
 from torch_loom.compiler.plan.check import violations
 from torch_loom.compiler.plan.model import Plan
 from torch_loom.compiler.target import Target, target_of
+from torch_loom.compiler.training import Loss, exported_step
 from torch_loom.errors import CompilerOptionError, PlacementError
 from torch_loom.image.executable import Executable
 
@@ -43,6 +44,8 @@ def compile_module(
     checks: bool = False,
     progress: Callable[[str], None] | None = None,
     cache: bool = True,
+    optimizer: torch.optim.Optimizer | None = None,
+    loss: Loss | None = None,
     **options: Any,
 ) -> Executable:
     """Compile a module for chips: choose formats, fuse, place in epochs, plan memory.
@@ -58,7 +61,13 @@ def compile_module(
         checks: whether graphs are checked after each pass.
         progress: called with the name of each pass before it runs.
         cache: whether what was compiled earlier is taken from the folder TORCH_LOOM_COMPILE_CACHE, and kept
-            there; never with ``dump`` or ``checks``.
+            there; never with ``dump``, ``checks`` or ``optimizer``.
+        optimizer: of the module's parameters. Each run is then a training step: forward, backward and the
+            optimizer's step; it returns the loss. Parameters of a module on the device are trained in place.
+            The optimizer stays as it is: its state is where training begins, its rates are constants. It is
+            run as with ``capturable=True`` and ``foreach=False``.
+        loss: takes the module's result and the last of the inputs, which the module does not take; without
+            one the module returns the loss.
         options: of :func:`set_configuration_options`, for this call alone; ``numerics``: ``"exact"`` has
             eager's bits, ``"formats"`` the numbers of the chip's data formats. Default: ``"formats"`` where
             an option asks for other numbers than eager's, else ``"exact"``.
@@ -85,12 +94,21 @@ def compile_module(
     described = chip if isinstance(chip, Chip) else load(chip) if chip is not None else _chip_of(place)
     target = target_of(described, own)
     args, kwargs = tuple(sample_inputs), dict(sample_kwargs or {})
+    if loss is not None and optimizer is None:
+        raise CompilerOptionError("loss: it is for training; give the optimizer, too")
     if isinstance(module, str | os.PathLike) or is_model(module):
         _tell(progress, "import")
         module = _imported(module, (*args, *kwargs.values()))
     entry, executable = None, None
     folder = config.compile_cache()
-    if cache and folder is not None and dump is None and not checks and isinstance(module, nn.Module):
+    if (
+        cache
+        and optimizer is None
+        and folder is not None
+        and dump is None
+        and not checks
+        and isinstance(module, nn.Module)
+    ):
         begun = time.perf_counter()
         _tell(progress, "cache")
         entry = entry_for(module, args, kwargs, own, target, place, folder)
@@ -101,7 +119,10 @@ def compile_module(
     if executable is None:
         _tell(progress, "export")
         begun = time.perf_counter()
-        source = exported(module, args, kwargs, place)
+        if optimizer is None:
+            source = exported(module, args, kwargs, place)
+        else:
+            source = exported_step(module, args, kwargs, place, optimizer, loss)
         context = Context(
             chip=target.chip,
             options=own,

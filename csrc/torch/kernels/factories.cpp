@@ -1,4 +1,6 @@
 // Making tensors, and changing their size and memory.
+#include "torch/kernels/factories.h"
+
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
@@ -60,6 +62,8 @@ at::Tensor empty(at::IntArrayRef size, std::optional<c10::ScalarType> dtype,
   return result;
 }
 
+}  // namespace
+
 at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<c10::ScalarType> dtype,
                          std::optional<c10::Layout> layout, std::optional<c10::Device> device,
                          std::optional<bool> pin_memory) {
@@ -70,6 +74,8 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
   begin_life(result);
   return result;
 }
+
+namespace {
 
 at::Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<c10::ScalarType> dtype,
                                  std::optional<c10::Layout> layout, std::optional<c10::Device> device,
