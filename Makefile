@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 STAMP := $(VENV)/.loom-dependencies
 WHEEL_VENV := build/wheel-venv
+TENSORFLOW_VENV := build/tensorflow-venv
 EXTENSION := $(VENV)/.loom-extension
 CPP := $(shell find csrc -name '*.cpp' -o -name '*.h')
 GENERATED := $(wildcard csrc/torch/ops/generated/*.inc)
 NATIVE := $(wildcard tests/native/*.cpp tests/native/*.h)
 
-.PHONY: demo test conformance benchmark sanitize build wheel check-wheel docs lint format clean
+.PHONY: demo test conformance benchmark sanitize build wheel check-wheel check-tensorflow docs lint format clean
 
 demo: build
 	$(BIN)/loom demo
@@ -31,6 +32,16 @@ check-wheel: wheel
 	$(WHEEL_VENV)/bin/pip install --quiet "$$(ls dist/torch_loom-*.whl)[demo]"
 	cd $(WHEEL_VENV) && bin/loom demo
 
+# Modules of TensorFlow, in an environment of their own: with what it needs, it has more than a gigabyte. That
+# environment sees the packages of the first one, so that pip leaves torch and numpy as they are.
+check-tensorflow: build
+	$(PYTHON) -m venv $(TENSORFLOW_VENV)
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > build/packages.pth
+	cp build/packages.pth "$$($(TENSORFLOW_VENV)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")"
+	$(BIN)/pip freeze --exclude-editable > build/constraints.txt
+	$(TENSORFLOW_VENV)/bin/pip install --quiet --constraint build/constraints.txt tensorflow-cpu
+	$(TENSORFLOW_VENV)/bin/python -m pytest -n 0 tests/pybuda/test_tensorflow.py
+
 docs: build
 	$(BIN)/python -m tools.docs
 
@@ -39,6 +50,7 @@ conformance: build
 
 benchmark: build
 	$(BIN)/python -m benchmarks.dispatch --check
+	$(BIN)/python -m benchmarks.names --check
 	$(BIN)/python -m benchmarks.models --check
 	$(BIN)/python -m benchmarks.allocator_speed --check
 	$(BIN)/python -m benchmarks.graphs --check

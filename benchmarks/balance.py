@@ -19,6 +19,7 @@ from torch import nn
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks import published
 from benchmarks._figures import Figure, Subject, Target
 from benchmarks.compile import Encoder
 from tools.blocks import markdown_table
@@ -31,12 +32,17 @@ FORMATS: tuple[dict[str, Any], ...] = ({}, {"default_df_override": "Bfp8_b", "ma
 
 @dataclass(frozen=True)
 class Published:
-    """What a vendor's benchmark says of a model: samples a second by board (tt-buda-benchmarks, README)."""
+    """A model that a vendor's benchmark has, and its name in :mod:`benchmarks.published`."""
 
     model: str
+    key: str
     make: Callable[[], nn.Module]
     inputs: Callable[[], torch.Tensor]
-    boards: Mapping[str, float]
+
+    @property
+    def boards(self) -> Mapping[str, float]:
+        """Samples a second by board."""
+        return published.BY_BOARD[self.key]
 
 
 def _transformer(name: str, **config: Any) -> nn.Module:
@@ -50,22 +56,22 @@ def _transformer(name: str, **config: Any) -> nn.Module:
 PUBLISHED = (
     Published(
         "BERT-Large, 64 x 384 words",
+        "BERT-large",
         Encoder,
         lambda: torch.zeros(64, 384, dtype=torch.long),
-        {"gs_e150": 99, "wh_n150": 118},
     ),
     Published(
         "ViT-Base, 64 images",
+        "ViT-base",
         lambda: _transformer("ViTModel"),
         lambda: torch.zeros(64, 3, 224, 224),
-        {"gs_e150": 363, "wh_n150": 540, "wh_n300": 546},
     ),
     Published(
         # 256 there: the buffers of its forks would be larger than a channel of DRAM.
         "ResNet-50, 64 images",
+        "ResNet-50",
         lambda: _transformer("ResNetModel"),
         lambda: torch.zeros(64, 3, 224, 224),
-        {"gs_e150": 1410, "wh_n150": 2891, "wh_n300": 2000},
     ),
 )
 _published: list[list[str]] = []

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from benchmarks.published import BY_CHIPS
 from examples.pipeline_models import bert, resnet
 from torch_loom.chips import load
 from torch_loom.compiler.api import compile_module
@@ -21,16 +22,12 @@ from torch_loom.compiler.target import target_of
 
 CHIP = "wormhole_b0"
 CHIPS = (1, 2, 4, 8)
-# Samples a second by number of chips: n300 with one chip and with both, QuietBox with four and eight.
-PUBLISHED: dict[str, dict[int, float]] = {
-    "ResNet-50": {1: 1060, 2: 2000, 4: 3315, 8: 4711},
-    "BERT-large": {1: 103},
-}
 # The published runs compute in block floats: PyBuda's AMP for these models.
 OPTIONS = {"default_df_override": "Bfp8_b", "math_fidelity": "LoFi"}
 NOTE = (
     "What the compiler predicts for a stage a chip, in Bfp8_b with LoFi and micro-batches of 16, beside what "
-    "tt-buda-benchmarks published for cards of one and two chips and boxes of four and eight, host included; "
+    "tt-buda-benchmarks published for an n300 with one and both of its chips and boxes of four and eight, "
+    "host included (benchmarks/published.py; an n150, one chip of more cores, ran ResNet-50 at 2891); "
     "nothing is fitted to the published figures."
 )
 BYTES_PER_VALUE = 1088 / 1024  # a tile of Bfp8_b
@@ -47,7 +44,7 @@ class Predicted:
     @property
     def published(self) -> float | None:
         """What the card reached, or None."""
-        return PUBLISHED[self.model].get(self.num_chips)
+        return BY_CHIPS[self.model].get(self.num_chips)
 
 
 _known: dict[object, float] = {}

@@ -1,4 +1,4 @@
-"""What it costs to listen to the tape: a native reader of every field of every kernel, and the clock's hook.
+"""What it costs to listen to the tape: a reader of every field of every kernel, the clock's hook, the clock.
 
 One intra-op thread. Prints median and 90th percentile over rounds; `SUBJECT` says how each is measured.
 """
@@ -17,6 +17,7 @@ if __package__ in (None, ""):
 
 from benchmarks._figures import Figure, Subject, Target
 from torch_loom import _C, _C_testing
+from torch_loom.device._core import clock
 
 SUBJECT = Subject(
     "tape",
@@ -32,6 +33,18 @@ SUBJECT = Subject(
             "outputs, and the attributes",
         ),
         "reader of ends": Target(60.0, "ns", "the same for a reader that wants ends alone, as a clock does"),
+        "simulated clock": Target(
+            40.0,
+            "ns",
+            "what simulated time adds to `torch.add(x, y)` on four elements, whose cost is known, in "
+            "turns likewise",
+        ),
+        "simulated clock, op through the boxed kernel": Target(
+            40.0, "ns", "the same of `torch.abs(x)`, an op without a kernel of its own signature"
+        ),
+        "simulated clock, 1 MB": Target(
+            3.0, "%", "the same of `torch.add(x, y)` on 1 MB, as a share of what the op takes"
+        ),
         "clock hook": Target(
             5.0,
             "ns",
@@ -43,12 +56,12 @@ SUBJECT = Subject(
 BLOCK = 1000
 
 
-def block(work: Callable[[], object]) -> float:
+def block(work: Callable[[], object], size: int = BLOCK) -> float:
     """Returns nanoseconds of this thread a call, over one block."""
     began = thread_time_ns()
-    for _ in range(BLOCK):
+    for _ in range(size):
         work()
-    return (thread_time_ns() - began) / BLOCK
+    return (thread_time_ns() - began) / size
 
 
 def reader_nanoseconds(device: torch.device, rounds: int, counts_begins: bool) -> list[float]:
@@ -71,6 +84,41 @@ def reader_nanoseconds(device: torch.device, rounds: int, counts_begins: bool) -
     return found
 
 
+def clock_nanoseconds(
+    work: Callable[[], object], rounds: int, block_size: int = BLOCK
+) -> list[tuple[float, float]]:
+    """Returns for each round what simulated time adds to an op, and what the op takes without."""
+
+    def settled() -> float:
+        with clock.simulated():
+            return block(work, block_size)
+
+    block(work, block_size)
+    with clock.simulated():
+        work()
+        torch.loom.clock()  # its cost is asked for
+    settled()
+    found = []
+    for _ in range(rounds):
+        without = block(work, block_size)
+        found.append((settled() - without, without))
+    return found
+
+
+def clock_figures(device: torch.device, rounds: int) -> list[Figure]:
+    """Measures what simulated time costs."""
+    x, y = torch.ones(4, device=device), torch.ones(4, device=device)
+    large, other = (torch.ones(1 << 18, device=device) for _ in range(2))
+    tiny = clock_nanoseconds(lambda: torch.add(x, y), rounds)
+    boxed = clock_nanoseconds(lambda: torch.abs(x), rounds)
+    megabyte = clock_nanoseconds(lambda: torch.add(large, other), rounds, BLOCK // 10)
+    return [
+        Figure.of("simulated clock", [more for more, _ in tiny]),
+        Figure.of("simulated clock, op through the boxed kernel", [more for more, _ in boxed]),
+        Figure.of("simulated clock, 1 MB", [100 * more / without for more, without in megabyte]),
+    ]
+
+
 def hook_nanoseconds(rounds: int) -> list[float]:
     """Returns for each round what the hook adds to a reading of the clock."""
     costs = [_C_testing.clock.cost(BLOCK * 10) for _ in range(rounds)]
@@ -83,6 +131,7 @@ def measure(device: torch.device, quick: bool) -> list[Figure]:
     found = [
         Figure.of("native reader", reader_nanoseconds(device, rounds, counts_begins=True)),
         Figure.of("reader of ends", reader_nanoseconds(device, rounds, counts_begins=False)),
+        *clock_figures(device, rounds),
         Figure.of("clock hook", hook_nanoseconds(rounds)),
     ]
     return [SUBJECT.show(figure) for figure in found]

@@ -6,6 +6,7 @@ python examples/numerics_training.py --epochs 10
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 
 import torch
 from torch import nn
@@ -38,14 +39,19 @@ def train(data: digits.Digits, fmt: DataFormat | None, epochs: int) -> float:
     return accuracy(running, data)
 
 
+def accuracies(epochs: int) -> Iterator[tuple[str, float]]:
+    """Name and accuracy of float32 and of each format, as they are reached."""
+    data = digits.load()
+    for fmt in FORMATS:
+        yield "float32" if fmt is None else fmt.name, train(data, fmt, epochs)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=10)
     epochs = parser.parse_args().epochs
-    data = digits.load()
-    for fmt in FORMATS:
-        name = "float32" if fmt is None else fmt.name
-        print(f"{name:<8} accuracy on digits held out {train(data, fmt, epochs):.4f}", flush=True)
+    for name, reached in accuracies(epochs):
+        print(f"{name:<8} accuracy on digits held out {reached:.4f}", flush=True)
 
 
 if __name__ == "__main__":

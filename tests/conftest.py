@@ -74,6 +74,22 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture
+def wall_clock() -> Iterator[None]:
+    """This machine's time, for tests that hold times of the device against it."""
+    import torch_loom.device as loom
+    from torch_loom import _C
+    from torch_loom.device._core import clock
+
+    loom.init()
+    was_simulated = _C.is_time_simulated()
+    if was_simulated:
+        _C.stop_simulating_time()
+    yield
+    if was_simulated:
+        clock.start()
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_teardown(item: pytest.Function, nextitem: pytest.Item | None) -> Iterator[None]:
     """Find what a module leaves in device memory, which the tests of another would count as theirs."""

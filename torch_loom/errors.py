@@ -34,6 +34,7 @@ __all__ = [
     "LoomError",
     "NoDeviceError",
     "NotApplicableError",
+    "OnnxError",
     "OperandError",
     "PackedDataError",
     "PinnedMemoryError",
@@ -105,7 +106,7 @@ class ImplicitSynchronizationError(LoomError, RuntimeError):
 
 
 class SharingError(LoomError, RuntimeError):
-    """Memory or an event cannot be shared with another process, or what it shared is there no more."""
+    """Memory or an event cannot be shared with another process, or what it shared no longer exists."""
 
 
 class FallbackError(LoomError, NotImplementedError):
@@ -142,6 +143,10 @@ class CompilerOptionError(LoomError, ValueError):
 
 class ExportError(LoomError, RuntimeError):
     """A model is no graph of ops, as where it branches on values; the message names the line."""
+
+
+class OnnxError(LoomError, ValueError):
+    """An ONNX model is damaged or unsafe, or has operators that are not read; the message names them."""
 
 
 class UnknownOpError(LoomError, ValueError):
@@ -221,7 +226,8 @@ class VerificationError(PyBudaError, AssertionError):
 
 
 class FormatError(LoomError, ValueError):
-    """A data format, fidelity or accumulate format that an op cannot have; the message names what can."""
+    """A data format, fidelity or accumulate format that an op cannot have, or an override that fits nothing;
+    the message names what can be."""
 
 
 class OperandError(LoomError, TypeError):

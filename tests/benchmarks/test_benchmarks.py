@@ -54,6 +54,17 @@ def test_dispatch_reports_every_op(tmp_path):
 
 
 @pytest.mark.slow
+def test_names_are_compared_op_by_op(tmp_path):
+    done = run("-m", "benchmarks.names", "--quick", "--json", str(tmp_path / "names.json"))
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "names.json").read_text())
+    for size in ("tiny", "1mb"):
+        assert set(result["ops"][size]) == set(OPS)
+        assert min(result["ops"][size].values()) > 0
+    assert done.stdout.splitlines()[-1] == f"geomean tiny {result['tiny']:.3f}, 1mb {result['1mb']:.3f}"
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_models_reports_every_case_as_a_script(tmp_path):
     done = run("benchmarks/models.py", "--quick", "--json", str(tmp_path / "models.json"), timeout_s=280)

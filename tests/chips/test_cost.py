@@ -138,6 +138,30 @@ def test_the_kernels_of_an_op(op: Op, expected: list[str]) -> None:
     assert families(op) == expected
 
 
+def test_a_linear_layer_is_the_product_of_all_its_rows() -> None:
+    x, weight, bias = (
+        Tensor.dense("bfloat16", 4, 7, 96),
+        Tensor.dense("bfloat16", 32, 96),
+        Tensor.dense("bfloat16", 32),
+    )
+    flat, y = Tensor.dense("bfloat16", 28, 96), Tensor.dense("bfloat16", 4, 7, 32)
+    turned = Tensor("bfloat16", (96, 32), (1, 96))
+    (product,) = lower(Op("addmm", (bias, flat, turned), (Tensor.dense("bfloat16", 28, 32),)))
+    assert lower(Op("linear", (x, weight, bias), (y,))) == [product]
+    (plain,) = lower(Op("linear", (x, weight), (y,)))
+    assert (plain.m, plain.n, plain.k, plain.batch, plain.epilogue) == (28, 32, 96, 1, False)
+
+
+def test_leading_dimensions_of_a_product_are_its_batch() -> None:
+    left, right = Tensor.dense("bfloat16", 2, 3, 8, 16), Tensor.dense("bfloat16", 2, 3, 16, 4)
+    (product,) = lower(Op("bmm", (left, right), (Tensor.dense("bfloat16", 2, 3, 8, 4),)))
+    assert (product.batch, product.m, product.n, product.k) == (6, 8, 4, 16)
+    (rows,) = lower(
+        Op("mm", (left, Tensor.dense("bfloat16", 16, 4)), (Tensor.dense("bfloat16", 2, 3, 8, 4),))
+    )
+    assert (rows.batch, rows.m) == (1, 48)
+
+
 def test_the_gradient_of_a_layer_norm_sums_columns_too() -> None:
     x, w = Tensor.dense("float32", 64, 32), Tensor.dense("float32", 32)
     op = Op("native_layer_norm_backward", (x, x, w, w), (x, w, w), {"normalized_shape": [32]})

@@ -86,6 +86,7 @@ _COMMAND = "python -m tests.conformance.measure_modes"
 _SECTIONS = (
     ("Other ways to call an op", "modes", _COMMAND),
     ("Compiled ops", "compiled", f"{_COMMAND} --compiled"),
+    ("ONNX", "onnx", "python -m tests.compiler.onnx_nodes"),
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.conftest import PythonRunner
@@ -200,6 +202,48 @@ def test_cuda_sources_are_refused(run_python: PythonRunner) -> None:
         else:
             raise AssertionError
         assert not cpp_extension._is_cuda_file("host.cpp")
+        """,
+        NAME,
+    )
+
+
+@pytest.mark.slow
+def test_triton_kernels_are_refused_by_name(run_python: PythonRunner, tmp_path: Path) -> None:
+    """With a package of Triton's structure: where Triton is installed, tests/libraries/triton_kernels.py."""
+    runtime = tmp_path / "triton" / "runtime"
+    runtime.mkdir(parents=True)
+    (tmp_path / "triton" / "__init__.py").write_text("from triton.runtime.jit import JITFunction\n")
+    (runtime / "__init__.py").write_text("from triton.runtime import autotuner, jit\n")
+    (runtime / "jit.py").write_text(
+        "class JITFunction:\n"
+        "    def __init__(self, fn): self.fn = fn\n"
+        "    def run(self, *args, **kwargs): raise AssertionError('libcuda.so cannot found!')\n"
+    )
+    (runtime / "autotuner.py").write_text(
+        "class Autotuner:\n"
+        "    def __init__(self, fn, configs): self.fn, self.configs = fn, configs\n"
+        "    def run(self, *args, **kwargs):\n"
+        "        assert len(self.configs) == 1\n"
+        "        return self.fn.run(*args, **kwargs)\n"
+    )
+    run_python(
+        f"""
+        import sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        import torch, triton
+        from triton.runtime.autotuner import Autotuner
+
+        def scale_kernel(x): ...
+
+        kernel = triton.JITFunction(scale_kernel)
+        for launch in (kernel.run, Autotuner(kernel, [1, 2]).run):
+            try:
+                launch(torch.ones(3, device="cuda"))
+            except NotImplementedError as error:
+                assert "scale_kernel" in str(error) and "TRITON_INTERPRET=1" in str(error), error
+                assert "\\n" not in str(error)
+            else:
+                raise AssertionError
         """,
         NAME,
     )

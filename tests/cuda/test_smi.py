@@ -29,7 +29,7 @@ def test_smi_shows_who_uses_a_device() -> None:
         text = subprocess.run([*smi, "--json"], env=env, capture_output=True, text=True, check=True).stdout
         user.communicate("\n")
     first, second = json.loads(text)["devices"]
-    assert (first["name"], first["memory_total_bytes"], first["processes"]) == ("h200", 2 << 30, {})
+    assert (first["name"], first["memory_total_bytes"], first["processes"]) == ("NVIDIA H200", 2 << 30, {})
     assert second["processes"] == {str(user.pid): 120 << 20}
     assert second["memory_used_bytes"] == 120 << 20
     assert "120MiB / 2048MiB" in table
@@ -54,7 +54,7 @@ def test_nvml(run_python: PythonRunner) -> None:
         handle = pynvml.nvmlDeviceGetHandleByIndex(1)
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
         assert (memory.total, memory.used, memory.free) == (2 << 30, 40 << 20, (2 << 30) - (40 << 20))
-        assert pynvml.nvmlDeviceGetName(handle) == "h200"
+        assert pynvml.nvmlDeviceGetName(handle) == "NVIDIA H200"
         assert pynvml.nvmlDeviceGetHandleByUUID(pynvml.nvmlDeviceGetUUID(handle)) == 1
         import os
         [process] = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)

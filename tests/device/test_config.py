@@ -24,7 +24,7 @@ DEFAULTS = config.Settings(
     launch="auto",
     chaos_seed=None,
     protect=False,
-    clock="wall",
+    clock="simulated",
     sanitizer=False,
     machine="default",
     fallback="allow",
@@ -244,7 +244,9 @@ def test_configure_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) ->
     )
     assert config.resolve() == expected
     config.configure(launch="chaos", chaos_seed=7, protect=True, clock="wall", sanitizer=False)
-    assert config.resolve() == dataclasses.replace(expected, launch="chaos", chaos_seed=7, protect=True)
+    assert config.resolve() == dataclasses.replace(
+        expected, launch="chaos", chaos_seed=7, protect=True, clock="wall"
+    )
     config.configure(visible_devices=())
     assert config.resolve().physical_devices == ()
 

@@ -183,7 +183,7 @@ TEST(a_capture_that_ends_while_a_device_joins_leaves_its_pool) {
   joining.join();
   runtime::destroy_event(event);
   CHECK(allocator.pool_use_count(pool) == 0);
-  CHECK(throws<InvalidArgument>([&] { allocator.end_allocate_to_pool(pool); }));
+  CHECK(throws<Error>([&] { allocator.end_allocate_to_pool(pool); }));
   allocator.end_allocate_to_pool(holding);
   allocator.release_pool(holding);
 }

@@ -90,9 +90,18 @@ def test_bad_tiles_are_named() -> None:
 
 def test_bad_shapes_of_tiles_are_named() -> None:
     tiles = numerics.pack(random(4, 40), B8)
-    for shape in (4, (4.0, 40)):
+    for shape in (4, (4.0, 40), (None, 40), "44", b"44"):
         with pytest.raises(OperandError, match="unpack: shape is"):
             numerics.unpack(tiles, B8, shape)  # type: ignore[arg-type]
+        with pytest.raises(OperandError, match="num_tiles: shape is"):
+            numerics.num_tiles(shape)  # type: ignore[arg-type]
+
+
+def test_bad_correlations_are_named() -> None:
+    with pytest.raises(OperandError, match=r"pcc: shapes \[3\] and \[4\]"):
+        numerics.pcc(torch.ones(3), torch.ones(4))
+    with pytest.raises(OperandError, match="pcc: values is a list"):
+        numerics.pcc([1.0], torch.ones(1))  # type: ignore[arg-type]
 
 
 def test_a_file_cut_short_is_named(tmp_path: Path) -> None:

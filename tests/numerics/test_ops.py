@@ -27,6 +27,10 @@ CALLS: dict[str, Callable[[bool], tuple[Any, tuple[Any, ...]]]] = {
         ops.quantize_counted.default,
         (random(3, 20).requires_grad_(grad), B8.value),
     ),
+    "renew_": lambda grad: (
+        ops.renew_.default,
+        (torch.zeros(3, 20), torch.zeros(1, dtype=torch.int64), random(3, 20), B8.value),
+    ),
     "pack": lambda grad: (ops.pack.default, (random(3, 40), B8.value)),
     "unpack": lambda grad: (ops.unpack.default, (ops.pack(random(3, 40), B8.value), B8.value, [3, 40])),
     "operand": lambda grad: (ops.operand.default, (random(3, 20).requires_grad_(grad), 1, HIFI2)),

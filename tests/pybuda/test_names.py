@@ -147,11 +147,8 @@ def test_tensorflow_modules(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_modules_of_other_frameworks_say_what_to_do() -> None:
-    onnx = pybuda.OnnxModule("o", None, "model.onnx")
-    assert onnx.onnx_path == "model.onnx"
-    pybuda.CPUDevice("cpu0", module=onnx).push_to_inputs(torch.ones(1))
-    with pytest.raises(PyBudaError, match="OnnxModule 'o' cannot run on a device"):
-        pybuda.run_inference()
+    with pytest.raises(PyBudaError, match=r"takes an onnx\.ModelProto, or the path"):
+        pybuda.OnnxModule("o", None, None)  # type: ignore[arg-type]
     for name in parity.DECLINED:
         assert not hasattr(pybuda, name.split(".")[1]), name
 

@@ -1,4 +1,4 @@
-"""The recipes of docs/ci.md run as they stand there."""
+"""What docs/ci.md, docs/quickstart.md and docs/recipes.md tell to run, run as it stands there."""
 
 from __future__ import annotations
 
@@ -10,9 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import PythonRunner
+
 ROOT = Path(__file__).parents[2]
-RECIPES = re.split(r"(?m)^## ", (ROOT / "docs" / "ci.md").read_text(encoding="utf-8"))[1:]
-FILE = re.compile(r"^`([\w./-]+\.py)`:\n\n```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def text_of(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+RECIPES = [*re.split(r"(?m)^## ", text_of("ci.md"))[1:], text_of("quickstart.md").removeprefix("# ")]
+BLOCKS = dict(re.findall(r"(?ms)^## ([^\n]+)\n(?:(?!^## ).)*?^```python\n(.*?)^```$", text_of("recipes.md")))
+FILE = re.compile(r"^`([\w./-]+\.py)`[^\n]*:\n\n```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 CONSOLE = re.compile(r"^```console\n\$ (.*?)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -21,8 +30,9 @@ def run(command: str, folder: Path) -> str:
     assert words.pop(0) == "loom"
     env = {name: value for name, value in os.environ.items() if not name.startswith("TORCH_LOOM_")}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env.get("PYTHONPATH", "")])
-    line = [sys.executable, "-m", "torch_loom.tools.cli", *words, "-p", "no:cacheprovider"]
-    done = subprocess.run(line, cwd=folder, env=env, capture_output=True, text=True, timeout=100)
+    quiet = ["-p", "no:cacheprovider"] if "pytest" in words else []
+    line = [sys.executable, "-m", "torch_loom.tools.cli", *words, *quiet]
+    done = subprocess.run(line, cwd=folder, env=env, capture_output=True, text=True, timeout=180)
     return done.stdout + done.stderr
 
 
@@ -42,3 +52,13 @@ def test_recipe(recipe: str, tmp_path: Path) -> None:
                 continue
             assert line.strip() in printed[at:], f"{line!r} is missing in\n{printed}"
             at = printed.index(line.strip(), at)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("title", BLOCKS)
+def test_a_block_runs_alone(title: str, tmp_path: Path, fork_python: PythonRunner) -> None:
+    fork_python(f"import os\nimport torch_loom\nos.chdir({str(tmp_path)!r})\n" + BLOCKS[title])
+
+
+def test_every_block_is_found() -> None:
+    assert len(BLOCKS) == text_of("recipes.md").count("```python\n") > 7

@@ -196,12 +196,33 @@ def test_inputs_by_wrong_names_are_refused(script: Path, tmp_path: Path) -> None
     assert "forward takes (input)" in done.stderr
 
 
-def test_an_onnx_file_is_refused_by_a_sentence(tmp_path: Path) -> None:
+def test_an_onnx_file_is_compiled(tmp_path: Path) -> None:
+    pytest.importorskip("onnx", reason="the package onnx is not installed: pip install torch-loom[onnx]")
+    from tests.compiler.onnx_models import parsed
+
+    path, image = tmp_path / "model.onnx", tmp_path / "net.loom"
+    path.write_bytes(parsed("y = Relu (x)").SerializeToString())
+    assert loom("compile", path, "--chip", "wormhole_b0", "--out", image).exit_code == 0
+    save_file({"x": -torch.ones(2, 3)}, tmp_path / "x.st")
+    assert loom("run-image", image, "--inputs", tmp_path / "x.st", "--out", tmp_path / "y.st").exit_code == 0
+    assert load_file(tmp_path / "y.st")["output_0"].tolist() == [[0.0] * 3] * 2
+
+    open_sizes = parsed("y = Relu (x)", "(float[rows, 3] x) => (float[rows, 3] y)")
+    path.write_bytes(open_sizes.SerializeToString())
+    done = loom("compile", path)
+    assert done.exit_code == 1
+    assert "x ([rows, 3])" in done.stderr
+    assert "--inputs" in done.stderr
+    assert loom("compile", path, "--inputs", tmp_path / "x.st").exit_code == 0
+
+
+def test_a_damaged_onnx_file_is_refused_by_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(b"\x08\x07")
     done = loom("compile", path)
     assert done.exit_code == 1
-    assert "ONNX files are not read" in done.stderr
+    assert "no ONNX model" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_inputs_by_the_names_of_the_arguments(script: Path, tmp_path: Path) -> None:

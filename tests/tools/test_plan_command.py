@@ -117,6 +117,34 @@ def test_a_group_of_a_said_size(tmp_path: Path) -> None:
     assert any("reduce_scatter" in name for name in ops), ops
 
 
+DATA_PARALLEL = """
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("nccl")
+model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(12)]).cuda()
+model = DistributedDataParallel(model, device_ids=[0], bucket_cap_mb=8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+while True:
+    model(torch.randn(8, 1024, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.slow
+def test_data_parallel_training_reduces_gradients_in_buckets(tmp_path: Path) -> None:
+    script, as_json = tmp_path / "ddp.py", tmp_path / "plan.json"
+    script.write_text(DATA_PARALLEL, encoding="utf-8")
+    done = run_plan(script, "--world-size", "8", "--json", str(as_json))
+    assert done.returncode == 0, done.stdout + done.stderr
+    calls = {name: count for name, _, count, _ in json.loads(as_json.read_text(encoding="utf-8"))["ops"]}
+    # 48 MiB of gradients in buckets of 8, after a first small one; three steps.
+    assert 3 * 5 <= calls["c10d::all_reduce"] <= 3 * 8, calls
+
+
 def test_what_a_script_raises_shows_its_own_frames(tmp_path: Path) -> None:
     script = tmp_path / "broken.py"
     script.write_text("def inner():\n    return {}['missing']\n\ninner()\n", encoding="utf-8")

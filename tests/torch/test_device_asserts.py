@@ -75,12 +75,17 @@ WAITS = {
     "tolist": "z.tolist()",
     "nonzero": "z.nonzero()",
     "print": "repr(z)",
+    "query": "torch.loom.current_stream().query()",
+    "query of an event": "e = torch.loom.Event(); e.record(); e.query()",
 }
 
 
 @pytest.mark.parametrize(
     "wait",
-    [wait if wait in ("item", "event") else pytest.param(wait, marks=pytest.mark.slow) for wait in WAITS],
+    [
+        wait if wait in ("item", "event", "query") else pytest.param(wait, marks=pytest.mark.slow)
+        for wait in WAITS
+    ],
 )
 def test_every_wait_raises(wait: str, fork_python: PythonRunner) -> None:
     fork_python(START + f"z = x[i]\ndef wait():\n    {WAITS[wait]}\nasserts(wait)\n")
@@ -100,6 +105,80 @@ assert y.shape == (2, 4)
 asserts(side.synchronize, lambda: x + 1, torch.loom.synchronize)
 """
     )
+
+
+def test_a_replay_is_a_launch(fork_python: PythonRunner) -> None:
+    fork_python(
+        START
+        + """
+i.fill_(1)
+graph = torch.loom.CUDAGraph()
+with torch.loom.graph(graph):
+    y = x.index_select(0, i) + 1
+graph.replay()
+assert y.sum().item() == 16
+i.fill_(9)
+graph.replay()  # as on a GPU: nobody has waited yet
+asserts(torch.loom.synchronize, graph.replay, y.cpu)
+"""
+    )
+
+
+def test_no_kernel_reads_what_an_assert_left(fork_python: PythonRunner) -> None:
+    # The backward pass would read indices and offsets that are out of range or undefined.
+    fork_python(
+        START
+        + """
+w = torch.ones(3, 4, device="loom", requires_grad=True)
+loss = F.embedding_bag(i[None], w, mode="sum").sum() + F.embedding_bag(i[None], w, mode="max").sum()
+loss.backward()
+assert w.grad.shape == w.shape
+asserts(w.grad.cpu, lambda: w.nonzero())
+"""
+    )
+
+
+def test_operands_that_share_memory_are_no_value(fork_python: PythonRunner) -> None:
+    fork_python(
+        START
+        + """
+i = torch.tensor([0, 1], device="loom")
+try:
+    x.index_put_((i,), x[:2], accumulate=True)
+except RuntimeError as error:
+    assert "single memory location" in str(error) and not isinstance(error, torch.AcceleratorError)
+else:
+    raise AssertionError("no error")
+assert x.sum().item() == 12
+j = torch.tensor([0, 7], device="loom")
+x.scatter_add_(0, j[:, None].expand(2, 4), x.new_ones(2, 4))
+asserts(torch.loom.synchronize)
+"""
+    )
+
+
+@pytest.mark.slow
+def test_the_line_is_the_programs(run_python: PythonRunner) -> None:
+    done = run_python(
+        """
+        import torch
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table = torch.nn.Embedding(3, 4)
+            def forward(self, i):
+                return self.table(i)  # line 9
+
+        net = torch.nn.DataParallel(Net().cuda())
+        net(torch.tensor([0, 9, 1, 2], device="cuda"))
+        torch.cuda.synchronize()
+        """,
+        {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "1GiB"},
+        check=False,
+    )
+    assert ":9): index out of range" in done.stderr
+    assert "threading.py" not in done.stderr.partition("device-side assert: ")[2].splitlines()[0]
 
 
 def test_errors_of_hosts_stay_where_they_are(fork_python: PythonRunner) -> None:

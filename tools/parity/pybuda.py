@@ -23,15 +23,7 @@ DECLINED = {
     "pybuda.transformers.pipeline": "Transformers' own pipelines take a device; nothing is to be patched",
 }
 """Names that are not here, and what to use instead."""
-_TF = "needs TensorFlow; called by hand, a module does not run on a device"
-LIMITED = {
-    "pybuda.OnnxModule": "running it says that ONNX models are not read",
-    **dict.fromkeys((f"pybuda.TFModule{part}" for part in ("", ".forward", ".call", ".backward")), _TF),
-    **{
-        f"pybuda.CPUDevice.{name}": "says that a TFModule is needed; see TFModule"
-        for name in ("forward_tf", "compile_for_tf", "cpueval_forward_tf")
-    },
-}
+LIMITED: dict[str, str] = {}
 """Names that do less than documented."""
 WORDS = {
     "Device": {"TTDevice", "CPUDevice", "manual"},

@@ -49,11 +49,18 @@ def patch(module: ModuleType) -> None:
     """Apply what only CUDA's name needs, beside :mod:`torch_loom._register.patches`."""
     _patch_storages()
     # Imported under this name only, and when the extension is known to load.
-    from torch_loom._register import cuda_answers, cuda_collectives, cuda_exchange, cuda_functions
+    from torch_loom._register import (
+        cuda_answers,
+        cuda_collectives,
+        cuda_exchange,
+        cuda_functions,
+        cuda_kernels,
+    )
 
     cuda_functions.provide(module)
     cuda_exchange.restrict()
     cuda_answers.give()
+    cuda_kernels.refuse()
     cuda_collectives.provide()
 
 

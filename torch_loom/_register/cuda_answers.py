@@ -11,7 +11,6 @@ import torch.autograd.profiler
 from torch.profiler import ProfilerActivity
 
 from torch_loom import config
-from torch_loom.errors import NotApplicableError
 
 
 def give() -> None:
@@ -22,7 +21,6 @@ def give() -> None:
         torch.version.cuda = version
     _profile_devices()
     _compile_without_triton()
-    _refuse_cuda_sources()
 
 
 def _profile_devices() -> None:
@@ -105,52 +103,6 @@ def _warn_of_eager() -> None:
         UserWarning,
         stacklevel=2,
     )
-
-
-def _refuse_cuda_sources() -> None:
-    # torch.utils.cpp_extension is imported by whoever builds extensions; nvcc may well be installed, but
-    # what it makes would be launched on a GPU.
-    import importlib.abc
-    import importlib.util
-    import sys
-
-    name = "torch.utils.cpp_extension"
-
-    def change(module: Any) -> None:
-        original = module._is_cuda_file
-
-        def is_cuda_file(path: str) -> bool:
-            if not original(path):
-                return False
-            raise NotApplicableError(
-                f"{path} is CUDA C: a kernel in it would run on a GPU only, and the cuda devices are "
-                "torch-loom's. Build the extension without it, or write the kernel with torch ops."
-            )
-
-        module._is_cuda_file = is_cuda_file
-
-    if name in sys.modules:
-        change(sys.modules[name])
-        return
-
-    class Finder(importlib.abc.MetaPathFinder):
-        def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-            if fullname != name:
-                return None
-            sys.meta_path.remove(self)
-            spec = importlib.util.find_spec(name)
-            if spec is None or spec.loader is None:
-                return spec
-            execute = spec.loader.exec_module
-
-            def exec_module(module: Any) -> None:
-                execute(module)
-                change(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-            return spec
-
-    sys.meta_path.insert(0, Finder())
 
 
 _library: Any = None  # kept: what it registered goes with it

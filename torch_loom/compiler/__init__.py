@@ -20,6 +20,7 @@ _PLACES = {
     **dict.fromkeys(("Predicate", "layer_regex", "name_regex", "op_type"), "predicates"),
     **dict.fromkeys(("CompiledGraph", "compiled_graphs"), "backend"),
     "compile_module": "api",
+    "load_onnx": "onnx",
 }
 
 __all__ = sorted(_PLACES)

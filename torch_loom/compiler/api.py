@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from torch_loom.compiler.cache import entry_for
 from torch_loom.compiler.frontend import Exported, exported
 from torch_loom.compiler.ir import value_of
 from torch_loom.compiler.lowering import changed, plan_data, program_of
+from torch_loom.compiler.onnx.file import is_model
 from torch_loom.compiler.options import Options, configuration
 from torch_loom.compiler.passes import PLAN_PASSES, Context, run
 from torch_loom.compiler.passes.runner import PassRecord
@@ -24,6 +26,7 @@ from torch_loom.compiler.plan.build import plan_graph
 from torch_loom.compiler.plan.check import violations
 from torch_loom.compiler.plan.model import Plan
 from torch_loom.compiler.target import Target, target_of
+from torch_loom.compiler.training import Loss, exported_step
 from torch_loom.errors import CompilerOptionError, PlacementError
 from torch_loom.image.executable import Executable
 
@@ -31,7 +34,7 @@ __all__ = ["compile_module"]
 
 
 def compile_module(
-    module: nn.Module,
+    module: nn.Module | str | os.PathLike[str] | Any,
     sample_inputs: Sequence[Any],
     sample_kwargs: Mapping[str, Any] | None = None,
     *,
@@ -41,12 +44,15 @@ def compile_module(
     checks: bool = False,
     progress: Callable[[str], None] | None = None,
     cache: bool = True,
+    optimizer: torch.optim.Optimizer | None = None,
+    loss: Loss | None = None,
     **options: Any,
 ) -> Executable:
     """Compile a module for chips: choose formats, fuse, place in epochs, plan memory.
 
     Args:
-        module: in the mode (``eval()``) that it is to run in. It stays as it is.
+        module: in the mode (``eval()``) that it is to run in. It stays as it is. Or an ONNX model: a path or
+            a ``ModelProto`` (:func:`torch_loom.compiler.load_onnx`).
         sample_inputs, sample_kwargs: what its forward takes; their shapes are compiled for.
         chip: the name or description of the chip to plan for; default: that of ``device``, or of the board
             that ``device_config`` names.
@@ -55,7 +61,13 @@ def compile_module(
         checks: whether graphs are checked after each pass.
         progress: called with the name of each pass before it runs.
         cache: whether what was compiled earlier is taken from the folder TORCH_LOOM_COMPILE_CACHE, and kept
-            there; never with ``dump`` or ``checks``.
+            there; never with ``dump``, ``checks`` or ``optimizer``.
+        optimizer: of the module's parameters. Each run is then a training step: forward, backward and the
+            optimizer's step; it returns the loss. Parameters of a module on the device are trained in place.
+            The optimizer stays as it is: its state is where training begins, its rates are constants. It is
+            run as with ``capturable=True`` and ``foreach=False``.
+        loss: takes the module's result and the last of the inputs, which the module does not take; without
+            one the module returns the loss.
         options: of :func:`set_configuration_options`, for this call alone; ``numerics``: ``"exact"`` has
             eager's bits, ``"formats"`` the numbers of the chip's data formats. Default: ``"formats"`` where
             an option asks for other numbers than eager's, else ``"exact"``.
@@ -63,6 +75,7 @@ def compile_module(
     Raises:
         CompilerOptionError: an option, break or override that cannot be.
         ExportError: the model branches on values, or has results whose sizes depend on them.
+        OnnxError: an ONNX model that cannot be read.
         PlacementError: it does not fit the chip.
         HostOpError: the chip lacks an op, under ``host_ops="error"``.
 
@@ -81,9 +94,21 @@ def compile_module(
     described = chip if isinstance(chip, Chip) else load(chip) if chip is not None else _chip_of(place)
     target = target_of(described, own)
     args, kwargs = tuple(sample_inputs), dict(sample_kwargs or {})
+    if loss is not None and optimizer is None:
+        raise CompilerOptionError("loss: it is for training; give the optimizer, too")
+    if isinstance(module, str | os.PathLike) or is_model(module):
+        _tell(progress, "import")
+        module = _imported(module, (*args, *kwargs.values()))
     entry, executable = None, None
     folder = config.compile_cache()
-    if cache and folder is not None and dump is None and not checks and isinstance(module, nn.Module):
+    if (
+        cache
+        and optimizer is None
+        and folder is not None
+        and dump is None
+        and not checks
+        and isinstance(module, nn.Module)
+    ):
         begun = time.perf_counter()
         _tell(progress, "cache")
         entry = entry_for(module, args, kwargs, own, target, place, folder)
@@ -94,7 +119,10 @@ def compile_module(
     if executable is None:
         _tell(progress, "export")
         begun = time.perf_counter()
-        source = exported(module, args, kwargs, place)
+        if optimizer is None:
+            source = exported(module, args, kwargs, place)
+        else:
+            source = exported_step(module, args, kwargs, place, optimizer, loss)
         context = Context(
             chip=target.chip,
             options=own,
@@ -130,6 +158,15 @@ def _compiled(source: Exported, context: Context, target: Target, place: torch.d
     data = plan_data(graph, plan, target, context, batch)
     specs = {**source.specs, "saved": list(saved)}
     return Executable(program, used, data, specs, place, replays=context.options.backend_opt_level >= 1)
+
+
+def _imported(model: Any, inputs: Sequence[Any]) -> nn.Module:
+    """Read an ONNX model onto the device of its inputs."""
+    from torch_loom.compiler.onnx import load_onnx
+
+    module: nn.Module = load_onnx(model)
+    place = next((one.device for one in inputs if isinstance(one, torch.Tensor)), None)
+    return module if place is None else module.to(place)
 
 
 def _record(name: str, begun: float, num_ops: int) -> PassRecord:

@@ -141,12 +141,17 @@ def _compile(
     if replays and role == "inference":
         static = [i for i, node in enumerate(graph.graph.find_nodes(op="placeholder")) if _is_parameter(node)]
         compiled.replayer = Replayer(function, static)
-        function = compiled.replayer
     return _boxed(function, compiled)
 
 
 def _boxed(function: Callable[..., Any], record: CompiledGraph) -> Callable[..., Any]:
+    replayer = record.replayer
+
     def call(inputs: list[Any]) -> Any:
+        if replayer is not None:
+            results = replayer.call(inputs)
+            inputs.clear()
+            return results
         given = list(inputs)
         inputs.clear()  # AOTAutograd's convention: what nobody needs any more can be freed
         return function(*given)

@@ -155,7 +155,11 @@ def _line() -> str:
     frame: Any = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.startswith(_TORCH):
         frame = frame.f_back
-    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    if frame is None:
+        return ""
+    file = frame.f_code.co_filename
+    # The text of a graph module has a number of the process in the place of a file.
+    return f"graph:{frame.f_lineno}" if file.startswith("<eval_with_key>") else f"{file}:{frame.f_lineno}"
 
 
 def _structure(module: nn.Module) -> Iterator[str]:

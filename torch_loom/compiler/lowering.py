@@ -146,6 +146,7 @@ def _op_data(one: Any) -> dict[str, Any]:
         "format": work.out_format,
         "fidelity": work.fidelity,
         "accumulate": work.accumulate,
+        "role": work.role,
         "source": work.source,
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -9,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from torch_loom import config
 from torch_loom.errors import ImageError
 from torch_loom.image import file, netlist, report
-from torch_loom.image.program import Program
+from torch_loom.image.program import Program, dtype_of
 from torch_loom.image.replay import Replayer
 
 __all__ = ["Executable"]
@@ -48,6 +50,7 @@ class Executable:
         self.specs = dict(specs)
         self.replays = replays
         self.intermediates: dict[str, Any] = {}
+        self._expected = [(torch.Size(one["shape"]), dtype_of(one["dtype"])) for one in program.inputs]
         self._run: Any = program.bind(self._tensors, device)
         # What a run updates is read by the next: a captured graph would read what it was.
         if replays and not program.updates:
@@ -64,15 +67,21 @@ class Executable:
         Raises:
             ValueError: the inputs are not those that it was compiled for.
         """
-        from torch.utils import _pytree as pytree
-
-        leaves, _ = pytree.tree_flatten((args, kwargs))
-        inputs = self._inputs([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)])
-        outputs = self._outputs(inputs)
-        text = self.specs.get("out")
-        if not text:
+        if kwargs or not all(type(arg) is torch.Tensor for arg in args):
+            leaves = pytree.tree_leaves((args, kwargs))
+            args = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+        outputs = self._outputs(self._inputs(args))
+        if self._structure is None:
             return tuple(outputs)
-        return pytree.tree_unflatten(outputs, pytree.treespec_loads(text))
+        if self._structure.is_leaf():
+            return outputs[0]
+        return pytree.tree_unflatten(outputs, self._structure)
+
+    @functools.cached_property
+    def _structure(self) -> Any:
+        """How results are put together; None: as a tuple."""
+        text = self.specs.get("out")
+        return pytree.treespec_loads(text) if text else None
 
     def run_flat(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
         """Run it on one tensor for each of :attr:`inputs`; return the module's results without structure.
@@ -91,35 +100,36 @@ class Executable:
         inputs = [self._checked(i, tensor) for i, tensor in enumerate(given)]
         if len(inputs) != len(self.program.inputs):
             raise ValueError(
-                f"this executable takes {len(self.program.inputs)} tensors ({self._expected()}), but got "
+                f"this executable takes {len(self.program.inputs)} tensors ({self._wanted()}), but got "
                 f"{len(inputs)}"
             )
         return inputs
 
     def _outputs(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
+        saved = self.specs.get("saved", ())
         with torch.no_grad():
             results = list(self._run(*inputs))
+            if not saved and not self.program.updates:
+                return results
             for name, value in zip(self.program.updates, results[len(self.program.outputs) :], strict=True):
                 self._tensors[name].copy_(value)
-        saved = self.specs.get("saved", ())
         num_outputs = len(self.program.outputs) - len(saved)
         self.intermediates = dict(zip(saved, results[num_outputs:], strict=False))
         return results[:num_outputs]
 
-    def _expected(self) -> str:
+    def _wanted(self) -> str:
         return ", ".join(f"{one['name']}: {one['dtype']} {one['shape']}" for one in self.program.inputs)
 
     def _checked(self, number: int, tensor: torch.Tensor) -> torch.Tensor:
         if number >= len(self.program.inputs):
             return tensor
-        one = self.program.inputs[number]
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        if list(tensor.shape) != one["shape"] or dtype != one["dtype"]:
+        if (tensor.shape, tensor.dtype) != self._expected[number]:
+            one, dtype = self.program.inputs[number], str(tensor.dtype).removeprefix("torch.")
             raise ValueError(
                 f"{one['name']}: it was compiled for {one['dtype']} {one['shape']}, but got {dtype} "
                 f"{list(tensor.shape)}. Compile it again for this shape"
             )
-        return tensor.to(self.device)
+        return tensor if tensor.device == self.device else tensor.to(self.device)
 
     @property
     def num_ops(self) -> int:

@@ -13,7 +13,7 @@ import torch
 
 from torch_loom.errors import ImageError
 
-__all__ = ["Call", "Program", "decode", "encode", "op_of"]
+__all__ = ["Call", "Program", "decode", "dtype_of", "encode", "op_of"]
 
 # Namespaces whose ops an image may call.
 _NAMESPACES = ("aten", "loom_numerics")
@@ -252,7 +252,7 @@ def decode(value: Any, values: Mapping[str, Any], device: torch.device) -> Any:
         return values[value["ref"]]
     for kind, one in value.items():
         if kind == "dtype":
-            return _dtype(one)
+            return dtype_of(one)
         if kind == "device":
             return torch.device("cpu") if one == "cpu" else device
         if kind in _NAMED:
@@ -271,7 +271,12 @@ def _keywords(given: Mapping[str, Any], values: Mapping[str, Any], device: torch
     return {name: decode(one, values, device) for name, one in given.items()}
 
 
-def _dtype(name: str) -> torch.dtype:
+def dtype_of(name: str) -> torch.dtype:
+    """Return the dtype of a name, "float32".
+
+    Raises:
+        ImageError: PyTorch has none of this name.
+    """
     found = getattr(torch, name, None)
     if not isinstance(found, torch.dtype):
         raise ImageError(f"{name!r} is no dtype of PyTorch {torch.__version__}")

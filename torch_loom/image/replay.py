@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torch_loom import config
+from torch_loom import _C, config
 
 __all__ = ["Replayer"]
 
@@ -36,7 +36,8 @@ class Replayer:
         self._function = function
         self._static = frozenset(static)
         self._seen: set[tuple[Any, ...]] = set()
-        self._graphs: dict[tuple[Any, ...], _Captured] = {}
+        self._graphs: dict[tuple[Any, ...], _C.CapturedCall] = {}
+        self._last: _C.CapturedCall | None = None  # tried first, without a key
         self._lock = threading.Lock()
         self._module: Any = getattr(torch, config.device_name())
         self.refusal = ""
@@ -50,33 +51,53 @@ class Replayer:
         """Free the captured graphs with their memory; they are captured again where calls repeat."""
         with self._lock:
             self._graphs.clear()
+            self._last = None
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         """Run it on the current stream."""
+        return self.call(inputs)
+
+    def call(self, inputs: list[Any] | tuple[Any, ...]) -> Sequence[Any]:
+        """Run it on the current stream; the inputs as a list or a tuple."""
+        last = self._last
+        results = last.run(inputs) if last is not None else None
+        if results is None:
+            results = self._found(inputs)
+        return self._function(*inputs) if results is None else results
+
+    def _found(self, inputs: Sequence[Any]) -> list[Any] | None:
+        """Run the graph for these inputs, capturing it if they have come before; None: there is none."""
         if self.refusal or self._module.is_current_stream_capturing():
-            return self._function(*inputs)
+            return None
+        key = tuple(self._key(i, value) for i, value in enumerate(inputs))
         with self._lock:
-            key = tuple(self._key(i, value) for i, value in enumerate(inputs))
             captured = self._graphs.get(key)
             if captured is None and key in self._seen and len(self._graphs) < MAX_GRAPHS:
                 captured = self._capture(key, inputs)
-            if captured is not None:
-                return captured.run(inputs)
             self._seen.add(key)
-        return self._function(*inputs)
+            if captured is None:
+                return None
+            self._last = captured
+        return captured.run(tuple(inputs))
 
     def _key(self, position: int, value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
-            return value
+            return type(value), value
         place = value.data_ptr() if position in self._static else None
         return value.dtype, value.device, tuple(value.shape), value.stride(), place
 
-    def _capture(self, key: tuple[Any, ...], inputs: Sequence[Any]) -> _Captured | None:
+    def _capture(self, key: tuple[Any, ...], inputs: Sequence[Any]) -> _C.CapturedCall | None:
         if any(isinstance(one, torch.Tensor) and one.device.type != config.device_name() for one in inputs):
             self.refusal = "it reads tensors of the host"
             return None
         try:
-            captured = _Captured(self._function, self._static, inputs, self._module)
+            are_static = [i in self._static for i in range(len(inputs))]
+            own = [_own(value, is_static) for value, is_static in zip(inputs, are_static, strict=True)]
+            graph = self._module.LoomGraph()
+            self._module.synchronize()
+            with self._module.graph(graph):
+                results = list(self._function(*own))
+            captured = _C.CapturedCall(graph, inputs, own, are_static, results)
         except (RuntimeError, NotImplementedError) as error:
             self.refusal = str(error).partition("\n")[0]
             return None
@@ -84,40 +105,8 @@ class Replayer:
         return captured
 
 
-class _Captured:
-    """One graph with the memory that it reads and writes."""
-
-    def __init__(
-        self,
-        function: Callable[..., Sequence[Any]],
-        static: frozenset[int],
-        inputs: Sequence[Any],
-        module: Any,
-    ) -> None:
-        self._module = module
-        self._inputs = [_own(value, i in static) for i, value in enumerate(inputs)]
-        self._moved = [
-            i for i, value in enumerate(inputs) if isinstance(value, torch.Tensor) and i not in static
-        ]
-        self._graph = module.LoomGraph()
-        module.synchronize()
-        with module.graph(self._graph):
-            self._outputs = list(function(*self._inputs))
-        self._stream: Any = module.current_stream()
-
-    def run(self, inputs: Sequence[Any]) -> list[Any]:
-        stream = self._module.current_stream()
-        if stream != self._stream:
-            # The graph's memory may still be in use there.
-            stream.wait_stream(self._stream)
-            self._stream = stream
-        for i in self._moved:
-            self._inputs[i].copy_(inputs[i])
-        self._graph.replay()
-        return [value.clone() if isinstance(value, torch.Tensor) else value for value in self._outputs]
-
-
 def _own(value: Any, is_static: bool) -> Any:
+    """What a graph reads in the place of an input: memory of its own, which calls copy the input to."""
     if not isinstance(value, torch.Tensor) or is_static:
         return value
     own = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)

@@ -27,11 +27,29 @@ def _listed(values: Iterable[object]) -> str:
     return ", ".join(getattr(value, "name", None) or str(value) for value in values)
 
 
+def _written(kind: type[DataFormat] | type[MathFidelity], value: object) -> str:
+    """How to write what was given as a name or a dtype; empty where nothing is meant by it."""
+    if isinstance(value, torch.dtype) and kind is DataFormat and value in DTYPE_FORMATS:
+        return f"; write DataFormat.{DTYPE_FORMATS[value].name}"
+    if not isinstance(value, str):
+        return ""
+    name = value.rpartition(".")[2].lower()
+    meant = [each.name for each in kind if each.name.lower() == name]
+    return f"; write {kind.__name__}.{meant[0]}" if meant else ""
+
+
+def written_format(value: object) -> str:
+    """How to write a format that was given as a name or a dtype, for an error; else empty."""
+    return _written(DataFormat, value)
+
+
 def check_format(op: str, fmt: object, argument: str = "fmt") -> DataFormat:
     """Return `fmt` if values can have it."""
     allowed = [member for member in DataFormat if member is not DataFormat.Invalid]
     if not isinstance(fmt, DataFormat):
-        raise FormatError(f"{op}: {argument} is {fmt!r}, not a DataFormat; allowed: {_listed(allowed)}")
+        raise FormatError(
+            f"{op}: {argument} is {fmt!r}, not a DataFormat; allowed: {_listed(allowed)}{written_format(fmt)}"
+        )
     if fmt is DataFormat.Invalid:
         raise FormatError(
             f"{op}: {argument} is DataFormat.Invalid, which no values have; allowed: {_listed(allowed)}"
@@ -42,7 +60,10 @@ def check_format(op: str, fmt: object, argument: str = "fmt") -> DataFormat:
 def check_fidelity(op: str, fidelity: object) -> MathFidelity:
     """Return `fidelity` if products can have it."""
     if not isinstance(fidelity, MathFidelity) or fidelity is MathFidelity.Invalid:
-        raise FormatError(f"{op}: fidelity is {fidelity!r}; allowed: LoFi, HiFi2, HiFi3, HiFi4")
+        raise FormatError(
+            f"{op}: fidelity is {fidelity!r}; allowed: LoFi, HiFi2, HiFi3, HiFi4"
+            f"{_written(MathFidelity, fidelity)}"
+        )
     return fidelity
 
 
@@ -50,7 +71,10 @@ def check_accumulate(op: str, accumulate: object, fidelity: MathFidelity) -> Dat
     """Return `accumulate` if sums can be kept in it."""
     if accumulate not in ACCUMULATE_FORMATS:
         name = accumulate.name if isinstance(accumulate, DataFormat) else repr(accumulate)
-        raise FormatError(f"{op}: sums cannot be kept in {name}; allowed: {_listed(ACCUMULATE_FORMATS)}")
+        raise FormatError(
+            f"{op}: sums cannot be kept in {name}; allowed: {_listed(ACCUMULATE_FORMATS)}"
+            f"{written_format(accumulate)}"
+        )
     if accumulate is DataFormat.Int32 and fidelity is not MathFidelity.HiFi4:
         raise FormatError(f"{op}: sums in Int32 are exact and need HiFi4, not {fidelity.name}")
     assert isinstance(accumulate, DataFormat)
@@ -89,7 +113,9 @@ def check_formats(op: str, formats: object, argument: str = "formats") -> list[D
     """Return several formats if values can have each of them."""
     if isinstance(formats, str) or not isinstance(formats, Iterable):
         kind = formats.name if isinstance(formats, DataFormat) else repr(formats)
-        raise FormatError(f"{op}: {argument} is {kind}; allowed: a list of DataFormats")
+        raise FormatError(
+            f"{op}: {argument} is {kind}; allowed: a list of DataFormats{written_format(formats)}"
+        )
     return [check_format(op, fmt, argument) for fmt in formats]
 
 

@@ -101,8 +101,23 @@ def nonfinite_total(*, reset: bool = False) -> Nonfinite:
     return Nonfinite(values, blocks)
 
 
+def _sizes(op: str, shape: Sequence[int]) -> list[int]:
+    if (
+        isinstance(shape, str | bytes)
+        or not isinstance(shape, Sequence)
+        or not all(isinstance(size, int | torch.SymInt) for size in shape)
+    ):
+        raise OperandError(f"{op}: shape is {shape!r}; allowed: the sizes of the tensor, whole numbers")
+    return list(shape)
+
+
 def num_tiles(shape: Sequence[int]) -> int:
-    """Return how many tiles of 32 x 32 elements a tensor of this shape packs into."""
+    """Return how many tiles of 32 x 32 elements a tensor of this shape packs into.
+
+    Raises:
+        OperandError: `shape` is none.
+    """
+    shape = _sizes("num_tiles", shape)
     *leading, rows, columns = [1, 1, *shape][-max(2, len(shape)) :]
     return math.prod(leading) * -(-rows // 32) * -(-columns // 32)
 
@@ -152,9 +167,7 @@ def unpack(tiles: Tensor, fmt: DataFormat, shape: Sequence[int]) -> Tensor:
     tiles = check_tensor("unpack", tiles, "tiles")
     if tiles.dtype is not torch.uint8:
         raise OperandError(f"unpack: tiles is a {tiles.dtype} tensor; allowed: torch.uint8")
-    if not isinstance(shape, Sequence) or any(isinstance(size, float) for size in shape):
-        raise OperandError(f"unpack: shape is {shape!r}; allowed: the sizes of the tensor, whole numbers")
-    shape = list(shape)
+    shape = _sizes("unpack", shape)
     if any(size < 0 for size in shape):
         raise PackedDataError(f"unpack: the shape {shape} has a negative size")
     count = num_tiles(shape)

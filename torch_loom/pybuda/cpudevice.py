@@ -141,6 +141,11 @@ class CPUDevice(Device):
             raise PyBudaError(
                 f"PyBuda module {module.name!r} cannot run on CPU device {self.name!r}: use a TTDevice"
             )
+        if isinstance(module, TFModule) and self.mp_context is not None:
+            raise PyBudaError(
+                f"TensorFlow module {module.name!r} runs in a thread: make device {self.name!r} without "
+                "mp_context"
+            )
 
     def _new_stage(self, modules: dict[str, nn.Module]) -> Stage:
         return self.stage_of(

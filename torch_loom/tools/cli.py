@@ -146,7 +146,9 @@ def run_program(
 def compile_model(
     model: Annotated[
         Path,
-        typer.Argument(help="A script that defines `model` and `inputs`, or functions that return them."),
+        typer.Argument(
+            help="A script that defines `model` and `inputs`, or functions that return them; or an ONNX file."
+        ),
     ],
     chip: Annotated[str, typer.Option(help="Name or description (.toml) of the chip.")] = DEFAULT_CHIP,
     report: Annotated[Path | None, typer.Option(help="Where to write the plan as a page (.html).")] = None,

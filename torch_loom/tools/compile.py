@@ -38,9 +38,10 @@ def run(
     """Compile a model and write what is asked for; prints what the plan predicts.
 
     Args:
-        model: a script that defines ``model`` and ``inputs``.
+        model: a script that defines ``model`` and ``inputs``, or an ONNX file.
         chip: the name or description of the chip; the option ``device_config`` names another.
-        inputs: safetensors by the names of the model's arguments, in the place of the script's ``inputs``.
+        inputs: safetensors by the names of the model's arguments, in the place of the script's ``inputs``, or
+            of zeros of the sizes that an ONNX file has.
         options: of the compiler, each ``name=value``; the value as YAML has it.
     """
     console.check_folders(report, out, netlist)
@@ -114,10 +115,7 @@ def loaded(path: Path, inputs: Path | None) -> tuple[torch.nn.Module, tuple[Any,
     if not path.is_file():
         raise CompilerOptionError(f"{path}: there is no such file")
     if path.suffix == ".onnx":
-        raise CompilerOptionError(
-            f"{path}: ONNX files are not read. Make a torch.nn.Module of it, as onnx2torch does, in a script "
-            "that defines model and inputs"
-        )
+        return _onnx(path, inputs)
     names = _script(path)
     module = _made(path, names, "model")
     if not isinstance(module, torch.nn.Module):
@@ -125,6 +123,22 @@ def loaded(path: Path, inputs: Path | None) -> tuple[torch.nn.Module, tuple[Any,
     if inputs is not None:
         return module, (), _named(module, tensors_of(inputs), inputs)
     return module, *_arguments(path, _made(path, names, "inputs"))
+
+
+def _onnx(path: Path, inputs: Path | None) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
+    from torch_loom.compiler import load_onnx
+
+    module = load_onnx(path)
+    if inputs is not None:
+        return module, (), _named(module, tensors_of(inputs), inputs)
+    declared = module.meta["inputs"]
+    open_ones = [one for one in declared if one.dtype is None or not one.is_fixed]
+    if open_ones:
+        raise CompilerOptionError(
+            f"{path}: the sizes of {', '.join(str(one) for one in open_ones)} are not fixed: give --inputs, "
+            "a file of safetensors of the sizes to compile for"
+        )
+    return module, tuple(torch.zeros(one.dims, dtype=one.dtype) for one in declared), {}
 
 
 def _script(path: Path) -> Mapping[str, Any]:

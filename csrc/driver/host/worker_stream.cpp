@@ -39,7 +39,7 @@ void WorkerStream::submit(const Kernel& kernel) {
   OwnedKernel owned(kernel);
   const bool in_place = kernel.in_place || blocking_;
   int idle = kIdle;
-  if ((runs_inline_ || in_place) && state_.compare_exchange_strong(idle, kInline, std::memory_order_acquire))
+  if ((runs_inline_ || in_place) && state_.compare_exchange_strong(idle, kInline, std::memory_order_acq_rel))
       [[likely]] {
     run_claimed(owned);
   } else {

@@ -20,6 +20,7 @@
 #include "torch/core/device.h"
 #include "torch/core/generator.h"
 #include "torch/core/torch_version.h"
+#include "torch/dispatch/captured_call.h"
 #include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/lend.h"
 #include "torch/engine/allocator.h"
@@ -270,6 +271,7 @@ PYBIND11_MODULE(_C, m) {
   bind_busy(m);
   bind_implicit_sync(m);
   bind_compiled_kernels(m);
+  bind_captured_calls(m);
   bind_ipc(m);
   bind_explain(m);
   bind_ops(m);

@@ -22,10 +22,32 @@ std::string_view file_of(PyCodeObject* code) {
   return {file, static_cast<size_t>(length)};
 }
 
-// Files that a program calls and did not write: PyTorch's, and those of torch.loom.
+// Where Python's own modules are, with a slash at the end; empty where that is not to be found out.
+const std::string& standard_library() {
+  static const auto* const folder = [] {
+    auto* const found = new std::string;
+    PyObject* const os = PyImport_ImportModule("os");
+    PyObject* const file = os == nullptr ? nullptr : PyObject_GetAttrString(os, "__file__");
+    if (const char* text = file == nullptr ? nullptr : PyUnicode_AsUTF8(file)) {
+      const std::string_view path(text);
+      *found = path.substr(0, path.rfind('/') + 1);
+    }
+    PyErr_Clear();
+    Py_XDECREF(file);
+    Py_XDECREF(os);
+    return found;
+  }();
+  return *folder;
+}
+
+// Files that a program calls and did not write: Python's, PyTorch's, and those of torch.loom.
 bool is_librarys(std::string_view file) {
-  return file.find("/site-packages/torch/") != std::string_view::npos ||
-         file.find("/torch_loom/device/") != std::string_view::npos;
+  const auto has = [file](std::string_view part) { return file.find(part) != std::string_view::npos; };
+  if (has("/site-packages/torch/") || has("/torch_loom/device/") || has("/torch_loom/_register/"))
+    return true;
+  if (has("/site-packages/") || has("/dist-packages/")) return false;
+  const std::string& own = standard_library();
+  return file.starts_with("<frozen ") || (!own.empty() && file.starts_with(own));
 }
 
 // A place in Python code, asked about once.

@@ -14,7 +14,7 @@ at::Tensor Lending::adopt(at::Tensor result) {
   c10::TensorImpl* impl = result.unsafeGetTensorImpl();
   if (!is_dense(result)) [[unlikely]] {
     for (const Loan& loan : special_loans_) {
-      if (loan.alias.unsafeGetTensorImpl() == impl) return loan.original;
+      if (loan.alias.unsafeGetTensorImpl() == impl) return loan.original();
     }
     return adopt_special(result);
   }
@@ -22,14 +22,14 @@ at::Tensor Lending::adopt(at::Tensor result) {
   // Fresh results belong to nobody else; only shared ones can be an operand or a view of one.
   if (result.use_count() > 1 || (storage != nullptr && impl->unsafe_storage().use_count() > 1)) {
     for (Loan& loan : loans_) {
-      if (loan.alias.unsafeGetTensorImpl() == impl) return loan.original;
+      if (loan.alias.unsafeGetTensorImpl() == impl) return loan.original();
     }
     for (Loan& loan : loans_) {
       if (loan.alias.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() != storage) continue;
       const auto math_bits = impl->key_set() & kMathBits;
       at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(
-          c10::TensorImpl::VIEW, c10::Storage(loan.original.storage()),
-          (loan.original.key_set() - kMathBits) | math_bits, impl->dtype());
+          c10::TensorImpl::VIEW, c10::Storage(loan.original().storage()),
+          (loan.original().key_set() - kMathBits) | math_bits, impl->dtype());
       view.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides(),
                                                         impl->storage_offset());
       return view;
@@ -50,7 +50,9 @@ at::Tensor Lending::adopt(at::Tensor result) {
     }
     storage->set_allocator(device_allocator());
   }
-  impl->set_storage_keep_dtype(c10::Storage(impl->unsafe_storage()));
+  // For the tensor's device, which becomes that of its storage. Moved through, so that no reference is
+  // counted.
+  impl->set_storage_keep_dtype(std::move(const_cast<c10::Storage&>(impl->unsafe_storage())));
   impl->_change_backend_component_keys(own);
   return result;
 }
@@ -112,7 +114,8 @@ at::Tensor Lending::adopt_unowned(const at::Tensor& result) {
 
 bool Lending::has_moved(const Loan& loan) const {
   const c10::StorageImpl* alias = loan.alias.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-  const c10::StorageImpl* own = loan.original.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  const c10::StorageImpl* own =
+      loan.original().unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   return alias->data() != target_->runtime().engine_address(own->data());
 }
 
@@ -120,7 +123,7 @@ void Lending::write_back() {
   for (Loan& loan : loans_) {
     if (!loan.is_written) continue;
     c10::TensorImpl* alias = loan.alias.unsafeGetTensorImpl();
-    c10::TensorImpl* original = loan.original.unsafeGetTensorImpl();
+    c10::TensorImpl* original = loan.original().unsafeGetTensorImpl();
     c10::StorageImpl* alias_storage = alias->unsafe_storage().unsafeGetStorageImpl();
     c10::StorageImpl* storage = original->unsafe_storage().unsafeGetStorageImpl();
     const bool moved = has_moved(loan);
@@ -148,8 +151,8 @@ void Lending::write_back() {
       original->set_sizes_and_strides(alias->sizes(), alias->strides(), alias->storage_offset());
     }
     // Some kernels leave their result conjugated and say so by the bit (linalg.lu_solve).
-    if (loan.alias.is_conj() != loan.original.is_conj()) loan.original._set_conj(loan.alias.is_conj());
-    if (loan.alias.is_neg() != loan.original.is_neg()) loan.original._set_neg(loan.alias.is_neg());
+    if (loan.alias.is_conj() != loan.original().is_conj()) loan.original()._set_conj(loan.alias.is_conj());
+    if (loan.alias.is_neg() != loan.original().is_neg()) loan.original()._set_neg(loan.alias.is_neg());
   }
   for (const Loan& loan : special_loans_) {
     if (loan.is_written) write_back_special(loan);

@@ -237,6 +237,8 @@ void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceK
 }  // namespace
 
 void run_lent(Op& op, torch::jit::Stack* stack, Lending& lending) {
+  if (has_asserted.load(std::memory_order_relaxed) && lending.runs_kernels()) [[unlikely]]
+    return skip_or_raise(op, stack, lending);
   InferenceKey key = key_of(op, *stack, lending);
   if (!try_queue(op, stack, lending, key)) run_in_place(op, stack, lending, std::move(key));
 }
@@ -252,25 +254,8 @@ void pack_on_host(const Op& op, torch::jit::Stack* stack) {
   op.handle.callBoxed(stack);
 }
 
-void run(const c10::OperatorHandle& handle, torch::jit::Stack* stack, bool is_by_keys) {
-  Op& op = Op::of(handle);
-  TORCH_CHECK_NOT_IMPLEMENTED(op.is_served(), "The operator '", op.name(), "' is not implemented for ",
-                              device_name(), " devices");
-  if ((op.is_foreach && (spans_devices(op, *stack) || !has_foreach())) ||
-      (op.is_traced_in_parts && is_tracing_parts())) {
-    handle.redispatchBoxed(one_by_one_keys(), stack);
-    return;
-  }
-  if (op.makes_object) return pack_on_host(op, stack);
-  bool is_checked = false;
-  if (op.facts.has(op_flag::kMakesContents) && devices().has_lazy_devices()) {
-    const auto check = [&](int device) {
-      if (!fallback::is_watched(fallback::kAnyOp)) return;
-      is_checked = fallback::check_op(op.fallback_entry(), device);
-    };
-    if (fill_on_host(handle, stack, check)) return;
-  }
-  const bool is_sync = is_sync_watched.load(std::memory_order_relaxed) && waits_for_values(op, *stack);
+// `is_checked`: for a fallback. `is_sync`: somebody wants to know that the host waits for it.
+void lend_and_run(Op& op, torch::jit::Stack* stack, bool is_by_keys, bool is_checked, bool is_sync) {
   const size_t first = stack->size() - op.num_arguments;
   const bool is_told_if_unknown = runtime::simulated::is_on() && !waits_for_values(op, *stack);
   Lending lending(op, is_told_if_unknown ? Lending::Telling::kUnknown : Lending::Telling::kAll);
@@ -292,7 +277,7 @@ void run(const c10::OperatorHandle& handle, torch::jit::Stack* stack, bool is_by
   if (may_retell && lending.must_retell(op)) [[unlikely]] {
     std::move(given.begin(), given.end(), stack->begin() + static_cast<std::ptrdiff_t>(first));
     const Lending::Retelling retelling;
-    return run(handle, stack, is_by_keys);
+    return lend_and_run(op, stack, is_by_keys, is_checked, is_sync);
   }
   if (is_sync) [[unlikely]]
     report_implicit_sync(op.name(), lending.device());
@@ -309,6 +294,28 @@ void run(const c10::OperatorHandle& handle, torch::jit::Stack* stack, bool is_by
   } else {
     run_lent(op, stack, lending);
   }
+}
+
+void run(const c10::OperatorHandle& handle, torch::jit::Stack* stack, bool is_by_keys) {
+  Op& op = Op::of(handle);
+  TORCH_CHECK_NOT_IMPLEMENTED(op.is_served(), "The operator '", op.name(), "' is not implemented for ",
+                              device_name(), " devices");
+  if ((op.is_foreach && (spans_devices(op, *stack) || !has_foreach())) ||
+      (op.is_traced_in_parts && is_tracing_parts())) {
+    handle.redispatchBoxed(one_by_one_keys(), stack);
+    return;
+  }
+  if (op.makes_object) return pack_on_host(op, stack);
+  bool is_checked = false;
+  if (op.facts.has(op_flag::kMakesContents) && devices().has_lazy_devices()) {
+    const auto check = [&](int device) {
+      if (!fallback::is_watched(fallback::kAnyOp)) return;
+      is_checked = fallback::check_op(op.fallback_entry(), device);
+    };
+    if (fill_on_host(handle, stack, check)) return;
+  }
+  const bool is_sync = is_sync_watched.load(std::memory_order_relaxed) && waits_for_values(op, *stack);
+  lend_and_run(op, stack, is_by_keys, is_checked, is_sync);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "torch/dispatch/device_assert.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 
 #include <cstdio>
@@ -7,6 +8,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "runtime/commands.h"
 #include "runtime/tape.h"
 #include "torch/core/python_line.h"
 #include "torch/dispatch/implicit_sync.h"
@@ -37,7 +39,7 @@ Failed& failed() {
   return *instance;
 }
 
-// Raises the error where the host waits, and from then on wherever it asks the device for something.
+// Raises the error where the host waits or asks, and from then on wherever it asks the device for something.
 class Guard final : public runtime::TapeReader {
  public:
   Guard() : TapeReader(kWaits | kWork) {}
@@ -47,8 +49,9 @@ class Guard final : public runtime::TapeReader {
   [[noreturn]] void raise();
 
  private:
-  static constexpr runtime::CommandKinds kWaits = kinds_of(
-      {CommandKind::kSynchronizeStream, CommandKind::kSynchronizeEvent, CommandKind::kSynchronizeDevice});
+  static constexpr runtime::CommandKinds kWaits =
+      kinds_of({CommandKind::kSynchronizeStream, CommandKind::kSynchronizeEvent,
+                CommandKind::kSynchronizeDevice, CommandKind::kQueryStream, CommandKind::kQueryEvent});
   static constexpr runtime::CommandKinds kWork =
       kinds_of({CommandKind::kKernel, CommandKind::kCopy, CommandKind::kFill, CommandKind::kRecordEvent,
                 CommandKind::kWaitEvent, CommandKind::kAllocate, CommandKind::kReplay});
@@ -82,7 +85,7 @@ void Guard::raise() {
           ", or TORCH_LOOM_ASSERTS=immediate: then the op raises an error of its own and the devices go on.");
 }
 
-// The arguments with tensors of one value.
+// The arguments with tensors of one value. Those that share memory still do: a kernel may refuse that.
 class Filled {
  public:
   Filled(const torch::jit::Stack& arguments, int value) : value_(value) {
@@ -95,8 +98,7 @@ class Filled {
     if (!tensor.defined() || tensor.is_meta()) return tensor;
     at::Tensor& known = known_[tensor.unsafeGetTensorImpl()];
     if (known.defined()) return known;
-    known = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options());
-    known.fill_(value_);
+    known = view_of_filled(tensor);
     if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
       known.unsafeGetTensorImpl()->set_wrapped_number(true);
     }
@@ -107,8 +109,21 @@ class Filled {
     return with_tensors_replaced(value, [this](const at::Tensor& tensor) { return of(tensor); });
   }
 
+  at::Tensor view_of_filled(const at::Tensor& tensor) {
+    if (!tensor.has_storage() || tensor.layout() != c10::kStrided || tensor.storage().nbytes() == 0) {
+      return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options()).fill_(value_);
+    }
+    at::Tensor& whole = memory_[tensor.storage().data()];
+    const auto num_items = static_cast<int64_t>(tensor.storage().nbytes() / tensor.itemsize());
+    if (!whole.defined() || whole.dtype() != tensor.dtype() || whole.numel() < num_items) {
+      whole = at::empty({num_items}, tensor.options()).fill_(value_);
+    }
+    return whole.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  }
+
   const int value_;
   std::unordered_map<const c10::TensorImpl*, at::Tensor> known_;
+  std::unordered_map<const void*, at::Tensor> memory_;
 };
 
 class Silence final : public c10::WarningHandler {
@@ -133,7 +148,9 @@ bool runs_on(const Op& op, c10::DispatchKeySet engine_keys, const torch::jit::St
 size_t bytes_of(const torch::jit::Stack& arguments) {
   size_t bytes = 0;
   for (const c10::IValue& argument : arguments) {
-    if (argument.isTensor() && argument.toTensor().defined()) bytes += argument.toTensor().nbytes();
+    if (!argument.isTensor() || !argument.toTensor().defined()) continue;
+    const at::Tensor& tensor = argument.toTensor();
+    bytes += tensor.has_storage() ? tensor.storage().nbytes() : tensor.nbytes();
   }
   return bytes;
 }
@@ -147,6 +164,17 @@ bool is_raised_by_host(const Op& op, const torch::jit::Stack& arguments, const c
          dynamic_cast<const c10::LinAlgError*>(&error) != nullptr ||
          dynamic_cast<const c10::NotImplementedError*>(&error) != nullptr ||
          dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr;
+}
+
+// Puts results with undefined contents in the place of the arguments.
+void push_undefined(const Op& op, torch::jit::Stack* stack, Lending& lending,
+                    const InferredOutputs& inferred) {
+  for (const InferredOutputs::Resized& resized : inferred.resized) {
+    lending.resize_loan(resized.loan, resized.layout.sizes, resized.layout.strides);
+  }
+  const PreparedOutputs outputs(inferred, lending.loans(), lending.device());
+  stack->erase(stack->end() - static_cast<std::ptrdiff_t>(op.num_arguments), stack->end());
+  outputs.push(*stack);
 }
 
 }  // namespace
@@ -173,12 +201,17 @@ void assert_or_rethrow(Op& op, torch::jit::Stack* stack, Lending& lending, const
   if (inferred == nullptr || !inferred->can_queue) throw;
   note_device_assert(op.name(), error.what_without_backtrace(), python_line());
   if (lending.chosen().runtime().config().launch == "blocking") raise_device_assert();
-  for (const InferredOutputs::Resized& resized : inferred->resized) {
-    lending.resize_loan(resized.loan, resized.layout.sizes, resized.layout.strides);
-  }
-  const PreparedOutputs outputs(*inferred, lending.loans(), lending.device());
-  stack->erase(stack->end() - static_cast<std::ptrdiff_t>(op.num_arguments), stack->end());
-  outputs.push(*stack);
+  push_undefined(op, stack, lending, *inferred);
+}
+
+void skip_or_raise(Op& op, torch::jit::Stack* stack, Lending& lending) {
+  const runtime::StreamRef stream = runtime::current_stream_of(lending.device());
+  const InferenceKey key = key_of(op, *stack, lending);
+  if (key.empty() || translated([&] { return runtime::is_captured(stream); })) raise_device_assert();
+  std::string reason;
+  const auto inferred = find_or_infer(op, *stack, lending, key, reason);
+  if (inferred == nullptr || !inferred->can_queue) raise_device_assert();
+  push_undefined(op, stack, lending, *inferred);
 }
 
 void note_device_assert(const char* op_name, const std::string& reason, std::string_view line) {

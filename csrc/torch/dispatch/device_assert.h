@@ -26,6 +26,11 @@ bool is_caused_by_values(const Op& op, c10::DispatchKeySet engine_keys, const to
 // Other errors are rethrown. In launch mode blocking the assert is raised here.
 void assert_or_rethrow(Op& op, torch::jit::Stack* stack, Lending& lending, const c10::Error& error);
 
+// For an op after an assert: no kernel runs any more, since what it would read is undefined. The arguments at
+// the end of `stack` are replaced by results with undefined contents, as they are queued on a GPU; where
+// their shapes are not known without a run, the assert is raised.
+void skip_or_raise(Op& op, torch::jit::Stack* stack, Lending& lending);
+
 // The device has asserted: who waits for it next has the error. `line`: of Python, may be empty. From any
 // thread; the first one counts.
 void note_device_assert(const char* op_name, const std::string& reason, std::string_view line);

@@ -29,6 +29,8 @@ class LoomGraph final : public at::GraphImplInterface, public GraphRandom {
   void reset() override;
   at::MempoolId_t pool() const override;
   void enable_debug_mode() override { is_debugged_ = true; }
+  // The device that the capture began on.
+  int device() const { return device_; }
   // Writes the nodes and their dependencies as Graphviz's DOT; only in debug mode.
   void debug_dump(const std::string& path) override;
 

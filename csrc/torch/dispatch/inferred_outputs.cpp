@@ -272,14 +272,14 @@ class Observer {
   void add_change(size_t index) {
     const Loan& loan = loans_[index];
     if (!loan.is_written || !is_dense(loan.alias)) return;
-    const Layout before = Layout::of(loan.original), after = Layout::of(loan.alias);
+    const Layout before = Layout::of(loan.original()), after = Layout::of(loan.alias);
     if (before.is_conj != after.is_conj || before.is_neg != after.is_neg || before.offset != after.offset) {
       inferred_->can_queue = false;
     }
     if (before.sizes == after.sizes && before.strides == after.strides) return;
     inferred_->resized.push_back({index, after});
     // Given its new size before the kernel runs, it would be read at that size: x.addbmm_(…) of a smaller x.
-    if (loan.original.numel() != 0) inferred_->can_queue = false;
+    if (loan.original().numel() != 0) inferred_->can_queue = false;
   }
 
   const c10::SmallVector<Loan, 6>& loans_;
@@ -384,11 +384,11 @@ at::Tensor PreparedOutputs::make(const Output& output, const c10::SmallVector<Lo
     case Output::Kind::kUndefined:
       return {};
     case Output::Kind::kOperand:
-      return loans[output.index].original;
+      return loans[output.index].original();
     case Output::Kind::kSame:
       return made_[output.index];
     case Output::Kind::kView: {
-      const at::Tensor& original = loans[output.index].original;
+      const at::Tensor& original = loans[output.index].original();
       Layout layout = output.layout;
       layout.offset += original.storage_offset();
       return tensor_over(original.storage(), layout, own_keys(), /*is_view=*/true);

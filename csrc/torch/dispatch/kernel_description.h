@@ -122,7 +122,8 @@ class KernelDescription {
                        runtime::Operand& operand) {
     const c10::StorageImpl* const storage = tensor->unsafe_storage().unsafeGetStorageImpl();
     const auto* const first = storage == nullptr ? nullptr : static_cast<const char*>(storage->data());
-    operand.item_bytes = static_cast<int32_t>(tensor->itemsize());
+    // Not the tensor's itemsize(), which asks a table of another library.
+    operand.item_bytes = static_cast<int32_t>(c10::elementSize(metadata.dtype));
     operand.address =
         first == nullptr ? nullptr : first + tensor->storage_offset() * int64_t{operand.item_bytes};
     operand.sizes = metadata.sizes.data();

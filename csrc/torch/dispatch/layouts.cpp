@@ -83,13 +83,17 @@ Parts parts_of(const at::Tensor& tensor) {
 const at::Tensor& Lending::lend_special(const at::Tensor& tensor, bool is_written) {
   by_keys_ = true;
   for (Loan& loan : special_loans_) {
-    if (!loan.original.is_same(tensor)) continue;
+    if (!loan.original().is_same(tensor)) continue;
     // Its parts are lent again: they may be written from now on, and a record shows them twice.
     make_special_alias(tensor, is_written);
     loan.is_written |= is_written;
     return loan.alias;
   }
-  return special_loans_.emplace_back(Loan{tensor, make_special_alias(tensor, is_written), is_written}).alias;
+  at::Tensor alias = make_special_alias(tensor, is_written);
+  return special_loans_
+      .emplace_back(
+          Loan{c10::MaybeOwned<at::Tensor>::owned(at::Tensor(tensor)), std::move(alias), is_written})
+      .alias;
 }
 
 // The engine's tensor over the parts of one of the device.
@@ -156,7 +160,7 @@ at::Tensor Lending::adopt_special(const at::Tensor& result) {
 void Lending::write_back_special(const Loan& loan) {
   if (loan.alias.layout() == c10::kSparse) {
     const at::SparseTensorImpl* alias = at::sparse::get_sparse_impl(loan.alias);
-    at::SparseTensorImpl* original = at::sparse::get_sparse_impl(loan.original);
+    at::SparseTensorImpl* original = at::sparse::get_sparse_impl(loan.original());
     const at::Tensor indices = adopt(alias->indices()), values = adopt(alias->values());
     if (!indices.is_same(original->indices()) || !values.is_same(original->values()) ||
         alias->sizes() != original->sizes() || alias->sparse_dim() != original->sparse_dim()) {
@@ -166,23 +170,23 @@ void Lending::write_back_special(const Loan& loan) {
     original->set_coalesced(alias->coalesced());
     return;
   }
-  if (is_nested(loan.original)) return;  // none of its kernels resizes one
-  if (loan.original.is_quantized()) {
+  if (is_nested(loan.original())) return;  // none of its kernels resizes one
+  if (loan.original().is_quantized()) {
     const c10::TensorImpl* alias = loan.alias.unsafeGetTensorImpl();
-    c10::TensorImpl* original = loan.original.unsafeGetTensorImpl();
+    c10::TensorImpl* original = loan.original().unsafeGetTensorImpl();
     if (alias->sizes() != original->sizes() || alias->strides() != original->strides())
       original->set_sizes_and_strides(alias->sizes(), alias->strides(), alias->storage_offset());
-    at::get_qtensorimpl(loan.original)
+    at::get_qtensorimpl(loan.original())
         ->set_quantizer_(with_parts(at::get_qtensorimpl(loan.alias)->quantizer(),
                                     [&](const at::Tensor& part) { return adopt(part); }));
     return;
   }
-  auto* original = static_cast<at::SparseCsrTensorImpl*>(loan.original.unsafeGetTensorImpl());
+  auto* original = static_cast<at::SparseCsrTensorImpl*>(loan.original().unsafeGetTensorImpl());
   const auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(loan.alias);
-  const auto [own_compressed, own_plain] = at::sparse_csr::getCompressedPlainIndices(loan.original);
+  const auto [own_compressed, own_plain] = at::sparse_csr::getCompressedPlainIndices(loan.original());
   const at::Tensor first = adopt(compressed), second = adopt(plain), values = adopt(loan.alias.values());
   if (first.is_same(own_compressed) && second.is_same(own_plain) && values.is_same(original->values()) &&
-      loan.alias.sizes() == loan.original.sizes()) {
+      loan.alias.sizes() == loan.original().sizes()) {
     return;
   }
   original->set_member_tensors(first, second, values, loan.alias.sizes());

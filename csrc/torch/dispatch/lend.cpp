@@ -8,6 +8,7 @@
 #include "runtime/capture.h"
 #include "runtime/memory/running_kernels.h"
 #include "torch/core/host_room.h"
+#include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/layouts.h"
 #include "torch/engine/alias.h"
 #include "torch/memory/allocator.h"
@@ -112,7 +113,7 @@ bool Lending::knows_allocations(OutputAllocationTable& table) {
     asked_table_ = &table;
     return false;
   }
-  allocations_ = OutputAllocations(target(), *mask);
+  allocations_.know(target(), *mask);
   return true;
 }
 
@@ -151,17 +152,13 @@ void Lending::mix_metadata(const TensorMetadata& metadata) {
   }
 }
 
-const at::Tensor& Lending::alias_of(const at::Tensor& tensor, bool is_written) {
-  return lend_checked(tensor, is_written, policy_.host_tensors, loans_.size());
-}
-
 at::Tensor Lending::lend_element(const at::Tensor& tensor, bool is_written) {
   return lend_checked(tensor, is_written, policy_.host_tensors || policy_.host_lists,
-                      std::min<size_t>(loans_.size(), 8));
+                      std::min<size_t>(loans_.size(), 8), Hold::kOwned);
 }
 
 const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool takes_host,
-                                        size_t search_limit) {
+                                        size_t search_limit, Hold hold) {
   if (!tensor.defined()) {
     mix(1);
     return tensor;
@@ -186,7 +183,7 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
   check_has_memory(tensor, op_name());
   for (size_t i = 0; i < search_limit; ++i) {
     Loan& loan = loans_[i];
-    if (loan.original.unsafeGetTensorImpl() == impl) {
+    if (loan.original().unsafeGetTensorImpl() == impl) {
       loan.is_written |= is_written;
       if (is_written) make_writable(loan.alias, original_storage);
       if (description_.has_value()) [[unlikely]]
@@ -194,7 +191,7 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
       return loan.alias;
     }
     // Views of one storage stay views of one storage: the kernel's overlap checks depend on it.
-    if (loan.original.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == original_storage) {
+    if (loan.original().unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == original_storage) {
       if (is_written) make_writable(loan.alias, original_storage);
       storage = loan.alias.unsafeGetTensorImpl()->unsafe_storage();
     }
@@ -212,7 +209,9 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
   // An operand before it may be of this storage, and that has got memory of its own.
   const bool may_share = is_written && (storage || search_limit < loans_.size());
   if (!alias.defined()) alias = make_alias(std::move(storage), engine_keys(), impl);
-  loans_.push_back({tensor, std::move(alias), is_written});
+  using Held = c10::MaybeOwned<at::Tensor>;
+  loans_.push_back({hold == Hold::kBorrowed ? Held::borrowed(tensor) : Held::owned(at::Tensor(tensor)),
+                    std::move(alias), is_written});
   if (description_.has_value()) [[unlikely]]
     describe_loan(impl, metadata, is_written, may_share);
   return loans_.back().alias;
@@ -232,7 +231,7 @@ bool Lending::is_alias(const at::Tensor& tensor) const {
 
 void Lending::resize_loan(size_t index, at::IntArrayRef sizes, at::IntArrayRef strides) {
   Loan& loan = loans_[index];
-  c10::TensorImpl* original = loan.original.unsafeGetTensorImpl();
+  c10::TensorImpl* original = loan.original().unsafeGetTensorImpl();
   original->set_sizes_and_strides(sizes, strides);
   const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, original->itemsize(),
                                                         static_cast<size_t>(original->storage_offset()));
@@ -246,6 +245,8 @@ bool Lending::runs_in_place() {
   const runtime::Device& own = target();
   // Without arithmetic nothing waits for a worker.
   if (!own.runs_kernels()) return true;
+  if (has_asserted.load(std::memory_order_relaxed)) [[unlikely]]
+    return false;  // run_lent() skips it
   const runtime::StreamRef stream = runtime::current_stream_of(device_);
   in_place_ = translated([&] { return runtime::in_place(own, stream); });
   stream_ = stream;

@@ -23,8 +23,10 @@ namespace loom::glue {
 
 // An operand and the engine's tensor over its memory.
 struct Loan {
-  at::Tensor original, alias;
+  c10::MaybeOwned<at::Tensor> held;
+  at::Tensor alias;
   bool is_written;
+  const at::Tensor& original() const { return *held; }
 };
 
 // One op: its operands while they are lent. Not reentrant: nested ops open their own.
@@ -40,10 +42,13 @@ class Lending {
 
   // The engine's tensor over the same memory, with the same sizes, strides, offset and conjugate and negative
   // bits. Throws when it is on another device than the operands before it, in CUDA's words.
-  at::Tensor lend(const at::Tensor& tensor, bool is_written = false) { return alias_of(tensor, is_written); }
-  // The same without a count of references, for as long as both the loans and `tensor` live.
-  c10::MaybeOwned<at::Tensor> lend_borrowed(const at::Tensor& tensor) {
-    return c10::MaybeOwned<at::Tensor>::borrowed(alias_of(tensor, /*is_written=*/false));
+  at::Tensor lend(const at::Tensor& tensor, bool is_written = false) {
+    return alias_of(tensor, is_written, Hold::kOwned);
+  }
+  // The same for a tensor that outlives the loans, as an argument of a call does: they count no reference to
+  // it. Nor does what it returns count one to the alias, which lives as long as the loans.
+  c10::MaybeOwned<at::Tensor> lend_borrowed(const at::Tensor& tensor, bool is_written = false) {
+    return c10::MaybeOwned<at::Tensor>::borrowed(alias_of(tensor, is_written, Hold::kBorrowed));
   }
   // As lend(), for an operand of a list: no search for the same tensor among many.
   at::Tensor lend_element(const at::Tensor& tensor, bool is_written);
@@ -174,9 +179,12 @@ class Lending {
   void mix_metadata(const TensorMetadata& metadata);
 
   // What they return stays where it is until the next operand is lent.
-  const at::Tensor& alias_of(const at::Tensor& tensor, bool is_written);
+  enum class Hold : uint8_t { kOwned, kBorrowed };
+  const at::Tensor& alias_of(const at::Tensor& tensor, bool is_written, Hold hold) {
+    return lend_checked(tensor, is_written, policy_.host_tensors, loans_.size(), hold);
+  }
   const at::Tensor& lend_checked(const at::Tensor& tensor, bool is_written, bool takes_host,
-                                 size_t search_limit);
+                                 size_t search_limit, Hold hold);
   void describe_loan(const c10::TensorImpl* impl, const TensorMetadata& metadata, bool is_written,
                      bool may_have_moved);
   const at::Tensor& lend_special(const at::Tensor& tensor, bool is_written);

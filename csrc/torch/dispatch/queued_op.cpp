@@ -64,18 +64,26 @@ class QueuedOp {
   const char* name() const { return op_.name(); }
 
   void run() {
+    // In the program's thread, where a graph is replayed, nobody waits yet. A worker's stream keeps the
+    // failure for who waits for it already and misses the guard.
+    const bool is_in_program = std::this_thread::get_id() == issuer_;
+    if (has_asserted.load(std::memory_order_relaxed)) [[unlikely]] {
+      if (is_in_program) return;
+      raise_device_assert();
+    }
     try {
       if (QueuedOpScope* scope = QueuedOpScope::current()) {
         run_in(*scope);
       } else {
         // A worker keeps the number of threads for its next op; a thread of the program has its own back.
-        QueuedOpScope own(/*keeps_threads=*/std::this_thread::get_id() != issuer_);
+        QueuedOpScope own(/*keeps_threads=*/!is_in_program);
         run_in(own);
       }
     } catch (c10::Error& error) {
       if (has_device_asserts && is_caused_by_values(op_, engine_keys_, arguments_, error)) {
         note_device_assert(name(), error.what_without_backtrace(), line_);
-        raise_device_assert();  // kept by the driver: who waits for the stream now misses the guard
+        if (is_in_program) return;
+        raise_device_assert();
       }
       error.add_context(issued());
       throw;

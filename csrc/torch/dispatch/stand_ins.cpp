@@ -53,7 +53,7 @@ StandIns::StandIns(const Op& op, const torch::jit::Stack& stack, const Lending& 
           contents == Contents::kZeros ? c10::IValue(new_engine_generator()) : c10::IValue();
     }
   }
-  for (const Loan& loan : lending.loans()) loans.push_back({loan.original, of(loan.alias), loan.is_written});
+  for (const Loan& loan : lending.loans()) loans.push_back({loan.held, of(loan.alias), loan.is_written});
 }
 
 at::Tensor StandIns::of(const at::Tensor& tensor) {

@@ -58,13 +58,13 @@ struct Lent<const at::Tensor&> {
 template <>
 struct Lent<at::Tensor&> {
   static at::Tensor of(Lending& lending, at::Tensor& tensor) {
-    return lending.lend(tensor, /*is_written=*/true);
+    return *lending.lend_borrowed(tensor, /*is_written=*/true);
   }
 };
 template <>
 struct Lent<const std::optional<at::Tensor>&> {
   static std::optional<at::Tensor> of(Lending& lending, const std::optional<at::Tensor>& tensor) {
-    return tensor.has_value() ? std::optional(lending.lend(*tensor)) : std::nullopt;
+    return tensor.has_value() ? std::optional(*lending.lend_borrowed(*tensor)) : std::nullopt;
   }
 };
 // A list that owns its aliases for as long as the kernel refers to them.
@@ -192,6 +192,12 @@ struct Borrowed<At, Return(Arguments...)> {
     // Braces: arguments are lent from left to right.
     std::tuple<decltype(Lent<Arguments>::of(lending, std::declval<Arguments>()))...> lent{
         Lent<Arguments>::of(lending, arguments)...};
+    const bool runs_in_place = lending.runs_in_place();
+    if (runtime::simulated::is_on()) [[unlikely]] {
+      if (!lending.is_described() && lending.must_retell(op)) {
+        return retold(std::forward<Arguments>(arguments)...);
+      }
+    }
     if (fallback::is_watched(lending.dtypes())) [[unlikely]] {
       fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
     }
@@ -201,12 +207,6 @@ struct Borrowed<At, Return(Arguments...)> {
     if (lending.is_described()) [[unlikely]] {
       static const auto names = argument_names(At::name, At::overload_name);
       describe_arguments(lending, names, arguments...);
-    }
-    const bool runs_in_place = lending.runs_in_place();
-    if (runtime::simulated::is_on()) [[unlikely]] {
-      if (!lending.is_described() && lending.must_retell(op)) {
-        return retold(std::forward<Arguments>(arguments)...);
-      }
     }
     if (!runs_in_place) [[unlikely]] {
       torch::jit::Stack stack = boxed_arguments(lent);

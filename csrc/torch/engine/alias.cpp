@@ -91,7 +91,7 @@ LOOM_FAST_ACCESS constinit thread_local AliasPool* pool = nullptr;
 }  // namespace
 
 c10::DataPtr alias_memory(void* data, c10::DeviceType engine) {
-  return {data, nullptr, [](void*) {}, c10::Device(engine)};
+  return {data, data, &c10::detail::deleteNothing, c10::Device(engine)};
 }
 
 c10::Storage alias_storage(void* data, size_t bytes, c10::DeviceType engine) {
@@ -121,6 +121,10 @@ void give_back_alias(at::Tensor&& alias) {
 
 void point_alias(const at::Tensor& alias, void* data) {
   c10::StorageImpl* storage = storage_of(alias);
+  if (storage->_mutable_data_ptr_no_checks().unsafe_reset_data_and_ctx(data)) [[likely]] {
+    return;
+  }
+  // A kernel has given it memory of its own.
   storage->set_data_ptr_noswap(alias_memory(data, storage->device_type()));
 }
 

@@ -23,14 +23,18 @@ class OutputAllocations {
     void* address;  // where the engine reaches it; null: this allocation is scratch
   };
 
-  // Outputs known: those of `mask` are born on `device`.
-  OutputAllocations(const runtime::Device& device, OutputMask mask)
-      : mode_(Mode::kKnown), device_(&device), mask_(mask) {}
   // Unknown: all on the host; index_of() tells afterwards which is which.
   static OutputAllocations learning() { return OutputAllocations(Mode::kLearning); }
   // Outputs have memory already.
   OutputAllocations(const Place* places, size_t num_places)
       : mode_(Mode::kPlaced), places_(places), num_places_(num_places) {}
+
+  // Outputs are known, before the kernel runs: those of `mask` are born on `device`.
+  void know(const runtime::Device& device, OutputMask mask) {
+    mode_ = Mode::kKnown;
+    device_ = &device;
+    mask_ = mask;
+  }
 
   struct Allocation {
     void* address;

@@ -3,6 +3,7 @@
 
 namespace loom::glue {
 
+void register_ddp_timer();
 void register_guard();
 void register_hooks();
 

@@ -1,13 +1,17 @@
 #include "torch/kernels/compiled_kernel.h"
 
+#include <c10/util/SmallVector.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <bit>
 #include <thread>
 
 #include "torch/core/python_line.h"
 #include "torch/dispatch/lend.h"
+#include "torch/kernels/factories.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/worlds.h"
 
@@ -48,26 +52,20 @@ runtime::Operand describe(const at::Tensor& tensor, bool is_written) {
           is_written};
 }
 
-void launch(uintptr_t function, const std::string& name, int device, const std::vector<at::Tensor>& tensors,
-            const std::vector<bool>& is_written, std::vector<int64_t> numbers, const py::bytes& scalars) {
-  TORCH_CHECK_VALUE(is_written.size() == tensors.size(), "launch_compiled: ", tensors.size(), " tensors but ",
-                    is_written.size(), " flags");
-  check_device_index(device);
-  auto work = std::make_unique<Launch>();
-  work->function = reinterpret_cast<Function>(function);
-  work->name = name;
-  work->scalars = scalars;
-  work->numbers = std::move(numbers);
-  const py::gil_scoped_release no_gil;
+// Submits a kernel to the current stream of a device. The tensors are on it; the caller has the GIL released.
+void submit(std::unique_ptr<Launch> work, int device, c10::ArrayRef<at::Tensor> tensors,
+            const std::vector<bool>& is_written) {
+  const char* name = work->name.c_str();
   const runtime::StreamRef stream = runtime::current_stream_of(device);
-  std::vector<runtime::Operand> operands, outputs;
+  c10::SmallVector<runtime::Operand, 8> operands, outputs;
+  work->addresses.reserve(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor& tensor = tensors[i];
     TORCH_CHECK(tensor.device() == c10::Device(device_type(), static_cast<c10::DeviceIndex>(device)), name,
                 ": expected tensor ", i, " on ", device_name(), ":", device, ", but it is on ",
                 tensor.device());
-    check_world(tensor, name.c_str());
-    check_has_memory(tensor, name.c_str());
+    check_world(tensor, name);
+    check_has_memory(tensor, name);
     c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
     void* first = devices().engine_address(device_data(storage, is_written[i]));
     const int64_t offset = tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize());
@@ -87,11 +85,112 @@ void launch(uintptr_t function, const std::string& name, int device, const std::
   translated([&] { runtime::submit(stream, kernel, {&op, operands, {}}, outputs); });
 }
 
+void launch(uintptr_t function, const std::string& name, int device, const std::vector<at::Tensor>& tensors,
+            const std::vector<bool>& is_written, std::vector<int64_t> numbers, const py::bytes& scalars) {
+  TORCH_CHECK_VALUE(is_written.size() == tensors.size(), "launch_compiled: ", tensors.size(), " tensors but ",
+                    is_written.size(), " flags");
+  check_device_index(device);
+  auto work = std::make_unique<Launch>();
+  work->function = reinterpret_cast<Function>(function);
+  work->name = name;
+  work->scalars = scalars;
+  work->numbers = std::move(numbers);
+  const py::gil_scoped_release no_gil;
+  submit(std::move(work), device, tensors, is_written);
+}
+
+// A kernel that Inductor generated. Called as Inductor calls one: tensors, then numbers.
+class CompiledKernel {
+ public:
+  // `is_written`: of each tensor. `are_real`: of each number. `library` has the function.
+  CompiledKernel(std::string name, uintptr_t function, std::vector<bool> is_written,
+                 std::vector<bool> are_real, py::object library)
+      : name_(std::move(name)),
+        function_(reinterpret_cast<Function>(function)),
+        is_written_(std::move(is_written)),
+        are_real_(std::move(are_real)),
+        library_(std::move(library)) {}
+
+  const std::string& name() const { return name_; }
+
+  void call(const py::args& arguments) const {
+    const size_t num_tensors = is_written_.size();
+    TORCH_CHECK_TYPE(arguments.size() == num_tensors + are_real_.size(), name_, " takes ", num_tensors,
+                     " tensors and ", are_real_.size(), " numbers, but got ", arguments.size(), " arguments");
+    c10::SmallVector<at::Tensor, 8> tensors;
+    for (size_t i = 0; i < num_tensors; ++i) {
+      PyObject* const one = PyTuple_GET_ITEM(arguments.ptr(), i);
+      TORCH_CHECK_TYPE(THPVariable_Check(one), name_, ": argument ", i, " is no tensor");
+      tensors.push_back(THPVariable_Unpack(one));
+    }
+    auto work = std::make_unique<Launch>();
+    work->function = function_;
+    work->name = name_;
+    work->numbers.reserve(are_real_.size());
+    for (size_t i = 0; i < are_real_.size(); ++i)
+      work->numbers.push_back(number(PyTuple_GET_ITEM(arguments.ptr(), num_tensors + i), are_real_[i]));
+    const int device = device_of(tensors);
+    const py::gil_scoped_release no_gil;
+    for (size_t i = 0; i < num_tensors; ++i) {
+      // What Inductor makes a scalar of on the CPU may be a tensor without dimensions here.
+      if (tensors[i].is_cpu() && tensors[i].dim() == 0 && !is_written_[i])
+        tensors[i] = tensors[i].to(c10::Device(device_type(), static_cast<c10::DeviceIndex>(device)));
+    }
+    submit(std::move(work), device, tensors, is_written_);
+  }
+
+ private:
+  static int64_t number(PyObject* value, bool is_real) {
+    const int64_t bits = is_real ? std::bit_cast<int64_t>(PyFloat_AsDouble(value)) : PyLong_AsLongLong(value);
+    if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+    return bits;
+  }
+
+  int device_of(c10::ArrayRef<at::Tensor> tensors) const {
+    for (const at::Tensor& tensor : tensors) {
+      if (tensor.device().type() == device_type()) return tensor.device().index();
+    }
+    const std::string text =
+        name_ + ": none of its tensors is on a " + std::string(device_name()) + " device";
+    const py::object type = py::module_::import("torch_loom.errors").attr("DeviceTypeError");
+    PyErr_SetString(type.ptr(), text.c_str());
+    throw py::error_already_set();
+  }
+
+  const std::string name_;
+  const Function function_;
+  const std::vector<bool> is_written_, are_real_;
+  const py::object library_;
+};
+
+c10::SmallVector<int64_t, 6> integers(const py::tuple& values) {
+  c10::SmallVector<int64_t, 6> found;
+  for (size_t i = 0; i < values.size(); ++i) {
+    found.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(values.ptr(), i)));
+    if (found.back() == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  }
+  return found;
+}
+
+// What generated code makes its buffers with: torch.empty_strided without its parsing of arguments.
+at::Tensor make_buffer(int device, const py::tuple& sizes, const py::tuple& strides, at::ScalarType dtype) {
+  return empty_strided(integers(sizes), integers(strides), dtype, std::nullopt,
+                       c10::Device(device_type(), static_cast<c10::DeviceIndex>(device)), std::nullopt);
+}
+
 }  // namespace
 
 void bind_compiled_kernels(py::module_& m) {
   m.def("launch_compiled", torch::wrap_pybind_function(launch), py::arg("function"), py::arg("name"),
         py::arg("device"), py::arg("tensors"), py::arg("is_written"), py::arg("numbers"), py::arg("scalars"));
+  py::class_<CompiledKernel>(m, "CompiledKernel")
+      .def(py::init<std::string, uintptr_t, std::vector<bool>, std::vector<bool>, py::object>(),
+           py::arg("name"), py::arg("function"), py::arg("is_written"), py::arg("are_real"),
+           py::arg("library"))
+      .def_property_readonly("name", &CompiledKernel::name)
+      .def("__call__", torch::wrap_pybind_function(&CompiledKernel::call));
+  m.def("empty_strided", torch::wrap_pybind_function(make_buffer), py::arg("device"), py::arg("sizes"),
+        py::arg("strides"), py::arg("dtype"));
 }
 
 }  // namespace loom::glue

@@ -1,4 +1,6 @@
 // Making tensors, and changing their size and memory.
+#include "torch/kernels/factories.h"
+
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
@@ -61,6 +63,8 @@ at::Tensor empty(at::IntArrayRef size, std::optional<c10::ScalarType> dtype,
   return result;
 }
 
+}  // namespace
+
 at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<c10::ScalarType> dtype,
                          std::optional<c10::Layout> layout, std::optional<c10::Device> device,
                          std::optional<bool> pin_memory) {
@@ -71,6 +75,8 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
   begin_life(result);
   return result;
 }
+
+namespace {
 
 // The file's bytes, copied: a device has no memory that a file backs.
 at::Tensor from_file(c10::string_view filename, std::optional<bool> shared, std::optional<int64_t> size,

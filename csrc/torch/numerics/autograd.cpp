@@ -136,6 +136,17 @@ std::tuple<at::Tensor, at::Tensor> quantize_counted_autograd(const at::Tensor& s
   return result;
 }
 
+// A cache of values that have no history: no version is counted, since those who read what `kept` was would
+// read the same of `self`.
+void renew_autograd(at::Tensor& kept, at::Tensor& mark, const at::Tensor& self, int64_t format) {
+  static const auto handle = op_named<void(at::Tensor&, at::Tensor&, const at::Tensor&, int64_t)>("renew_");
+  {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    handle.call(kept, mark, self, format);
+  }
+  give_warning();
+}
+
 struct OperandBackward : Node {
   variable_list apply(variable_list&& grads) override { return {grads[0]}; }
   std::string name() const override { return "LoomOperandBackward"; }
@@ -375,6 +386,7 @@ void register_formulas() {
   autograd.impl("quantize_", &quantize_inplace_autograd);
   autograd.impl("quantize.out", &quantize_out_autograd);
   autograd.impl("quantize_counted", &quantize_counted_autograd);
+  autograd.impl("renew_", &renew_autograd);
   autograd.impl("operand", &operand_autograd);
   autograd.impl("matmul", &matmul_autograd);
   autograd.impl("matmul.out", &matmul_out_autograd);

@@ -25,6 +25,11 @@ void define_schemas(torch::Library& m) {
       "Tensor)",
       {at::Tag::pt2_compliant_tag});
 
+  // Makes `kept` the values of `self` in a format again, if `self` has other bits than those that `mark`,
+  // int64 [1], tells of: a cache that sees writes which no version counts. Never waits for the host.
+  m.def("renew_(Tensor(a!) kept, Tensor(b!) mark, Tensor self, int format) -> ()",
+        {at::Tag::pt2_compliant_tag});
+
   // uint8 [tiles, bytes of a tile], and back to float32 [shape].
   m.def("pack(Tensor self, int format) -> Tensor", {at::Tag::pt2_compliant_tag});
   m.def("unpack(Tensor tiles, int format, SymInt[] shape) -> Tensor", {at::Tag::pt2_compliant_tag});

@@ -8,8 +8,10 @@
 #include <torch/csrc/Exceptions.h>
 
 #include <atomic>
+#include <cstring>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "torch/core/registration.h"
 #include "torch/engine/engine.h"
@@ -151,6 +153,49 @@ std::tuple<at::Tensor, at::Tensor> quantize_counted_cpu(const at::Tensor& self, 
   return {std::move(out), std::move(counted)};
 }
 
+// Of the bits of a tensor and the order in which they lie; never zero, which is what a new mark has.
+int64_t fingerprint(const at::Tensor& tensor) {
+  constexpr int64_t kWords = int64_t{1} << 15;  // of a part, which a thread takes by itself
+  const at::Tensor dense = tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
+  const int64_t num_bytes = static_cast<int64_t>(dense.nbytes()), num_words = num_bytes / 4;
+  const auto* bytes = static_cast<const char*>(dense.const_data_ptr());
+  const int64_t num_parts = (num_words + kWords - 1) / kWords;
+  std::vector<uint64_t> parts(static_cast<size_t>(num_parts));
+  const auto& best = kernels();
+  at::parallel_for(0, num_parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      const int64_t first = part * kWords;
+      parts[static_cast<size_t>(part)] =
+          best.fingerprint(bytes + first * 4, std::min(kWords, num_words - first));
+    }
+  });
+  uint32_t rest = 0;
+  if (num_bytes > num_words * 4) {
+    std::memcpy(&rest, bytes + num_words * 4, static_cast<size_t>(num_bytes - num_words * 4));
+  }
+  uint64_t hash = best.fingerprint(parts.data(), 2 * num_parts) ^ (uint64_t{rest} << 1) ^ tensor.is_neg();
+  for (const int64_t stride : dense.strides()) hash = hash * 31 + static_cast<uint64_t>(stride);
+  return static_cast<int64_t>(hash | 1);
+}
+
+void renew_cpu(at::Tensor& kept, at::Tensor& mark, const at::Tensor& self, int64_t format) {
+  const Format to = checked_format(format, "renew_");
+  check_operand(to, self, "renew_");
+  TORCH_CHECK(kept.sizes() == self.sizes() && kept.scalar_type() == self.scalar_type() &&
+                  mark.scalar_type() == at::kLong && mark.numel() == 1,
+              "renew_: kept is ", kept.toString(), kept.sizes(), " and mark ", mark.toString(), mark.sizes(),
+              ", where self is ", self.toString(), self.sizes(), " and mark is an int64 of one element");
+  const int64_t now = fingerprint(self);
+  auto* known = mark.mutable_data_ptr<int64_t>();
+  if (*known == now) return;
+  quantize_into(to, Format::kInvalid, self, kept, "quantize");
+  *known = now;
+}
+
+void renew_meta(at::Tensor&, at::Tensor&, const at::Tensor& self, int64_t format) {
+  check_operand(checked_format(format, "renew_"), self, "renew_");
+}
+
 at::Tensor quantize_meta(const at::Tensor& self, int64_t format, int64_t, int64_t, c10::string_view) {
   check_operand(checked_format(format, "quantize"), self, "quantize");
   return at::empty_like(self);
@@ -263,11 +308,13 @@ void register_conversions() {
   engine.impl("quantize_", &quantize_inplace_cpu);
   engine.impl("quantize.out", &quantize_out_cpu);
   engine.impl("quantize_counted", &quantize_counted_cpu);
+  engine.impl("renew_", &renew_cpu);
   torch::Library& meta = loom::glue::library(c10::DispatchKey::Meta, kLibrary);
   meta.impl("quantize", &quantize_meta);
   meta.impl("quantize_", &quantize_inplace_meta);
   meta.impl("quantize.out", &quantize_out_meta);
   meta.impl("quantize_counted", &quantize_counted_meta);
+  meta.impl("renew_", &renew_meta);
   torch::Library& any = loom::glue::library(c10::DispatchKey::CompositeImplicitAutograd, kLibrary);
   any.impl("_totals", &totals);
 }

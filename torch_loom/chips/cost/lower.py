@@ -50,9 +50,10 @@ def lower(op: Op) -> list[Kernel]:
 
 _LOWERINGS: Mapping[str, Lowering] = {
     **dict.fromkeys(
-        ("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "_scaled_mm", "linear"),
+        ("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "_scaled_mm"),
         products.matmul,
     ),
+    "linear": products.linear,
     **dict.fromkeys(
         ("convolution", "_convolution", "cudnn_convolution", "conv2d", "convolution_overrideable"),
         products.convolution,

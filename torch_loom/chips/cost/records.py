@@ -30,6 +30,8 @@ ITEM_BYTES: Mapping[str, int] = {
     "uint16": 2,
     "uint8": 1,
     "bool": 1,
+    # Block floats: the shared exponents are a sixteenth of a byte each, four and two bits are rounded up.
+    **dict.fromkeys(("bfp8", "bfp8_b", "bfp4", "bfp4_b", "bfp2", "bfp2_b", "lf8"), 1),
 }
 
 

@@ -12,6 +12,8 @@ from torch_loom import config
 
 _CPU_BINDING = "async_compile.cpp_pybinding("
 _OWN_BINDING = "loom_kernel("
+_CPU_BUFFER = "empty_strided_cpu("
+_OWN_BUFFER = "loom_buffer("
 
 
 class LoomCppScheduling(CppScheduling):
@@ -24,7 +26,8 @@ class _OwnKernels:
     def write_header(self) -> None:
         super().write_header()  # type: ignore[misc]
         self.imports.splice(  # type: ignore[attr-defined]
-            "from torch_loom.compiler.inductor.kernels import compile_kernel as loom_kernel"
+            "from torch_loom.compiler.inductor.kernels import compile_kernel as loom_kernel\n"
+            "from torch_loom.compiler.inductor.kernels import make_buffer as loom_buffer"
         )
 
     def define_kernel(
@@ -59,9 +62,13 @@ class _OwnKernels:
         allocation_shape: Any = None,
         is_pinned: bool = False,
     ) -> str:
-        line: str = super().make_allocation(  # type: ignore[misc]
-            name, device, dtype, shape, stride, allocation_shape, is_pinned
-        )
+        given = (dtype, shape, stride, allocation_shape)
+        if device.type == config.device_name() and device.index is not None:
+            line: str = super().make_allocation(name, torch.device("cpu"), *given)  # type: ignore[misc]
+            own = line.replace(_CPU_BUFFER, f"{_OWN_BUFFER}{device.index}, ", 1)
+            if own != line:
+                return own
+        line = super().make_allocation(name, device, *given, is_pinned)  # type: ignore[misc]
         # Inductor leaves the index out, which then is the current device's.
         return line.replace(f"device='{device.type}'", f"device='{device}'")
 

@@ -7,18 +7,18 @@ runtime submits, so that it runs on the current stream, is kept by graphs, and i
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch._inductor.async_compile import AsyncCompile, get_compile_threads
 from torch._inductor.codecache import CppCodeCache, LambdaFuture
 
-from torch_loom import _C, config
-from torch_loom.errors import DeviceTypeError
+from torch_loom import _C
 
 _ENTRY = "loom_entry_"
+
+# (device index, sizes, strides, dtype): what generated code makes its buffers with.
+make_buffer = _C.empty_strided
 
 
 def compile_kernel(name: str, argument_types: Sequence[str], source: str) -> Any:
@@ -31,13 +31,15 @@ def compile_kernel(name: str, argument_types: Sequence[str], source: str) -> Any
         source: C++ text that defines ``extern "C" void kernel(…)``.
 
     Returns:
-        A :class:`CompiledKernel`, or Inductor's future of one where it compiles in other processes.
+        What submits it to the current stream of its tensors' device: it takes tensors of one device, then
+        numbers. A tensor of the host without dimensions that the kernel only reads is copied to the device.
+        Inductor's future of that where it compiles in other processes.
     """
     entry = _entry(argument_types)
     if get_compile_threads() <= 1:
-        return CompiledKernel(name, argument_types, CppCodeCache.load(entry, optimized_code=source))
+        return _kernel(name, argument_types, CppCodeCache.load(entry, optimized_code=source))
     load = CppCodeCache.load_async(entry, submit_fn=AsyncCompile.submit, optimized_code=source)
-    return LambdaFuture(lambda: CompiledKernel(name, argument_types, load()))
+    return LambdaFuture(lambda: _kernel(name, argument_types, load()))
 
 
 def _entry(argument_types: Sequence[str]) -> str:
@@ -84,44 +86,10 @@ def _is_real(argument_type: str) -> bool:
     return argument_type.removeprefix("const ") in ("float", "double")
 
 
-class CompiledKernel:
-    """A compiled kernel; a call submits it to the current stream of its tensors' device."""
-
-    def __init__(self, name: str, argument_types: Sequence[str], library: ctypes.CDLL) -> None:
-        self.name = name
-        address = ctypes.cast(getattr(library, _ENTRY), ctypes.c_void_p).value
-        assert address is not None
-        self._function = address
-        self._library = library  # kept loaded
-        pointers = [kind for kind in argument_types if kind.endswith("*")]
-        self._num_tensors = len(pointers)
-        self._is_written = [not kind.startswith("const ") for kind in pointers]
-        self._reals = [_is_real(kind) for kind in argument_types[self._num_tensors :]]
-
-    def __call__(self, *arguments: Any) -> None:
-        """Submit it.
-
-        Args:
-            arguments: tensors of one device, then numbers. A tensor of the host without dimensions, which a
-                kernel only reads, is copied to the device.
-        """
-        tensors = list(arguments[: self._num_tensors])
-        numbers = list(arguments[self._num_tensors :])
-        if any(self._reals):
-            numbers = [_bits(n) if real else n for n, real in zip(numbers, self._reals, strict=True)]
-        device = self._device(tensors)
-        _C.launch_compiled(self._function, self.name, device, tensors, self._is_written, numbers, b"")
-
-    def _device(self, tensors: list[torch.Tensor]) -> int:
-        own = config.device_name()
-        device = next((t.device for t in tensors if t.device.type == own), None)
-        if device is None:
-            raise DeviceTypeError(f"{self.name}: none of its tensors is on a {own} device")
-        for i, tensor in enumerate(tensors):
-            if tensor.device.type == "cpu" and tensor.dim() == 0 and not self._is_written[i]:
-                tensors[i] = tensor.to(device)
-        return device.index
-
-
-def _bits(value: float) -> int:
-    return int(struct.unpack("<q", struct.pack("<d", value))[0])
+def _kernel(name: str, argument_types: Sequence[str], library: ctypes.CDLL) -> _C.CompiledKernel:
+    address = ctypes.cast(getattr(library, _ENTRY), ctypes.c_void_p).value
+    assert address is not None
+    pointers = [kind for kind in argument_types if kind.endswith("*")]
+    are_written = [not kind.startswith("const ") for kind in pointers]
+    are_real = [_is_real(kind) for kind in argument_types[len(pointers) :]]
+    return _C.CompiledKernel(name, address, are_written, are_real, library)

@@ -29,13 +29,13 @@ def fuse(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
     operands: dict[str, set[fx.Node]] = {}
     roots: dict[fx.Node, fx.Node] = {}  # of the nodes that have been fused
     saved = set(context.options.op_intermediates_to_save)
+    order = {node: number for number, node in enumerate(graph.graph.nodes)}
     for node in graph.graph.nodes:
         if not computes(node):
             continue
         operands[node.name] = set(node.all_input_nodes)
         if shape_class(node) not in kinds or facts(node).host_reason or facts(node).tags.get("alone"):
             continue
-        # The last operand is the nearest: the others are ready when it is.
         for producer in reversed(_producers(node)):
             root = roots.get(producer, producer)
             own = operands[root.name] | (operands[node.name] - {producer})
@@ -44,6 +44,7 @@ def fuse(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
                 and not facts(root).host_reason
                 and _is_only_user(producer, node)
                 and len(own) <= MAX_INPUTS
+                and _is_ready(node, root, roots, order)
                 and _is_dense(node)
             ):
                 facts(node).fused_into = root.name
@@ -64,6 +65,16 @@ def _producers(node: fx.Node) -> list[fx.Node]:
         elif computes(source):
             found.append(source)
     return found
+
+
+def _is_ready(node: fx.Node, root: fx.Node, roots: dict[fx.Node, fx.Node], order: dict[fx.Node, int]) -> bool:
+    """Whether what a node reads of other kernels is made before the kernel of ``root`` begins."""
+    for source in node.all_input_nodes:
+        while source.op == "call_function" and not computes(source) and source.all_input_nodes:
+            source = source.all_input_nodes[0]
+        if order[roots.get(source, source)] > order[root]:
+            return False
+    return True
 
 
 def _is_only_user(producer: fx.Node, node: fx.Node) -> bool:

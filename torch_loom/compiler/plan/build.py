@@ -36,8 +36,15 @@ from torch_loom.numerics import DataFormat, MathFidelity
 
 __all__ = ["plan_graph"]
 
-# Passes of a product that the chip's peak rates stand for.
-_PEAK_PASSES = 2
+# The dtype of a format in the cost model, and the passes of a product that the chip's peak of it stands for
+# (docs.tenstorrent.com: 74 FP16, 148 BFP8 and 262 FP8 TFLOPS are 294 in four, two and about one).
+_COST_DTYPES = {
+    "Float32": ("float32", 4),
+    "Float16": ("float16", 4),
+    "Float16_b": ("bfloat16", 4),
+    **{name: (name.lower(), 2) for name in ("Bfp8", "Bfp8_b")},
+    **{name: (name.lower(), 1) for name in ("Bfp4", "Bfp4_b", "Bfp2", "Bfp2_b", "Lf8")},
+}
 # How far an op can be cut in time: PyBuda's rule of thumb is a slice for each row or column of tiles.
 MAX_T = 4096
 
@@ -74,7 +81,7 @@ def plan_graph(graph: fx.GraphModule, context: Context, target: Target, override
     for root, parts in groups.items():
         work = _work(root, parts, parameters, options, overrides)
         costs = [_cost_of(part) for part in parts]
-        phases = MathFidelity[work.fidelity].num_passes / _PEAK_PASSES if work.fidelity else 1.0
+        phases = _phases(work, facts(root).format, target)
         picking = gather_cycles(parts, set(readers), options, target)
         # Layers of a model are alike: what one takes, all take.
         key = repr((costs, phases, picking))
@@ -93,6 +100,13 @@ def plan_graph(graph: fx.GraphModule, context: Context, target: Target, override
     _queues(graph, plan, target, options, overrides, groups, readers, how)
     _finish(plan, target)
     return plan
+
+
+def _phases(work: Work, name: str, target: Target) -> float:
+    """How long a product takes against the chip's peak rate; chips without block floats have no fidelity."""
+    if not work.fidelity or name not in _COST_DTYPES or "bfp8" not in target.chip.peak_tflops:
+        return 1.0
+    return MathFidelity[work.fidelity].num_passes / _COST_DTYPES[name][1]
 
 
 def _timer(costs: list[Op], phases: float, picking: float, target: Target) -> Callable[[int], float]:
@@ -157,7 +171,7 @@ def _settings(options: Options, overrides: Overrides, named: list[_Named]) -> Se
 
 
 def _groups(graph: fx.GraphModule) -> dict[fx.Node, list[fx.Node]]:
-    """The kernels: for each node with a kernel of its own, the nodes that run in it."""
+    """The kernels in the order of what they read: for each node with one of its own, those that run in it."""
     groups: dict[fx.Node, list[fx.Node]] = {}
     by_name: dict[str, fx.Node] = {}
     for node in graph.graph.nodes:
@@ -168,7 +182,9 @@ def _groups(graph: fx.GraphModule) -> dict[fx.Node, list[fx.Node]]:
         while facts(root).fused_into in by_name:
             root = by_name[facts(root).fused_into]
         groups.setdefault(root, []).append(node)
-    return groups
+    # A fused op may read what is computed after its kernel's first op: a residual, for one.
+    ended = {node: place for place, node in enumerate(graph.graph.nodes)}
+    return dict(sorted(groups.items(), key=lambda group: ended[group[1][-1]]))
 
 
 def _bytes(node: fx.Node, default: str = "") -> int:
@@ -213,11 +229,17 @@ def _work(
         (max(1, -(-rows // TILE)), max(1, -(-columns // TILE))),
         shape,
         facts(last).format,
-        own.fidelity if shape_class(root) in ("matmul", "convolution", "attention") else "",
+        own.fidelity if _has_fidelity(root) else "",
         own.accumulate,
         own.source,
         MAX_T if streams and direction != "n" else 1,
+        role=own.role,
     )
+
+
+def _has_fidelity(node: fx.Node) -> bool:
+    is_product = shape_class(node) in ("matmul", "convolution", "attention")
+    return is_product or facts(node).role == "optimizer"
 
 
 def _is_float(node: fx.Node) -> bool:
@@ -235,9 +257,13 @@ def _origin(node: fx.Node) -> fx.Node:
 
 
 def _cost_of(node: fx.Node) -> Op:
+    format_dtype = _COST_DTYPES.get(facts(node).format, ("",))[0]
+
     def tensor(value: torch.Tensor) -> Tensor:
         shape = tuple(int(size) for size in value.shape)
         name = str(value.dtype).removeprefix("torch.")
+        if value.dtype.is_floating_point and format_dtype:
+            name = format_dtype
         return Tensor(name, shape, tuple(int(stride) for stride in value.stride()))
 
     inputs: list[Tensor] = []

@@ -22,6 +22,7 @@ class Work:
         input_bytes, output_bytes: of activations.
         tiles: rows and columns of tiles of its result: the largest grid that has work.
         max_t: in how many slices in time it may be cut; 1: it may not.
+        role: ``"forward"``, or of a training step also ``"backward"`` or ``"optimizer"``.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Work:
     accumulate: str = ""
     source: str = ""
     max_t: int = 1
+    role: str = "forward"
     choices: list[tuple[Grid, int, float]] = field(default_factory=list)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import distributed
 
 from torch_loom import _C
 from torch_loom.device._core import clock
@@ -47,11 +48,47 @@ class PlannedGroup:
         dist.init_process_group(BACKEND, rank=0, world_size=num_ranks, store=_distributed().HashStore())
         self.num_ranks = num_ranks
         self._group = dist.group.WORLD
+        self._ddp = _Ddp()
 
     def end(self) -> None:
         """Destroy it, unless the program has."""
+        self._ddp.restore()
         if dist.is_initialized() and dist.group.WORLD is self._group:
             dist.destroy_process_group()
+
+
+class _Ddp:
+    """Has DistributedDataParallel do without what it reads of the device.
+
+    It compares the models of all ranks by values that went over the device: the ranks that do not exist have
+    this one's. In the same way the ranks agree, after the first step, on buckets of gradients in the order in
+    which they came: here buckets have those sizes from the first step on, and the order of the parameters.
+    """
+
+    def __init__(self) -> None:
+        self._replaced: list[tuple[Any, str, Any]] = []
+        limits = distributed._BucketCapacityConfig.compute_bucket_size_limits
+        verify = getattr(dist, "_verify_params_across_processes", None)
+
+        def limits_of_later_steps(config: Any, **_: Any) -> Any:
+            # PyTorch gives the first step one bucket, unless parameters may be unused.
+            return limits(config, static_graph=False, find_unused_parameters=True)
+
+        def verify_others(process_group: Any, *arguments: Any) -> None:
+            if verify is not None and not isinstance(process_group, _Ranks):
+                verify(process_group, *arguments)
+
+        self._replace(distributed._BucketCapacityConfig, "compute_bucket_size_limits", limits_of_later_steps)
+        self._replace(dist, "_verify_params_across_processes", verify_others)
+        self._replace(_distributed().Reducer, "_rebuild_buckets", lambda reducer: False)
+
+    def _replace(self, owner: Any, name: str, new: Any) -> None:
+        self._replaced.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, new)
+
+    def restore(self) -> None:
+        while self._replaced:
+            setattr(*self._replaced.pop())
 
 
 def _register() -> None:

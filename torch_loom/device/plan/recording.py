@@ -87,7 +87,8 @@ class Recording:
         frames: list[tuple[Any, int]] = []
         frame = sys._getframe(1)
         while frame is not None and len(frames) < MAX_FRAMES:
-            frames.append((frame.f_code, frame.f_lineno))
+            if frame.f_globals.get("__package__") != __package__:
+                frames.append((frame.f_code, frame.f_lineno))
             frame = frame.f_back  # type: ignore[assignment]
         self.stacks[device] = frames
 

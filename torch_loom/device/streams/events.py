@@ -151,7 +151,7 @@ class Event(torch.Event):
 
         Raises:
             TypeError: ``handle`` is not bytes.
-            SharingError: it is no handle of an event, or the event is there no more.
+            SharingError: it is no handle of an event, or the event no longer exists.
             InvalidDeviceError: there is no such device.
         """
         if not isinstance(handle, bytes):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, overload
 
+import torch
 from torch import nn
 
 from torch_loom.errors import OperandError
+from torch_loom.numerics._checks import check_format
 from torch_loom.numerics.emulation.mode import Emulation
 from torch_loom.numerics.emulation.module import Emulated
 from torch_loom.numerics.emulation.precision import Override, Precision, Settings
@@ -59,6 +61,9 @@ def emulate(
     Parameters themselves stay as they are, for the optimizer. Softmax, norms and their like are computed in
     float32 and keep 16 bits; losses stay float32.
 
+    A context holds for the thread that enters it; of several that are nested the innermost counts alone.
+    Threads may run one wrapped module at a time. Activation checkpoints are recomputed under it.
+
     Args:
         model: a module to wrap. None, or left out (``emulate(DataFormat.Bfp8_b)``): a context.
         fmt: the format.
@@ -66,17 +71,26 @@ def emulate(
         accumulate: the format of sums; default: Float32 for Float32, Int32 for integers, else 16 bits of
             the format's exponent family.
         mode: of products, ``"fast"`` or ``"strict"``, see :func:`matmul`.
-        overrides: other precisions for parts of the program. A key is a pattern (``*``, ``?``): of module
-            paths (``"encoder.*"``, ``"head"``), of names of functions (``"softmax"``), of both
-            (``"encoder.*:softmax"``), or of modules and surely no function (``"head:"``); the last that
-            fits counts. A value is a format, a fidelity, a dict of ``format``, ``fidelity``, ``accumulate``
-            and ``mode``, or None for exact float32. Paths are those of the wrapped module, in a context
-            those of the outermost module that is called.
+        overrides: other precisions for parts of the program, by pattern: ``*`` stands for any text, ``?`` for
+            one character. A key means
+
+            - ``"encoder.0"``, ``"encoder.*"``: modules by their paths, and all modules in them;
+            - ``"softmax"``: a function of PyTorch by its name, without underscores and without its module
+              (``torch.linalg.norm``, ``Tensor.norm`` and ``Tensor.norm_`` are ``"norm"``): in every module;
+            - ``"encoder.*:softmax"``: a function in modules;
+            - ``"head:"``: modules, and no function that has the name.
+
+            A function named so loses the op table's rule: its results have the format itself. Of several
+            keys that fit an op the last counts. A value is a format, a fidelity, a dict of ``format``,
+            ``fidelity``, ``accumulate`` and ``mode``, or None for exact float32. Paths are those of the
+            wrapped module (``named_modules()``; a module used in two places has two), in a context those of
+            the outermost module that is called. A key that fits nothing is an error where a module is
+            wrapped, and a warning at the end of a context.
         formats: what the chip has; default: all.
 
     Raises:
         FormatError: a format, fidelity or pattern's value that cannot be, formats of two exponent families,
-            or a format that the chip lacks.
+            a format that the chip lacks, or a pattern that fits no module of `model` and no function.
         OperandError: `model` is no module.
 
     Example:
@@ -90,6 +104,8 @@ def emulate(
         if fmt is not None:
             raise OperandError("emulate: the format is given twice")
         model, fmt = None, model
+    if fmt is None and isinstance(model, str | torch.dtype):
+        check_format("emulate", model)
     if model is not None and not isinstance(model, nn.Module):
         raise OperandError(
             f"emulate: model is a {type(model).__name__}; allowed: a torch.nn.Module, None, a DataFormat"

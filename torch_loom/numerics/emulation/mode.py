@@ -19,19 +19,23 @@ from torch.overrides import TorchFunctionMode
 from torch_loom.errors import FormatError
 from torch_loom.numerics._ops import NONE, ops
 from torch_loom.numerics.emulation import attention, products
+from torch_loom.numerics.emulation.checkpoints import recompute_under
 from torch_loom.numerics.emulation.operands import (
     Weights,
     format_of,
     is_float,
+    is_own,
     mark,
     operand,
     operands,
     pass_mark,
+    pass_ownership,
     result,
     unmark,
 )
 from torch_loom.numerics.emulation.optimizers import OptimizerSteps
-from torch_loom.numerics.emulation.paths import ModulePaths
+from torch_loom.numerics.emulation.paths import ModulePaths, Places, PlacesOfThreads, thread
+from torch_loom.numerics.emulation.patterns import function_name, means_modules, warn_unknown
 from torch_loom.numerics.emulation.precision import Precision, Settings, result_format
 from torch_loom.numerics.emulation.rules import (
     LOSSES,
@@ -40,7 +44,6 @@ from torch_loom.numerics.emulation.rules import (
     WITH_STATISTICS,
     WRITES,
     base_name,
-    means_modules,
     passes,
 )
 from torch_loom.numerics.formats import DataFormat
@@ -53,25 +56,42 @@ class Emulation(TorchFunctionMode):
         super().__init__()
         self.settings = settings
         self.weights = Weights()
-        self.path = ""  # of the module whose forward runs, under the module given to emulate()
-        self._optimizer = OptimizerSteps()
-        self._watched: list[ModulePaths | OptimizerSteps] = [self._optimizer]
         self._follows_modules = follows_modules
-        if follows_modules and settings.overrides:
-            self._watched.append(ModulePaths(self._set_path))
-        self._depth = 0
+        self._called: set[str] = set()  # paths of the modules that ran in this context
+        self._has_warned = False
+        self.places: Places = Places()
+        self._optimizer: OptimizerSteps | None = None
+        self._modules: ModulePaths | None = None
+        if not torch.compiler.is_compiling():
+            self._prepare()
 
-    def _set_path(self, path: str) -> None:
-        self.path = path
+    def _prepare(self) -> None:
+        """Make what a context needs that is not traced: what belongs to threads, and hooks."""
+        self.places = PlacesOfThreads()
+        self._optimizer = OptimizerSteps()
+        if self._follows_modules and self.settings.overrides:
+            self._modules = ModulePaths(self.places, self._called.update)
+        recompute_under(Emulation)
+
+    def __reduce__(self) -> Any:
+        # What threads, hooks and weights are at is no part of a copy.
+        return _emulation, (self.settings, self._follows_modules)
 
     def __enter__(self) -> Emulation:
-        if not torch.compiler.is_compiling():
-            self._depth += 1
-            if self._depth == 1:
-                for each in self._watched:
+        if torch.compiler.is_compiling():
+            if self._follows_modules:
+                self._refuse_paths()
+        elif self._optimizer is None:
+            self._prepare()  # made in code that torch.compile has traced, entered outside of it
+        place = self.places.here
+        if not place.outer and not torch.compiler.is_compiling():
+            for each in (self._optimizer, self._modules):
+                if each is not None:
                     each.watch()
-        elif self._follows_modules:
-            self._refuse_paths()
+        emulating = thread.emulating
+        place.outer.append((emulating.is_set, place.paths))
+        # Where PyTorch calls the program in a function, such as backward(), that is no part of the function.
+        emulating.is_set, place.paths = False, []
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -87,31 +107,48 @@ class Emulation(TorchFunctionMode):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
-        if not torch.compiler.is_compiling():
-            self._depth -= 1
-            if self._depth == 0:
-                for each in self._watched:
-                    each.unwatch()
+        place = self.places.here
+        thread.emulating.is_set, place.paths = place.outer.pop()
+        if torch.compiler.is_compiling() or place.outer:
+            return
+        for each in (self._optimizer, self._modules):
+            if each is not None:
+                each.unwatch()
+        if self._modules is not None and kind is None and not self._has_warned:
+            self._has_warned = True
+            warn_unknown(self.settings.overrides, sorted(self._called))
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        emulating = thread.emulating
+        if emulating.is_set:  # an emulation that was entered in this one computes the function
+            return func(*args, **kwargs)
+        emulating.is_set = True
+        try:
+            return self._function(func, args, kwargs)
+        finally:
+            emulating.is_set = False
+
+    def _function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = name_of(func)
         if passes(name):
             value = func(*args, **kwargs)
             source = args[0] if args else None
+            pass_ownership(value, source)
             if name in WRITES:
                 unmark(source)
                 return value
             return value if name in NEW_VALUES else pass_mark(value, source)
-        if _is_exact(func) or self._optimizer.is_stepping():
+        if _is_exact(func) or (self._optimizer is not None and self._optimizer.is_stepping()):
             return func(*args, **kwargs)
         return self._call(func, name, args, kwargs)
 
     def _call(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         base, in_place = base_name(name)
-        how, names_op = self.settings.named(self.path, base.strip("_"))
+        paths = self.places.here.paths
+        how, names_op = self.settings.named(paths[-1] if paths else "", base.strip("_"))
         if how is None:
             return func(*args, **kwargs)
         fmt = result_format(how, base, names_op)
@@ -184,7 +221,7 @@ class Emulation(TorchFunctionMode):
         kwargs: dict[str, Any],
     ) -> Any:
         target: Any = args[0]
-        if isinstance(target, Parameter):
+        if isinstance(target, Tensor) and is_own(target):
             return func(*args, **kwargs)  # the program changes its own weights
         if products.is_product(func, base) and is_float(target):
             target.copy_(result(self._value(func, base, how, fmt, args, kwargs), fmt, base, args))
@@ -206,6 +243,8 @@ class Emulation(TorchFunctionMode):
         kwargs: dict[str, Any],
     ) -> Any:
         """A function with ``out=``."""
+        if isinstance(out, Tensor) and is_own(out):
+            return func(*args, **kwargs)
         if not products.is_product(func, base) or not is_float(out):
             rest = {key: value for key, value in kwargs.items() if key != "out"}
             value = func(*self._given(base, how, args), **self._named(base, how, rest), out=out)
@@ -243,6 +282,11 @@ class Emulation(TorchFunctionMode):
         return widen
 
 
+def _emulation(settings: Settings, follows_modules: bool) -> Emulation:
+    """An emulation that is the copy of another."""
+    return Emulation(settings, follows_modules=follows_modules)
+
+
 def _written(value: Any, fmt: DataFormat, how: Precision, base: str) -> Any:
     """What a function wrote to its operands, in the format."""
     for tensor in value if isinstance(value, tuple | list) else (value,):
@@ -254,7 +298,7 @@ def _written(value: Any, fmt: DataFormat, how: Precision, base: str) -> Any:
 
 def name_of(func: Any) -> str:
     """The name of a function. torch.compile, which does not trace the attribute, takes it for a constant."""
-    name: str = getattr(func, "__name__", "")
+    name: str = function_name(getattr(func, "__name__", ""))
     if name == "__get__":
         # A gradient is another tensor; other attributes are views.
         attribute = getattr(getattr(func, "__self__", None), "__name__", "")

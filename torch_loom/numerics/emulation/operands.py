@@ -20,6 +20,7 @@ from torch_loom.numerics._ops import NONE, ops
 from torch_loom.numerics.formats import DataFormat
 
 _MARK, _MARKED_VERSION = "_loom_format", "_loom_marked_version"
+_OWN = "_loom_own"
 _FORMATS = {fmt.value: fmt for fmt in DataFormat}
 
 
@@ -69,8 +70,26 @@ def unmark(value: Any) -> None:
         mark(value, None)
 
 
+def is_own(tensor: Tensor) -> bool:
+    """Whether a tensor is a parameter of the program's, or another name of its memory."""
+    return isinstance(tensor, Parameter) or getattr(tensor, _OWN, False)
+
+
+def pass_ownership(result: Any, source: Any) -> None:
+    """Tell the views and the ``.data`` of a parameter that they are the program's own weights, too."""
+    if not isinstance(source, Tensor) or not is_own(source) or torch.compiler.is_compiling():
+        return
+    for part in result if isinstance(result, tuple | list) else (result,):
+        if is_float(part) and part is not source and torch._C._is_alias_of(part, source):  # type: ignore[attr-defined]
+            setattr(part, _OWN, True)
+
+
 class Weights:
-    """Parameters in a format, converted once until they change, where nobody wants their gradient."""
+    """Parameters in a format, converted once until they change, where nobody wants their gradient.
+
+    A version counts what PyTorch writes to a parameter, and not what is written through ``.data``, NumPy or
+    C++: whether the bits have changed is looked at each time, at half the cost of converting them.
+    """
 
     def __init__(self) -> None:
         self._kept: Any = None  # a WeakIdKeyDictionary once needed; torch.compile traces no making of one
@@ -78,17 +97,38 @@ class Weights:
     def get(self, weight: Tensor, fmt: DataFormat) -> Tensor:
         if torch.compiler.is_compiling() or (weight.requires_grad and torch.is_grad_enabled()):
             return mark(ops.quantize(weight, fmt.value, NONE, fmt.value), fmt)
-        if weight.is_inference():
+        state = None if weight.is_inference() else _state(weight)
+        if state is None:
             return mark(ops.quantize(weight, fmt.value), fmt)
         if self._kept is None:
             self._kept = WeakIdKeyDictionary()
-        state = (fmt, weight._version, weight.data_ptr())
+        values, state = weight.detach(), (fmt, *state)
         kept = self._kept.get(weight)
         if kept is None or kept[0] != state:
-            kept = (state, mark(ops.quantize(weight.detach(), fmt.value), fmt))
+            known = torch.zeros(1, dtype=torch.int64, device=values.device)
+            kept = (state, mark(torch.empty_like(values), fmt), known)
             self._kept[weight] = kept
         converted: Tensor = kept[1]
+        ops.renew_(converted, kept[2], values, fmt.value)
         return converted
+
+
+def _state(weight: Tensor) -> tuple[Any, ...] | None:
+    """What a kept conversion holds for; None: it cannot be kept, as a tracer or a transform sees the ops."""
+    if (
+        torch._C._len_torch_dispatch_stack()
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._get_tracing_state() is not None
+        or type(weight).__torch_dispatch__ is not Tensor.__torch_dispatch__
+        or weight.is_meta
+    ):
+        return None
+    state = (weight._version, weight.data_ptr(), torch.is_inference_mode_enabled())
+    if weight.device.type == "cpu":
+        return state
+    device: Any = torch.get_device_module(weight.device)
+    # A graph must not read memory that is kept elsewhere, nor a stream what another is still to write.
+    return None if device.is_current_stream_capturing() else (*state, device.current_stream(weight.device))
 
 
 def operand(value: Any, fmt: DataFormat, weights: Weights, *, exact: bool = False) -> Any:

@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import sys
+import threading
 from types import FrameType
 from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 
-class OptimizerSteps:
-    """Follows the steps of all optimizers while it watches."""
+class OptimizerSteps(threading.local):
+    """Follows the steps of all optimizers that this thread makes while it watches."""
 
     def __init__(self) -> None:
         self._hooks: list[Any] = []
         self._step: FrameType | None = None
 
     def watch(self) -> None:
-        self._hooks = [
-            register_optimizer_step_pre_hook(self._began),
-            register_optimizer_step_post_hook(self._ended),
-        ]
+        thread = threading.get_ident()
+
+        # The hooks are the process's: those of another thread's steps mean nothing here.
+        def began(*_: Any) -> None:
+            if threading.get_ident() == thread:
+                self._step = sys._getframe(1)
+
+        def ended(*_: Any) -> None:
+            if threading.get_ident() == thread:
+                self._step = None
+
+        self._hooks = [register_optimizer_step_pre_hook(began), register_optimizer_step_post_hook(ended)]
 
     def unwatch(self) -> None:
         for hook in self._hooks:
             hook.remove()
         self._hooks, self._step = [], None
-
-    def _began(self, *_: Any) -> None:
-        self._step = sys._getframe(1)
-
-    def _ended(self, *_: Any) -> None:
-        self._step = None
 
     def is_stepping(self) -> bool:
         """Whether the caller is part of a step."""

@@ -15,8 +15,10 @@ from torch_loom.numerics._checks import (
     check_format,
     check_formats,
     check_mode,
+    written_format,
 )
-from torch_loom.numerics.emulation.rules import LOSSES, WIDE, matches
+from torch_loom.numerics.emulation.patterns import is_within, matches
+from torch_loom.numerics.emulation.rules import LOSSES, WIDE
 from torch_loom.numerics.formats import DataFormat, ExponentFamily, MathFidelity
 from torch_loom.numerics.products import default_accumulate
 
@@ -107,7 +109,7 @@ class Settings:
         if not isinstance(given, Mapping) or not set(given) <= set(_KEYS):
             raise FormatError(
                 f"{where} is {value!r}; allowed: a DataFormat, a MathFidelity, None for exact, or a dict of "
-                f"{', '.join(_KEYS)}"
+                f"{', '.join(_KEYS)}{written_format(value)}"
             )
         fmt, fidelity, accumulate, mode = self._given
         has_format = "format" in given
@@ -150,31 +152,20 @@ class Settings:
     def named(self, path: str, op: str) -> tuple[Precision | None, bool]:
         """Return the precision of an op in a module, and whether a pattern named the op. None: exact.
 
-        A pattern means modules by their path ("encoder", with what lies in it, or "encoder.*"), ops by
-        their name ("softmax"), ops of modules ("encoder:softmax"), or modules alone ("encoder:"). The last
-        that fits counts.
+        :func:`~torch_loom.numerics.emulate` says what patterns mean. The last that fits counts.
         """
         chosen: Precision | None = self.default
         names_op = False
         for pattern, precision in self.overrides.items():
             where, colon, name = pattern.partition(":")
             if colon:
-                if _is_within(where, path) and (not name or matches(name, op)):
+                if is_within(where, path) and (not name or matches(name, op)):
                     chosen, names_op = precision, bool(name)
-            elif _is_within(pattern, path):
+            elif is_within(pattern, path):
                 chosen, names_op = precision, False
             elif matches(pattern, op):
                 chosen, names_op = precision, True
         return chosen, names_op
-
-
-def _is_within(pattern: str, path: str) -> bool:
-    """Whether the module at `path`, or one around it, is of the pattern."""
-    while path:
-        if matches(pattern, path):
-            return True
-        path = path.rpartition(".")[0]
-    return False
 
 
 def result_format(precision: Precision, op: str, names_op: bool) -> DataFormat:

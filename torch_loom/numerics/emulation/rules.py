@@ -6,9 +6,6 @@ all ``add`` here but for the underscore.
 
 from __future__ import annotations
 
-import torch
-from torch.nn import functional
-
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -112,50 +109,3 @@ def base_name(name: str) -> tuple[str, bool]:
     if name.endswith("_") and not name.endswith("__"):
         return name[:-1], True
     return name, False
-
-
-def matches(pattern: str, text: str) -> bool:
-    """Whether `text` is of the pattern, in which ``*`` stands for any text and ``?`` for one character.
-
-    Plain string operations, which torch.compile can trace, unlike fnmatch's expressions.
-    """
-    place, start, star, resume = 0, 0, -1, 0
-    while place < len(text):
-        if (
-            start < len(pattern)
-            and (pattern[start] == "?" or pattern[start] == text[place])
-            and pattern[start] != "*"
-        ):
-            place, start = place + 1, start + 1
-        elif start < len(pattern) and pattern[start] == "*":
-            star, resume = start, place
-            start = start + 1
-        elif star >= 0:
-            resume = resume + 1
-            place, start = resume, star + 1
-        else:
-            return False
-    while start < len(pattern) and pattern[start] == "*":
-        start = start + 1
-    return start == len(pattern)
-
-
-_FUNCTIONS = tuple(
-    {
-        name.strip("_")
-        for owner in (torch, functional, torch.Tensor, torch.linalg, torch.special, torch.fft)
-        for name in dir(owner)
-    }
-)
-
-
-def means_modules(pattern: str) -> bool:
-    """Whether a pattern of overrides means modules by their paths, and not functions alone."""
-    where, colon, _ = pattern.partition(":")
-    if colon:
-        return bool(where)
-    return not any(matches(pattern, name) for name in _FUNCTIONS)
-
-
-# What torch.compiler.assume_constant_result sets: the names are too many to trace.
-means_modules._dynamo_marked_constant = True  # type: ignore[attr-defined]

@@ -16,15 +16,15 @@ _Visit = Callable[[str, Tensor], None]
 
 def layers_of(model: nn.Module) -> dict[str, nn.Module]:
     """Return the modules that have no modules in them, by path; a model without any is its own, as ``""``."""
-    leaves = {path: part for path, part in model.named_modules() if not any(part.children())}
     # Attention projects with its parts' weights without calling them.
     whole = [path for path, part in model.named_modules() if isinstance(part, nn.MultiheadAttention)]
-    result = {
-        path: part
-        for path, part in leaves.items()
-        if not any(path.startswith(f"{outer}.") for outer in whole)
-    }
-    return result | {path: model.get_submodule(path) for path in whole}
+
+    def is_layer(path: str, part: nn.Module) -> bool:
+        if any(path.startswith(f"{outer}.") if outer else path for outer in whole):
+            return False
+        return path in whole or not any(part.children())
+
+    return {path: part for path, part in model.named_modules() if is_layer(path, part)}
 
 
 def first_tensor(output: Any) -> Tensor | None:

@@ -36,7 +36,9 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 14px 16px; }
 .card b { display: block; font-size: 22px; font-variant-numeric: tabular-nums; }
   .card span { color: var(--soft); }
-svg { width: 100%; height: auto; display: block; } svg text { fill: var(--soft); font-size: 12px; }
+section { overflow-x: auto; }
+svg { width: 100%; min-width: 560px; height: auto; display: block; }
+  svg text { fill: var(--soft); font-size: 12px; }
 svg .grid { stroke: var(--line); } svg .axis { stroke: var(--soft); }
 svg .level { stroke: var(--soft); stroke-dasharray: 5 4; } svg .line { fill: none; stroke-width: 2;
   stroke-linejoin: round; }
@@ -51,8 +53,8 @@ svg .chosen { stroke: var(--ink); stroke-width: 2; }
 th { text-align: right; font-weight: 600; color: var(--soft); } td { text-align: right; }
 th, td { padding: 6px 10px; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } td.word, th.word { text-align: left; }
-td .bar { display: inline-block; height: 8px; border-radius: 4px; vertical-align: middle;
-  margin-left: 8px; }
+td .track { display: inline-block; width: 92px; margin-left: 10px; text-align: left; }
+td .bar { display: inline-block; height: 8px; border-radius: 4px; vertical-align: middle; }
 code { font: 13px ui-monospace, monospace; }
 """
 _NUM_COLORS = 7
@@ -196,8 +198,8 @@ def search_page(
         (
             f"<code>{html.escape(each.layer or '(model)')}</code>",
             _tag(each.format, colors[each.format]),
-            f'{each.bytes:,}<span class="bar b{colors[each.format]}" '
-            f'style="width:{1 + 90 * each.bytes // max(1, most)}px"></span>',
+            f'{each.bytes:,}<span class="track"><span class="bar b{colors[each.format]}" '
+            f'style="width:{1 + 90 * each.bytes // max(1, most)}px"></span></span>',
             ", ".join(f"{fmt.name} {value:.6f}" for fmt, value in each.sensitivity.items()),
         )
         for each in layers

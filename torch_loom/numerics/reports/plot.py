@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 WIDTH, HEIGHT = 960, 360
-LEFT, RIGHT, TOP, BOTTOM = 76, 20, 16, 44
+LEFT, RIGHT, TOP, BOTTOM = 76, 28, 16, 44
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torch_loom.errors import OperandError
+from torch_loom.numerics._checks import check_tensor
 from torch_loom.numerics.formats import BLOCK_ELEMENTS, DataFormat, ExponentFamily
 from torch_loom.numerics.quantization import quantize
 
@@ -17,7 +19,13 @@ def pcc(values: Tensor, exact: Tensor) -> float:
     offset.
 
     Constant tensors correlate fully if they are equal and not at all otherwise; so do tensors with NaNs.
+
+    Raises:
+        OperandError: one is no tensor, or their shapes differ.
     """
+    values, exact = check_tensor("pcc", values, "values"), check_tensor("pcc", exact, "exact")
+    if values.shape != exact.shape:
+        raise OperandError(f"pcc: shapes {list(values.shape)} and {list(exact.shape)}; allowed: one shape")
     a, b = values.detach().double().flatten(), exact.detach().double().flatten()
     if a.numel() == 0 or torch.equal(a, b):
         return 1.0

@@ -10,7 +10,7 @@ FAMILIES = (
         "data formats",
         "elementwise",
         "loom_numerics::quantize loom_numerics::quantize_ loom_numerics::quantize.out "
-        "loom_numerics::quantize_counted loom_numerics::operand",
+        "loom_numerics::quantize_counted loom_numerics::renew_ loom_numerics::operand",
         flops=per_output(1),
     ),
     Family("packed tiles", "bytes_moved", "loom_numerics::pack loom_numerics::unpack"),

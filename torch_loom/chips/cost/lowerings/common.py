@@ -10,7 +10,10 @@ __all__ = ["NARROW", "as_int", "as_list", "inner_dim", "largest", "moved_bytes",
 
 # Dtypes that matrix units take.
 NARROW = frozenset(
-    ("float16", "bfloat16", "int8", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+    (
+        *("float16", "bfloat16", "int8", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz"),
+        *("float8_e5m2fnuz", "bfp8", "bfp8_b", "bfp4", "bfp4_b", "bfp2", "bfp2_b", "lf8"),
+    )
 )
 
 

@@ -9,7 +9,7 @@ from torch_loom.chips.cost.lowerings.common import NARROW, as_int, as_list, move
 from torch_loom.chips.cost.lowerings.rows import column_sum
 from torch_loom.chips.cost.records import Kernel, Op, Tensor
 
-__all__ = ["attention", "attention_backward", "convolution", "convolution_backward", "matmul"]
+__all__ = ["attention", "attention_backward", "convolution", "convolution_backward", "linear", "matmul"]
 
 
 def _matmul_kernels(
@@ -57,12 +57,23 @@ def _leading_aligned(tensor: Tensor) -> bool:
 def matmul(op: Op) -> list[Kernel]:
     left, right = op.inputs[-2], op.inputs[-1]
     bias = moved_bytes(op.inputs[:-2])
-    batch = left.shape[0] if len(left.shape) == 3 else 1
     m, k = (left.shape[-2], left.shape[-1]) if len(left.shape) > 1 else (1, left.shape[-1])
     n = right.shape[-1] if len(right.shape) > 1 else 1
+    batch = math.prod(left.shape[:-2])
+    if len(right.shape) < 3:
+        # Rows of all batches are rows of one product.
+        batch, m = 1, m * batch
     out = op.outputs[0] if op.outputs else op.inputs[0]
     aligned = all(_leading_aligned(tensor) for tensor in (left, right, out))
     return _matmul_kernels(left.dtype, batch, m, n, k, bias, aligned)
+
+
+def linear(op: Op) -> list[Kernel]:
+    source, weight = op.inputs[:2]
+    out = op.outputs[0] if op.outputs else op.inputs[0]
+    aligned = all(_leading_aligned(tensor) for tensor in (source, weight, out))
+    m, (n, k) = math.prod(source.shape[:-1]), weight.shape if len(weight.shape) > 1 else (1, weight.shape[0])
+    return _matmul_kernels(source.dtype, 1, m, n, k, moved_bytes(op.inputs[2:]), aligned)
 
 
 def convolution(op: Op) -> list[Kernel]:

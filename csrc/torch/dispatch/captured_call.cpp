@@ -1,0 +1,158 @@
+#include "torch/dispatch/captured_call.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/clone.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <c10/util/SmallVector.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <mutex>
+#include <vector>
+
+#include "torch/core/device.h"
+#include "torch/dispatch/graph.h"
+
+namespace py = pybind11;
+
+namespace loom::glue {
+
+namespace {
+
+// What a tensor is, but for whether gradients are wanted: a call changes no graph of autograd.
+c10::DispatchKeySet kind_of(const at::Tensor& tensor) {
+  return tensor.key_set() - c10::autograd_dispatch_keyset_with_ADInplaceOrView;
+}
+
+// One argument of the function.
+struct Operand {
+  py::object value;  // of an argument that is no tensor: the one that was captured
+  at::Tensor own;    // what the graph reads: its own memory, or the operand where `is_static`
+  bool is_static = false;
+  c10::DispatchKeySet kind;
+  const void* address = nullptr;  // of a static one
+
+  bool is_like(PyObject* given) const {
+    if (!own.defined()) {
+      if (Py_TYPE(given) != Py_TYPE(value.ptr())) return false;
+      const int is_equal = PyObject_RichCompareBool(given, value.ptr(), Py_EQ);
+      if (is_equal < 0) throw py::error_already_set();
+      return is_equal == 1;
+    }
+    if (!THPVariable_Check(given)) return false;
+    const at::Tensor& tensor = THPVariable_Unpack(given);
+    return kind_of(tensor) == kind && tensor.dtype() == own.dtype() && tensor.device() == own.device() &&
+           tensor.sizes() == own.sizes() && tensor.strides() == own.strides() &&
+           (!is_static || tensor.const_data_ptr() == address);
+  }
+};
+
+// torch_loom/image/replay.py decides what is captured, and calls this for what is alike.
+class CapturedCall {
+ public:
+  // `graph` ran the function on `own`, which left `results`: tensors of its memory, or other values.
+  CapturedCall(py::object graph, const py::sequence& given, const py::sequence& own,
+               const std::vector<bool>& is_static, const py::sequence& results)
+      : keeps_(std::move(graph)), graph_(keeps_.cast<LoomGraph&>()) {
+    for (size_t i = 0; i < given.size(); ++i) {
+      Operand operand{given[i], {}, is_static.at(i), {}, nullptr};
+      if (THPVariable_Check(operand.value.ptr())) {
+        const at::Tensor& tensor = THPVariable_Unpack(operand.value.ptr());
+        operand.kind = kind_of(tensor);
+        operand.own = own[i].cast<at::Tensor>();
+        if (operand.is_static) operand.address = tensor.const_data_ptr();
+        operand.value = py::none();  // not kept alive
+      }
+      operands_.push_back(std::move(operand));
+    }
+    for (const py::handle& one : results) {
+      const bool is_tensor = THPVariable_Check(one.ptr());
+      results_.push_back({is_tensor ? py::none() : py::reinterpret_borrow<py::object>(one),
+                          is_tensor ? THPVariable_Unpack(one.ptr()) : at::Tensor()});
+    }
+    last_stream_ = runtime::current_stream_of(graph_.device());
+  }
+
+  // Returns the results, tensors of their own, or None: the operands are others than the captured ones, or
+  // someone listens to single ops.
+  py::object run(const py::object& given) {
+    PyObject* const sequence = given.ptr();
+    TORCH_CHECK_TYPE(PyList_Check(sequence) || PyTuple_Check(sequence), "expected a list or a tuple");
+    if (PySequence_Fast_GET_SIZE(sequence) != static_cast<Py_ssize_t>(operands_.size())) return py::none();
+    if (c10::impl::TorchDispatchModeTLS::any_modes_set()) return py::none();
+    c10::SmallVector<at::Tensor, 8> moved;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      PyObject* const one = PySequence_Fast_GET_ITEM(sequence, i);
+      if (!operands_[i].is_like(one)) return py::none();
+      if (operands_[i].own.defined() && !operands_[i].is_static) moved.push_back(THPVariable_Unpack(one));
+    }
+    c10::SmallVector<at::Tensor, 4> results;
+    bool is_run = false;
+    {
+      const py::gil_scoped_release no_gil;
+      is_run = replay(moved, results);
+    }
+    if (!is_run) return py::none();
+    py::list out(results_.size());
+    for (size_t i = 0, next = 0; i < results_.size(); ++i) {
+      py::object one =
+          results_[i].tensor.defined() ? py::cast(std::move(results[next++])) : results_[i].value;
+      PyList_SET_ITEM(out.ptr(), i, one.release().ptr());
+    }
+    return out;
+  }
+
+ private:
+  struct Result {
+    py::object value;
+    at::Tensor tensor;
+  };
+
+  bool replay(c10::ArrayRef<at::Tensor> moved, c10::SmallVectorImpl<at::Tensor>& results) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const runtime::StreamRef stream = runtime::current_stream_of(graph_.device());
+    if (runtime::is_captured(stream)) return false;
+    if (!(stream == last_stream_)) follow(stream);
+    const at::AutoDispatchBelowADInplaceOrView without_gradients;
+    const at::Tensor* next = moved.data();
+    for (const Operand& operand : operands_) {
+      if (operand.own.defined() && !operand.is_static) operand.own.copy_(*next++);
+    }
+    graph_.replay();
+    for (const Result& one : results_) {
+      if (one.tensor.defined()) results.push_back(at::clone(one.tensor));
+    }
+    return true;
+  }
+
+  // The graph's memory may still be in use on the stream of the last call.
+  void follow(runtime::StreamRef stream) {
+    translated([&] {
+      const driver::Event event = runtime::create_event(stream.device, {/*timing=*/false});
+      runtime::record_event(event, last_stream_);
+      runtime::wait_event(stream, event);
+      runtime::destroy_event(event);
+    });
+    last_stream_ = stream;
+  }
+
+  const py::object keeps_;
+  LoomGraph& graph_;
+  std::vector<Operand> operands_;
+  std::vector<Result> results_;
+  std::mutex mutex_;  // one call at a time has the graph's memory
+  runtime::StreamRef last_stream_{};
+};
+
+}  // namespace
+
+void bind_captured_calls(py::module_& m) {
+  py::class_<CapturedCall>(m, "CapturedCall")
+      .def(py::init<py::object, const py::sequence&, const py::sequence&, const std::vector<bool>&,
+                    const py::sequence&>(),
+           py::arg("graph"), py::arg("given"), py::arg("own"), py::arg("is_static"), py::arg("results"))
+      .def("run", torch::wrap_pybind_function(&CapturedCall::run));
+}
+
+}  // namespace loom::glue

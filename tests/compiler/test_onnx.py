@@ -1,0 +1,249 @@
+"""ONNX models: equal to what was exported, compiled, trained, and refused where they are unsafe."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import torch_loom
+from tests.compiler.onnx_models import MODELS, parsed, saved
+from torch_loom.compiler import load_onnx
+from torch_loom.errors import CompilerOptionError, ExportError, OnnxError
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed: pip install torch-loom[onnx]")
+
+
+@pytest.fixture(autouse=True)
+def _no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_LOOM_COMPILE_CACHE", "off")
+
+
+def first(value: Any) -> torch.Tensor:
+    made: torch.Tensor = value[0] if isinstance(value, tuple) else value
+    return made
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_exported_model_computes_what_it_was_exported_from(name: str, tmp_path: Path) -> None:
+    model, inputs = MODELS[name]()
+    path = saved(tmp_path / "model.onnx", model, inputs)
+    graph = load_onnx(path)
+    torch.testing.assert_close(graph(*inputs), model(*inputs), rtol=1e-5, atol=1e-5)
+    on_device = copy.deepcopy(graph).to("loom")(*(value.to("loom") for value in inputs))
+    torch.testing.assert_close(
+        [value.cpu() for value in on_device], list(model(*inputs)), rtol=1e-5, atol=1e-5
+    )
+    if name == "bert":
+        return  # compiled below, with sizes that are left open
+    executable = torch_loom.compile(path, inputs, chip="wormhole_b0")
+    assert not executable.host_nodes
+    assert all(torch.equal(a.cpu(), b.cpu()) for a, b in zip(executable(*inputs), on_device, strict=True))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_sizes_that_a_model_leaves_open_are_those_of_the_run(name: str, tmp_path: Path) -> None:
+    model, inputs = MODELS[name]()
+    names = [f"input_{number}" for number in range(len(inputs))]
+    axes = {one: {0: "batch"} for one in names}
+    path = saved(tmp_path / "model.onnx", model, inputs, input_names=names, dynamic_axes=axes)
+    graph = load_onnx(path)
+    more = tuple(torch.cat([value, value[:1]]) for value in inputs)
+    torch.testing.assert_close(graph(*more), model(*more), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(first(torch_loom.compile(path, more)(*more)).cpu(), first(model(*more)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_what_the_exporter_of_dynamo_writes(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript", reason="the exporter needs it: pip install onnxscript")
+    model, inputs = MODELS[name]()
+    batch = tuple({0: torch.export.Dim("batch")} for _ in inputs)
+    path = saved(tmp_path / "model.onnx", model, inputs, dynamo=True, dynamic_shapes=(batch,))
+    graph = load_onnx(path)
+    for given in (inputs, tuple(torch.cat([value, value[:1]]) for value in inputs)):
+        torch.testing.assert_close(graph(*given), model(*given), rtol=1e-5, atol=1e-5)
+
+
+def test_training_changes_what_it_changes_in_pytorch(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 5), nn.LayerNorm(5)
+    ).eval()
+    x, target = torch.randn(6, 3, 8, 8), torch.randint(0, 5, (6,))
+    preserve = torch.onnx.TrainingMode.PRESERVE
+    path = saved(tmp_path / "m.onnx", model, (x,), training=preserve, do_constant_folding=False)
+    graph = load_onnx(path).to("loom")
+    names = {name for name, _ in model.named_parameters()}
+    assert {name for name, _ in graph.named_parameters()} == names
+    assert {name for name, _ in graph.named_buffers()} == {"1.running_mean", "1.running_var"}
+    for module, place in ((model, "cpu"), (graph, "loom")):
+        optimizer = torch.optim.SGD(module.parameters(), 0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(module(x.to(place)), target.to(place)).backward()
+            optimizer.step()
+    for name, parameter in graph.named_parameters():
+        torch.testing.assert_close(
+            parameter.detach().cpu(), model.get_parameter(name).detach(), rtol=1e-4, atol=1e-5
+        )
+
+
+def test_sizes_are_computed_without_tensors() -> None:
+    graph = load_onnx(
+        parsed(
+            """
+            shape = Shape (x)
+            rows = Gather <axis = 0> (shape, zero)
+            twice = Mul (rows, two)
+            long = Unsqueeze (twice, first)
+            wanted = Concat <axis = 0> (long, rest)
+            y = Reshape (x, wanted)
+            """,
+            "(float[n, 4] x) => (float[m, 2] y) "
+            "<int64 zero = {0}, int64 two = {2}, int64[1] first = {0}, int64[1] rest = {-1}>",
+        )
+    )
+    assert "tensor" not in graph.code
+    assert graph(torch.ones(3, 4)).shape == (6, 2)
+    batch = torch.export.Dim("batch")
+    program = torch.export.export(graph, (torch.ones(3, 4),), dynamic_shapes=({0: batch},))
+    assert program.module()(torch.ones(5, 4)).shape == (10, 2)
+
+
+def test_names_of_a_file_are_no_code() -> None:
+    trap = 'x"); import builtins; builtins.onnx_was_here = True; ("'
+    model = parsed("y = Add (x, w)", "(float[2, 3] x) => (float[2, 3] y) <float[3] w = {1, 2, 3}>")
+    model.graph.initializer[0].name = model.graph.node[0].input[1] = trap
+    model.graph.input[0].name = model.graph.node[0].input[0] = f"{trap}0"
+    model.graph.node[0].name = f"{trap}1"
+    graph = load_onnx(model)
+    assert graph(torch.zeros(2, 3)).tolist() == [[1, 2, 3]] * 2
+    import builtins
+
+    assert not hasattr(builtins, "onnx_was_here")
+    for name in ("forward", "a.b", "a.b.c", "self", "class", "é", "1", ".", "training"):
+        model.graph.initializer[0].name = model.graph.node[0].input[1] = name
+        model.graph.input[0].name = model.graph.node[0].input[0] = f"{name}'"
+        assert load_onnx(model)(torch.zeros(2, 3)).tolist() == [[1, 2, 3]] * 2, name
+
+
+def test_an_unknown_operator_is_named_with_what_to_do() -> None:
+    model = parsed("y = Twist <turns = 3> (x)", opset='"" : 17, "com.example" : 2')
+    with pytest.raises(OnnxError, match=r"Twist \(ai.onnx opset 17\), 'y'.*torch_loom.compiler.onnx.op"):
+        load_onnx(model)
+    model.graph.node[0].domain, model.graph.node[0].name = "com.example", "twister"
+    with pytest.raises(OnnxError, match=r"Twist \(com.example opset 2\), 'twister'"):
+        load_onnx(model)
+    from torch_loom.compiler.onnx import op, table
+
+    @op("Twist", domain="com.example")
+    def twist(x: torch.Tensor, *, turns: int = 1) -> torch.Tensor:
+        return x.roll(turns)
+
+    try:
+        x = torch.arange(6.0).reshape(2, 3)
+        assert torch.equal(load_onnx(model)(x), x.roll(3))
+    finally:
+        del table.RULES["com.example", "Twist"]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 7, 40, -1])
+def test_a_damaged_file_is_refused(cut: int, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    whole = parsed("y = Relu (x)").SerializeToString()
+    path.write_bytes(whole[:cut])
+    with pytest.raises(OnnxError, match=r"model\.onnx"):
+        load_onnx(path)
+    with pytest.raises(OnnxError, match="no such file"):
+        load_onnx(tmp_path / "none.onnx")
+
+
+def test_damage_anywhere_is_an_error_of_ours() -> None:
+    whole = parsed(
+        "z = Gemm <transB = 1> (x, w, b) y = Relu (z)",
+        "(float[2, 3] x) => (float[2, 2] y) <float[2, 3] w = {1, 2, 3, 4, 5, 6}, float[2] b = {1, 2}>",
+    ).SerializeToString()
+    refused = 0
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x15
+        model = onnx.ModelProto()
+        try:
+            model.ParseFromString(bytes(damaged))
+        except Exception:  # protobuf's own
+            continue
+        try:
+            load_onnx(model)
+        except OnnxError:
+            refused += 1
+    assert refused > 20
+
+
+def test_external_data_comes_from_the_folder_of_the_model_alone(tmp_path: Path) -> None:
+    model = parsed("y = Add (x, w)", "(float[2, 3] x) => (float[2, 3] y) <float[3] w = {1, 2, 3}>")
+    weights = onnx.numpy_helper.from_array(torch.tensor([1.0, 2.0, 3.0]).numpy(), "w")
+    model.graph.initializer[0].CopyFrom(weights)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    path = folder / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    assert load_onnx(path)(torch.zeros(2, 3)).tolist() == [[1, 2, 3]] * 2
+    stored = onnx.load(path, load_external_data=False)
+    with pytest.raises(OnnxError, match="give the path"):
+        load_onnx(stored)
+    assert load_onnx(stored, folder)(torch.zeros(2, 3)).tolist() == [[1, 2, 3]] * 2
+    outside = tmp_path / "secret.bin"
+    outside.write_bytes(b"\0" * 64)
+    (folder / "link.bin").symlink_to(outside)
+    entries = {one.key: one for one in stored.graph.initializer[0].external_data}
+    for location in ("../secret.bin", str(outside), "link.bin", "a/../../secret.bin", ""):
+        entries["location"].value = location
+        with pytest.raises(OnnxError, match="not in the model's folder"):
+            load_onnx(stored, folder)
+    entries["location"].value = "missing.bin"
+    with pytest.raises(OnnxError, match="no such file"):
+        load_onnx(stored, folder)
+    entries["location"].value = "weights.bin"
+    for key, value in (("offset", "8"), ("length", "4"), ("offset", "-4"), ("length", "many")):
+        kept, entries[key].value = entries[key].value, value
+        with pytest.raises(OnnxError, match=r"takes 12 bytes|no number"):
+            load_onnx(stored, folder)
+        entries[key].value = kept
+    stored.graph.initializer[0].dims[0] = 1 << 60
+    with pytest.raises(OnnxError, match="takes"):
+        load_onnx(stored, folder)
+
+
+def test_constants_that_grow_are_not_computed_before_the_run() -> None:
+    model = parsed(
+        "big = ConstantOfShape (s) y = Add (x, big)",
+        "(float[1] x) => (float[n] y) <int64[2] s = {1000000000000, 1000000}>",
+    )
+    assert isinstance(load_onnx(model), torch.fx.GraphModule)
+
+
+def test_values_decide_in_eager_mode_and_are_refused_by_the_compiler() -> None:
+    model = parsed("y = Reshape (x, s)", "(float[2, 3] x, int64[2] s) => (float[a, b] y)")
+    assert load_onnx(model)(torch.ones(2, 3), torch.tensor([3, 2])).shape == (3, 2)
+    with pytest.raises(ExportError, match="depends on the values of tensors"):
+        torch_loom.compile(model, (torch.ones(2, 3), torch.tensor([3, 2])))
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    (tmp_path / "model.onnx").write_bytes(b"x")
+    with pytest.raises(OnnxError, match=r"pip install torch-loom\[onnx\]"):
+        load_onnx(tmp_path / "model.onnx")
+
+
+def test_what_is_no_model_is_said() -> None:
+    with pytest.raises(CompilerOptionError, match="module is a int"):
+        torch_loom.compile(3, ())
+    with pytest.raises(OnnxError, match="not a int"):
+        load_onnx(3)

@@ -1,0 +1,69 @@
+"""Triton kernels on the devices' memory: interpreted, in a process of their own; else refused by name."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+
+PROGRAM = """
+import torch, triton, triton.language as tl
+from torch.utils._triton import has_triton, has_triton_package
+assert has_triton_package() and not has_triton()  # libraries that have both take torch ops
+
+@triton.jit
+def add_kernel(x, y, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n), mask=at < n)
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 128}), triton.Config({"BLOCK": 256})], key=["columns"])
+@triton.jit
+def softmax_kernel(x, out, columns, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    row = tl.load(x + tl.program_id(0) * columns + at, mask=at < columns, other=-float("inf"))
+    row = tl.exp(row - tl.max(row, 0))
+    tl.store(out + tl.program_id(0) * columns + at, row / tl.sum(row, 0), mask=at < columns)
+
+torch.manual_seed(0)
+x, y = torch.randn(2, 1000, device="cuda")
+out = torch.empty_like(x)
+add_kernel[(triton.cdiv(1000, 256),)](x, y, out, 1000, BLOCK=256)
+torch.testing.assert_close(out, x + y)
+x = torch.randn(7, 100, device="cuda")
+out = torch.empty_like(x)
+softmax_kernel[(7,)](x, out, 100)
+torch.testing.assert_close(out, x.softmax(1))
+side = torch.cuda.Stream()
+with torch.cuda.stream(side):
+    x, out = torch.ones(1000, device="cuda"), torch.empty(1000, device="cuda")
+    add_kernel[(4,)](x, x, out, 1000, BLOCK=256)
+side.synchronize()
+assert out.is_cuda and out.unique().tolist() == [2]
+"""
+
+
+def run(tmp_path: Path, interpret: str) -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "kernels.py"  # Triton reads the source
+    script.write_text(PROGRAM, encoding="utf-8")
+    environment = {**os.environ, "TRITON_INTERPRET": interpret}
+    return subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=250
+    )
+
+
+def test_interpreted_kernels_run(tmp_path: Path) -> None:
+    done = run(tmp_path, "1")
+    assert done.returncode == 0, done.stderr
+
+
+def test_other_launches_are_refused_by_name(tmp_path: Path) -> None:
+    done = run(tmp_path, "0")
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert "NotApplicableError: add_kernel (" in last
+    assert "TRITON_INTERPRET=1" in last

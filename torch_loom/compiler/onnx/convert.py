@@ -1,0 +1,486 @@
+"""The nodes of an ONNX graph, one after another, as calls in a ``torch.fx`` graph."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx, nn
+
+from torch_loom.compiler.onnx import file, names, sizes
+from torch_loom.compiler.onnx.blocks import BLOCKS
+from torch_loom.compiler.onnx.table import Parameter, Rule, find
+from torch_loom.errors import OnnxError
+
+__all__ = ["Converter", "Known", "Scope"]
+
+MAX_FOLDED = 1 << 16
+"""Elements of a constant that is computed while the model is read."""
+_GROWING = frozenset({"ConstantOfShape", "Expand", "OneHot", "Pad", "Range", "Resize", "Tile", "Upsample"})
+_DTYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "stash_dtype"})
+_INTEGERS = (torch.int64, torch.int32)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What all graphs of a model share.
+
+    Attributes:
+        versions: of the domains of operators.
+        folder: where external data is.
+        ranks: the number of dimensions of values, as far as it is known.
+    """
+
+    versions: dict[str, int]
+    folder: Path | None
+    ranks: dict[str, int]
+
+
+@dataclass(eq=False)
+class Known:
+    """A tensor whose value the model has.
+
+    Attributes:
+        name: in the model.
+        source: the tensor, or the ``TensorProto`` that it is read from when it is needed.
+        is_initializer: whether it stands in the model as data, and may be a weight.
+    """
+
+    name: str
+    source: Any
+    folder: Path | None = None
+    is_initializer: bool = False
+
+    @functools.cached_property
+    def tensor(self) -> torch.Tensor:
+        """The value."""
+        if isinstance(self.source, torch.Tensor):
+            return self.source
+        return file.tensor_of(self.source, self.folder)
+
+    @property
+    def dims(self) -> list[int]:
+        """The shape, without reading the value."""
+        return list(self.source.shape if isinstance(self.source, torch.Tensor) else self.source.dims)
+
+    @functools.cached_property
+    def is_weight(self) -> bool:
+        """Whether training changes it."""
+        if not self.is_initializer or not self.dims:
+            return False
+        dtype = file.DTYPES.get(self.source.data_type)
+        return dtype is not None and dtype.is_floating_point and dtype.itemsize > 1
+
+    def renamed(self, name: str) -> Known:
+        """Return what an ``Identity`` gives.
+
+        Exporters write equal vectors once, as the scales of untrained normalisations, and the others as its
+        copies: each is a parameter of its own. An equal matrix is a tied weight, and stays one parameter.
+        """
+        if not self.is_weight or len(self.dims) > 1:
+            return self
+        return Known(name, self.source, self.folder, is_initializer=True)
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input as a model declares it.
+
+    Attributes:
+        name: of the argument.
+        dtype: None: it is no tensor.
+        dims: sizes; a text or None where one is not fixed.
+    """
+
+    name: str
+    dtype: torch.dtype | None
+    dims: tuple[int | str | None, ...] | None
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether all sizes are known."""
+        return self.dims is not None and all(isinstance(one, int) for one in self.dims)
+
+    def __str__(self) -> str:
+        sizes = "any shape" if self.dims is None else [one if one is not None else "?" for one in self.dims]
+        return f"{self.name} ({sizes})".replace("'", "")
+
+
+class Converter:
+    """Makes a graph module of one graph.
+
+    Args:
+        scope: what the model's graphs share.
+        graph: a ``GraphProto``.
+        outer: the converter of the graph around it, whose values it may use.
+    """
+
+    def __init__(self, scope: Scope, graph: Any, outer: Converter | None = None) -> None:
+        self.scope, self.proto, self.outer = scope, graph, outer
+        self.graph = fx.Graph()
+        self.tracer = fx.proxy.GraphAppendingTracer(self.graph)
+        self.root: dict[str, Any] = {}
+        self.captured: dict[str, fx.Node] = {}
+        self._values: dict[str, Any] = {}
+        self._attributes: dict[int, fx.Node] = {}
+        self._shapes: dict[fx.Node, fx.Node] = {}
+        self._used_attributes: set[str] = set()
+        self._used_arguments: set[str] = set()
+        self._like: fx.Node | None = None
+        self._inputs: list[Input] = []
+
+    def module(self) -> fx.GraphModule:
+        """Convert the graph, and return it as a module."""
+        own = {one.name for one in self.proto.initializer}
+        for one in self.proto.initializer:
+            self._values[one.name] = Known(one.name, one, self.scope.folder, is_initializer=True)
+        if self.proto.sparse_initializer:
+            raise OnnxError("sparse initialisers are not read: save the model with dense ones")
+        for info in self.proto.input:
+            if info.name not in own:
+                self._values[info.name] = self.placeholder(info.name)
+                self._declare(info, self._values[info.name])
+        for node in self.proto.node:
+            self.convert(node)
+        outputs = [self.argument(self.value(info.name)) for info in self.proto.output]
+        self.graph.output(outputs[0] if len(outputs) == 1 and self.outer is None else tuple(outputs))
+        self.graph.eliminate_dead_code()
+        self.graph.lint()
+        module = fx.GraphModule(self.root, self.graph, "OnnxGraph")
+        module.meta["inputs"] = self._inputs
+        return module
+
+    def _declare(self, info: Any, node: fx.Node) -> None:
+        if not info.type.HasField("tensor_type"):
+            self._inputs.append(Input(node.name, None, None))
+            return
+        if self._like is None:
+            self._like = node
+        kind = info.type.tensor_type
+        dims = None
+        if kind.HasField("shape"):
+            dims = tuple(
+                one.dim_value if one.HasField("dim_value") else one.dim_param or None
+                for one in kind.shape.dim
+            )
+        self._inputs.append(Input(node.name, file.DTYPES.get(kind.elem_type), dims))
+
+    def placeholder(self, name: str) -> fx.Node:
+        """Add an argument."""
+        # Arguments come first, also those that are found to be needed later.
+        before = [node for node in self.graph.nodes if node.op == "placeholder"]
+        with self.graph.inserting_after(before[-1]) if before else self.graph.inserting_before():
+            return self.graph.placeholder(names.argument(name, self._used_arguments))
+
+    def value(self, name: str) -> Any:
+        """Return the value of a name: a node, a known tensor, sizes, or None for an absent input.
+
+        Raises:
+            OnnxError: no node before this one computes it.
+        """
+        if not name:
+            return None
+        if name in self._values:
+            return self._values[name]
+        if self.outer is None:
+            raise OnnxError(f"nothing computes {name!r} before it is used")
+        value = self.outer.value(name)
+        if isinstance(value, Known) and not value.is_weight:
+            return value
+        # What the graph around computes comes in as an argument.
+        self.captured[name] = self._values[name] = self.placeholder(name)
+        if isinstance(value, fx.Node) and self._like is None:
+            self._like = self._values[name]
+        return self._values[name]
+
+    def argument(self, value: Any) -> Any:
+        """Return a value as a node that gives a tensor."""
+        if isinstance(value, Known):
+            return self._constant(value)
+        if isinstance(value, np.ndarray):
+            return self.call(tensor_of_sizes, (sizes.entries(value),), {"like": self.like()}, "sizes")
+        return value
+
+    def call(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], name: str) -> fx.Node:
+        """Add a call."""
+        return self.graph.create_node("call_function", function, tuple(args), kwargs, name=name)
+
+    def like(self) -> fx.Node | None:
+        """Return a node whose device new tensors are made on; None: the graph has no tensors."""
+        if self._like is None and self.outer is not None:
+            outer = self.outer
+            while outer.outer is not None:
+                outer = outer.outer
+            if outer._like is not None:
+                self._like = self.placeholder("like")
+                self.captured[""] = self._like
+        if self._like is None:
+            self._like = next((one for one in self._attributes.values()), None)
+        return self._like
+
+    def submodule(self, name: str, module: nn.Module) -> fx.Node:
+        """Keep a module under a free name, and return the node that gives it."""
+        target = names.attribute(name, self._used_attributes)
+        self.root[target] = module
+        return self.graph.get_attr(target)
+
+    def _constant(self, known: Known, is_state: bool = False) -> fx.Node:
+        if id(known) not in self._attributes:
+            target = names.attribute(known.name, self._used_attributes)
+            tensor = known.tensor
+            self.root[target] = nn.Parameter(tensor) if known.is_weight and not is_state else tensor
+            # The graph is checked against its module only when there is one.
+            self._attributes[id(known)] = self.graph.create_node("get_attr", target)
+        return self._attributes[id(known)]
+
+    def define(self, name: str, value: Any) -> None:
+        """Give a value a name."""
+        self._values[name] = value
+
+    def convert(self, node: Any) -> None:
+        """Convert a node.
+
+        Raises:
+            OnnxError: it is not read; the message names operator, opset and node.
+        """
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        version = self.scope.versions.get(domain, 1)
+        given = [self.value(name) for name in node.input]
+        what = f"{node.op_type} ({domain or 'ai.onnx'} opset {version}), node {node.name or node.output[0]!r}"
+        try:
+            attributes = {one.name: self._attribute(one) for one in node.attribute}
+            results = self._results(node, domain, version, given, attributes)
+        except OnnxError as error:
+            raise OnnxError(f"{what}: {error}") from error
+        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise OnnxError(f"{what} cannot be read: {str(error).partition(chr(10))[0]}") from error
+        for name, result in zip(node.output, results, strict=False):
+            if name:
+                self._values[name] = result
+
+    def _results(
+        self, node: Any, domain: str, version: int, given: list[Any], attributes: dict[str, Any]
+    ) -> Sequence[Any]:
+        if domain == "":
+            made = self._of_sizes(node, given, attributes)
+            if made is not None:
+                return [_constant_of(made, node.output[0])]
+            if node.op_type == "Identity" and isinstance(given[0], Known):
+                return [given[0].renamed(node.output[0])]
+            if node.op_type in BLOCKS:
+                return BLOCKS[node.op_type](self, node, given, attributes)
+        rule = find(domain, node.op_type, version)
+        if rule is None:
+            from torch_loom.compiler.onnx.functions import expanded
+
+            return expanded(self, node, domain, version, given)
+        unknown = attributes.keys() - rule.attributes - rule.special - {one.name for one in rule.inputs}
+        if unknown:
+            raise OnnxError(f"the attribute {min(unknown)!r} is not read")
+        kwargs = {name: value for name, value in attributes.items() if name in rule.attributes}
+        special = {"opset": version, "num_outputs": len(node.output)}
+        kwargs |= {name: value for name, value in special.items() if name in rule.special}
+        by_name = {one.name: attributes[one.name] for one in rule.inputs if one.name in attributes}
+        if rule.is_pure and self._is_foldable(node, given):
+            made = self._folded(node, rule, given, by_name, kwargs)
+            if made is not None:
+                return made
+        if "like" in rule.special:
+            kwargs["like"] = self.like()
+        args = self._arguments(rule, given, by_name)
+        kwargs = {name: self._kept(node, name, value) for name, value in kwargs.items()}
+        made = self.call(rule.function, args, kwargs, names.node(node.name, node.op_type))
+        if not rule.has_many:
+            return [made]
+        return [
+            self.call(operator.getitem, (made, number), {}, f"{made.name}_{number}") if name else None
+            for number, name in enumerate(node.output)
+        ]
+
+    def _kept(self, node: Any, name: str, value: Any) -> Any:
+        """Let the graph refer to tensors of attributes."""
+        if isinstance(value, torch.Tensor):
+            return self._constant(Known(f"{names.node(node.name, node.op_type)}_{name}", value))
+        return value
+
+    def _arguments(self, rule: Rule, given: Sequence[Any], by_name: dict[str, Any]) -> list[Any]:
+        args = []
+        for number, parameter in enumerate(rule.inputs):
+            if parameter.is_variadic:
+                args += [self._bound(parameter, value) for value in given[number:]]
+            elif number < len(given) and given[number] is not None:
+                args.append(self._bound(parameter, given[number]))
+            else:
+                args.append(by_name.get(parameter.name))
+        if len(given) > len(rule.inputs) and not any(one.is_variadic for one in rule.inputs):
+            raise OnnxError(f"it has {len(given)} inputs, of which {len(rule.inputs)} are read")
+        while args and args[-1] is None:
+            args.pop()
+        return args
+
+    def _bound(self, parameter: Parameter, value: Any) -> Any:
+        """Return a value as the function wants it."""
+        kind = parameter.kind.lstrip("*")
+        if value is None or kind in ("Int", "Ints", "Float", "Floats"):
+            return None if value is None else self._numbers(kind, value)
+        if kind == "Number":
+            if isinstance(value, np.ndarray) and value.ndim == 0:
+                return sizes.entries(value)
+            if isinstance(value, Known) and not value.dims and not value.is_weight:
+                return value.tensor.item()
+        if kind == "State" and isinstance(value, Known):
+            return self._constant(value, is_state=True)
+        return self.argument(value)
+
+    def _numbers(self, kind: str, value: Any) -> Any:
+        if isinstance(value, Known):
+            numbers = value.tensor.flatten().tolist()
+        elif isinstance(value, np.ndarray):
+            numbers = sizes.entries(value.reshape(-1))
+        else:
+            return self.call(numbers_of if kind.endswith("s") else number_of, (value,), {}, "numbers")
+        return numbers if kind.endswith("s") else numbers[0]
+
+    def _is_foldable(self, node: Any, given: Sequence[Any]) -> bool:
+        if any(not isinstance(one, Known) or one.is_weight for one in given if one is not None):
+            return False
+        known = [one for one in given if one is not None]
+        if any(int(np.prod(one.dims, dtype=object)) > MAX_FOLDED for one in known):
+            return False
+        if node.op_type not in _GROWING:
+            return True
+        integers = [one.tensor for one in known if one.tensor.dtype in _INTEGERS]
+        numbers = [abs(number) for one in integers for number in one.flatten().tolist()]
+        return int(np.prod([max(one, 1) for one in numbers], dtype=object)) <= MAX_FOLDED
+
+    def _folded(
+        self, node: Any, rule: Rule, given: Sequence[Any], by_name: dict[str, Any], kwargs: dict[str, Any]
+    ) -> list[Known] | None:
+        """Compute it now; None: the result is too large to be kept."""
+        args: list[Any] = []
+        for number, parameter in enumerate(rule.inputs):
+            if parameter.is_variadic:
+                args += [one.tensor for one in given[number:]]
+                break
+            value = given[number] if number < len(given) else None
+            is_tensor = parameter.kind.lstrip("*") in ("Tensor", "Number", "State")
+            if value is None:
+                args.append(by_name.get(parameter.name))
+            else:
+                args.append(value.tensor if is_tensor else self._numbers(parameter.kind, value))
+        while args and args[-1] is None:
+            args.pop()
+        with torch.no_grad():
+            made = rule.function(*args, **kwargs)
+        results = list(made) if rule.has_many else [made]
+        if not all(
+            one is None or (isinstance(one, torch.Tensor) and one.numel() <= MAX_FOLDED) for one in results
+        ):
+            return None
+        folder = self.scope.folder
+        return [
+            Known(name or "unused", one if one is None else one.contiguous(), folder)
+            for name, one in zip(node.output, results, strict=False)
+        ]
+
+    def _of_sizes(self, node: Any, given: Sequence[Any], attributes: dict[str, Any]) -> Any:
+        """Return the sizes that a node computes; None: it computes something else."""
+        if node.op_type in ("Shape", "Size"):
+            return self._shape(node, given[0], attributes)
+        compute = sizes.OPERATORS.get(node.op_type)
+        if compute is None or not any(isinstance(one, np.ndarray) for one in given):
+            return None
+        arrays = [_as_sizes(one) for one in given]
+        if any(one is None and value is not None for one, value in zip(arrays, given, strict=True)):
+            return None
+        kwargs = {
+            name: _number_of_dtype(value) if isinstance(value, torch.dtype) else value
+            for name, value in attributes.items()
+        }
+        try:
+            return compute(*arrays, **kwargs)
+        except NotImplementedError:
+            return None
+
+    def _shape(self, node: Any, value: Any, attributes: dict[str, Any]) -> Any:
+        if isinstance(value, Known):
+            dims: Any = value.dims
+        elif isinstance(value, np.ndarray):
+            dims = list(value.shape)
+        elif isinstance(value, fx.Node) and node.input[0] in self.scope.ranks:
+            dims = [self._size(value, axis) for axis in range(self.scope.ranks[node.input[0]])]
+        else:
+            return None
+        if node.op_type == "Shape":
+            return sizes.array(dims[slice(attributes.get("start", 0), attributes.get("end"))])
+        return sizes.OPERATORS["ReduceProd"](sizes.array(dims), keepdims=0)
+
+    def _size(self, node: fx.Node, axis: int) -> fx.Proxy:
+        if node not in self._shapes:
+            self._shapes[node] = self.call(getattr, (node, "shape"), {}, f"{node.name}_shape")
+        made = self.call(operator.getitem, (self._shapes[node], axis), {}, f"{node.name}_size_{axis}")
+        made.meta["is_size"] = True
+        return fx.Proxy(made, self.tracer)
+
+    def _attribute(self, proto: Any) -> Any:
+        value = file.package("onnx.helper").get_attribute_value(proto)
+        if proto.ref_attr_name:
+            raise OnnxError(f"the attribute {proto.name!r} refers to one of a function that is not there")
+        if isinstance(value, bytes):
+            return value.decode(errors="replace")
+        if isinstance(value, list) and value and isinstance(value[0], bytes):
+            return [one.decode(errors="replace") for one in value]
+        kind = type(value).__name__
+        if kind == "TensorProto":
+            return file.tensor_of(value, self.scope.folder)
+        if kind == "GraphProto":
+            return Converter(self.scope, value, self)
+        if kind in ("SparseTensorProto", "TypeProto"):
+            raise OnnxError(f"the attribute {proto.name!r} is a {kind}, which is not read")
+        if proto.name in _DTYPE_ATTRIBUTES and isinstance(value, int) and value:
+            return file.dtype_of(value, f"the attribute {proto.name!r}")
+        return value
+
+
+def _as_sizes(value: Any) -> Any:
+    if isinstance(value, Known) and value.dims in ([], *([n] for n in range(65))):
+        tensor = value.tensor
+        if tensor.dtype in (*_INTEGERS, torch.bool):
+            return sizes.array(tensor.tolist())
+    return value if isinstance(value, np.ndarray) else None
+
+
+def _constant_of(values: Any, name: str) -> Any:
+    """Return sizes as a constant if they are all known, else as they are."""
+    flat = values.reshape(-1).tolist()
+    if not all(isinstance(one, int) for one in flat):
+        return values
+    is_bool = bool(flat) and all(isinstance(one, bool) for one in flat)
+    tensor = torch.tensor(flat, dtype=torch.bool if is_bool else torch.int64)
+    return Known(name, tensor.reshape(values.shape))
+
+
+def _number_of_dtype(dtype: torch.dtype) -> int:
+    return next(number for number, one in file.DTYPES.items() if one is dtype)
+
+
+def tensor_of_sizes(values: Any, *, like: torch.Tensor | None = None) -> torch.Tensor:
+    """Return sizes as a tensor of int64."""
+    return torch.tensor(values, dtype=torch.int64, device=None if like is None else like.device)
+
+
+def numbers_of(tensor: torch.Tensor) -> list[Any]:
+    """Return the elements of a tensor: where they are not known, the model cannot be exported."""
+    numbers: list[Any] = tensor.flatten().tolist()
+    return numbers
+
+
+def number_of(tensor: torch.Tensor) -> Any:
+    """Return the only element of a tensor."""
+    return tensor.item()

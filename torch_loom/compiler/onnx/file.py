@@ -1,0 +1,277 @@
+"""Reads ONNX files, which nobody vouches for: sizes, structure and paths are checked first."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from torch_loom.errors import OnnxError
+
+__all__ = ["DTYPES", "check", "graphs", "is_model", "package", "read", "tensor_of"]
+
+MAX_MODEL_BYTES = 2 << 30
+"""A protobuf cannot be larger; weights beyond it are in files beside it."""
+MAX_NODES = 200_000
+MAX_DEPTH = 16
+"""Of graphs in the attributes of nodes."""
+FIRST_OPSET = 7
+"""Models of earlier ones are brought to it by ONNX's own converter of versions."""
+
+DTYPES = {
+    1: torch.float32,
+    2: torch.uint8,
+    3: torch.int8,
+    4: torch.uint16,
+    5: torch.int16,
+    6: torch.int32,
+    7: torch.int64,
+    9: torch.bool,
+    10: torch.float16,
+    11: torch.float64,
+    12: torch.uint32,
+    13: torch.uint64,
+    14: torch.complex64,
+    15: torch.complex128,
+    16: torch.bfloat16,
+    17: torch.float8_e4m3fn,
+    18: torch.float8_e4m3fnuz,
+    19: torch.float8_e5m2,
+    20: torch.float8_e5m2fnuz,
+    24: torch.float8_e8m0fnu,
+}
+"""PyTorch's dtypes by the numbers of ``TensorProto.DataType``."""
+
+
+def package(name: str = "onnx") -> Any:
+    """Return a module of the package onnx.
+
+    Raises:
+        OnnxError: it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise OnnxError(
+            f"reading ONNX models needs the package onnx ({error}): pip install torch-loom[onnx]"
+        ) from error
+
+
+def is_model(value: Any) -> bool:
+    """Whether it is an ONNX model in memory: told by its class's name, so that onnx need not be imported."""
+    return type(value).__name__ == "ModelProto" and hasattr(value, "opset_import")
+
+
+def read(model: Any, folder: str | os.PathLike[str] | None = None) -> tuple[Any, Path | None]:
+    """Return a checked ``ModelProto`` and the folder of its other files.
+
+    Args:
+        model: a path, or a ``ModelProto``, which is not changed.
+        folder: where a model in memory has its external data.
+
+    Raises:
+        OnnxError: it is no model, is damaged, too large or too deep.
+    """
+    onnx = package()
+    if is_model(model):
+        proto = onnx.ModelProto()
+        proto.CopyFrom(model)
+        return _checked(proto, "the model"), None if folder is None else Path(folder)
+    if not isinstance(model, str | os.PathLike):
+        raise OnnxError(f"an ONNX model is a path or a ModelProto, not a {type(model).__name__}")
+    path = Path(model)
+    if not path.is_file():
+        raise OnnxError(f"{path}: there is no such file")
+    size = path.stat().st_size
+    if size > MAX_MODEL_BYTES:
+        raise OnnxError(
+            f"{path}: {size:,} bytes, and a model has {MAX_MODEL_BYTES:,} at most: save it with external data"
+        )
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(path.read_bytes())
+    except Exception as error:  # protobuf's own class, which depends on its implementation
+        raise OnnxError(f"{path}: this is no ONNX model, or it is damaged ({error})") from error
+    return _checked(proto, str(path)), path.parent
+
+
+def _checked(proto: Any, name: str) -> Any:
+    if not proto.HasField("graph") or not proto.opset_import:
+        raise OnnxError(f"{name}: this is no ONNX model: it has no graph or no opset")
+    num_nodes = 0
+    for graph, depth in graphs(proto.graph):
+        num_nodes += len(graph.node)
+        if depth > MAX_DEPTH or num_nodes > MAX_NODES:
+            raise OnnxError(
+                f"{name}: graphs nested more than {MAX_DEPTH} deep, or more than {MAX_NODES:,} nodes, "
+                "are not read"
+            )
+    return proto
+
+
+def check(proto: Any, name: str) -> Any:
+    """Return a model that ONNX's checker finds right, of an opset of the table, without local functions.
+
+    Raises:
+        OnnxError: the checker's sentence.
+    """
+    checker, inliner = package("onnx.checker"), package("onnx.inliner")
+    try:
+        if any(not one.domain and one.version < FIRST_OPSET for one in proto.opset_import):
+            proto = package("onnx.version_converter").convert_version(proto, FIRST_OPSET)
+        # Files of external data are checked where they are read.
+        checker.check_model(_without_external(proto))
+        return inliner.inline_local_functions(proto) if proto.functions else proto
+    except Exception as error:  # of classes of C++ code, among them RuntimeError and ValueError
+        raise OnnxError(f"{name}: the model is not valid: {str(error).strip()}") from error
+
+
+def _without_external(proto: Any) -> Any:
+    external = package().TensorProto.EXTERNAL
+    if not any(
+        one.data_location == external for graph, _ in graphs(proto.graph) for one in graph.initializer
+    ):
+        return proto
+    bare = package().ModelProto()
+    bare.CopyFrom(proto)
+    for graph, _ in graphs(bare.graph):
+        for one in graph.initializer:
+            if one.data_location == external:
+                # An input of the same type takes its place.
+                graph.input.append(
+                    package("onnx.helper").make_tensor_value_info(one.name, one.data_type, one.dims)
+                )
+        for place in reversed(range(len(graph.initializer))):
+            if graph.initializer[place].data_location == external:
+                del graph.initializer[place]
+    return bare
+
+
+def ranks(proto: Any) -> dict[str, int]:
+    """Return the number of dimensions of values, as far as ONNX's inference of shapes tells."""
+    inference = package("onnx.shape_inference")
+    found = {}
+    try:
+        inferred = inference.infer_shapes(_without_weights(proto))
+    except Exception:  # what is not known is asked for when the model runs
+        return {}
+    for graph, _ in graphs(inferred.graph):
+        for info in (*graph.input, *graph.value_info, *graph.output):
+            kind = info.type.tensor_type
+            if info.type.HasField("tensor_type") and kind.HasField("shape"):
+                found[info.name] = len(kind.shape.dim)
+        for one in graph.initializer:
+            found[one.name] = len(one.dims)
+    return found
+
+
+_LARGE = 1024
+
+
+def _without_weights(proto: Any) -> Any:
+    """A copy whose weights are inputs: their values say nothing of shapes, and copying them takes time."""
+    onnx, helper = package(), package("onnx.helper")
+    bare = onnx.ModelProto(ir_version=max(proto.ir_version, 4), opset_import=proto.opset_import)
+    graph = bare.graph
+    graph.name = proto.graph.name
+    graph.node.extend(proto.graph.node)
+    graph.input.extend(proto.graph.input)
+    graph.output.extend(proto.graph.output)
+    graph.value_info.extend(proto.graph.value_info)
+    known = {one.name for one in proto.graph.input}
+    for one in proto.graph.initializer:
+        if one.ByteSize() <= _LARGE and one.data_location != onnx.TensorProto.EXTERNAL:
+            graph.initializer.append(one)
+        elif one.name not in known:
+            graph.input.append(helper.make_tensor_value_info(one.name, one.data_type, one.dims))
+    return bare
+
+
+def graphs(graph: Any, depth: int = 0) -> Iterator[tuple[Any, int]]:
+    yield graph, depth
+    if depth > MAX_DEPTH:
+        return
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs) if attribute.type in (5, 10) else ():
+                yield from graphs(inner, depth + 1)
+
+
+def tensor_of(proto: Any, folder: Path | None) -> torch.Tensor:
+    """Return the tensor of a ``TensorProto``.
+
+    Raises:
+        OnnxError: a dtype that PyTorch lacks, sizes that contradict each other, a file outside of the folder.
+    """
+    dtype = dtype_of(proto.data_type, f"tensor {proto.name!r}")
+    dims = list(proto.dims)
+    if proto.data_location == package().TensorProto.EXTERNAL:
+        return _external(proto, folder, dtype, dims)
+    try:
+        array = package("onnx.numpy_helper").to_array(proto)
+    except Exception as error:
+        raise OnnxError(f"tensor {proto.name!r} is damaged: {error}") from error
+    return from_numpy(array, dtype)
+
+
+def from_numpy(array: Any, dtype: torch.dtype) -> torch.Tensor:
+    """Return a copy as a tensor: dtypes that numpy lacks have the same bits in ml_dtypes'."""
+    array = np.array(array, order="C")
+    if array.dtype.kind == "V" or dtype in (torch.bfloat16, *_EIGHT_BITS):
+        bits = np.int16 if dtype is torch.bfloat16 else np.uint8
+        return torch.from_numpy(array.view(bits)).view(dtype)
+    return torch.from_numpy(array)
+
+
+_EIGHT_BITS = tuple(one for one in DTYPES.values() if one.is_floating_point and one.itemsize == 1)
+
+
+def dtype_of(number: int, what: str) -> torch.dtype:
+    """Return PyTorch's dtype.
+
+    Raises:
+        OnnxError: it has none.
+    """
+    if number not in DTYPES:
+        names = {value: name for name, value in package().TensorProto.DataType.items()}
+        raise OnnxError(
+            f"{what} is of type {names.get(number, number)}, for which PyTorch has no arithmetic: convert it "
+            "to another type in the model"
+        )
+    return DTYPES[number]
+
+
+def _external(proto: Any, folder: Path | None, dtype: torch.dtype, dims: list[int]) -> torch.Tensor:
+    """Read a stretch of a file that lies in the model's folder, or below it."""
+    where = {entry.key: entry.value for entry in proto.external_data}
+    location, name = where.get("location", ""), f"tensor {proto.name!r}"
+    if folder is None:
+        raise OnnxError(f"{name} lies in a file of its own, {location!r}: give the path of the model")
+    given, root = Path(location), folder.resolve()
+    path = root / given
+    is_inside = location and not given.is_absolute() and ".." not in given.parts and ":" not in location
+    if not is_inside or not path.resolve().is_relative_to(root):
+        raise OnnxError(f"{name} names {location!r}, which is not in the model's folder: it is not read")
+    if not path.is_file():
+        raise OnnxError(f"{name} lies in {path}, and there is no such file: keep it beside the model")
+    count = int(np.prod(dims, dtype=object)) if dims else 1
+    size = count * dtype.itemsize
+    try:
+        offset, length = int(where.get("offset", 0)), int(where.get("length", size))
+    except ValueError as error:
+        raise OnnxError(f"{name}: offset or length is no number ({error})") from error
+    if min([*dims, offset, length], default=0) < 0 or length != size or offset + size > path.stat().st_size:
+        raise OnnxError(
+            f"{name} of shape {dims} takes {size:,} bytes, and {path} has {length:,} for it at {offset:,} of "
+            f"{path.stat().st_size:,}"
+        )
+    if size == 0:
+        return torch.empty(dims, dtype=dtype)
+    with path.open("rb") as file:
+        file.seek(offset)
+        return torch.frombuffer(bytearray(file.read(size)), dtype=dtype).reshape(dims)

@@ -1,0 +1,217 @@
+"""Recurrent layers, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from torch_loom.compiler.onnx.table import Float, Floats, Int, op
+
+_ACTIVATIONS: dict[str, Callable[[Tensor, float, float], Tensor]] = {
+    "relu": lambda x, a, b: torch.relu(x),
+    "tanh": lambda x, a, b: torch.tanh(x),
+    "sigmoid": lambda x, a, b: torch.sigmoid(x),
+    "affine": lambda x, a, b: a * x + b,
+    "leakyrelu": lambda x, a, b: functional.leaky_relu(x, a or 0.01),
+    "thresholdedrelu": lambda x, a, b: functional.threshold(x, a or 1.0, 0.0),
+    "scaledtanh": lambda x, a, b: a * torch.tanh(b * x),
+    "hardsigmoid": lambda x, a, b: torch.clamp((a or 0.2) * x + (b or 0.5), 0, 1),
+    "elu": lambda x, a, b: functional.elu(x, a or 1.0),
+    "softsign": lambda x, a, b: functional.softsign(x),
+    "softplus": lambda x, a, b: functional.softplus(x),
+}
+Step = Callable[[Tensor, list[Tensor]], list[Tensor]]
+
+
+def _activations(
+    names: Sequence[str] | None, default: Sequence[str], alphas: Floats | None, betas: Floats | None, way: int
+) -> list[Callable[[Tensor], Tensor]]:
+    count = len(default)
+    chosen = list(names or default)[way * count : (way + 1) * count] or list(default)
+    given_a, given_b = list(alphas or []), list(betas or [])
+
+    def bound(place: int, name: str) -> Callable[[Tensor], Tensor]:
+        compute = _ACTIVATIONS[name.lower()]
+        a = given_a[place] if place < len(given_a) else 0.0
+        b = given_b[place] if place < len(given_b) else 0.0
+        return lambda x: compute(x, a, b)
+
+    return [bound(way * count + place, name) for place, name in enumerate(chosen)]
+
+
+def _limited(x: Tensor, clip: float | None) -> Tensor:
+    return x if clip is None else x.clamp(-clip, clip)
+
+
+def _ways(direction: str) -> list[bool]:
+    """Whether each direction runs backwards."""
+    return {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
+
+
+def _over_time(
+    x: Tensor, states: list[Tensor], lengths: Tensor | None, backwards: bool, step: Step
+) -> tuple[Tensor, list[Tensor]]:
+    """Run a step along the first dimension; samples that are over keep their state and give zeros."""
+    outputs: list[Tensor] = []
+    order = range(x.shape[0])
+    for at in reversed(order) if backwards else order:
+        made = step(x[at], states)
+        out = made[0]
+        if lengths is not None:
+            runs = (at < lengths).unsqueeze(1)
+            out = torch.where(runs, out, torch.zeros_like(out))
+            made = [torch.where(runs, new, old) for new, old in zip(made, states, strict=True)]
+        outputs.append(out)
+        states = made
+    return torch.stack(outputs[::-1] if backwards else outputs), states
+
+
+def _run(
+    x: Tensor,
+    starts: Sequence[Tensor | None],
+    lengths: Tensor | None,
+    direction: str,
+    layout: int,
+    hidden: int,
+    step_of: Callable[[int], Step],
+) -> tuple[Tensor, list[Tensor]]:
+    """Return all outputs, [T, D, B, H], and the last states, [D, B, H]; batches first if layout is 1."""
+    if layout:
+        x, starts = x.transpose(0, 1), [None if one is None else one.transpose(0, 1) for one in starts]
+    outputs, lasts = [], []
+    for way, backwards in enumerate(_ways(direction)):
+        zero = torch.zeros(x.shape[1], hidden, dtype=x.dtype, device=x.device)
+        states = [zero if one is None else one[way] for one in starts]
+        made, last = _over_time(x, states, lengths, backwards, step_of(way))
+        outputs.append(made)
+        lasts.append(last)
+    out = torch.stack(outputs, 1)
+    ends = [torch.stack([last[number] for last in lasts]) for number in range(len(starts))]
+    if layout:
+        return out.permute(2, 0, 1, 3), [one.transpose(0, 1) for one in ends]
+    return out, ends
+
+
+@op("RNN")
+def rnn(
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    b: Tensor | None = None,
+    lengths: Tensor | None = None,
+    initial_h: Tensor | None = None,
+    *,
+    activations: Sequence[str] | None = None,
+    activation_alpha: Floats | None = None,
+    activation_beta: Floats | None = None,
+    clip: Float | None = None,
+    direction: str = "forward",
+    hidden_size: Int | None = None,
+    layout: Int = 0,
+) -> tuple[Tensor, Tensor]:
+    """A layer of plain recurrent cells."""
+    hidden = r.shape[-1]
+
+    def step_of(way: int) -> Step:
+        [f] = _activations(activations, ["Tanh"], activation_alpha, activation_beta, way)
+        bias = 0 if b is None else b[way, :hidden] + b[way, hidden:]
+
+        def step(value: Tensor, states: list[Tensor]) -> list[Tensor]:
+            return [f(_limited(value @ w[way].mT + states[0] @ r[way].mT + bias, clip))]
+
+        return step
+
+    out, [last] = _run(x, [initial_h], lengths, direction, layout, hidden, step_of)
+    return out, last
+
+
+@op("GRU")
+def gru(
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    b: Tensor | None = None,
+    lengths: Tensor | None = None,
+    initial_h: Tensor | None = None,
+    *,
+    activations: Sequence[str] | None = None,
+    activation_alpha: Floats | None = None,
+    activation_beta: Floats | None = None,
+    clip: Float | None = None,
+    direction: str = "forward",
+    hidden_size: Int | None = None,
+    layout: Int = 0,
+    linear_before_reset: Int = 0,
+) -> tuple[Tensor, Tensor]:
+    """A layer of gated recurrent units; gates in the order update, reset, hidden."""
+    hidden = r.shape[-1]
+
+    def step_of(way: int) -> Step:
+        f, g = _activations(activations, ["Sigmoid", "Tanh"], activation_alpha, activation_beta, way)
+        both = torch.zeros(6 * hidden, dtype=x.dtype, device=x.device) if b is None else b[way]
+        input_bias, state_bias = both[: 3 * hidden], both[3 * hidden :]
+
+        def step(value: Tensor, states: list[Tensor]) -> list[Tensor]:
+            [h] = states
+            inputs = value @ w[way].mT + input_bias
+            gates = inputs[:, : 2 * hidden] + h @ r[way, : 2 * hidden].mT + state_bias[: 2 * hidden]
+            z, reset = f(_limited(gates, clip)).chunk(2, -1)
+            last, own = r[way, 2 * hidden :].mT, state_bias[2 * hidden :]
+            inner = reset * (h @ last + own) if linear_before_reset else (reset * h) @ last + own
+            new = g(_limited(inputs[:, 2 * hidden :] + inner, clip))
+            return [(1 - z) * new + z * h]
+
+        return step
+
+    out, [last] = _run(x, [initial_h], lengths, direction, layout, hidden, step_of)
+    return out, last
+
+
+@op("LSTM")
+def lstm(
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    b: Tensor | None = None,
+    lengths: Tensor | None = None,
+    initial_h: Tensor | None = None,
+    initial_c: Tensor | None = None,
+    peepholes: Tensor | None = None,
+    *,
+    activations: Sequence[str] | None = None,
+    activation_alpha: Floats | None = None,
+    activation_beta: Floats | None = None,
+    clip: Float | None = None,
+    direction: str = "forward",
+    hidden_size: Int | None = None,
+    input_forget: Int = 0,
+    layout: Int = 0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A layer of long short-term memory; gates in the order input, output, forget, cell."""
+    hidden = r.shape[-1]
+
+    def step_of(way: int) -> Step:
+        f, g, h = _activations(
+            activations, ["Sigmoid", "Tanh", "Tanh"], activation_alpha, activation_beta, way
+        )
+        bias = 0 if b is None else b[way, : 4 * hidden] + b[way, 4 * hidden :]
+        peeks = [None] * 3 if peepholes is None else list(peepholes[way].chunk(3))
+
+        def seen(gate: Tensor, peek: Tensor | None, cell: Tensor) -> Tensor:
+            return f(_limited(gate if peek is None else gate + peek * cell, clip))
+
+        def step(value: Tensor, states: list[Tensor]) -> list[Tensor]:
+            state, cell = states
+            i, o, forget, c = (value @ w[way].mT + state @ r[way].mT + bias).chunk(4, -1)
+            taken = seen(i, peeks[0], cell)
+            kept = 1 - taken if input_forget else seen(forget, peeks[2], cell)
+            new = kept * cell + taken * g(_limited(c, clip))
+            return [seen(o, peeks[1], new) * h(new), new]
+
+        return step
+
+    out, [last, cell] = _run(x, [initial_h, initial_c], lengths, direction, layout, hidden, step_of)
+    return out, last, cell
