@@ -160,10 +160,14 @@ bool run_without_values(const Op& op, Stack* stack) {
     stack->push_back(std::move(result));
     return true;
   }
-  const Answer answer = op.has_sizes_of_values ? answer_of(op.name()) : nullptr;
+  const Answer answer = op.has_sizes_of_values || op.lacks_shapes ? answer_of(op.name()) : nullptr;
   if (answer == nullptr) return false;
   Stack results = answer(Arguments(*stack).slice(first));
-  results[0].isBool() ? warn_of_constant() : warn_of_size(op);
+  if (results[0].isBool()) {
+    warn_of_constant();
+  } else if (op.has_sizes_of_values) {
+    warn_of_size(op);
+  }
   stack->resize(first);
   stack->insert(stack->end(), results.begin(), results.end());
   return true;

@@ -199,12 +199,23 @@ Stack least_squares(Arguments arguments) {
   const std::vector<int64_t> sizes[] = {of_solution, has_residuals ? sized(common, right) : none,
                                         driver == "gels" ? none : batch.vec(),
                                         has_values ? sized(batch, {std::min(m, n)}) : none};
+  if (arguments.size() == 4) {
+    const at::ScalarType real = c10::toRealValueType(input.scalar_type());
+    return {empty(sizes[0], input), at::empty(sizes[1], input.options().dtype(real)),
+            positions(sizes[2], input), at::empty(sizes[3], input.options().dtype(real))};
+  }
   Stack results;
   for (size_t i = 0; i < 4; ++i) {
     results.push_back(arguments[4 + i]);
     results.back().toTensor().resize_(sizes[i]);
   }
   return results;
+}
+
+// The engine `meta` has no kernel of it. The second result says where the gradient passes.
+Stack fake_quantize(Arguments arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  return {at::empty_like(self), at::empty_like(self, self.options().dtype(at::kBool))};
 }
 
 }  // namespace
@@ -227,7 +238,11 @@ Answer answer_of(std::string_view name) {
       {"aten::_to_sparse.sparse_dim", &to_sparse_of_dims},
       {"aten::_to_sparse_csr", &to_compressed<at::kSparseCsr>},
       {"aten::_to_sparse_csc", &to_compressed<at::kSparseCsc>},
+      {"aten::linalg_lstsq", &least_squares},
       {"aten::linalg_lstsq.out", &least_squares},
+      {"aten::fake_quantize_per_tensor_affine_cachemask", &fake_quantize},
+      {"aten::fake_quantize_per_channel_affine_cachemask", &fake_quantize},
+      {"aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", &fake_quantize},
   };
   const auto found = answers->find(name);
   return found == answers->end() ? nullptr : found->second;

@@ -1,8 +1,6 @@
 // Linear layers: the gradients in one call, which PyTorch has for backends that do the layer in one op, and
 // weights of four bits, under the names that CUDA's kernels have.
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/_convert_weight_to_int4pack_for_cpu.h>
-#include <ATen/ops/_weight_int4pack_mm_for_cpu.h>
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/bitwise_right_shift.h>
 #include <ATen/ops/mm.h>
@@ -13,6 +11,7 @@
 #include <tuple>
 
 #include "torch/core/registration.h"
+#include "torch/engine/int4.h"
 #include "torch/kernels/register.h"
 
 namespace loom::glue {
@@ -50,7 +49,7 @@ Tensor pack_int4(const Tensor& weight, int64_t inner_k_tiles) {
   const Tensor high = at::bitwise_right_shift(weight, at::Scalar(4)),
                low = at::bitwise_and(weight, at::Scalar(15));
   const Tensor numbers = at::stack({high, low}, -1).view({n, k}).to(at::kInt);
-  return at::_convert_weight_to_int4pack_for_cpu(numbers, inner_k_tiles)
+  return engine_pack_int4(numbers, inner_k_tiles)
       .view(at::kInt)
       .view({n / 8, k / (inner_k_tiles * 16), 32, inner_k_tiles / 2});
 }
@@ -66,7 +65,7 @@ Tensor int4_mm(const Tensor& input, const Tensor& packed, int64_t group_size,
   TORCH_CHECK(input.size(1) == k, "_weight_int4pack_mm: an input of ", input.size(1),
               " columns does not fit a weight of ", k);
   const Tensor weight = packed.contiguous().view({n, k / 8}).view(at::kByte);
-  return at::_weight_int4pack_mm_for_cpu(input, weight, group_size, scales_and_zeros);
+  return engine_int4_mm(input, weight, group_size, scales_and_zeros);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Quantized tensors: their integers live on the device, and so do scales that are tensors. Ops are lent them.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_empty_per_channel_affine_quantized.h>
+#include <ATen/ops/clone.h>
 #include <ATen/ops/empty.h>
 #include <ATen/quantized/QTensorImpl.h>
 #include <ATen/quantized/Quantizer.h>
@@ -27,7 +29,6 @@ using at::Tensor;
 constexpr const char* kOfMetadata[] = {
     "aten::_reshape_alias",
     "aten::as_strided",
-    "aten::clone",
     "aten::empty_like",
     "aten::empty_quantized",
     "aten::q_per_channel_axis",
@@ -84,8 +85,13 @@ Tensor empty_affine(at::IntArrayRef size, std::optional<c10::ScalarType> dtype, 
 
 Tensor empty_per_channel(at::IntArrayRef size, const Tensor& scales, const Tensor& zero_points, int64_t axis,
                          std::optional<c10::ScalarType> dtype, std::optional<c10::Layout>,
-                         std::optional<c10::Device> device, std::optional<bool>,
+                         std::optional<c10::Device> device, std::optional<bool> pin_memory,
                          std::optional<c10::MemoryFormat> format) {
+  if (device.has_value() && device->type() != device_type()) {  // the scales' keys led here
+    const auto options = at::TensorOptions(*device).dtype(dtype).pinned_memory(pin_memory);
+    return at::_empty_per_channel_affine_quantized(size, scales.to(*device), zero_points.to(*device), axis,
+                                                   options, format);
+  }
   TORCH_CHECK(scales.dim() == 1 && zero_points.dim() == 1 && scales.numel() == zero_points.numel(),
               "scales and zero_points must have one dimension and as many elements, got ", scales.sizes(),
               " and ", zero_points.sizes());
@@ -101,6 +107,11 @@ Tensor empty_unknown(at::IntArrayRef size, std::optional<c10::ScalarType> dtype,
                      std::optional<c10::Device> device, std::optional<bool>,
                      std::optional<c10::MemoryFormat> format) {
   return empty_over(size, dtype, device, format, at::make_unknown_quantizer(c10::dtype_or_default(dtype)));
+}
+
+Tensor clone(const Tensor& self, std::optional<c10::MemoryFormat> format) {
+  return make_quantized(memory_of(self).clone(format), self.scalar_type(),
+                        at::get_qtensorimpl(self)->quantizer());
 }
 
 Tensor& copy_quantized(Tensor& self, const Tensor& source, bool non_blocking) {
@@ -135,6 +146,7 @@ void register_quantized() {
   for (const char* name : kQuantizing) {
     library(own_key()).impl(name, torch::CppFunction::makeFromBoxedFunction<&quantize>());
   }
+  m.impl("clone", clone);
   m.impl("copy_", copy_quantized);
   m.impl("empty.memory_format", empty_unknown);
   m.impl("_empty_affine_quantized", empty_affine);

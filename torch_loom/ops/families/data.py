@@ -102,7 +102,7 @@ FAMILIES = (
             "unboxed": "cat",
             "borrows_whole": "stack constant_pad_nd repeat",
             # Lengths that the host reads.
-            "host_tensors": "_pack_padded_sequence _pack_padded_sequence_backward",
+            "host_tensors": "_pack_padded_sequence _pack_padded_sequence_backward _nested_from_padded",
         },
     ),
     Family(
@@ -128,9 +128,7 @@ FAMILIES = (
         "_resize_output",
         bytes=_no_bytes,
         tolerance="exact",
-        facts={
-            "not_borrowed": "from_file"
-        },
+        facts={"not_borrowed": "from_file"},
     ),
     Family(
         "random numbers",
