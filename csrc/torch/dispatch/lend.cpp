@@ -30,9 +30,6 @@ void* data_of(c10::StorageImpl* storage, bool is_written) {
   return runtime::engine_address(device_data(storage, is_written));
 }
 
-// See Lending::must_retell.
-LOOM_FAST_ACCESS constinit thread_local bool retells = false;
-
 // A storage lent for reading is now lent for writing: copy-on-write gives it memory of its own only then.
 void make_writable(const at::Tensor& alias, c10::StorageImpl* original) {
   void* data = data_of(original, true);
@@ -70,13 +67,10 @@ Lending::Lending(const runtime::OpRecord& op, OperandPolicy policy, Telling tell
   if (runtime::must_describe_kernel()) [[unlikely]] {
     description_.emplace();
   } else if (runtime::simulated::is_on()) [[unlikely]] {
-    teaches_cost_ = telling == Telling::kUnknown && retells;
-    if (telling == Telling::kAll || retells) description_.emplace();
+    teaches_cost_ = telling == Telling::kTeach;
+    if (telling != Telling::kUnknown) description_.emplace();
   }
 }
-
-Lending::Retelling::Retelling() { retells = true; }
-Lending::Retelling::~Retelling() { retells = false; }
 
 // What key_ leaves open: the op, and what the program has set.
 uint64_t Lending::cost_key() const noexcept {
@@ -88,9 +82,11 @@ uint64_t Lending::cost_key() const noexcept {
   return (key ^ world) * kFactor;
 }
 
-bool Lending::must_retell(Op& op) {
-  if (!in_place_ || op.costs_by_value()) return true;
-  cost_ns_ = runtime::simulated::cost_of(cost_key());
+bool Lending::must_retell(Op& op, bool runs_in_place) {
+  if (runs_in_place && in_place_ && !op.costs_by_value()) {
+    cost_ns_ = runtime::simulated::cost_of(cost_key());
+  }
+  if (cost_ns_ < 0) runtime::simulated::forget_last_cost();
   return cost_ns_ < 0;
 }
 
@@ -230,6 +226,9 @@ void Lending::describe_loan(const c10::TensorImpl* impl, const TensorMetadata& m
 
 const at::Tensor& Lending::lend_sparse(const at::Tensor& tensor, bool is_written) {
   has_sparse_ = true;
+  // Its parts do not say how large it is.
+  mix(static_cast<uint64_t>(tensor.layout()) << 8 | static_cast<uint64_t>(tensor.dim()));
+  for (const int64_t size : tensor.sizes()) mix(static_cast<uint64_t>(size));
   for (Loan& loan : sparse_loans_) {
     if (!loan.original().is_same(tensor)) continue;
     // Its parts are lent again: they may be written from now on, and a record shows them twice.
