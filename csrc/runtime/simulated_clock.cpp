@@ -431,6 +431,7 @@ void keep_cost(uint64_t key, int64_t nanoseconds) noexcept {
 }
 
 int64_t last_cost_ns() noexcept { return own.last_cost_ns; }
+void forget_last_cost() noexcept { own.last_cost_ns = -1; }
 
 bool decides_cost(const char* argument) { return the_clock.load()->decides_cost(argument); }
 

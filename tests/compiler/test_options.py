@@ -275,7 +275,11 @@ def enable_auto_transposing_placement(tmp_path: Path) -> None:
     compiler.override_op_placement(names[0], start=(0, 0))
     compiler.override_op_size(names[1], (1, 5))
     compiler.override_op_placement(names[1], start=(7, 0))
-    compiler.override_op_size(names[2], (1, 3))
+    compiler.override_op_size(names[2], (3, 4))
+    compiler.override_op_placement(names[2], start=(4, 0))
+    compiler.override_op_size(names[3], (1, 3))
+    for name in names[4:]:
+        compiler.override_op_size(name, (1, 1))
     turned = made(**where)
     assert len(turned.plan["epochs"]) <= len(
         made(enable_auto_transposing_placement=False, **where).plan["epochs"]

@@ -235,6 +235,28 @@ TEST(allocator_frees_of_others_are_not_for_a_kernel_that_runs) {
   }).join();
 }
 
+// A kernel within a kernel hides neither.
+TEST(allocator_frees_of_others_within_nested_kernels) {
+  Fixture fixture;
+  CachingAllocator& allocator = *fixture.allocator;
+  Gate gate;
+  void *first = nullptr, *second = nullptr;
+  {
+    const runtime::RunsKernels outer(&allocator, 1);
+    const runtime::RunsKernels inner(&allocator, 2);
+    std::thread([&] {
+      first = allocator.allocate(kMiB, 1);
+      second = allocator.allocate(kMiB, 2);
+      for (const int stream : {1, 2}) fixture.chip.submit(fixture.streams[stream], [&] { gate.wait(); });
+      allocator.deallocate(first);
+      allocator.deallocate(second);
+    }).join();
+    CHECK(allocator.allocate(kMiB, 1) != first);
+    CHECK(allocator.allocate(kMiB, 2) != second);
+  }
+  gate.open();
+}
+
 // Its end would else be given back together with what was there when the cache was emptied.
 TEST(expandable_segment_does_not_grow_while_it_is_given_back) {
   Fixture fixture;

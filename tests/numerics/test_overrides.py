@@ -160,3 +160,12 @@ def test_functions_of_every_module_of_pytorch_go_by_their_names() -> None:
     with emulate(B8, overrides={"vector_norm": B4, "fft": None}):
         assert is_in(torch.linalg.vector_norm(x, dim=0), B4)
         assert torch.equal(torch.fft.fft(x), torch.fft.fft(x))
+
+
+def test_any_module_is_the_whole_model_too() -> None:
+    class Alone(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return functional.softmax(x, -1)
+
+    x = random(2, 32)
+    assert is_in(emulate(Alone(), B8, overrides={"*:softmax": B4})(x), B4)

@@ -289,6 +289,8 @@ def varied_ops() -> dict[str, Callable[[], object]]:
     image, weight = torch.rand(2, 8, 16, 16, device="loom"), torch.rand(8, 8, 3, 3, device="loom")
     grouped, rows = torch.rand(8, 2, 3, 3, device="loom"), torch.arange(0, 64, 2, device="loom")
     conv, functional = torch.conv2d, torch.nn.functional
+    places, values = torch.tensor([[0, 1]], device="loom"), torch.ones(2, 8, device="loom")
+    few, many = (torch.sparse_coo_tensor(places, values, (rows, 8)) for rows in (2, 400_000))
     return {
         "add": lambda: x + y,
         "add twice the same": lambda: x + x,
@@ -327,6 +329,11 @@ def varied_ops() -> dict[str, Callable[[], object]]:
         "into": lambda: torch.add(x, y, out=torch.empty(0, device="loom")),
         "quotient of integers": lambda: n / n.clamp(min=1),
         "random": lambda: torch.rand(64, 48, device="loom"),
+        "few numbers": lambda: torch.arange(0.0, 10.0, 1.0, device="loom"),
+        "many numbers": lambda: torch.arange(0.0, 4e6, 1.0, device="loom"),
+        "cumulated as double": lambda: x.cumsum(1, dtype=torch.float64),
+        "small sparse": lambda: few.to_dense(),
+        "large sparse": lambda: many.to_dense(),
         "transposed": lambda: x.t() + y.t(),
         "narrow product": lambda: x.to(torch.bfloat16).matmul(y.t().to(torch.bfloat16)),
     }
@@ -345,11 +352,13 @@ def test_a_kernel_of_which_nobody_is_told_costs_the_same() -> None:
     counter.attach()
     told = {name: took(op) for name, op in ops.items()}
     counter.detach()
+    assert told["many numbers"] > 2 * told["few numbers"]
+    assert told["large sparse"] > 2 * told["small sparse"]
+    assert told["cumulated as double"] > told["cumulated"]
     # The first is told to the clock, and teaches it what is not told the next times.
     for _ in range(3):
         assert {name: took(op) for name, op in ops.items()} == pytest.approx(told, abs=1e-12)
-    seconds = [1e9 * each for each in told.values()]
-    assert len({round(each) for each in seconds}) > len(ops) // 2
+    assert len({round(1e9 * each) for each in told.values()}) > len(ops) // 2
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:

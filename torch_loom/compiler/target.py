@@ -79,11 +79,13 @@ class Target:
         """
         kernels = [(one, phases if one.family in _PRODUCTS else 1.0) for one in lower(op)]
         moved = sum(tensor.memory_bytes for tensor in (*op.inputs, *op.outputs))
+        # The chip's rates are those of its own clock; `clock_ghz` may be another.
+        own_ghz = (self.chip.clock_mhz or 1000) / 1000
 
         def cycles(cores: int) -> float:
             model = self._model(cores)
             compute = sum(model.time(kernel).compute_ns * times for kernel, times in kernels)
-            return max(compute * self.clock_ghz, moved / (NOC_BYTES_PER_CYCLE * cores), 1.0)
+            return max(compute * own_ghz, moved / (NOC_BYTES_PER_CYCLE * cores), 1.0)
 
         return cycles
 

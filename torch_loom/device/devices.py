@@ -273,7 +273,7 @@ def get_arch_list() -> list[str]:
     """Return what the kernels were made for: the names of the devices' chips; nothing without devices.
 
     There is one set of kernels for all chips, so a chip of one's own is in the list as well. Does not
-    initialise the devices. Under the name cuda, CUDA's names of the chips' capabilities: ``"sm_90"``.
+    initialise the devices. Under the name cuda, GPUs are there by their capabilities: ``"sm_90"``.
 
     Raises:
         ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
@@ -283,7 +283,12 @@ def get_arch_list() -> list[str]:
     if DEVICE_TYPE != config.CUDA_NAME:
         return _chip_names()
     chips = [_chip(index) for index in range(_device_count())]
-    return list(dict.fromkeys(f"sm_{chip.capability_major}{chip.capability_minor}" for chip in chips))
+    return list(
+        dict.fromkeys(
+            f"sm_{chip.capability_major}{chip.capability_minor}" if chip.product_name else chip.name
+            for chip in chips
+        )
+    )
 
 
 def _device_count_nvml() -> int:

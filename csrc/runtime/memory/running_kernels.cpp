@@ -6,7 +6,8 @@ namespace loom::runtime {
 
 namespace {
 
-std::atomic<RunningKernel*> all{nullptr};  // never shorter: any thread may be reading it
+// Never freed: any thread may be reading it.
+std::atomic<RunningKernel*> all{nullptr};
 
 RunningKernel& take() {
   for (RunningKernel* each = all.load(std::memory_order_acquire); each != nullptr; each = each->next) {
@@ -27,20 +28,28 @@ LOOM_FAST_ACCESS constinit thread_local RunningKernel* RunningKernel::own = null
 RunningKernel& RunningKernel::make_own() {
   struct Owner {
     ~Owner() {
-      if (RunningKernel* const mine = std::exchange(own, nullptr)) mine->is_taken.store(false);
+      if (RunningKernel* const mine = std::exchange(own, nullptr)) mine->give_back();
     }
   };
   static thread_local const Owner owner;
   (void)&owner;
   own = &take();
+  own->thread.store(own, std::memory_order_relaxed);
   return *own;
+}
+
+RunningKernel& RunningKernel::take_further() {
+  RunningKernel& further = take();
+  further.thread.store(own, std::memory_order_relaxed);
+  return further;
 }
 
 bool others_run_kernels(const CachingAllocator* allocator, int64_t stream) noexcept {
   const RunningKernel* each = all.load(std::memory_order_acquire);
   for (; each != nullptr; each = each->next) {
-    if (each->allocator.load(std::memory_order_acquire) == allocator && each != RunningKernel::own &&
-        each->stream.load(std::memory_order_relaxed) == stream) {
+    if (each->allocator.load(std::memory_order_acquire) == allocator &&
+        each->stream.load(std::memory_order_relaxed) == stream &&
+        each->thread.load(std::memory_order_relaxed) != RunningKernel::own) {
       return true;
     }
   }

@@ -16,12 +16,16 @@ class CachingAllocator;
 struct RunningKernel {
   std::atomic<const CachingAllocator*> allocator{nullptr};  // null: nothing
   std::atomic<int64_t> stream{0};
+  std::atomic<const RunningKernel*> thread{nullptr};  // the first of the thread that has this one
   std::atomic<bool> is_taken{true};
   RunningKernel* next = nullptr;
 
-  // Of this thread, or null before its first.
+  // The first of this thread, or null before it runs one.
   LOOM_FAST_ACCESS static constinit thread_local RunningKernel* own;
   static RunningKernel& make_own();
+  // A further one of this thread, for a kernel within a kernel; to be given back.
+  static RunningKernel& take_further();
+  void give_back() noexcept { is_taken.store(false, std::memory_order_release); }
 };
 
 // While it lives, this thread may run kernels of a stream, and they may take memory of an allocator. Made
@@ -29,24 +33,26 @@ struct RunningKernel {
 class RunsKernels {
  public:
   RunsKernels(const CachingAllocator* allocator, int64_t stream)
-      : kernel_(RunningKernel::own != nullptr ? *RunningKernel::own : RunningKernel::make_own()),
-        outer_(kernel_.allocator.load(std::memory_order_relaxed)),
-        outer_stream_(kernel_.stream.load(std::memory_order_relaxed)) {
-    set(allocator, stream);
+      : kernel_(RunningKernel::own != nullptr ? RunningKernel::own : &RunningKernel::make_own()),
+        is_further_(kernel_->allocator.load(std::memory_order_relaxed) != nullptr) {
+    if (is_further_) [[unlikely]] {
+      kernel_ = &RunningKernel::take_further();
+    }
+    kernel_->stream.store(stream, std::memory_order_relaxed);
+    kernel_->allocator.store(allocator, std::memory_order_release);
   }
-  ~RunsKernels() { set(outer_, outer_stream_); }
+  ~RunsKernels() {
+    kernel_->allocator.store(nullptr, std::memory_order_release);
+    if (is_further_) [[unlikely]] {
+      kernel_->give_back();
+    }
+  }
   RunsKernels(const RunsKernels&) = delete;
   RunsKernels& operator=(const RunsKernels&) = delete;
 
  private:
-  void set(const CachingAllocator* allocator, int64_t stream) noexcept {
-    kernel_.stream.store(stream, std::memory_order_relaxed);
-    kernel_.allocator.store(allocator, std::memory_order_release);
-  }
-
-  RunningKernel& kernel_;
-  const CachingAllocator* const outer_;
-  const int64_t outer_stream_;
+  RunningKernel* kernel_;
+  const bool is_further_;
 };
 
 // Whether another thread runs kernels of this stream itself. A thread that has submitted work to the stream

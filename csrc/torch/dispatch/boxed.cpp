@@ -143,19 +143,31 @@ void describe(const Op& op, const torch::jit::Stack& stack, Lending& lending) {
 
 // Arguments that are not tensors decide as well what a kernel allocates.
 void mix_argument(Lending& lending, const c10::IValue& value) {
+  enum Kind : uint64_t { kNone, kInt, kBool, kInts, kBools, kText, kReal, kComplex, kOther };
   if (value.isInt()) {
+    lending.mix(kInt);
     lending.mix(static_cast<uint64_t>(value.toInt()));
   } else if (value.isBool()) {
-    lending.mix(static_cast<uint64_t>(value.toBool()) + 3);
+    lending.mix(kBool);
+    lending.mix(static_cast<uint64_t>(value.toBool()));
   } else if (value.isIntList()) {
-    for (const int64_t number : value.toIntVector()) lending.mix(static_cast<uint64_t>(number));
-    lending.mix(5);
+    const std::vector<int64_t> numbers = value.toIntVector();
+    lending.mix(kInts);
+    lending.mix(numbers.size());
+    for (const int64_t number : numbers) lending.mix(static_cast<uint64_t>(number));
   } else if (value.isBoolList()) {
-    for (const bool bit : value.toBoolList()) lending.mix(static_cast<uint64_t>(bit) + 3);
+    const c10::List<bool> bits = value.toBoolList();
+    lending.mix(kBools);
+    lending.mix(bits.size());
+    for (const bool bit : bits) lending.mix(static_cast<uint64_t>(bit));
   } else if (value.isString()) {
+    lending.mix(kText);
     lending.mix(std::hash<std::string_view>()(value.toStringView()));
   } else {
-    lending.mix(value.isNone() ? 7 : value.isComplexDouble() ? 13 : 11);
+    lending.mix(value.isNone()            ? kNone
+                : value.isDouble()        ? kReal
+                : value.isComplexDouble() ? kComplex
+                                          : kOther);
   }
 }
 
@@ -255,13 +267,13 @@ void pack_on_host(const Op& op, torch::jit::Stack* stack) {
 }
 
 // `is_checked`: for a fallback. `is_sync`: somebody wants to know that the host waits for it.
-void lend_and_run(Op& op, torch::jit::Stack* stack, bool is_by_keys, bool is_checked, bool is_sync) {
+void lend_and_run(Op& op, torch::jit::Stack* stack, Lending::Telling telling, bool is_by_keys,
+                  bool is_checked, bool is_sync) {
   const size_t first = stack->size() - op.num_arguments;
-  const bool is_told_if_unknown = runtime::simulated::is_on() && !waits_for_values(op, *stack);
-  Lending lending(op, is_told_if_unknown ? Lending::Telling::kUnknown : Lending::Telling::kAll);
+  Lending lending(op, telling);
   if (is_by_keys) lending.find_by_keys();
   c10::SmallVector<c10::IValue, 8> given;
-  const bool may_retell = is_told_if_unknown && !lending.is_described();
+  const bool may_retell = telling == Lending::Telling::kUnknown && !lending.is_described();
   if (may_retell) [[unlikely]] {
     given.append(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
   }
@@ -274,10 +286,9 @@ void lend_and_run(Op& op, torch::jit::Stack* stack, bool is_by_keys, bool is_che
     }
   }
   const bool runs_in_place = lending.runs_in_place();
-  if (may_retell && lending.must_retell(op)) [[unlikely]] {
+  if (may_retell && lending.must_retell(op, runs_in_place)) [[unlikely]] {
     std::move(given.begin(), given.end(), stack->begin() + static_cast<std::ptrdiff_t>(first));
-    const Lending::Retelling retelling;
-    return lend_and_run(op, stack, is_by_keys, is_checked, is_sync);
+    return lend_and_run(op, stack, Lending::Telling::kTeach, is_by_keys, is_checked, is_sync);
   }
   if (is_sync) [[unlikely]]
     report_implicit_sync(op.name(), lending.device());
@@ -315,7 +326,10 @@ void run(const c10::OperatorHandle& handle, torch::jit::Stack* stack, bool is_by
     if (fill_on_host(handle, stack, check)) return;
   }
   const bool is_sync = is_sync_watched.load(std::memory_order_relaxed) && waits_for_values(op, *stack);
-  lend_and_run(op, stack, is_by_keys, is_checked, is_sync);
+  // What values decide has another cost each time.
+  const bool may_skip = runtime::simulated::is_on() && !waits_for_values(op, *stack);
+  lend_and_run(op, stack, may_skip ? Lending::Telling::kUnknown : Lending::Telling::kAll, is_by_keys,
+               is_checked, is_sync);
 }
 
 }  // namespace

@@ -82,6 +82,11 @@ Parts parts_of(const at::Tensor& tensor) {
 
 const at::Tensor& Lending::lend_special(const at::Tensor& tensor, bool is_written) {
   by_keys_ = true;
+  if (!is_nested(tensor)) {
+    // A sparse tensor's parts do not say how large it is.
+    mix(static_cast<uint64_t>(tensor.layout()) << 8 | static_cast<uint64_t>(tensor.dim()));
+    for (const int64_t size : tensor.sizes()) mix(static_cast<uint64_t>(size));
+  }
   for (Loan& loan : special_loans_) {
     if (!loan.original().is_same(tensor)) continue;
     // Its parts are lent again: they may be written from now on, and a record shows them twice.

@@ -28,9 +28,6 @@ void* data_of(c10::StorageImpl* storage, bool is_written) {
   return runtime::engine_address(device_data(storage, is_written));
 }
 
-// See Lending::must_retell.
-LOOM_FAST_ACCESS constinit thread_local bool retells = false;
-
 // A storage lent for reading is now lent for writing: copy-on-write gives it memory of its own only then.
 void make_writable(const at::Tensor& alias, c10::StorageImpl* original) {
   void* data = data_of(original, true);
@@ -68,13 +65,10 @@ Lending::Lending(const runtime::OpRecord& op, OperandPolicy policy, Telling tell
   if (runtime::must_describe_kernel()) [[unlikely]] {
     description_.emplace();
   } else if (runtime::simulated::is_on()) [[unlikely]] {
-    teaches_cost_ = telling == Telling::kUnknown && retells;
-    if (telling == Telling::kAll || retells) description_.emplace();
+    teaches_cost_ = telling == Telling::kTeach;
+    if (telling != Telling::kUnknown) description_.emplace();
   }
 }
-
-Lending::Retelling::Retelling() { retells = true; }
-Lending::Retelling::~Retelling() { retells = false; }
 
 // What key_ leaves open: the op, and what the program has set.
 uint64_t Lending::cost_key() const noexcept {
@@ -86,9 +80,11 @@ uint64_t Lending::cost_key() const noexcept {
   return (key ^ world) * kFactor;
 }
 
-bool Lending::must_retell(Op& op) {
-  if (!in_place_ || op.costs_by_value()) return true;
-  cost_ns_ = runtime::simulated::cost_of(cost_key());
+bool Lending::must_retell(Op& op, bool runs_in_place) {
+  if (runs_in_place && in_place_ && !op.costs_by_value()) {
+    cost_ns_ = runtime::simulated::cost_of(cost_key());
+  }
+  if (cost_ns_ < 0) runtime::simulated::forget_last_cost();
   return cost_ns_ < 0;
 }
 

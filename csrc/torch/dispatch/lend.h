@@ -33,7 +33,8 @@ struct Loan {
 class Lending {
  public:
   // What is told of the kernel where time is simulated: all, or nothing as long as its cost is known.
-  enum class Telling : uint8_t { kAll, kUnknown };
+  // kTeach: all, since its cost was not known.
+  enum class Telling : uint8_t { kAll, kUnknown, kTeach };
   Lending(const runtime::OpRecord& op, OperandPolicy policy, Telling telling = Telling::kAll);
   explicit Lending(const Op& op, Telling telling = Telling::kAll) : Lending(op.record, op.policy, telling) {}
   ~Lending();
@@ -70,17 +71,9 @@ class Lending {
   bool is_described() const { return description_.has_value(); }
   KernelDescription& description() { return *description_; }
   // Of an op that is told only as long as its cost is unknown, with all arguments lent or mixed in, while
-  // time is simulated: whether it must be told after all, by lending anew under a Retelling. Else finish()
+  // time is simulated: whether it must be told after all, by lending anew with Telling::kTeach. Else finish()
   // lays the cost on the clock's time line.
-  bool must_retell(Op& op);
-  // While it lives, this thread's ops are told.
-  class Retelling {
-   public:
-    Retelling();
-    ~Retelling();
-    Retelling(const Retelling&) = delete;
-    Retelling& operator=(const Retelling&) = delete;
-  };
+  bool must_retell(Op& op, bool runs_in_place);
 
   // For a kernel that is queued: tells that it comes, submits it, tells that it went. What run() does, step
   // by step; `outputs` are what it returns.
@@ -169,7 +162,7 @@ class Lending {
   void finish_described();
   void finish_timed() {
     if (cost_ns_ >= 0) [[unlikely]] {
-      runtime::simulated::run_kernel(device_, stream_.id, cost_ns_);
+      translated([&] { runtime::simulated::run_kernel(device_, stream_.id, cost_ns_); });
     }
   }
   uint64_t cost_key() const noexcept;

@@ -186,15 +186,20 @@ struct Borrowed<At, Return(Arguments...)> {
     if constexpr (kIsTracedInParts) {
       if (is_tracing_parts()) return At::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
     }
+    return lend_and_run(Lending::Telling::kUnknown, std::forward<Arguments>(arguments)...);
+  }
+
+ private:
+  static Return lend_and_run(Lending::Telling telling, Arguments... arguments) {
     Op& op = record();
-    Lending lending(op, Lending::Telling::kUnknown);
+    Lending lending(op, telling);
     if constexpr (kWritesLists) lending.set_writes_list();
     // Braces: arguments are lent from left to right.
     std::tuple<decltype(Lent<Arguments>::of(lending, std::declval<Arguments>()))...> lent{
         Lent<Arguments>::of(lending, arguments)...};
     const bool runs_in_place = lending.runs_in_place();
     if (runtime::simulated::is_on()) [[unlikely]] {
-      if (!lending.is_described() && lending.must_retell(op)) {
+      if (!lending.is_described() && lending.must_retell(op, runs_in_place)) {
         return retold(std::forward<Arguments>(arguments)...);
       }
     }
@@ -254,7 +259,6 @@ struct Borrowed<At, Return(Arguments...)> {
     }
   }
 
- private:
   // torch.jit's tracer records no op without results, and no convolution.
   static constexpr bool kIsTracedInParts =
       std::is_void_v<Return> || std::string_view(At::name) == "aten::convolution";
@@ -265,8 +269,7 @@ struct Borrowed<At, Return(Arguments...)> {
   }
 
   [[gnu::noinline]] static Return retold(Arguments... arguments) {
-    const Lending::Retelling retelling;
-    return call(std::forward<Arguments>(arguments)...);
+    return lend_and_run(Lending::Telling::kTeach, std::forward<Arguments>(arguments)...);
   }
 
   // In the handler of an error of the engine's kernel: what the op returns where the device asserts.

@@ -192,9 +192,11 @@ bool Op::costs_by_value() {
   int8_t answer = costs_by_value_.load(std::memory_order_relaxed);
   if (answer < 0) {
     const std::vector<c10::Argument>& schema = handle.schema().arguments();
-    answer = std::any_of(schema.begin(), schema.end(), [](const c10::Argument& argument) {
-      return is_number(*argument.type()) && runtime::simulated::decides_cost(argument.name().c_str());
-    });
+    answer =
+        facts.has(op_flag::kSizedByNumbers) ||
+        std::any_of(schema.begin(), schema.end(), [](const c10::Argument& argument) {
+          return is_number(*argument.type()) && runtime::simulated::decides_cost(argument.name().c_str());
+        });
     costs_by_value_.store(answer, std::memory_order_relaxed);
   }
   return answer != 0;

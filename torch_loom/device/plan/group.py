@@ -45,10 +45,14 @@ class PlannedGroup:
                 "torch.distributed.destroy_process_group() before"
             )
         _register()
-        dist.init_process_group(BACKEND, rank=0, world_size=num_ranks, store=_distributed().HashStore())
         self.num_ranks = num_ranks
-        self._group = dist.group.WORLD
         self._ddp = _Ddp()
+        try:
+            dist.init_process_group(BACKEND, rank=0, world_size=num_ranks, store=_distributed().HashStore())
+        except BaseException:
+            self._ddp.restore()
+            raise
+        self._group = dist.group.WORLD
 
     def end(self) -> None:
         """Destroy it, unless the program has."""

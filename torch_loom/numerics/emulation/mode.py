@@ -7,6 +7,7 @@ graph: backward and optimizers need no mode.
 
 from __future__ import annotations
 
+import threading
 from types import TracebackType
 from typing import Any
 
@@ -58,7 +59,7 @@ class Emulation(TorchFunctionMode):
         self.weights = Weights()
         self._follows_modules = follows_modules
         self._called: set[str] = set()  # paths of the modules that ran in this context
-        self._has_warned = False
+        self._maker, self._has_warned = threading.get_ident(), False
         self.places: Places = Places()
         self._optimizer: OptimizerSteps | None = None
         self._modules: ModulePaths | None = None
@@ -114,7 +115,9 @@ class Emulation(TorchFunctionMode):
         for each in (self._optimizer, self._modules):
             if each is not None:
                 each.unwatch()
-        if self._modules is not None and kind is None and not self._has_warned:
+        # Other threads leave it while the program is still in it: a backward that computes again.
+        is_makers = threading.get_ident() == self._maker
+        if self._modules is not None and kind is None and is_makers and not self._has_warned:
             self._has_warned = True
             warn_unknown(self.settings.overrides, sorted(self._called))
 

@@ -40,12 +40,12 @@ def matches(pattern: str, text: str) -> bool:
 
 
 def is_within(pattern: str, path: str) -> bool:
-    """Whether the module at `path`, or one around it, is of the pattern."""
+    """Whether the module at `path`, or one around it, is of the pattern; around all is the root, ``""``."""
     while path:
         if matches(pattern, path):
             return True
         path = path.rpartition(".")[0]
-    return False
+    return bool(pattern) and matches(pattern, "")
 
 
 # How PyTorch names the functions of these modules: torch.linalg.norm is linalg_norm.
