@@ -282,13 +282,12 @@ def get_arch_list() -> list[str]:
         return []
     if DEVICE_TYPE != config.CUDA_NAME:
         return _chip_names()
-    chips = [_chip(index) for index in range(_device_count())]
-    return list(
-        dict.fromkeys(
-            f"sm_{chip.capability_major}{chip.capability_minor}" if chip.product_name else chip.name
-            for chip in chips
-        )
-    )
+    names = []
+    for index in range(_device_count()):
+        chip = _chip(index)
+        is_gpu = getattr(_chip_figures(index), "product_name", "")
+        names.append(f"sm_{chip.capability_major}{chip.capability_minor}" if is_gpu else chip.name)
+    return list(dict.fromkeys(names))
 
 
 def _device_count_nvml() -> int:
