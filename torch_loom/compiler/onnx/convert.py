@@ -388,7 +388,9 @@ class Converter:
             if value is None:
                 args.append(by_name.get(parameter.name))
             else:
-                args.append(value.tensor if parameter.kind.is_tensor else self._numbers(parameter.kind, value))
+                args.append(
+                    value.tensor if parameter.kind.is_tensor else self._numbers(parameter.kind, value)
+                )
         while args and args[-1] is None:
             args.pop()
         with torch.no_grad():

@@ -166,8 +166,8 @@ def _rule(function: Callable[..., Any], since: int, pure: bool) -> Rule:
             kind = _kind(hints.get(name))
             if kind is None or parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 raise OnnxError(
-                    f"{what}: annotate its parameter {name!r}, an input of the operator, with torch.Tensor, or "
-                    "with Number, Int, Ints, Float, Floats or State of torch_loom.compiler.onnx"
+                    f"{what}: annotate its parameter {name!r}, an input of the operator, with torch.Tensor, "
+                    "or with Number, Int, Ints, Float, Floats or State of torch_loom.compiler.onnx"
                 )
             inputs.append(Parameter(name, kind, parameter.kind is inspect.Parameter.VAR_POSITIONAL))
     result = hints.get("return")
@@ -185,7 +185,9 @@ def _kind(annotation: Any) -> Kind | None:
             return marker
     if annotation is Any or annotation is torch.Tensor:
         return Kind.TENSOR
-    of = next(iter(typing.get_args(annotation)), None)
+    of: Any = next(iter(typing.get_args(annotation)), None)
     if typing.get_origin(annotation) in (list, tuple, Sequence):
         return {int: Kind.INTS, float: Kind.FLOATS}.get(of)
-    return {int: Kind.INT, float: Kind.FLOAT}.get(annotation)
+    if annotation is int:
+        return Kind.INT
+    return Kind.FLOAT if annotation is float else None

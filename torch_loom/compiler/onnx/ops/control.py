@@ -22,8 +22,8 @@ def _rows(rows: Sequence[Sequence[Tensor]], declared: Sequence[Declared]) -> lis
     for dtype, dims in declared:
         if dtype is None or dims is None:
             raise OnnxError(
-                "a loop that never ran has an output whose dtype and sizes its body does not declare: infer them "
-                "with onnx.shape_inference, and save the model with them"
+                "a loop that never ran has an output whose dtype and sizes its body does not declare: infer "
+                "them with onnx.shape_inference, and save the model with them"
             )
     return [()] * len(declared)
 

@@ -47,7 +47,8 @@ def _activations(
 ) -> list[Callable[[Tensor], Tensor]]:
     """Return the functions of a direction.
 
-    ONNX deals alphas and betas out in the order of the functions of all directions, one to each that takes one.
+    ONNX deals alphas and betas out in the order of the functions of all directions, one to each that
+    takes one.
     """
     count = len(default)
     chosen = [one.lower() for one in names or [*default] * len(_ways(direction))]
@@ -57,7 +58,7 @@ def _activations(
             f"{', '.join(_ACTIVATIONS)}"
         )
     left = [list(alphas or []), list(betas or [])]
-    bound = []
+    bound: list[Callable[[Tensor], Tensor]] = []
     for name in chosen:
         numbers = [
             given.pop(0) if given else one for one, given in zip(_DEFAULTS.get(name, ()), left, strict=False)
@@ -71,7 +72,7 @@ def _activations(
     return bound[way * count : (way + 1) * count]
 
 
-def _applied(function: Callable[..., Tensor], numbers: Sequence[float], x: Tensor) -> Tensor:
+def _applied(function: Callable[..., Tensor], numbers: Sequence[float | None], x: Tensor) -> Tensor:
     return function(x, *numbers)
 
 
