@@ -71,13 +71,17 @@ def _names_own_devices(error: BaseException) -> bool:
     """Return whether a script failed as CUDA's because it names the devices by their own name."""
     from torch_loom import config
     from torch_loom.config.settings import DEVICE_NAME
+    from torch_loom.errors import LoomError
 
-    own = DEVICE_NAME.default
-    # PyTorch's words for a device type that is not there, for a tensor's method, and for an argument.
-    unknown = (
-        rf"device type at start of device string: {own}\b|has no attribute '(is_)?{own}'|device.*\b{own}\b"
-    )
-    return config.device_name() == config.CUDA_NAME and re.search(unknown, str(error)) is not None
+    if isinstance(error, LoomError) or config.device_name() != config.CUDA_NAME:
+        return False
+    own = re.escape(str(DEVICE_NAME.default))
+    # PyTorch's and Python's sentences alone: texts with both words may mean another thing, as a path does.
+    if isinstance(error, AttributeError):
+        sentence = rf"^(module|type object|'\w+' object).* has no attribute '(is_)?{own}'"
+    else:
+        sentence = rf"\bExpected one of .* device type at start of device string: {own}$"
+    return re.search(sentence, str(error), re.MULTILINE) is not None
 
 
 def _rank(world_size: int | None) -> dict[str, str]:
