@@ -79,7 +79,15 @@ def test_bad_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str], content:
     assert text in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", gzip.compress(b"[[["), gzip.compress(b"[" * 100_000)])
+NOT_TRACES = {
+    "nothing": b"",
+    "no trace": b"[]",
+    "half a list": gzip.compress(b"[[["),
+    "too deep": gzip.compress(b"[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("content", NOT_TRACES.values(), ids=NOT_TRACES)
 def test_no_trace_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)

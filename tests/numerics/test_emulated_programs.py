@@ -345,14 +345,18 @@ def test_nothing_is_left_behind() -> None:
     wrapped = emulate(interrupted, B8, overrides=overrides)
     with pytest.raises(KeyboardInterrupt):
         wrapped(x)
+    tables = (
+        modules._global_forward_pre_hooks,
+        modules._global_forward_hooks,
+        optimizers._global_optimizer_pre_hooks,
+    )
+    hooks = [dict(table) for table in tables]
     run(5)
     gc.collect()
     before = len(gc.get_objects())
     run(30)
     gc.collect()
     assert len(gc.get_objects()) - before < 100
-    assert not modules._global_forward_pre_hooks
-    assert not modules._global_forward_hooks
-    assert not optimizers._global_optimizer_pre_hooks
+    assert [dict(table) for table in tables] == hooks
     assert torch.overrides._get_current_function_mode_stack() == []  # type: ignore[no-untyped-call]
     assert torch.equal(x * 1.01, torch.mul(x, 1.01))

@@ -6,10 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
+from torch_loom import config
+from torch_loom.errors import NotApplicableError
 from torch_loom.tools import misplaced, plan
 
 SCRIPT = """
@@ -200,3 +204,30 @@ def test_options_behind_the_program(tmp_path: Path, capsys: pytest.CaptureFixtur
     misplaced.warn("run", ["train.py", "--chip", "h100"], text="parser.add_argument('--chip')")
     misplaced.warn("plan", ["train.py", "--epochs", "1"])
     assert capsys.readouterr().err == ""
+
+
+def test_only_pytorchs_own_sentence_is_a_wrong_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raised(call: Callable[[], object]) -> Exception:
+        try:
+            call()
+        except Exception as error:
+            return error
+        raise AssertionError("it raised nothing")
+
+    wrong = [
+        # What PyTorch says of a name that is none, with this one in its place.
+        RuntimeError(str(raised(lambda: torch.device("nothing:0"))).replace("nothing", "loom")),
+        AttributeError(str(raised(lambda: torch.ones(1).nothing())).replace("nothing", "loom")),  # type: ignore[attr-defined]
+        AttributeError(str(raised(lambda: torch.nothing)).replace("nothing", "loom")),  # type: ignore[attr-defined]
+    ]
+    others: list[Exception] = [
+        NotApplicableError("kernel is a Triton kernel, and the cuda devices are torch-loom's"),
+        RuntimeError("no device is free: see /x/loom/y"),
+        ValueError("the device loom has no room"),
+        AttributeError("module 'a' has no attribute 'loom_b'"),
+    ]
+    monkeypatch.setattr(config, "device_name", lambda: config.CUDA_NAME)
+    assert [plan._names_own_devices(error) for error in wrong] == [True] * len(wrong)
+    assert not any(plan._names_own_devices(error) for error in others)
+    monkeypatch.setattr(config, "device_name", lambda: "loom")
+    assert not any(plan._names_own_devices(error) for error in wrong)

@@ -17,7 +17,14 @@ from torch_loom.device._core.device_index import (
     _existing_index,
     _get_device_index,
 )
-from torch_loom.device._core.first_use import _chip, _chip_figures, _chip_names, _device_count, _lazy_init
+from torch_loom.device._core.first_use import (
+    _chip,
+    _chip_figures,
+    _chip_names,
+    _device_count,
+    _lazy_init,
+    _product_name,
+)
 from torch_loom.device._core.properties import DeviceProperties, properties_of
 from torch_loom.errors import InvalidDeviceError, InvalidDeviceIdError
 
@@ -282,13 +289,12 @@ def get_arch_list() -> list[str]:
         return []
     if DEVICE_TYPE != config.CUDA_NAME:
         return _chip_names()
-    chips = [_chip(index) for index in range(_device_count())]
-    return list(
-        dict.fromkeys(
-            f"sm_{chip.capability_major}{chip.capability_minor}" if chip.product_name else chip.name
-            for chip in chips
-        )
-    )
+    names = []
+    for index in range(_device_count()):
+        chip = _chip(index)
+        is_gpu = bool(_product_name(index))
+        names.append(f"sm_{chip.capability_major}{chip.capability_minor}" if is_gpu else chip.name)
+    return list(dict.fromkeys(names))
 
 
 def _device_count_nvml() -> int:

@@ -77,7 +77,7 @@ def _number(value: float) -> str:
 def duration(seconds: float) -> str:
     """Return a time with three digits, in the largest unit of which it has one: "34.6 µs"."""
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
-        if seconds * scale >= 1:
+        if abs(seconds) * scale >= 1:
             return f"{seconds * scale:.3g} {unit}"
     return f"{seconds * 1e9:.3g} ns"
 

@@ -71,13 +71,17 @@ def _names_own_devices(error: BaseException) -> bool:
     """Return whether a script failed as CUDA's because it names the devices by their own name."""
     from torch_loom import config
     from torch_loom.config.settings import DEVICE_NAME
+    from torch_loom.errors import LoomError
 
-    own = DEVICE_NAME.default
-    # PyTorch's words for a device type that is not there, for a tensor's method, and for an argument.
-    unknown = (
-        rf"device type at start of device string: {own}\b|has no attribute '(is_)?{own}'|device.*\b{own}\b"
-    )
-    return config.device_name() == config.CUDA_NAME and re.search(unknown, str(error)) is not None
+    if isinstance(error, LoomError) or config.device_name() != config.CUDA_NAME:
+        return False
+    own = re.escape(str(DEVICE_NAME.default))
+    # PyTorch's and Python's sentences alone: texts with both words may mean another thing, as a path does.
+    if isinstance(error, AttributeError):
+        sentence = rf"^(module|type object|'\w+' object).* has no attribute '(is_)?{own}'"
+    else:
+        sentence = rf"\bExpected one of .* device type at start of device string: {own}$"
+    return re.search(sentence, str(error), re.MULTILINE) is not None
 
 
 def _rank(world_size: int | None) -> dict[str, str]:
@@ -291,14 +295,6 @@ def size_text(size_bytes: float) -> str:
     return f"{size_bytes:.0f} B"
 
 
-def time_text(seconds: float) -> str:
-    """Return a time with a unit, to three digits."""
-    for unit, step in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if abs(seconds) >= step:
-            return f"{seconds / step:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
-
-
 def times_text(factor: float) -> str:
     """Return how many times something fits: two digits, and no more than a plan can tell."""
     if factor >= MAX_TIMES:
@@ -309,12 +305,13 @@ def times_text(factor: float) -> str:
 def _show(found: dict[str, Any]) -> None:
     from rich.table import Table
 
+    from torch_loom.image.report import duration
     from torch_loom.tools import console
 
     print_ = console.out.print
     steps = found["step_seconds"]
-    last = f", {time_text(steps[-1])} for the last of {len(steps)} steps" if steps else ""
-    print_(f"[bold]{found['script']}[/bold] on {found['chip']}: {time_text(found['seconds'])}{last}")
+    last = f", {duration(steps[-1])} for the last of {len(steps)} steps" if steps else ""
+    print_(f"[bold]{found['script']}[/bold] on {found['chip']}: {duration(found['seconds'])}{last}")
     setup = found["setup"]
     if not found["ops"] and not setup["calls"]:
         print_("no op ran on a device: does the script name the device, as cuda or loom?")
@@ -334,10 +331,10 @@ def _show(found: dict[str, Any]) -> None:
     print_(table)
     table = Table("op", "family", "calls", "time")
     if setup["calls"]:
-        table.add_row("setup", "before the steps", str(setup["calls"]), time_text(setup["device_seconds"]))
+        table.add_row("setup", "before the steps", str(setup["calls"]), duration(setup["device_seconds"]))
         table.add_section()
     for name, family, calls, seconds in found["ops"]:
-        table.add_row(name, family, str(calls), time_text(seconds))
+        table.add_row(name, family, str(calls), duration(seconds))
     print_(table)
     if stack := found["devices"][0]["peak_stack"]:
         print_("most memory was in use here:")

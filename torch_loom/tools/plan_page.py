@@ -40,12 +40,13 @@ pre{padding:12px;overflow:auto;font-size:13px;white-space:pre-wrap}
 
 def page(found: dict[str, Any]) -> str:
     """Return the page of what :func:`torch_loom.tools.plan.summary` returned."""
-    from torch_loom.tools.plan import size_text, time_text
+    from torch_loom.image.report import duration
+    from torch_loom.tools.plan import size_text
 
     first = found["devices"][0]
     steps = found["step_seconds"]
     cards = [
-        ("time of a step", time_text(steps[-1]) if steps else time_text(found["seconds"])),
+        ("time of a step", duration(steps[-1]) if steps else duration(found["seconds"])),
         ("peak memory", size_text(first["peak_memory_bytes"])),
         ("held by the allocator", size_text(first["peak_reserved_bytes"])),
         ("capacity", size_text(first["capacity_bytes"])),
@@ -135,7 +136,7 @@ def _ticks(top: float) -> list[float]:
 
 def _timeline(found: dict[str, Any]) -> Sequence[str]:
     """Return a lane for each stream, from the begin of the last step that is kept whole."""
-    from torch_loom.tools.plan import time_text
+    from torch_loom.image.report import duration
 
     spans = found["spans"]
     if not spans:
@@ -163,26 +164,26 @@ def _timeline(found: dict[str, Any]) -> Sequence[str]:
                 parts.append(
                     f"<rect x={left:.2f} y={top} width={width:.2f} height={LANE - 6}"
                     f" fill='{colours[family]}'>"
-                    f"<title>{escape(name)} {time_text(ended - began)}</title></rect>"
+                    f"<title>{escape(name)} {duration(ended - began)}</title></rect>"
                 )
-    parts.append(f"<text x={LEFT} y={height - 8}>{time_text(begin)}</text>")
-    parts.append(f"<text x={WIDTH - 14} y={height - 8} text-anchor=end>{time_text(end)}</text></svg>")
+    parts.append(f"<text x={LEFT} y={height - 8}>{duration(begin)}</text>")
+    parts.append(f"<text x={WIDTH - 14} y={height - 8} text-anchor=end>{duration(end)}</text></svg>")
     return ["".join(parts), _legend(dict(list(colours.items())[: len(FAMILY_COLOURS)]))]
 
 
 def _ops(found: dict[str, Any]) -> str:
-    from torch_loom.tools.plan import time_text
+    from torch_loom.image.report import duration
 
     whole = sum(found["seconds_by_family"].values()) or 1.0
     setup = found["setup"]
     rows = (
         f"<tr><td>setup<td>before the steps<td class=n>{setup['calls']}"
-        f"<td class=n>{time_text(setup['device_seconds'])}<td class=n>{setup['device_seconds'] / whole:.1%}"
+        f"<td class=n>{duration(setup['device_seconds'])}<td class=n>{setup['device_seconds'] / whole:.1%}"
         if setup["calls"]
         else ""
     )
     rows += "".join(
-        f"<tr><td>{escape(name)}<td>{escape(family)}<td class=n>{calls}<td class=n>{time_text(seconds)}"
+        f"<tr><td>{escape(name)}<td>{escape(family)}<td class=n>{calls}<td class=n>{duration(seconds)}"
         f"<td class=n>{seconds / whole:.1%}"
         for name, family, calls, seconds in found["ops"]
     )

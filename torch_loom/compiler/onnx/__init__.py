@@ -6,7 +6,10 @@ import importlib
 from typing import Any
 
 # Imported when asked for: reading needs the package onnx, an extra.
-_PLACES = {"load_onnx": "importer", "op": "table"}
+_PLACES = {
+    "load_onnx": "importer",
+    **dict.fromkeys(("Float", "Floats", "Int", "Ints", "Number", "State", "op"), "table"),
+}
 
 __all__ = sorted(_PLACES)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import fx
 
-from torch_loom.compiler.onnx import names
+from torch_loom.compiler.onnx import file, names
 from torch_loom.compiler.onnx.ops import control
 from torch_loom.errors import OnnxError
 
@@ -29,6 +29,19 @@ def _body(converter: Converter, node: Any, inner: Converter, name: str) -> tuple
     return converter.submodule(f"{names.node(node.name, node.op_type)}_{name}", module), captured
 
 
+def _declared(graph: Any, num_states: int) -> list[tuple[Any, list[int] | None]]:
+    """Return dtypes and sizes that a body declares for its outputs after the states; sizes by name are zero.
+
+    So the stacked output of no rows has no elements in any case.
+    """
+    made = []
+    for info in list(graph.output)[num_states:]:
+        kind = info.type.tensor_type
+        dims = [one.dim_value for one in kind.shape.dim] if kind.HasField("shape") else None
+        made.append((file.DTYPES.get(kind.elem_type), dims))
+    return made
+
+
 def _outputs(converter: Converter, node: Any, made: fx.Node) -> list[fx.Node]:
     return [
         converter.call(operator.getitem, (made, number), {}, f"{made.name}_{number}")
@@ -46,7 +59,8 @@ def _if(converter: Converter, node: Any, given: Sequence[Any], attributes: Attri
 def _loop(converter: Converter, node: Any, given: Sequence[Any], attributes: Attributes) -> list[fx.Node]:
     body, captured = _body(converter, node, attributes["body"], "body")
     limit, condition, *states = [converter.argument(value) for value in given]
-    args = (limit, condition, states, body, captured, converter.like())
+    declared = _declared(attributes["body"].proto, 1 + len(states))
+    args = (limit, condition, states, body, captured, converter.like(), declared)
     return _outputs(converter, node, converter.call(control.loop, args, {}, "loop"))
 
 
@@ -63,6 +77,7 @@ def _scan(converter: Converter, node: Any, given: Sequence[Any], attributes: Att
         list(attributes.get("scan_input_directions", [0] * count)),
         list(attributes.get("scan_output_axes", [])),
         list(attributes.get("scan_output_directions", [])),
+        _declared(attributes["body"].proto, len(states)),
     )
     return _outputs(converter, node, converter.call(control.scan, args, {}, "scan"))
 

@@ -15,7 +15,8 @@ from torch import fx, nn
 
 from torch_loom.compiler.onnx import file, names, sizes
 from torch_loom.compiler.onnx.blocks import BLOCKS
-from torch_loom.compiler.onnx.table import Parameter, Rule, find
+from torch_loom.compiler.onnx.calls import number_of, numbers_of, tensor_of_sizes, with_rank
+from torch_loom.compiler.onnx.table import Kind, Parameter, Rule, find
 from torch_loom.errors import OnnxError
 
 __all__ = ["Converter", "Known", "Scope"]
@@ -35,11 +36,13 @@ class Scope:
         versions: of the domains of operators.
         folder: where external data is.
         ranks: the number of dimensions of values, as far as it is known.
+        unties: whether copies of a vector are parameters of their own.
     """
 
     versions: dict[str, int]
     folder: Path | None
     ranks: dict[str, int]
+    unties: bool = False
 
 
 @dataclass(eq=False)
@@ -78,9 +81,9 @@ class Known:
         return dtype is not None and dtype.is_floating_point and dtype.itemsize > 1
 
     def renamed(self, name: str) -> Known:
-        """Return what an ``Identity`` gives.
+        """Return what an ``Identity`` gives in a model of PyTorch's exporters.
 
-        Exporters write equal vectors once, as the scales of untrained normalisations, and the others as its
+        They write equal vectors once, as the scales of untrained normalisations, and the others as its
         copies: each is a parameter of its own. An equal matrix is a tied weight, and stays one parameter.
         """
         if not self.is_weight or len(self.dims) > 1:
@@ -146,6 +149,8 @@ class Converter:
             if info.name not in own:
                 self._values[info.name] = self.placeholder(info.name)
                 self._declare(info, self._values[info.name])
+        if self.outer is None:
+            self._check_inputs(own)
         for node in self.proto.node:
             self.convert(node)
         outputs = [self.argument(self.value(info.name)) for info in self.proto.output]
@@ -170,6 +175,14 @@ class Converter:
                 for one in kind.shape.dim
             )
         self._inputs.append(Input(node.name, file.DTYPES.get(kind.elem_type), dims))
+
+    def _check_inputs(self, own: set[str]) -> None:
+        """Have the dimensions of inputs counted, which what is computed while reading relies on."""
+        declared = [info.name for info in self.proto.input if info.name not in own]
+        for name, one in zip(declared, self._inputs, strict=True):
+            if one.dims is not None:
+                args = (self._values[name], len(one.dims), str(one))
+                self._values[name] = self.call(with_rank, args, {}, f"checked_{one.name}")
 
     def placeholder(self, name: str) -> fx.Node:
         """Add an argument."""
@@ -203,8 +216,10 @@ class Converter:
         """Return a value as a node that gives a tensor."""
         if isinstance(value, Known):
             return self._constant(value)
-        if isinstance(value, np.ndarray):
-            return self.call(tensor_of_sizes, (sizes.entries(value),), {"like": self.like()}, "sizes")
+        if isinstance(value, sizes.Sizes):
+            kwargs = {} if value.dtype is torch.int64 else {"dtype": value.dtype}
+            entries = sizes.entries(value.values)
+            return self.call(tensor_of_sizes, (entries,), {"like": self.like(), **kwargs}, "sizes")
         return value
 
     def call(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], name: str) -> fx.Node:
@@ -272,7 +287,7 @@ class Converter:
             if made is not None:
                 return [_constant_of(made, node.output[0])]
             if node.op_type == "Identity" and isinstance(given[0], Known):
-                return [given[0].renamed(node.output[0])]
+                return [given[0].renamed(node.output[0]) if self.scope.unties else given[0]]
             if node.op_type in BLOCKS:
                 return BLOCKS[node.op_type](self, node, given, attributes)
         rule = find(domain, node.op_type, version)
@@ -294,6 +309,8 @@ class Converter:
         if "like" in rule.special:
             kwargs["like"] = self.like()
         args = self._arguments(rule, given, by_name)
+        if "numbers_dtype" in rule.special:
+            kwargs["numbers_dtype"] = _numbers_dtype(rule, given, args)
         kwargs = {name: self._kept(node, name, value) for name, value in kwargs.items()}
         made = self.call(rule.function, args, kwargs, names.node(node.name, node.op_type))
         if not rule.has_many:
@@ -326,26 +343,26 @@ class Converter:
 
     def _bound(self, parameter: Parameter, value: Any) -> Any:
         """Return a value as the function wants it."""
-        kind = parameter.kind.lstrip("*")
-        if value is None or kind in ("Int", "Ints", "Float", "Floats"):
+        kind = parameter.kind
+        if value is None or not kind.is_tensor:
             return None if value is None else self._numbers(kind, value)
-        if kind == "Number":
-            if isinstance(value, np.ndarray) and value.ndim == 0:
-                return sizes.entries(value)
+        if kind is Kind.NUMBER:
+            if isinstance(value, sizes.Sizes) and value.values.ndim == 0:
+                return sizes.entries(value.values)
             if isinstance(value, Known) and not value.dims and not value.is_weight:
                 return value.tensor.item()
-        if kind == "State" and isinstance(value, Known):
+        if kind is Kind.STATE and isinstance(value, Known):
             return self._constant(value, is_state=True)
         return self.argument(value)
 
-    def _numbers(self, kind: str, value: Any) -> Any:
+    def _numbers(self, kind: Kind, value: Any) -> Any:
         if isinstance(value, Known):
             numbers = value.tensor.flatten().tolist()
-        elif isinstance(value, np.ndarray):
-            numbers = sizes.entries(value.reshape(-1))
+        elif isinstance(value, sizes.Sizes):
+            numbers = sizes.entries(value.values.reshape(-1))
         else:
-            return self.call(numbers_of if kind.endswith("s") else number_of, (value,), {}, "numbers")
-        return numbers if kind.endswith("s") else numbers[0]
+            return self.call(numbers_of if kind.is_list else number_of, (value,), {}, "numbers")
+        return numbers if kind.is_list else numbers[0]
 
     def _is_foldable(self, node: Any, given: Sequence[Any]) -> bool:
         if any(not isinstance(one, Known) or one.is_weight for one in given if one is not None):
@@ -369,11 +386,12 @@ class Converter:
                 args += [one.tensor for one in given[number:]]
                 break
             value = given[number] if number < len(given) else None
-            is_tensor = parameter.kind.lstrip("*") in ("Tensor", "Number", "State")
             if value is None:
                 args.append(by_name.get(parameter.name))
             else:
-                args.append(value.tensor if is_tensor else self._numbers(parameter.kind, value))
+                args.append(
+                    value.tensor if parameter.kind.is_tensor else self._numbers(parameter.kind, value)
+                )
         while args and args[-1] is None:
             args.pop()
         with torch.no_grad():
@@ -393,33 +411,28 @@ class Converter:
         """Return the sizes that a node computes; None: it computes something else."""
         if node.op_type in ("Shape", "Size"):
             return self._shape(node, given[0], attributes)
-        compute = sizes.OPERATORS.get(node.op_type)
-        if compute is None or not any(isinstance(one, np.ndarray) for one in given):
+        if not any(isinstance(one, sizes.Sizes) for one in given):
             return None
-        arrays = [_as_sizes(one) for one in given]
-        if any(one is None and value is not None for one, value in zip(arrays, given, strict=True)):
+        found = [_as_sizes(one) for one in given]
+        if any(one is None and value is not None for one, value in zip(found, given, strict=True)):
             return None
-        kwargs = {
-            name: _number_of_dtype(value) if isinstance(value, torch.dtype) else value
-            for name, value in attributes.items()
-        }
         try:
-            return compute(*arrays, **kwargs)
+            return sizes.compute(node.op_type, found, attributes)
         except NotImplementedError:
             return None
 
     def _shape(self, node: Any, value: Any, attributes: dict[str, Any]) -> Any:
         if isinstance(value, Known):
             dims: Any = value.dims
-        elif isinstance(value, np.ndarray):
-            dims = list(value.shape)
+        elif isinstance(value, sizes.Sizes):
+            dims = list(value.values.shape)
         elif isinstance(value, fx.Node) and node.input[0] in self.scope.ranks:
             dims = [self._size(value, axis) for axis in range(self.scope.ranks[node.input[0]])]
         else:
             return None
         if node.op_type == "Shape":
-            return sizes.array(dims[slice(attributes.get("start", 0), attributes.get("end"))])
-        return sizes.OPERATORS["ReduceProd"](sizes.array(dims), keepdims=0)
+            return sizes.Sizes(sizes.array(dims[slice(attributes.get("start", 0), attributes.get("end"))]))
+        return sizes.compute("ReduceProd", [sizes.Sizes(sizes.array(dims))], {"keepdims": 0})
 
     def _size(self, node: fx.Node, axis: int) -> fx.Proxy:
         if node not in self._shapes:
@@ -452,35 +465,24 @@ def _as_sizes(value: Any) -> Any:
     if isinstance(value, Known) and value.dims in ([], *([n] for n in range(65))):
         tensor = value.tensor
         if tensor.dtype in (*_INTEGERS, torch.bool):
-            return sizes.array(tensor.tolist())
-    return value if isinstance(value, np.ndarray) else None
+            return sizes.Sizes(sizes.array(tensor.tolist()), tensor.dtype)
+    return value if isinstance(value, sizes.Sizes) else None
 
 
-def _constant_of(values: Any, name: str) -> Any:
+def _constant_of(values: sizes.Sizes, name: str) -> Any:
     """Return sizes as a constant if they are all known, else as they are."""
-    flat = values.reshape(-1).tolist()
-    if not all(isinstance(one, int) for one in flat):
+    if not values.is_known:
         return values
-    is_bool = bool(flat) and all(isinstance(one, bool) for one in flat)
-    tensor = torch.tensor(flat, dtype=torch.bool if is_bool else torch.int64)
-    return Known(name, tensor.reshape(values.shape))
+    tensor = torch.tensor(values.values.reshape(-1).tolist(), dtype=values.dtype)
+    return Known(name, tensor.reshape(values.values.shape))
 
 
-def _number_of_dtype(dtype: torch.dtype) -> int:
-    return next(number for number, one in file.DTYPES.items() if one is dtype)
-
-
-def tensor_of_sizes(values: Any, *, like: torch.Tensor | None = None) -> torch.Tensor:
-    """Return sizes as a tensor of int64."""
-    return torch.tensor(values, dtype=torch.int64, device=None if like is None else like.device)
-
-
-def numbers_of(tensor: torch.Tensor) -> list[Any]:
-    """Return the elements of a tensor: where they are not known, the model cannot be exported."""
-    numbers: list[Any] = tensor.flatten().tolist()
-    return numbers
-
-
-def number_of(tensor: torch.Tensor) -> Any:
-    """Return the only element of a tensor."""
-    return tensor.item()
+def _numbers_dtype(rule: Rule, given: Sequence[Any], args: Sequence[Any]) -> torch.dtype | None:
+    """Return the dtype of inputs that come as Python numbers; None: no ``Number`` is one."""
+    for parameter, value, bound in zip(rule.inputs, given, args, strict=False):
+        if parameter.kind is Kind.NUMBER and bound is not None:
+            if isinstance(value, sizes.Sizes):
+                return value.dtype
+            if isinstance(value, Known) and not isinstance(bound, fx.Node):
+                return value.tensor.dtype
+    return None

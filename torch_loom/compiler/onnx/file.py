@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 
 from torch_loom.errors import OnnxError
 
-__all__ = ["DTYPES", "check", "graphs", "is_model", "package", "read", "tensor_of"]
+__all__ = ["DTYPES", "check", "graphs", "is_model", "package", "read", "tensor_of", "upgraded"]
 
 MAX_MODEL_BYTES = 2 << 30
 """A protobuf cannot be larger; weights beyond it are in files beside it."""
@@ -114,16 +115,32 @@ def _checked(proto: Any, name: str) -> Any:
     return proto
 
 
+def upgraded(proto: Any, name: str) -> Any:
+    """Return a model of an opset that the table has.
+
+    Raises:
+        OnnxError: ONNX's converter of versions does not take it; its sentence.
+    """
+    old = next((one.version for one in proto.opset_import if not one.domain), FIRST_OPSET)
+    if old >= FIRST_OPSET:
+        return proto
+    try:
+        return package("onnx.version_converter").convert_version(proto, FIRST_OPSET)
+    except Exception as error:  # of classes of C++ code, among them RuntimeError and ValueError
+        raise OnnxError(
+            f"{name}: it is of opset {old}, and ONNX's converter cannot bring it to {FIRST_OPSET}: "
+            f"{str(error).strip()}"
+        ) from error
+
+
 def check(proto: Any, name: str) -> Any:
-    """Return a model that ONNX's checker finds right, of an opset of the table, without local functions.
+    """Return a model that ONNX's checker finds right, without local functions.
 
     Raises:
         OnnxError: the checker's sentence.
     """
     checker, inliner = package("onnx.checker"), package("onnx.inliner")
     try:
-        if any(not one.domain and one.version < FIRST_OPSET for one in proto.opset_import):
-            proto = package("onnx.version_converter").convert_version(proto, FIRST_OPSET)
         # Files of external data are checked where they are read.
         checker.check_model(_without_external(proto))
         return inliner.inline_local_functions(proto) if proto.functions else proto
@@ -167,7 +184,14 @@ def ranks(proto: Any) -> dict[str, int]:
                 found[info.name] = len(kind.shape.dim)
         for one in graph.initializer:
             found[one.name] = len(one.dims)
-    return found
+    # Graphs that do not lie in each other may use a name for values of their own.
+    count = Counter(name for graph, _ in graphs(inferred.graph) for name in _defined(graph))
+    return {name: rank for name, rank in found.items() if count[name] < 2}
+
+
+def _defined(graph: Any) -> set[str]:
+    given = {one.name for one in (*graph.input, *graph.initializer)}
+    return given | {name for node in graph.node for name in node.output}
 
 
 _LARGE = 1024
@@ -192,13 +216,17 @@ def _without_weights(proto: Any) -> Any:
     return bare
 
 
+_GRAPHS = (5, 10)  # AttributeProto.GRAPH and GRAPHS
+
+
 def graphs(graph: Any, depth: int = 0) -> Iterator[tuple[Any, int]]:
+    """Yield a graph, those in the attributes of its nodes, and how deep each lies."""
     yield graph, depth
     if depth > MAX_DEPTH:
         return
     for node in graph.node:
         for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs) if attribute.type in (5, 10) else ():
+            for inner in (attribute.g, *attribute.graphs) if attribute.type in _GRAPHS else ():
                 yield from graphs(inner, depth + 1)
 
 

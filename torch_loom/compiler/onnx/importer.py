@@ -29,7 +29,11 @@ def load_onnx(
 
     Initialisers of floating point that have dimensions are parameters, under their names; other constants,
     and the running statistics of normalisations, are buffers. The arguments of ``forward`` are the model's
-    inputs in their order; one output is returned as it is, several as a tuple.
+    inputs in their order; one output is returned as it is, several as a tuple. An input has as many
+    dimensions as the model declares; sizes and dtypes may be others.
+
+    A weight that the model uses twice is one parameter. PyTorch's exporters write equal vectors once, whether
+    they are tied or not: of their models, each copy of a vector is a parameter of its own.
 
     Args:
         model: a path, or an ``onnx.ModelProto``.
@@ -45,14 +49,18 @@ def load_onnx(
         >>> graph = onnx.parser.parse_model('''
         ...     <ir_version: 8, opset_import: ["" : 17]>
         ...     relu (float[2, 2] x) => (float[2, 2] y) { y = Relu(x) }''')
-        >>> load_onnx(graph)(torch.tensor([-1.0, 2.0]))
-        tensor([0., 2.])
+        >>> load_onnx(graph)(torch.tensor([[-1.0, 2.0], [3.0, -4.0]]))
+        tensor([[0., 2.],
+                [3., 0.]])
     """
     proto, where = file.read(model, folder)
     name = str(model) if isinstance(model, str | os.PathLike) else "the model"
+    proto = file.upgraded(proto, name)
     _refuse_unknown(proto, name)
     proto = file.check(proto, name)
-    scope = Scope({one.domain: one.version for one in proto.opset_import}, where, file.ranks(proto))
+    versions = {one.domain: one.version for one in proto.opset_import}
+    unties = proto.producer_name == "pytorch"
+    scope = Scope(versions, where, file.ranks(proto), unties)
     return Converter(scope, proto.graph).module()
 
 

@@ -2,21 +2,43 @@
 
 Models compute shapes with the same operators as data: ``Shape``, ``Gather``, ``Mul``, ``Concat``. As tensors,
 sizes would depend on values; here they are arrays of Python integers and of proxies that stand for sizes of
-the run. So the graph has ``x.shape[0] * 12`` in the place of six operators, and can be exported.
+the run. So the graph has ``x.shape[0] * 12`` in the place of six operators, and can be exported. They keep
+the dtype that the model gives them.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import fx
 
-__all__ = ["OPERATORS", "array", "entries"]
+__all__ = ["OPERATORS", "Sizes", "array", "compute", "entries"]
 
 Array = Any  # of dtype object
+_INTEGERS = (torch.int64, torch.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """Integers or booleans that a model computes with.
+
+    Attributes:
+        values: Python's, and proxies.
+        dtype: in the model: int64, int32 or bool.
+    """
+
+    values: Array
+    dtype: torch.dtype = torch.int64
+
+    @property
+    def is_known(self) -> bool:
+        """Whether no value waits for the run."""
+        return all(isinstance(one, int) for one in self.values.reshape(-1).tolist())
 
 
 def array(values: Sequence[Any] | Any) -> Array:
@@ -41,6 +63,11 @@ def choose(condition: bool, x: int, y: int) -> int:
     return x if condition else y
 
 
+def trunc_div(x: int, y: int) -> int:
+    """Divide towards zero, as ONNX does."""
+    return -(-x // y) if (x < 0) != (y < 0) else x // y
+
+
 def _each(function: Callable[..., Any]) -> Callable[..., Array]:
     def compute(*values: Array) -> Array:
         broadcast = np.broadcast_arrays(*values)
@@ -53,7 +80,24 @@ def _each(function: Callable[..., Any]) -> Callable[..., Array]:
 
 
 def _is_size(value: Any) -> bool:
+    """Whether a proxy stands for a number that is not negative."""
     return isinstance(value, fx.Proxy) and bool(value.node.meta.get("is_size"))
+
+
+def _keeps_sizes(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Note that numbers which are not negative give one that is not."""
+
+    def compute(x: Any, y: Any) -> Any:
+        made = function(x, y)
+        if isinstance(made, fx.Proxy):
+            made.node.meta["is_size"] = _is_not_negative(x) and _is_not_negative(y)
+        return made
+
+    return compute
+
+
+def _is_not_negative(value: Any) -> bool:
+    return value >= 0 if isinstance(value, int) else _is_size(value)
 
 
 def _equal(x: Any, y: Any) -> Any:
@@ -71,8 +115,11 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
 
 def _divide(x: Any, y: Any) -> Any:
     if isinstance(x, int) and isinstance(y, int):
-        return int(x / y) if abs(x) < 2**52 else x // y
-    return x // y
+        return trunc_div(x, y)
+    if _is_not_negative(x) and _is_not_negative(y):
+        return x // y
+    proxy = x if isinstance(x, fx.Proxy) else y
+    return proxy.tracer.create_proxy("call_function", trunc_div, (x, y), {})
 
 
 def _slice(x: Array, starts: Array, ends: Array, axes: Any = None, steps: Any = None) -> Array:
@@ -125,12 +172,6 @@ def _product(x: Array, axes: Any = None, keepdims: int = 1) -> Array:
     return array([made] if keepdims else made)
 
 
-def _cast(x: Array, to: int) -> Array:
-    if to not in (6, 7):  # int32 and int64
-        raise NotImplementedError
-    return x
-
-
 def _range(start: Array, limit: Array, delta: Array) -> Array:
     return array(list(range(*(one for values in (start, limit, delta) for one in _numbers(values)))))
 
@@ -140,10 +181,10 @@ def _identity(x: Array) -> Array:
 
 
 OPERATORS: dict[str, Callable[..., Array]] = {
-    "Add": _each(operator.add),
+    "Add": _each(_keeps_sizes(operator.add)),
     "Sub": _each(operator.sub),
-    "Mul": _each(operator.mul),
-    "Div": _each(_divide),
+    "Mul": _each(_keeps_sizes(operator.mul)),
+    "Div": _each(_keeps_sizes(_divide)),
     "Neg": _each(operator.neg),
     "Equal": _each(_equal),
     "Where": _each(_where),
@@ -154,8 +195,42 @@ OPERATORS: dict[str, Callable[..., Array]] = {
     "Concat": _concat,
     "Reshape": _reshape,
     "ReduceProd": _product,
-    "Cast": _cast,
     "Range": _range,
     "Identity": _identity,
 }
 """What computes with sizes: with ONNX's attributes by name; NotImplementedError: do it with tensors."""
+# Inputs beyond the first that are places and the like, of a dtype of their own.
+_FIRST_ALONE = frozenset({"Gather", "Slice", "Unsqueeze", "Squeeze", "Reshape", "ReduceProd"})
+
+
+def compute(name: str, given: Sequence[Sizes | None], attributes: dict[str, Any]) -> Sizes:
+    """Return what an operator makes of sizes.
+
+    Raises:
+        NotImplementedError: it is to be computed with tensors, as where a number does not fit its dtype.
+    """
+    if name == "Cast":
+        made = _cast(given[0], **attributes)
+    elif name in OPERATORS:
+        same = given[1:] if name == "Where" else given[:1] if name in _FIRST_ALONE else given
+        dtypes = {one.dtype for one in same if one is not None}
+        if len(dtypes) != 1:
+            raise NotImplementedError
+        values = OPERATORS[name](*(None if one is None else one.values for one in given), **attributes)
+        made = Sizes(values, torch.bool if name == "Equal" else dtypes.pop())
+    else:
+        raise NotImplementedError
+    limits = None if made.dtype is torch.bool else torch.iinfo(made.dtype)
+    known = [one for one in made.values.reshape(-1).tolist() if isinstance(one, int)]
+    if limits is not None and not all(limits.min <= one <= limits.max for one in known):
+        raise NotImplementedError
+    return made
+
+
+def _cast(given: Sizes | None, to: torch.dtype, **_: Any) -> Sizes:
+    if given is None or to not in _INTEGERS or (given.dtype is torch.bool and not given.is_known):
+        raise NotImplementedError
+    if given.dtype is not torch.bool:
+        return Sizes(given.values, to)
+    flat = [int(one) for one in given.values.reshape(-1).tolist()]
+    return Sizes(array(flat).reshape(given.values.shape), to)

@@ -1,38 +1,71 @@
 """The table of ONNX operators: which function computes each, from which version of its domain on.
 
 A function's positional parameters are the operator's inputs, its keyword-only ones the attributes. The
-annotation of a parameter says what the function takes:
+annotation of an input says what the function takes:
 
-- ``Tensor``, ``Tensor | None``, ``*Tensor``: tensors as they are;
+- ``Tensor``, ``Tensor | None``, ``*Tensor``, ``Any``: values as they are;
 - ``Number``: a tensor, or a Python number where the model has a constant without dimensions;
 - ``Int``, ``Ints``, ``Float``, ``Floats``: Python numbers, also where newer versions of an operator have an
-  input in the place of an attribute: an attribute of the parameter's name is taken just as well;
+  input in the place of an attribute: an attribute of the parameter's name is taken just as well; ``int``,
+  ``float`` and sequences of them mean the same;
 - ``State``: a tensor that training does not change by gradients, as the running mean of a normalisation.
 
 Keyword-only parameters that are no attributes: ``opset`` is the version of the domain, ``num_outputs`` how
-many outputs the node names, ``like`` a tensor on the device on which new tensors are made.
+many outputs the node names, ``like`` a tensor on the device on which new tensors are made, ``numbers_dtype``
+the dtype that the model gives inputs that come as Python numbers (None: no ``Number`` is one).
 """
 
 from __future__ import annotations
 
+import enum
 import inspect
+import types
+import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import torch
 
-__all__ = ["RULES", "Float", "Floats", "Int", "Ints", "Number", "Parameter", "Rule", "State", "find", "op"]
+from torch_loom.errors import OnnxError
+
+__all__ = [
+    *("RULES", "Float", "Floats", "Int", "Ints", "Kind", "Number", "Parameter", "Rule", "State"),
+    *("find", "op"),
+]
+
+
+class Kind(enum.Enum):
+    """What a function takes as an input."""
+
+    TENSOR = "a value as it is"
+    NUMBER = "a tensor or a number"
+    STATE = "a tensor that training does not change"
+    INT = "an integer"
+    INTS = "integers"
+    FLOAT = "a float"
+    FLOATS = "floats"
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether a tensor will do."""
+        return self in (Kind.TENSOR, Kind.NUMBER, Kind.STATE)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it is several Python numbers."""
+        return self in (Kind.INTS, Kind.FLOATS)
+
 
 Tensor: TypeAlias = torch.Tensor
-Number: TypeAlias = Any  # a tensor, or a Python number
-Int: TypeAlias = int
-Ints: TypeAlias = Sequence[int]
-Float: TypeAlias = float
-Floats: TypeAlias = Sequence[float]
-State: TypeAlias = torch.Tensor
+Number: TypeAlias = Annotated[Any, Kind.NUMBER]
+Int: TypeAlias = Annotated[int, Kind.INT]
+Ints: TypeAlias = Annotated[Sequence[int], Kind.INTS]
+Float: TypeAlias = Annotated[float, Kind.FLOAT]
+Floats: TypeAlias = Annotated[Sequence[float], Kind.FLOATS]
+State: TypeAlias = Annotated[torch.Tensor, Kind.STATE]
 
-SPECIAL = ("opset", "num_outputs", "like")
+SPECIAL = ("opset", "num_outputs", "like", "numbers_dtype")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -41,7 +74,7 @@ class Parameter:
     """A parameter of a function: an input, or an attribute."""
 
     name: str
-    kind: str
+    kind: Kind
     is_variadic: bool = False
 
 
@@ -78,6 +111,9 @@ def op(*names: str, since: int = 1, domain: str = "", pure: bool = True) -> Call
         domain: ``""`` is ONNX's own.
         pure: whether equal arguments give equal results, so that constants may be computed once.
 
+    Raises:
+        OnnxError: an input's annotation is none of those that say what the function takes.
+
     Example:
         >>> import torch
         >>> from torch_loom.compiler.onnx import op
@@ -103,7 +139,7 @@ def add(name: str, rule: Rule, domain: str = "") -> None:
 
 def tensors(name: str, function: Callable[..., Any], num_inputs: int = 1) -> None:
     """Register a function that takes tensors, or Python numbers in the place of all but the first."""
-    kinds = ["Tensor", *["Number"] * (num_inputs - 1)]
+    kinds = [Kind.TENSOR, *[Kind.NUMBER] * (num_inputs - 1)]
     inputs = tuple(Parameter(f"x{number}", kind) for number, kind in enumerate(kinds))
     add(name, Rule(function, 1, inputs, frozenset(), frozenset(), has_many=False))
 
@@ -115,15 +151,43 @@ def find(domain: str, name: str, version: int) -> Rule | None:
 
 def _rule(function: Callable[..., Any], since: int, pure: bool) -> Rule:
     signature = inspect.signature(function)
+    what = f"{getattr(function, '__name__', 'the function')} cannot be registered"
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise OnnxError(f"{what}: its annotations cannot be evaluated: {error}") from error
     inputs: list[Parameter] = []
     attributes: set[str] = set()
     special: set[str] = set()
     for name, parameter in signature.parameters.items():
-        kind = str(parameter.annotation).partition(" ")[0].rpartition(".")[2]
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
             (special if name in SPECIAL else attributes).add(name)
         else:
-            variadic = parameter.kind is inspect.Parameter.VAR_POSITIONAL
-            inputs.append(Parameter(name, kind, variadic))
-    many = str(signature.return_annotation).startswith(("tuple", "list"))
+            kind = _kind(hints.get(name))
+            if kind is None or parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                raise OnnxError(
+                    f"{what}: annotate its parameter {name!r}, an input of the operator, with torch.Tensor, "
+                    "or with Number, Int, Ints, Float, Floats or State of torch_loom.compiler.onnx"
+                )
+            inputs.append(Parameter(name, kind, parameter.kind is inspect.Parameter.VAR_POSITIONAL))
+    result = hints.get("return")
+    many = (typing.get_origin(result) or result) in (tuple, list)
     return Rule(function, since, tuple(inputs), frozenset(attributes), frozenset(special), many, pure)
+
+
+def _kind(annotation: Any) -> Kind | None:
+    """Return what an annotation says that a function takes; None: it says nothing of the kind."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        found = {_kind(one) for one in typing.get_args(annotation) if one is not type(None)}
+        return found.pop() if len(found) == 1 else None
+    for marker in getattr(annotation, "__metadata__", ()):
+        if isinstance(marker, Kind):
+            return marker
+    if annotation is Any or annotation is torch.Tensor:
+        return Kind.TENSOR
+    of: Any = next(iter(typing.get_args(annotation)), None)
+    if typing.get_origin(annotation) in (list, tuple, Sequence):
+        return {int: Kind.INTS, float: Kind.FLOATS}.get(of)
+    if annotation is int:
+        return Kind.INT
+    return Kind.FLOAT if annotation is float else None

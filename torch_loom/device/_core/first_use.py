@@ -260,6 +260,12 @@ def _chip_figures(index: int | None = None) -> Mapping[str, float]:
     return read_chip(_future_chip(index))[1]
 
 
+def _product_name(index: int) -> str:
+    """Return what the card that a device is calls itself; empty for what is no GPU."""
+    name: str = getattr(_chip_figures(index), "product_name", "")
+    return name
+
+
 def _future_chip(index: int | None) -> str:
     # Before the first use the current device is the first one.
     settings = config.resolve()

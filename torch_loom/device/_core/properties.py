@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from torch_loom import _C, config
 from torch_loom.device._core.device_index import DEVICE_TYPE
-from torch_loom.device._core.first_use import _chip_figures
+from torch_loom.device._core.first_use import _chip_figures, _product_name
 
 __all__ = ["DeviceProperties"]
 
@@ -98,7 +98,7 @@ def properties_of(index: int) -> DeviceProperties:
     own = {name: known.pop(name) for name in base}
     known["chip"] = own["name"]
     # Programs know cards by the names that CUDA's driver gives.
-    if DEVICE_TYPE == config.CUDA_NAME and (product := getattr(chip_figures, "product_name", "")):
+    if DEVICE_TYPE == config.CUDA_NAME and (product := _product_name(index)):
         own["name"] = product
     return DeviceProperties(
         **own,  # type: ignore[arg-type]

@@ -59,7 +59,7 @@ class Emulation(TorchFunctionMode):
         self.weights = Weights()
         self._follows_modules = follows_modules
         self._called: set[str] = set()  # paths of the modules that ran in this context
-        self._maker, self._has_warned = threading.get_ident(), False
+        self._maker, self._has_warned = 0, False
         self.places: Places = Places()
         self._optimizer: OptimizerSteps | None = None
         self._modules: ModulePaths | None = None
@@ -68,6 +68,7 @@ class Emulation(TorchFunctionMode):
 
     def _prepare(self) -> None:
         """Make what a context needs that is not traced: what belongs to threads, and hooks."""
+        self._maker = threading.get_ident()
         self.places = PlacesOfThreads()
         self._optimizer = OptimizerSteps()
         if self._follows_modules and self.settings.overrides:

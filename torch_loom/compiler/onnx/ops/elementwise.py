@@ -56,11 +56,13 @@ def identity(x: Tensor) -> Tensor:
 
 
 @op("Div")
-def div(x: Number, y: Number) -> Tensor:
+def div(x: Number, y: Number, *, numbers_dtype: torch.dtype | None = None) -> Tensor:
     """Divide; integers towards zero."""
+    if not isinstance(x, Tensor):
+        x = torch.full((), x, dtype=numbers_dtype, device=y.device if isinstance(y, Tensor) else None)
     if (isinstance(x, Tensor) and x.is_floating_point()) or (isinstance(y, Tensor) and y.is_floating_point()):
         return x / y  # type: ignore[no-any-return]
-    return torch.div(torch.as_tensor(x), y, rounding_mode="trunc")
+    return torch.div(x, y, rounding_mode="trunc")
 
 
 @op("Mod")
@@ -117,8 +119,11 @@ def minimum(*values: Tensor) -> Tensor:
 
 
 @op("Where")
-def where(condition: Tensor, x: Number, y: Number) -> Tensor:
+def where(condition: Tensor, x: Number, y: Number, *, numbers_dtype: torch.dtype | None = None) -> Tensor:
     """Choose by a condition."""
+    if not isinstance(x, Tensor) and not isinstance(y, Tensor):
+        # Of two Python numbers PyTorch makes its default dtype.
+        x = torch.full((), x, dtype=numbers_dtype, device=condition.device)
     return torch.where(condition, x, y)
 
 
@@ -169,7 +174,8 @@ def selu(
     x: Tensor, *, alpha: Float = 1.67326319217681884765625, gamma: Float = 1.05070102214813232421875
 ) -> Tensor:
     """Scaled exponential linear unit."""
-    return gamma * torch.where(x > 0, x, alpha * torch.expm1(x))
+    # Limited, since the infinite branch that is not chosen would give NaN as gradient.
+    return gamma * torch.where(x > 0, x, alpha * torch.expm1(x.clamp(max=0)))
 
 
 @op("HardSigmoid")

@@ -211,15 +211,19 @@ def constant_of_shape(shape: Ints, *, value: Tensor | None = None, like: Tensor 
 
 
 @op("Range")
-def arange(start: Number, limit: Number, delta: Number, *, like: Tensor | None = None) -> Tensor:
+def arange(
+    start: Number,
+    limit: Number,
+    delta: Number,
+    *,
+    like: Tensor | None = None,
+    numbers_dtype: torch.dtype | None = None,
+) -> Tensor:
     """Numbers from one to another by steps."""
     given = [one for one in (start, limit, delta) if isinstance(one, Tensor)]
     numbers = [one.item() if isinstance(one, Tensor) else one for one in (start, limit, delta)]
     device = given[0].device if given else None if like is None else like.device
-    dtype = given[0].dtype if given else None
-    if dtype is None:
-        dtype = torch.float32 if any(isinstance(one, float) for one in numbers) else torch.int64
-    return torch.arange(*numbers, dtype=dtype, device=device)
+    return torch.arange(*numbers, dtype=given[0].dtype if given else numbers_dtype, device=device)
 
 
 @op("EyeLike")

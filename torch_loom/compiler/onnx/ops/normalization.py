@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from torch_loom.compiler.onnx.table import Float, Int, State, op
+from torch_loom.errors import OnnxError
 
 
 @op("Softmax", since=13)
@@ -154,10 +155,11 @@ def local_response_norm(
 def lp_norm(x: Tensor, *, axis: Int = -1, p: Int = 2) -> Tensor:
     """Division by the norm along an axis; zero where that is zero."""
     length = torch.linalg.vector_norm(x, p, axis, keepdim=True)
-    return torch.where(length == 0, torch.zeros_like(x), x / length)
+    # The divisor is replaced, not the quotient: 0 / 0 would give NaN as gradient.
+    return x / torch.where(length == 0, torch.ones_like(length), length)
 
 
-@op("Dropout")
+@op("Dropout", pure=False)
 def dropout(
     x: Tensor,
     ratio: Float | None = None,
@@ -168,10 +170,19 @@ def dropout(
     opset: int = 13,
     num_outputs: int = 1,
 ) -> tuple[Tensor, ...]:
-    """Dropout, where training_mode; else the input and a mask of what is kept."""
+    """Dropout, where training_mode; else the input and a mask of what is kept.
+
+    Raises:
+        OnnxError: it draws by a seed of its own.
+    """
     rate = 0.5 if ratio is None else float(ratio)
     if not training_mode or rate == 0.0:
         mask = torch.ones_like(x, dtype=torch.bool if opset >= 10 else x.dtype)
         return (x, mask) if num_outputs > 1 else (x,)
+    if seed is not None:
+        raise OnnxError(
+            "Dropout in training mode draws by PyTorch's generator, not by the seed of its node: remove the "
+            "attribute 'seed', and call torch.manual_seed"
+        )
     mask = torch.rand_like(x) >= rate
     return torch.where(mask, x / (1 - rate), torch.zeros_like(x)), mask

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import torch
@@ -9,37 +10,70 @@ from torch import Tensor
 from torch.nn import functional
 
 from torch_loom.compiler.onnx.table import Float, Floats, Int, op
+from torch_loom.errors import OnnxError
 
-_ACTIVATIONS: dict[str, Callable[[Tensor, float, float], Tensor]] = {
-    "relu": lambda x, a, b: torch.relu(x),
-    "tanh": lambda x, a, b: torch.tanh(x),
-    "sigmoid": lambda x, a, b: torch.sigmoid(x),
+_ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
     "affine": lambda x, a, b: a * x + b,
-    "leakyrelu": lambda x, a, b: functional.leaky_relu(x, a or 0.01),
-    "thresholdedrelu": lambda x, a, b: functional.threshold(x, a or 1.0, 0.0),
+    "leakyrelu": functional.leaky_relu,
+    "thresholdedrelu": lambda x, a: functional.threshold(x, a, 0.0),
     "scaledtanh": lambda x, a, b: a * torch.tanh(b * x),
-    "hardsigmoid": lambda x, a, b: torch.clamp((a or 0.2) * x + (b or 0.5), 0, 1),
-    "elu": lambda x, a, b: functional.elu(x, a or 1.0),
-    "softsign": lambda x, a, b: functional.softsign(x),
-    "softplus": lambda x, a, b: functional.softplus(x),
+    "hardsigmoid": lambda x, a, b: torch.clamp(a * x + b, 0, 1),
+    "elu": functional.elu,
+    "softsign": functional.softsign,
+    "softplus": functional.softplus,
 }
+_DEFAULTS: dict[str, tuple[float | None, ...]] = {
+    "affine": (1.0, 0.0),
+    "leakyrelu": (0.01,),
+    "thresholdedrelu": (1.0,),
+    "scaledtanh": (None, None),
+    "hardsigmoid": (0.2, 0.5),
+    "elu": (1.0,),
+}
+"""Alpha, and beta, of those that take them; None: ONNX has no default."""
 Step = Callable[[Tensor, list[Tensor]], list[Tensor]]
 
 
 def _activations(
-    names: Sequence[str] | None, default: Sequence[str], alphas: Floats | None, betas: Floats | None, way: int
+    names: Sequence[str] | None,
+    default: Sequence[str],
+    alphas: Floats | None,
+    betas: Floats | None,
+    direction: str,
+    way: int,
 ) -> list[Callable[[Tensor], Tensor]]:
+    """Return the functions of a direction.
+
+    ONNX deals alphas and betas out in the order of the functions of all directions, one to each that
+    takes one.
+    """
     count = len(default)
-    chosen = list(names or default)[way * count : (way + 1) * count] or list(default)
-    given_a, given_b = list(alphas or []), list(betas or [])
+    chosen = [one.lower() for one in names or [*default] * len(_ways(direction))]
+    if len(chosen) != count * len(_ways(direction)) or not _ACTIVATIONS.keys() >= set(chosen):
+        raise OnnxError(
+            f"the activations {list(names or [])} are not read: {count} for each direction are wanted, of "
+            f"{', '.join(_ACTIVATIONS)}"
+        )
+    left = [list(alphas or []), list(betas or [])]
+    bound: list[Callable[[Tensor], Tensor]] = []
+    for name in chosen:
+        numbers = [
+            given.pop(0) if given else one for one, given in zip(_DEFAULTS.get(name, ()), left, strict=False)
+        ]
+        if None in numbers:
+            raise OnnxError(f"the activation {name} needs activation_alpha and activation_beta")
+        bound.append(functools.partial(_applied, _ACTIVATIONS[name], numbers))
+    # Some writers give each function a number, zeros to those that take none.
+    if any(left[0]) or any(left[1]):
+        raise OnnxError("activation_alpha or activation_beta has more numbers than the activations take")
+    return bound[way * count : (way + 1) * count]
 
-    def bound(place: int, name: str) -> Callable[[Tensor], Tensor]:
-        compute = _ACTIVATIONS[name.lower()]
-        a = given_a[place] if place < len(given_a) else 0.0
-        b = given_b[place] if place < len(given_b) else 0.0
-        return lambda x: compute(x, a, b)
 
-    return [bound(way * count + place, name) for place, name in enumerate(chosen)]
+def _applied(function: Callable[..., Tensor], numbers: Sequence[float | None], x: Tensor) -> Tensor:
+    return function(x, *numbers)
 
 
 def _limited(x: Tensor, clip: float | None) -> Tensor:
@@ -66,6 +100,8 @@ def _over_time(
             made = [torch.where(runs, new, old) for new, old in zip(made, states, strict=True)]
         outputs.append(out)
         states = made
+    if not outputs:
+        return states[0].new_empty((0, *states[0].shape)), states
     return torch.stack(outputs[::-1] if backwards else outputs), states
 
 
@@ -116,7 +152,7 @@ def rnn(
     hidden = r.shape[-1]
 
     def step_of(way: int) -> Step:
-        [f] = _activations(activations, ["Tanh"], activation_alpha, activation_beta, way)
+        [f] = _activations(activations, ["Tanh"], activation_alpha, activation_beta, direction, way)
         bias = 0 if b is None else b[way, :hidden] + b[way, hidden:]
 
         def step(value: Tensor, states: list[Tensor]) -> list[Tensor]:
@@ -150,7 +186,9 @@ def gru(
     hidden = r.shape[-1]
 
     def step_of(way: int) -> Step:
-        f, g = _activations(activations, ["Sigmoid", "Tanh"], activation_alpha, activation_beta, way)
+        f, g = _activations(
+            activations, ["Sigmoid", "Tanh"], activation_alpha, activation_beta, direction, way
+        )
         both = torch.zeros(6 * hidden, dtype=x.dtype, device=x.device) if b is None else b[way]
         input_bias, state_bias = both[: 3 * hidden], both[3 * hidden :]
 
@@ -195,7 +233,7 @@ def lstm(
 
     def step_of(way: int) -> Step:
         f, g, h = _activations(
-            activations, ["Sigmoid", "Tanh", "Tanh"], activation_alpha, activation_beta, way
+            activations, ["Sigmoid", "Tanh", "Tanh"], activation_alpha, activation_beta, direction, way
         )
         bias = 0 if b is None else b[way, : 4 * hidden] + b[way, 4 * hidden :]
         peeks = [None] * 3 if peepholes is None else list(peepholes[way].chunk(3))
