@@ -2,9 +2,9 @@
 // register.h).
 #include "torch/bindings/registration.h"
 
+#include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/device_lazy_init.h>
-#include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "torch/core/device.h"

@@ -7,8 +7,8 @@
 
 namespace loom::glue {
 
-// How the names of files begin, and whether those files are a library's: files that a program calls and did not
-// write. The first prefix that fits decides; files that none fits are the program's.
+// How the names of files begin, and whether those files are a library's: files that a program calls and did
+// not write. The first prefix that fits decides; files that none fits are the program's.
 using FilePrefixes = std::vector<std::pair<std::string, bool>>;
 // Before the first op. Both under Python's lock.
 void set_library_files(FilePrefixes prefixes);
