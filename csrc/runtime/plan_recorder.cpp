@@ -46,8 +46,6 @@ void PlanRecorder::begin(const Command& command) {
     } else if (const auto found = bytes_.find(address); found != bytes_.end()) {
       bytes = -found->second;
       bytes_.erase(found);
-      const void* freed = command.address;
-      latest_check_.compare_exchange_strong(freed, nullptr);
     } else {
       return;
     }
@@ -62,7 +60,6 @@ void PlanRecorder::begin(const Command& command) {
 void PlanRecorder::end(const Command& command) {
   const simulated::Span span = simulated::last_span();
   if (command.has_failed || command.is_captured || span.began_ns < 0) return;
-  if (command.kind == CommandKind::kKernel) note_check(command);
   const std::lock_guard<std::mutex> lock(mutex_);
   int32_t place = -1;
   if (const auto found = places_.find(command.op); command.op != nullptr && found != places_.end()) {
@@ -145,26 +142,12 @@ void PlanRecorder::keep(const Command& command, size_t bytes) {
   taken_[static_cast<size_t>(command.device)].blocks.push_back(block);
 }
 
-void PlanRecorder::note_check(const Command& command) noexcept {
-  const std::string_view name = command.op == nullptr ? command.name : command.op->name;
-  const bool is_check = name == "aten::all" || name.starts_with("aten::all.");
-  for (const Operand& output : command.outputs) {
-    if (is_check) {
-      latest_check_.store(output.address);
-    } else {
-      const void* written = output.address;
-      latest_check_.compare_exchange_strong(written, nullptr);
-    }
-  }
-}
-
 void PlanRecorder::release_workspaces() noexcept {
   for (size_t device = 0; device < taken_.size(); ++device) {
     for (void* const memory : std::exchange(taken_[device].blocks, {})) {
       get().device(static_cast<int>(device)).allocator->deallocate(memory);
     }
   }
-  latest_check_.store(nullptr);
 }
 
 }  // namespace loom::runtime

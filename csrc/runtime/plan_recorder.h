@@ -2,7 +2,6 @@
 // command runs by the simulated clock. A reader of the tape, attached after that clock.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -67,11 +66,6 @@ class PlanRecorder final : public TapeReader {
     const std::lock_guard<std::mutex> lock(mutex_);
     return kept_.memory.size();
   }
-  // Whether the memory at an address is the result of a check that all elements pass, the latest one: a plan
-  // supposes that checks pass.
-  static bool holds_true(const void* address) noexcept {
-    return address != nullptr && latest_check_.load(std::memory_order_relaxed) == address;
-  }
   // Takes the memory of the workspaces back.
   void release_workspaces() noexcept;
 
@@ -94,7 +88,6 @@ class PlanRecorder final : public TapeReader {
   void* take(int device, int64_t stream, size_t bytes);
   // The same until the end of the plan.
   void keep(const Command& command, size_t bytes);
-  static void note_check(const Command& command) noexcept;
 
   const std::function<void(int)> at_peak_;
   const std::function<bool()> is_backward_;
@@ -107,7 +100,6 @@ class PlanRecorder final : public TapeReader {
   std::map<std::string, int32_t> places_by_name_;
   std::vector<Taken> taken_;  // by device; under the lock
   static inline thread_local bool takes_workspace = false;
-  static inline std::atomic<const void*> latest_check_{nullptr};
 };
 
 }  // namespace loom::runtime

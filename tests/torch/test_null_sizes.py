@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from tests.conftest import PythonRunner
+
 
 @pytest.fixture(autouse=True)
 def dry_run() -> Iterator[None]:
@@ -54,6 +56,25 @@ CASES: dict[str, tuple[Callable[[], object], object]] = {
         ),
         (8,),
     ),
+    "sparse": (
+        lambda: [made(3, 4).to_sparse()._nnz(), made(3, 4, 2).to_sparse(1)._values().shape],
+        [12, (3, 4, 2)],
+    ),
+    "compressed": (
+        lambda: [
+            (x.crow_indices() if x.layout == torch.sparse_csr else x.ccol_indices()).shape + x.values().shape
+            for x in (made(3, 4).to_sparse_csr(), made(3, 4).to_sparse_csc())
+        ],
+        [(4, 12), (5, 12)],
+    ),
+    "least squares": (
+        lambda: [each.shape for each in torch.linalg.lstsq(made(2, 5, 3), made(2, 5, 4))],
+        [(2, 3, 4), (0,), (2,), (0,)],
+    ),
+    "least squares of a vector": (
+        lambda: [each.shape for each in torch.linalg.lstsq(made(5, 3), made(5), driver="gelsd")],
+        [(3,), (), (), (3,)],
+    ),
     "bincount": (
         lambda: torch.bincount(torch.ones(9, dtype=torch.int64, device="loom"), minlength=4).shape,
         (4,),
@@ -66,6 +87,93 @@ CASES: dict[str, tuple[Callable[[], object], object]] = {
 def test_sizes_are_the_largest(case: str) -> None:
     found, expected = CASES[case]
     assert found() == expected
+
+
+def written(x: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    x = x.clone()
+    x[place] = 1.0
+    return x
+
+
+WRONG: dict[str, Callable[[str], object]] = {
+    "mask": lambda d: torch.ones(3, 4, device=d)[torch.ones(5, device=d) > 0],
+    "mask of rows and columns": lambda d: torch.ones(3, 4, device=d)[torch.ones(3, 5, device=d) > 0],
+    "mask behind a position": lambda d: torch.ones(3, 4, device=d)[0, torch.ones(3, device=d) > 0],
+    "mask of too many dimensions": lambda d: torch.ones(3, device=d)[torch.ones(3, 4, device=d) > 0],
+    "positions of floats": lambda d: torch.ones(3, device=d)[torch.zeros(2, device=d)],
+    "write": lambda d: written(torch.ones(3, 4, device=d), torch.ones(5, device=d) > 0),
+    "write of another dtype": lambda d: torch.ones(3, device=d).index_put(
+        (torch.ones(3, device=d) > 0,), torch.ones(3, dtype=torch.int64, device=d)
+    ),
+    "masked_select of numbers": lambda d: torch.ones(3, device=d).masked_select(torch.ones(3, device=d)),
+    "masked_select of other sizes": lambda d: torch.ones(3, 4, device=d).masked_select(
+        torch.ones(5, device=d) > 0
+    ),
+    "bincount of floats": lambda d: torch.bincount(torch.ones(3, device=d)),
+    "bincount of a matrix": lambda d: torch.bincount(torch.ones(3, 3, device=d, dtype=torch.int64)),
+    "bincount with other weights": lambda d: torch.bincount(
+        torch.ones(3, device=d, dtype=torch.int64), torch.ones(4, device=d)
+    ),
+    "bincount of less than nothing": lambda d: torch.bincount(
+        torch.ones(3, device=d, dtype=torch.int64), minlength=-1
+    ),
+    "repeat_interleave by floats": lambda d: torch.repeat_interleave(torch.ones(3, device=d)),
+    "repeat_interleave by a matrix": lambda d: torch.repeat_interleave(
+        torch.ones(3, 3, device=d, dtype=torch.int64)
+    ),
+    "unique of complex numbers": lambda d: torch.unique(torch.ones(3, device=d, dtype=torch.complex64)),
+    "least squares of other sizes": lambda d: torch.linalg.lstsq(
+        torch.ones(4, 3, device=d), torch.ones(5, 2, device=d)
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_arguments_are_checked_as_the_engine_checks_them(case: str) -> None:
+    with pytest.raises(Exception) as there:  # noqa: PT011 - whatever the CPU raises
+        WRONG[case]("cpu")
+    with pytest.raises(there.type) as here:
+        WRONG[case]("loom")
+    assert str(here.value).splitlines()[0] == str(there.value).splitlines()[0]
+
+
+CHECKS: dict[str, Callable[[torch.Tensor], bool]] = {
+    "all": lambda x: bool(x.all()),
+    "all finite": lambda x: bool(torch.isfinite(x).all()),
+    "equal": lambda x: torch.equal(x, x * 1),
+    "allclose": lambda x: torch.allclose(x, x * 1),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*computes nothing")
+@pytest.mark.parametrize("case", CHECKS)
+def test_checks_are_supposed_to_pass(case: str) -> None:
+    assert CHECKS[case](made(3, 4)) is True
+
+
+@pytest.mark.filterwarnings("ignore:.*computes nothing")
+def test_what_is_no_check_or_was_changed_since_reads_as_zero() -> None:
+    assert not torch.equal(made(3), made(4))
+    passed = made(3).all()
+    assert passed
+    other = made(3).any()
+    assert not other
+    passed.zero_()
+    assert not passed
+
+
+def test_checks_pass_under_the_driver_null_too(fork_python: PythonRunner) -> None:
+    fork_python(
+        """
+        import warnings
+        import torch_loom
+        warnings.simplefilter("ignore")
+        x = torch.ones(4, device="loom")
+        assert x.all() and torch.equal(x, x) and torch.allclose(x, x)
+        assert not x.any() and x[0].item() == 0
+        """,
+        {"TORCH_LOOM_DRIVER": "null"},
+    )
 
 
 @pytest.mark.filterwarnings("ignore:.*computes nothing")

@@ -32,6 +32,9 @@ from torch_loom.image.executable import Executable
 
 __all__ = ["compile_module"]
 
+MAX_CHIPS = 32
+"""A galaxy's."""
+
 
 def compile_module(
     module: nn.Module | str | os.PathLike[str] | Any,
@@ -39,6 +42,7 @@ def compile_module(
     sample_kwargs: Mapping[str, Any] | None = None,
     *,
     chip: str | Chip | None = None,
+    num_chips: int = 1,
     device: str | torch.device | None = None,
     dump: str | Path | None = None,
     checks: bool = False,
@@ -56,6 +60,7 @@ def compile_module(
         sample_inputs, sample_kwargs: what its forward takes; their shapes are compiled for.
         chip: the name or description of the chip to plan for; default: that of ``device``, or of the board
             that ``device_config`` names.
+        num_chips: how many such chips the plan has; a board or a cluster's descriptor has its own number.
         device: where the executable runs; default: the current device.
         dump: a folder for the graph after each pass.
         checks: whether graphs are checked after each pass.
@@ -92,7 +97,9 @@ def compile_module(
         own = own.but(numerics="formats")
     place = _device(device)
     described = chip if isinstance(chip, Chip) else load(chip) if chip is not None else _chip_of(place)
-    target = target_of(described, own)
+    if not isinstance(num_chips, int) or not 1 <= num_chips <= MAX_CHIPS:
+        raise CompilerOptionError(f"num_chips={num_chips!r}: it takes a number from 1 to {MAX_CHIPS}")
+    target = target_of(described, own, num_chips)
     args, kwargs = tuple(sample_inputs), dict(sample_kwargs or {})
     if loss is not None and optimizer is None:
         raise CompilerOptionError("loss: it is for training; give the optimizer, too")

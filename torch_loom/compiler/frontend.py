@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import sysconfig
 import traceback
@@ -16,7 +17,10 @@ from torch import fx, nn
 
 from torch_loom.errors import CompilerOptionError, ExportError
 
-__all__ = ["Exported", "exported", "state_of"]
+__all__ = ["LABEL", "Exported", "exported", "node_name", "state_of"]
+
+LABEL = "loom_op"
+"""The key under which ``fx.traceback.annotate`` carries an op's own name and type into the graph."""
 
 
 @dataclass
@@ -93,6 +97,7 @@ def exported(
     checks = torch.ops.aten._assert_tensor_metadata.default
     for node in graph.find_nodes(op="call_function", target=checks):
         graph.erase_node(node)
+    _use_labels(graph)
     return Exported(program.graph_module, parameters, sources, updates, {"out": text, "given": given})
 
 
@@ -178,6 +183,35 @@ def _check_sizes(graph: fx.GraphModule) -> None:
                 "values of tensors, and a plan needs sizes. Return as much as there can be, with a mask, or "
                 'use torch.compile(backend="loom")'
             )
+
+
+def node_name(label: str) -> str:
+    """Return the name that a node of the graph has for a label: letters, digits and underscores."""
+    name = re.sub(r"\W+", "_", label, flags=re.ASCII)
+    return f"_{name}" if name[:1].isdigit() else name
+
+
+def _use_labels(graph: fx.Graph) -> None:
+    """Let the op that does a label's work bear its name: its product, or else the last of its nodes."""
+    from torch_loom.compiler.ir import computes, facts, shape_class
+
+    groups: dict[tuple[str, str], list[fx.Node]] = {}
+    for node in graph.nodes:
+        label = (node.meta.get("custom") or {}).get(LABEL)
+        if label is not None and computes(node):
+            groups.setdefault(label, []).append(node)
+    chosen = {}
+    for label, nodes in groups.items():
+        products = [one for one in nodes if shape_class(one) in ("matmul", "convolution", "attention")]
+        chosen[(products or nodes)[-1]] = label
+        for one in nodes:
+            facts(one).label = label
+    wanted = {node_name(name) for name, _ in chosen.values()}
+    for node in graph.nodes:  # a label's name is not another op's, by chance
+        if node.op == "call_function" and node not in chosen and node.name in wanted:
+            node._rename(f"{node.name}_unnamed")
+    for node, (name, _) in chosen.items():
+        node._rename(node_name(name))
 
 
 def _is_on(program: Any, device: torch.device) -> bool:

@@ -27,6 +27,7 @@ class Facts:
         source: the program's line that it comes from, and its module's path.
         format, accumulate, fidelity: the names of its data formats and of its math fidelity; empty: exact.
         role: ``"forward"``, ``"backward"`` or ``"optimizer"``.
+        label: the name and the type that the program gave the op; empty: none.
         tags: what passes leave for one another.
     """
 
@@ -38,6 +39,7 @@ class Facts:
     accumulate: str = ""
     fidelity: str = ""
     role: str = "forward"
+    label: tuple[str, str] = ("", "")
     tags: dict[str, Any] = field(default_factory=dict)
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch_loom.compiler.choices import DATA_FORMATS, MATH_FIDELITIES
-from torch_loom.compiler.predicates import Predicate, Selector, checked, name_regex, op_type
+from torch_loom.compiler.predicates import Named, Predicate, Selector, checked, name_regex, op_type
 from torch_loom.errors import CompilerOptionError
 
 __all__ = [
     "Overrides",
+    "applied",
     "configure_mixed_precision",
     "current",
     "override_dram_queue_placement",
@@ -25,7 +28,11 @@ __all__ = [
 
 @dataclass
 class Overrides:
-    """All that has been set since the last :func:`reset`."""
+    """All that has been set since the last :func:`reset`.
+
+    Attributes:
+        is_partial: they are of several graphs, so that one graph lacks ops that they name.
+    """
 
     epoch_breaks: list[Any] = field(default_factory=list)
     chip_breaks: list[Any] = field(default_factory=list)
@@ -35,6 +42,25 @@ class Overrides:
     streams: dict[str, str] = field(default_factory=dict)
     queues: dict[str, tuple[int, int]] = field(default_factory=dict)
     precisions: list[tuple[Predicate, dict[str, str]]] = field(default_factory=list)
+    is_partial: bool = False
+
+    def of_ops(self, ops: Sequence[Named]) -> Overrides:
+        """Return what is for these ops; everything unless ``is_partial``."""
+        if not self.is_partial:
+            return self
+        names = {op.name for op in ops}
+
+        def known(given: list[Any]) -> list[Any]:
+            return [one for one in given if (one in names if isinstance(one, str) else any(map(one, ops)))]
+
+        return replace(
+            self,
+            epoch_breaks=known(self.epoch_breaks),
+            chip_breaks=known(self.chip_breaks),
+            sizes={name: one for name, one in self.sizes.items() if name in names},
+            starts={name: one for name, one in self.starts.items() if name in names},
+            streams={name: one for name, one in self.streams.items() if name in names},
+        )
 
 
 _current = Overrides()
@@ -49,6 +75,17 @@ def reset() -> None:
     """Drop all breaks and overrides."""
     global _current
     _current = Overrides()
+
+
+@contextmanager
+def applied(overrides: Overrides) -> Iterator[None]:
+    """Within, these hold in place of what was set."""
+    global _current
+    before, _current = _current, overrides
+    try:
+        yield
+    finally:
+        _current = before
 
 
 def set_epoch_break(op_names: Selector) -> None:

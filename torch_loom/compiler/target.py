@@ -106,13 +106,15 @@ class Target:
 _PRODUCTS = ("matmul", "convolution", "attention")
 
 
-def target_of(chip: Chip, options: Options) -> Target:
+def target_of(chip: Chip, options: Options, num_chips: int = 1) -> Target:
     """Return the target of a chip under the options: boards, descriptors and harvested rows.
+
+    Args:
+        num_chips: how many there are, where no board or descriptor says so.
 
     Raises:
         CompilerOptionError: a descriptor cannot be read, or rows are harvested that the chip does not have.
     """
-    num_chips = 1
     if options.device_config:
         name, num_chips = DEVICE_CONFIGS[options.device_config]
         chip = load(name)

@@ -178,6 +178,36 @@ class Pipeline(Runs):
             )
         )
 
+    def choose(self, stage: int, module: int, inputs: Channel[Feed] | None = None) -> None:
+        """Let one module of a stage run alone, after what was asked for before.
+
+        Args:
+            module: its place among those of the stage.
+            inputs: the queue that the pipeline reads from then on, where it is the first stage.
+
+        Raises:
+            PipelineError: the stages are on several ranks, or there is no such module.
+        """
+        self._require(1)
+        assert self._lifeline is not None
+        chosen = self.stages[stage]
+        if self.distributed:
+            raise PipelineError("choose: the stages are on several ranks, whose queues are not told of it")
+        if not 0 <= module < len(chosen.modules):
+            raise PipelineError(f"stage {chosen.name!r} has {len(chosen.modules)} modules, and no {module}")
+        if inputs is not None and inputs not in self._queues:
+            inputs.attach(self._lifeline)
+            self._queues.add(inputs)
+        if inputs is not None and stage == 0:
+            self.inputs = inputs
+
+        def switch() -> None:
+            chosen.choose(module)
+            if inputs is not None and stage == 0 and chosen.links is not None:
+                chosen.links.inputs = inputs
+
+        self._workers[stage].commands.put(Command(CommandType.CALL, parameters=switch))
+
     def end_endless(self) -> None:
         """End runs without a count, in the order of the data; what is queued stays for the next run."""
         self._cancel_endless()

@@ -65,6 +65,8 @@ class Runs:
         self.inputs = made if inputs is None else inputs
         made = Channel[Feed](f"{names[-1]}: targets", queue_entries)
         self.targets = made if targets is None else targets
+        self._queues = {self.inputs, self.targets}
+        """Every queue that the program has pushed into; ``choose`` adds more."""
         self._ranks = resolve(ranks, len(stages))
         self._ranked: RankedRun | None = None
         self._lifeline: Lifeline | None = None
@@ -218,7 +220,7 @@ class Runs:
             worker.stage.left_behind = worker
         ended = not left
         self._workers = {}
-        for channel in (self.inputs, self.targets):
+        for channel in self._queues:
             if not keep_queued:
                 channel.clear()
             channel.attach(None)
@@ -299,7 +301,8 @@ class Runs:
             self.inputs.discard_no_more()
             self.targets.discard_no_more()
         self._endless.clear()
-        self.inputs.wake()
+        for channel in self._queues:
+            channel.wake()
 
 
 def _nothing() -> None:

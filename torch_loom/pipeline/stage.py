@@ -49,6 +49,7 @@ class Stage:
         adapt: changes the inputs of each micro-batch, such as their dtypes, before the modules get them.
         more_devices: that share the modules with ``device``, in order; parameters stay where their module is.
         recompute: keep only the inputs of a micro-batch in training; its backward computes the rest again.
+        chosen: the place of the module that runs alone, until ``choose`` says another; None: all, in order.
     """
 
     def __init__(
@@ -66,11 +67,13 @@ class Stage:
         numbers: Callable[[], AbstractContextManager[object]] = nullcontext,
         more_devices: Sequence[torch.device] = (),
         recompute: bool = False,
+        chosen: int | None = None,
     ) -> None:
         self.name = name
         self.device = torch.device(device)
         self.devices = (self.device, *more_devices)
         self.recompute = recompute
+        self.chosen = chosen
         given = {name: modules} if isinstance(modules, nn.Module) else dict(modules)
         if not given:
             raise PipelineError(f"stage {name!r} has no module: place one on it")
@@ -290,6 +293,15 @@ class Stage:
                 if callable(found):
                     found(*arguments)
 
+    def choose(self, place: int) -> None:
+        """Let the module of this place run alone, in place of the one before."""
+        self.chosen = place
+
+    def chosen_modules(self) -> list[nn.Module]:
+        """Return the modules that run, in order."""
+        every = list(self.modules.values())
+        return every if self.chosen is None else [every[self.chosen]]
+
     def lost(self) -> PipelineError | None:
         """Return why the stage can run no more although nobody ended it, or None."""
         return None
@@ -355,7 +367,10 @@ class Stage:
         if self._copies_inputs:
             inputs = tuple(tensor.clone() for tensor in inputs)
         values: Sequence[torch.Tensor] = inputs
-        for place, (module, device) in enumerate(zip(self.modules.values(), self._places, strict=True)):
+        running = list(zip(self.modules.values(), self._places, strict=True))
+        if self.chosen is not None:
+            running = [running[self.chosen]]
+        for place, (module, device) in enumerate(running):
             values = [value if value.is_meta else value.to(device) for value in values]
             if place == 0 and names is not None:
                 given = module(**dict(zip(names, inputs, strict=True)))

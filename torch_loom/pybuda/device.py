@@ -48,8 +48,9 @@ class Device(DeviceLoop):
         self.debug_gradient_trace_queue: Any = None
         self.microbatch_size = 0
         self.microbatch_count = 1
-        self._batch: int | None = None
-        self._inputs: Channel[Feed] | None = None
+        # By sub-graph; 0 is that of a device without any.
+        self._batch: dict[int, int] = {}
+        self._inputs: dict[int, Channel[Feed]] = {}
         self._targets: Channel[Feed] | None = None
         state.register(self)
 
@@ -170,9 +171,12 @@ class Device(DeviceLoop):
 
     def input_channel(self) -> Channel[Feed]:
         """Return the queue of inputs; its capacity is that of the configuration when it is first used."""
-        if self._inputs is None:
-            self._inputs = Channel(f"{self.name}: inputs", _get_global_compiler_config().input_queue_entries)
-        return self._inputs
+        chosen = self.chosen_module()
+        place = chosen or 0
+        if place not in self._inputs:
+            name = f"{self.name}: inputs" if chosen is None else f"{self.name}: inputs of {chosen}"
+            self._inputs[place] = Channel(name, _get_global_compiler_config().input_queue_entries)
+        return self._inputs[place]
 
     def target_channel(self) -> Channel[Feed]:
         """Return the queue of targets, as ``input_channel``."""
@@ -181,6 +185,10 @@ class Device(DeviceLoop):
                 f"{self.name}: targets", _get_global_compiler_config().input_queue_entries
             )
         return self._targets
+
+    def chosen_module(self) -> int | None:
+        """Return the place of the module that runs alone; None: all run, in order."""
+        return None
 
     def make_stage(self) -> Stage:
         """Return the stage of the placed modules, made at the first call after a change.
@@ -192,15 +200,17 @@ class Device(DeviceLoop):
             raise PyBudaError(f"device {self.name!r} has no module: place_module() first")
         if self.stage is None:
             self.stage = self._new_stage({module.name: module.torch_module() for module in self.modules})
+        if self.stage.links is None:
+            self.stage.chosen = self.chosen_module()
         return self.stage
 
     def drop_queued(self) -> None:
         """Forget what was pushed and not consumed."""
-        for channel in (self._inputs, self._targets):
-            if channel is not None and not channel.drained:
+        targets = [] if self._targets is None else [self._targets]
+        for channel in (*self._inputs.values(), *targets):
+            if not channel.drained:
                 channel.clear()
-        self._inputs = self._targets = None
-        self._batch = None
+        self._inputs, self._targets, self._batch = {}, None, {}
 
     def stage_of(self, modules: dict[str, nn.Module], **options: Any) -> Stage:
         """Return a stage on this device: in a process of its own with an ``mp_context``."""
@@ -231,11 +241,11 @@ class Device(DeviceLoop):
                 f"inputs of one micro-batch have first dimensions {sorted(sizes)}: one size, or 1"
             )
         batch = max(sizes, default=1)
-        if self._batch is not None and batch != self._batch:
+        known = self._batch.setdefault(self.chosen_module() or 0, batch)
+        if batch != known:
             raise PyBudaError(
-                f"Batch size mismatch between first input and current input: {self._batch} and {batch}"
+                f"Batch size mismatch between first input and current input: {known} and {batch}"
             )
-        self._batch = batch
 
     def _put(
         self, channel: Channel[Feed], values: tuple[torch.Tensor, ...], names: tuple[str, ...] | None

@@ -292,7 +292,22 @@ class DeviceLoop:
         """Return a copy of the stage on the host, exact, with the device's present parameters."""
         stage = self._made_stage()
         loss = stage.loss if isinstance(stage.loss, torch.nn.Module) else None
-        return Stage(f"{self.name}: reference", stage.modules, "cpu", loss=loss, keep_modules=False)
+        chosen = self.chosen_module()  # type: ignore[attr-defined]
+        return Stage(
+            f"{self.name}: reference", stage.modules, "cpu", loss=loss, keep_modules=False, chosen=chosen
+        )
+
+    def output_shapes(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """Return the outputs for inputs of these shapes and dtypes, as tensors of the meta device.
+
+        Raises:
+            StageError: a module failed; the error is an instance of the original's class too.
+        """
+        reference = self.reference_stage()
+        for module in reference.modules.values():
+            module.to("meta")
+        with torch.no_grad(), self._naming("compile_for"):
+            return reference.compute(tuple(value.to("meta") for value in inputs))
 
     def _values(self, what: str) -> dict[str, torch.Tensor]:
         """The stage's parameters or gradients; of a stage on another rank while the pipeline runs."""

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.fx.traceback import annotate, has_preserved_node_meta
 
+from torch_loom.compiler.frontend import LABEL
 from torch_loom.errors import PyBudaError
 
 __all__ = ["OpRecord", "Trace", "bind", "current", "record", "value_of"]
@@ -120,7 +122,8 @@ def apply(
     name = trace.claim(op_type, name) if trace is not None else name or f"{op_type}_{next(_outside)}"
     values = _values(operands)
     try:
-        results = compute(*values)
+        with _labelled(name, op_type):
+            results = compute(*values)
     except PyBudaError as error:
         raise PyBudaError(f"{op_type} {name!r}: {error}") from None
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
@@ -138,6 +141,13 @@ def apply(
     if trace is not None:
         trace.ops[name] = OpRecord(name, op_type, operands, dict(attributes or {}), tuple(outputs))
     return tuple(outputs) if many else outputs[0]
+
+
+def _labelled(name: str, op_type: str) -> contextlib.AbstractContextManager[object]:
+    """Let a graph that is being traced know what the program calls the op."""
+    if not has_preserved_node_meta():
+        return contextlib.nullcontext()
+    return annotate({LABEL: (name, op_type)})
 
 
 def _values(operands: tuple[Any, ...]) -> list[torch.Tensor]:

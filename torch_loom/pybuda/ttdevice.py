@@ -22,6 +22,7 @@ from torch_loom.pybuda.frontends import TFModule
 from torch_loom.pybuda.module import Module
 from torch_loom.pybuda.optimizers import Optimizer
 from torch_loom.pybuda.parameter import Parameter
+from torch_loom.pybuda.pybudaglobal import state
 from torch_loom.pybuda.schedulers import LearningRateScheduler
 from torch_loom.pybuda.tensor import Tensor
 
@@ -124,19 +125,41 @@ class TTDevice(Device):
         }
 
     def set_active_subgraph(self, subgraph_index: int) -> None:
-        """Choose the module whose inputs are pushed and that runs (``compile_subgraphs``).
+        """Choose the sub-graph whose inputs are pushed from now on, and that the next runs run.
+
+        With ``CompilerConfig.compile_subgraphs`` each placed module is a sub-graph with a queue of inputs of
+        its own; without it all modules are one, in order.
 
         Raises:
-            PyBudaError: there is no module of that index.
+            PyBudaError: there is no sub-graph of that index.
+            PipelineError: the devices are on several ranks.
         """
-        if not 0 <= subgraph_index < max(len(self.modules), 1):
+        number = len(self.modules) if self._has_subgraphs() else 1
+        if not isinstance(subgraph_index, int) or not 0 <= subgraph_index < max(number, 1):
+            hint = "" if self._has_subgraphs() else ": CompilerConfig.compile_subgraphs makes each module one"
             raise PyBudaError(
-                f"set_active_subgraph: {subgraph_index} is none of the {len(self.modules)} modules"
+                f"set_active_subgraph: {subgraph_index} is none of the {number} sub-graphs{hint}"
             )
         self._active_subgraph = subgraph_index
+        session = state.session
+        if self._has_subgraphs() and session is not None and not session.ended and self in session.devices:
+            place = session.place_of(self)
+            session.pipeline.choose(place, subgraph_index, self.input_channel() if place == 0 else None)
+
+    def remove_modules(self) -> None:
+        """Remove the placed modules and what was pushed for them; sub-graph 0 is active again."""
+        super().remove_modules()
+        self._active_subgraph = 0
+
+    def chosen_module(self) -> int | None:
+        """Return the active sub-graph where each module is one."""
+        return self._active_subgraph if self._has_subgraphs() else None
+
+    def _has_subgraphs(self) -> bool:
+        return _get_global_compiler_config().compile_subgraphs and len(self.modules) > 1
 
     def get_active_subgraph(self) -> int:
-        """Return the index of the chosen module."""
+        """Return the index of the active sub-graph."""
         return self._active_subgraph
 
     def compile_for(  # type: ignore[override]
@@ -162,12 +185,7 @@ class TTDevice(Device):
             from torch_loom.pybuda.verify.stages import verify_device
 
             verify_device(self, [value.value() for value in inputs], verify_cfg)
-        reference = self.reference_stage()
-        for module in reference.modules.values():
-            module.to("meta")
-        values = tuple(value._value.to("meta") for value in inputs)
-        with torch.no_grad(), self._naming("compile_for"):
-            return tuple(Tensor(output) for output in reference.compute(values))
+        return tuple(Tensor(output) for output in self.output_shapes([value._value for value in inputs]))
 
     def generate(
         self, loop_count: int, write_index: int, tokens_per_iter: int = -1, token_id: int = -1

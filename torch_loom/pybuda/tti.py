@@ -10,15 +10,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from torch_loom.compiler import compile_module
 from torch_loom.errors import ImageError, PyBudaError
 from torch_loom.image import file
 from torch_loom.image.executable import Executable
 from torch_loom.pipeline.transfer import flatten_outputs
 from torch_loom.pybuda.enums import BackendDevice, BackendType
 from torch_loom.pybuda.module import Module
+from torch_loom.pybuda.placing import compiled
 from torch_loom.pybuda.tensor import to_torch
-from torch_loom.pybuda.tracing import InOrder
 
 __all__ = ["ImageModule", "TTDeviceImage", "compile_image"]
 
@@ -133,19 +132,9 @@ def compile_image(
         )
     if not sample_inputs:
         raise PyBudaError("compile_to_image needs sample_inputs, whose shapes are compiled for")
-    stage = device.make_stage()
     path = Path(img_path) if img_path is not None else Path(f"device_images/{device.name}.tti")
     path.parent.mkdir(parents=True, exist_ok=True)
-    options = (
-        {"numerics": "formats", "default_df_override": device.fp32_fallback.name} if device.emulates() else {}
-    )
-    executable = compile_module(
-        InOrder(device.reference_stage().modules.values()).to(stage.device).eval(),
-        [to_torch(value).to(stage.device) for value in sample_inputs],
-        chip=device.arch.name.lower(),
-        device=stage.device,
-        **options,
-    )
+    executable = compiled(device, [to_torch(value) for value in sample_inputs])
     executable.save(path)
     body, tensors = file.read(path)
     body[_KEY] = {

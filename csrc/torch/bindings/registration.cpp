@@ -32,8 +32,8 @@ constexpr Registration kRegistrations[] = {
     register_kineto_profiler, register_graph_impl, register_autocast,        register_factories,
     register_views,           register_copies,     register_random,          register_lazy_ops,
     register_sparse,          register_sparse_csr, register_recurrent_cells, register_sync_batch_norm,
-    register_attention,       register_optimizers, register_linear,          register_unboxed,
-    register_boxed,
+    register_attention,       register_optimizers, register_linear,          register_nested,
+    register_quantized,       register_unboxed,    register_boxed,
 };
 
 }  // namespace

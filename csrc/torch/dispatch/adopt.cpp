@@ -1,49 +1,23 @@
 // Taking back: the engine's results as tensors of the device, and what its kernel changed of its operands.
 #include <ATen/EmptyTensor.h>
-#include <ATen/SparseCsrTensorImpl.h>
-#include <ATen/SparseCsrTensorUtils.h>
-#include <ATen/SparseTensorImpl.h>
-#include <ATen/native/SparseTensorUtils.h>
-#include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
-#include <ATen/ops/_sparse_coo_tensor_unsafe.h>
 #include <c10/core/StorageImpl.h>
 
+#include "torch/dispatch/layouts.h"
 #include "torch/dispatch/lend.h"
 #include "torch/engine/alias.h"
 #include "torch/memory/allocator.h"
 
 namespace loom::glue {
 
-at::Tensor Lending::adopt_sparse(const at::Tensor& result) {
-  const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device()));
-  if (result.layout() == c10::kSparse) {
-    return at::_sparse_coo_tensor_unsafe(adopt(result._indices()), adopt(result._values()), result.sizes(),
-                                         result.scalar_type(), c10::kSparse, own, false,
-                                         result.is_coalesced());
-  }
-  if (at::sparse_csr::is_sparse_compressed(result)) {
-    const auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(result);
-    return at::_sparse_compressed_tensor_unsafe(adopt(compressed), adopt(plain), adopt(result.values()),
-                                                result.sizes(), result.scalar_type(), result.layout(), own,
-                                                false);
-  }
-  TORCH_CHECK_NOT_IMPLEMENTED(false, op_name(), " on ", device_name(),
-                              " devices cannot return a tensor of layout ", result.layout());
-}
-
 at::Tensor Lending::adopt(at::Tensor result) {
   if (!result.defined() || is_loom(result)) return result;
   c10::TensorImpl* impl = result.unsafeGetTensorImpl();
-  if (result.layout() != c10::kStrided) {
-    for (const Loan& loan : sparse_loans_) {
+  if (!is_dense(result)) [[unlikely]] {
+    for (const Loan& loan : special_loans_) {
       if (loan.alias.unsafeGetTensorImpl() == impl) return loan.original();
     }
-    return adopt_sparse(result);
+    return adopt_special(result);
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(!impl->key_set().has_all(c10::DispatchKeySet(c10::DispatchKey::Quantized)) &&
-                                  !impl->key_set().has(c10::DispatchKey::NestedTensor),
-                              op_name(), ": quantized and nested tensors are not implemented on ",
-                              device_name(), " devices");
   c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
   // Fresh results belong to nobody else; only shared ones can be an operand or a view of one.
   if (result.use_count() > 1 || (storage != nullptr && impl->unsafe_storage().use_count() > 1)) {
@@ -145,31 +119,6 @@ bool Lending::has_moved(const Loan& loan) const {
   return alias->data() != target_->runtime().engine_address(own->data());
 }
 
-// A kernel gives a sparse tensor new parts where it has other elements than before.
-void Lending::write_back_sparse(const Loan& loan) {
-  if (loan.alias.layout() == c10::kSparse) {
-    const at::SparseTensorImpl* alias = at::sparse::get_sparse_impl(loan.alias);
-    at::SparseTensorImpl* original = at::sparse::get_sparse_impl(loan.original());
-    const at::Tensor indices = adopt(alias->indices()), values = adopt(alias->values());
-    if (!indices.is_same(original->indices()) || !values.is_same(original->values()) ||
-        alias->sizes() != original->sizes() || alias->sparse_dim() != original->sparse_dim()) {
-      original->raw_resize_(alias->sparse_dim(), alias->dense_dim(), alias->sizes());
-      original->set_indices_and_values_unsafe(indices, values);
-    }
-    original->set_coalesced(alias->coalesced());
-    return;
-  }
-  auto* original = static_cast<at::SparseCsrTensorImpl*>(loan.original().unsafeGetTensorImpl());
-  const auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(loan.alias);
-  const auto [own_compressed, own_plain] = at::sparse_csr::getCompressedPlainIndices(loan.original());
-  const at::Tensor first = adopt(compressed), second = adopt(plain), values = adopt(loan.alias.values());
-  if (first.is_same(own_compressed) && second.is_same(own_plain) && values.is_same(original->values()) &&
-      loan.alias.sizes() == loan.original().sizes()) {
-    return;
-  }
-  original->set_member_tensors(first, second, values, loan.alias.sizes());
-}
-
 void Lending::write_back() {
   for (Loan& loan : loans_) {
     if (!loan.is_written) continue;
@@ -205,8 +154,8 @@ void Lending::write_back() {
     if (loan.alias.is_conj() != loan.original().is_conj()) loan.original()._set_conj(loan.alias.is_conj());
     if (loan.alias.is_neg() != loan.original().is_neg()) loan.original()._set_neg(loan.alias.is_neg());
   }
-  for (const Loan& loan : sparse_loans_) {
-    if (loan.is_written) write_back_sparse(loan);
+  for (const Loan& loan : special_loans_) {
+    if (loan.is_written) write_back_special(loan);
   }
 }
 

@@ -210,7 +210,7 @@ bool call_engine(Op& op, torch::jit::Stack* stack, Lending& lending) {
         avoid_zero_divisors(*stack, op.num_arguments);
       }
       if (!lending.runs_kernels() && run_without_values(op, stack)) return;
-      if (lending.has_sparse()) {
+      if (lending.is_by_keys()) {
         op.handle.callBoxed(stack);
       } else {
         op.handle.redispatchBoxed(lending.engine_keys(), stack);
@@ -236,6 +236,8 @@ void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceK
   if (!key.empty()) teach(op, key, *stack, lending);
   if (op.writes) lending.write_back();
   for (size_t i = stack->size() - op.num_returns; i < stack->size(); ++i) adopt_result(lending, (*stack)[i]);
+  if (!lending.runs_kernels() && op.num_returns == 1 && stack->back().isTensor()) [[unlikely]]
+    note_passed(op, stack->back().toTensor());
   if (!lending.is_described()) [[likely]]
     return lending.finish();
   for (size_t i = stack->size() - op.num_returns; i < stack->size(); ++i) {
@@ -253,10 +255,23 @@ void run_lent(Op& op, torch::jit::Stack* stack, Lending& lending) {
   if (!try_queue(op, stack, lending, key)) run_in_place(op, stack, lending, std::move(key));
 }
 
+namespace {
+
+// Packed weights are the host's, for every device: no loan outlives the call.
+void pack_on_host(const Op& op, torch::jit::Stack* stack) {
+  for (size_t i = stack->size() - op.num_arguments; i < stack->size(); ++i) {
+    if ((*stack)[i].isTensor() && (*stack)[i].toTensor().defined())
+      (*stack)[i] = (*stack)[i].toTensor().cpu();
+  }
+  op.handle.callBoxed(stack);
+}
+
 // `is_checked`: for a fallback. `is_sync`: somebody wants to know that the host waits for it.
-void lend_and_run(Op& op, torch::jit::Stack* stack, Lending::Telling telling, bool is_checked, bool is_sync) {
+void lend_and_run(Op& op, torch::jit::Stack* stack, Lending::Telling telling, bool is_by_keys,
+                  bool is_checked, bool is_sync) {
   const size_t first = stack->size() - op.num_arguments;
   Lending lending(op, telling);
+  if (is_by_keys) lending.find_by_keys();
   c10::SmallVector<c10::IValue, 8> given;
   const bool may_retell = telling == Lending::Telling::kUnknown && !lending.is_described();
   if (may_retell) [[unlikely]] {
@@ -273,7 +288,7 @@ void lend_and_run(Op& op, torch::jit::Stack* stack, Lending::Telling telling, bo
   const bool runs_in_place = lending.runs_in_place();
   if (may_retell && lending.must_retell(op, runs_in_place)) [[unlikely]] {
     std::move(given.begin(), given.end(), stack->begin() + static_cast<std::ptrdiff_t>(first));
-    return lend_and_run(op, stack, Lending::Telling::kTeach, is_checked, is_sync);
+    return lend_and_run(op, stack, Lending::Telling::kTeach, is_by_keys, is_checked, is_sync);
   }
   if (is_sync) [[unlikely]]
     report_implicit_sync(op.name(), lending.device());
@@ -292,7 +307,7 @@ void lend_and_run(Op& op, torch::jit::Stack* stack, Lending::Telling telling, bo
   }
 }
 
-void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
+void run(const c10::OperatorHandle& handle, torch::jit::Stack* stack, bool is_by_keys) {
   Op& op = Op::of(handle);
   TORCH_CHECK_NOT_IMPLEMENTED(op.is_served(), "The operator '", op.name(), "' is not implemented for ",
                               device_name(), " devices");
@@ -301,6 +316,7 @@ void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
     handle.redispatchBoxed(one_by_one_keys(), stack);
     return;
   }
+  if (op.makes_object) return pack_on_host(op, stack);
   bool is_checked = false;
   if (op.facts.has(op_flag::kMakesContents) && devices().has_lazy_devices()) {
     const auto check = [&](int device) {
@@ -312,8 +328,18 @@ void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   const bool is_sync = is_sync_watched.load(std::memory_order_relaxed) && waits_for_values(op, *stack);
   // What values decide has another cost each time.
   const bool may_skip = runtime::simulated::is_on() && !waits_for_values(op, *stack);
-  lend_and_run(op, stack, may_skip ? Lending::Telling::kUnknown : Lending::Telling::kAll, is_checked,
-               is_sync);
+  lend_and_run(op, stack, may_skip ? Lending::Telling::kUnknown : Lending::Telling::kAll, is_by_keys,
+               is_checked, is_sync);
+}
+
+}  // namespace
+
+void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
+  run(handle, stack, /*is_by_keys=*/false);
+}
+
+void run_boxed_by_keys(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
+  run(handle, stack, /*is_by_keys=*/true);
 }
 
 }  // namespace loom::glue

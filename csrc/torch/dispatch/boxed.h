@@ -10,6 +10,8 @@ namespace loom::glue {
 
 // Runs an op with the arguments on the stack, borrowed, and leaves its results there.
 void run_boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack);
+// The same for an op whose kernel only its operands' keys find, also where it has none.
+void run_boxed_by_keys(const c10::OperatorHandle& handle, torch::jit::Stack* stack);
 
 // The second half of that, for a stream that does not run it in this thread: the arguments at the end of the
 // stack are lent already.

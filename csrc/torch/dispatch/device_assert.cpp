@@ -1,5 +1,6 @@
 #include "torch/dispatch/device_assert.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 
 #include <cstdio>

@@ -169,7 +169,7 @@ std::vector<InferenceCheck> inference_checks() {
 }
 
 InferenceKey key_of(const Op& op, const torch::jit::Stack& stack, const Lending& lending) {
-  if (!op.can_queue || lending.has_sparse()) return {};
+  if (!op.can_queue || lending.is_by_keys()) return {};
   if (op.is_index && has_mask(op, stack)) return {};
   InferenceKey key;
   OperandOrder operands(lending.loans());

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "runtime/worlds.h"
+#include "torch/dispatch/layouts.h"
 #include "torch/memory/allocator.h"
 
 namespace loom::glue {
@@ -103,10 +104,10 @@ int64_t OperandOrder::next(const at::Tensor& tensor) {
   constexpr size_t kSearched = 16;
   if (num_seen_ < loans_.size() && loans_[num_seen_].alias.is_same(tensor)) {
     const size_t place = num_seen_++;
-    if (tensor.layout() != c10::kStrided) return kFresh;
+    if (!is_dense(tensor)) return kFresh;
     for (size_t i = 0; i < std::min(place, kSearched); ++i) {
       const at::Tensor& earlier = loans_[i].alias;
-      if (earlier.layout() == c10::kStrided && is_same_storage(earlier, tensor)) return -1 - int64_t(i);
+      if (is_dense(earlier) && is_same_storage(earlier, tensor)) return -1 - int64_t(i);
     }
     return kFresh;
   }
@@ -226,7 +227,7 @@ class Observer {
     const auto place = static_cast<size_t>(earlier - outputs_.begin());
     outputs_.push_back(tensor.unsafeGetTensorImpl());
     if (!tensor.defined()) return {};
-    if (tensor.layout() != c10::kStrided || tensor._is_zerotensor()) {
+    if (!is_dense(tensor) || tensor._is_zerotensor()) {
       inferred_->can_queue = false;
       return {};
     }
@@ -250,7 +251,7 @@ class Observer {
       return output;
     }
     for (size_t i = 0; i < loans_.size(); ++i) {
-      if (loans_[i].alias.layout() != c10::kStrided || !is_same_storage(loans_[i].alias, tensor)) continue;
+      if (!is_dense(loans_[i].alias) || !is_same_storage(loans_[i].alias, tensor)) continue;
       output.kind = Output::Kind::kView;
       output.index = i;
       output.layout.offset -= loans_[i].alias.storage_offset();
@@ -270,7 +271,7 @@ class Observer {
 
   void add_change(size_t index) {
     const Loan& loan = loans_[index];
-    if (!loan.is_written || loan.alias.layout() != c10::kStrided) return;
+    if (!loan.is_written || !is_dense(loan.alias)) return;
     const Layout before = Layout::of(loan.original()), after = Layout::of(loan.alias);
     if (before.is_conj != after.is_conj || before.is_neg != after.is_neg || before.offset != after.offset) {
       inferred_->can_queue = false;

@@ -1,12 +1,12 @@
 #include "torch/dispatch/kernel_description.h"
 
-#include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "torch/core/device.h"
+#include "torch/dispatch/layouts.h"
 
 namespace loom::glue {
 
@@ -97,15 +97,10 @@ void KernelDescription::add_value(const char* name, const c10::IValue& value) {
 
 void KernelDescription::add_output(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.device().type() != device_type()) return;
-  if (tensor.layout() != c10::kStrided) {
+  if (!is_dense(tensor)) {
     auto& parts = extras().parts;
     const size_t first = parts.size();
-    if (tensor.layout() == c10::kSparse) {
-      parts.append({tensor._indices(), tensor._values()});
-    } else if (at::sparse_csr::is_sparse_compressed(tensor)) {
-      const auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(tensor);
-      parts.append({compressed, plain, tensor.values()});
-    }
+    for (const at::Tensor& part : parts_of(tensor)) parts.push_back(part);
     for (size_t i = first; i < parts.size(); ++i) {
       describe(parts[i].unsafeGetTensorImpl(), /*is_written=*/true, outputs_.add());
     }

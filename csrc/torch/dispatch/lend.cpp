@@ -1,9 +1,6 @@
 #include "torch/dispatch/lend.h"
 
 #include <ATen/EmptyTensor.h>
-#include <ATen/SparseCsrTensorUtils.h>
-#include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
-#include <ATen/ops/_sparse_coo_tensor_unsafe.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/impl/COW.h>
@@ -12,6 +9,7 @@
 #include "runtime/memory/running_kernels.h"
 #include "torch/core/host_room.h"
 #include "torch/dispatch/device_assert.h"
+#include "torch/dispatch/layouts.h"
 #include "torch/engine/alias.h"
 #include "torch/memory/allocator.h"
 #include "torch/memory/lazy.h"
@@ -94,7 +92,7 @@ Lending::~Lending() {
   if (target_ == nullptr || !target_->runs_kernels()) return;
   if (learned_table_ != nullptr) learned_table_->learn(key_, learned_);
   for (Loan& loan : loans_) {
-    if (loan.alias.layout() == c10::kStrided) give_back_alias(std::move(loan.alias));
+    give_back_alias(std::move(loan.alias));
   }
 }
 
@@ -170,9 +168,8 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
     throw_device_mismatch(tensor);
   }
   check_device(tensor);
-  if (tensor.layout() != c10::kStrided) {
-    return lend_sparse(tensor, is_written);
-  }
+  if (!is_dense(tensor)) [[unlikely]]
+    return lend_special(tensor, is_written);
 
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   const TensorMetadata metadata(impl);
@@ -190,8 +187,7 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
       return loan.alias;
     }
     // Views of one storage stay views of one storage: the kernel's overlap checks depend on it.
-    if (loan.original().layout() == c10::kStrided &&
-        loan.original().unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == original_storage) {
+    if (loan.original().unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == original_storage) {
       if (is_written) make_writable(loan.alias, original_storage);
       storage = loan.alias.unsafeGetTensorImpl()->unsafe_storage();
     }
@@ -222,49 +218,6 @@ void Lending::describe_loan(const c10::TensorImpl* impl, const TensorMetadata& m
                             bool may_have_moved) {
   if (may_have_moved) description_->note_moved();
   description_->add_input(impl, metadata, is_written);
-}
-
-const at::Tensor& Lending::lend_sparse(const at::Tensor& tensor, bool is_written) {
-  has_sparse_ = true;
-  // Its parts do not say how large it is.
-  mix(static_cast<uint64_t>(tensor.layout()) << 8 | static_cast<uint64_t>(tensor.dim()));
-  for (const int64_t size : tensor.sizes()) mix(static_cast<uint64_t>(size));
-  for (Loan& loan : sparse_loans_) {
-    if (!loan.original().is_same(tensor)) continue;
-    // Its parts are lent again: they may be written from now on, and a record shows them twice.
-    make_sparse_alias(tensor, is_written);
-    loan.is_written |= is_written;
-    return loan.alias;
-  }
-  at::Tensor alias = make_sparse_alias(tensor, is_written);
-  return sparse_loans_
-      .emplace_back(
-          Loan{c10::MaybeOwned<at::Tensor>::owned(at::Tensor(tensor)), std::move(alias), is_written})
-      .alias;
-}
-
-// The engine's sparse tensor over the parts of one of the device.
-at::Tensor Lending::make_sparse_alias(const at::Tensor& tensor, bool is_written) {
-  // Some kernels keep what the gradient needs only if their operand says that it wants one (sparse.mm with
-  // "amax").
-  const bool wants_gradient = tensor.requires_grad();
-  if (tensor.layout() == c10::kSparse) {
-    const at::Tensor indices = lend(tensor._indices(), is_written),
-                     values = lend(tensor._values(), is_written);
-    return at::_sparse_coo_tensor_unsafe(indices, values, tensor.sizes(), tensor.scalar_type(), c10::kSparse,
-                                         values.device(), false, tensor.is_coalesced())
-        .set_requires_grad(wants_gradient);
-  }
-  if (at::sparse_csr::is_sparse_compressed(tensor)) {
-    const auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(tensor);
-    const at::Tensor values = lend(tensor.values(), is_written);
-    return at::_sparse_compressed_tensor_unsafe(lend(compressed, is_written), lend(plain, is_written), values,
-                                                tensor.sizes(), tensor.scalar_type(), tensor.layout(),
-                                                values.device(), false)
-        .set_requires_grad(wants_gradient);
-  }
-  TORCH_CHECK_NOT_IMPLEMENTED(false, op_name(), " is not implemented for ", tensor.layout(), " tensors on ",
-                              device_name(), " devices");
 }
 
 bool Lending::is_alias(const at::Tensor& tensor) const {

@@ -135,8 +135,10 @@ class Lending {
   void set_writes_list() { writes_list_ = true; }
   // Of the list that is lent next.
   bool take_writes_list() { return std::exchange(writes_list_, false); }
-  // An operand was sparse: the engine's kernel must be found by its tensors' keys.
-  bool has_sparse() const { return has_sparse_; }
+  // The engine's kernel must be found by its tensors' keys: an operand is sparse, nested or quantized.
+  bool is_by_keys() const { return by_keys_; }
+  // The same for an op without operands.
+  void find_by_keys() { by_keys_ = true; }
   // The dtypes of the operands on the device.
   fallback::DtypeSet dtypes() const { return dtypes_; }
   // An operand is the host's.
@@ -178,10 +180,10 @@ class Lending {
                                  size_t search_limit, Hold hold);
   void describe_loan(const c10::TensorImpl* impl, const TensorMetadata& metadata, bool is_written,
                      bool may_have_moved);
-  const at::Tensor& lend_sparse(const at::Tensor& tensor, bool is_written);
-  at::Tensor make_sparse_alias(const at::Tensor& tensor, bool is_written);
-  void write_back_sparse(const Loan& loan);
-  at::Tensor adopt_sparse(const at::Tensor& result);
+  const at::Tensor& lend_special(const at::Tensor& tensor, bool is_written);
+  at::Tensor make_special_alias(const at::Tensor& tensor, bool is_written);
+  void write_back_special(const Loan& loan);
+  at::Tensor adopt_special(const at::Tensor& result);
   at::Tensor adopt_unowned(const at::Tensor& result);
   void check_device(const at::Tensor& tensor);
   void choose(const runtime::Runtime& seen, int device);
@@ -192,7 +194,7 @@ class Lending {
   const OperandPolicy policy_;
   int device_ = -1;
   const runtime::Device* target_ = nullptr;  // that of device_
-  bool has_sparse_ = false;
+  bool by_keys_ = false;
   bool has_host_operands_ = false;
   bool writes_list_ = false;
   runtime::InPlace in_place_;  // set when the stream runs kernels in this thread
@@ -207,7 +209,7 @@ class Lending {
   c10::SmallVector<Loan, 6> loans_;
   // Results that were copied: the engine's tensor, and the device's that stands for it.
   std::vector<std::pair<at::Tensor, at::Tensor>> copied_;
-  std::vector<Loan> sparse_loans_;                // their parts are loans of their own
+  std::vector<Loan> special_loans_;               // their parts are loans of their own
   std::optional<KernelDescription> description_;  // destroyed before the loans that it refers to
   const EngineScope scope_;
 };

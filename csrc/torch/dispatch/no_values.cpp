@@ -1,6 +1,5 @@
 #include "torch/dispatch/no_values.h"
 
-#include <ATen/ExpandUtils.h>
 #include <ATen/core/List.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -9,10 +8,10 @@
 #include <mutex>
 #include <set>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "torch/core/python_line.h"
+#include "torch/dispatch/sizes_of_values.h"
 
 namespace loom::glue {
 
@@ -43,104 +42,37 @@ void warn_of_size(const Op& op) {
       "those of that.");
 }
 
-at::Tensor empty(at::IntArrayRef sizes, const at::Tensor& like) { return at::empty(sizes, like.options()); }
-at::Tensor positions(at::IntArrayRef sizes, const at::Tensor& like) {
-  return at::empty(sizes, like.options().dtype(at::kLong));
-}
-
-std::vector<int64_t> sizes_of_nonzero(Arguments arguments) {
-  const at::Tensor& self = arguments[0].toTensor();
-  return {self.numel(), self.dim()};
-}
-
-std::vector<int64_t> sizes_of_selected(Arguments arguments) {
-  const auto sizes = at::infer_size(arguments[0].toTensor().sizes(), arguments[1].toTensor().sizes());
-  return {c10::multiply_integers(sizes)};
-}
-
-Stack nonzero(Arguments arguments) {
-  return {positions(sizes_of_nonzero(arguments), arguments[0].toTensor())};
-}
-
-Stack masked_select(Arguments arguments) {
-  return {empty(sizes_of_selected(arguments), arguments[0].toTensor())};
-}
-
-template <std::vector<int64_t> (*sizes_of)(Arguments)>
-Stack resized(Arguments arguments) {
-  const at::Tensor& out = arguments.back().toTensor();
-  out.resize_(sizes_of(arguments));
-  return {out};
-}
-
-// Values, the place of each element among them, and how often each is there.
-Stack unique(const at::Tensor& self, std::optional<int64_t> dim, bool has_places, bool has_counts) {
-  const int64_t place = dim.has_value() ? at::maybe_wrap_dim(*dim, self.dim()) : 0;
-  const int64_t count = dim.has_value() ? self.size(place) : self.numel();
-  const at::Tensor values = dim.has_value() ? at::empty(self.sizes(), self.options()) : empty({count}, self);
-  std::vector<int64_t> places{0};
-  if (has_places) places = dim.has_value() ? std::vector<int64_t>{count} : self.sizes().vec();
-  return {values, positions(places, self), positions({has_counts ? count : 0}, self)};
-}
-
-Stack unique_pair(Arguments arguments) {
-  Stack found = unique(arguments[0].toTensor(), std::nullopt, arguments[2].toBool(), false);
-  found.pop_back();
-  return found;
-}
-Stack unique_all(Arguments arguments) {
-  return unique(arguments[0].toTensor(), std::nullopt, arguments[2].toBool(), arguments[3].toBool());
-}
-Stack unique_dim(Arguments arguments) {
-  return unique(arguments[0].toTensor(), arguments[1].toInt(), arguments[3].toBool(), arguments[4].toBool());
-}
-Stack unique_consecutive(Arguments arguments) {
-  return unique(arguments[0].toTensor(), arguments[3].toOptional<int64_t>(), arguments[1].toBool(),
-                arguments[2].toBool());
-}
-Stack unique_dim_consecutive(Arguments arguments) {
-  return unique(arguments[0].toTensor(), arguments[1].toInt(), arguments[2].toBool(), arguments[3].toBool());
-}
-
-Stack repeat_interleave(Arguments arguments) {
-  const at::Tensor& repeats = arguments[0].toTensor();
-  const int64_t given = arguments[1].toOptional<int64_t>().value_or(repeats.numel());
-  return {empty({given}, repeats)};
-}
-
-// The largest value is read as 0: one bin.
-Stack bincount(Arguments arguments) {
-  const at::Tensor& self = arguments[0].toTensor();
-  const int64_t bins = std::max<int64_t>(arguments[2].toInt(), self.numel() == 0 ? 0 : 1);
-  if (!arguments[1].isTensor()) return {positions({bins}, self)};
-  const auto dtype = arguments[1].toTensor().scalar_type() == at::kFloat ? at::kFloat : at::kDouble;
-  return {at::empty({bins}, self.options().dtype(dtype))};
-}
-
-using Answer = Stack (*)(Arguments);
-
-Answer answer_of(std::string_view name) {
-  static const auto* const answers = new std::unordered_map<std::string_view, Answer>{
-      {"aten::nonzero", &nonzero},
-      {"aten::nonzero.out", &resized<&sizes_of_nonzero>},
-      {"aten::masked_select", &masked_select},
-      {"aten::masked_select.out", &resized<&sizes_of_selected>},
-      {"aten::_unique", &unique_pair},
-      {"aten::_unique2", &unique_all},
-      {"aten::unique_dim", &unique_dim},
-      {"aten::unique_consecutive", &unique_consecutive},
-      {"aten::unique_dim_consecutive", &unique_dim_consecutive},
-      {"aten::repeat_interleave.Tensor", &repeat_interleave},
-      {"aten::bincount", &bincount},
-  };
-  const auto found = answers->find(name);
-  return found == answers->end() ? nullptr : found->second;
-}
-
 bool is_mask(const c10::IValue& value) {
   if (!value.isTensor() || !value.toTensor().defined()) return false;
   const auto dtype = value.toTensor().scalar_type();
   return dtype == at::kBool || dtype == at::kByte;
+}
+
+// As the engine's kernels check them.
+void check_indices(const at::Tensor& self, c10::ArrayRef<c10::IValue> indices) {
+  int64_t place = 0;  // in the operand
+  for (const c10::IValue& index : indices) {
+    if (!index.isTensor() || !index.toTensor().defined()) {
+      ++place;
+      continue;
+    }
+    const at::Tensor& tensor = index.toTensor();
+    const auto dtype = tensor.scalar_type();
+    TORCH_CHECK_INDEX(dtype == at::kLong || dtype == at::kInt || is_mask(index),
+                      "tensors used as indices must be long, int, byte or bool tensors");
+    if (!is_mask(index)) {
+      ++place;
+      continue;
+    }
+    for (int64_t dim = 0; dim < tensor.dim(); ++dim, ++place) {
+      TORCH_CHECK_INDEX(place < self.dim(), "too many indices for tensor of dimension ", self.dim());
+      TORCH_CHECK_INDEX(tensor.size(dim) == self.size(place), "The shape of the mask ", tensor.sizes(),
+                        " at index ", dim, " does not match the shape of the indexed tensor ", self.sizes(),
+                        " at index ", place);
+    }
+  }
+  TORCH_CHECK_INDEX(place <= self.dim(), "too many indices for tensor of dimension ", self.dim(), " (got ",
+                    place, ")");
 }
 
 // Indices with a position for every element of each mask; false: there is no mask.
@@ -154,13 +86,43 @@ bool expand_masks(c10::IValue& indices) {
       continue;
     }
     const at::Tensor& mask = index.toTensor();
-    for (int64_t dim = 0; dim < mask.dim(); ++dim) expanded.push_back(positions({mask.numel()}, mask));
+    for (int64_t dim = 0; dim < mask.dim(); ++dim) {
+      expanded.push_back(at::empty({mask.numel()}, mask.options().dtype(at::kLong)));
+    }
   }
   indices = std::move(expanded);
   return true;
 }
 
+// The latest result of a check, as long as it lives.
+struct LatestCheck {
+  std::mutex mutex;
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage{c10::intrusive_ptr<c10::StorageImpl>()};
+  uint32_t version = 0;
+};
+LatestCheck& latest_check() {
+  static auto* const latest = new LatestCheck;
+  return *latest;
+}
+
 }  // namespace
+
+void note_passed(const Op& op, const at::Tensor& result) {
+  const std::string_view name = op.name();
+  if (name != "aten::all" && !name.starts_with("aten::all.") && name != "aten::_is_all_true") return;
+  LatestCheck& latest = latest_check();
+  const std::lock_guard<std::mutex> lock(latest.mutex);
+  latest.storage = result.storage().getWeakStorageImpl();
+  latest.version = result.unsafeGetTensorImpl()->version_counter().current_version();
+}
+
+bool holds_true(const at::Tensor& tensor) {
+  LatestCheck& latest = latest_check();
+  const std::lock_guard<std::mutex> lock(latest.mutex);
+  const auto storage = latest.storage.lock();
+  return storage.get() != nullptr && storage.get() == tensor.storage().unsafeGetStorageImpl() &&
+         latest.version == tensor.unsafeGetTensorImpl()->version_counter().current_version();
+}
 
 void warn_of_constant() {
   static auto* const told = new std::set<std::string_view>;
@@ -174,12 +136,18 @@ void warn_of_constant() {
 bool run_without_values(const Op& op, Stack* stack) {
   const size_t first = stack->size() - op.num_arguments;
   if (op.is_index) {
+    check_indices((*stack)[first].toTensor(), (*stack)[first + 1].toListRef());
     if (expand_masks((*stack)[first + 1])) warn_of_size(op);
     return false;
   }
   if (op.is_index_put) {
     const auto indices = (*stack)[first + 1].toListRef();
+    check_indices((*stack)[first].toTensor(), indices);
     if (std::none_of(indices.begin(), indices.end(), is_mask)) return false;
+    const auto own = (*stack)[first].toTensor().scalar_type(),
+               given = (*stack)[first + 2].toTensor().scalar_type();
+    TORCH_CHECK(own == given, "Index put requires the source and destination dtypes match, got ", own,
+                " for the destination and ", given, " for the source.");
     // As many elements are written as there are: whatever the mask says, the result is like the operand.
     c10::IValue result = (*stack)[first];
     if (!op.writes) result = at::empty_like(result.toTensor());
@@ -192,10 +160,14 @@ bool run_without_values(const Op& op, Stack* stack) {
     stack->push_back(std::move(result));
     return true;
   }
-  const Answer answer = op.is_data_dependent ? answer_of(op.name()) : nullptr;
+  const Answer answer = op.has_sizes_of_values || op.lacks_shapes ? answer_of(op.name()) : nullptr;
   if (answer == nullptr) return false;
-  warn_of_size(op);
   Stack results = answer(Arguments(*stack).slice(first));
+  if (results[0].isBool()) {
+    warn_of_constant();
+  } else if (op.has_sizes_of_values) {
+    warn_of_size(op);
+  }
   stack->resize(first);
   stack->insert(stack->end(), results.begin(), results.end());
   return true;

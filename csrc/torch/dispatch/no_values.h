@@ -10,6 +10,11 @@ namespace loom::glue {
 // Once for each line of Python: what such a device is asked for is 0.
 void warn_of_constant();
 
+// Notes the result of a check that all elements pass. Programs stop where one does not, and so it is
+// supposed that the latest passes.
+void note_passed(const Op& op, const at::Tensor& result);
+bool holds_true(const at::Tensor& tensor);
+
 // Gives an op whose results' sizes depend on values the largest ones that they can have, and tells of it once
 // for each line of Python. The stack holds operands of the engine `meta`, and then the results. False: the
 // op is none of those, and the stack is as it was, but for masks among indices, which have become positions.

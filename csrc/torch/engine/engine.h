@@ -46,6 +46,8 @@ inline c10::DispatchKeySet engine_keys(const runtime::Device& device) {
 inline constexpr c10::DispatchKey kEngineOps = c10::DispatchKey::CPU;
 inline constexpr c10::DispatchKey kEngineSparseOps = c10::DispatchKey::SparseCPU;
 inline constexpr c10::DispatchKey kEngineSparseCsrOps = c10::DispatchKey::SparseCsrCPU;
+inline constexpr c10::DispatchKey kEngineNestedOps = c10::DispatchKey::NestedTensorCPU;
+inline constexpr c10::DispatchKey kEngineQuantizedOps = c10::DispatchKey::QuantizedCPU;
 
 // While it lives, what this thread runs on the engine is part of one op of the device and nobody's program:
 // no gradient, cast, trace, transform, mode or profiled range sees it. The op itself has been through all of

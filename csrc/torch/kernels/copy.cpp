@@ -8,7 +8,6 @@
 
 #include <cstring>
 
-#include "runtime/plan_recorder.h"
 #include "torch/core/registration.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/no_values.h"
@@ -180,7 +179,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   if (!own.runs_kernels()) {
     warn_of_constant();
     std::memset(bytes, 0, sizeof bytes);
-    bytes[0] = runtime::PlanRecorder::holds_true(self.const_data_ptr()) ? 1 : 0;
+    bytes[0] = holds_true(self) ? 1 : 0;
   }
   switch (self.scalar_type()) {
 #define LOOM_READ(type, name) \

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/fill.h>
+#include <ATen/ops/from_file.h>
 #include <ATen/ops/set_native.h>
 #include <torch/library.h>
 
@@ -76,6 +77,21 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
 }
 
 namespace {
+
+// The file's bytes, copied: a device has no memory that a file backs.
+at::Tensor from_file(c10::string_view filename, std::optional<bool> shared, std::optional<int64_t> size,
+                     std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
+                     std::optional<c10::Device> device, std::optional<bool> pin_memory) {
+  check_options(layout, pin_memory);
+  TORCH_CHECK_NOT_IMPLEMENTED(!shared.value_or(false),
+                              "from_file: shared=True writes through to the file, "
+                              "which memory of a ",
+                              device_name(),
+                              " device cannot; map the file on the CPU "
+                              "and copy from there");
+  const at::TensorOptions host = at::TensorOptions(at::kCPU).dtype(c10::dtype_or_default(dtype));
+  return at::from_file(filename, false, size, host).to(resolve_device(device));
+}
 
 at::Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<c10::ScalarType> dtype,
                                  std::optional<c10::Layout> layout, std::optional<c10::Device> device,
@@ -198,6 +214,7 @@ void resize_storage(const c10::Storage& storage, size_t bytes) {
 void register_factories() {
   torch::Library& m = library(own_key());
   m.impl("empty.memory_format", empty);
+  m.impl("from_file", from_file);
   m.impl("empty_strided", empty_strided);
   m.impl("_efficientzerotensor", efficient_zero_tensor);
   m.impl("resize_", resize_);

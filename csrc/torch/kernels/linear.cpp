@@ -1,12 +1,17 @@
-// The gradients of a linear layer in one call, which PyTorch has for backends that do the layer in one op.
+// Linear layers: the gradients in one call, which PyTorch has for backends that do the layer in one op, and
+// weights of four bits, under the names that CUDA's kernels have.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/bitwise_and.h>
+#include <ATen/ops/bitwise_right_shift.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/sum.h>
 
 #include <array>
 #include <tuple>
 
 #include "torch/core/registration.h"
+#include "torch/engine/int4.h"
 #include "torch/kernels/register.h"
 
 namespace loom::glue {
@@ -30,8 +35,46 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(const Tensor& input, const Te
   return grads;
 }
 
+// weight: uint8 (n, k / 2), the even column in the high bits. Packed: int32 (n / 8, k / (tiles * 16), 32,
+// tiles / 2), as CUDA's; what stands where in it is the engine's.
+Tensor pack_int4(const Tensor& weight, int64_t inner_k_tiles) {
+  TORCH_CHECK(weight.dim() == 2 && weight.scalar_type() == at::kByte,
+              "_convert_weight_to_int4pack: expected a weight of uint8 and two dimensions, got ",
+              weight.scalar_type(), " ", weight.sizes());
+  TORCH_CHECK(inner_k_tiles == 2 || inner_k_tiles == 4 || inner_k_tiles == 8,
+              "_convert_weight_to_int4pack: innerKTiles must be 2, 4 or 8, got ", inner_k_tiles);
+  const int64_t n = weight.size(0), k = weight.size(1) * 2;
+  TORCH_CHECK(n % 8 == 0 && k % (inner_k_tiles * 16) == 0, "_convert_weight_to_int4pack: a weight of ", n,
+              " rows and ", k, " columns is none of multiples of 8 and ", inner_k_tiles * 16);
+  const Tensor high = at::bitwise_right_shift(weight, at::Scalar(4)),
+               low = at::bitwise_and(weight, at::Scalar(15));
+  const Tensor numbers = at::stack({high, low}, -1).view({n, k}).to(at::kInt);
+  return engine_pack_int4(numbers, inner_k_tiles)
+      .view(at::kInt)
+      .view({n / 8, k / (inner_k_tiles * 16), 32, inner_k_tiles / 2});
+}
+
+// input: bfloat16 (m, k); scales_and_zeros: (k / group_size, n, 2).
+Tensor int4_mm(const Tensor& input, const Tensor& packed, int64_t group_size,
+               const Tensor& scales_and_zeros) {
+  TORCH_CHECK(input.dim() == 2 && packed.dim() == 4 && packed.scalar_type() == at::kInt,
+              "_weight_int4pack_mm: expected an input of two dimensions and a weight that "
+              "_convert_weight_to_int4pack made, got ",
+              input.sizes(), " and ", packed.scalar_type(), " ", packed.sizes());
+  const int64_t n = packed.size(0) * 8, k = packed.size(1) * 16 * packed.size(3) * 2;
+  TORCH_CHECK(input.size(1) == k, "_weight_int4pack_mm: an input of ", input.size(1),
+              " columns does not fit a weight of ", k);
+  const Tensor weight = packed.contiguous().view({n, k / 8}).view(at::kByte);
+  return engine_int4_mm(input, weight, group_size, scales_and_zeros);
+}
+
 }  // namespace
 
-void register_linear() { library(own_key()).impl("linear_backward", linear_backward); }
+void register_linear() {
+  torch::Library& m = library(own_key());
+  m.impl("linear_backward", linear_backward);
+  m.impl("_convert_weight_to_int4pack", pack_int4);
+  m.impl("_weight_int4pack_mm", int4_mm);
+}
 
 }  // namespace loom::glue

@@ -14,6 +14,8 @@ void register_optimizers();
 void register_linear();
 void register_sparse();
 void register_sparse_csr();
+void register_nested();
+void register_quantized();
 void register_lazy_ops();
 void register_autocast();
 // The ops that borrow without the stack (hot_ops.cpp).

@@ -56,19 +56,9 @@ at::Tensor empty_sparse(c10::SymIntArrayRef size, std::optional<c10::ScalarType>
   return empty(size, dtype, layout, device, pin_memory, memory_format);
 }
 
-// Other layouts and types have no tensors on this device; whoever asks for one learns which op it was.
-void refuse(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "The operator '", op.schema().operator_name(),
-                              "' is not implemented for quantized or nested tensors on ", device_name(),
-                              " devices");
-}
-
 }  // namespace
 
 void register_sparse() {
-  for (const auto key : {quantized_key(), nested_key()}) {
-    library(key, "_").fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
-  }
   torch::Library& m = library(sparse_key());
   m.impl("empty.memory_format", empty_sparse<at::native::empty_sparse_symint>);
   m.impl("_sparse_coo_tensor_with_dims", coo_of_dims);

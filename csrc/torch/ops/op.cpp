@@ -141,6 +141,12 @@ void Op::read_schema() {
   is_repeat = base == "aten::repeat_interleave";
   const bool is_sized = handle.hasTag(at::Tag::dynamic_output_shape);
   is_data_dependent = is_sized || handle.hasTag(at::Tag::data_dependent_output);
+  has_sizes_of_values =
+      is_data_dependent || base.rfind("aten::_to_sparse", 0) == 0 || base == "aten::linalg_lstsq";
+  lacks_shapes = base.find("fake_quantize_per_") != std::string::npos;
+  makes_object = std::any_of(schema.returns().begin(), schema.returns().end(), [](const auto& result) {
+    return result.real_type()->kind() == c10::TypeKind::ClassType;
+  });
   is_traced_in_parts = (schema.returns().empty() || !returns_tensors(schema)) &&
                        handle.hasComputedKernelForDispatchKey(c10::DispatchKey::HPU);
   // Kernels of other namespaces may be Python, which a worker must not wait for.
@@ -204,10 +210,12 @@ bool Op::is_served() {
   // Kernels of other libraries for the CPU are not the device's: they must be registered for it, as on a
   // card. Those of PyTorch's own libraries are.
   const std::string_view space = handle.operator_name().getNamespace().value_or("");
-  const bool is_own = is_permanent_ || space == "prims" || space == "torchvision" || space == "torchaudio";
+  const bool is_own = is_permanent_ || space == "prims" || space == "quantized" || space == "_quantized" ||
+                      space == "torchvision" || space == "torchaudio";
   const bool is_found =
       is_own && !facts.has(op_flag::kNotBorrowed) &&
-      (has_kernel(kEngineOps) || has_kernel(kEngineSparseOps) || has_kernel(kEngineSparseCsrOps));
+      (has_kernel(kEngineOps) || has_kernel(kEngineSparseOps) || has_kernel(kEngineSparseCsrOps) ||
+       has_kernel(kEngineNestedOps) || has_kernel(kEngineQuantizedOps));
   if (is_found) is_served_.store(true, std::memory_order_relaxed);
   return is_found;
 }

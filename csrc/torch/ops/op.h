@@ -66,8 +66,14 @@ class Op {
   bool can_queue = false, is_index = false;
   // The host learns a size or a value from it; `is_index_put`: only with masks, or indices of the host's.
   bool is_data_dependent = false, is_index_put = false, is_repeat = false;
+  // Values decide the size of a result, whether or not the host must learn it.
+  bool has_sizes_of_values = false;
+  // The engine `meta` has no kernel of it.
+  bool lacks_shapes = false;
   // torch.jit's tracer records nothing of it, and PyTorch makes it of other ops: it records those.
   bool is_traced_in_parts = false;
+  // It returns an object that keeps what it was given: packed weights.
+  bool makes_object = false;
   // Arguments that no key of a call counts (numbers with a fraction) have a say in what its kernel costs.
   // Asked where time is simulated.
   bool costs_by_value();

@@ -37,6 +37,7 @@ class _Op:
     name: str
     kind: str
     module: str
+    label: tuple[str, str]
 
 
 def infer_formats(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
@@ -62,7 +63,7 @@ def infer_formats(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
             own.format = options.default_df_override or own.format
             own.fidelity = options.math_fidelity
             _apply_amp(own, shape_class(node), options.amp_level)
-            op = _Op(node.name, op_name(node), module_of(node))
+            op = _Op(node.name, op_name(node), module_of(node), own.label)
             for predicate, rule in rules:
                 if predicate(op):
                     for key, name in rule.items():

@@ -54,6 +54,7 @@ class _Named:
     name: str
     kind: str
     module: str
+    label: tuple[str, str] = ("", "")
 
 
 def plan_graph(graph: fx.GraphModule, context: Context, target: Target, overrides: Overrides) -> Plan:
@@ -68,8 +69,9 @@ def plan_graph(graph: fx.GraphModule, context: Context, target: Target, override
     readers = _readers(graph, groups, context)
     how = layouts(readers, options)
     tilized = [node for node in readers if how[node.name] == ROW_MAJOR]
-    named = [_Named(root.name, op_name(root), facts(root).module) for root in groups]
+    named = [_Named(root.name, op_name(root), facts(root).module, facts(root).label) for root in groups]
     named += [_Named(tilizer_name(node.name), "loom::tilize", "") for node in tilized]
+    overrides = overrides.of_ops(named)
     settings = _settings(options, overrides, named)
     parameters = set(context.parameters)
     works = []

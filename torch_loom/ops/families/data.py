@@ -102,7 +102,7 @@ FAMILIES = (
             "unboxed": "cat",
             "borrows_whole": "stack constant_pad_nd repeat",
             # Lengths that the host reads.
-            "host_tensors": "_pack_padded_sequence _pack_padded_sequence_backward",
+            "host_tensors": "_pack_padded_sequence _pack_padded_sequence_backward _nested_from_padded",
         },
     ),
     Family(
@@ -128,10 +128,7 @@ FAMILIES = (
         "_resize_output",
         bytes=_no_bytes,
         tolerance="exact",
-        facts={
-            "not_borrowed": "from_file _empty_affine_quantized _empty_per_channel_affine_quantized "
-            "empty_quantized _make_per_tensor_quantized_tensor _make_per_channel_quantized_tensor"
-        },
+        facts={"not_borrowed": "from_file"},
     ),
     Family(
         "random numbers",

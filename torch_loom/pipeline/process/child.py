@@ -80,6 +80,8 @@ class _Server:
                 stage.update(dict(zip(value, message.tensors, strict=True)))  # type: ignore[arg-type]
             case "call":
                 stage.call_modules(*value)
+            case "choose":
+                stage.choose(value)
             case "state":
                 return None, [state_bytes(stage)]
             case "quit":

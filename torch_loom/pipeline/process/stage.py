@@ -60,7 +60,7 @@ class ProcessStage(Stage):
                 "nor devices: pass multiprocessing.get_context('spawn')"
             )
         # Optimizer, scheduler, numbers and adapt work in the process alone.
-        kept = {key: options[key] for key in ("loss", "keep_modules") if key in options}
+        kept = {key: options[key] for key in ("loss", "keep_modules", "chosen") if key in options}
         super().__init__(name, modules, _CPU, **kept)
         self._where = torch.device(device)
         self._options = {key: value for key, value in options.items() if key != "keep_modules"}
@@ -145,6 +145,12 @@ class ProcessStage(Stage):
         """Call a method of the modules that have it, in the process."""
         self._ask("call", [method, *arguments])
 
+    def choose(self, place: int) -> None:
+        """Let the module of this place run alone, here and in the process."""
+        super().choose(place)
+        if self._process is not None:
+            self._ask("choose", place)
+
     def reset_alive(self) -> None:
         """Forget what waits for a backward; the process does so when it is prepared."""
         self._num_alive = 0
@@ -199,6 +205,7 @@ class ProcessStage(Stage):
             "device": self._where,
             **self._options,
             "loss": self.loss,
+            "chosen": self.chosen,
             "state": self._state,
             "num_threads": torch.get_num_threads(),
             "seed": self._seed(),

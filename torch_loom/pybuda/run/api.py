@@ -67,6 +67,7 @@ def run_inference(
         inputs: tuples (or single tensors), or dicts by name; pushed to the first device.
         input_count: how many inputs to run; 0 goes on until shutdown or the next call.
         output_queue: where the results go; one is made otherwise.
+        _perf_trace: write a trace of the predicted run at the set-up, as ``performance_trace``.
         _verify_cfg: compares the devices with PyTorch on the first input before they run.
 
     Raises:
@@ -94,7 +95,7 @@ def run_inference(
     for one in inputs:
         first.push_to_inputs(one)
     verify(_verify_cfg)
-    session = inference_session(output_queue)
+    session = inference_session(output_queue, _perf_trace)
     if output_queue is not None:
         session.output_queue = output_queue
     pipeline = session.require()
@@ -143,6 +144,7 @@ def run_training(
         checkpoint_queue: where checkpoints go; one is made otherwise.
         loss_queue: where the losses of each micro-batch go.
         checkpoint_interval: steps between checkpoints; 0: only the last state.
+        _perf_trace: write a trace of the predicted forward, as ``performance_trace``.
 
     Raises:
         PyBudaError: a count below 1, a loss that is not on the last device, or nothing pushed.
@@ -168,6 +170,7 @@ def run_training(
         checkpoint_queue=checkpoint_queue,
         loss_queue=queue.Queue() if loss_queue is None else loss_queue,
         total=epochs * steps * accumulation_steps * microbatch_count,
+        perf_trace=_perf_trace,
     )
     pipeline = session.require()
     pipeline.train(
@@ -217,14 +220,15 @@ def initialize_pipeline(
     if microbatch_count < 1:
         raise PyBudaError(f"initialize_pipeline: microbatch_count is {microbatch_count}; it is 1 or more")
     samples = sample_inputs.values() if isinstance(sample_inputs, dict) else sample_inputs
-    for value in (*samples, *sample_targets):
+    samples = [to_torch(value) for value in samples]
+    for value in sample_targets:
         to_torch(value)
     check_session()
     if not len(sample_inputs):
         require_pushed(training=False)
     if training and not len(sample_targets):
         require_targets()
-    verify(_verify_cfg, [to_torch(value) for value in samples] or None)
+    verify(_verify_cfg, samples or None)
     session = replace_session(
         training=training,
         output_queue=output_queue,
@@ -232,6 +236,7 @@ def initialize_pipeline(
         forward_taps=d2d_fwd_queues,
         backward_taps=d2d_bwd_queues,
         compile_only=_device_mode is DeviceMode.CompileOnly,
+        samples=samples or None,
     )
     for device in session.devices:
         device.microbatch_count = microbatch_count

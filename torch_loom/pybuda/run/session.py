@@ -15,6 +15,7 @@ from torch_loom.pipeline import GuardedQueue, Pipeline, StageError
 from torch_loom.pipeline.worker import Worker
 from torch_loom.pybuda.config import _get_global_compiler_config
 from torch_loom.pybuda.enums import DeviceMode
+from torch_loom.pybuda.placing import wants_files, write_files
 from torch_loom.pybuda.pybudaglobal import state
 from torch_loom.pybuda.run.progress import Progress
 from torch_loom.pybuda.runner import BudaRunner
@@ -41,6 +42,8 @@ class Session:
         backward_taps: Sequence[Any] = (),
         compile_only: bool = False,
         total: int = 0,
+        samples: Sequence[torch.Tensor] | None = None,
+        perf_trace: bool = False,
     ) -> None:
         config = _get_global_compiler_config()
         self.devices = [device for device in state.devices if device.modules]
@@ -72,6 +75,8 @@ class Session:
             inputs=self.devices[0].input_channel(),
             targets=self.devices[-1].target_channel(),
         )
+        if perf_trace or wants_files(config):
+            self._write_files(samples, perf_trace)
         debug = {
             device.name: device.debug_gradient_trace_queue
             for device in self.devices
@@ -97,6 +102,12 @@ class Session:
                 for module in stage.modules.values():
                     if isinstance(module, BudaRunner):
                         module.on_op = saved.add
+
+    def _write_files(self, samples: Sequence[torch.Tensor] | None, perf_trace: bool) -> None:
+        if samples is None:
+            samples = [value.value() for value in self.devices[0].get_first_inputs(peek=True)[1]]
+        here = [self.pipeline.is_here(place) for place in range(len(self.devices))]
+        write_files(self.devices, samples, here, perf_trace=perf_trace)
 
     @property
     def ended(self) -> bool:

@@ -1,0 +1,238 @@
+"""Place and route: a device's modules through the compiler, under the program's options and overrides."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx.traceback import preserve_node_meta
+
+from torch_loom.compiler import compile_module
+from torch_loom.compiler.frontend import node_name
+from torch_loom.compiler.overrides import Overrides, applied
+from torch_loom.compiler.predicates import Named, Predicate
+from torch_loom.errors import PyBudaError
+from torch_loom.image.executable import Executable
+from torch_loom.ops import family_of
+from torch_loom.pybuda import query
+from torch_loom.pybuda.compiler_config import CompilerConfig
+from torch_loom.pybuda.config import _get_global_compiler_config
+from torch_loom.pybuda.enums import DeviceMode, PerfTraceLevel
+from torch_loom.pybuda.tracing import InOrder
+
+__all__ = ["OUTPUT_DIR", "compiled", "wants_files", "write_files"]
+
+OUTPUT_DIR = "tt_build"
+"""Where files go if a performance trace is asked for and ``backend_output_dir`` is not set."""
+
+# Fields of the configuration that are options of the compiler by the same name.
+_SAME = (
+    *("balancer_policy", "place_on_one_row", "enable_t_streaming", "manual_t_streaming", "enable_consteval"),
+    *("backend_opt_level", "backend_device_descriptor_path", "backend_cluster_descriptor_path"),
+    *("backend_runtime_params_path", "enable_auto_fusing", "enable_conv_prestride", "enable_stable_softmax"),
+    *("amp_level", "store_backend_db_to_yaml", "input_queues_on_host", "output_queues_on_host"),
+    *("enable_auto_transposing_placement", "use_interactive_placer", "enable_device_tilize"),
+    *("enable_forked_dram_inputs", "chip_placement_policy", "device_config"),
+)
+_ATTRIBUTES = {"grid_shape": "sizes", "start": "starts", "t_stream_dir": "streams"}
+# Set by functions of PyBuda's configuration, and without a counterpart in the plan.
+_WITHOUT_EFFECT = {
+    "buffering_nops_to_insert": "insert_nop: queues between ops are sized by the plan",
+    "fracture_groups": "insert_fracture_group: ops are cut by their grids alone",
+    "scheduler_constraints": "add_schedule_constraint: ops keep the order of the program",
+    "op_names_dont_fuse": "dont_fuse: fusing is on or off for all ops (enable_auto_fusing)",
+    "op_names_manual_fuse": "manual_fuse: fusing is on or off for all ops (enable_auto_fusing)",
+    "backend_runtime_args": "backend_runtime_args: there is no vendor's runtime that takes them",
+}
+
+
+def compiled(device: Any, inputs: Sequence[torch.Tensor], **more: Any) -> Executable:
+    """Compile what a TTDevice runs for its chips, under the program's configuration.
+
+    Args:
+        inputs: of one micro-batch; shapes are enough where ``more`` does not ask for numbers.
+        more: options of :func:`torch_loom.compile` that come before the configuration's.
+
+    Raises:
+        LoomError: the compiler refuses the modules or the options.
+    """
+    from torch_loom.pybuda.ttdevice import chip_name
+
+    config = _get_global_compiler_config()
+    _warn_without_effect(config)
+    stage = device.make_stage()
+    place = device.torch_device()
+    modules = InOrder(device.reference_stage().chosen_modules()).to(place).eval()
+    given = [
+        torch.empty(value.shape, dtype=value.dtype, device=place) if value.is_meta else value.to(place)
+        for value in inputs
+    ]
+    chip = device.arch.name.lower() if device.arch is not None else chip_name(device.chip_ids[0])
+    options = {**_options(config), **_numbers(device, config), **more}
+    with applied(_overrides(config)), preserve_node_meta():
+        made: Executable = compile_module(
+            modules,
+            given,
+            chip=chip,
+            num_chips=len(stage.devices),
+            device=place,
+            cache=False,  # a plan has the ops' names, which are no part of its key
+            **options,
+        )
+    return made
+
+
+def wants_files(config: CompilerConfig) -> bool:
+    """Whether runs write netlists and traces."""
+    return bool(config.backend_output_dir) or _trace(config) != "NONE"
+
+
+def write_files(
+    devices: Sequence[Any], inputs: Sequence[torch.Tensor], here: Sequence[bool], *, perf_trace: bool = False
+) -> None:
+    """Compile each TTDevice of a pipeline and write its netlist and trace into a folder of its name.
+
+    The plan is that of the forward, for inputs of these shapes. A device that runs an image is passed over.
+
+    Args:
+        inputs: of the first device.
+        here: which devices this process runs.
+        perf_trace: write a trace even if the configuration asks for none.
+
+    Raises:
+        PyBudaError: an override names an op that no device has.
+        LoomError: the compiler refuses modules or options; the folder cannot be written.
+    """
+    config = _get_global_compiler_config()
+    level = _trace(config)
+    level = "LIGHT" if perf_trace and level == "NONE" else level
+    folder = Path(config.backend_output_dir or OUTPUT_DIR)
+    values = tuple(value.detach().to("meta") for value in inputs)
+    known: set[str] = set()
+    for place, (device, is_here) in enumerate(zip(devices, here, strict=True)):
+        if getattr(device, "device_mode", None) is DeviceMode.RunOnly:
+            left = [other.name for other in devices[place + 1 :]]
+            if left:
+                warnings.warn(
+                    f"no plan for {', '.join(left)}: shapes behind an image ({device.name}) are not known",
+                    stacklevel=2,
+                )
+            break
+        if is_here and hasattr(device, "chip_ids"):
+            executable = compiled(device, values)
+            executable.write_outputs(folder / device.name, level)
+            known.update(op["name"] for epoch in executable.plan["epochs"] for op in epoch["ops"])
+        if place + 1 < len(devices):
+            values = device.output_shapes(values)
+    if all(here):
+        _check_names(config, known)
+
+
+def _trace(config: CompilerConfig) -> str:
+    return (config.performance_trace or PerfTraceLevel.NONE).name
+
+
+def _options(config: CompilerConfig) -> dict[str, Any]:
+    found = {name: getattr(config, name) for name in _SAME}
+    found = {name: value for name, value in found.items() if value is not None and value != ""}
+    found["dram_placement_algorithm"] = config.dram_placement_algorithm.name
+    found["math_fidelity"] = config.default_math_fidelity.name
+    if config.default_accumulate_df is not None:
+        found["accumulate_df"] = config.default_accumulate_df.name
+    if config.harvesting_mask:
+        found["harvested_rows"] = [
+            [row for row in range(mask.bit_length()) if mask >> row & 1] for mask in config.harvesting_mask
+        ]
+    return found
+
+
+def _numbers(device: Any, config: CompilerConfig) -> dict[str, Any]:
+    chosen = config.default_df_override or (device.fp32_fallback if device.emulates() else None)
+    found = {"numerics": "formats" if device.emulates() else "exact"}
+    return found if chosen is None else {**found, "default_df_override": chosen.name}
+
+
+def _overrides(config: CompilerConfig) -> Overrides:
+    made = Overrides(is_partial=True)
+    for breaks, given in (
+        (made.epoch_breaks, config.op_names_to_epoch_break),
+        (made.chip_breaks, config.op_names_to_chip_break),
+    ):
+        breaks += [
+            node_name(one) if isinstance(one, str) else _predicate(one)
+            for several in given
+            for one in several
+        ]
+    for name, attributes in config.balancer_op_overrides.items():
+        for attribute, value in attributes.items():
+            if attribute in _ATTRIBUTES:
+                getattr(made, _ATTRIBUTES[attribute])[node_name(name)] = value
+            elif attribute == "transpose_op" and value:
+                made.turned.add(node_name(name))
+    made.queues = {
+        name: (place["chip_id"] or 0, place["channel"] or 0)
+        for name, place in config.dram_queue_placements.items()
+    }
+    made.precisions = [rule for given in config.amp_properties if (rule := _precision(given)) is not None]
+    return made
+
+
+def _precision(given: dict[str, Any]) -> tuple[Predicate, dict[str, str]] | None:
+    keys = {"output_df": "format", "accumulate_df": "accumulate", "math_fidelity": "fidelity"}
+    rule = {key: given[name].name for name, key in keys.items() if name in given}
+    if not rule or not given.keys() & {"name_regex", "op_type"}:
+        return None
+    parts = []
+    if "op_type" in given:
+        parts.append(query.op_type(given["op_type"]))
+    if "name_regex" in given:
+        chosen = given["name_regex"]
+        parts.append(query.name_regex(chosen) if isinstance(chosen, str) else chosen)
+    predicate = parts[0] if len(parts) == 1 else parts[0] & parts[1]
+    return _predicate(predicate), rule
+
+
+def _predicate(builder: Callable[..., bool]) -> Predicate:
+    """Ask a predicate of PyBuda's about ops by the names and types that the program knows."""
+
+    def holds(op: Named) -> bool:
+        name, kind = getattr(op, "label", ("", ""))
+        if not name:
+            short = op.kind.partition("::")[2].partition(".")[0]
+            name, kind = op.name, "matmul" if family_of(op.kind).shape_class == "matmul" else short
+        return bool(builder(name, kind))
+
+    return Predicate(holds, repr(builder))
+
+
+def _check_names(config: CompilerConfig, known: set[str]) -> None:
+    named = {
+        "set_epoch_break": config.op_names_to_epoch_break,
+        "set_chip_break": config.op_names_to_chip_break,
+        "override_op_size and other overrides": [list(config.balancer_op_overrides)],
+    }
+    for what, given in named.items():
+        for one in (one for several in given for one in several if isinstance(one, str)):
+            if node_name(one) not in known:
+                near = difflib.get_close_matches(node_name(one), known, 5) or sorted(known)[:5]
+                raise PyBudaError(
+                    f"{what}: no device has an op {one!r} of its own kernel; there are {', '.join(near)}. A "
+                    "small op may run in the kernel of the one before it: enable_auto_fusing=False keeps all"
+                )
+
+
+def _warn_without_effect(config: CompilerConfig) -> None:
+    told = [text for name, text in _WITHOUT_EFFECT.items() if getattr(config, name)]
+    obeyed = {*_ATTRIBUTES, "transpose_op"}
+    told += [
+        f"{attribute} of op {name!r}: the cost model chooses it"
+        for name, attributes in config.balancer_op_overrides.items()
+        for attribute in attributes
+        if attribute not in obeyed
+    ]
+    if told:
+        warnings.warn(f"without effect on the plan: {'; '.join(told)}", stacklevel=3)
