@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 import time
@@ -44,6 +45,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--stream", choices=STREAMS, default="default", help="side: each sample is queued to a worker"
     )
     parser.add_argument("--device", default=torch._C._get_privateuse1_backend_name(), help="what to examine")
+    parser.add_argument("--counts", type=Path, help="write what passed, failed and is known there, as JSON")
     options = parser.parse_args(arguments)
     chosen = (options.ops, options.dtypes, options.kinds, options.families, options.limit)
     options.partial = any(chosen) or options.stream != "default"
@@ -104,6 +106,7 @@ def run(options: argparse.Namespace, console: Console) -> list[CaseResult]:
 
 def conclude(options: argparse.Namespace, results: list[CaseResult], console: Console) -> int:
     """Prints what came out; returns the exit code."""
+    found = {}
     table = Table("kind", "passed", "failed", "known", "rate", "CPU fails", "excluded")
     for family in options.families:
         for kind, title in KIND_TITLES.items():
@@ -111,7 +114,10 @@ def conclude(options: argparse.Namespace, results: list[CaseResult], console: Co
             if row.counted or row.cpu_fails or row.excluded:
                 counts = (row.passed, row.failed, row.known, f"{row.rate:.3f}%", row.cpu_fails, row.excluded)
                 table.add_row(f"{family}: {title}", *map(str, counts))
+                found[f"{family}: {title}"] = (row.passed, row.failed, row.known)
     console.print(table)
+    if options.counts is not None:
+        options.counts.write_text(json.dumps(found), encoding="utf-8")
     ops32 = op_counts(results, "ops", "forward", "float32")
     console.print(f"float32 forward: {ops32.passed} of {ops32.total} ops pass with every sample")
     failing, outdated = unexpected(results), stale(results, options.families)

@@ -1,7 +1,8 @@
 """`python -m tests.conformance.suites FOLDER`: test files of other projects, unmodified, in CUDA's name.
 
 The files are not in this repository. Each runs as `loom run -m pytest FILE`, in a process of its own, and
-each failure is listed in docs/conformance.md with its reason.
+each failure is listed in docs/conformance.md with its reason: what its message says, or `known_suites.py`.
+`--reports` takes what such runs have written (`--junit-xml`) instead: a large file can run in pieces.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from pathlib import Path
 
 from tools.blocks import markdown_table
 
+from .known_suites import KNOWN, NOT_RUN
+
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "conformance.md"
 HEADING = "## In CUDA's name"
@@ -26,7 +29,8 @@ INTRODUCTION = (
     "Test files of other projects, unmodified, under `loom run -m pytest`. Each section is written by\n"
     "`python -m tests.conformance.suites FOLDER --title TITLE`, which takes the folder of their sources.\n"
     "*needs* counts failures of tests that need what is not here: a compiled CUDA kernel, Triton, a library\n"
-    "of NVIDIA's, a package, or the network. The rate is passed / (passed + failed), without those.\n"
+    "of NVIDIA's, a package, the network, or the PyTorch that they were written for. The rate is passed /\n"
+    "(passed + failed), without those.\n"
 )
 MESSAGE_CHARACTERS = 160
 # The folders of an absolute path: where the tests were is nobody's concern.
@@ -43,11 +47,12 @@ NEEDS = {
 
 @dataclass
 class Failure:
-    """One test that failed: its name, the first line of its message, and what it needs, if that is known."""
+    """One test that failed: its name, the first line of its message, what it needs and why, if known."""
 
     test: str
     message: str
     needs: str | None
+    reason: str = ""
 
 
 @dataclass
@@ -79,25 +84,46 @@ def first_line(message: str) -> str:
     return lines[0][:MESSAGE_CHARACTERS] if lines else "no message"
 
 
-def read_report(name: str, report: Path) -> FileResult:
-    """Return what a JUnit report of pytest's says."""
-    result = FileResult(name)
-    for case in ElementTree.parse(report).iter("testcase"):
-        problem = case.find("failure")
-        if problem is None:
-            problem = case.find("error")
-        if problem is not None:
-            message = problem.get("message") or problem.text or ""
-            # The last lines have the error itself; tracebacks name many things.
-            tail = "\n".join((problem.text or "").splitlines()[-15:])
-            test = f"{case.get('classname', '').rpartition('.')[2]}.{case.get('name')}"
-            needs = what_it_needs(f"{message}\n{tail}")
-            result.failures.append(Failure(test, first_line(message), needs))
-        elif case.find("skipped") is not None:
-            result.skipped += 1
-        else:
-            result.passed += 1
-    return result
+def read_reports(reports: Iterable[Path]) -> list[FileResult]:
+    """Return what JUnit reports of pytest's say, by file; of a test in several, the last one counts."""
+    found: dict[str, dict[str, Failure | bool]] = {}
+    for report in reports:
+        seen: dict[str, dict[str, Failure | bool]] = {}
+        for case in ElementTree.parse(report).iter("testcase"):
+            module, _, group = (case.get("classname") or "").rpartition(".")
+            if not module:
+                module, group = group, ""
+            file, test = f"{module.rpartition('.')[2]}.py", f"{group}.{case.get('name')}"
+            outcome = _outcome(case, file, test)
+            # A failure and an error of its teardown are two cases.
+            if not isinstance(seen.setdefault(file, {}).get(test), Failure):
+                seen[file][test] = outcome
+        for file, outcomes in seen.items():
+            found.setdefault(file, {}).update(outcomes)
+    return [_counted(file, outcomes) for file, outcomes in found.items()]
+
+
+def _outcome(case: ElementTree.Element, file: str, test: str) -> Failure | bool:
+    """Return how a test failed, or whether it was run."""
+    problem = case.find("failure")
+    if problem is None:
+        problem = case.find("error")
+    if problem is None:
+        return case.find("skipped") is None
+    message = problem.get("message") or problem.text or ""
+    # The last lines have the error itself; tracebacks name many things.
+    tail = "\n".join((problem.text or "").splitlines()[-15:])
+    needs, reason = KNOWN.get((file, test), (what_it_needs(f"{message}\n{tail}"), ""))
+    return Failure(test, first_line(message), needs, reason)
+
+
+def _counted(file: str, outcomes: dict[str, Failure | bool]) -> FileResult:
+    for (of_file, test), reason in NOT_RUN.items():
+        if of_file == file:
+            outcomes.setdefault(test, Failure(test, reason, None, reason))
+    failures = [outcome for outcome in outcomes.values() if isinstance(outcome, Failure)]
+    passed = sum(outcome is True for outcome in outcomes.values())
+    return FileResult(file, passed, len(outcomes) - passed - len(failures), failures)
 
 
 def command(options: argparse.Namespace, file: Path, report: Path) -> list[str]:
@@ -105,7 +131,10 @@ def command(options: argparse.Namespace, file: Path, report: Path) -> list[str]:
     run = [options.python, "-m", "torch_loom.tools.cli", "run"]
     run += ["--devices", str(options.devices), "--memory", options.memory]
     pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", f"--junit-xml={report}"]
-    chosen = ["-k", options.keyword] if options.keyword else []
+    left_out = [test.rpartition(".")[2] for of_file, test in NOT_RUN if of_file == file.name]
+    keywords = [f"({options.keyword})"] if options.keyword else []
+    keywords += [f"not ({' or '.join(left_out)})"] if left_out else []
+    chosen = ["-k", " and ".join(keywords)] if keywords else []
     return [*run, *pytest, *chosen, f"--timeout={options.test_timeout}", str(file)]
 
 
@@ -125,9 +154,12 @@ def run_file(options: argparse.Namespace, file: Path) -> FileResult:
                 timeout=options.timeout,
             )
         except subprocess.TimeoutExpired:
+            # Threads that a test has left may outlast all tests.
+            if report.exists():
+                return next(iter(read_reports([report])), FileResult(file.name))
             return FileResult(file.name, failures=[Failure("the file", f"over {options.timeout} s", None)])
         if report.exists():
-            return read_report(file.name, report)
+            return next(iter(read_reports([report])), FileResult(file.name))
         reason = f"no report, exit status {done.returncode}: {first_line(done.stderr[-400:])}"
         return FileResult(file.name, failures=[Failure("the file", reason, what_it_needs(done.stderr))])
 
@@ -145,7 +177,11 @@ def section(title: str, results: Sequence[FileResult]) -> str:
     failures = [(result.name, failure) for result in results for failure in result.failures]
     if failures:
         listed = [
-            [f"`{failure.test}`", failure.needs or "", f"`{failure.message.replace('`', chr(39))}`"]
+            [
+                f"`{failure.test}`",
+                failure.needs or "",
+                failure.reason or f"`{failure.message.replace('`', chr(39))}`",
+            ]
             for _, failure in failures
         ]
         parts += [markdown_table(["failed", "needs", "says"], listed), ""]
@@ -164,11 +200,11 @@ def kept_part(text: str) -> str:
 
 def with_section(text: str, title: str, body: str) -> str:
     """Return the document with a section put in the place of the one of this title, or at the end."""
-    own = kept_part(text) or f"{HEADING}\n\n{INTRODUCTION}"
     before = text[: text.index(HEADING)] if HEADING in text else text.rstrip() + "\n\n"
-    sections = re.split(r"(?m)^(?=### )", own)
+    sections = re.split(r"(?m)^(?=### )", kept_part(text))[1:]
     kept = [part for part in sections if not part.startswith(f"### {title}\n")]
-    return before + "\n\n".join(part.strip() for part in [*kept, body]) + "\n"
+    parts = [f"{HEADING}\n\n{INTRODUCTION}", *kept, body]
+    return before + "\n\n".join(part.strip() for part in parts) + "\n"
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -185,6 +221,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("-k", dest="keyword", help="only tests that match, as pytest's -k")
     parser.add_argument("--test-timeout", type=int, default=120, help="seconds for a test")
     parser.add_argument("--timeout", type=int, default=3600, help="seconds for a file")
+    parser.add_argument("--reports", nargs="+", type=Path, help="read these, and run nothing")
     parser.add_argument("--no-write", action="store_true", help="leave docs/conformance.md alone")
     options = parser.parse_args(arguments)
     options.folder = options.folder.resolve()
@@ -208,19 +245,25 @@ def show(results: Iterable[FileResult]) -> None:
             flush=True,
         )
         for failure in result.failures:
-            print(f"  {failure.test}: [{failure.needs or 'failed'}] {failure.message}", flush=True)
+            print(
+                f"  {failure.test}: [{failure.needs or 'failed'}] {failure.reason or failure.message}",
+                flush=True,
+            )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
-    files = chosen_files(options)
-    if not files:
+    files = [] if options.reports else chosen_files(options)
+    if not files and not options.reports:
         print(f"no test_*.py in {options.folder}", file=sys.stderr)
         return 2
     results = []
     for file in files:
         results.append(run_file(options, file))
         show(results[-1:])
+    if options.reports:
+        results = read_reports(options.reports)
+        show(results)
     if not options.no_write:
         title = options.title or options.folder.name
         text = DOCUMENT.read_text(encoding="utf-8")

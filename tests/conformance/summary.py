@@ -98,7 +98,7 @@ def stale(results: Collection[CaseResult], families: Collection[str]) -> list[st
     ran = {group: tally for _, group, tally in groups(results)}
     names = {name for family in families for name in ops(family)}
     found = []
-    for op, kind, dtype in known_failures.KNOWN_FAILURES:
+    for op, kind, dtype in known_failures.known():
         if op not in names:
             found.append(f"{op} {kind} {dtype}: there is no such op")
             continue

@@ -56,3 +56,26 @@ def test_crash_is_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     (tmp_path / "test_ends.py").write_text("import os\nos._exit(7)\n")
     assert suites.main([str(tmp_path), "--no-write"]) == 1
     assert "exit status 7" in capsys.readouterr().out
+
+
+def test_reports_of_pieces(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def report(name: str, *cases: str) -> str:
+        rows = "".join(f"<testcase classname='test_x.A' {case}</testcase>" for case in cases)
+        (tmp_path / name).write_text(f"<testsuites><testsuite>{rows}</testsuite></testsuites>")
+        return str(tmp_path / name)
+
+    monkeypatch.setitem(suites.KNOWN, ("test_x.py", "A.test_known"), ("an older PyTorch", "has no such name"))
+    monkeypatch.setitem(suites.NOT_RUN, ("test_x.py", "A.test_long"), "not run: an hour")
+    failed = "<failure message='too small'/>"
+    first = report(
+        "1.xml", f"name='test_fixed'>{failed}", "name='test_skipped'><skipped/>", "name='test_good'>"
+    )
+    twice = ["name='test_known'><failure message='x'/>", "name='test_known'><error message='y'/>"]
+    second = report("2.xml", "name='test_fixed'>", *twice)
+    assert suites.main([str(tmp_path), "--no-write", "--reports", first, second]) == 1
+    printed = capsys.readouterr().out
+    assert "test_x.py: 2 passed, 1 failed, 1 need more, 1 skipped" in printed
+    assert "A.test_known: [an older PyTorch] has no such name" in printed
+    assert "A.test_long: [failed] not run: an hour" in printed

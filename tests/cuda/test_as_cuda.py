@@ -217,3 +217,18 @@ def test_loom_run_refuses_bad_values(tmp_path: Path) -> None:
     )
     assert done.returncode != 0
     assert "TORCH_LOOM_DEVICES='many'" in done.stderr
+
+
+@pytest.mark.slow
+def test_no_triton_and_no_variable_for_children(run_python: PythonRunner) -> None:
+    run_python(
+        """
+        import os
+        import torch
+        import torch._inductor.config as settings
+        assert settings.triton_disable_device_detection
+        assert not [name for name in os.environ if name.startswith("TORCHINDUCTOR_")]
+        assert torch.cuda.amp.autocast.__module__ == "torch.cuda.amp.autocast_mode"  # which warns
+        """,
+        NAME,
+    )

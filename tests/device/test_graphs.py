@@ -270,7 +270,7 @@ def test_debug_dump_is_a_drawing_of_the_nodes(tmp_path: Path) -> None:
 
 def test_an_empty_graph_warns_and_replays() -> None:
     graph = loom.LoomGraph()
-    with pytest.warns(UserWarning, match="The graph is empty"), loom.graph(graph):
+    with pytest.warns(UserWarning, match="The LOOM Graph is empty"), loom.graph(graph):
         pass
     graph.replay()
 

@@ -55,7 +55,7 @@ def test_actions_in_order() -> None:
     del tensor
     loom.empty_cache()
     snapshot = memory._snapshot()
-    assert trace(snapshot)[:5] == [
+    assert trace(snapshot) == [
         ("segment_alloc", 30 * MIB),
         ("alloc", 30 * MIB),
         ("free_requested", 30 * MIB),
@@ -63,8 +63,7 @@ def test_actions_in_order() -> None:
         ("segment_free", 30 * MIB),
     ]
     entries = snapshot["device_traces"][0]
-    assert entries[-1]["action"] == "snapshot"
-    assert {entry["addr"] for entry in entries[:5]} == {address}
+    assert {entry["addr"] for entry in entries} == {address}
     assert all(entry["stream"] == 0 for entry in entries)
     times = [entry["time_us"] for entry in entries]
     assert times == sorted(times)
@@ -135,11 +134,11 @@ def test_contexts() -> None:
     assert ["frames" in entry for entry in entries] == [True, False]
 
 
-def test_state_keeps_no_trace() -> None:
+def test_state_keeps_the_last_entry() -> None:
     memory._record_memory_history("state", stacks="python")
     tensor = allocate_here()
     snapshot = memory._snapshot()
-    assert snapshot["device_traces"][0] == []
+    assert [action for action, _ in trace(snapshot)] == ["alloc"]
     (segment,) = [s for s in snapshot["segments"] if s["address"] == tensor.data_ptr()]
     assert segment["blocks"][0]["frames"][0]["name"] == "allocate_here"
 
@@ -148,7 +147,9 @@ def test_the_oldest_entries_go_first() -> None:
     memory._record_memory_history(max_entries=3, context=None, clear_history=True)
     for size in range(1, 5):
         torch.empty(size * 512, dtype=torch.uint8, device="loom")
-    assert trace(memory._snapshot()) == [("free_requested", 2048), ("free_completed", 2048), ("snapshot", 0)]
+    assert trace(memory._snapshot()) == [
+        (action, 2048) for action in ("alloc", "free_requested", "free_completed")
+    ]
 
 
 def test_skipped_actions() -> None:
@@ -175,6 +176,26 @@ def test_out_of_memory_is_recorded() -> None:
     "torch.cuda.memory._get_memory_metadata",
     "torch.cuda.memory._set_memory_metadata",
 )
+def test_a_snapshot_follows_its_own_history() -> None:
+    memory._record_memory_history(context=None, clear_history=True)
+    assert trace(memory._snapshot()) == []
+    assert [action for action, _ in trace(memory._snapshot())] == ["snapshot"]
+
+
+def test_where_memory_was_given_back() -> None:
+    def give_back() -> None:
+        loom.empty_cache()
+
+    for context in ("alloc", "all"):
+        memory._record_memory_history(context=context, stacks="python", clear_history=True)
+        allocate_here()
+        give_back()
+        freed = [e for e in memory._snapshot()["device_traces"][0] if e["action"] == "segment_free"]
+        names = {frame["name"] for entry in freed for frame in entry.get("frames", [])}
+        assert ("give_back" in names) == (context == "all")
+        assert ("allocate_here" in names) == (context == "alloc")
+
+
 def test_metadata() -> None:
     memory._record_memory_history(context=None, clear_history=True)
     memory._set_memory_metadata("step 3")

@@ -38,6 +38,7 @@ x = torch.randn(7, 100, device="cuda")
 out = torch.empty_like(x)
 softmax_kernel[(7,)](x, out, 100)
 torch.testing.assert_close(out, x.softmax(1))
+assert len(softmax_kernel.configs) == 2 and softmax_kernel.best_config.kwargs == {"BLOCK": 128}
 side = torch.cuda.Stream()
 with torch.cuda.stream(side):
     x, out = torch.ones(1000, device="cuda"), torch.empty(1000, device="cuda")

@@ -198,12 +198,26 @@ def test_both_names_are_understood_where_the_text_has_neither(tmp_path: Path, de
     assert "warning: --chip stands after" in done.stderr
 
 
-def test_options_behind_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    misplaced.warn("run", ["train.py", "--chip=h100", "--epochs", "1", "--sanitize"])
-    assert "--chip, --sanitize stands after train.py" in " ".join(capsys.readouterr().err.split())
-    misplaced.warn("run", ["train.py", "--chip", "h100"], text="parser.add_argument('--chip')")
-    misplaced.warn("plan", ["train.py", "--epochs", "1"])
-    assert capsys.readouterr().err == ""
+def test_options_behind_the_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(command: str, *program: str) -> str:
+        misplaced.warn(command, program)
+        return " ".join(capsys.readouterr().err.split())
+
+    (tmp_path / "train.py").write_text("import options  # takes no --chip\n", encoding="utf-8")
+    (tmp_path / "options.py").write_text("parser.add_argument('--devices')\n", encoding="utf-8")
+    (tmp_path / "typed.py").write_text("class Arguments:\n    memory: str = ''\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    behind = said("run", "train.py", "--chip=h100", "--epochs", "1", "--sanitize", "--devices", "2")
+    assert "--chip, --sanitize stands after train.py" in behind  # --devices is of the module that it imports
+    assert "--chip stands after -m train and goes to it" in said("run", "-m", "train", "--chip", "x")
+    assert "--chip stands after -c and goes to it" in said("run", "-c", "print(1)", "--chip", "x")
+    assert "--devices stands after torchrun" in said("run", "torchrun", "--devices", "2")
+    assert said("run", "torchrun", "train.py", "--devices", "2") == ""
+    assert said("run", "-m", "typed", "--memory", "1GiB") == ""
+    assert said("plan", "train.py", "--epochs", "1") == ""
 
 
 def test_only_pytorchs_own_sentence_is_a_wrong_name(monkeypatch: pytest.MonkeyPatch) -> None:

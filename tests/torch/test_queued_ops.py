@@ -332,3 +332,13 @@ def test_sparse_tensors_work_in_place_behind_what_is_queued() -> None:
                 sparse = dense.to_sparse(layout=layout)
                 torch.testing.assert_close((sparse @ dense).cpu(), torch.eye(3) * 4)
                 torch.testing.assert_close((sparse * 2).to_dense().cpu(), torch.eye(3) * 4)
+
+
+def test_an_assert_of_no_single_value_is_refused_at_the_call(gate: Gate) -> None:
+    one = torch.ones(1, device="loom")
+    _, side = on_side(gate, lambda: torch._assert_async(one))
+    for values, which in (([], "no values"), ([0, 0], "more than one value")):
+        wrong = torch.tensor(values, device="loom")
+        with loom.stream(side), pytest.raises(RuntimeError, match=f"with {which} is ambiguous"):
+            torch._assert_async(wrong)
+    finish(gate)

@@ -20,12 +20,18 @@ NAME = config.CUDA_NAME
 # A module's own, and what is the same in every module.
 _KEPT = frozenset({"__name__", "__file__", "__path__", "__spec__", "__loader__", "__package__", "__cached__"})
 
+# PyTorch's own stay: they stand on torch.amp, which knows this device, and warn that they are deprecated.
+_THEIRS = frozenset({"amp"})
+
 
 def take_over(module: ModuleType) -> None:
     """Put the device module in the place of ``torch.cuda``."""
     loaded = {name: sys.modules.get(f"{torch.cuda.__name__}.{name}") for name in module.SUBMODULES}
     _overlay(torch.cuda, module)
     for submodule, theirs in loaded.items():
+        if theirs is not None and submodule in _THEIRS:
+            setattr(torch.cuda, submodule, theirs)
+            continue
         ours = getattr(module, submodule)
         if theirs is None or submodule.startswith("_"):
             # Nobody has it yet, or it is one piece of which no name makes sense without the others. What

@@ -149,6 +149,7 @@ def _memory_functions(module: ModuleType) -> dict[str, Any]:
         "_cuda_cudaCachingAllocator_is_enabled": _C.caching,
         "_cuda_cudaCachingAllocator_set_allocator_settings": memory._set_allocator_settings,
         "_cuda_cudaHostAllocator": _C.host_allocator,
+        "_host_emptyCache": torch._C._accelerator_emptyHostCache,
         "_cuda_lock_mutex": _C.lock_free_mutex,
         "_cuda_unlock_mutex": _C.unlock_free_mutex,
         "_cuda_customAllocator": _C.MemorySource,

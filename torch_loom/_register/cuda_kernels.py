@@ -1,58 +1,37 @@
 """Kernels that only a GPU runs are refused by one sentence: CUDA C sources and Triton's.
 
 Triton runs its kernels in Python, on copies in host memory, where it is told to (``TRITON_INTERPRET=1``).
+Neither has an extension point for this, so each change waits for the import of the module that it changes.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib.abc
-import importlib.util
 import os
 import sys
-from collections.abc import Callable
 from typing import Any, NoReturn
 
+from torch_loom._register import late
 from torch_loom.errors import NotApplicableError
 
 
 def refuse() -> None:
     """Have modules refuse such kernels, those that are imported and those that will be."""
-    _after_import("torch.utils.cpp_extension", _refuse_cuda_sources)
-    _after_import("triton.runtime.jit", _refuse_launches)
-    _after_import("triton.runtime.autotuner", _take_first_choice)
-    # Libraries that choose between a Triton kernel and torch ops ask torch.utils._triton.has_triton().
-    os.environ.setdefault("TORCHINDUCTOR_TRITON_DISABLE_DEVICE_DETECTION", "1")
+    late.after_import("torch.utils.cpp_extension", _refuse_cuda_sources)
+    late.after_import("triton.runtime.jit", _refuse_launches)
+    late.after_import("triton.runtime.autotuner", _time_no_choices)
+    late.after_import("torch._inductor.config", _have_no_triton)
 
 
-def _after_import(name: str, change: Callable[[Any], None]) -> None:
-    # Neither Python nor these packages call anybody when a module has been imported.
-    if name in sys.modules:
-        change(sys.modules[name])
-        return
-
-    class Finder(importlib.abc.MetaPathFinder):
-        def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-            if fullname != name:
-                return None
-            sys.meta_path.remove(self)
-            spec = importlib.util.find_spec(name)
-            if spec is None or spec.loader is None:
-                return spec
-            execute = spec.loader.exec_module
-
-            def exec_module(module: Any) -> None:
-                execute(module)
-                change(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-            return spec
-
-    sys.meta_path.insert(0, Finder())
+def _have_no_triton() -> None:
+    # Libraries that choose between a Triton kernel and torch ops ask torch.utils._triton.has_triton(), which
+    # reads this setting. The variable would do it too, but programs that this one starts would inherit it.
+    if "TORCHINDUCTOR_TRITON_DISABLE_DEVICE_DETECTION" not in os.environ:
+        sys.modules["torch._inductor.config"].triton_disable_device_detection = True  # type: ignore[attr-defined]
 
 
-def _refuse_cuda_sources(cpp_extension: Any) -> None:
+def _refuse_cuda_sources() -> None:
     # nvcc may well be installed, but what it makes would be launched on a GPU.
+    cpp_extension: Any = sys.modules["torch.utils.cpp_extension"]
     original = cpp_extension._is_cuda_file
 
     def is_cuda_file(path: str) -> bool:
@@ -66,7 +45,7 @@ def _refuse_cuda_sources(cpp_extension: Any) -> None:
     cpp_extension._is_cuda_file = is_cuda_file
 
 
-def _refuse_launches(jit: Any) -> None:
+def _refuse_launches() -> None:
     def run(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         code = self.fn.__code__
         place = f"{code.co_filename}:{code.co_firstlineno}"
@@ -76,16 +55,15 @@ def _refuse_launches(jit: Any) -> None:
             "imported: then Triton runs its kernels in Python; or write the kernel with torch ops."
         )
 
+    jit: Any = sys.modules["triton.runtime.jit"]
     jit.JITFunction.run = run
 
 
-def _take_first_choice(autotuner: Any) -> None:
-    # To time the choices, Triton asks a GPU's driver. Their results are the same.
-    run = autotuner.Autotuner.run
+def _time_no_choices() -> None:
+    # To time a choice, Triton asks a GPU's driver. All choices have the same result: with equal times it
+    # takes the first of those that the program's own pruning leaves.
+    def bench(self: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
+        return [0.0, 0.0, 0.0]  # the quantiles that Triton asks for
 
-    @functools.wraps(run)
-    def run_first(self: Any, *args: Any, **kwargs: Any) -> Any:
-        self.configs = self.configs[:1]
-        return run(self, *args, **kwargs)
-
-    autotuner.Autotuner.run = run_first
+    autotuner: Any = sys.modules["triton.runtime.autotuner"]
+    autotuner.Autotuner._bench = bench

@@ -58,6 +58,7 @@ class _Loader(importlib.abc.Loader):
         # As if nobody had waited, for whoever asks the module for its source.
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
-        module.__loader__ = self._loader
+        # Not as an attribute: a module of PyTorch's settings takes none but those.
+        vars(module)["__loader__"] = self._loader
         for callback in _waiting.pop(self._name, ()):
             callback()

@@ -16,7 +16,7 @@ from torch.utils.backend_registration import (
 )
 
 from torch_loom import config
-from torch_loom._register import cuda, late
+from torch_loom._register import cuda, late, library_files
 from torch_loom.errors import ConfigurationError, ExtensionError, LoomError, VersionMismatchError
 
 # The name of the device where no other is asked for. The module has it under every name.
@@ -37,7 +37,9 @@ def register() -> Exception | None:
         _check_version()
         _load_extension()
         # Everything in C++ at once. What follows tells PyTorch's Python.
-        importlib.import_module("torch_loom._C").register_device(name)
+        extension = importlib.import_module("torch_loom._C")
+        extension.register_device(name)
+        extension.set_library_files(library_files.prefixes())
         _stop_threads_at_exit()
         module: ModuleType = importlib.import_module("torch_loom.device")
         importlib.import_module("torch_loom.device._core.first_use").set_chip_loader(_load_chip)

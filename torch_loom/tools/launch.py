@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from torch_loom import config
 from torch_loom.chips import load
@@ -30,7 +29,7 @@ def run(arguments: Sequence[str], values: Values) -> None:
     is_python = arguments[0] in {"-m", "-c"} or arguments[0].endswith(".py")
     if arguments[0].startswith("-") and not is_python:
         raise ConfigurationError(f"loom run has no option {arguments[0]}; `loom run --help` lists them")
-    misplaced.warn("run", arguments, _text_of(arguments[0]))
+    misplaced.warn("run", arguments)
     config.export({"device_name": config.CUDA_NAME, **values})
     # Bad values are told here, not by the program.
     for chip in dict.fromkeys(config.resolve().chips):
@@ -42,10 +41,3 @@ def run(arguments: Sequence[str], values: Values) -> None:
         os.execvp(line[0], line)
     except OSError as error:
         raise ConfigurationError(f"{line[0]} cannot be run: {error.strerror}") from error
-
-
-def _text_of(program: str) -> str:
-    try:
-        return Path(program).read_text(encoding="utf-8", errors="replace") if program.endswith(".py") else ""
-    except OSError:
-        return ""  # Python will say so

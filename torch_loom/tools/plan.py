@@ -51,7 +51,7 @@ def run(script: Sequence[str], options: dict[str, Any]) -> None:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         console.fail(f"{path}: the script cannot be read: {error.strerror or error}")
-    misplaced.warn("plan", script, text)
+    misplaced.warn("plan", script)
     # Both names of the devices are understood. The first guess is the one that the program names alone.
     named = text + " ".join(script[1:])
     names_own = re.search(rf"['\". ]{DEVICE_NAME.default}\b", named) is not None

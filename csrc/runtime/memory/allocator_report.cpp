@@ -143,8 +143,9 @@ MemorySnapshot CachingAllocator::snapshot(PoolId pool, bool with_trace) {
   }
   std::sort(result.segments.begin(), result.segments.end(),
             [](const SegmentInfo& left, const SegmentInfo& right) { return left.address < right.address; });
-  history_.record(TraceAction::kSnapshot, 0, total_active, 0, pool);
+  // A snapshot is no part of its own history, as in CUDA.
   if (with_trace) result.trace = history_.entries();
+  history_.record(TraceAction::kSnapshot, 0, total_active, 0, pool);
   return result;
 }
 

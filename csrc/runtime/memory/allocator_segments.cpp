@@ -280,6 +280,7 @@ void CachingAllocator::give_back(Guard& lock, std::vector<Segment*> segments, in
   std::vector<Segment*> used;
   std::exception_ptr failure;
   lock.unlock();
+  const Context context = history_.gather(RecordContext::kAll);
   const FreeMutex::Shared may_free;
   const Counted counted(num_giving_back_);
   try {
@@ -298,7 +299,7 @@ void CachingAllocator::give_back(Guard& lock, std::vector<Segment*> segments, in
     failure = std::current_exception();
   }
   lock.lock();
-  for (Segment* segment : segments) failure == nullptr ? destroy(segment) : put_back(segment);
+  for (Segment* segment : segments) failure == nullptr ? destroy(segment, context) : put_back(segment);
   for (Segment* segment : used) put_back(segment);
   erase_unused_pools();
   if (failure != nullptr) std::rethrow_exception(failure);
@@ -320,7 +321,7 @@ bool CachingAllocator::wait_for_others(Guard& lock, int64_t stream) {
   return waited;
 }
 
-void CachingAllocator::destroy(Segment* segment) {
+void CachingAllocator::destroy(Segment* segment, const Context& context) {
   Pool& pool = *segment->pool;
   for (const Segment::Piece& piece : segment->pieces) {
     if (segment->source == nullptr) {
@@ -335,7 +336,8 @@ void CachingAllocator::destroy(Segment* segment) {
   if (segment->bytes >= config_.max_split_bytes) stats_.oversize_segments.decrease(1);
   history_.record(segment->expandable ? TraceAction::kSegmentUnmap : TraceAction::kSegmentFree,
                   segment->address(), segment->bytes, segment->stream,
-                  pool.owner == nullptr ? PoolId{} : pool.owner->id, segment->context);
+                  pool.owner == nullptr ? PoolId{} : pool.owner->id,
+                  context != nullptr ? context : segment->context);
   if (!segment->expandable) placement_.remove(segment->position, segment->bytes);
   if (pool.owner != nullptr) --pool.owner->num_segments;
   store_.give_back(segment->first);

@@ -187,7 +187,8 @@ class CachingAllocator {
   void collect_garbage(Guard& lock, int64_t stream);
   void give_back(Guard& lock, std::vector<Segment*> segments, int64_t stream);
   bool wait_for_others(Guard& lock, int64_t stream);
-  void destroy(Segment* segment);
+  // `context`: where it was given back, null where that is not recorded.
+  void destroy(Segment* segment, const Context& context);
   bool wait_for_device(int64_t stream);
   bool drain(driver::Stream stream);
   size_t limit_bytes() const;

@@ -8,7 +8,6 @@ void MemoryHistory::configure(const HistoryOptions& options) {
   enabled_ = options.enabled;
   recorder_ = options.enabled ? options.recorder : nullptr;
   when_ = static_cast<int>(options.enabled ? options.when : RecordContext::kNever);
-  keep_trace_ = options.keep_trace;
   skipped_actions_ = options.skipped_actions;
   if (!options.enabled || options.clear || options.max_entries != max_entries_) {
     std::vector<TraceEntry> kept = options.enabled && !options.clear ? entries() : std::vector<TraceEntry>();
@@ -28,8 +27,7 @@ Context MemoryHistory::gather_now(RecordContext level) const {
 }
 
 void MemoryHistory::record_now(TraceEntry entry) {
-  if (!keep_trace_ || max_entries_ == 0 || (skipped_actions_ >> static_cast<int>(entry.action) & 1) != 0)
-    return;
+  if (max_entries_ == 0 || (skipped_actions_ >> static_cast<int>(entry.action) & 1) != 0) return;
   entry.time_us = clock::wall_ns() / 1000;
   if (!traces_context()) entry.context = nullptr;
   if (entries_.size() < max_entries_) {

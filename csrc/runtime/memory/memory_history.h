@@ -46,7 +46,6 @@ struct TraceEntry {
 
 struct HistoryOptions {
   bool enabled = false;
-  bool keep_trace = true;  // false: only where live blocks came from
   ContextRecorder recorder = nullptr;
   RecordContext when = RecordContext::kNever;
   size_t max_entries = 0;
@@ -88,7 +87,6 @@ class MemoryHistory {
   std::atomic<bool> enabled_{false};
   std::atomic<ContextRecorder> recorder_{nullptr};
   std::atomic<int> when_{0};
-  bool keep_trace_ = false;
   uint32_t skipped_actions_ = 0;
   size_t max_entries_ = 0;
   size_t next_ = 0;  // once the buffer is full: where the oldest entry is

@@ -56,7 +56,7 @@ void CachingAllocator::return_uncached(Guard& lock) {
   const FreeMutex::Shared may_free;
   for (const Segment* segment : segments) return_to_source(*segment);
   lock.lock();
-  for (Segment* segment : segments) destroy(segment);
+  for (Segment* segment : segments) destroy(segment, nullptr);
 }
 
 }  // namespace loom::runtime

@@ -156,7 +156,6 @@ void record_memory_history(const std::optional<std::string>& enabled,
                            const std::vector<std::string>& skip_actions) {
   runtime::HistoryOptions options;
   options.enabled = enabled.has_value();
-  options.keep_trace = enabled == "all";
   options.recorder = stacks == "all" ? &gather_all : &gather_python;
   options.when = !context              ? runtime::RecordContext::kNever
                  : *context == "state" ? runtime::RecordContext::kState

@@ -2,11 +2,13 @@
 // register.h).
 #include "torch/bindings/registration.h"
 
+#include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/device_lazy_init.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "torch/core/device.h"
+#include "torch/core/python_line.h"
 #include "torch/core/registration.h"
 #include "torch/dispatch/graph.h"
 #include "torch/hooks/register.h"
@@ -39,6 +41,8 @@ constexpr Registration kRegistrations[] = {
 void bind_registration(py::module_& m) {
   m.def("register_device",
         torch::wrap_pybind_function([](const std::string& name) { register_device(name, kRegistrations); }));
+  m.def("set_library_files", &set_library_files, py::arg("prefixes"));
+  m.def("is_library_file", &is_library_file, py::arg("file"));
   m.def("register_numerics", torch::wrap_pybind_function(&numerics::glue::register_ops));
   // PyTorch has a way to this for its type of other backends only.
   m.def("resize_storage", torch::wrap_pybind_function([](const at::Storage& storage, int64_t bytes) {

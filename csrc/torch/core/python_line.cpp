@@ -22,37 +22,15 @@ std::string_view file_of(PyCodeObject* code) {
   return {file, static_cast<size_t>(length)};
 }
 
-// Where Python's own modules are, with a slash at the end; empty where that is not to be found out.
-const std::string& standard_library() {
-  static const auto* const folder = [] {
-    auto* const found = new std::string;
-    PyObject* const os = PyImport_ImportModule("os");
-    PyObject* const file = os == nullptr ? nullptr : PyObject_GetAttrString(os, "__file__");
-    if (const char* text = file == nullptr ? nullptr : PyUnicode_AsUTF8(file)) {
-      const std::string_view path(text);
-      *found = path.substr(0, path.rfind('/') + 1);
-    }
-    PyErr_Clear();
-    Py_XDECREF(file);
-    Py_XDECREF(os);
-    return found;
-  }();
-  return *folder;
-}
-
-// Files that a program calls and did not write: Python's, PyTorch's, and those of torch.loom.
-bool is_librarys(std::string_view file) {
-  const auto has = [file](std::string_view part) { return file.find(part) != std::string_view::npos; };
-  if (has("/site-packages/torch/") || has("/torch_loom/device/") || has("/torch_loom/_register/"))
-    return true;
-  if (has("/site-packages/") || has("/dist-packages/")) return false;
-  const std::string& own = standard_library();
-  return file.starts_with("<frozen ") || (!own.empty() && file.starts_with(own));
+// Set once, under Python's lock, like all that reads it. Not freed: threads may ask until the process ends.
+FilePrefixes& prefixes() {
+  static auto* const all = new FilePrefixes;
+  return *all;
 }
 
 // A place in Python code, asked about once.
 struct Place {
-  bool is_librarys;
+  bool is_library;
   std::string_view line;
 };
 
@@ -72,7 +50,7 @@ class Places {
     const std::string_view file = file_of(code);
     std::string line(file);
     if (!line.empty()) line += ':' + std::to_string(PyFrame_GetLineNumber(frame));
-    return places_.emplace(key, Place{is_librarys(file), *lines_.insert(std::move(line)).first})
+    return places_.emplace(key, Place{is_library_file(file), *lines_.insert(std::move(line)).first})
         .first->second;
   }
 
@@ -106,6 +84,15 @@ class Places {
 
 }  // namespace
 
+void set_library_files(FilePrefixes given) { prefixes() = std::move(given); }
+
+bool is_library_file(std::string_view file) {
+  for (const auto& [prefix, is_library] : prefixes()) {
+    if (file.starts_with(prefix)) return is_library;
+  }
+  return false;
+}
+
 std::string_view python_line() {
   if (!Py_IsInitialized() || PyGILState_GetThisThreadState() == nullptr) return "";
   static auto* places = new Places;
@@ -116,8 +103,8 @@ std::string_view python_line() {
   while (frame != nullptr) {
     const Place place = places->of(frame);
     // The innermost line serves until one of the program's is found.
-    if (line.empty() || !place.is_librarys) line = place.line;
-    PyFrameObject* outer = place.is_librarys ? PyFrame_GetBack(frame) : nullptr;
+    if (line.empty() || !place.is_library) line = place.line;
+    PyFrameObject* outer = place.is_library ? PyFrame_GetBack(frame) : nullptr;
     Py_DECREF(frame);
     frame = outer;
   }

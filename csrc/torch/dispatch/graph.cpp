@@ -76,6 +76,9 @@ void LoomGraph::capture_begin(at::MempoolId_t pool, at::GraphCaptureMode mode) {
   device_ = resolve_device(std::nullopt).index();
   own_ = &devices().device(device_);
   pin_ = runtime::worlds::Pin(own_->runtime());
+  TORCH_CHECK(runtime::current_stream_of(device_).id != 0, device_name_upper(),
+              " graphs must be captured on a non-default stream. (However, after capture, it's ok to replay "
+              "them on the default stream.)");
   register_generator(default_generator(device_));
   // Replays of an earlier capture that are still under way have theirs.
   for (Source& source : sources_) source = {source.state, std::make_shared<CapturedRandom>()};
@@ -100,7 +103,8 @@ void LoomGraph::capture_end() {
   }
   if (recording_->nodes().empty()) {
     TORCH_WARN(
-        "The graph is empty. This usually means that the graph was attempted to be captured on wrong device "
+        "The ", device_name_upper(),
+        " Graph is empty. This usually means that the graph was attempted to be captured on wrong device "
         "or stream.");
   }
   if (!keeps_graph_) instantiate();

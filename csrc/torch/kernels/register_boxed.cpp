@@ -10,6 +10,14 @@ namespace {
 
 void boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) { run_boxed(op, stack); }
 
+// The kernel may be queued, but how many values there are is known at the call.
+void assert_async(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const int64_t count = (*stack)[stack->size() - op.schema().arguments().size()].toTensor().numel();
+  TORCH_CHECK(count != 0, "Boolean value of Tensor with no values is ambiguous");
+  TORCH_CHECK(count == 1, "Boolean value of Tensor with more than one value is ambiguous");
+  run_boxed(op, stack);
+}
+
 // Composite ops of PyTorch that the engine runs whole, as it does for itself (`borrows_whole` in the op
 // table): their parts would be dispatched one by one, or call the CPU's inner loops on tensors that are not
 // the CPU's (conj_physical_, mode.values).
@@ -42,6 +50,9 @@ class Registrar {
 }  // namespace
 
 void register_boxed() {
+  for (const char* name : {"_assert_async", "_assert_async.msg"}) {
+    library(own_key()).impl(name, torch::CppFunction::makeFromBoxedFunction<&assert_async>());
+  }
   Registrar dense(own_key()), sparse(sparse_key()), sparse_csr(sparse_csr_key());
   dense.implement_all(kEngineOps);
   for (const auto& op : c10::Dispatcher::singleton().getAllOpNames()) {

@@ -43,9 +43,9 @@ def _record_memory_history(
     """Record where memory was allocated and freed, for :func:`_snapshot`. All devices record.
 
     Args:
-        enabled: None: stop, and forget the history. ``"state"``: remember where live blocks came from.
-            ``"all"``: keep a history of allocations and frees as well. ``True`` and ``False`` mean ``"all"``
-            and None.
+        enabled: None: stop, and forget the history. ``"state"``: remember where live blocks came from, and of
+            the history the last entry. ``"all"``: keep a history of allocations and frees as well. ``True``
+            and ``False`` mean ``"all"`` and None.
         context: which stacks are kept: none (None), those of live blocks (``"state"``), those of allocations
             in the history as well (``"alloc"``), those of frees as well (``"all"``).
         stacks: ``"python"`` for Python's frames, ``"all"`` for those of C++ as well, which takes long to
@@ -79,7 +79,8 @@ def _record_memory_history(
     _lazy_init()
     if device is not None:
         _existing_index(device)
-    limit = min(max_entries, sys.maxsize)
+    # As in CUDA, where the last entry is kept of every history.
+    limit = 1 if enabled == "state" else min(max_entries, sys.maxsize)
     _C.record_memory_history(enabled, context, stacks, limit, clear_history, actions)
 
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import os
 import runpy
-import sysconfig
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch.utils._traceback import CapturedTraceback
+
+from torch_loom import _C
 
 __all__ = ["program_frames", "program_line"]
 
+# Test runners and this package; `runpy` and frozen modules run a file or a module.
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
-_TORCH = str(Path(torch.__file__).parent) + os.sep
-_STANDARD_LIBRARY = sysconfig.get_path("stdlib") + os.sep
-_SITE_PACKAGES = f"{os.sep}site-packages{os.sep}"
-# Test runners; ``runpy`` and frozen modules run a file or a module.
-_RUNNERS = tuple(f"{_SITE_PACKAGES}{name}{os.sep}" for name in ("_pytest", "pytest", "pluggy"))
+_RUNNERS = tuple(f"{os.sep}site-packages{os.sep}{name}{os.sep}" for name in ("_pytest", "pytest", "pluggy"))
 
 
 def _runs_programs(file: str) -> bool:
@@ -28,9 +25,8 @@ def _runs_programs(file: str) -> bool:
     return is_runner or any(runner in file for runner in _RUNNERS)
 
 
-def _is_librarys(file: str) -> bool:
-    in_standard_library = file.startswith(_STANDARD_LIBRARY) and _SITE_PACKAGES not in file
-    return in_standard_library or file.startswith(_TORCH) or _runs_programs(file)
+def _is_no_programs(file: str) -> bool:
+    return _C.is_library_file(file) or _runs_programs(file)
 
 
 def _without(
@@ -49,6 +45,6 @@ def program_frames(stack: Any) -> traceback.StackSummary:
 
 
 def program_line(frames: traceback.StackSummary) -> str:
-    """Return ``file:line`` of the innermost frame outside of PyTorch and the standard library, or ``""``."""
-    found = (_without(frames, _is_librarys) or list(frames))[-1:]
+    """Return ``file:line`` of the innermost frame outside of library files and test runners, or ``""``."""
+    found = (_without(frames, _is_no_programs) or list(frames))[-1:]
     return f"{os.path.basename(found[0].filename)}:{found[0].lineno}" if found else ""

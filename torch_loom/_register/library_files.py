@@ -1,0 +1,29 @@
+"""Which files a program calls and did not write: their lines are not where a finding is reported."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sysconfig
+from pathlib import Path
+
+import torch
+
+
+def prefixes() -> list[tuple[str, bool]]:
+    """Return how the names of files begin, and whether such files are a library's, the longest first.
+
+    Packages that are installed are the program's: a user may well want to know that one of them waits.
+    """
+    standard = Path(sysconfig.get_path("stdlib"))
+    folders = {
+        str(Path(torch.__file__).parent): True,
+        str(Path(__file__).parents[1]): True,
+        str(standard / "site-packages"): False,
+        str(standard / "dist-packages"): False,
+        str(standard): True,
+    }
+    found = {folder + os.sep: is_library for folder, is_library in folders.items()}
+    # A file or a module that Python runs; the former may stand elsewhere than the standard library.
+    found |= {"<frozen ": True, runpy.__file__: True}
+    return sorted(found.items(), key=lambda each: -len(each[0]))
