@@ -27,8 +27,10 @@ MIB = 1 << 20
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other processes of this user may be using devices, too."""
+    """Other processes of this user may be using devices, too, and so may streams of earlier tests."""
     loom.init()
+    for device in range(loom.device_count()):
+        loom.synchronize(device)
     monkeypatch.setattr(activity, "_prefix", None)
     monkeypatch.setattr(activity, "_failure", None)
 
