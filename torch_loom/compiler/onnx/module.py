@@ -26,8 +26,11 @@ class OnnxGraph(fx.GraphModule):
     """
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        def taken(one: Any) -> Any:
+            return _Ref(one.name) if isinstance(one, fx.Node) else one
+
         def encoded(value: Any) -> Any:
-            return fx.map_arg(value, lambda node: _Ref(node.name))
+            return fx.node.map_aggregate(value, taken)
 
         nodes = [
             (node.op, node.name, node.target, encoded(node.args), encoded(node.kwargs))
