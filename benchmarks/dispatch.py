@@ -168,7 +168,7 @@ def docs_body(rows: dict[str, list[Row]], geomeans: dict[str, float]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit status."""
-    options = parser("Time of 24 ops, device against CPU.").parse_args(arguments)
+    options = parser(f"Time of {len(OPS)} ops, device against CPU.").parse_args(arguments)
     device = torch.device(options.device)
     torch.manual_seed(SEED)
     rows = {size.name: measure(size, device, QUICK if options.quick else FULL) for size in SIZES}

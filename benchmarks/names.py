@@ -123,7 +123,9 @@ def docs_body(found: dict[str, float], by_op: dict[str, dict[str, float]]) -> st
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the exit status."""
-    options_parser = parser(f"Time of 24 ops under the name {NAMES[1]} against {NAMES[0]}.")
+    options_parser = parser(
+        f"Time of the ops of benchmarks.dispatch under the name {NAMES[1]} against {NAMES[0]}."
+    )
     options_parser.add_argument("--serve", metavar="NAME", help=argparse.SUPPRESS)
     options_parser.add_argument(
         "--pairs", type=int, default=PAIRS, help="of processes (default: %(default)s)"

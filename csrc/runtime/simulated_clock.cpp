@@ -47,8 +47,8 @@ constexpr CommandKinds kBegins = kinds_of(
 constexpr const char* kWaitsForFlag = "busy_wait_for_flag";
 constexpr const char* kClearsFlag = "clear_flag";
 
-// What is put off at most, in steps and in costs that are not known: a short program pays for none, a long
-// one soon has each cost at hand.
+// The most steps, and the most unknown costs, that are deferred until somebody asks for a time: a short
+// program that asks for none computes none, a long one computes each cost once.
 constexpr size_t kMaxSteps = 1 << 12;
 constexpr size_t kMaxUnknown = 1 << 12;
 

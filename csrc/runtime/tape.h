@@ -185,7 +185,7 @@ inline bool is_told(CommandKind kind) noexcept {
   constexpr uint64_t kBoth = (uint64_t{1} << 32) | 1;
   return (detail::wanted.load(std::memory_order_relaxed) & (kBoth << static_cast<int>(kind))) != 0;
 }
-// Whether somebody would miss a command of this kind.
+// Whether a reader requires commands of this kind, described or not.
 inline bool is_demanded(CommandKind kind) noexcept {
   return (detail::demanded.load(std::memory_order_relaxed) >> static_cast<int>(kind) & 1) != 0;
 }

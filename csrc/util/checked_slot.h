@@ -1,5 +1,5 @@
-// A key and what is known of it, in a table that any thread reads and writes without a lock. A slot that two
-// threads write at once fits no key, in practice.
+// A key and its value, in a table that any thread reads and writes without a lock. A slot whose words are of
+// two writers, or of none, fits a given key with a chance of one in 2^64.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ class CheckedSlot {
   bool is_empty() const noexcept { return check_.load(std::memory_order_relaxed) == 0; }
 
  private:
-  static constexpr uint64_t kUsed = 0x9E3779B97F4A7C15ull;  // so that an empty slot fits no key in practice
+  static constexpr uint64_t kUsed = 0x9E3779B97F4A7C15ull;  // an empty slot would fit the key 0
 
   // Two words that are read without a lock: `check_` tells whether they belong together.
   std::atomic<uint64_t> check_{0}, value_{0};

@@ -17,12 +17,12 @@ NEEDS_VALUES = "executes nothing"
 """What the null driver says of an op that brings a value to the host."""
 
 # The null driver reads zeros, and then does other things.
-OTHER_BRANCH = {"masked_scatter", "prod"}
+OTHER_BRANCH = {"corrcoef", "cov", "masked_scatter", "prod"}
 # What they do depends on values that it cannot answer for.
-DATA_DEPENDENT = {"corrcoef", "cov", "equal", "linalg.eig", "to_sparse"}
+DATA_DEPENDENT = {"to_sparse"}
 # PyTorch has no shape function for them, or for their gradient.
 SHAPELESS = {
-    *("geqrf", "histogram", "histogramdd", "linalg.lstsq", "linalg.lstsq.grad_oriented", "logcumsumexp"),
+    *("geqrf", "histogram", "histogramdd", "logcumsumexp"),
     *("nn.functional.ctc_loss", "nn.functional.fractional_max_pool3d", "nn.functional.multi_margin_loss"),
     *("nn.functional.multilabel_margin_loss", "sparse.mm.reduce", "sparse.sampled_addmm"),
 }

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -33,15 +33,6 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activity, "_failure", None)
 
 
-def run_until_busy(percent: int) -> None:
-    x = torch.ones(1 << 18, device="loom")
-    deadline = time.monotonic() + 30
-    while loom.utilization() < percent:
-        assert time.monotonic() < deadline, loom.utilization()
-        for _ in range(200):
-            x.mul_(1.0)
-
-
 class FakeClock:
     """Looks at what was measured as if it were later."""
 
@@ -56,9 +47,24 @@ class FakeClock:
 
         monkeypatch.setattr(_C, "clock_ticks", ticks)
 
-    def stop(self) -> None:
-        """From here on each look is at the same moment."""
-        self._stopped_at, _ = self._real()
+    def stop_when(self, work: Callable[[], object], reached: Callable[[], bool]) -> None:
+        """Repeat the work until that holds. From here on each look is at that moment, however long this
+        process waits for a processor between two looks."""
+        deadline = time.monotonic() + 30
+        while self._stopped_at is None:
+            for _ in range(200):
+                work()
+            self._stopped_at, _ = self._real()
+            if not reached():
+                self._stopped_at = None
+                assert time.monotonic() < deadline
+
+
+def busy_clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    """A clock that stands where the device is busy for two fifths of the time, or more."""
+    clock, x = FakeClock(monkeypatch), torch.ones(1 << 18, device="loom")
+    clock.stop_when(lambda: x.mul_(1.0), lambda: loom.utilization() >= 40)
+    return clock
 
 
 @pytest.mark.exercises(
@@ -70,10 +76,8 @@ class FakeClock:
 )
 def test_a_busy_device_and_an_idle_one(monkeypatch: pytest.MonkeyPatch) -> None:
     chip = chips.load("loom1")
-    clock = FakeClock(monkeypatch)
-    run_until_busy(40)
-    clock.stop()
-    assert 30 <= loom.utilization() <= loom.memory_usage() <= 100
+    busy_clock(monkeypatch)
+    assert 40 <= loom.utilization() <= loom.memory_usage() <= 100
     for share in (0.0, 0.25, 1.0):
         monkeypatch.setattr(telemetry, "_share", lambda _index, share=share: share)
         watts = chip.power_idle_watts + share * (chip.power_max_watts - chip.power_idle_watts)
@@ -83,7 +87,7 @@ def test_a_busy_device_and_an_idle_one(monkeypatch: pytest.MonkeyPatch) -> None:
         assert loom.clock_rate() == (chip.clock_mhz if share else chip.clock_idle_mhz)
     monkeypatch.undo()
     monkeypatch.setattr(activity, "_prefix", None)
-    clock = FakeClock(monkeypatch)
+    clock = busy_clock(monkeypatch)
     busy = loom.power_draw()
     assert 1000 * chip.power_idle_watts < busy <= 1000 * chip.power_max_watts
     clock.later_seconds = 2.0
@@ -100,11 +104,7 @@ def test_copies_use_memory_and_are_no_kernels(monkeypatch: pytest.MonkeyPatch) -
     clock.later_seconds = 2.0
     before = loom.utilization(1)
     clock.later_seconds = 0.0
-    deadline = time.monotonic() + 30
-    while loom.memory_usage("loom:1") < 20:
-        assert time.monotonic() < deadline
-        for _ in range(20):
-            target.copy_(source)
+    clock.stop_when(lambda: target.copy_(source), lambda: loom.memory_usage("loom:1") >= 20)
     assert before == 0
     assert loom.utilization(1) < loom.memory_usage(1)
 

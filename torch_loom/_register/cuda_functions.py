@@ -214,13 +214,12 @@ def _classes(module: ModuleType) -> dict[str, Any]:
 
 
 class _AllocatorState:
-    """What Inductor's trees of graphs keep of a pool; its modules import the name."""
+    """The state of a pool that Inductor's CUDA graph trees keep; Inductor's modules import the name."""
 
     def __init__(self, *_: object) -> None:
         raise NotApplicableError(
             "torch._C._cuda_CUDAAllocator_AllocatorState stands for checkpoints of CUDA's allocator, which "
-            "Inductor's trees of graphs take: models that are compiled run op by op here; torch.cuda.graph "
-            "captures and replays them"
+            'Inductor\'s CUDA graph trees take; mode="reduce-overhead" captures compiled models without them'
         )
 
 

@@ -24,7 +24,7 @@ OPTIONS = "TORCH_LOOM_PLAN_OPTIONS"
 MAX_POINTS = 600
 MAX_SPANS = 4000
 TOP_OPS = 10
-# Beyond it what does not grow with a batch would decide.
+# The largest factor that the search tries: beyond it memory that does not grow with the batch would decide.
 MAX_TIMES = 1000
 
 

@@ -37,7 +37,7 @@ void note_device_assert(const char* op_name, const std::string& reason, std::str
 
 // Throws c10::AcceleratorError where a device has asserted.
 extern std::atomic<bool> has_asserted;
-void raise_device_assert();
+[[noreturn]] void raise_device_assert();
 inline void check_device_assert() {
   if (has_asserted.load(std::memory_order_relaxed)) [[unlikely]]
     raise_device_assert();

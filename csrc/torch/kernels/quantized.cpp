@@ -37,6 +37,7 @@ constexpr const char* kOfMetadata[] = {
     "aten::q_scale",
     "aten::q_zero_point",
     "aten::qscheme",
+    "aten::set_.source_Storage_storage_offset",
     "aten::squeeze",
     "aten::squeeze.dim",
     "aten::squeeze.dims",

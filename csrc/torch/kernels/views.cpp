@@ -1,5 +1,6 @@
 // Views share storage, so they never leave the device: PyTorch's own device-agnostic kernels serve.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_nested_view_from_buffer_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/unfold_native.h>
@@ -20,6 +21,7 @@ void register_views() {
   m.impl("unfold", at::native::unfold);
   m.impl("view_as_real", at::native::view_as_real);
   m.impl("view_as_complex", at::native::view_as_complex);
+  m.impl("_nested_view_from_buffer", at::native::_nested_view_from_buffer);
 }
 
 }  // namespace loom::glue

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from torch_loom import _C
 from torch_loom._C import TapeReader
 from torch_loom.device._explain.op_tags import Operand as TypedOperand
 from torch_loom.device._explain.op_tags import OpTags
@@ -120,7 +121,8 @@ class EventHandler:
         self, stream: StreamId, operator: str, operands: tuple[Operand, ...], moved: tuple[Operand, ...]
     ) -> tuple[Launch, list[SynchronizationError]]:
         self.seq_num += 1
-        launch = Launch(self.seq_num, stream, operator, _gather_traceback(True, False, False), moved)
+        stack, places = _gather_traceback(True, False, False), _places(moved)
+        launch = Launch(self.seq_num, stream, operator, stack, moved, places)
         errors = self._handle_uses(launch, operands)
         if not errors:
             self.syncs.update_seq_num(stream, launch.seq_num)
@@ -198,3 +200,9 @@ def _uses_of(operands: tuple[TypedOperand, ...]) -> tuple[Operand, ...]:
         if key not in kept or is_written:
             kept[key] = (*key, is_written)
     return tuple(kept.values())
+
+
+def _places(moved: tuple[Operand, ...]) -> tuple[str, str]:
+    """Return what a copy goes from and to. Memory of the host that is not pinned is not among its ranges."""
+    names = {is_written: _C.place_of(address) for address, _, _, _, is_written in moved}
+    return names.get(False, "cpu"), names.get(True, "cpu")

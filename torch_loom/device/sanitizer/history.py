@@ -37,6 +37,8 @@ class Launch:
         stack: the Python stack that issued it, not yet in words.
         moved: the ranges of bytes that a copy or a fill uses; memory of the host that is not pinned is not
             among them.
+        places: what a copy goes from and to, as of when it was issued: "cpu", "pinned memory" or a
+            device.
     """
 
     seq_num: SeqNum
@@ -44,6 +46,7 @@ class Launch:
     operator: str
     stack: Any
     moved: tuple[Operand, ...] = ()
+    places: tuple[str, str] = ("cpu", "cpu")
 
     def stack_trace(self) -> traceback.StackSummary:
         """Return the Python stack that issued the command, the innermost frame last."""

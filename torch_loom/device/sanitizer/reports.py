@@ -6,7 +6,6 @@ import enum
 import traceback
 from dataclasses import dataclass
 
-from torch_loom import _C
 from torch_loom.device._core.device_index import DEVICE_TYPE
 from torch_loom.device.sanitizer.clocks import SeqNum, StreamId, unpack_stream
 from torch_loom.device.sanitizer.history import Launch, Use
@@ -94,9 +93,8 @@ def _command_name(launch: Launch) -> str:
     text = f"{launch.operator} ({launch.moved[0][1][0]} bytes)"
     if launch.operator != "copy":
         return text
-    # What is not among its ranges is memory of the host that is not pinned.
-    places = {is_written: _C.place_of(address) for address, _, _, _, is_written in launch.moved}
-    return f"{text} from {places.get(False, 'cpu')} to {places.get(True, 'cpu')}"
+    source, target = launch.places
+    return f"{text} from {source} to {target}"
 
 
 def _stream_name(stream: StreamId) -> str:

@@ -8,6 +8,7 @@ graph: backward and optimizers need no mode.
 from __future__ import annotations
 
 import threading
+import weakref
 from types import TracebackType
 from typing import Any
 
@@ -73,6 +74,7 @@ class Emulation(TorchFunctionMode):
         self._optimizer = OptimizerSteps()
         if self._follows_modules and self.settings.overrides:
             self._modules = ModulePaths(self.places, self._called.update)
+            weakref.finalize(self, self._modules.end)
         recompute_under(Emulation)
 
     def __reduce__(self) -> Any:

@@ -7,34 +7,59 @@ import threading
 from types import FrameType
 from typing import Any
 
+import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+
+class _Thread(threading.local):
+    """What watches the steps of a thread."""
+
+    def __init__(self) -> None:
+        self.watching: list[OptimizerSteps] = []
+
+
+_thread = _Thread()
+_registering = threading.Lock()
+_is_registered = False
+
+
+# Registered once and kept: an optimizer of another thread may be going through the hooks at any moment.
+def _register() -> None:
+    global _is_registered
+    with _registering:
+        if not _is_registered:
+            register_optimizer_step_pre_hook(_began)
+            register_optimizer_step_post_hook(_ended)
+            _is_registered = True
+
+
+def _began(*_: Any) -> None:
+    if torch.compiler.is_compiling():
+        return  # a step that is compiled is no call of the program's
+    for each in _thread.watching:
+        each._step = sys._getframe(1)
+
+
+def _ended(*_: Any) -> None:
+    if torch.compiler.is_compiling():
+        return
+    for each in _thread.watching:
+        each._step = None
 
 
 class OptimizerSteps(threading.local):
     """Follows the steps of all optimizers that this thread makes while it watches."""
 
     def __init__(self) -> None:
-        self._hooks: list[Any] = []
         self._step: FrameType | None = None
 
     def watch(self) -> None:
-        thread = threading.get_ident()
-
-        # The hooks are the process's: those of another thread's steps mean nothing here.
-        def began(*_: Any) -> None:
-            if threading.get_ident() == thread:
-                self._step = sys._getframe(1)
-
-        def ended(*_: Any) -> None:
-            if threading.get_ident() == thread:
-                self._step = None
-
-        self._hooks = [register_optimizer_step_pre_hook(began), register_optimizer_step_post_hook(ended)]
+        _register()
+        _thread.watching.append(self)
 
     def unwatch(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks, self._step = [], None
+        _thread.watching.remove(self)
+        self._step = None
 
     def is_stepping(self) -> bool:
         """Whether the caller is part of a step."""

@@ -108,9 +108,17 @@ class ModulePaths:
         with self._lock:
             self._num_threads -= 1
             if self._num_threads == 0:
-                for hook in self._hooks:
-                    hook.remove()
-                self._hooks = []
+                self._remove()
+
+    def end(self) -> None:
+        """The context is gone. Code that torch.compile traces leaves one without a call of unwatch()."""
+        with self._lock:
+            self._remove()
+
+    def _remove(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
 
     def _enter(self, module: nn.Module, args: Any) -> None:
         place = self._places.here
