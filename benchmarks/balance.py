@@ -81,8 +81,8 @@ class _Subject(Subject):
     def docs_body(self, figures: Sequence[Figure]) -> str:
         note = (
             "Published figures are times of the host, from the first input to the last output "
-            "(tt-buda-benchmarks, README); ours are predictions for the chips alone, and nothing is fitted "
-            "to the published ones."
+            "(tt-buda-benchmarks, README). Ours are predictions with the start and the fill of epochs and "
+            "with PCIe, without the host's own work; nothing is fitted to the published ones."
         )
         head = ["model", "board", "published, samples/s", "predicted, samples/s"]
         return f"{super().docs_body(figures)}\n\n{note}\n\n{markdown_table(head, _published)}"
@@ -159,7 +159,7 @@ def compare_with_published() -> None:
         net, inputs = one.make().eval(), one.inputs()
         for board, rate in one.boards.items():
             plan = planned(net, inputs, device_config=board, **FORMATS[1])
-            found = plan["totals"]["samples_per_second"]
+            found = plan["end_to_end"]["samples_per_second"]
             print(
                 f"{one.model}, {board}: published {rate:,.0f}, predicted {found:,.0f} samples/s", flush=True
             )

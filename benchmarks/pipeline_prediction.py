@@ -1,8 +1,9 @@
 """Predicted throughput of pipelines over Wormhole chips, beside what was published for the cards.
 
 A stage a chip: the blocks of a model are split where the compiler predicts equal times, each part is compiled
-for one chip, and the slowest part, or the slowest link between two, gives the rate. No host is in the
-prediction; what was published (the README of tt-buda-benchmarks) is from the first push to the last output.
+for one chip, and the slowest part, or the slowest link between two, gives the rate: with the start and the
+fill of its epochs, and PCIe. What was published (the README of tt-buda-benchmarks) is from the first push to
+the last output; what the host does with a sample beside its transfer is in no chip's description.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def rate(part: nn.Module, sample: Tensor) -> float:
     )
     if same not in _known:
         compiled = compile_module(part, [sample], chip=CHIP, cache=False, **OPTIONS)
-        _known[same] = compiled.samples_per_second
+        _known[same] = compiled.end_to_end_samples_per_second
     return _known[same]
 
 

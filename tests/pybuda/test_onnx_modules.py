@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import multiprocessing
 import queue
 from pathlib import Path
 from typing import Any
@@ -93,3 +94,39 @@ def test_called_by_hand(tmp_path: Path) -> None:
     assert by_path.onnx_path == path
     with pytest.raises(OnnxError, match="no such file"):
         pybuda.OnnxModule("n", None, str(tmp_path / "none.onnx"))
+
+
+@pytest.mark.slow
+def test_in_a_process_of_its_own(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+    x, target = torch.randn(4, 8), torch.randn(4, 2)
+    preserve = torch.onnx.TrainingMode.PRESERVE
+    path = saved(tmp_path / "m.onnx", model, (x,), training=preserve, do_constant_folding=False)
+    module = pybuda.OnnxModule("m", onnx.load(path), str(path))
+    path.unlink()  # the process gets the graph and its weights, not the file
+    tt0 = pybuda.TTDevice(
+        "tt0",
+        devtype=Golden,
+        module=module,
+        mp_context=multiprocessing.get_context("spawn"),
+        optimizer=pybuda.optimizers.SGD(learning_rate=0.1, device_params=True),
+    )
+    tt0.push_to_inputs(x)
+    [made] = pybuda.run_inference(_sequential=True).get(timeout=100)
+    torch.testing.assert_close(made.value(), model(x).detach(), rtol=1e-5, atol=1e-5)
+    pybuda.shutdown()
+    tt0.place_loss_module(pybuda.PyTorchModule("loss", nn.MSELoss()))
+    for _ in range(2):
+        tt0.push_to_inputs(x)
+        tt0.push_to_target_inputs(target)
+    pybuda.run_training(steps=2, _sequential=True)
+    pybuda.shutdown()
+    reference = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(2):
+        reference.zero_grad()
+        nn.functional.mse_loss(model(x), target).backward()
+        reference.step()
+    trained = tt0.get_parameter_checkpoint()
+    for name, value in model.named_parameters():
+        torch.testing.assert_close(trained[name].value(), value.detach(), rtol=1e-5, atol=1e-6)

@@ -119,7 +119,7 @@ class Entry:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             file.write(self.path, body, constants)
             _prune(self.path.parent)
-        except OSError as error:
+        except (OSError, ImageError) as error:
             log.warning("the compiled model cannot be kept in the cache: %s", error)
 
 

@@ -12,6 +12,7 @@ from torch import fx
 from torch_loom.compiler.calls import call_of, name_of
 from torch_loom.compiler.ir import facts, op_name, value_of
 from torch_loom.compiler.passes.runner import Context
+from torch_loom.compiler.plan.end_to_end import end_to_end
 from torch_loom.compiler.plan.model import Plan
 from torch_loom.compiler.target import Target
 from torch_loom.errors import UnknownOpError
@@ -112,6 +113,7 @@ def plan_data(
             "samples_per_second": batch * clock_hz / interval if interval else 0.0,
             "utilisation": busy / whole if whole else 0.0,
         },
+        "end_to_end": end_to_end(plan, target, batch),
     }
 
 
@@ -122,6 +124,7 @@ def _epoch_data(epoch: Any) -> dict[str, Any]:
         "cycles": epoch.cycles,
         "dram_bytes": epoch.dram_bytes,
         "dram_cycles": epoch.dram_cycles,
+        "fill_cycles": epoch.fill_cycles,
         "bound": epoch.bound,
         "ops": [_op_data(one) for one in epoch.placed],
     }

@@ -151,6 +151,11 @@ class Executable:
         """Predicted throughput, runs following one another: a sample is one of the first input's rows."""
         return float(self.plan["totals"]["samples_per_second"])
 
+    @property
+    def end_to_end_samples_per_second(self) -> float:
+        """Predicted throughput from the host and back: also filling epochs, starting them, PCIe."""
+        return float(self.plan["end_to_end"]["samples_per_second"])
+
     def netlist(self) -> str:
         """Return the plan as YAML: devices, queues, graphs, programs, fused_ops."""
         return netlist.text(self.plan)
@@ -172,14 +177,22 @@ class Executable:
             events = report.trace_events(self.plan, with_ops=trace == "VERBOSE")
             (target / "perf_trace.json").write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to one file, an image: data, no code."""
+    def save(self, path: str | os.PathLike[str], more: Mapping[str, Any] | None = None) -> None:
+        """Write it to one file, an image: data, no code.
+
+        Args:
+            more: what else its header has, as JSON has it, under keys of its own.
+
+        Raises:
+            ImageError: it cannot be written; what was at the path stays.
+        """
         body = {
             "program": self.program.to_json(),
             "plan": self.plan,
             "specs": self.specs,
             "chip": self.plan["chip"],
             "replays": self.replays,
+            **(more or {}),
         }
         file.write(path, body, {name: tensor.cpu() for name, tensor in self._tensors.items()})
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,10 @@ def write(path: str | os.PathLike[str], body: Mapping[str, Any], tensors: Mappin
     Args:
         body: program and plan, as JSON has them.
         tensors: on the host; their strides are kept.
+
+    Raises:
+        ImageError: it cannot be written: the disk is full, or the folder is missing or not writable. What
+            was at the path stays.
     """
     save_file = _safetensors().torch.save_file
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
@@ -41,14 +46,18 @@ def write(path: str | os.PathLike[str], body: Mapping[str, Any], tensors: Mappin
         "checksum": _checksum(text, strides, flat),
     }
     target = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    os.close(handle)
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
-        save_file(flat, name, metadata=metadata)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        unfinished.touch()
+        mode = unfinished.stat().st_mode
+        save_file(flat, str(unfinished), metadata=metadata)
+        unfinished.chmod(mode)  # safetensors leaves a file that its owner alone may read
+        os.replace(unfinished, target)
+    except Exception as error:
+        raise ImageError(f"{target}: the image cannot be written ({error})") from error
+    finally:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:

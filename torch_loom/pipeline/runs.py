@@ -70,6 +70,7 @@ class Runs:
         self._ranks = resolve(ranks, len(stages))
         self._ranked: RankedRun | None = None
         self._lifeline: Lifeline | None = None
+        self._pid = os.getpid()
         self._workers: dict[int, Worker] = {}  # by place; of the stages that are in this process
         self._training = False
         self._endless: list[threading.Event] = []
@@ -162,6 +163,7 @@ class Runs:
                 f"{num_links} links between {len(self.stages)} stages"
             )
         lifeline = Lifeline()
+        self._pid = os.getpid()
         self._training, self._num_forwards, self._has_endless = training, 0, False
         sinks = {
             name: GuardedQueue.of(target, lifeline)
@@ -203,6 +205,8 @@ class Runs:
         What is queued for the pipeline is dropped unless ``keep_queued``. A RuntimeWarning tells which
         stage's process could not hand over what it has learned.
         """
+        if self._pid != os.getpid():
+            return True  # a fork has none of the workers, and those of its parent are not its own to end
         deadline = time.monotonic() + timeout
         if self._lifeline is not None:
             self._lifeline.stop()
@@ -270,6 +274,11 @@ class Runs:
             raise PipelineError(f"count is {count}; it is the number of micro-batches, or 0 for no end")
         if self._lifeline is None:
             raise PipelineError("the pipeline was not started: call start() first")
+        if self._pid != os.getpid():
+            raise PipelineError(
+                f"the pipeline was started by process {self._pid}, and this is a fork of it, without its "
+                "workers: make a pipeline here, or start processes by 'spawn'"
+            )
         self._lifeline.check()
 
     def _send(self, make: Callable[[], Command]) -> None:

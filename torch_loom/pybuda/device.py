@@ -51,7 +51,7 @@ class Device(DeviceLoop):
         # By sub-graph; 0 is that of a device without any.
         self._batch: dict[int, int] = {}
         self._inputs: dict[int, Channel[Feed]] = {}
-        self._targets: Channel[Feed] | None = None
+        self._targets: dict[int, Channel[Feed]] = {}
         state.register(self)
 
     # Placement
@@ -172,19 +172,21 @@ class Device(DeviceLoop):
     def input_channel(self) -> Channel[Feed]:
         """Return the queue of inputs; its capacity is that of the configuration when it is first used."""
         chosen = self.chosen_module()
-        place = chosen or 0
-        if place not in self._inputs:
-            name = f"{self.name}: inputs" if chosen is None else f"{self.name}: inputs of {chosen}"
-            self._inputs[place] = Channel(name, _get_global_compiler_config().input_queue_entries)
-        return self._inputs[place]
+        name = f"{self.name}: inputs" if chosen is None else f"{self.name}: inputs of {chosen}"
+        return self._queue(self._inputs, chosen or 0, name)
 
     def target_channel(self) -> Channel[Feed]:
         """Return the queue of targets, as ``input_channel``."""
-        if self._targets is None:
-            self._targets = Channel(
-                f"{self.name}: targets", _get_global_compiler_config().input_queue_entries
-            )
-        return self._targets
+        return self._queue(self._targets, 0, f"{self.name}: targets")
+
+    @staticmethod
+    def _queue(queues: dict[int, Channel[Feed]], place: int, name: str) -> Channel[Feed]:
+        found = queues.get(place)
+        if found is None:
+            # Of two threads that push first, both get the queue of one.
+            made = Channel[Feed](name, _get_global_compiler_config().input_queue_entries)
+            found = queues.setdefault(place, made)
+        return found
 
     def chosen_module(self) -> int | None:
         """Return the place of the module that runs alone; None: all run, in order."""
@@ -206,11 +208,10 @@ class Device(DeviceLoop):
 
     def drop_queued(self) -> None:
         """Forget what was pushed and not consumed."""
-        targets = [] if self._targets is None else [self._targets]
-        for channel in (*self._inputs.values(), *targets):
+        for channel in (*self._inputs.values(), *self._targets.values()):
             if not channel.drained:
                 channel.clear()
-        self._inputs, self._targets, self._batch = {}, None, {}
+        self._inputs, self._targets, self._batch = {}, {}, {}
 
     def stage_of(self, modules: dict[str, nn.Module], **options: Any) -> Stage:
         """Return a stage on this device: in a process of its own with an ``mp_context``."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +19,12 @@ class _State:
     def __init__(self) -> None:
         self.devices: list[Any] = []
         self.session: Any = None
+        self.lock = threading.RLock()
+        """Held while a pipeline starts or is replaced."""
+
+    def forget(self) -> None:
+        """Begin anew: in a fork, where devices and their workers are the parent's."""
+        self.__init__()  # type: ignore[misc]
 
     def register(self, device: Any) -> None:
         """Append a device to the pipeline: devices stand in the order in which they were made."""
@@ -28,6 +36,7 @@ class _State:
 
 
 state = _State()
+os.register_at_fork(after_in_child=state.forget)
 
 
 def get_devices() -> list[Any]:

@@ -133,11 +133,12 @@ def compile_image(
     if not sample_inputs:
         raise PyBudaError("compile_to_image needs sample_inputs, whose shapes are compiled for")
     path = Path(img_path) if img_path is not None else Path(f"device_images/{device.name}.tti")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ImageError(f"{path}: the image cannot be written ({error})") from error
     executable = compiled(device, [to_torch(value) for value in sample_inputs])
-    executable.save(path)
-    body, tensors = file.read(path)
-    body[_KEY] = {
+    known = {
         "name": device.name,
         "chip_ids": list(device.chip_ids),
         "arch": device.arch.to_string(),
@@ -145,5 +146,5 @@ def compile_image(
         "microbatch_count": count,
         "modules": [module.name for module in device.modules],
     }
-    file.write(path, body, tensors)
+    executable.save(path, {_KEY: known})
     return TTDeviceImage.load_from_disk(path)

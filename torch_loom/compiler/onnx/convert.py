@@ -16,6 +16,7 @@ from torch import fx, nn
 from torch_loom.compiler.onnx import file, names, sizes
 from torch_loom.compiler.onnx.blocks import BLOCKS
 from torch_loom.compiler.onnx.calls import number_of, numbers_of, tensor_of_sizes, with_rank
+from torch_loom.compiler.onnx.module import OnnxGraph
 from torch_loom.compiler.onnx.table import Kind, Parameter, Rule, find
 from torch_loom.errors import OnnxError
 
@@ -157,7 +158,7 @@ class Converter:
         self.graph.output(outputs[0] if len(outputs) == 1 and self.outer is None else tuple(outputs))
         self.graph.eliminate_dead_code()
         self.graph.lint()
-        module = fx.GraphModule(self.root, self.graph, "OnnxGraph")
+        module = OnnxGraph(self.root, self.graph, "OnnxGraph")
         module.meta["inputs"] = self._inputs
         return module
 

@@ -29,7 +29,7 @@ from torch_loom.compiler.passes.runner import Context
 from torch_loom.compiler.plan.balance import Settings, epochs_of, fill_choices, place_runs
 from torch_loom.compiler.plan.inputs import ROW_MAJOR, gather_cycles, layouts, tilizer, tilizer_name
 from torch_loom.compiler.plan.memory import plan_queues
-from torch_loom.compiler.plan.model import Edge, Plan, Work
+from torch_loom.compiler.plan.model import Edge, Epoch, Placed, Plan, Work
 from torch_loom.compiler.predicates import matching
 from torch_loom.compiler.target import TILE, Target
 from torch_loom.numerics import DataFormat, MathFidelity
@@ -407,4 +407,24 @@ def _finish(plan: Plan, target: Target) -> None:
             moved += queue.bytes * ((queue.producer in names) + (1 if readers else 0))
         epoch.dram_bytes = moved
         epoch.dram_cycles = moved / target.dram_bytes_per_cycle
-        epoch.cycles = max(max(one.cycles for one in epoch.placed), epoch.dram_cycles)
+        slowest = max(epoch.placed, key=lambda one: one.cycles)
+        epoch.cycles = max(slowest.cycles, epoch.dram_cycles)
+        epoch.fill_cycles = _longest_path(epoch, plan.edges) - slowest.cycles / _pieces(slowest)
+
+
+def _longest_path(epoch: Epoch, edges: list[Edge]) -> float:
+    """Cycles from the first piece that an epoch's first op takes to that piece's end behind its last op."""
+    producers: dict[str, list[str]] = {}
+    for edge in edges:
+        producers.setdefault(edge.consumer, []).append(edge.producer)
+    done: dict[str, float] = {}
+    for one in epoch.placed:  # in the order in which they read one another
+        begun = max((done.get(name, 0.0) for name in producers.get(one.work.name, ())), default=0.0)
+        done[one.work.name] = begun + one.cycles / _pieces(one)
+    return max(done.values())
+
+
+def _pieces(one: Placed) -> int:
+    """In how many pieces an op hands its result on: PyBuda's t, of each sample the slices in time."""
+    shape = one.work.shape
+    return one.t * (shape[0] if len(shape) > 2 else 1)

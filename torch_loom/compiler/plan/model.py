@@ -75,6 +75,8 @@ class Epoch:
     dram_bytes: int = 0
     dram_cycles: float = 0.0
     cycles: float = 0.0
+    fill_cycles: float = 0.0
+    """Before all its ops work, and after the first of them has no more to do."""
 
     @property
     def bound(self) -> str:

@@ -56,21 +56,23 @@ def verify(verify_cfg: Any, inputs: Sequence[Any] | None = None) -> None:
 
 def inference_session(output_queue: Any, perf_trace: bool = False) -> Session:
     """Return the running pipeline for inference, or start one."""
-    session: Session | None = state.session
-    if session is not None and not session.training and not session.ended and not session.compile_only:
-        return session
-    require_pushed(training=False)
-    return replace_session(training=False, output_queue=output_queue, perf_trace=perf_trace)
+    with state.lock:
+        session: Session | None = state.session
+        if session is not None and not session.training and not session.ended and not session.compile_only:
+            return session
+        require_pushed(training=False)
+        return replace_session(training=False, output_queue=output_queue, perf_trace=perf_trace)
 
 
 def replace_session(*, training: bool, **options: Any) -> Session:
     """End the running pipeline, keeping what was pushed for the next, and start one."""
     if training:
         check_training([device for device in state.devices if device.modules] or nothing_placed())
-    if state.session is not None:
-        state.session.pipeline.shutdown(keep_queued=True)
-    state.session = None
-    session = state.session = Session(training, **options)
+    with state.lock:
+        if state.session is not None:
+            state.session.pipeline.shutdown(keep_queued=True)
+        state.session = None
+        session = state.session = Session(training, **options)
     return session
 
 

@@ -1,0 +1,55 @@
+"""The module that a graph becomes: one that other processes can be given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx, nn
+
+__all__ = ["OnnxGraph"]
+
+
+@dataclass(frozen=True)
+class _Ref:
+    """Stands for a node in what is pickled."""
+
+    name: str
+
+
+class OnnxGraph(fx.GraphModule):
+    """A graph module whose pickle has its nodes.
+
+    That of ``fx.GraphModule`` has generated code, which is traced again where it is read: the operators'
+    functions would run on proxies there, and they look at ranks and sizes.
+    """
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        def taken(one: Any) -> Any:
+            return _Ref(one.name) if isinstance(one, fx.Node) else one
+
+        def encoded(value: Any) -> Any:
+            return fx.node.map_aggregate(value, taken)
+
+        nodes = [
+            (node.op, node.name, node.target, encoded(node.args), encoded(node.kwargs))
+            for node in self.graph.nodes
+        ]
+        own = {name: value for name, value in self.__dict__.items() if name != "_graph"}
+        return _read, (own, nodes, dict(self.meta))
+
+
+def _read(own: dict[str, Any], nodes: list[Any], meta: dict[str, Any]) -> OnnxGraph:
+    graph, made = fx.Graph(), dict[str, fx.Node]()
+
+    def decoded(value: Any) -> Any:
+        return fx.node.map_aggregate(value, lambda one: made[one.name] if isinstance(one, _Ref) else one)
+
+    for op, name, target, args, kwargs in nodes:
+        made[name] = graph.create_node(op, target, decoded(args), decoded(kwargs), name=name)
+    root = nn.Module()
+    root.__dict__.update(own)
+    module = OnnxGraph(root, graph, "OnnxGraph")
+    module.meta.update(meta)
+    return module
