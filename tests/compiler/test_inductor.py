@@ -132,8 +132,9 @@ def test_calls_of_the_device_module_are_traced() -> None:
         {"TORCH_LOOM_PROTECT": "1", "TORCH_LOOM_LAUNCH": "chaos"},
         {"TORCH_LOOM_DRIVER": "null", "TORCH_LOOM_CHIP": "atom"},
         {"TORCH_LOOM_DEVICE_NAME": "rbln"},
+        {"TORCH_LOOM_DEVICE_NAME": "cuda"},
     ],
-    ids=["protect-chaos", "null-lazy", "rbln"],
+    ids=["protect-chaos", "null-lazy", "rbln", "cuda"],
 )
 def test_under_other_settings(run_python: PythonRunner, settings: dict[str, str]) -> None:
     name = settings.get("TORCH_LOOM_DEVICE_NAME", "loom")
@@ -144,9 +145,12 @@ def test_under_other_settings(run_python: PythonRunner, settings: dict[str, str]
         config.compile_threads, config.cpp_cache_precompile_headers = 1, False
         x = torch.arange(8.0).to("{name}")
         y = torch.compile(lambda x: (x * 2).sin() + x.sum())(x)
+        # Inductor lowers these otherwise where it takes a device for one of Triton's.
+        z = torch.compile(lambda x: x.softmax(-1).sum() + x.std())(x)
         torch.{name}.synchronize()
         if "{settings.get("TORCH_LOOM_DRIVER", "")}" != "null":
             torch.testing.assert_close(y.cpu(), (torch.arange(8.0) * 2).sin() + 28)
+            torch.testing.assert_close(z.cpu(), 1 + torch.arange(8.0).std())
         print(y.shape, y.device)
         """,
         settings,

@@ -365,6 +365,24 @@ def test_effect(name: str, tmp_path: Path) -> None:
     EFFECTS[name](tmp_path)
 
 
+def test_what_cannot_be_compiled_is_told() -> None:
+    model, x = nn.Linear(8, 4), torch.ones(2, 8)
+    with pytest.raises(CompilerOptionError, match=r"sample_inputs is a Tensor; it takes a tuple .*\(x,\)"):
+        torch_loom.compile(model, x)
+    with pytest.raises(CompilerOptionError, match="sample_inputs is a dict"):
+        torch_loom.compile(model, {"input": x})
+    with pytest.raises(CompilerOptionError, match=r"do you mean .*math_fidelity"):
+        torch_loom.compile(model, (x,), math_fidelty="LoFi")
+
+
+def test_a_model_without_ops_for_the_chip_stays_on_the_host() -> None:
+    x = torch.ones(2, 8)
+    for model in (nn.Identity(), nn.Linear(8, 4).eval()):
+        run = torch_loom.compile(model, (x,), chip="atom")
+        assert torch.equal(run(x).cpu(), model(x))
+        assert run.plan["epochs"] == []
+
+
 def test_every_option_has_an_effect_or_a_reason() -> None:
     assert len(PYBUDA_OPTIONS) == 33
     assert {*EFFECTS, *REFUSED} == {*PYBUDA_OPTIONS}

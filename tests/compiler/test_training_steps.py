@@ -159,3 +159,24 @@ def test_what_is_refused() -> None:
             torch_loom.compile(
                 model, inputs, **{"loss": functional.cross_entropy, "chip": "wormhole_b0", **given}
             )
+
+
+def test_a_module_that_is_not_on_the_device_is_warned_of() -> None:
+    model = net().cpu()
+    with pytest.warns(
+        UserWarning, match=r"0\.weight is on cpu: a copy on loom:0 changes .* module\.to\('loom:0'\)"
+    ):
+        run = compiled(model, torch.optim.SGD(model.parameters(), 0.1))
+    before = model[0].weight.clone()
+    run(*batch(0))
+    assert torch.equal(model[0].weight, before)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_adamw_has_the_bits_of_eager_with_the_same_options(norm: bool) -> None:
+    ours, theirs = net(norm), net(norm)
+    run = compiled(ours, torch.optim.AdamW(ours.parameters(), 0.1))
+    optimizer = torch.optim.AdamW(theirs.parameters(), 0.1, capturable=True, foreach=False)
+    for seed in range(3):
+        assert torch.equal(run(*batch(seed)), eager_step(theirs, optimizer, seed))
+    assert all(torch.equal(*pair) for pair in zip(ours.parameters(), theirs.parameters(), strict=True))

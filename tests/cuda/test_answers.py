@@ -122,19 +122,20 @@ def test_other_libraries_do_not_get_an_address(run_python: PythonRunner) -> None
 
 
 @pytest.mark.slow
-def test_compiled_models_run_op_by_op(run_python: PythonRunner) -> None:
+def test_inductor_compiles_models_to_cpp(run_python: PythonRunner) -> None:
     run_python(
         """
-        import warnings, torch
+        import torch
 
         torch.manual_seed(0)
         model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2)).cuda()
         x = torch.randn(3, 4, device="cuda", requires_grad=True)
         expected = model(x)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            found = torch.compile(model)(x)
-        assert sum("Triton" in str(warning.message) for warning in caught) == 1
+        compiled = torch.compile(model)
+        compiled(x)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            found = compiled(x)
+        assert any("cpp_fused" in row.key for row in profile.key_averages())
         torch.testing.assert_close(found, expected)
         found.sum().backward()
         assert x.grad.is_cuda
@@ -222,8 +223,9 @@ def test_triton_kernels_are_refused_by_name(run_python: PythonRunner, tmp_path: 
     (runtime / "autotuner.py").write_text(
         "class Autotuner:\n"
         "    def __init__(self, fn, configs): self.fn, self.configs = fn, configs\n"
+        "    def _bench(self, *args, config, **meta): raise AssertionError('libcuda.so cannot found!')\n"
         "    def run(self, *args, **kwargs):\n"
-        "        assert len(self.configs) == 1\n"
+        "        min(self.configs, key=lambda config: self._bench(*args, config=config, **kwargs))\n"
         "        return self.fn.run(*args, **kwargs)\n"
     )
     run_python(

@@ -172,10 +172,6 @@ def test_out_of_memory_is_recorded() -> None:
     assert "addr" not in entry
 
 
-@pytest.mark.exercises(
-    "torch.cuda.memory._get_memory_metadata",
-    "torch.cuda.memory._set_memory_metadata",
-)
 def test_a_snapshot_follows_its_own_history() -> None:
     memory._record_memory_history(context=None, clear_history=True)
     assert trace(memory._snapshot()) == []
@@ -196,6 +192,10 @@ def test_where_memory_was_given_back() -> None:
         assert ("allocate_here" in names) == (context == "alloc")
 
 
+@pytest.mark.exercises(
+    "torch.cuda.memory._get_memory_metadata",
+    "torch.cuda.memory._set_memory_metadata",
+)
 def test_metadata() -> None:
     memory._record_memory_history(context=None, clear_history=True)
     memory._set_memory_metadata("step 3")

@@ -198,6 +198,17 @@ def test_attention_fuses_rows_of_consecutive_elements_only() -> None:
     assert "aten::bmm" in columns
 
 
+def test_state_of_a_step_that_runs_out_of_memory_is_state() -> None:
+    with (
+        pytest.raises(torch.OutOfMemoryError),
+        torch.loom.dry_run(chip="h200", devices=1, memory="300MiB") as plan,
+    ):
+        trained(4096)  # 64 MiB of parameters, as much of gradients, twice as much of state
+    found = plan.memory_by_category()
+    assert found["optimizer state"] >= 60 * MIB
+    assert found["activations"] < 20 * MIB
+
+
 def test_sums_over_many_rows_need_memory_for_their_parts() -> None:
     def peak(rows: int, dim: int) -> int:
         with torch.loom.dry_run(chip="h200", devices=1) as plan:

@@ -51,6 +51,11 @@ def loom(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(one) for one in arguments])
 
 
+def test_the_arguments_are_the_scripts(script: Path) -> None:
+    script.write_text(SCRIPT + "import sys; assert sys.argv == [__file__], sys.argv\n")
+    assert loom("compile", script, "--chip", "wormhole_b0").exit_code == 0
+
+
 def test_a_script_becomes_a_report_a_netlist_and_an_image_that_runs_without_the_compiler(
     script: Path, tmp_path: Path, fork_python: PythonRunner
 ) -> None:

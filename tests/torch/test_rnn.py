@@ -68,3 +68,9 @@ def test_packing_takes_lengths_that_are_not_contiguous():
     expected = torch.nn.utils.rnn.pack_padded_sequence(padded, lengths)
     assert packed.batch_sizes.tolist() == expected.batch_sizes.tolist() == [3, 2, 1]
     assert torch.equal(packed.data.cpu(), expected.data)
+
+
+@pytest.mark.parametrize("make", [nn.LSTM, nn.GRU, nn.RNN])
+def test_an_input_of_the_host_is_named(make: type[nn.RNNBase]) -> None:
+    with pytest.raises(RuntimeError, match="not at the same device, found input tensor at cpu"):
+        make(2, 2).to("loom")(torch.ones(3, 1, 2))

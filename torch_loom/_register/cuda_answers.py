@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import Any
 
 import torch
@@ -20,7 +19,6 @@ def give() -> None:
     if version is not None:
         torch.version.cuda = version
     _profile_devices()
-    _compile_without_triton()
 
 
 def _profile_devices() -> None:
@@ -66,43 +64,6 @@ def _translated_last(function: Any, ours: Any, theirs: Any) -> Any:
         return function(enabled, {theirs if activity == ours else activity for activity in activities})
 
     return call
-
-
-def _compile_without_triton() -> None:
-    # Inductor writes Triton kernels for cuda, and nothing here can run one: a graph with cuda tensors runs
-    # op by op, which gives the same numbers.
-    wrapper: Any = torch._TorchCompileInductorWrapper
-    original = wrapper.__call__
-
-    @functools.wraps(original)
-    def __call__(self: Any, model_: Any, inputs_: Any) -> Any:  # noqa: N807
-        if not _uses_cuda(model_, inputs_):
-            return original(self, model_, inputs_)
-        _warn_of_eager()
-        from torch._dynamo.backends.debugging import aot_eager
-
-        return aot_eager(model_, inputs_)
-
-    wrapper.__call__ = __call__
-
-
-def _uses_cuda(model: Any, inputs: Any) -> bool:
-    tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
-    tensors += [*model.parameters(), *model.buffers()]
-    if any(tensor.device.type == config.CUDA_NAME for tensor in tensors):
-        return True
-    devices = (node.kwargs.get("device") for node in model.graph.nodes)
-    return any(device is not None and torch.device(device).type == config.CUDA_NAME for device in devices)
-
-
-@functools.cache
-def _warn_of_eager() -> None:
-    warnings.warn(
-        "torch.compile: Inductor makes Triton kernels for cuda, which run on a GPU only. The compiled graphs "
-        "run op by op here, with the same results (backend='aot_eager').",
-        UserWarning,
-        stacklevel=2,
-    )
 
 
 _library: Any = None  # kept: what it registered goes with it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from torch_loom import config
 from torch_loom.chips import Chip, load
 from torch_loom.compiler import overrides
 from torch_loom.compiler.cache import entry_for
-from torch_loom.compiler.frontend import Exported, exported
+from torch_loom.compiler.frontend import Exported, exported, state_of
 from torch_loom.compiler.ir import value_of
 from torch_loom.compiler.lowering import changed, plan_data, program_of
 from torch_loom.compiler.onnx.file import is_model
@@ -61,7 +62,8 @@ def compile_module(
         chip: the name or description of the chip to plan for; default: that of ``device``, or of the board
             that ``device_config`` names.
         num_chips: how many such chips the plan has; a board or a cluster's descriptor has its own number.
-        device: where the executable runs; default: the current device.
+        device: where the executable runs and its results are; default: the current device. Inputs are moved
+            there. Of a module elsewhere it has a copy: what changes later is seen by neither.
         dump: a folder for the graph after each pass.
         checks: whether graphs are checked after each pass.
         progress: called with the name of each pass before it runs.
@@ -100,6 +102,11 @@ def compile_module(
     if not isinstance(num_chips, int) or not 1 <= num_chips <= MAX_CHIPS:
         raise CompilerOptionError(f"num_chips={num_chips!r}: it takes a number from 1 to {MAX_CHIPS}")
     target = target_of(described, own, num_chips)
+    if not isinstance(sample_inputs, tuple | list):
+        raise CompilerOptionError(
+            f"sample_inputs is a {type(sample_inputs).__name__}; it takes a tuple of what the forward takes, "
+            "such as (x,); arguments by name go into sample_kwargs"
+        )
     args, kwargs = tuple(sample_inputs), dict(sample_kwargs or {})
     if loss is not None and optimizer is None:
         raise CompilerOptionError("loss: it is for training; give the optimizer, too")
@@ -130,6 +137,8 @@ def compile_module(
             source = exported(module, args, kwargs, place)
         else:
             source = exported_step(module, args, kwargs, place, optimizer, loss)
+        if source.updates and isinstance(module, nn.Module):
+            _warn_of_copies(module, place)
         context = Context(
             chip=target.chip,
             options=own,
@@ -165,6 +174,19 @@ def _compiled(source: Exported, context: Context, target: Target, place: torch.d
     data = plan_data(graph, plan, target, context, batch)
     specs = {**source.specs, "saved": list(saved)}
     return Executable(program, used, data, specs, place, replays=context.options.backend_opt_level >= 1)
+
+
+def _warn_of_copies(module: nn.Module, place: torch.device) -> None:
+    """A module elsewhere keeps its values, while its copy on the device is trained."""
+    for name, tensor in state_of(module).items():
+        if tensor.device != place:
+            warnings.warn(
+                f"runs change parameters or buffers, and {name} is on {tensor.device}: a copy on {place} "
+                f"changes and the module does not. Move the module first, module.to({str(place)!r}), then "
+                "make its optimizer",
+                stacklevel=3,
+            )
+            return
 
 
 def _imported(model: Any, inputs: Sequence[Any]) -> nn.Module:

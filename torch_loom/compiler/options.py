@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -193,7 +194,11 @@ _FIELDS = {one.name: one for one in fields(Options)}
 
 def _checked(name: str, value: Any) -> Any:
     if name not in _FIELDS:
-        raise CompilerOptionError(f"{name} is no option of the compiler: {', '.join(_FIELDS)}")
+        near = difflib.get_close_matches(name, _FIELDS, 3)
+        hint = f"do you mean {' or '.join(near)}? " if near else ""
+        raise CompilerOptionError(
+            f"{name} is no option of the compiler; {hint}The options are {', '.join(_FIELDS)}"
+        )
     if name in REFUSED:
         raise CompilerOptionError(f"{name}={value!r} is refused: {REFUSED[name]}. Leave it out")
     try:

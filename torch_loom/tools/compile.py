@@ -144,13 +144,15 @@ def _onnx(path: Path, inputs: Path | None) -> tuple[torch.nn.Module, tuple[Any, 
 def _script(path: Path) -> Mapping[str, Any]:
     import sys
 
-    # As for `python SCRIPT`: modules beside the script can be imported.
+    # As for `python SCRIPT`: modules beside the script can be imported, and the arguments are the script's.
     sys.path.insert(0, str(path.resolve().parent))
+    own, sys.argv = sys.argv, [str(path)]
     try:
         return runpy.run_path(str(path), run_name=RUN_NAME)
     except Exception as error:
         raise CompilerOptionError(f"{path}: the script failed: {type(error).__name__}: {error}") from error
     finally:
+        sys.argv = own
         sys.path.pop(0)
 
 

@@ -46,7 +46,9 @@ def page(found: dict[str, Any]) -> str:
     first = found["devices"][0]
     steps = found["step_seconds"]
     cards = [
-        ("time of a step", duration(steps[-1]) if steps else duration(found["seconds"])),
+        ("time of a step", duration(steps[-1]))
+        if steps
+        else ("device time in all", duration(found["seconds"])),
         ("peak memory", size_text(first["peak_memory_bytes"])),
         ("held by the allocator", size_text(first["peak_reserved_bytes"])),
         ("capacity", size_text(first["capacity_bytes"])),

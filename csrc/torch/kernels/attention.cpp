@@ -66,7 +66,7 @@ int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, cons
   const bool may_fuse = context.userEnabledFlashSDP() || context.userEnabledMemEfficientSDP() ||
                         context.userEnabledCuDNNSDP() || context.userEnabledOverrideableSDP();
   const bool has_mask = mask.has_value() && mask->defined();
-  if (may_fuse && has_kernel(query.device().index(), has_mask, dropout_p) &&
+  if (may_fuse && is_loom(query) && has_kernel(query.device().index(), has_mask, dropout_p) &&
       is_shaped_for_fused(query, key, value, mask, is_causal, enable_gqa) &&
       (chip_has(runtime::FusedKernel::kAttentionStrides, query.device().index()) ||
        has_contiguous_rows(query, key, value, mask))) {

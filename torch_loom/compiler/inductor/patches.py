@@ -6,6 +6,19 @@ import sys
 from typing import Any
 
 
+def is_no_gpu(name: str) -> None:
+    """Let Inductor treat the device as one that it does not know, under the name cuda too.
+
+    It takes cuda for a device of Triton's: it looks for Triton and lowers to what its kernels alone have.
+    """
+    from torch._inductor import config
+    from torch._inductor.utils import GPU_TYPES
+
+    if name in GPU_TYPES:
+        GPU_TYPES.remove(name)
+        setattr(config, f"{name}_backend", "cpp")
+
+
 def schedule_as_cpp(name: str) -> None:
     """Let the scheduler apply to the device the rules for C++ that it keeps for the CPU.
 

@@ -53,13 +53,14 @@ def register_with_inductor() -> None:
     from torch_loom.compiler.inductor.cache_key import GeneratedBy
     from torch_loom.compiler.inductor.codegen import LoomCppScheduling, LoomWrapperCodegen
     from torch_loom.compiler.inductor.overrides import LoomOpOverrides
-    from torch_loom.compiler.inductor.patches import generate_as_cpp, schedule_as_cpp
+    from torch_loom.compiler.inductor.patches import generate_as_cpp, is_no_gpu, schedule_as_cpp
 
     name = config.device_name()
     register_backend_for_device(
         name, LoomCppScheduling, LoomWrapperCodegen, None, WrapperFxCodegen, GeneratedBy()
     )
     register_device_op_overrides(name, LoomOpOverrides(name))
+    is_no_gpu(name)
     schedule_as_cpp(name)
     generate_as_cpp(name)
 

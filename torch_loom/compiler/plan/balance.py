@@ -136,7 +136,7 @@ def epochs_of(
         edges: between the ops; what passes from one epoch to another goes through DRAM.
     """
     n = len(works)
-    if settings.policy == "SingleOpPerEpoch":
+    if settings.policy == "SingleOpPerEpoch" or n == 0:
         return [(i, i + 1) for i in range(n)]
     smallest = [work.choices[0][0][0] * work.choices[0][0][1] for work in works]
     levels, needed = _cores_by_cycles(works, settings)

@@ -50,6 +50,7 @@ class Recording:
         self._recorder = _C.PlanRecorder(self._at_peak, figures)
         self._modules: Any = WeakIdKeyDictionary()
         self._handles: list[Any] = []
+        self._stepping: torch.optim.Optimizer | None = None
         self.marks: list[Mark] = []
         self.stacks: dict[int, list[tuple[Any, int]]] = {}
         self.step_ends: list[int] = []
@@ -72,6 +73,8 @@ class Recording:
                 handle.remove()
             for module in list(self._modules.keys()):
                 self._mark_module(module)
+            if self._stepping is not None:  # its step failed, as where memory ran out for its state
+                self._mark_state(self._stepping)
         finally:
             self._recorder.detach()
 
@@ -110,6 +113,11 @@ class Recording:
             self.marks.append(Mark(self._recorder.position(), address, category))
         return bool(address)
 
+    def _mark_state(self, optimizer: torch.optim.Optimizer) -> None:
+        for state in optimizer.state.values():
+            for value in state.values() if isinstance(state, dict) else ():
+                self._mark(value, "optimizer state")
+
     def _mark_module(self, module: torch.nn.Module) -> bool:
         is_on_device = False
         for tensor in (*module._parameters.values(), *module._buffers.values()):
@@ -133,13 +141,13 @@ class Recording:
                     self._end_setup()
 
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        self._stepping = optimizer
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 self._mark(parameter, "parameters")
                 self._mark(parameter.grad, "gradients")
 
     def _after_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        for state in optimizer.state.values():
-            for value in state.values() if isinstance(state, dict) else ():
-                self._mark(value, "optimizer state")
+        self._stepping = None
+        self._mark_state(optimizer)
         self.step_ends.append(self.now_ns())
