@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tools import compiler_options, supported_ops
+from tools import chip_keys, compiler_options, supported_ops
 from tools.blocks import MissingBlockError, markdown_table, replace_block
 from tools.parity import pybuda, report
 from torch_loom import config
@@ -28,6 +28,7 @@ PAGES: dict[str, Callable[[Path], str]] = {
     report.FILE: report.document,
     pybuda.FILE: pybuda.document,
     supported_ops.FILE: lambda _root: supported_ops.page(),
+    chip_keys.FILE: lambda _root: chip_keys.page(),
     compiler_options.FILE: lambda _root: compiler_options.page(),
     SETTINGS_FILE: lambda _root: settings_page(),
 }

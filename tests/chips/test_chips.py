@@ -193,7 +193,8 @@ def test_amp_dtypes_are_dtypes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the key 'name' is missing"),
+        ("", "the key 'name' is missing, and so are 'description', 'memory'"),
+        (GOOD + "cores = 3", "unknown key 'cores'. Allowed: num_cores, sources, or another key"),
         (GOOD.replace("dtypes", "types", 1), "unknown key 'types'"),
         (GOOD + "sram = 1", "unknown key 'sram'"),
         (GOOD + f"{'x' * 5000} = 1", "…"),

@@ -5,6 +5,7 @@ A file may come from anywhere: whatever is wrong with it is a :class:`~torch_loo
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from collections.abc import Mapping
@@ -252,13 +253,24 @@ class _Reader:
         known = figures()
         for key in table:
             if key not in known:
-                self.fail(f"unknown key {shown(key)}", ", ".join(known))
+                near = difflib.get_close_matches(key, known, 3)
+                allowed = [f"{', '.join(near)}, or another key of a description"] if near else known
+                self.fail(f"unknown key {shown(key)}", ", ".join(allowed))
+        required = [
+            key
+            for key, entry in known.items()
+            if entry.default is MISSING and entry.default_factory is MISSING
+        ]
+        if missing := [key for key in required if key not in table]:
+            others = f", and so are {', '.join(map(repr, missing[1:]))}" if missing[1:] else ""
+            self.fail(
+                f"the key {missing[0]!r} is missing{others}",
+                f"a description has {', '.join(required)}; other keys may be left out",
+            )
         values: dict[str, Any] = {}
         for key, entry in known.items():
             if key in table:
                 values[entry.name] = self.checked(key, entry, table[key])
-            elif entry.default is MISSING and entry.default_factory is MISSING:
-                self.fail(f"the key {key!r} is missing", f"a description has {', '.join(known)}")
         for dtype in values["amp_dtypes"]:
             if dtype not in values["dtypes"]:
                 self.fail_value(

@@ -1,0 +1,67 @@
+"""The page on chips: how to describe one, and its keys, from their declarations."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING
+from typing import Any
+
+from tools.blocks import markdown_table
+from torch_loom.chips.chip import figures
+
+FILE = "docs/chips.md"
+EXAMPLE = """name = "mychip"
+description = "eight cores that are ours"
+memory = "8GiB"
+memory_policy = "eager"
+dtypes = ["float32", "float16", "bfloat16", "int8", "int32", "int64", "bool"]
+amp_dtypes = ["bfloat16", "float16"]
+capability_major = 1
+capability_minor = 0
+num_cores = 8
+clock_mhz = 1200
+dram_gbps = 400.0
+kernel_launch_ns = 2000.0
+host_issue_ns = 5000.0
+efficiency_of = "wormhole_b0"
+
+[peak_tflops]
+float32 = 4.0
+bfloat16 = 32.0
+
+[sources]
+dram_gbps = "the data sheet"
+"""
+"""A description that :func:`torch_loom.chips.load` takes."""
+
+_INTRODUCTION = f"""# Describing a chip
+
+Written by `python -m tools.docs`. `loom chips` lists the chips that are shipped, `loom chips show NAME`
+describes one with its roofline. A chip of your own is a TOML file:
+
+```toml
+{EXAMPLE}```
+
+`loom chips check mychip.toml` says what is wrong with it, and which figures have no source. Its path goes
+wherever a chip's name goes: `TORCH_LOOM_CHIP=./mychip.toml`, `loom plan --chip ./mychip.toml train.py`,
+`torch_loom.compile(model, (x,), chip="./mychip.toml")`. `loom chips fit SWEEP.json` fits the table
+`efficiency` to timings that `loom chips measure` took on a GPU; without the table the key `efficiency_of`
+names a shipped chip.
+
+A figure that is left out is not known, or not there. The keys without a default are required.
+"""
+
+
+def _default(entry: Any) -> str:
+    if entry.default is MISSING and entry.default_factory is MISSING:
+        return ""
+    value = entry.default if entry.default is not MISSING else entry.default_factory()
+    return f"`{value!r}`" if value or isinstance(value, bool) else "none"
+
+
+def page() -> str:
+    """Returns the page."""
+    rows = [
+        [f"`{key}`", _default(entry), entry.metadata["check"].allowed, entry.metadata["meaning"]]
+        for key, entry in figures().items()
+    ]
+    return f"{_INTRODUCTION}\n{markdown_table(['key', 'default', 'takes', 'meaning'], rows)}\n"
