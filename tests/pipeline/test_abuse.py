@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -149,7 +150,8 @@ def test_a_module_may_end_its_own_pipeline(pipelines: list[Pipeline]) -> None:
     worker = pipeline.worker(0)
     assert worker is not None
     pipeline.push(torch.ones(1))
-    pipeline.forward()
+    with contextlib.suppress(PipelineStoppedError):  # it may end before forward() has told each stage
+        pipeline.forward()
     assert worker.join(60)
     assert done == [True]
     with pytest.raises(PipelineStoppedError):

@@ -76,9 +76,14 @@ void LoomGraph::capture_begin(at::MempoolId_t pool, at::GraphCaptureMode mode) {
   device_ = resolve_device(std::nullopt).index();
   own_ = &devices().device(device_);
   pin_ = runtime::worlds::Pin(own_->runtime());
-  TORCH_CHECK(runtime::current_stream_of(device_).id != 0, device_name_upper(),
-              " graphs must be captured on a non-default stream. (However, after capture, it's ok to replay "
-              "them on the default stream.)");
+  if (runtime::current_stream_of(device_).id == 0) {
+    constexpr int32_t kStreamCaptureUnsupported = 900;  // CUDA's number
+    throw c10::AcceleratorError(
+        {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, kStreamCaptureUnsupported,
+        device_name_upper() +
+            " graphs must be captured on a non-default stream. (However, after capture, it's ok to replay "
+            "them on the default stream.)");
+  }
   register_generator(default_generator(device_));
   // Replays of an earlier capture that are still under way have theirs.
   for (Source& source : sources_) source = {source.state, std::make_shared<CapturedRandom>()};

@@ -64,8 +64,8 @@ class LoomGraph(_C.Graph):
 
         Raises:
             ValueError: there is no such mode.
-            torch.AcceleratorError: the stream is being captured.
-            RuntimeError: the stream is the default one, or this object holds a graph already.
+            torch.AcceleratorError: the stream is the default one, or is being captured.
+            RuntimeError: this object holds a graph already.
         """
         super().capture_begin(pool, capture_error_mode)
         LoomGraph.captures_begun += 1
