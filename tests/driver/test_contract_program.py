@@ -23,7 +23,9 @@ class StopError(Exception):
 
 @contextmanager
 def checked_by(check: Callable[[], object]) -> Iterator[None]:
-    driver.set_wait_check(check)
+    own = threading.get_ident()
+    # It is the process's: a thread that another test has left may be waiting, too.
+    driver.set_wait_check(lambda: check() if threading.get_ident() == own else None)
     try:
         yield
     finally:
