@@ -83,6 +83,35 @@ def alert_cases() -> str:
     return HEAD + "".join(f"// {meaning}\nk{case.capitalize()},\n" for case, meaning in ops.CASES.items())
 
 
+def refusals() -> str:
+    """Return what CUDA refuses of ops, by their whole names, sorted."""
+    rows = []
+    for op in op_names():
+        name, _, overload = op.removeprefix("aten::").partition(".")
+        refusal = ops.REFUSALS.get(f"{name}.{overload}") or ops.REFUSALS.get(name)
+        if refusal is not None:
+            takes, case = enumerator(refusal.takes), enumerator(refusal.case)
+            function = declared().get(op)
+            num_out = len(function.func.arguments.out) if function is not None else 0
+            rows.append(f'{{"{op}", "{refusal.kernel}", {takes}, Refusal::Case::{case}, {num_out}}},\n')
+    return HEAD + "".join(rows)
+
+
+def refusal_cases() -> str:
+    """Return the enumerators of the cases in which an op is refused; C++ must decide each of them."""
+    return HEAD + "".join(
+        f"// {meaning}\n{enumerator(case)},\n" for case, meaning in ops.REFUSAL_CASES.items()
+    )
+
+
+def refusal_dtypes() -> str:
+    """Return the sets of dtypes that kernels take."""
+    return HEAD + "".join(
+        f"constexpr DtypeSet {enumerator(name)} = set_of({{{', '.join(f'Type::{own}' for own in dtypes)}}});\n"
+        for name, dtypes in ops.TAKES.items()
+    )
+
+
 def enumerator(shape_class: str) -> str:
     """Return the C++ name: `gather_scatter` is `kGatherScatter`."""
     return "k" + "".join(part.capitalize() for part in shape_class.split("_"))
@@ -160,6 +189,9 @@ FILES = {
     "alerts.inc": alerts,
     "alert_cases.inc": alert_cases,
     "op_facts.inc": op_facts,
+    "refusals.inc": refusals,
+    "refusal_cases.inc": refusal_cases,
+    "refusal_dtypes.inc": refusal_dtypes,
     "public_names.inc": public_names,
     "whole_ops.inc": whole_ops,
     "unboxed_ops.inc": unboxed_ops,
@@ -175,7 +207,7 @@ def contents() -> dict[str, str]:
 
 
 def unknown_ops() -> list[str]:
-    """Return the ops that the table names facts or alerts for and PyTorch does not have."""
+    """Return the ops that the table names facts, alerts or refusals for and PyTorch does not have."""
     known = set(op_names())
     bases = {name.partition(".")[0] for name in known}
     named = {op for family in ops.FAMILIES for names in family.facts.values() for op in names.split()}
@@ -184,7 +216,8 @@ def unknown_ops() -> list[str]:
         for op in named
         if (f"aten::{op[:-2]}" not in bases if op.endswith(".*") else f"aten::{op}" not in known)
     ]
-    return sorted([*unknown, *(op for op in ops.ALERTS if f"aten::{op}" not in known | bases)])
+    listed = [*ops.ALERTS, *ops.REFUSALS]
+    return sorted([*unknown, *(op for op in listed if f"aten::{op}" not in known | bases)])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

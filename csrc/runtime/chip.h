@@ -45,6 +45,7 @@ struct Chip {
   FusedKernels fused_kernels = 0;
   int64_t clock_mhz = 0;      // 0: not known
   bool deterministic = true;  // the same bits in every run; false: PyTorch's alerts are raised
+  bool is_gpu = false;        // under the name cuda it refuses what CUDA has no kernel for
 
   bool has(FusedKernel kernel) const noexcept {
     return (fused_kernels >> static_cast<unsigned>(kernel) & 1) != 0;

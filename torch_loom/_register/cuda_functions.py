@@ -15,7 +15,6 @@ import torch
 
 from torch_loom import _C, config
 from torch_loom.device._core.first_use import _chip_names, _lazy_init
-from torch_loom.errors import NotApplicableError
 
 # cuDNN's and cuBLAS's figures that programs set and read back; nothing here depends on them.
 _KEPT_FIGURES: dict[str, int | bool] = {
@@ -165,14 +164,10 @@ def _pool_functions() -> dict[str, Any]:
         "_cuda_beginAllocateCurrentStreamToPool": _initialized(_C.begin_allocate_to_pool),
         "_cuda_endAllocateToPool": _initialized(_C.end_allocate_to_pool),
         "_cuda_releasePool": _initialized(_C.release_pool),
-        **{
-            f"_cuda_{name}": _refused(
-                f"torch._C._cuda_{name}",
-                "the checkpoints of a graph's memory, which only Inductor's graph trees take: use "
-                "torch.cuda.graph or torch.cuda.make_graphed_callables",
-            )
-            for name in ("getCheckpointState", "setCheckpointPoolState", "checkPoolLiveAllocations")
-        },
+        "_cuda_getCheckpointState": _initialized(_C.pool_checkpoint),
+        "_cuda_setCheckpointPoolState": _initialized(_C.restore_pool),
+        "_cuda_checkPoolLiveAllocations": _initialized(_C.pool_has_exactly),
+        "_has_Standard_Deleter": _C.owns_device_memory,
     }
 
 
@@ -209,26 +204,9 @@ def _classes(module: ModuleType) -> dict[str, Any]:
         "_CUDAGraph": _C.Graph,
         "_CudaDeviceProperties": module.devices.DeviceProperties,
         "_cuda_CUDAAllocator": _C.MemorySource,
-        "_cuda_CUDAAllocator_AllocatorState": _AllocatorState,
+        "_cuda_CUDAAllocator_AllocatorState": _C.PoolCheckpoint,
         "_graph_pool_handle": module.graph_pool_handle,
     }
-
-
-class _AllocatorState:
-    """The state of a pool that Inductor's CUDA graph trees keep; Inductor's modules import the name."""
-
-    def __init__(self, *_: object) -> None:
-        raise NotApplicableError(
-            "torch._C._cuda_CUDAAllocator_AllocatorState stands for checkpoints of CUDA's allocator, which "
-            'Inductor\'s CUDA graph trees take; mode="reduce-overhead" captures compiled models without them'
-        )
-
-
-def _refused(name: str, reason: str) -> Callable[..., Any]:
-    def refused(*args: Any, **kwargs: Any) -> Any:
-        raise NotApplicableError(f"{name} stands for {reason}")
-
-    return refused
 
 
 def _nothing(*args: Any) -> None:

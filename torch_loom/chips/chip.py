@@ -107,7 +107,10 @@ class Chip:
         default=True,
     )
     product_name: str = figure(
-        checks.text(), "what the card calls itself: its device's name under the name cuda", default=""
+        checks.text(),
+        "what the card calls itself: its device's name under the name cuda. A chip that has one is a GPU of "
+        "NVIDIA's: under that name it refuses calls that CUDA has no kernel for",
+        default="",
     )
     num_cores: int = figure(checks.whole(1, 1_000_000), "cores or multiprocessors that work", "cores", 0)
     grid_rows: int = figure(

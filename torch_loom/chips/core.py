@@ -68,6 +68,7 @@ def load_for_core(chip: str) -> tuple[_C.Chip, Figures]:
         clock_mhz=described.clock_mhz,
         fused_kernels=described.fused_kernels,
         deterministic=described.deterministic,
+        is_gpu=bool(described.product_name),
     )
     return core, Figures(described)
 

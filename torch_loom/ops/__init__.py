@@ -7,6 +7,7 @@ nothing more is known of it. Imports nothing of PyTorch.
 
 from torch_loom.ops.model import FACTS, SHAPE_CLASSES, TOLERANCES, Call, Family, Tensor
 from torch_loom.ops.nondeterminism import ALERTS, CASES, Alert
+from torch_loom.ops.refusals import REFUSAL_CASES, REFUSALS, TAKES, Refusal
 from torch_loom.ops.table import DEFAULT, FAMILIES, PUBLIC_NAMES, facts_of, family_of, has_entry
 
 __all__ = [
@@ -16,11 +17,15 @@ __all__ = [
     "FACTS",
     "FAMILIES",
     "PUBLIC_NAMES",
+    "REFUSALS",
+    "REFUSAL_CASES",
     "SHAPE_CLASSES",
+    "TAKES",
     "TOLERANCES",
     "Alert",
     "Call",
     "Family",
+    "Refusal",
     "Tensor",
     "facts_of",
     "family_of",

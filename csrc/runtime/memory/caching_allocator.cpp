@@ -135,22 +135,28 @@ void CachingAllocator::hand_out(Block* block, size_t bytes, size_t rounded, Cont
     decrease(pool, stats_.inactive_split_bytes, block->size);
     decrease(pool, stats_.inactive_split, 1);
   }
-  block->allocated = true;
-  block->requested = bytes;
   if (context != nullptr) [[unlikely]] {
     block->more().context = std::move(context);
   }
-  live_.insert(block);
+  count_allocated(*block, bytes);
+}
+
+// The block is in use from here on.
+void CachingAllocator::count_allocated(Block& block, size_t bytes) {
+  const Pool& pool = *block.segment->pool;
+  block.allocated = true;
+  block.requested = bytes;
+  live_.insert(&block);
   increase(pool, stats_.allocation, 1);
-  increase(pool, stats_.allocated_bytes, block->size);
+  increase(pool, stats_.allocated_bytes, block.size);
   increase(pool, stats_.active, 1);
-  increase(pool, stats_.active_bytes, block->size);
+  increase(pool, stats_.active_bytes, block.size);
   increase(pool, stats_.requested_bytes, bytes);
-  if (block->size >= config_.max_split_bytes) [[unlikely]] {
+  if (block.size >= config_.max_split_bytes) [[unlikely]] {
     stats_.oversize_allocations.increase(1);
   }
   if (history_.enabled()) [[unlikely]] {
-    trace(TraceAction::kAlloc, *block, block->extra == nullptr ? nullptr : block->extra->context);
+    trace(TraceAction::kAlloc, block, block.extra == nullptr ? nullptr : block.extra->context);
   }
 }
 

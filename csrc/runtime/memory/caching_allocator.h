@@ -1,10 +1,11 @@
 // The caching allocator of one device: CUDA's rules (design.md §4) over the driver's allocate and deallocate.
 // No PyTorch header: it is tested without PyTorch.
 //
-// Six files: caching_allocator.cpp hands out and takes back blocks, allocator_segments.cpp gets segments
+// Seven files: caching_allocator.cpp hands out and takes back blocks, allocator_segments.cpp gets segments
 // from the driver and gives them back, expandable_segments.cpp does so for those that grow and shrink,
 // sourced_segments.cpp for those of other sources and those that are not cached, private_pools.cpp says who
-// allocates where, allocator_report.cpp tells what is going on.
+// allocates where, pool_checkpoints.cpp keeps and puts back what a private pool holds, allocator_report.cpp
+// tells what is going on.
 #pragma once
 
 #include <atomic>
@@ -16,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -74,6 +76,26 @@ struct MemorySnapshot {
   std::vector<TraceEntry> trace;      // oldest first
 };
 
+// Which parts of a private pool's memory were in use.
+struct PoolCheckpoint {
+  struct Part {
+    size_t bytes, requested;
+    bool is_allocated;
+  };
+  struct SegmentState {
+    uintptr_t address;
+    size_t bytes;
+    std::vector<Part> parts;  // in the order of their addresses
+  };
+  PoolId id;
+  std::vector<SegmentState> segments;
+};
+
+// What a checkpoint that was put back has changed, by addresses: all that was in use, and all that is now.
+struct PoolRestored {
+  std::vector<uintptr_t> freed, allocated;
+};
+
 // A new private pool's name: {0, n} for pools that a user makes, {n, 0} for those of graphs.
 PoolId new_pool_id(bool user_created);
 
@@ -124,6 +146,15 @@ class CachingAllocator {
   void release_pool(PoolId id);
   int pool_use_count(PoolId id) const;
 
+  // The state of a private pool. restore() frees all of the pool's blocks, whoever holds them, and takes
+  // those again that were in use: their contents are what the memory has. Segments that came since are free.
+  // Nothing may use the pool meanwhile. Throw InvalidArgument for a pool that is unknown, or has given
+  // segments of the checkpoint back, and Error where other streams still use its blocks.
+  PoolCheckpoint checkpoint(PoolId id);
+  PoolRestored restore(const PoolCheckpoint& checkpoint);
+  // Whether the pool's blocks in use start at these addresses, and at no others.
+  bool has_exactly(PoolId id, const std::set<uintptr_t>& expected) const;
+
   AllocatorStats stats() const;
   void reset_peak_stats();
   void reset_accumulated_stats();
@@ -156,6 +187,7 @@ class CachingAllocator {
   Block* find_free(Pool& pool, size_t rounded, int64_t stream);
   bool should_split(const Block& block, size_t rounded) const;
   void hand_out(Block* block, size_t bytes, size_t rounded, Context context);
+  void count_allocated(Block& block, size_t bytes);
   void trace(TraceAction action, const Block& block, Context context);
   void free_block(Block* block, Context context);
   void join(Block* first, Block* second);
@@ -210,6 +242,14 @@ class CachingAllocator {
   void erase_unused_pools();
   Block* borrow_from_private_pools(bool is_small, size_t rounded, int64_t stream);
   size_t private_bytes() const;
+
+  // pool_checkpoints.cpp
+  PrivatePool& existing_pool(PoolId id) const;
+  std::vector<Segment*> segments_of(const PrivatePool& pool) const;
+  void refuse_unsettled(const Block& block) const;
+  void settle_frees();
+  void free_parts(Segment& segment, PoolRestored& changed);
+  void cut_as_kept(Segment& segment, const PoolCheckpoint::SegmentState& state, PoolRestored& changed);
 
   // allocator_report.cpp
   // `pool`: from which the memory was to come, null if that is all the same.

@@ -115,8 +115,7 @@ uintptr_t raw_alloc(int64_t bytes, int64_t index, int64_t stream) {
     devices().stream(static_cast<int>(index), stream);  // refuses a stream that does not exist
     return allocator_of(index).allocate(static_cast<size_t>(bytes), stream);
   });
-  const std::lock_guard<std::mutex> lock(raw_memory().mutex);
-  if (address != nullptr) raw_memory().addresses.insert(address);
+  if (address != nullptr) note_raw_memory(address);
   return reinterpret_cast<uintptr_t>(address);
 }
 
@@ -251,6 +250,11 @@ void bind_pools(py::module_& m) {
 }
 
 }  // namespace
+
+void note_raw_memory(void* block) {
+  const std::lock_guard<std::mutex> lock(raw_memory().mutex);
+  raw_memory().addresses.insert(block);
+}
 
 void prepare_memory() {
   apply_alloc_conf();

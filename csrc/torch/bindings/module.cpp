@@ -136,7 +136,7 @@ void bind_chip(py::module_& m) {
                        std::vector<std::string> dtypes, std::vector<std::string> amp_dtypes,
                        std::optional<std::vector<std::string>> native_ops, int capability_major,
                        int capability_minor, int num_cores, int64_t clock_mhz,
-                       const std::vector<std::string>& fused_kernels, bool deterministic) {
+                       const std::vector<std::string>& fused_kernels, bool deterministic, bool is_gpu) {
              const std::optional<runtime::FusedKernels> fused = runtime::fused_kernels_of(fused_kernels);
              TORCH_CHECK_VALUE(fused.has_value(), "fused_kernels: unknown name among ", fused_kernels);
              return Chip{std::move(name),
@@ -151,12 +151,13 @@ void bind_chip(py::module_& m) {
                          num_cores,
                          *fused,
                          clock_mhz,
-                         deterministic};
+                         deterministic,
+                         is_gpu};
            }),
            py::kw_only(), py::arg("name"), py::arg("description"), py::arg("memory_bytes"),
            py::arg("lazy_memory"), py::arg("dtypes"), py::arg("amp_dtypes"), py::arg("native_ops"),
            py::arg("capability_major"), py::arg("capability_minor"), py::arg("num_cores"),
-           py::arg("clock_mhz"), py::arg("fused_kernels"), py::arg("deterministic"))
+           py::arg("clock_mhz"), py::arg("fused_kernels"), py::arg("deterministic"), py::arg("is_gpu"))
       .def_readonly("name", &Chip::name)
       .def_readonly("description", &Chip::description)
       .def_readonly("memory_bytes", &Chip::memory_bytes)
@@ -169,6 +170,7 @@ void bind_chip(py::module_& m) {
       .def_readonly("num_cores", &Chip::num_cores)
       .def_readonly("clock_mhz", &Chip::clock_mhz)
       .def_readonly("deterministic", &Chip::deterministic)
+      .def_readonly("is_gpu", &Chip::is_gpu)
       .def_property_readonly("fused_kernels", [](const Chip& chip) {
         std::vector<std::string> names;
         for (size_t i = 0; i < runtime::kFusedKernelNames.size(); ++i) {
@@ -267,6 +269,7 @@ PYBIND11_MODULE(_C, m) {
         }));
   bind_memory(m);
   bind_memory_history(m);
+  bind_checkpoints(m);
   bind_streams(m);
   bind_busy(m);
   bind_implicit_sync(m);

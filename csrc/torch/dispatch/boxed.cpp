@@ -295,6 +295,9 @@ void lend_and_run(Op& op, torch::jit::Stack* stack, Lending::Telling telling, bo
   if (fallback::is_watched(lending.dtypes()) && !is_checked) [[unlikely]] {
     fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
   }
+  if ((op.refused_dtypes & lending.dtypes()) != 0) [[unlikely]] {
+    refuse_as_cuda(*op.refusal, c10::ArrayRef<c10::IValue>(*stack).slice(first), lending.device());
+  }
   if (is_deterministic_wanted(op.alert)) [[unlikely]] {
     raise_alert(*op.alert, c10::ArrayRef<c10::IValue>(*stack).slice(first), lending.device());
   }

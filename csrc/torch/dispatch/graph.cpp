@@ -2,11 +2,13 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <fstream>
 #include <utility>
 
 #include "torch/core/device.h"
+#include "torch/core/device_memory.h"
 #include "torch/dispatch/queued_op.h"
 
 namespace loom::glue {
@@ -50,6 +52,34 @@ runtime::CaptureMode mode_of(at::GraphCaptureMode mode) {
   return runtime::CaptureMode::kGlobal;
 }
 
+// CUDA keeps seed and offset of a generator in a block of device memory each, while a graph draws from it. We
+// need none, but what a program measures is the same.
+struct GraphMemory {
+  struct Free {
+    void operator()(void* block) const { free_device_memory(block); }
+  };
+  explicit GraphMemory(int device) {
+    for (auto& block : blocks) block.reset(take_device_memory(devices().device(device), sizeof(int64_t)));
+  }
+
+  std::array<std::unique_ptr<void, Free>, 2> blocks;
+};
+
+std::shared_ptr<void> graph_memory_of(RandomState& state, int device) {
+  if (device_type() != c10::DeviceType::CUDA) return nullptr;
+  const auto known = [&] {
+    const std::lock_guard<std::mutex> lock(state.mutex);
+    return state.graph_memory.lock();
+  };
+  if (auto memory = known()) return memory;
+  // Not under the lock: an allocation may need Python's. The loser of a race frees its own.
+  std::shared_ptr<void> made = std::make_shared<GraphMemory>(device);
+  const std::lock_guard<std::mutex> lock(state.mutex);
+  if (auto memory = state.graph_memory.lock()) return memory;
+  state.graph_memory = made;
+  return made;
+}
+
 // Whole or not at all: to a temporary name in the same folder, then renamed.
 void write_file(const std::string& path, const std::string& text) {
   const std::string temporary = path + "." + std::to_string(getpid()) + ".tmp";
@@ -86,7 +116,9 @@ void LoomGraph::capture_begin(at::MempoolId_t pool, at::GraphCaptureMode mode) {
   }
   register_generator(default_generator(device_));
   // Replays of an earlier capture that are still under way have theirs.
-  for (Source& source : sources_) source = {source.state, std::make_shared<CapturedRandom>()};
+  for (Source& source : sources_) {
+    source = {source.state, std::make_shared<CapturedRandom>(), source.memory};
+  }
   runtime::PoolId wanted = pool;
   if (wanted == runtime::PoolId{0, 0}) wanted = runtime::new_pool_id(/*user_created=*/false);
   capture_ = translated([&] {
@@ -174,7 +206,9 @@ void LoomGraph::register_generator(const at::Generator& generator) {
   TORCH_CHECK(generator.device().type() == device_type(), "expected a generator of a ", device_name(),
               " device, got one of ", generator.device());
   const auto& state = static_cast<const LoomGenerator*>(generator.unsafeGetGeneratorImpl())->state();
-  if (find(*state) == nullptr) sources_.push_back({state, std::make_shared<CapturedRandom>()});
+  if (find(*state) != nullptr) return;
+  sources_.push_back(
+      {state, std::make_shared<CapturedRandom>(), graph_memory_of(*state, generator.device().index())});
 }
 
 uint64_t* LoomGraph::offset_of(const RandomState& state) {

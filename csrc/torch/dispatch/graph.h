@@ -46,8 +46,9 @@ class LoomGraph final : public at::GraphImplInterface, public GraphRandom {
   struct Source {
     std::shared_ptr<RandomState> state;
     std::shared_ptr<CapturedRandom> random;
-    uint64_t offset = 0;    // how far a replay moves the state's
-    bool is_drawn = false;  // whether the graph draws from it
+    std::shared_ptr<void> memory;  // of CUDA's graphs
+    uint64_t offset = 0;           // how far a replay moves the state's
+    bool is_drawn = false;         // whether the graph draws from it
   };
   Source* find(const RandomState& state);
   void forget_recording() noexcept;

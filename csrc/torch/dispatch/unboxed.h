@@ -206,6 +206,9 @@ struct Borrowed<At, Return(Arguments...)> {
     if (fallback::is_watched(lending.dtypes())) [[unlikely]] {
       fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
     }
+    if ((op.refused_dtypes & lending.dtypes()) != 0) [[unlikely]] {
+      refuse_as_cuda(*op.refusal, boxed_arguments(lent), lending.device());
+    }
     if (is_deterministic_wanted(op.alert)) [[unlikely]] {
       raise_alert(*op.alert, boxed_arguments(lent), lending.device());
     }

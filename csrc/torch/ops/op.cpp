@@ -123,6 +123,8 @@ Op::Op(const c10::OperatorHandle& own_handle)
       policy{facts.has(op_flag::kHostScalars), facts.has(op_flag::kHostTensors),
              facts.has(op_flag::kHostLists)},
       alert(alert_of(record.full_name)),
+      refusal(refusal_of(record.full_name)),
+      refused_dtypes(refused_dtypes_of(refusal)),
       key_(&own_handle.schema()),
       shape_function_(is_fused(own_handle) ? c10::KernelFunction() : cpp_shape_function(record.full_name)),
       is_permanent_(is_aten(own_handle) || is_fused(own_handle) || is_numerics(own_handle)) {

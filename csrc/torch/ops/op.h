@@ -13,6 +13,7 @@
 #include "torch/ops/alerts.h"
 #include "torch/ops/fallback.h"
 #include "torch/ops/op_facts.h"
+#include "torch/ops/refusals.h"
 #include "torch/ops/shape_functions.h"
 
 namespace loom::glue {
@@ -57,9 +58,11 @@ class Op {
   const OpFacts& facts;
   const runtime::OpRecord& record;
   const OperandPolicy policy;
-  const Alert* const alert;         // null: deterministic on every chip
-  std::vector<Argument> arguments;  // those that are not kOther
-  std::vector<KeyPart> key_parts;   // of every argument
+  const Alert* const alert;                 // null: deterministic on every chip
+  const Refusal* const refusal;             // null: CUDA has kernels for all that the engine has
+  const fallback::DtypeSet refused_dtypes;  // 0 under every name but cuda
+  std::vector<Argument> arguments;          // those that are not kOther
+  std::vector<KeyPart> key_parts;           // of every argument
   size_t num_arguments = 0, num_returns = 0;
   bool is_foreach = false, has_generator = false, writes = false;
   // Its results are tensors whose metadata the arguments decide. `is_index`: only without masks.

@@ -1,0 +1,152 @@
+// The state of a private pool, kept and put back: which parts of its segments are in use.
+#include <algorithm>
+
+#include "runtime/memory/caching_allocator.h"
+
+namespace loom::runtime {
+
+PrivatePool& CachingAllocator::existing_pool(PoolId id) const {
+  const auto found = private_pools_.find(id);
+  if (found != private_pools_.end()) return *found->second;
+  throw InvalidArgument("device " + std::to_string(logical_device_) + " has no private pool (" +
+                        std::to_string(id.first) + ", " + std::to_string(id.second) + ")");
+}
+
+std::vector<Segment*> CachingAllocator::segments_of(const PrivatePool& pool) const {
+  std::vector<Segment*> found;
+  for (Segment* segment : segments_) {
+    if (segment->pool->owner == &pool) found.push_back(segment);
+  }
+  return found;
+}
+
+PoolCheckpoint CachingAllocator::checkpoint(PoolId id) {
+  settle_frees();
+  Guard lock(lock_);
+  PoolCheckpoint kept{id, {}};
+  for (const Segment* segment : segments_of(existing_pool(id))) {
+    PoolCheckpoint::SegmentState& state = kept.segments.emplace_back();
+    state.address = segment->address();
+    state.bytes = segment->bytes;
+    for (const Block* block = segment->first; block != nullptr; block = block->next) {
+      refuse_unsettled(*block);
+      state.parts.push_back({block->size, block->requested, block->allocated});
+    }
+  }
+  return kept;
+}
+
+void CachingAllocator::refuse_unsettled(const Block& block) const {
+  if (block.allocated || block.is_free()) return;
+  throw Error("the private pool has memory that other streams still use: synchronize device " +
+              std::to_string(logical_device_) + " before its state is kept or put back");
+}
+
+// Blocks that were freed and wait for other streams are asked about.
+void CachingAllocator::settle_frees() {
+  if (has_pending_ && !may_not_ask_events()) process_events();
+}
+
+PoolRestored CachingAllocator::restore(const PoolCheckpoint& kept) {
+  settle_frees();
+  PoolRestored changed;
+  {
+    Guard lock(lock_);
+    const std::vector<Segment*> segments = segments_of(existing_pool(kept.id));
+    for (const Segment* segment : segments) {
+      for (const Block* block = segment->first; block != nullptr; block = block->next) {
+        refuse_unsettled(*block);
+        const bool is_recorded =
+            block->allocated && block->extra != nullptr && !block->extra->streams.empty();
+        if (is_recorded) {
+          throw Error(
+              "the private pool has a tensor that record_stream() was called for: its memory cannot be "
+              "given to the state that is put back");
+        }
+      }
+    }
+    // All of them are found before anything changes.
+    std::vector<Segment*> targets;
+    for (const PoolCheckpoint::SegmentState& state : kept.segments) {
+      const auto found = std::find_if(segments.begin(), segments.end(), [&](const Segment* segment) {
+        return segment->address() == state.address && segment->bytes == state.bytes && !segment->leaving;
+      });
+      if (found == segments.end()) {
+        throw InvalidArgument(
+            "the private pool has given memory back since its state was kept: hold the pool "
+            "(by a graph, or a MemPool) for as long as its state is used");
+      }
+      targets.push_back(*found);
+    }
+    for (Segment* segment : segments) free_parts(*segment, changed);
+    for (size_t i = 0; i < targets.size(); ++i) cut_as_kept(*targets[i], kept.segments[i], changed);
+    note_cached();
+  }
+  return changed;
+}
+
+void CachingAllocator::free_parts(Segment& segment, PoolRestored& changed) {
+  std::vector<Block*> in_use;
+  for (Block* block = segment.first; block != nullptr; block = block->next) {
+    if (block->allocated) in_use.push_back(block);
+  }
+  const Pool& pool = *segment.pool;
+  for (Block* block : in_use) {  // freeing one joins it with free neighbours only
+    changed.freed.push_back(block->address);
+    live_.erase(block->address);
+    decrease(pool, stats_.allocation, 1);
+    decrease(pool, stats_.allocated_bytes, block->size);
+    if (block->size >= config_.max_split_bytes) stats_.oversize_allocations.decrease(1);
+    if (history_.enabled()) trace(TraceAction::kFreeRequested, *block, nullptr);
+    block->allocated = false;
+    free_block(block, nullptr);
+  }
+}
+
+// The segment is one free block.
+void CachingAllocator::cut_as_kept(Segment& segment, const PoolCheckpoint::SegmentState& state,
+                                   PoolRestored& changed) {
+  const Pool& pool = *segment.pool;
+  Block* block = segment.first;
+  erase_free(block);
+  for (size_t i = 0; i < state.parts.size(); ++i) {
+    const PoolCheckpoint::Part& part = state.parts[i];
+    if (i + 1 < state.parts.size()) {
+      Block* const rest = store_.take();
+      rest->address = block->address + part.bytes;
+      rest->position = block->position + part.bytes;
+      rest->size = block->size - part.bytes;
+      rest->segment = &segment;
+      rest->previous = block;
+      block->next = rest;
+      block->size = part.bytes;
+    }
+    Block* const next = block->next;
+    if (part.is_allocated) {
+      changed.allocated.push_back(block->address);
+      count_allocated(*block, part.requested);
+    } else {
+      insert_free(block);
+      if (block->is_split() && counts_as_split(*block)) {
+        increase(pool, stats_.inactive_split, 1);
+        increase(pool, stats_.inactive_split_bytes, block->size);
+      }
+    }
+    block = next;
+  }
+}
+
+bool CachingAllocator::has_exactly(PoolId id, const std::set<uintptr_t>& expected) const {
+  Guard lock(lock_);
+  size_t num_allocated = 0;
+  for (const Segment* segment : segments_of(existing_pool(id))) {
+    for (const Block* block = segment->first; block != nullptr; block = block->next) {
+      if (!block->allocated) continue;
+      if (expected.count(block->address) == 0) return false;
+      ++num_allocated;
+    }
+  }
+  return num_allocated == expected.size();
+}
+
+}  // namespace loom::runtime

@@ -1,0 +1,115 @@
+// The state of a graph's pool, kept and put back: what trees of graphs do between paths, by the names that
+// torch._C has for it in CUDA builds.
+#include <c10/core/StorageImpl.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/Exceptions.h>
+
+#include <memory>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "runtime/worlds.h"
+#include "torch/bindings/memory_bindings.h"
+#include "torch/core/device.h"
+#include "torch/core/device_memory.h"
+
+namespace py = pybind11;
+
+namespace loom::glue {
+
+namespace {
+
+using runtime::PoolCheckpoint;
+
+// As the allocator knows it.
+uintptr_t block_address(const void* address) {
+  const runtime::Place place = runtime::locate(address);
+  return reinterpret_cast<uintptr_t>(place.device == nullptr ? address : place.device_address);
+}
+
+runtime::CachingAllocator& pool_allocator(int64_t index) {
+  check_device_index(index);
+  return *devices().device(static_cast<int>(index)).allocator;
+}
+
+// By the addresses of storages, each once.
+std::vector<c10::StorageImpl*> storages_at(const std::vector<uintptr_t>& addresses) {
+  std::vector<c10::StorageImpl*> storages;
+  std::unordered_set<uintptr_t> seen;
+  for (const uintptr_t address : addresses) {
+    if (seen.insert(address).second) storages.push_back(reinterpret_cast<c10::StorageImpl*>(address));
+  }
+  return storages;
+}
+
+bool owns_memory(const c10::StorageImpl& storage) {
+  return storage.data_ptr().get_deleter() == &free_device_memory;
+}
+
+// Their memory has been taken from them: they free nothing when they die.
+void disown(const std::vector<c10::StorageImpl*>& stale, const std::set<uintptr_t>& freed) {
+  for (c10::StorageImpl* storage : stale) {
+    TORCH_CHECK(freed.count(block_address(storage->data_ptr().get())) != 0 && owns_memory(*storage),
+                "a storage was passed as stale whose memory is not the pool's, or is not its own");
+    storage->_mutable_data_ptr_no_checks().compare_exchange_deleter(&free_device_memory,
+                                                                    &c10::detail::deleteNothing);
+  }
+}
+
+// `stale`: storages of blocks that are in use now and were not then. `owners`: storages made over memory that
+// was in use then, which are to free it. Other memory that is in use again is raw_delete()'s.
+void restore_pool(int64_t index, const PoolCheckpoint& checkpoint, const std::vector<uintptr_t>& stale,
+                  const std::vector<uintptr_t>& owners) {
+  const std::vector<c10::StorageImpl*> stale_storages = storages_at(stale);
+  std::unordered_map<uintptr_t, c10::StorageImpl*> owner_of;
+  for (c10::StorageImpl* storage : storages_at(owners)) {
+    TORCH_CHECK(storage->data_ptr().get_context() == nullptr,
+                "a storage that is to own memory of the pool owns memory already");
+    owner_of[block_address(storage->data_ptr().get())] = storage;
+  }
+  const runtime::PoolRestored changed = translated([&] { return pool_allocator(index).restore(checkpoint); });
+  const std::set<uintptr_t> freed(changed.freed.begin(), changed.freed.end());
+  const std::set<uintptr_t> allocated(changed.allocated.begin(), changed.allocated.end());
+  size_t num_gone = 0;
+  for (const uintptr_t address : freed) num_gone += allocated.count(address) == 0 ? 1 : 0;
+  TORCH_CHECK(stale_storages.size() >= num_gone,
+              "Any stale tensors which are being manually freed must be passed to set checkpoint");
+  disown(stale_storages, freed);
+  for (const uintptr_t address : changed.allocated) {
+    void* const block = reinterpret_cast<void*>(address);
+    if (const auto owner = owner_of.find(address); owner != owner_of.end()) {
+      owner->second->set_data_ptr_noswap({block, block, &free_device_memory,
+                                          c10::Device(device_type(), static_cast<c10::DeviceIndex>(index))});
+    } else {
+      note_raw_memory(block);
+    }
+  }
+}
+
+bool has_exactly(int64_t index, runtime::PoolId pool, const std::set<uintptr_t>& expected) {
+  std::set<uintptr_t> blocks;
+  for (const uintptr_t address : expected) {
+    blocks.insert(block_address(reinterpret_cast<const void*>(address)));
+  }
+  return translated([&] { return pool_allocator(index).has_exactly(pool, blocks); });
+}
+
+}  // namespace
+
+void bind_checkpoints(py::module_& m) {
+  py::class_<PoolCheckpoint, std::shared_ptr<PoolCheckpoint>>(m, "PoolCheckpoint");
+  m.def("pool_checkpoint", torch::wrap_pybind_function([](int64_t index, runtime::PoolId pool) {
+          return std::make_shared<PoolCheckpoint>(
+              translated([&] { return pool_allocator(index).checkpoint(pool); }));
+        }));
+  m.def("restore_pool", torch::wrap_pybind_function(restore_pool), py::arg("index"), py::arg("checkpoint"),
+        py::arg("stale"), py::arg("owners") = std::vector<uintptr_t>{});
+  m.def("pool_has_exactly", torch::wrap_pybind_function(has_exactly));
+  m.def("owns_device_memory", torch::wrap_pybind_function([](uintptr_t storage) {
+          return owns_memory(*reinterpret_cast<const c10::StorageImpl*>(storage));
+        }));
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,124 @@
+#include "torch/ops/refusals.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <iterator>
+#include <vector>
+
+#include "torch/core/device.h"
+
+namespace loom::glue {
+
+namespace {
+
+using fallback::DtypeSet;
+using Type = c10::ScalarType;
+
+constexpr DtypeSet set_of(std::initializer_list<Type> types) {
+  DtypeSet set = 0;
+  for (const Type type : types) set |= DtypeSet{1} << static_cast<unsigned>(type);
+  return set;
+}
+
+#include "torch/ops/generated/refusal_dtypes.inc"
+
+// Sorted by name.
+constexpr Refusal kRefusals[] = {
+#include "torch/ops/generated/refusals.inc"
+};
+
+bool is_taken(const Refusal& refusal, Type type) { return (refusal.takes & set_of({type})) != 0; }
+
+// The operands; none if one of them is of a layout that has kernels of its own.
+std::vector<at::Tensor> operands_of(c10::ArrayRef<c10::IValue> arguments) {
+  std::vector<at::Tensor> operands;
+  for (const c10::IValue& value : arguments) {
+    if (!value.isTensor() || !value.toTensor().defined()) continue;
+    const at::Tensor& tensor = value.toTensor();
+    if (tensor.layout() != c10::kStrided || tensor.is_nested() || tensor.is_quantized()) return {};
+    operands.push_back(tensor);
+  }
+  return operands;
+}
+
+bool is_reduced(c10::ArrayRef<c10::IValue> arguments) {
+  return std::any_of(arguments.begin(), arguments.end(), [](const c10::IValue& value) {
+    if (!value.isString()) return false;
+    const std::string_view reduction = value.toStringView();
+    return reduction == "prod" || reduction == "amin" || reduction == "amax";
+  });
+}
+
+// input, weight, bias, stride, padding, dilation, transposed, output_padding, groups: PyTorch's own choice
+// where there is no cuDNN.
+const char* convolution_kernel(c10::ArrayRef<c10::IValue> arguments) {
+  const at::Tensor &input = arguments[0].toTensor(), &weight = arguments[1].toTensor();
+  const std::vector<int64_t> dilation = arguments[5].toIntVector();
+  const bool is_dilated = std::any_of(dilation.begin(), dilation.end(), [](int64_t d) { return d != 1; });
+  const bool is_transposed = arguments[6].toBool(), is_3d = weight.dim() == 5;
+  const int64_t groups = arguments[8].toInt();
+  if (is_transposed) return is_3d ? "slow_conv_transpose3d_out_cuda" : "slow_conv_transpose2d_out_cuda";
+  const int64_t channels = weight.size(1) * groups;
+  if (groups > 1 && groups == channels && input.dim() == weight.dim() && weight.size(0) % channels == 0) {
+    return is_3d ? "conv_depthwise3d" : "conv_depthwise2d_forward_cuda";
+  }
+  return is_3d || is_dilated ? "slow_conv_dilated<>" : "slow_conv2d_cuda";
+}
+
+[[noreturn]] void refuse(const char* kernel, Type type) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, '"', kernel, "\" not implemented for '", c10::toString(type), "'");
+}
+
+}  // namespace
+
+const Refusal* refusal_of(std::string_view full_name) {
+  const auto* const found = std::lower_bound(
+      std::begin(kRefusals), std::end(kRefusals), full_name,
+      [](const Refusal& refusal, std::string_view name) { return refusal.full_name < name; });
+  return found != std::end(kRefusals) && found->full_name == full_name ? found : nullptr;
+}
+
+fallback::DtypeSet refused_dtypes_of(const Refusal* refusal) {
+  if (refusal == nullptr || device_type() != c10::DeviceType::CUDA) return 0;
+  return ~refusal->takes & ~fallback::kAnyOp;
+}
+
+void refuse_as_cuda(const Refusal& refusal, c10::ArrayRef<c10::IValue> arguments, int device) {
+  if (!devices().device(device).chip().is_gpu) return;
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      refusal.when != Refusal::Case::kAbsent, "Could not run '", refusal.full_name,
+      "' with arguments from the 'CUDA' backend: PyTorch has no kernel of it for CUDA. Move the tensors to "
+      "the CPU for it.");
+  const std::vector<at::Tensor> operands = operands_of(arguments.drop_back(refusal.num_out));
+  if (operands.empty()) return;
+  const Type type = operands[0].scalar_type();
+  const auto is_refused = [&](const at::Tensor& operand) {
+    return !is_taken(refusal, operand.scalar_type());
+  };
+  if (!is_refused(operands[0])) return;
+  switch (refusal.when) {
+    case Refusal::Case::kPromoted:
+      if (!std::all_of(operands.begin(), operands.end(), is_refused)) return;
+      break;
+    case Refusal::Case::kFilled:
+      if (std::any_of(operands.begin(), operands.end(), [](const auto& own) { return own.numel() == 0; })) {
+        return;
+      }
+      break;
+    case Refusal::Case::kReduction:
+      if (!is_reduced(arguments)) return;
+      break;
+    case Refusal::Case::kConvolution:
+      // Empty results, and dtypes that differ, are another error or none.
+      if (operands[0].numel() == 0 || operands[1].scalar_type() != type) return;
+      refuse(convolution_kernel(arguments), type);
+    case Refusal::Case::kAlways:
+    case Refusal::Case::kAbsent:
+      break;
+  }
+  refuse(refusal.kernel, type);
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,122 @@
+"""Calls that CUDA has no kernel for and the CPU has: matrix products of integers, ops of the CPU alone.
+
+A program that passes here must pass on the card. So a chip that is a GPU refuses these calls under the name
+cuda, in CUDA's words. What each op takes on CUDA is what PyTorch's own tests expect of it: ``dtypesIfCUDA`` of
+``torch.testing._internal.common_methods_invocations``, with which ``tests/conformance/test_refusals.py``
+compares the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["REFUSALS", "REFUSAL_CASES", "TAKES", "Refusal"]
+
+TAKES: dict[str, tuple[str, ...]] = {
+    "nothing": (),
+    "wide": ("Float", "Double"),
+    "floating": ("Half", "BFloat16", "Float", "Double"),
+    "products": ("Half", "BFloat16", "Float", "Double", "ComplexFloat", "ComplexDouble"),
+    "complex": (
+        "Half",
+        "BFloat16",
+        "Float",
+        "Double",
+        "ComplexHalf",
+        "ComplexFloat",
+        "ComplexDouble",
+    ),
+    "numbers": ("Byte", "Char", "Short", "Int", "Long", "Float", "Double"),
+    "all_numbers": ("Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double"),
+    "not_half": (
+        "Byte",
+        "Char",
+        "Short",
+        "Int",
+        "Long",
+        "Bool",
+        "Float",
+        "Double",
+        "ComplexHalf",
+        "ComplexFloat",
+        "ComplexDouble",
+    ),
+}
+"""Sets of dtypes that kernels take, by PyTorch's C++ names; an op with its own kernels says which."""
+
+REFUSAL_CASES: dict[str, str] = {
+    "always": "every call",
+    "filled": "no operand is empty: CUDA returns before it looks at the dtype",
+    "promoted": "all operands, which are promoted to one dtype",
+    "reduction": "its reduction is 'prod', 'amin' or 'amax'",
+    "convolution": "a convolution; which kernel it would be depends on its arguments",
+    "absent": "every call: PyTorch has no kernel of the op for CUDA",
+}
+"""Which calls with operands of such a dtype are refused; `tools/op_table.py` makes C++'s enumeration of it."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What CUDA refuses of an op.
+
+    Attributes:
+        kernel: what the message calls the op: CUDA's name.
+        takes: one of :data:`TAKES`; the call is refused if its operand has another dtype.
+        case: one of :data:`REFUSAL_CASES`.
+    """
+
+    kernel: str
+    takes: str
+    case: str = "always"
+
+
+def _products() -> dict[str, Refusal]:
+    kernels = {
+        "addmm_cuda": "mm addmm addmm_ addbmm addbmm_ _addmm_activation",
+        "baddbmm_cuda": "bmm baddbmm baddbmm_",
+        "addmv_impl_cuda": "mv addmv addmv_",
+    }
+    return {
+        op: Refusal(kernel, "products", "filled") for kernel, names in kernels.items() for op in names.split()
+    } | {op: Refusal("dot", "products") for op in ("dot", "vdot")}
+
+
+def _windows() -> dict[str, Refusal]:
+    kernels = {
+        "avg_pool2d": "avg_pool2d_out_cuda_frame",
+        "avg_pool3d": "avg_pool3d_out_cuda",
+        "max_pool2d_with_indices": "max_pool2d_with_indices_out_cuda_frame",
+        "max_pool3d_with_indices": "max_pool3d_with_indices_out_frame",
+        "upsample_bilinear2d": "upsample_bilinear2d_out_frame",
+        "upsample_bicubic2d": "upsample_bicubic2d_out_frame",
+        "_upsample_bilinear2d_aa": "upsample_bilinear2d_out_frame",
+        "_upsample_bicubic2d_aa": "upsample_bilinear2d_out_frame",
+    }
+    return {op: Refusal(kernel, "floating", "filled") for op, kernel in kernels.items()}
+
+
+def _absent() -> dict[str, Refusal]:
+    names = (
+        "histogram _histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors _spdiags "
+        "_upsample_lanczos2d_aa _upsample_lanczos2d_aa_backward quantize_per_tensor.tensors"
+    )
+    return {op: Refusal("", "nothing", "absent") for op in names.split()}
+
+
+REFUSALS: dict[str, Refusal] = {
+    **_products(),
+    **_windows(),
+    **_absent(),
+    "convolution": Refusal("", "complex", "convolution"),
+    "_convolution": Refusal("", "complex", "convolution"),
+    "angle": Refusal("angle_cuda", "not_half"),
+    "histc": Refusal("histc", "numbers"),
+    "igamma": Refusal("igamma_cuda", "wide", "promoted"),
+    "igamma_": Refusal("igamma_cuda", "wide", "promoted"),
+    "igammac": Refusal("igammac_cuda", "wide", "promoted"),
+    "igammac_": Refusal("igammac_cuda", "wide", "promoted"),
+    "native_dropout_backward": Refusal("masked_scale", "floating"),
+    "scatter_reduce": Refusal("cuda_scatter_gather_base_kernel_func", "all_numbers", "reduction"),
+    "scatter_reduce_": Refusal("cuda_scatter_gather_base_kernel_func", "all_numbers", "reduction"),
+}
+"""By the name of an op without ``aten::``; a name without an overload stands for all of them."""
