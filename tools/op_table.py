@@ -106,9 +106,9 @@ def refusal_cases() -> str:
 
 def refusal_dtypes() -> str:
     """Return the sets of dtypes that kernels take."""
+    listed = {name: ", ".join(f"Type::{own}" for own in dtypes) for name, dtypes in ops.TAKES.items()}
     return HEAD + "".join(
-        f"constexpr DtypeSet {enumerator(name)} = set_of({{{', '.join(f'Type::{own}' for own in dtypes)}}});\n"
-        for name, dtypes in ops.TAKES.items()
+        f"constexpr DtypeSet {enumerator(name)} = set_of({{{dtypes}}});\n" for name, dtypes in listed.items()
     )
 
 

@@ -1,9 +1,8 @@
 """Calls that CUDA has no kernel for and the CPU has: matrix products of integers, ops of the CPU alone.
 
 A program that passes here must pass on the card. So a chip that is a GPU refuses these calls under the name
-cuda, in CUDA's words. What each op takes on CUDA is what PyTorch's own tests expect of it: ``dtypesIfCUDA`` of
-``torch.testing._internal.common_methods_invocations``, with which ``tests/conformance/test_refusals.py``
-compares the table.
+cuda, in CUDA's words. What each op takes on CUDA is what PyTorch's own tests expect: ``dtypesIfCUDA`` of its
+operator database, with which ``tests/cuda/test_refusals.py`` compares the table.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ REFUSAL_CASES: dict[str, str] = {
     "convolution": "a convolution; which kernel it would be depends on its arguments",
     "absent": "every call: PyTorch has no kernel of the op for CUDA",
 }
-"""Which calls with operands of such a dtype are refused; `tools/op_table.py` makes C++'s enumeration of it."""
+"""Which calls are refused; `tools/op_table.py` makes C++'s enumeration of it."""
 
 
 @dataclass(frozen=True)

@@ -52,11 +52,11 @@ bool has_contiguous_rows(const Tensor& query, const Tensor& key, const Tensor& v
   return is_row(query) && is_row(key) && is_row(value) && (!has_mask || is_row(*mask));
 }
 
-bool has_kernel(int device, bool has_mask, double dropout_p) {
+bool has_kernel(const Tensor& query, bool has_mask, double dropout_p) {
   using runtime::FusedKernel;
-  return chip_has(FusedKernel::kAttention, device) &&
-         (!has_mask || chip_has(FusedKernel::kAttentionMask, device)) &&
-         (dropout_p == 0 || chip_has(FusedKernel::kAttentionDropout, device));
+  return chip_has(FusedKernel::kAttention, query) &&
+         (!has_mask || chip_has(FusedKernel::kAttentionMask, query)) &&
+         (dropout_p == 0 || chip_has(FusedKernel::kAttentionDropout, query));
 }
 
 int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask,
@@ -66,9 +66,9 @@ int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, cons
   const bool may_fuse = context.userEnabledFlashSDP() || context.userEnabledMemEfficientSDP() ||
                         context.userEnabledCuDNNSDP() || context.userEnabledOverrideableSDP();
   const bool has_mask = mask.has_value() && mask->defined();
-  if (may_fuse && is_loom(query) && has_kernel(query.device().index(), has_mask, dropout_p) &&
+  if (may_fuse && has_kernel(query, has_mask, dropout_p) &&
       is_shaped_for_fused(query, key, value, mask, is_causal, enable_gqa) &&
-      (chip_has(runtime::FusedKernel::kAttentionStrides, query.device().index()) ||
+      (chip_has(runtime::FusedKernel::kAttentionStrides, query) ||
        has_contiguous_rows(query, key, value, mask))) {
     return static_cast<int64_t>(SDPBackend::overrideable);
   }
