@@ -4,6 +4,7 @@
 
 #include "runtime/capture.h"
 #include "torch/dispatch/device_assert.h"
+#include "torch/dispatch/device_mismatch.h"
 #include "torch/dispatch/graph.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/infer.h"
@@ -277,13 +278,17 @@ void lend_and_run(Op& op, torch::jit::Stack* stack, Lending::Telling telling, bo
   if (may_retell) [[unlikely]] {
     given.append(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
   }
-  size_t next = 0;  // of op.arguments
-  for (size_t i = 0; i < op.num_arguments; ++i) {
-    if (next < op.arguments.size() && op.arguments[next].index == i) {
-      lend_argument(lending, (*stack)[first + i], op.arguments[next++]);
-    } else {
-      mix_argument(lending, (*stack)[first + i]);
+  try {
+    size_t next = 0;  // of op.arguments
+    for (size_t i = 0; i < op.num_arguments; ++i) {
+      if (next < op.arguments.size() && op.arguments[next].index == i) {
+        lend_argument(lending, (*stack)[first + i], op.arguments[next++]);
+      } else {
+        mix_argument(lending, (*stack)[first + i]);
+      }
     }
+  } catch (const DeviceMismatch&) {
+    raise_mismatch(op, c10::ArrayRef<c10::IValue>(*stack).slice(first));
   }
   const bool runs_in_place = lending.runs_in_place();
   if (may_retell && lending.must_retell(op, runs_in_place)) [[unlikely]] {

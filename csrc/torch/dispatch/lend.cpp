@@ -9,6 +9,7 @@
 #include "runtime/memory/running_kernels.h"
 #include "torch/core/host_room.h"
 #include "torch/dispatch/device_assert.h"
+#include "torch/dispatch/device_mismatch.h"
 #include "torch/dispatch/layouts.h"
 #include "torch/engine/alias.h"
 #include "torch/memory/allocator.h"
@@ -121,8 +122,10 @@ void Lending::choose_current() { choose(devices(), resolve_device(std::nullopt).
 
 void Lending::throw_device_mismatch(const at::Tensor& tensor) const {
   const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device_));
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", own,
-              " and ", tensor.device(), "! (when checking the operands of ", op_name(), ")");
+  throw DeviceMismatch(
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+      c10::str("Expected all tensors to be on the same device, but found at least two devices, ", own,
+               " and ", tensor.device(), "! (when checking the operands of ", op_name(), ")"));
 }
 
 void Lending::check_device(const at::Tensor& tensor) {

@@ -14,6 +14,7 @@
 
 #include "torch/dispatch/boxed.h"
 #include "torch/dispatch/device_assert.h"
+#include "torch/dispatch/device_mismatch.h"
 #include "torch/dispatch/infer.h"
 #include "torch/dispatch/lend.h"
 
@@ -134,6 +135,11 @@ c10::IValue boxed_argument(const T& argument) {
   return argument;
 }
 inline c10::IValue boxed_argument(const LentTensor& lent) { return *lent.tensor; }
+inline c10::IValue boxed_argument(const at::ITensorListRef& tensors) {
+  c10::List<at::Tensor> list;
+  for (const at::Tensor& tensor : tensors) list.push_back(tensor);
+  return list;
+}
 inline c10::IValue boxed_argument(const LentList& list) { return c10::List<at::Tensor>(list.tensors); }
 
 // Rare, and not to be compiled into every op: those with the same signature share it.
@@ -186,7 +192,11 @@ struct Borrowed<At, Return(Arguments...)> {
     if constexpr (kIsTracedInParts) {
       if (is_tracing_parts()) return At::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
     }
-    return lend_and_run(Lending::Telling::kUnknown, std::forward<Arguments>(arguments)...);
+    try {
+      return lend_and_run(Lending::Telling::kUnknown, std::forward<Arguments>(arguments)...);
+    } catch (const DeviceMismatch&) {
+      mismatched(arguments...);
+    }
   }
 
  private:
@@ -269,6 +279,11 @@ struct Borrowed<At, Return(Arguments...)> {
   static Op& record() {
     static Op& own = Op::named(At::name, At::overload_name);
     return own;
+  }
+
+  // In the handler of the error that the operands are not on one device.
+  [[noreturn, gnu::noinline]] static void mismatched(const Arguments&... arguments) {
+    raise_mismatch(record(), torch::jit::Stack{boxed_argument(arguments)...});
   }
 
   [[gnu::noinline]] static Return retold(Arguments... arguments) {

@@ -1,0 +1,107 @@
+#include "torch/dispatch/device_mismatch.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+
+#include "runtime/worlds.h"
+#include "torch/core/device_type.h"
+
+namespace loom::glue {
+
+namespace {
+
+// What PyTorch's generated code calls the kernel of an op.
+std::string wrapper_of(const Op& op) {
+  const c10::OperatorName& own = op.handle.operator_name();
+  const auto& arguments = op.handle.schema().arguments();
+  const bool has_out = !arguments.empty() && arguments.back().is_out();
+  const std::string name = own.name.substr(own.name.find("::") + 2) + (has_out ? "_out" : "");
+  const bool is_structured = op.shape_function().isValid();
+  if (!is_structured) return "wrapper_CUDA_" + own.overload_name + "_" + name;
+  return "wrapper_CUDA_" + name + (own.overload_name.empty() ? "" : "_" + own.overload_name);
+}
+
+// Of an operand, or of the alias that has been lent in its place.
+c10::Device device_of(const at::Tensor& tensor) {
+  if (!tensor.device().is_cpu() || !tensor.has_storage()) return tensor.device();
+  const runtime::Place place = runtime::locate(tensor.storage().data());
+  if (place.device == nullptr) return tensor.device();
+  return {device_type(), static_cast<c10::DeviceIndex>(place.device->logical)};
+}
+
+// The device of the operands before, and the check of one more.
+class CommonDevice {
+ public:
+  explicit CommonDevice(const Op& op) : op_(op) {}
+
+  void check(const c10::IValue& value, const std::string& name) {
+    if (value.isTensor()) {
+      check(value.toTensor(), name);
+    } else if (value.isList()) {
+      for (const c10::IValue& element : value.toListRef()) {
+        if (element.isTensor()) check(element.toTensor(), name);
+      }
+    }
+  }
+
+ private:
+  void check(const at::Tensor& tensor, const std::string& name) {
+    if (!tensor.defined()) return;
+    const c10::Device own = device_of(tensor);
+    if (!device_.has_value()) device_ = own;
+    TORCH_CHECK(own == *device_, "Expected all tensors to be on the same device, but got ", name, " is on ",
+                own, ", different from other tensors on ", *device_, " (when checking argument in method ",
+                wrapper_of(op_), ")");
+  }
+
+  const Op& op_;
+  std::optional<c10::Device> device_;
+};
+
+// Results first, as PyTorch checks them.
+void check_arguments(const Op& op, c10::ArrayRef<c10::IValue> arguments) {
+  const auto& schema = op.handle.schema().arguments();
+  CommonDevice common(op);
+  for (const bool is_out : {true, false}) {
+    for (const Argument& argument : op.arguments) {
+      if (schema[argument.index].is_out() != is_out) continue;
+      common.check(arguments[argument.index], schema[argument.index].name());
+    }
+  }
+}
+
+std::string type_of(const at::Tensor& tensor) {
+  const std::string name = c10::toString(tensor.scalar_type());
+  return (device_of(tensor).is_cpu() ? "torch." : "torch.cuda.") + name + "Tensor";
+}
+
+// input, weight, bias: compared by type and device at once. Two GPUs are another error of CUDA's.
+void check_convolution(c10::ArrayRef<c10::IValue> arguments) {
+  const at::Tensor& input = arguments[0].toTensor();
+  const bool is_host = device_of(input).is_cpu();
+  for (const size_t i : {1, 2}) {
+    if (!arguments[i].isTensor() || !arguments[i].toTensor().defined()) continue;
+    const at::Tensor& other = arguments[i].toTensor();
+    const std::string name = i == 1 ? "weight" : "bias";
+    TORCH_CHECK(device_of(other).is_cpu() == is_host, "Input type (", type_of(input), ") and ", name,
+                " type (", type_of(other), ") should be the same",
+                is_host ? " or input should be a MKLDNN tensor and " + name + " is a dense tensor" : "");
+  }
+}
+
+}  // namespace
+
+void raise_mismatch(const Op& op, c10::ArrayRef<c10::IValue> arguments) {
+  if (device_type() != c10::DeviceType::CUDA || op.policy.host_tensors || op.policy.host_lists) throw;
+  const std::string& name = op.handle.operator_name().name;
+  if (name == "aten::convolution" || name == "aten::_convolution") {
+    check_convolution(arguments);
+  } else if (!op.policy.host_scalars && name.rfind("aten::", 0) == 0) {
+    check_arguments(op, arguments);
+  }
+  throw;
+}
+
+}  // namespace loom::glue

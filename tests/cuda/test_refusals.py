@@ -1,0 +1,151 @@
+"""A GPU refuses, in CUDA's words, what the CPU has kernels for and CUDA has not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torchgen
+from torchgen.gen import parse_native_yaml
+from torchgen.model import DispatchKey
+
+from tests.conftest import PythonRunner
+from torch_loom import ops
+from torch_loom.ops.refusals import REFUSAL_CASES, TAKES
+
+NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"}
+
+CALLS = """
+import torch
+import torch.nn.functional as F
+
+def i(*shape, dtype=torch.long):
+    return torch.ones(shape, dtype=dtype, device="cuda")
+
+def refused(call, kernel, dtype="Long"):
+    text = f"'{kernel}' not implemented for '{dtype}'".replace("'", chr(34), 2)
+    try:
+        call()
+    except NotImplementedError as error:
+        assert str(error) == text, str(error)
+    else:
+        raise AssertionError(text)
+"""
+
+
+@pytest.mark.slow
+def test_calls_that_cuda_has_no_kernel_for(run_python: PythonRunner) -> None:
+    run_python(
+        CALLS
+        + """
+refused(lambda: i(2, 2) @ i(2, 2), "addmm_cuda")
+refused(lambda: torch.mm(i(2, 2), i(2, 2), out=i(0)), "addmm_cuda")
+refused(lambda: i(2, 2).addmm_(i(2, 2), i(2, 2)), "addmm_cuda")
+refused(lambda: F.linear(i(3, 2), i(4, 2), i(4)), "addmm_cuda")
+refused(lambda: torch.mm(i(2, 2).bool(), i(2, 2).bool()), "addmm_cuda", "Bool")
+refused(lambda: torch.einsum("bij,bjk->bik", i(2, 2, 2), i(2, 2, 2)), "baddbmm_cuda")
+refused(lambda: i(2, 2) @ i(2), "addmv_impl_cuda")
+refused(lambda: torch.dot(i(2), i(2)), "dot")
+refused(lambda: F.conv2d(i(1, 1, 3, 3), i(1, 1, 2, 2)), "slow_conv2d_cuda")
+refused(lambda: F.conv1d(i(1, 4, 3), i(4, 1, 2), groups=4), "conv_depthwise2d_forward_cuda")
+refused(lambda: F.max_pool2d(i(1, 4, 4), 2), "max_pool2d_with_indices_out_cuda_frame")
+refused(lambda: torch.angle(i(2).half()), "angle_cuda", "Half")
+# Where CUDA has kernels, or returns before it looks at the dtype.
+assert (i(0, 2) @ i(2, 3)).shape == (0, 3) and (i(2, 0) @ i(0, 3)).sum() == 0
+assert torch.outer(i(2), i(2)).sum() == 4 and torch.angle(i(2)).dtype == torch.float32
+assert torch.addr(i(2, 2), i(2), i(2)).sum() == 8
+assert torch.sparse.mm(torch.eye(2, device="cuda").to_sparse(), torch.ones(2, 2, device="cuda")).sum() == 4
+try:
+    torch.histogram(torch.ones(3, device="cuda"), 3)
+except NotImplementedError as error:
+    assert "Could not run 'aten::histogram.bin_ct' with arguments from the 'CUDA' backend" in str(error)
+else:
+    raise AssertionError
+""",
+        NAME,
+    )
+
+
+@pytest.mark.slow
+def test_only_gpus_refuse(run_python: PythonRunner) -> None:
+    run_python(
+        """
+        import torch
+        x = torch.ones(2, 2, dtype=torch.long, device="cuda")
+        assert (x @ x).sum() == 8
+        assert torch.histogram(torch.ones(3, device="cuda"), 3).hist.sum() == 3
+        """,
+        {**NAME, "TORCH_LOOM_CHIP": "loom1"},
+    )
+
+
+def test_no_other_name_refuses() -> None:
+    x = torch.ones(2, 2, dtype=torch.long, device="loom")
+    assert (x @ x).sum() == 8
+
+
+# What the database says that CUDA lacks, and is not refused here.
+OPEN = {
+    "norm": "complex32, for which the CPU has a rounding of its own",
+    "torch._scaled_mm": "dtypes of AMD's",
+    "torch._scaled_mm_v2": "dtypes of AMD's",
+}
+
+
+@pytest.mark.slow
+def test_the_table_is_what_cuda_takes(run_python: PythonRunner) -> None:
+    """For each op that takes a dtype on the CPU and not on CUDA: that dtype is refused, and no other is."""
+    run_python(
+        """
+        import warnings
+        import torch
+        from torch.testing._internal.common_methods_invocations import op_db
+        from tests.cuda.test_refusals import OPEN
+        warnings.simplefilter("ignore")
+
+        def is_refused(op, dtype):
+            for sample in op.sample_inputs("cuda", dtype):
+                try:
+                    op(sample.input, *sample.args, **sample.kwargs)
+                except NotImplementedError as error:
+                    assert "_cpu" not in str(error), (op.full_name, error)
+                    return True
+            return False
+
+        wrong, seen = [], 0
+        for op in op_db:
+            lacking = op.dtypes - op.dtypesIfCUDA
+            if not lacking or op.full_name.partition(".inf")[0] in OPEN:
+                continue
+            seen += 1
+            wrong += [(op.full_name, dtype) for dtype in lacking if not is_refused(op, dtype)]
+            both = op.dtypes & op.dtypesIfCUDA
+            wrong += [(op.full_name, dtype, "refused") for dtype in both if is_refused(op, dtype)]
+        assert seen > 30, seen
+        assert not wrong, wrong
+        """,
+        NAME,
+    )
+
+
+def test_refused_ops_are_the_cpus_alone() -> None:
+    """Ops without a kernel for CUDA are those that PyTorch declares none for."""
+    folder = Path(torchgen.__file__).parent / "packaged/ATen/native"
+    parsed = parse_native_yaml(str(folder / "native_functions.yaml"), str(folder / "tags.yaml"))
+    absent = {name for name, refusal in ops.REFUSALS.items() if refusal.case == "absent"}
+    found = set()
+    for function in parsed.native_functions:
+        name = str(function.func.name)
+        if not {name, name.partition(".")[0]} & absent or "autogen" in function.tags:
+            continue
+        if parsed.backend_indices[DispatchKey.CPU].has_kernel(function):
+            assert not parsed.backend_indices[DispatchKey.CUDA].has_kernel(function), name
+            found |= {name, name.partition(".")[0]}
+    assert absent <= found
+
+
+def test_the_table_names_what_it_declares() -> None:
+    for name, refusal in ops.REFUSALS.items():
+        assert refusal.takes in TAKES, name
+        assert refusal.case in REFUSAL_CASES, name
