@@ -22,6 +22,7 @@
 #include "torch/core/registration.h"
 #include "torch/engine/fused.h"
 #include "torch/kernels/fused_op.h"
+#include "torch/kernels/optional_tensor.h"
 #include "torch/kernels/register.h"
 
 namespace loom::glue {
@@ -29,7 +30,6 @@ namespace loom::glue {
 namespace {
 
 using at::Tensor;
-using OptionalTensor = const std::optional<Tensor>&;
 
 Tensor with_bias(const Tensor& gates, OptionalTensor bias) {
   return bias.has_value() && bias->defined() ? at::add(gates, *bias) : gates;
