@@ -45,13 +45,18 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--stream", choices=STREAMS, default="default", help="side: each sample is queued to a worker"
     )
     parser.add_argument("--device", default=torch._C._get_privateuse1_backend_name(), help="what to examine")
+    parser.add_argument(
+        "--on-cuda",
+        action="store_true",
+        help="only dtypes that the database lists for CUDA, too: a GPU refuses the others under that name",
+    )
     parser.add_argument("--counts", type=Path, help="write what passed, failed and is known there, as JSON")
     options = parser.parse_args(arguments)
     chosen = (options.ops, options.dtypes, options.kinds, options.families, options.limit)
     options.partial = any(chosen) or options.stream != "default"
     options.kinds = _choices(parser, "--kinds", options.kinds, KINDS)
     options.families = _choices(parser, "--families", options.families, FAMILIES)
-    cases = enumerate_cases(options.families)
+    cases = enumerate_cases(options.families, on_cuda=options.on_cuda or options.device == "cuda")
     known_dtypes = sorted({case.dtype for case in cases})
     options.dtypes = _choices(parser, "--dtypes", options.dtypes, known_dtypes)
     options.cases = [case for case in cases if _selected(case, options)]

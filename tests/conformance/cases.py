@@ -37,21 +37,24 @@ def ops(family: str) -> dict[str, OpInfo]:
     return named
 
 
-def dtypes_of(info: OpInfo) -> list[str]:
-    """Returns the dtypes that the database lists for the op on CPU, sorted by name."""
-    return sorted(short_name(dtype) for dtype in info.supported_dtypes("cpu"))
+def dtypes_of(info: OpInfo, on_cuda: bool = False) -> list[str]:
+    """Returns the dtypes that the database lists for the op on CPU, and on CUDA if asked, sorted by name."""
+    listed = set(info.supported_dtypes("cpu"))
+    if on_cuda:
+        listed &= set(info.supported_dtypes("cuda"))
+    return sorted(short_name(dtype) for dtype in listed)
 
 
 def short_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def enumerate_cases(families: Iterable[str]) -> list[Case]:
+def enumerate_cases(families: Iterable[str], on_cuda: bool = False) -> list[Case]:
     """Returns every case: each op with each of its dtypes, and with its error inputs."""
     found = []
     for family in families:
         for name, info in ops(family).items():
-            found += [Case(family, name, dtype) for dtype in dtypes_of(info)]
+            found += [Case(family, name, dtype) for dtype in dtypes_of(info, on_cuda)]
             if info.error_inputs_func is not None:
                 found.append(Case(family, name, NO_DTYPE))
     return found

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ops", metavar="REGEX", help="only ops whose full name matches")
     parser.add_argument("--no-write", action="store_true", help="leave docs/conformance.md alone")
     options = parser.parse_args(arguments)
-    chosen = ["--dtypes", options.dtypes, "--limit", options.limit]
+    chosen = ["--on-cuda", "--dtypes", options.dtypes, "--limit", options.limit]
     chosen += ["--ops", options.ops] if options.ops else []
     measured = {name: measure(name, chosen) for name in NAMES}
     found = {name: counts for name, (counts, _) in measured.items()}

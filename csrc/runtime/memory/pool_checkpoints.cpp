@@ -136,17 +136,15 @@ void CachingAllocator::cut_as_kept(Segment& segment, const PoolCheckpoint::Segme
   }
 }
 
-bool CachingAllocator::has_exactly(PoolId id, const std::set<uintptr_t>& expected) const {
+std::set<uintptr_t> CachingAllocator::blocks_in_use(PoolId id) const {
   Guard lock(lock_);
-  size_t num_allocated = 0;
+  std::set<uintptr_t> addresses;
   for (const Segment* segment : segments_of(existing_pool(id))) {
     for (const Block* block = segment->first; block != nullptr; block = block->next) {
-      if (!block->allocated) continue;
-      if (expected.count(block->address) == 0) return false;
-      ++num_allocated;
+      if (block->allocated) addresses.insert(block->address);
     }
   }
-  return num_allocated == expected.size();
+  return addresses;
 }
 
 }  // namespace loom::runtime

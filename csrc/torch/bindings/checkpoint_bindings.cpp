@@ -48,40 +48,51 @@ bool owns_memory(const c10::StorageImpl& storage) {
   return storage.data_ptr().get_deleter() == &free_device_memory;
 }
 
-// Their memory has been taken from them: they free nothing when they die.
-void disown(const std::vector<c10::StorageImpl*>& stale, const std::set<uintptr_t>& freed) {
-  for (c10::StorageImpl* storage : stale) {
-    TORCH_CHECK(freed.count(block_address(storage->data_ptr().get())) != 0 && owns_memory(*storage),
-                "a storage was passed as stale whose memory is not the pool's, or is not its own");
-    storage->_mutable_data_ptr_no_checks().compare_exchange_deleter(&free_device_memory,
-                                                                    &c10::detail::deleteNothing);
+// Blocks that are in use now and were not then lose their memory: their storages must be known, so that they
+// free nothing when they die. Checked before anything changes.
+void check_stale(const PoolCheckpoint& checkpoint, const std::set<uintptr_t>& in_use,
+                 const std::vector<c10::StorageImpl*>& stale) {
+  std::set<uintptr_t> gone = in_use;
+  for (const PoolCheckpoint::SegmentState& segment : checkpoint.segments) {
+    uintptr_t address = segment.address;
+    for (const PoolCheckpoint::Part& part : segment.parts) {
+      if (part.is_allocated) gone.erase(address);
+      address += part.bytes;
+    }
   }
+  for (const c10::StorageImpl* storage : stale) {
+    const uintptr_t address = block_address(storage->data_ptr().get());
+    TORCH_CHECK(in_use.count(address) != 0 && owns_memory(*storage),
+                "a storage was passed as stale whose memory is not the pool's, or is not its own");
+    gone.erase(address);
+  }
+  TORCH_CHECK(gone.empty(),
+              "Any stale tensors which are being manually freed must be passed to set checkpoint");
 }
 
 // `stale`: storages of blocks that are in use now and were not then. `owners`: storages made over memory that
 // was in use then, which are to free it. Other memory that is in use again is raw_delete()'s.
 void restore_pool(int64_t index, const PoolCheckpoint& checkpoint, const std::vector<uintptr_t>& stale,
                   const std::vector<uintptr_t>& owners) {
+  runtime::CachingAllocator& allocator = pool_allocator(index);
   const std::vector<c10::StorageImpl*> stale_storages = storages_at(stale);
+  check_stale(checkpoint, translated([&] { return allocator.blocks_in_use(checkpoint.id); }), stale_storages);
   std::unordered_map<uintptr_t, c10::StorageImpl*> owner_of;
   for (c10::StorageImpl* storage : storages_at(owners)) {
     TORCH_CHECK(storage->data_ptr().get_context() == nullptr,
                 "a storage that is to own memory of the pool owns memory already");
     owner_of[block_address(storage->data_ptr().get())] = storage;
   }
-  const runtime::PoolRestored changed = translated([&] { return pool_allocator(index).restore(checkpoint); });
-  const std::set<uintptr_t> freed(changed.freed.begin(), changed.freed.end());
-  const std::set<uintptr_t> allocated(changed.allocated.begin(), changed.allocated.end());
-  size_t num_gone = 0;
-  for (const uintptr_t address : freed) num_gone += allocated.count(address) == 0 ? 1 : 0;
-  TORCH_CHECK(stale_storages.size() >= num_gone,
-              "Any stale tensors which are being manually freed must be passed to set checkpoint");
-  disown(stale_storages, freed);
+  const runtime::PoolRestored changed = translated([&] { return allocator.restore(checkpoint); });
+  for (c10::StorageImpl* storage : stale_storages) {
+    storage->_mutable_data_ptr_no_checks().compare_exchange_deleter(&free_device_memory,
+                                                                    &c10::detail::deleteNothing);
+  }
+  const c10::Device device(device_type(), static_cast<c10::DeviceIndex>(index));
   for (const uintptr_t address : changed.allocated) {
     void* const block = reinterpret_cast<void*>(address);
     if (const auto owner = owner_of.find(address); owner != owner_of.end()) {
-      owner->second->set_data_ptr_noswap({block, block, &free_device_memory,
-                                          c10::Device(device_type(), static_cast<c10::DeviceIndex>(index))});
+      owner->second->set_data_ptr_noswap({block, block, &free_device_memory, device});
     } else {
       note_raw_memory(block);
     }
@@ -93,7 +104,7 @@ bool has_exactly(int64_t index, runtime::PoolId pool, const std::set<uintptr_t>&
   for (const uintptr_t address : expected) {
     blocks.insert(block_address(reinterpret_cast<const void*>(address)));
   }
-  return translated([&] { return pool_allocator(index).has_exactly(pool, blocks); });
+  return translated([&] { return pool_allocator(index).blocks_in_use(pool); }) == blocks;
 }
 
 }  // namespace

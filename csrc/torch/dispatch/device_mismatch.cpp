@@ -24,7 +24,7 @@ std::string wrapper_of(const Op& op) {
 }
 
 // Of an operand, or of the alias that has been lent in its place.
-c10::Device device_of(const at::Tensor& tensor) {
+c10::Device operand_device(const at::Tensor& tensor) {
   if (!tensor.device().is_cpu() || !tensor.has_storage()) return tensor.device();
   const runtime::Place place = runtime::locate(tensor.storage().data());
   if (place.device == nullptr) return tensor.device();
@@ -49,7 +49,7 @@ class CommonDevice {
  private:
   void check(const at::Tensor& tensor, const std::string& name) {
     if (!tensor.defined()) return;
-    const c10::Device own = device_of(tensor);
+    const c10::Device own = operand_device(tensor);
     if (!device_.has_value()) device_ = own;
     TORCH_CHECK(own == *device_, "Expected all tensors to be on the same device, but got ", name, " is on ",
                 own, ", different from other tensors on ", *device_, " (when checking argument in method ",
@@ -74,18 +74,18 @@ void check_arguments(const Op& op, c10::ArrayRef<c10::IValue> arguments) {
 
 std::string type_of(const at::Tensor& tensor) {
   const std::string name = c10::toString(tensor.scalar_type());
-  return (device_of(tensor).is_cpu() ? "torch." : "torch.cuda.") + name + "Tensor";
+  return (operand_device(tensor).is_cpu() ? "torch." : "torch.cuda.") + name + "Tensor";
 }
 
 // input, weight, bias: compared by type and device at once. Two GPUs are another error of CUDA's.
 void check_convolution(c10::ArrayRef<c10::IValue> arguments) {
   const at::Tensor& input = arguments[0].toTensor();
-  const bool is_host = device_of(input).is_cpu();
+  const bool is_host = operand_device(input).is_cpu();
   for (const size_t i : {1, 2}) {
     if (!arguments[i].isTensor() || !arguments[i].toTensor().defined()) continue;
     const at::Tensor& other = arguments[i].toTensor();
     const std::string name = i == 1 ? "weight" : "bias";
-    TORCH_CHECK(device_of(other).is_cpu() == is_host, "Input type (", type_of(input), ") and ", name,
+    TORCH_CHECK(operand_device(other).is_cpu() == is_host, "Input type (", type_of(input), ") and ", name,
                 " type (", type_of(other), ") should be the same",
                 is_host ? " or input should be a MKLDNN tensor and " + name + " is a dense tensor" : "");
   }
