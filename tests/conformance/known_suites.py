@@ -9,41 +9,15 @@ from __future__ import annotations
 OLDER_PYTORCH = "the PyTorch that it was written for"
 NVIDIA = "a library of NVIDIA's"
 
-_POOL_STATES = (
-    None,
-    "states of a graph's pool, which only Inductor's trees of graphs take and restore, are not kept",
-)
 _FIGURE_OF_CUBLAS = (
     OLDER_PYTORCH,
     "`torch._C` of PyTorch 2.13 answers with two values: whether sums may be of lower precision, and whether "
     "they may be split",
 )
 _NO_CONTEXT = (OLDER_PYTORCH, "PyTorch 2.13 has no `MemPoolContext`")
-_RANDOM_HOLDERS = (
-    None,
-    "CUDA's graphs keep the seed and the offset of each generator in two blocks of device memory; here they "
-    "take none",
-)
 _CUDA = "test_cuda.py"
 
 KNOWN: dict[tuple[str, str], tuple[str | None, str]] = {
-    **{
-        (_CUDA, f"TestBlockStateAbsorption.{test}"): _POOL_STATES
-        for test in (
-            "test_additional_free_following_checkpoint",
-            "test_allocated_in_middle_of_segment",
-            "test_assigning_back_deleter_fns_to_tensor",
-            "test_check_pool_live_allocations",
-            "test_middle_allocations_contiguous",
-            "test_multiple_middle_allocations",
-            "test_simple",
-            "test_tensor_dies_after_checkpoint",
-        )
-    },
-    (_CUDA, "TestBlockStateAbsorption.test_no_triton_on_import"): (
-        None,
-        "passes alone; it counts the pools that the tests before it have left, which need states of pools",
-    ),
     (_CUDA, "TestBlockStateAbsorption.test_allocate_in_thread_to_pool"): (
         OLDER_PYTORCH,
         "PyTorch 2.13 has no `_cuda_endAllocateCurrentStreamToPool`",
@@ -61,7 +35,7 @@ KNOWN: dict[tuple[str, str], tuple[str | None, str]] = {
     ),
     (_CUDA, "TestCudaMallocAsync.test_cachingAllocator_raw_alloc"): (
         None,
-        "memory that is not cached counts in the statistics here",
+        "memory that is not cached counts in the statistics here: it is the device's all the same",
     ),
     (_CUDA, "TestCudaAutocast.test_cuda_module_loading_env"): (
         OLDER_PYTORCH,
@@ -71,8 +45,6 @@ KNOWN: dict[tuple[str, str], tuple[str | None, str]] = {
     (_CUDA, "TestCuda.test_cublas_allow_bf16_reduced_precision_reduction_get_set"): _FIGURE_OF_CUBLAS,
     (_CUDA, "TestCuda.test_cublas_allow_fp16_reduced_precision_reduction_get_set"): _FIGURE_OF_CUBLAS,
     (_CUDA, "TestCuda.test_cublas_workspace_explicit_allocation"): (NVIDIA, "memory that cuBLAS works in"),
-    (_CUDA, "TestCuda.test_graph_memory_stats_and_use_result_after_destroy_graph"): _RANDOM_HOLDERS,
-    (_CUDA, "TestCuda.test_memory_stats_of_multiple_generators_and_graphs"): _RANDOM_HOLDERS,
 }
 
 _SLOW_HALF = "float16 matrix products of a training step of 23 GFLOP: the CPU's kernels take minutes"
