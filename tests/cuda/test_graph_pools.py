@@ -80,7 +80,7 @@ def test_pools_whose_state_is_lost(run_python: PythonRunner) -> None:
         def raises(text, call, *arguments):
             try:
                 call(*arguments)
-            except RuntimeError as error:
+            except ValueError as error:
                 assert text in str(error), str(error)
             else:
                 raise AssertionError(text)

@@ -91,7 +91,8 @@ void refuse_as_cuda(const Refusal& refusal, c10::ArrayRef<c10::IValue> arguments
       refusal.when != Refusal::Case::kAbsent, "Could not run '", refusal.full_name,
       "' with arguments from the 'CUDA' backend: PyTorch has no kernel of it for CUDA. Move the tensors to "
       "the CPU for it.");
-  const std::vector<at::Tensor> operands = operands_of(arguments.drop_back(refusal.num_out));
+  const std::vector<at::Tensor> operands =
+      operands_of(arguments.slice(0, arguments.size() - refusal.num_out));
   if (operands.empty()) return;
   const Type type = operands[0].scalar_type();
   const auto is_refused = [&](const at::Tensor& operand) {
