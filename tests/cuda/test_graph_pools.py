@@ -47,7 +47,9 @@ def test_the_state_of_a_pool_is_put_back(run_python: PythonRunner) -> None:
             assert "stale tensors" in str(error)
         else:
             raise AssertionError
-        state = c._cuda_getCheckpointState(0, pool)
+        c._cuda_setCheckpointPoolState(0, state, [stale.untyped_storage()._cdata], [])
+        del stale, other
+        assert c._cuda_checkPoolLiveAllocations(0, pool, set(addresses))
 
         # Freed by its own tensors, and taken again: by a storage over the memory, or by an address alone.
         kept = {key: torch.cuda.memory_stats()[key] for key in stats if key.endswith(".current")}
