@@ -101,7 +101,8 @@ def test_pools_whose_state_is_lost(run_python: PythonRunner) -> None:
         with torch.cuda.graph(graph, pool=pool):
             x = torch.ones(30 << 20, device="cuda")
         before = torch.cuda.memory_stats()
-        raises("has given memory back", c._cuda_setCheckpointPoolState, 0, state, [], [])
+        stale = [x.untyped_storage()._cdata]
+        raises("has given memory back", c._cuda_setCheckpointPoolState, 0, state, stale, [])
         assert torch.cuda.memory_stats() == before
         """,
         NAME,

@@ -7,6 +7,7 @@
 
 #include "runtime/worlds.h"
 #include "torch/core/device_type.h"
+#include "torch/engine/engine.h"
 
 namespace loom::glue {
 
@@ -16,7 +17,8 @@ namespace {
 bool is_embedding(const Op& op) { return op.handle.operator_name().name == "aten::embedding"; }
 
 bool is_checked_in_parts(const Op& op) {
-  return op.handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) && !is_embedding(op);
+  return op.handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) &&
+         !op.handle.hasKernelForDispatchKey(kEngineOps) && !is_embedding(op);
 }
 
 // What PyTorch's generated code calls the kernel of an op.
