@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import torch
+
 
 def is_no_gpu(name: str) -> None:
     """Let Inductor treat the device as one that it does not know, under the name cuda too.
@@ -59,3 +61,72 @@ def generate_as_cpp(name: str) -> None:
             vars(module).get("get_current_backend") is original
         ):
             module.get_current_backend = get_current_backend  # type: ignore[attr-defined]
+
+
+def capture_as_loom(name: str) -> None:
+    """Let ``mode="reduce-overhead"`` capture what was compiled for the device.
+
+    Inductor captures on CUDA alone, by graph trees: they ask its allocator for checkpoints and make tensors of
+    them in C++ that other builds lack. Its setting ``cudagraph_policy`` is one for all devices and takes no
+    graph apart, so what runs on the host in between could not be captured around.
+    """
+    from torch._inductor import compile_fx, cudagraph_utils, output_code
+    from torch._inductor.scheduler import Scheduler
+    from torch._inductor.utils import GPU_TYPES
+
+    original: Any = compile_fx.cudagraphify
+    if getattr(original, "_loom_original", None) is not None:
+        return
+
+    def cudagraphify(model: Any, static_input_idxs: Any = (), **kwargs: Any) -> Any:
+        from torch_loom.compiler.inductor.graphs import capture
+
+        own = capture(model, static_input_idxs, **kwargs)
+        if name == "cuda" or not torch.cuda.is_available():
+            return own
+        # Beside GPUs, the inputs say whose graph it is.
+        gpu = original(model, static_input_idxs, **kwargs)
+
+        def run(inputs: Any) -> Any:
+            is_gpu = any(isinstance(one, torch.Tensor) and one.device.type == "cuda" for one in inputs)
+            return (gpu if is_gpu else own)(inputs)
+
+        return run
+
+    cudagraphify._loom_original = original  # type: ignore[attr-defined]
+    compile_fx.cudagraphify = cudagraphify
+
+    check: Any = cudagraph_utils.check_multiple_devices_or_any_cpu_nodes
+
+    def check_devices(nodes: dict[Any, Any]) -> str | None:
+        seen = {device.type for device in nodes if device.type != "meta"}
+        ignored = {"cpu"} if cudagraph_utils.is_using_cudagraph_partition() else set()
+        if seen - ignored == {name} and len([one for one in nodes if one.type == name]) == 1:
+            return None
+        reason: str | None = check(nodes)
+        if reason is not None and name != "cuda" and name in seen:
+            cudagraph_utils.cudagraphs_log.warning(reason)  # which Inductor does for CUDA alone
+        return reason
+
+    cudagraph_utils.check_multiple_devices_or_any_cpu_nodes = check_devices
+
+    cut: Any = Scheduler.should_partition
+
+    def should_partition(self: Any, node: Any) -> str | None:
+        GPU_TYPES.append(name)  # what is no GPU is taken for the host
+        try:
+            reason: str | None = cut(self, node)
+        finally:
+            GPU_TYPES.remove(name)
+        return reason
+
+    Scheduler.should_partition = should_partition  # type: ignore[method-assign]
+
+    begin_backward: Any = output_code.maybe_handle_backward_generation
+
+    def maybe_handle_backward_generation(graph: Any, forward_device: Any) -> None:
+        # It tells the manager of CUDA's trees, which must be there.
+        if name not in graph.device_types:
+            begin_backward(graph, forward_device)
+
+    output_code.maybe_handle_backward_generation = maybe_handle_backward_generation
