@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -105,7 +106,8 @@ class Replayer:
             are_static = [i in self._static for i in range(len(inputs))]
             own = [_own(value, is_static) for value, is_static in zip(inputs, are_static, strict=True)]
             graph = self._module.LoomGraph()
-            with self._module.device(self._device), self._module.graph(graph, capture_error_mode="thread_local"):
+            capture = functools.partial(self._module.graph, capture_error_mode="thread_local")
+            with self._module.device(self._device), capture(graph):
                 results = list(self._function(*own))
             captured = _C.CapturedCall(graph, inputs, own, are_static, results)
         except (RuntimeError, NotImplementedError) as error:

@@ -1,6 +1,6 @@
 """``mode="reduce-overhead"``: what Inductor compiled is captured, and calls replay the graph.
 
-Inductor decides what may be captured, by CUDA's rules, and cuts a graph around the rest. CUDA's own graphs then
+Inductor decides what may be captured, by CUDA's rules, and cuts a graph around the rest. CUDA's own graphs
 share a pool whose state is checkpointed, and hand out results that the next run overwrites. Here inputs and
 results are copied, so a program never sees a result change.
 """
@@ -27,8 +27,8 @@ class Region(Replayer):
             forward pass has kept.
         mutated: positions of inputs that it changes; static ones.
         device: index of the device.
-        is_backward: whether static inputs that move are copied from then on, as results of the forward pass are
-            new with each call. Those of a forward pass are parameters of another module: another graph.
+        is_backward: whether static inputs that move are copied from then on, as results of the forward pass
+            are new with each call. Those of a forward pass are parameters of another module: another graph.
     """
 
     # As CUDA does, one graph for each shape that comes again, with a warning from some number on.
