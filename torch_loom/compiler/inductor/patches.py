@@ -67,8 +67,8 @@ def capture_as_loom(name: str) -> None:
     """Let ``mode="reduce-overhead"`` capture what was compiled for the device.
 
     Inductor captures on CUDA alone, by graph trees: they ask its allocator for checkpoints and make tensors
-    of them in C++ that other builds lack. Its setting ``cudagraph_policy`` is one for all devices and takes no
-    graph apart, so what runs on the host in between could not be captured around.
+    of them in C++ that other builds lack. Its setting ``cudagraph_policy`` is one for all devices and takes
+    no graph apart, so what runs on the host in between could not be captured around.
     """
     from torch._inductor import compile_fx
 
@@ -138,7 +138,7 @@ def _cut_as_for_gpus(name: str) -> None:
 
 
 def _leave_trees_alone(name: str) -> None:
-    """Let a backward pass that is not captured run without the manager of CUDA's trees, which there is not."""
+    """Let a backward pass that is not captured run without the manager of CUDA's trees."""
     from torch._inductor import output_code as code
 
     output_code: Any = code
