@@ -78,16 +78,10 @@ bool has_sizes_of(const InferredOutputs& left, const InferredOutputs& right) {
                     });
 }
 
-// What the engine's kernel does to operands of zeros. The stream is not waited for; the price is one run of
-// the kernel.
-std::shared_ptr<const InferredOutputs> rehearse(Op& op, const torch::jit::Stack& stack,
-                                                const Lending& lending, std::string& reason) {
-  constexpr size_t kMostBytes = size_t{1} << 28;
-  if (!lending.runs_kernels() || bytes_of_stand_ins(lending) > kMostBytes) {
-    reason = "only a run of it shows that";
-    return nullptr;
-  }
-  StandIns call(op, stack, lending, StandIns::Contents::kZeros);
+std::shared_ptr<const InferredOutputs> rehearse_on(StandIns::Contents contents, Op& op,
+                                                   const torch::jit::Stack& stack, const Lending& lending,
+                                                   std::string& reason) {
+  StandIns call(op, stack, lending, contents);
   const bool answers = asks(
       [&] {
         const InferenceScope scope;
@@ -98,6 +92,37 @@ std::shared_ptr<const InferredOutputs> rehearse(Op& op, const torch::jit::Stack&
   auto outputs = observe(call.arguments, op.num_returns, call.loans, nullptr, ShownBy::kKernel);
   num_engine.fetch_add(1, std::memory_order_relaxed);
   return outputs;
+}
+
+// What the engine's kernel does to operands of zeros or, where it takes none, of ones: probabilities. The
+// stream is not waited for; the price is one run of the kernel.
+std::shared_ptr<const InferredOutputs> rehearse(Op& op, const torch::jit::Stack& stack,
+                                                const Lending& lending, std::string& reason) {
+  constexpr size_t kMostBytes = size_t{1} << 28;
+  if (!lending.runs_kernels() || bytes_of_stand_ins(lending) > kMostBytes) {
+    reason = "only a run of it shows that";
+    return nullptr;
+  }
+  std::string ignored;
+  if (auto shown = rehearse_on(StandIns::Contents::kZeros, op, stack, lending, reason)) return shown;
+  return rehearse_on(StandIns::Contents::kOnes, op, stack, lending, ignored);
+}
+
+// x.fill_(1j) of a real x: an error, whatever the kernel; shape functions let it pass.
+bool writes_complex_number(const Op& op, const torch::jit::Stack& stack) {
+  const size_t first = stack.size() - op.num_arguments;
+  if (!op.writes || !op.arguments.front().is_written || !stack[first].isTensor()) return false;
+  return !stack[first].toTensor().is_complex() &&
+         std::any_of(stack.begin() + static_cast<std::ptrdiff_t>(first), stack.end(),
+                     [](const c10::IValue& value) { return value.isComplexDouble(); });
+}
+
+// Whether a mask decides which sizes the call accepts: only a number fits all.
+bool counts_mask(const Op& op, const torch::jit::Stack& stack) {
+  if (op.is_index) return has_mask(op, stack);
+  if (!op.is_index_put) return false;
+  const c10::IValue& values = stack[stack.size() - op.num_arguments + 2];
+  return values.isTensor() && values.toTensor().dim() > 0 && has_mask(op, stack);
 }
 
 std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& stack, const Lending& lending,
@@ -170,7 +195,7 @@ std::vector<InferenceCheck> inference_checks() {
 
 InferenceKey key_of(const Op& op, const torch::jit::Stack& stack, const Lending& lending) {
   if (!op.can_queue || lending.is_by_keys()) return {};
-  if (op.is_index && has_mask(op, stack)) return {};
+  if (counts_mask(op, stack) || writes_complex_number(op, stack)) return {};
   InferenceKey key;
   OperandOrder operands(lending.loans());
   // The default dtype is that of int / int; an LSTM keeps a workspace only where gradients are wanted.

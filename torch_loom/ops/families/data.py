@@ -20,6 +20,7 @@ FAMILIES = (
         tolerance="exact",
         facts={
             "unboxed": "index_select gather embedding",
+            "engine_infers": "take take.out",
             "host_lists": "index.Tensor index.Tensor_out _unsafe_index.Tensor",
             "mask_counted": "index.Tensor index.Tensor_out _unsafe_index.Tensor",
         },
@@ -46,6 +47,7 @@ FAMILIES = (
         tolerance="exact",
         facts={
             "borrows_whole": "index_put_",
+            "engine_infers": "masked_scatter_",
             "host_lists": "_index_put_impl_ index_put index_put_",
             "mask_counted": "_index_put_impl_ index_put index_put_",
         },
@@ -68,7 +70,10 @@ FAMILIES = (
         "unique_dim_consecutive _unique _unique2 searchsorted bucketize isin",
         flops=sort,
         tolerance="exact",
-        facts={"borrows_whole": "sort kthvalue median.dim nanmedian.dim mode.values"},
+        facts={
+            "borrows_whole": "sort kthvalue median.dim nanmedian.dim mode.values",
+            "engine_infers": "bucketize.Tensor bucketize.Tensor_out",
+        },
     ),
     Family(
         "copies",
@@ -143,6 +148,9 @@ FAMILIES = (
             "makes_contents": "randperm.generator_out normal_ uniform_ random_ random_.from random_.to "
             "bernoulli_.float exponential_ cauchy_ log_normal_ geometric_",
             "host_checks": "normal.*",
+            # Bounds, rates and numbers of samples: no shape function looks at them.
+            "engine_infers": "uniform_ random_.from random_.to bernoulli_.float bernoulli.out cauchy_ "
+            "exponential_ geometric_ log_normal_ multinomial multinomial.out",
         },
     ),
     Family("gradients of dropout", "elementwise", "native_dropout_backward", flops=per_output(2)),

@@ -54,7 +54,7 @@ FAMILIES = (
         "hardsigmoid hardswish log_sigmoid_forward log_sigmoid glu glu_jvp glu_backward_jvp "
         "rrelu_with_noise _transform_bias_rescale_qkv",
         flops=per_output(8),
-        facts={"unboxed": "gelu gelu_backward silu"},
+        facts={"unboxed": "gelu gelu_backward silu", "engine_infers": "gelu gelu.out"},
     ),
     Family(
         "comparisons and choice",
