@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -35,28 +33,17 @@ OUTPUT = ROOT / "build" / "temp"
 PLAIN = ("util", "driver", "runtime", "numerics")
 # Only in a development build: bindings for the tests, and a driver in a library of its own.
 TESTING = "testing"
-# What is compiled once, and which files then read it. Of the files with PyTorch's headers: the first whose
-# pattern is in what they include.
-PRECOMPILED = {
-    "python": (
-        "torch/core/precompiled_python.h",
-        re.compile(r"<(pybind11|torch/csrc/(Exceptions|utils/pybind))"),
-    ),
-    "torch": ("torch/core/precompiled.h", re.compile("")),
-}
-PRECOMPILED_HEADERS = {
-    "plain": "util/precompiled.h",
-    **{name: path for name, (path, _) in PRECOMPILED.items()},
-}
+# What is compiled once: for files without PyTorch's headers, and for those with them.
+PRECOMPILED = {"plain": "util/precompiled.h", "torch": "torch/core/precompiled.h"}
 # What a driver in a library of its own is compiled against: in the wheel, beside the package's other headers.
 CONTRACT = ("driver/driver.h", "driver/activity.h", "driver/error.h")
 MIRROR = ROOT / "tests" / "driver" / "mirror"
 LOGGED = ROOT / "tests" / "driver" / "logged"
 # Where optimising further buys nothing: what is called from Python, or once.
-COLD = ("torch/bindings", "testing")
+COLD = ("torch/bindings", "torch/profiler", "testing")
 # Headers are most of what a file of csrc/torch costs, so the files of a room are compiled several at a time.
 # About so many; SEPARATE_OBJECTS=1 compiles each file alone, which suits who edits one file again and again.
-FILES_PER_UNIT = 1 if os.environ.get("SEPARATE_OBJECTS") == "1" else 5
+FILES_PER_UNIT = 1 if os.environ.get("SEPARATE_OBJECTS") == "1" else 8
 
 COMPILE = [
     *("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-DNDEBUG"),
@@ -71,20 +58,7 @@ class Unit:
     source: Path
     object: Path
     flags: str  # the name of a ninja variable
-    precompiled: str  # a name of PRECOMPILED_HEADERS
-
-
-@functools.cache
-def included_text(path: Path) -> str:
-    """Returns the includes of this file, with those of the headers of ours among them."""
-    lines = re.findall(r'^#include (?:<[^>]+>|"[^"]+")', path.read_text(encoding="utf-8"), re.MULTILINE)
-    own = [CSRC / line.split('"')[1] for line in lines if '"' in line]
-    return "\n".join([*lines, *(included_text(header) for header in own if header.exists())])
-
-
-def precompiled_for(path: Path) -> str:
-    text = included_text(path)
-    return next(name for name, (_, pattern) in PRECOMPILED.items() if pattern.search(text))
+    precompiled: str  # a name of PRECOMPILED
 
 
 def sources(*folders: str) -> list[Path]:
@@ -99,13 +73,11 @@ def merged_units(folder: str) -> list[Unit]:
     """Groups the files of one folder, and writes for each group the file that includes them."""
     units = []
     flags = "cold" if folder in COLD else "torch"
-    for kind in PRECOMPILED:
-        files = [path for path in sources(folder) if precompiled_for(path) == kind]
-        for number, group in enumerate(groups_of(files)):
-            source = OUTPUT / "merged" / f"{folder.replace('/', '_')}_{kind}_{number}.cpp"
-            text = "".join(f'#include "{path.relative_to(CSRC)}"\n' for path in group)
-            write_if_changed(source, text)
-            units.append(Unit(source, source.with_suffix(".o"), flags, kind))
+    for number, group in enumerate(groups_of(sources(folder))):
+        source = OUTPUT / "merged" / f"{folder.replace('/', '_')}_{number}.cpp"
+        text = "".join(f'#include "{path.relative_to(CSRC)}"\n' for path in group)
+        write_if_changed(source, text)
+        units.append(Unit(source, source.with_suffix(".o"), flags, "torch"))
     return units
 
 
@@ -145,7 +117,7 @@ class NinjaFile:
             # The version the extension was built against; it is compared with the running one at first use.
             f"-DLOOM_BUILT_TORCH_VERSION={shlex.quote(json_string(torch.__version__))}",
         ]
-        self.headers = {name: OUTPUT / "precompiled" / f"{name}.h" for name in PRECOMPILED_HEADERS}
+        self.headers = {name: OUTPUT / "precompiled" / f"{name}.h" for name in PRECOMPILED}
         libraries = [f"-L{shlex.quote(path)}" for path in library_paths()]
         self.lines = [
             "ninja_required_version = 1.5",
@@ -168,7 +140,7 @@ class NinjaFile:
             "  command = $cxx -shared $in -o $out $flags",
         ]
         for name, header in self.headers.items():
-            write_if_changed(header, f'#include "{PRECOMPILED_HEADERS[name]}"\n')
+            write_if_changed(header, f'#include "{PRECOMPILED[name]}"\n')
             flags = "$plain" if name == "plain" else "$torch"
             self.lines += [f"build {escape(header)}.gch: precompile {escape(header)}", f"  flags = {flags}"]
 

@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+# Threads of OpenMP that wait would spin on the core that another process of tests needs.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 import torch  # registers the device, also where a test module names only torch_loom.device
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import MISSING
 from typing import Any
 
 from tools.blocks import markdown_table
-from torch_loom.chips.chip import figures
+from torch_loom.chips.chip import figures, is_required
 
 FILE = "docs/chips.md"
 EXAMPLE = """name = "mychip"
@@ -52,7 +52,7 @@ A figure that is left out is not known, or not there. The keys without a default
 
 
 def _default(entry: Any) -> str:
-    if entry.default is MISSING and entry.default_factory is MISSING:
+    if is_required(entry):
         return ""
     value = entry.default if entry.default is not MISSING else entry.default_factory()
     return f"`{value!r}`" if value or isinstance(value, bool) else "none"

@@ -52,12 +52,18 @@ def test_in_the_formats_of_a_chip_it_rounds_as_the_module_does(tmp_path: Path) -
     assert not torch.allclose(results[1], model(x), rtol=1e-5, atol=1e-5)
 
 
-def test_its_weights_are_trained(tmp_path: Path) -> None:
+def trainable(folder: Path) -> tuple[nn.Module, Path, torch.Tensor, torch.Tensor]:
+    """A model, its file with all weights, an input and a target."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
     x, target = torch.randn(4, 8), torch.randn(4, 2)
     preserve = torch.onnx.TrainingMode.PRESERVE
-    path = saved(tmp_path / "m.onnx", model, (x,), training=preserve, do_constant_folding=False)
+    path = saved(folder / "m.onnx", model, (x,), training=preserve, do_constant_folding=False)
+    return model, path, x, target
+
+
+def test_its_weights_are_trained(tmp_path: Path) -> None:
+    model, path, x, target = trainable(tmp_path)
     module = pybuda.OnnxModule("m", None, str(path))
     optimizer = pybuda.optimizers.SGD(learning_rate=0.1, device_params=True)
     tt0 = pybuda.TTDevice("tt0", devtype=Golden, module=module, optimizer=optimizer)
@@ -98,11 +104,7 @@ def test_called_by_hand(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_in_a_process_of_its_own(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
-    x, target = torch.randn(4, 8), torch.randn(4, 2)
-    preserve = torch.onnx.TrainingMode.PRESERVE
-    path = saved(tmp_path / "m.onnx", model, (x,), training=preserve, do_constant_folding=False)
+    model, path, x, target = trainable(tmp_path)
     module = pybuda.OnnxModule("m", onnx.load(path), str(path))
     path.unlink()  # the process gets the graph and its weights, not the file
     tt0 = pybuda.TTDevice(

@@ -220,7 +220,8 @@ class _AllocatorState:
     def __init__(self, *_: object) -> None:
         raise NotApplicableError(
             "torch._C._cuda_CUDAAllocator_AllocatorState stands for checkpoints of CUDA's allocator, which "
-            'Inductor\'s CUDA graph trees take; mode="reduce-overhead" captures compiled models without them'
+            "Inductor's CUDA graph trees take: compiled models are not captured by themselves here; "
+            "torch.cuda.graph captures and replays them"
         )
 
 

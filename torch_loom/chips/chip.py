@@ -209,6 +209,11 @@ def figures() -> dict[str, Field[Any]]:
     return {entry.name.removesuffix("_bytes"): entry for entry in fields(Chip)}
 
 
+def is_required(entry: Field[Any]) -> bool:
+    """Return whether a description must have the figure."""
+    return entry.default is MISSING and entry.default_factory is MISSING
+
+
 def available() -> tuple[str, ...]:
     """Return the names of the chips that are shipped, in alphabetical order."""
     return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.toml")))
@@ -256,11 +261,7 @@ class _Reader:
                 near = difflib.get_close_matches(key, known, 3)
                 allowed = [f"{', '.join(near)}, or another key of a description"] if near else known
                 self.fail(f"unknown key {shown(key)}", ", ".join(allowed))
-        required = [
-            key
-            for key, entry in known.items()
-            if entry.default is MISSING and entry.default_factory is MISSING
-        ]
+        required = [key for key, entry in known.items() if is_required(entry)]
         if missing := [key for key in required if key not in table]:
             others = f", and so are {', '.join(map(repr, missing[1:]))}" if missing[1:] else ""
             self.fail(

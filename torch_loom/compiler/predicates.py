@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
 from torch_loom.errors import CompilerOptionError, UnknownOpError
 
 __all__ = ["Named", "Predicate", "Selector", "layer_regex", "matching", "name_regex", "op_type"]
 
 
-class Named(Protocol):
-    """What a predicate is asked about: an op's name, the name of its kind, and its module's path."""
+@dataclass(frozen=True)
+class Named:
+    """What a predicate is asked about.
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def module(self) -> str: ...
+    Attributes:
+        name: the op's.
+        kind: the name of its kind, as ``aten::relu``.
+        module: the path of its module.
+        label: name and type that the program gave it; empty where it gave none.
+    """
+
+    name: str
+    kind: str
+    module: str
+    label: tuple[str, str] = ("", "")
 
 
 class Predicate:

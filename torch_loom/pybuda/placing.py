@@ -200,7 +200,7 @@ def _predicate(builder: Callable[..., bool]) -> Predicate:
     """Ask a predicate of PyBuda's about ops by the names and types that the program knows."""
 
     def holds(op: Named) -> bool:
-        name, kind = getattr(op, "label", ("", ""))
+        name, kind = op.label
         if not name:
             short = op.kind.partition("::")[2].partition(".")[0]
             name, kind = op.name, "matmul" if family_of(op.kind).shape_class == "matmul" else short

@@ -24,6 +24,10 @@ inline constexpr c10::DispatchKeySet kMathBits = c10::DispatchKeySet(c10::Dispat
                                                  c10::DispatchKeySet(c10::DispatchKey::ZeroTensor);
 
 inline bool is_loom(const at::Tensor& tensor) { return tensor.device().type() == device_type(); }
+// Whether the chip of a tensor has a kernel; of a tensor elsewhere PyTorch's own kernels say what is wrong.
+inline bool chip_has(runtime::FusedKernel kernel, const at::Tensor& tensor) {
+  return is_loom(tensor) && chip_has(kernel, tensor.device().index());
+}
 
 // The device type that a driver names as its engine. Throws when PyTorch has none of that name.
 c10::DeviceType parse_engine(const driver::Info& info);

@@ -18,11 +18,10 @@ namespace {
 
 using at::SDPBackend;
 using at::Tensor;
-using OptionalTensor = std::optional<Tensor>;
 
 // Only what a call's metadata says counts: a dry run takes the same way.
 bool is_shaped_for_fused(const Tensor& query, const Tensor& key, const Tensor& value,
-                         const OptionalTensor& mask, bool is_causal, bool enable_gqa) {
+                         const std::optional<Tensor>& mask, bool is_causal, bool enable_gqa) {
   if (query.is_nested() || key.is_nested() || value.is_nested()) return false;
   if (query.dim() != 4 || key.dim() != 4 || value.dim() != 4) return false;
   const c10::ScalarType dtype = query.scalar_type();
@@ -46,29 +45,29 @@ bool is_shaped_for_fused(const Tensor& query, const Tensor& key, const Tensor& v
 
 // CUDA's fused kernels read rows of consecutive elements: anything else takes the way of plain ops there.
 bool has_contiguous_rows(const Tensor& query, const Tensor& key, const Tensor& value,
-                         const OptionalTensor& mask) {
+                         const std::optional<Tensor>& mask) {
   const auto is_row = [](const Tensor& tensor) { return tensor.sym_stride(-1) == 1; };
   const bool has_mask = mask.has_value() && mask->defined();
   return is_row(query) && is_row(key) && is_row(value) && (!has_mask || is_row(*mask));
 }
 
-bool has_kernel(int device, bool has_mask, double dropout_p) {
+bool has_kernel(const Tensor& query, bool has_mask, double dropout_p) {
   using runtime::FusedKernel;
-  return chip_has(FusedKernel::kAttention, device) &&
-         (!has_mask || chip_has(FusedKernel::kAttentionMask, device)) &&
-         (dropout_p == 0 || chip_has(FusedKernel::kAttentionDropout, device));
+  return chip_has(FusedKernel::kAttention, query) &&
+         (!has_mask || chip_has(FusedKernel::kAttentionMask, query)) &&
+         (dropout_p == 0 || chip_has(FusedKernel::kAttentionDropout, query));
 }
 
-int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask,
+int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const std::optional<Tensor>& mask,
                double dropout_p, bool is_causal, std::optional<double> /*scale*/, bool enable_gqa) {
   const at::Context& context = at::globalContext();
   // A program that asks for one of CUDA's fused kernels by name means this one.
   const bool may_fuse = context.userEnabledFlashSDP() || context.userEnabledMemEfficientSDP() ||
                         context.userEnabledCuDNNSDP() || context.userEnabledOverrideableSDP();
   const bool has_mask = mask.has_value() && mask->defined();
-  if (may_fuse && is_loom(query) && has_kernel(query.device().index(), has_mask, dropout_p) &&
+  if (may_fuse && has_kernel(query, has_mask, dropout_p) &&
       is_shaped_for_fused(query, key, value, mask, is_causal, enable_gqa) &&
-      (chip_has(runtime::FusedKernel::kAttentionStrides, query.device().index()) ||
+      (chip_has(runtime::FusedKernel::kAttentionStrides, query) ||
        has_contiguous_rows(query, key, value, mask))) {
     return static_cast<int64_t>(SDPBackend::overrideable);
   }
@@ -77,11 +76,11 @@ int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, cons
 
 // Output, log Σ exp of the scores, and the seed of dropout.
 std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value,
-                                           const OptionalTensor& bias, double dropout_p, bool is_causal,
-                                           std::optional<double> scale) {
-  using Signature =
-      std::tuple<Tensor, Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&, const OptionalTensor&,
-                                         double, bool, std::optional<double>, std::optional<at::Generator>);
+                                           const std::optional<Tensor>& bias, double dropout_p,
+                                           bool is_causal, std::optional<double> scale) {
+  using Signature = std::tuple<Tensor, Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&,
+                                                       const std::optional<Tensor>&, double, bool,
+                                                       std::optional<double>, std::optional<at::Generator>);
   static const auto op =
       find_fused<Signature>("loom_fused::_scaled_dot_product_fused_attention_overrideable");
   return op.call(query, key, value, bias, dropout_p, is_causal, scale, std::nullopt);
@@ -94,11 +93,11 @@ Gradients backward(const Tensor& gradient, const Tensor& query, const Tensor& ke
                    const Tensor& seed, double dropout_p, bool is_causal, std::optional<double> scale) {
   if (!gradient.defined()) return {};
   using Signature = std::tuple<Tensor, Tensor, Tensor, Tensor>(
-      const Tensor&, const Tensor&, const Tensor&, const Tensor&, const OptionalTensor&, bool, const Tensor&,
-      const Tensor&, const Tensor&, double, bool, std::optional<double>);
+      const Tensor&, const Tensor&, const Tensor&, const Tensor&, const std::optional<Tensor>&, bool,
+      const Tensor&, const Tensor&, const Tensor&, double, bool, std::optional<double>);
   static const auto op =
       find_fused<Signature>("loom_fused::_scaled_dot_product_fused_attention_overrideable_backward");
-  const OptionalTensor given = bias.defined() ? OptionalTensor(bias) : std::nullopt;
+  const std::optional<Tensor> given = bias.defined() ? std::optional<Tensor>(bias) : std::nullopt;
   return op.call(gradient, query, key, value, given, wants_bias && bias.defined(), output, logsumexp, seed,
                  dropout_p, is_causal, scale);
 }
@@ -107,7 +106,7 @@ using AttentionResult =
     std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
 
 AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                          const OptionalTensor& bias, double dropout_p, bool is_causal,
+                          const std::optional<Tensor>& bias, double dropout_p, bool is_causal,
                           bool /*return_debug_mask*/, std::optional<double> scale) {
   auto [output, logsumexp, seed] = forward(query, key, value, bias, dropout_p, is_causal, scale);
   const Tensor none;
@@ -127,8 +126,8 @@ Gradients attention_backward(const Tensor& gradient, const Tensor& query, const 
 
 // CUDA's fused kernels, which programs also call by their names: here they are the chip's one kernel.
 
-void check_named(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& bias,
-                 const char* op) {
+void check_named(const Tensor& query, const Tensor& key, const Tensor& value,
+                 const std::optional<Tensor>& bias, const char* op) {
   TORCH_CHECK(
       is_shaped_for_fused(query, key, value, bias, /*is_causal=*/false, /*enable_gqa=*/true), op,
       ": query, key and value must be [batch, heads, time, width] of one floating dtype, with elements "
@@ -152,7 +151,7 @@ std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(
 }
 
 Gradients efficient_attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                              const OptionalTensor& bias, bool compute_logsumexp, double dropout_p,
+                              const std::optional<Tensor>& bias, bool compute_logsumexp, double dropout_p,
                               bool is_causal, std::optional<double> scale) {
   check_named(query, key, value, bias, "_scaled_dot_product_efficient_attention");
   auto [output, logsumexp, seed] = forward(query, key, value, bias, dropout_p, is_causal, scale);

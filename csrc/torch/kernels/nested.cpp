@@ -3,14 +3,14 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include <algorithm>
-#include <string>
+#include <string_view>
 
 #include "torch/core/device.h"
 #include "torch/core/registration.h"
 #include "torch/dispatch/boxed.h"
 #include "torch/engine/engine.h"
 #include "torch/kernels/register.h"
+#include "torch/kernels/registrar.h"
 
 namespace loom::glue {
 
@@ -26,12 +26,6 @@ constexpr const char* kLent[] = {
     "aten::sum.dim_IntList",
 };
 
-void in_parts(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  op.redispatchBoxed(c10::DispatchKeySet(kEngineNestedOps), stack);
-}
-
-void run_lent_nested(const c10::OperatorHandle& op, torch::jit::Stack* stack) { run_boxed(op, stack); }
-
 void refuse(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, "The operator '", op.schema().operator_name(),
                               "' is not implemented for nested tensors of layout torch.strided on ",
@@ -42,14 +36,11 @@ void refuse(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
 
 void register_nested() {
   library(nested_key(), "_").fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
-  torch::Library& m = library(nested_key());
-  for (const auto& op : c10::Dispatcher::singleton().getRegistrationsForDispatchKey(kEngineNestedOps)) {
-    if (op.getNamespace() != "aten") continue;
-    const std::string full = op.overload_name.empty() ? op.name : op.name + "." + op.overload_name;
-    const bool is_lent = std::find(std::begin(kLent), std::end(kLent), full) != std::end(kLent);
-    m.impl(full.c_str(), is_lent ? torch::CppFunction::makeFromBoxedFunction<&run_lent_nested>()
-                                 : torch::CppFunction::makeFromBoxedFunction<&in_parts>());
-  }
+  Registrar(nested_key(), [](std::string_view op) {
+    return has_name(kLent, op)
+               ? torch::CppFunction::makeFromBoxedFunction<&run_boxed>()
+               : torch::CppFunction::makeFromBoxedFunction<&run_as_engine<kEngineNestedOps>>();
+  }).implement_all(kEngineNestedOps);
 }
 
 }  // namespace loom::glue

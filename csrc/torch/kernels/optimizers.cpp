@@ -11,6 +11,7 @@
 #include "torch/core/device.h"
 #include "torch/core/registration.h"
 #include "torch/dispatch/boxed.h"
+#include "torch/kernels/optional_tensor.h"
 #include "torch/kernels/register.h"
 
 namespace loom::glue {
@@ -19,9 +20,6 @@ namespace {
 
 using at::Tensor;
 using at::TensorList;
-using OptionalTensor = const std::optional<Tensor>&;
-
-bool is_given(OptionalTensor tensor) { return tensor.has_value() && tensor->defined(); }
 
 // A learning rate without dimensions: it scales tensors of every dtype and stays out of theirs.
 Tensor number(double value) { return at::scalar_tensor(value, c10::TensorOptions().dtype(c10::kDouble)); }

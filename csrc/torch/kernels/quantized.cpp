@@ -7,8 +7,7 @@
 #include <ATen/quantized/QTensorImpl.h>
 #include <ATen/quantized/Quantizer.h>
 
-#include <algorithm>
-#include <string>
+#include <string_view>
 
 #include "torch/core/device.h"
 #include "torch/core/registration.h"
@@ -18,6 +17,7 @@
 #include "torch/engine/engine.h"
 #include "torch/kernels/copy.h"
 #include "torch/kernels/register.h"
+#include "torch/kernels/registrar.h"
 
 namespace loom::glue {
 
@@ -45,14 +45,6 @@ constexpr const char* kOfMetadata[] = {
     "aten::unsqueeze",
     "aten::view",
 };
-
-void of_metadata(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  op.redispatchBoxed(c10::DispatchKeySet(kEngineQuantizedOps), stack);
-}
-
-void run_lent_quantized(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  run_boxed_by_keys(op, stack);
-}
 
 constexpr const char* kQuantizing[] = {
     "quantize_per_channel",        "quantize_per_tensor",         "quantize_per_tensor.tensor_qparams",
@@ -142,7 +134,7 @@ Tensor& copy_quantized(Tensor& self, const Tensor& source, bool non_blocking) {
 }  // namespace
 
 void register_quantized() {
-  library(quantized_key(), "_").fallback(torch::CppFunction::makeFromBoxedFunction<&run_lent_quantized>());
+  library(quantized_key(), "_").fallback(torch::CppFunction::makeFromBoxedFunction<&run_boxed_by_keys>());
   torch::Library& m = library(quantized_key());
   for (const char* name : kQuantizing) {
     library(own_key()).impl(name, torch::CppFunction::makeFromBoxedFunction<&quantize>());
@@ -152,15 +144,11 @@ void register_quantized() {
   m.impl("empty.memory_format", empty_unknown);
   m.impl("_empty_affine_quantized", empty_affine);
   m.impl("_empty_per_channel_affine_quantized", empty_per_channel);
-  for (const auto& op : c10::Dispatcher::singleton().getRegistrationsForDispatchKey(kEngineQuantizedOps)) {
-    const auto handle = c10::Dispatcher::singleton().findOp(op);
-    if (op.getNamespace() != "aten" || handle->hasKernelForDispatchKey(quantized_key())) continue;
-    const std::string full = op.overload_name.empty() ? op.name : op.name + "." + op.overload_name;
-    const bool is_of_metadata =
-        std::find(std::begin(kOfMetadata), std::end(kOfMetadata), full) != std::end(kOfMetadata);
-    m.impl(full.c_str(), is_of_metadata ? torch::CppFunction::makeFromBoxedFunction<&of_metadata>()
-                                        : torch::CppFunction::makeFromBoxedFunction<&run_lent_quantized>());
-  }
+  Registrar(quantized_key(), [](std::string_view op) {
+    return has_name(kOfMetadata, op)
+               ? torch::CppFunction::makeFromBoxedFunction<&run_as_engine<kEngineQuantizedOps>>()
+               : torch::CppFunction::makeFromBoxedFunction<&run_boxed_by_keys>();
+  }).implement_all(kEngineQuantizedOps);
 }
 
 }  // namespace loom::glue

@@ -3,12 +3,11 @@
 #include "torch/dispatch/boxed.h"
 #include "torch/engine/engine.h"
 #include "torch/kernels/register.h"
+#include "torch/kernels/registrar.h"
 
 namespace loom::glue {
 
 namespace {
-
-void boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) { run_boxed(op, stack); }
 
 // The kernel may be queued, but how many values there are is known at the call.
 void assert_async(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -25,27 +24,9 @@ constexpr std::pair<const char*, const char*> kWholeOps[] = {
 #include "torch/ops/generated/whole_ops.inc"
 };
 
-// Registers the boxed kernel under `own` for the ops of namespace aten that have none there.
-class Registrar {
- public:
-  explicit Registrar(c10::DispatchKey own) : own_(own), library_(library(own)) {}
-
-  void implement(const c10::OperatorName& op) {
-    const auto handle = c10::Dispatcher::singleton().findOp(op);
-    if (!handle.has_value() || op.getNamespace() != "aten" || handle->hasKernelForDispatchKey(own_)) return;
-    const std::string name = op.overload_name.empty() ? op.name : op.name + "." + op.overload_name;
-    library_.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&boxed>());
-  }
-
-  // All that the engine has kernels for under its own key.
-  void implement_all(c10::DispatchKey engine) {
-    for (const auto& op : c10::Dispatcher::singleton().getRegistrationsForDispatchKey(engine)) implement(op);
-  }
-
- private:
-  const c10::DispatchKey own_;
-  torch::Library& library_;
-};
+torch::CppFunction boxed(std::string_view /*op*/) {
+  return torch::CppFunction::makeFromBoxedFunction<&run_boxed>();
+}
 
 }  // namespace
 
@@ -53,7 +34,7 @@ void register_boxed() {
   for (const char* name : {"_assert_async", "_assert_async.msg"}) {
     library(own_key()).impl(name, torch::CppFunction::makeFromBoxedFunction<&assert_async>());
   }
-  Registrar dense(own_key()), sparse(sparse_key()), sparse_csr(sparse_csr_key());
+  Registrar dense(own_key(), boxed), sparse(sparse_key(), boxed), sparse_csr(sparse_csr_key(), boxed);
   dense.implement_all(kEngineOps);
   for (const auto& op : c10::Dispatcher::singleton().getAllOpNames()) {
     if (op.name.rfind("aten::_foreach_", 0) == 0) dense.implement(op);
@@ -63,7 +44,7 @@ void register_boxed() {
   sparse_csr.implement_all(kEngineSparseCsrOps);
   // Ops that come later, from other libraries.
   for (const auto key : {own_key(), sparse_key(), sparse_csr_key()}) {
-    library(key, "_").fallback(torch::CppFunction::makeFromBoxedFunction<&boxed>());
+    library(key, "_").fallback(torch::CppFunction::makeFromBoxedFunction<&run_boxed>());
   }
 }
 

@@ -22,6 +22,7 @@
 #include "torch/core/registration.h"
 #include "torch/engine/fused.h"
 #include "torch/kernels/fused_op.h"
+#include "torch/kernels/optional_tensor.h"
 #include "torch/kernels/register.h"
 
 namespace loom::glue {
@@ -29,7 +30,6 @@ namespace loom::glue {
 namespace {
 
 using at::Tensor;
-using OptionalTensor = const std::optional<Tensor>&;
 
 Tensor with_bias(const Tensor& gates, OptionalTensor bias) {
   return bias.has_value() && bias->defined() ? at::add(gates, *bias) : gates;
@@ -100,12 +100,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward_parts(const
           has_bias ? grad_hidden.sum(0) : Tensor()};
 }
 
-// Of an operand of another device PyTorch's own kernels say what is wrong.
-bool has_kernel(runtime::FusedKernel kernel, const Tensor& operand) {
-  return is_loom(operand) && chip_has(kernel, operand.device().index());
-}
-
-bool has_cell(const Tensor& operand) { return has_kernel(runtime::FusedKernel::kRnnCell, operand); }
+bool has_cell(const Tensor& operand) { return chip_has(runtime::FusedKernel::kRnnCell, operand); }
 
 std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Tensor& hidden_gates,
                                              const Tensor& cx, OptionalTensor input_bias,
@@ -141,7 +136,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
 
 // Whether the chip runs the layer whole: float32 LSTMs without projections.
 bool runs_whole_layers(const Tensor& input, at::TensorList states, at::TensorList params, bool has_biases) {
-  if (!has_kernel(runtime::FusedKernel::kRnnLayer, input) || !has_lstm_layer()) return false;
+  if (!chip_has(runtime::FusedKernel::kRnnLayer, input) || !has_lstm_layer()) return false;
   if (input.scalar_type() != c10::kFloat || input.numel() == 0 || !has_biases) return false;
   if (states[0].sym_size(2) != states[1].sym_size(2)) return false;
   return std::all_of(params.begin(), params.end(), [&](const Tensor& p) {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "torch/kernels/fused_op.h"
+#include "torch/kernels/optional_tensor.h"
 #include "torch/kernels/register.h"
 
 namespace loom::glue {
@@ -20,9 +21,6 @@ namespace loom::glue {
 namespace {
 
 using at::Tensor;
-using OptionalTensor = const std::optional<Tensor>&;
-
-bool is_given(OptionalTensor tensor) { return tensor.has_value() && tensor->defined(); }
 
 c10::ScalarType wide_type(const Tensor& input) { return at::toOpMathType(input.scalar_type()); }
 

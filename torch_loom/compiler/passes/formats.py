@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from torch import fx
 from torch_loom.compiler import overrides
 from torch_loom.compiler.ir import computes, facts, module_of, op_name, shape_class, tensors_of, value_of
 from torch_loom.compiler.passes.runner import Context
+from torch_loom.compiler.predicates import Named
 from torch_loom.errors import CompilerOptionError
 from torch_loom.numerics import DataFormat, MathFidelity, default_accumulate
 
@@ -30,14 +30,6 @@ _OF_DTYPE = {
 }
 _PRODUCTS = ("matmul", "convolution", "attention")
 _WIDE = ("softmax", "normalisation", "loss", "reduction")
-
-
-@dataclass(frozen=True)
-class _Op:
-    name: str
-    kind: str
-    module: str
-    label: tuple[str, str]
 
 
 def infer_formats(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
@@ -63,7 +55,7 @@ def infer_formats(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
             own.format = options.default_df_override or own.format
             own.fidelity = options.math_fidelity
             _apply_amp(own, shape_class(node), options.amp_level)
-            op = _Op(node.name, op_name(node), module_of(node), own.label)
+            op = Named(node.name, op_name(node), module_of(node), own.label)
             for predicate, rule in rules:
                 if predicate(op):
                     for key, name in rule.items():

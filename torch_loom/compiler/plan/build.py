@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,7 +29,7 @@ from torch_loom.compiler.plan.balance import Settings, epochs_of, fill_choices, 
 from torch_loom.compiler.plan.inputs import ROW_MAJOR, gather_cycles, layouts, tilizer, tilizer_name
 from torch_loom.compiler.plan.memory import plan_queues
 from torch_loom.compiler.plan.model import Edge, Epoch, Placed, Plan, Work
-from torch_loom.compiler.predicates import matching
+from torch_loom.compiler.predicates import Named, matching
 from torch_loom.compiler.target import TILE, Target
 from torch_loom.numerics import DataFormat, MathFidelity
 
@@ -49,14 +48,6 @@ _COST_DTYPES = {
 MAX_T = 4096
 
 
-@dataclass(frozen=True)
-class _Named:
-    name: str
-    kind: str
-    module: str
-    label: tuple[str, str] = ("", "")
-
-
 def plan_graph(graph: fx.GraphModule, context: Context, target: Target, overrides: Overrides) -> Plan:
     """Plan a graph.
 
@@ -69,8 +60,8 @@ def plan_graph(graph: fx.GraphModule, context: Context, target: Target, override
     readers = _readers(graph, groups, context)
     how = layouts(readers, options)
     tilized = [node for node in readers if how[node.name] == ROW_MAJOR]
-    named = [_Named(root.name, op_name(root), facts(root).module, facts(root).label) for root in groups]
-    named += [_Named(tilizer_name(node.name), "loom::tilize", "") for node in tilized]
+    named = [Named(root.name, op_name(root), facts(root).module, facts(root).label) for root in groups]
+    named += [Named(tilizer_name(node.name), "loom::tilize", "") for node in tilized]
     overrides = overrides.of_ops(named)
     settings = _settings(options, overrides, named)
     parameters = set(context.parameters)
@@ -153,7 +144,7 @@ def _hint(options: Options) -> str:
     return "A narrower default_df_override, or a smaller batch, makes it smaller"
 
 
-def _settings(options: Options, overrides: Overrides, named: list[_Named]) -> Settings:
+def _settings(options: Options, overrides: Overrides, named: list[Named]) -> Settings:
     for what, names in (
         ("override_op_size", overrides.sizes),
         ("override_op_placement", overrides.starts),

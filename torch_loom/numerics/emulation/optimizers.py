@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from types import FrameType
@@ -19,18 +20,14 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-_registering = threading.Lock()
-_is_registered = False
 
 
-# Registered once and kept: an optimizer of another thread may be going through the hooks at any moment.
+# Once, and kept: an optimizer of another thread may be going through the hooks at any moment.
+# Twice, where two threads begin at once, changes nothing.
+@functools.cache
 def _register() -> None:
-    global _is_registered
-    with _registering:
-        if not _is_registered:
-            register_optimizer_step_pre_hook(_began)
-            register_optimizer_step_post_hook(_ended)
-            _is_registered = True
+    register_optimizer_step_pre_hook(_began)
+    register_optimizer_step_post_hook(_ended)
 
 
 def _began(*_: Any) -> None:
