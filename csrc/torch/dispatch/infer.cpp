@@ -78,9 +78,17 @@ bool has_sizes_of(const InferredOutputs& left, const InferredOutputs& right) {
                     });
 }
 
-std::shared_ptr<const InferredOutputs> rehearse_on(StandIns::Contents contents, Op& op,
-                                                   const torch::jit::Stack& stack, const Lending& lending,
-                                                   std::string& reason) {
+constexpr size_t kMostRehearsed = size_t{1} << 28, kMostChecked = size_t{1} << 26;  // bytes
+
+// What the engine's kernel does to operands of such contents. The stream is not waited for; the price is one
+// run of the kernel.
+std::shared_ptr<const InferredOutputs> rehearse(Op& op, const torch::jit::Stack& stack,
+                                                const Lending& lending, StandIns::Contents contents,
+                                                std::string& reason) {
+  if (!lending.runs_kernels() || bytes_of_stand_ins(lending) > kMostRehearsed) {
+    reason = "only a run of it shows that";
+    return nullptr;
+  }
   StandIns call(op, stack, lending, contents);
   const bool answers = asks(
       [&] {
@@ -94,18 +102,28 @@ std::shared_ptr<const InferredOutputs> rehearse_on(StandIns::Contents contents, 
   return outputs;
 }
 
-// What the engine's kernel does to operands of zeros or, where it takes none, of ones: probabilities. The
-// stream is not waited for; the price is one run of the kernel.
-std::shared_ptr<const InferredOutputs> rehearse(Op& op, const torch::jit::Stack& stack,
-                                                const Lending& lending, std::string& reason) {
-  constexpr size_t kMostBytes = size_t{1} << 28;
-  if (!lending.runs_kernels() || bytes_of_stand_ins(lending) > kMostBytes) {
-    reason = "only a run of it shows that";
-    return nullptr;
+// Whether the engine's kernel takes such arguments, whatever the operands hold. Probabilities cannot be
+// zeros.
+bool is_taken(Op& op, const torch::jit::Stack& stack, const Lending& lending, std::string& reason) {
+  using Contents = StandIns::Contents;
+  std::string of_ones;
+  return !lending.runs_kernels() || bytes_of_stand_ins(lending) > kMostChecked ||
+         rehearse(op, stack, lending, Contents::kZeros, reason) != nullptr ||
+         rehearse(op, stack, lending, Contents::kOnes, of_ones) != nullptr;
+}
+
+// A gradient that nobody wants: kernels leave it out, and some shape functions do not.
+void drop_unwanted(const Op& op, const torch::jit::Stack& stack, torch::jit::Stack& results) {
+  const std::vector<c10::Argument>& schema = op.handle.schema().arguments();
+  for (size_t i = 0; i < op.num_arguments; ++i) {
+    if (schema[i].name() != "output_mask") continue;
+    const c10::IValue& mask = stack[stack.size() - op.num_arguments + i];
+    if (!mask.isBoolList() || mask.toListRef().size() != op.num_returns) return;
+    for (size_t j = 0; j < op.num_returns; ++j) {
+      c10::IValue& result = results[results.size() - op.num_returns + j];
+      if (result.isTensor() && !mask.toListRef()[j].toBool()) result = at::Tensor();
+    }
   }
-  std::string ignored;
-  if (auto shown = rehearse_on(StandIns::Contents::kZeros, op, stack, lending, reason)) return shown;
-  return rehearse_on(StandIns::Contents::kOnes, op, stack, lending, ignored);
 }
 
 // x.fill_(1j) of a real x: an error, whatever the kernel; shape functions let it pass.
@@ -117,7 +135,7 @@ bool writes_complex_number(const Op& op, const torch::jit::Stack& stack) {
                      [](const c10::IValue& value) { return value.isComplexDouble(); });
 }
 
-// Whether a mask decides which sizes the call accepts: only a number fits all.
+// Whether the host must know how many elements a mask chooses: only a number fits any count of them.
 bool counts_mask(const Op& op, const torch::jit::Stack& stack) {
   if (op.is_index) return has_mask(op, stack);
   if (!op.is_index_put) return false;
@@ -127,7 +145,8 @@ bool counts_mask(const Op& op, const torch::jit::Stack& stack) {
 
 std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& stack, const Lending& lending,
                                              std::string& reason) {
-  if (op.facts.has(op_flag::kEngineInfers)) return rehearse(op, stack, lending, reason);
+  const auto on_zeros = [&] { return rehearse(op, stack, lending, StandIns::Contents::kZeros, reason); };
+  if (op.facts.has(op_flag::kEngineInfers)) return on_zeros();
   const bool in_cpp = op.shape_function().isValid();
   if (!in_cpp && !op.handle.hasComputedKernelForDispatchKey(DispatchKey::Meta)) {
     reason = "it has no shape function";
@@ -145,10 +164,12 @@ std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& st
       },
       reason);
   if (!answers) return nullptr;
+  if (op.facts.has(op_flag::kEngineChecks) && !is_taken(op, stack, lending, reason)) return nullptr;
+  drop_unwanted(op, stack, call.arguments);
   auto outputs = observe(call.arguments, op.num_returns, call.loans, nullptr, ShownBy::kShapeFunction);
   // Python ones make an `out` contiguous, where kernels give it the strides of their operands.
   if (!in_cpp && !outputs->resized.empty() && lending.runs_kernels()) {
-    auto shown = rehearse(op, stack, lending, reason);
+    auto shown = on_zeros();
     // Zeros may have another rank than the values will have.
     return shown != nullptr && has_sizes_of(*shown, *outputs) ? shown : nullptr;
   }

@@ -20,7 +20,7 @@ FAMILIES = (
         tolerance="exact",
         facts={
             "unboxed": "index_select gather embedding",
-            "engine_infers": "take take.out",
+            "engine_checks": "take take.out",
             "host_lists": "index.Tensor index.Tensor_out _unsafe_index.Tensor",
             "mask_counted": "index.Tensor index.Tensor_out _unsafe_index.Tensor",
         },
@@ -47,7 +47,7 @@ FAMILIES = (
         tolerance="exact",
         facts={
             "borrows_whole": "index_put_",
-            "engine_infers": "masked_scatter_",
+            "engine_checks": "masked_scatter_ index_put_ index_put _index_put_impl_ _unsafe_index_put",
             "host_lists": "_index_put_impl_ index_put index_put_",
             "mask_counted": "_index_put_impl_ index_put index_put_",
         },
@@ -72,7 +72,7 @@ FAMILIES = (
         tolerance="exact",
         facts={
             "borrows_whole": "sort kthvalue median.dim nanmedian.dim mode.values",
-            "engine_infers": "bucketize.Tensor bucketize.Tensor_out",
+            "engine_checks": "bucketize.Tensor bucketize.Tensor_out",
         },
     ),
     Family(
@@ -149,7 +149,7 @@ FAMILIES = (
             "bernoulli_.float exponential_ cauchy_ log_normal_ geometric_",
             "host_checks": "normal.*",
             # Bounds, rates and numbers of samples: no shape function looks at them.
-            "engine_infers": "uniform_ random_.from random_.to bernoulli_.float bernoulli.out cauchy_ "
+            "engine_checks": "uniform_ random_.from random_.to bernoulli_.float bernoulli.out cauchy_ "
             "exponential_ geometric_ log_normal_ multinomial multinomial.out",
         },
     ),
