@@ -72,6 +72,25 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return min(4, len(os.sched_getaffinity(0))) if is_whole else 0
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out, under --in-this-process, what its settings do not reach; begin with what takes minutes."""
+    if config.option.in_this_process:
+        apart = [item for item in items if {"run_python", "fork_python"} & set(_fixtures(item))]
+        config.hook.pytest_deselected(items=apart)
+        left_out = set(apart)
+        items[:] = [item for item in items if item not in left_out]
+    items.sort(key=lambda item: -_minutes(item))
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    return item.fixturenames if isinstance(item, pytest.Function) else []
+
+
+def _minutes(item: pytest.Item) -> int:
+    limit = item.get_closest_marker("timeout")
+    return int(limit.args[0]) // 600 if limit and limit.args else 0
+
+
 def pytest_collection_finish() -> None:
     """Let the many tests that collect garbage not walk through all of PyTorch each time."""
     gc.collect()
@@ -122,6 +141,11 @@ def pytest_runtest_teardown(item: pytest.Function, nextitem: pytest.Item | None)
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("torch-loom")
     group.addoption("--stateful-seconds", type=float, help="how long to run random programs (5)")
+    group.addoption(
+        "--in-this-process",
+        action="store_true",
+        help="leave out tests of programs that run in processes, and under settings, of their own",
+    )
     group.addoption(
         "--stateful-seed", type=int, help="run the random programs of this seed, and of those after it"
     )

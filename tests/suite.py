@@ -15,6 +15,8 @@ ROOT = Path(__file__).parents[1]
 def run_suite(folder: Path, env: Mapping[str, str], *arguments: str) -> set[str]:
     """Run pytest, without the slow tests, with these arguments; return the modules with tests that skipped.
 
+    Tests of programs in processes of their own are left out: these settings do not reach them.
+
     Args:
         folder: where the report is written.
         env: the settings, added to the environment.
@@ -24,7 +26,10 @@ def run_suite(folder: Path, env: Mapping[str, str], *arguments: str) -> set[str]
     """
     report = folder / "report.xml"
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--junit-xml={report}", *arguments],
+        [
+            *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider"),
+            *("--in-this-process", f"--junit-xml={report}", *arguments),
+        ],
         env={**os.environ, **env},
         cwd=ROOT,
         capture_output=True,

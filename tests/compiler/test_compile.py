@@ -84,6 +84,7 @@ def test_netlist_and_report(net: nn.Module, x: torch.Tensor, tmp_path: Path) -> 
     assert len(netlist["graphs"]) == len(run.plan["epochs"])
     assert any("gelu" in part for op in netlist["fused_ops"].values() for part in op["schedules"][0])
     assert run.samples_per_second > 0
+    assert f"{run.num_ops} ops in {len(run.plan['epochs'])} epochs for wormhole_b0" in repr(run)
     assert 0 < run.latency_seconds < 1
 
     run.report(tmp_path / "plan.html")

@@ -42,6 +42,7 @@ def test_memory_is_counted_by_what_it_is_for() -> None:
     in_use = sum(size for name, size in found.items() if name != "fragmentation")
     assert in_use == pytest.approx(plan.peak_memory_bytes(), rel=0.01)
     assert in_use + found["fragmentation"] == plan.peak_reserved_bytes()
+    assert f"by device: {plan.peak_memory_bytes() / MIB:,.1f} MiB>" in repr(plan)
 
 
 def test_the_peak_has_the_line_that_made_it() -> None:

@@ -77,6 +77,13 @@ class Executable:
             return outputs[0]
         return pytree.tree_unflatten(outputs, self._structure)
 
+    def __repr__(self) -> str:
+        epochs, chip = len(self.plan["epochs"]), self.plan["chip"]
+        return (
+            f"<Executable of {self.num_ops} ops in {epochs} epochs for {chip}: "
+            f"predicted {self.latency_seconds * 1e3:.3g} ms a run, {self.samples_per_second:,.0f} samples/s>"
+        )
+
     @functools.cached_property
     def _structure(self) -> Any:
         """How results are put together; None: as a tuple."""

@@ -69,6 +69,11 @@ class DryRunPlan:
         self.out_of_memory: str | None = None
         self._group: PlannedGroup | None = None
 
+    def __repr__(self) -> str:
+        peaks = ", ".join(f"{peak / 2**20:,.1f} MiB" for peak, _ in self._figures())
+        ended = "" if self.out_of_memory is None else ", out of memory"
+        return f"<DryRunPlan: {self.seconds * 1e3:,.3f} ms, peak memory by device: {peaks}{ended}>"
+
     @property
     def num_devices(self) -> int:
         """How many devices the dry run has."""
