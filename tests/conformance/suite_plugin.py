@@ -1,11 +1,10 @@
 """A plugin of pytest for PyTorch's test files: older names of its test helpers, and a share of the tests.
 
-A file of an older PyTorch imports helpers that the present one has renamed. Without them it cannot be imported
-at all, and it runs unmodified. Nothing of torch itself is added: what PyTorch has taken away from its users
-fails as it should.
+A file of an older PyTorch imports helpers that the present one has renamed. With them it can be imported, and
+it runs unmodified. Nothing of torch itself is added: what PyTorch has taken away from its users fails.
 
-``--share 0-2/10`` runs those tests of a large file whose names fall into three of ten parts. A hash decides, so
-that each run takes the same ones.
+``--share 0-2/10`` runs those tests of a large file whose names fall into three of ten parts. A hash decides,
+so that each run takes the same ones.
 """
 
 from __future__ import annotations
