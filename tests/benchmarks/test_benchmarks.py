@@ -18,6 +18,7 @@ from benchmarks import (
     import_time,
     models,
     nets,
+    step_parts,
     streams,
     tape,
 )
@@ -62,6 +63,18 @@ def test_names_are_compared_op_by_op(tmp_path):
         assert set(result["ops"][size]) == set(OPS)
         assert min(result["ops"][size].values()) > 0
     assert done.stdout.splitlines()[-1] == f"geomean tiny {result['tiny']:.3f}, 1mb {result['1mb']:.3f}"
+
+
+@pytest.mark.slow
+def test_parts_of_steps_are_reported(tmp_path):
+    done = run("-m", "benchmarks.step_parts", "--quick", "--json", str(tmp_path / "parts.json"))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "parts.json").read_text())["rows"]
+    assert [row["name"] for row in rows[:2]] == [
+        f"{step_parts.SMALL[0]}, {n}" for n in ("forward and loss", "backward")
+    ]
+    assert len(rows) == 10
+    assert all(row["ratio"] > 0 for row in rows)
 
 
 @pytest.mark.slow

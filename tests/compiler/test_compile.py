@@ -164,6 +164,48 @@ def test_formats_change_numbers_as_little_as_they_may(net: nn.Module, x: torch.T
         made(net, x)
 
 
+@pytest.mark.parametrize("fidelity", ["LoFi", "HiFi2", "HiFi3", "HiFi4"])
+@pytest.mark.parametrize("name", ["Bfp8_b", "Float16_b"])
+def test_numbers_are_those_of_each_op_by_itself(name: str, fidelity: str) -> None:
+    from torch_loom.numerics import DataFormat, MathFidelity, conv2d, quantize
+
+    def rounded(value: torch.Tensor) -> torch.Tensor:
+        return quantize(value, DataFormat[name])
+
+    torch.manual_seed(3)
+    layers = [nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(2), nn.Linear(9, 5)]
+    net = nn.Sequential(*layers).eval()
+    how = {"fidelity": MathFidelity[fidelity], "accumulate": DataFormat.Float16_b}
+    x = torch.randn(2, 3, 6, 6) * 8
+    weight, bias, matrix, row = (rounded(one.detach()) for one in net.parameters())
+    y = rounded(conv2d(rounded(x), weight, bias, padding=1, **how))
+    y = rounded(nn.functional.max_pool2d(rounded(y.relu()), 2))
+    products = torch.ops.loom_numerics.linear(
+        y.flatten(2), matrix, row, MathFidelity[fidelity].value, DataFormat.Float16_b.value
+    )
+    run = torch_loom.compile(
+        net.to("loom"), (x.to("loom"),), default_df_override=name, math_fidelity=fidelity, cache=False
+    )
+    assert torch.equal(run(x.to("loom")).cpu(), rounded(products))
+
+
+def test_views_are_rounded_anew() -> None:
+    from torch_loom.numerics import DataFormat, quantize
+
+    class Turned(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x + 1).transpose(-2, -1).relu()
+
+    def rounded(value: torch.Tensor) -> torch.Tensor:
+        return quantize(value, DataFormat.Bfp4_b)
+
+    x = torch.randn(32, 32) * torch.logspace(-3, 3, 32)
+    expected = rounded(rounded(rounded(x) + 1).t().relu())
+    run = torch_loom.compile(Turned(), (x.to("loom"),), default_df_override="Bfp4_b", cache=False)
+    assert torch.equal(run(x.to("loom")).cpu(), expected)
+    assert not torch.equal(expected, rounded(rounded(x) + 1).t().relu())
+
+
 def test_a_ribbon_is_as_high_as_its_neighbours(net: nn.Module, x: torch.Tensor) -> None:
     for epoch in made(net, x, balancer_policy="Ribbon").plan["epochs"]:
         heights = {op["grid_size"][op["transposed"]] for op in epoch["ops"]}

@@ -84,6 +84,14 @@ def test_special_blocks(fmt: DataFormat) -> None:
 
 
 @FORMATS
+def test_several_rows_in_a_vector(fmt: DataFormat) -> None:
+    # A row ends a block. Some rows of a vector are special, the others ordinary; the last vector is not full.
+    values = torch.cat([*special_blocks(), random_bits(1024), close(1024)])
+    for columns in (1, 2, 4, 8):
+        assert_exact(fmt, values[: len(values) // columns * columns - columns].view(-1, columns))
+
+
+@FORMATS
 def test_every_length(fmt: DataFormat) -> None:
     for length in range(65):
         rows = torch.stack([close(length, seed) for seed in range(3)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,27 +15,35 @@ __all__ = ["Replayer"]
 
 # One more set of shapes than this is run without a graph, so that changing shapes do not fill the memory.
 MAX_GRAPHS = 8
+# Sets of inputs that are remembered as seen once.
+MAX_SEEN = 1024
 
 
 class Replayer:
     """A function of tensors on one device, replayed from a graph where it is called with like inputs again.
 
     Inputs are copied to the graph's own memory and results out of it, so that every call returns tensors of
-    its own.
+    its own. A result that is an input is that input, and one in the memory of a static input stays there.
 
     Args:
-        function: takes tensors and numbers, returns a sequence of tensors, numbers and None; pure: it
-            changes no input.
+        function: takes tensors and numbers, returns a sequence of tensors, numbers and None; it changes no
+            inputs but static ones.
         static: positions of inputs that are parameters. They are read where they are; the graph is captured
             again where one has moved.
+        device: index of the device of its tensors; the current one if None.
 
     Attributes:
         refusal: why nothing is captured; empty while nothing speaks against it.
     """
 
-    def __init__(self, function: Callable[..., Sequence[Any]], static: Sequence[int] = ()) -> None:
+    max_graphs = MAX_GRAPHS
+
+    def __init__(
+        self, function: Callable[..., Sequence[Any]], static: Sequence[int] = (), device: int | None = None
+    ) -> None:
         self._function = function
         self._static = frozenset(static)
+        self._device = device
         self._seen: set[tuple[Any, ...]] = set()
         self._graphs: dict[tuple[Any, ...], _C.CapturedCall] = {}
         self._last: _C.CapturedCall | None = None  # tried first, without a key
@@ -69,11 +78,14 @@ class Replayer:
         """Run the graph for these inputs, capturing it if they have come before; None: there is none."""
         if self.refusal or self._module.is_current_stream_capturing():
             return None
-        key = tuple(self._key(i, value) for i, value in enumerate(inputs))
+        # In a dry run the same indices are other devices.
+        key = (_C.world(), *(self._key(i, value) for i, value in enumerate(inputs)))
         with self._lock:
             captured = self._graphs.get(key)
-            if captured is None and key in self._seen and len(self._graphs) < MAX_GRAPHS:
+            if captured is None and key in self._seen and len(self._graphs) < self.max_graphs:
                 captured = self._capture(key, inputs)
+            if len(self._seen) >= MAX_SEEN:
+                self._seen.clear()
             self._seen.add(key)
             if captured is None:
                 return None
@@ -94,8 +106,8 @@ class Replayer:
             are_static = [i in self._static for i in range(len(inputs))]
             own = [_own(value, is_static) for value, is_static in zip(inputs, are_static, strict=True)]
             graph = self._module.LoomGraph()
-            self._module.synchronize()
-            with self._module.graph(graph):
+            capture = functools.partial(self._module.graph, capture_error_mode="thread_local")
+            with self._module.device(self._device), capture(graph):
                 results = list(self._function(*own))
             captured = _C.CapturedCall(graph, inputs, own, are_static, results)
         except (RuntimeError, NotImplementedError) as error:
@@ -110,4 +122,13 @@ def _own(value: Any, is_static: bool) -> Any:
     if not isinstance(value, torch.Tensor) or is_static:
         return value
     own = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
-    return own.copy_(value)
+    _without_repeats(own).copy_(_without_repeats(value))
+    return own
+
+
+def _without_repeats(value: torch.Tensor) -> torch.Tensor:
+    """Each element once: a copy may not write to an expanded dimension."""
+    for dim, (size, stride) in enumerate(zip(value.shape, value.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            value = value.narrow(dim, 0, 1)
+    return value

@@ -1,6 +1,8 @@
 #include "torch/dispatch/captured_call.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/alias.h>
+#include <ATen/ops/as_strided.h>
 #include <ATen/ops/clone.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <c10/util/SmallVector.h>
@@ -25,10 +27,29 @@ c10::DispatchKeySet kind_of(const at::Tensor& tensor) {
   return tensor.key_set() - c10::autograd_dispatch_keyset_with_ADInplaceOrView;
 }
 
+// Each element of a tensor once: a copy may not write to an expanded dimension.
+at::Tensor without_repeats(at::Tensor tensor) {
+  for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
+    if (tensor.stride(dim) == 0 && tensor.size(dim) > 1) tensor = tensor.narrow(dim, 0, 1);
+  }
+  return tensor;
+}
+
+// A copy with the very strides of the original: code compiled for them reads it.
+at::Tensor copy_as_laid_out(const at::Tensor& tensor) {
+  if (tensor.is_non_overlapping_and_dense() || tensor.numel() == 0) return at::clone(tensor);
+  int64_t extent = 1;
+  for (int64_t dim = 0; dim < tensor.dim(); ++dim) extent += (tensor.size(dim) - 1) * tensor.stride(dim);
+  return at::as_strided(at::clone(at::as_strided(tensor, {extent}, {1}, tensor.storage_offset())),
+                        tensor.sizes(), tensor.strides(), 0);
+}
+
 // One argument of the function.
 struct Operand {
-  py::object value;  // of an argument that is no tensor: the one that was captured
-  at::Tensor own;    // what the graph reads: its own memory, or the operand where `is_static`
+  py::object value;    // of an argument that is no tensor: the one that was captured
+  at::Tensor own;      // what the graph reads: its own memory, or the operand where `is_static`
+  at::Tensor written;  // the elements of `own` that a call copies to
+  bool has_repeats = false;
   bool is_static = false;
   c10::DispatchKeySet kind;
   const void* address = nullptr;  // of a static one
@@ -56,21 +77,21 @@ class CapturedCall {
                const std::vector<bool>& is_static, const py::sequence& results)
       : keeps_(std::move(graph)), graph_(keeps_.cast<LoomGraph&>()) {
     for (size_t i = 0; i < given.size(); ++i) {
-      Operand operand{given[i], {}, is_static.at(i), {}, nullptr};
+      Operand operand;
+      operand.value = given[i];
+      operand.is_static = is_static.at(i);
       if (THPVariable_Check(operand.value.ptr())) {
         const at::Tensor& tensor = THPVariable_Unpack(operand.value.ptr());
         operand.kind = kind_of(tensor);
         operand.own = own[i].cast<at::Tensor>();
+        operand.written = without_repeats(operand.own);
+        operand.has_repeats = operand.written.numel() != operand.own.numel();
         if (operand.is_static) operand.address = tensor.const_data_ptr();
         operand.value = py::none();  // not kept alive
       }
       operands_.push_back(std::move(operand));
     }
-    for (const py::handle& one : results) {
-      const bool is_tensor = THPVariable_Check(one.ptr());
-      results_.push_back({is_tensor ? py::none() : py::reinterpret_borrow<py::object>(one),
-                          is_tensor ? THPVariable_Unpack(one.ptr()) : at::Tensor()});
-    }
+    for (const py::handle& one : results) results_.push_back(result_of(one));
     last_stream_ = runtime::current_stream_of(graph_.device());
   }
 
@@ -80,7 +101,7 @@ class CapturedCall {
     PyObject* const sequence = given.ptr();
     TORCH_CHECK_TYPE(PyList_Check(sequence) || PyTuple_Check(sequence), "expected a list or a tuple");
     if (PySequence_Fast_GET_SIZE(sequence) != static_cast<Py_ssize_t>(operands_.size())) return py::none();
-    if (c10::impl::TorchDispatchModeTLS::any_modes_set()) return py::none();
+    if (c10::impl::TorchDispatchModeTLS::any_modes_set() || !graph_.is_seen()) return py::none();
     c10::SmallVector<at::Tensor, 8> moved;
     for (size_t i = 0; i < operands_.size(); ++i) {
       PyObject* const one = PySequence_Fast_GET_ITEM(sequence, i);
@@ -96,18 +117,70 @@ class CapturedCall {
     if (!is_run) return py::none();
     py::list out(results_.size());
     for (size_t i = 0, next = 0; i < results_.size(); ++i) {
-      py::object one =
-          results_[i].tensor.defined() ? py::cast(std::move(results[next++])) : results_[i].value;
-      PyList_SET_ITEM(out.ptr(), i, one.release().ptr());
+      const Result& result = results_[i];
+      PyObject* one = nullptr;
+      switch (result.kind) {
+        case Result::Kind::kValue:
+          one = py::object(result.value).release().ptr();
+          break;
+        case Result::Kind::kOperand:
+          one = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(sequence, result.position))
+                    .release()
+                    .ptr();
+          break;
+        case Result::Kind::kEarlier:
+          one =
+              py::reinterpret_borrow<py::object>(PyList_GET_ITEM(out.ptr(), result.position)).release().ptr();
+          break;
+        default:
+          one = py::cast(std::move(results[next++])).release().ptr();
+      }
+      PyList_SET_ITEM(out.ptr(), i, one);
     }
     return out;
   }
 
  private:
   struct Result {
+    enum class Kind {
+      kValue,    // no tensor
+      kOperand,  // the operand of this position itself
+      kEarlier,  // the same tensor as the result of this position
+      kShared,   // in the memory of a static operand
+      kCopied,   // in the graph's memory
+    };
+    Kind kind = Kind::kCopied;
+    size_t position = 0;
     py::object value;
     at::Tensor tensor;
   };
+
+  bool is_written(const at::Tensor& tensor) const {
+    return graph_.writes_to(tensor.storage().data(), tensor.storage().nbytes());
+  }
+
+  Result result_of(const py::handle& one) const {
+    using Kind = Result::Kind;
+    if (!THPVariable_Check(one.ptr())) {
+      return {Kind::kValue, 0, py::reinterpret_borrow<py::object>(one), {}};
+    }
+    const at::Tensor& tensor = THPVariable_Unpack(one.ptr());
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      // Code may reuse the memory of an operand that it alone has for a result.
+      if (operands_[i].own.is_same(tensor) && (operands_[i].is_static || !is_written(tensor))) {
+        return {Kind::kOperand, i, {}, {}};
+      }
+    }
+    for (size_t i = 0; i < results_.size(); ++i) {
+      if (results_[i].tensor.is_same(tensor)) return {Kind::kEarlier, i, {}, {}};
+    }
+    for (const Operand& operand : operands_) {
+      if (operand.is_static && operand.own.defined() && operand.own.is_alias_of(tensor)) {
+        return {Kind::kShared, 0, {}, tensor};
+      }
+    }
+    return {Kind::kCopied, 0, {}, tensor};
+  }
 
   bool replay(c10::ArrayRef<at::Tensor> moved, c10::SmallVectorImpl<at::Tensor>& results) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -117,11 +190,14 @@ class CapturedCall {
     const at::AutoDispatchBelowADInplaceOrView without_gradients;
     const at::Tensor* next = moved.data();
     for (const Operand& operand : operands_) {
-      if (operand.own.defined() && !operand.is_static) operand.own.copy_(*next++);
+      if (!operand.own.defined() || operand.is_static) continue;
+      operand.written.copy_(operand.has_repeats ? without_repeats(*next) : *next);
+      ++next;
     }
     graph_.replay();
     for (const Result& one : results_) {
-      if (one.tensor.defined()) results.push_back(at::clone(one.tensor));
+      if (one.kind == Result::Kind::kCopied) results.push_back(copy_as_laid_out(one.tensor));
+      if (one.kind == Result::Kind::kShared) results.push_back(at::alias(one.tensor));
     }
     return true;
   }

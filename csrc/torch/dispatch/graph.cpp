@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <utility>
@@ -120,9 +121,24 @@ void LoomGraph::instantiate() {
   if (queue_ == nullptr) queue_ = translated([&] { return std::make_unique<runtime::ReplayQueue>(device_); });
 }
 
+bool LoomGraph::is_seen() const { return own_ != nullptr && &own_->runtime() == &devices(); }
+
+bool LoomGraph::writes_to(const void* begin, size_t bytes) const {
+  const auto is_within = [&](const void* address) {
+    return address >= begin && address < static_cast<const char*>(begin) + bytes;
+  };
+  const auto is_hit = [&](const runtime::Operand& one) { return one.is_written && is_within(one.address); };
+  return recording_ != nullptr && std::ranges::any_of(recording_->nodes(), [&](const runtime::Node& node) {
+           if (node.kind != runtime::CommandKind::kKernel) return is_within(node.destination);
+           return std::ranges::any_of(node.record.record().inputs, is_hit) ||
+                  std::ranges::any_of(node.record.outputs(),
+                                      [&](const runtime::Operand& one) { return is_within(one.address); });
+         });
+}
+
 void LoomGraph::replay() {
   TORCH_CHECK(recording_ != nullptr, "Called replay() without a preceding successful capture.");
-  TORCH_CHECK(&own_->runtime() == &devices(),
+  TORCH_CHECK(is_seen(),
               "replay(): the graph was captured on devices that the program does not "
               "see now: a dry run has begun or ended since; capture it anew");
   if (queue_ == nullptr) instantiate();

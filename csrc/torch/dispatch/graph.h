@@ -31,6 +31,10 @@ class LoomGraph final : public at::GraphImplInterface, public GraphRandom {
   void enable_debug_mode() override { is_debugged_ = true; }
   // The device that the capture began on.
   int device() const { return device_; }
+  // Whether the program sees the devices of the capture: not while a dry run has begun or ended since.
+  bool is_seen() const;
+  // Whether a replay writes to the memory.
+  bool writes_to(const void* begin, size_t bytes) const;
   // Writes the nodes and their dependencies as Graphviz's DOT; only in debug mode.
   void debug_dump(const std::string& path) override;
 

@@ -14,10 +14,16 @@ _CPU_BINDING = "async_compile.cpp_pybinding("
 _OWN_BINDING = "loom_kernel("
 _CPU_BUFFER = "empty_strided_cpu("
 _OWN_BUFFER = "loom_buffer("
+# The first line of a kernel's source. A graph may have kernels of the host as well, of the same source even.
+_MARK = "// submitted to the device\n"
 
 
 class LoomCppScheduling(CppScheduling):
     """The CPU's scheduling: the same loops, vectors and fusions."""
+
+    def define_kernel(self, src_code: str, nodes: Any, kernel_args: Any = None) -> str:
+        name: str = super().define_kernel(_MARK + src_code, nodes, kernel_args)  # type: ignore[no-untyped-call]
+        return name
 
 
 class _OwnKernels:
@@ -38,7 +44,7 @@ class _OwnKernels:
         gpu: bool = True,
         cpp_definition: str | None = None,
     ) -> Any:
-        if kernel_body.startswith(_CPU_BINDING):
+        if kernel_body.startswith(_CPU_BINDING) and _MARK in kernel_body:
             kernel_body = f"{_OWN_BINDING}{kernel_name!r}, {kernel_body.removeprefix(_CPU_BINDING)}"
         return super().define_kernel(kernel_name, kernel_body, metadata, gpu, cpp_definition)  # type: ignore[misc]
 

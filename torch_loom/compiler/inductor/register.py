@@ -53,7 +53,12 @@ def register_with_inductor() -> None:
     from torch_loom.compiler.inductor.cache_key import GeneratedBy
     from torch_loom.compiler.inductor.codegen import LoomCppScheduling, LoomWrapperCodegen
     from torch_loom.compiler.inductor.overrides import LoomOpOverrides
-    from torch_loom.compiler.inductor.patches import generate_as_cpp, is_no_gpu, schedule_as_cpp
+    from torch_loom.compiler.inductor.patches import (
+        capture_as_loom,
+        generate_as_cpp,
+        is_no_gpu,
+        schedule_as_cpp,
+    )
 
     name = config.device_name()
     register_backend_for_device(
@@ -63,6 +68,7 @@ def register_with_inductor() -> None:
     is_no_gpu(name)
     schedule_as_cpp(name)
     generate_as_cpp(name)
+    capture_as_loom(name)
 
 
 def register_own_backend() -> None:

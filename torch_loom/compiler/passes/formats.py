@@ -13,6 +13,8 @@ from torch_loom.compiler.passes.runner import Context
 from torch_loom.compiler.predicates import Named
 from torch_loom.errors import CompilerOptionError
 from torch_loom.numerics import DataFormat, MathFidelity, default_accumulate
+from torch_loom.numerics._ops import WHOLE
+from torch_loom.numerics.emulation.precision import Precision
 
 __all__ = ["infer_formats", "quantise"]
 
@@ -29,6 +31,9 @@ _OF_DTYPE = {
     torch.int16: "Int32",
 }
 _PRODUCTS = ("matmul", "convolution", "attention")
+# Ops that give each element as it is, as nothing or with its other sign: of a block's values they make values
+# of the same block.
+_KEEPING = ("aten::relu", "aten::neg", "aten::abs")
 _WIDE = ("softmax", "normalisation", "loss", "reduction")
 
 
@@ -111,7 +116,9 @@ def quantise(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
             continue
         _quantise_operands(graph, node, own.format, done)
         _lower_product(graph, node)
-        if own.format != "Float32":
+        if op_name(node) in _KEEPING and _rounded_to(node.all_input_nodes[0]) == own.format:
+            own.tags[_ROUNDED] = own.format
+        elif own.format != "Float32" and not _round_inside(node):
             with graph.graph.inserting_after(node):
                 rounded = _call(graph, torch.ops.loom_numerics.quantize.default, node, own.format)
             node.replace_all_uses_with(
@@ -122,6 +129,41 @@ def quantise(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
             facts(rounded).format = own.format
     graph.recompile()
     return graph
+
+
+# The tag of a node whose result is of a format without a quantiser behind it: which one.
+_ROUNDED = "rounded"
+
+
+def _rounded_to(node: fx.Node) -> str:
+    """The format that a result is of, its blocks along its last dimension; empty: it is not known."""
+    if node.target is torch.ops.loom_numerics.quantize.default:
+        return DataFormat(node.args[1]).name
+    return str(facts(node).tags.get(_ROUNDED, ""))
+
+
+def _format_of(node: Any) -> str:
+    """The format that each element is of by itself, seen through views, which lay blocks out anew."""
+    while isinstance(node.target, torch._ops.OpOverload) and node.target.is_view:
+        source = node.all_input_nodes[0]
+        if value_of(source).dtype != value_of(node).dtype:
+            return ""
+        node = source
+    return _rounded_to(node)
+
+
+def _round_inside(node: fx.Node) -> bool:
+    """Have a product round its sums to the format of the result as it makes them, in one pass over them."""
+    ops = torch.ops.loom_numerics
+    name = facts(node).format
+    if node.target is ops.matmul.default:
+        node.args = (*node.args, False, DataFormat[name].value)
+    elif node.target in (ops.linear.default, ops.convolution.default):
+        node.args = (*node.args, DataFormat[name].value)
+    else:
+        return False
+    facts(node).tags[_ROUNDED] = name
+    return True
 
 
 def _call(graph: fx.GraphModule, op: Any, source: fx.Node, name: str) -> fx.Node:
@@ -151,27 +193,39 @@ def _quantise_operands(
 
 def _lower_product(graph: fx.GraphModule, node: fx.Node) -> None:
     """Let a matrix product see the bits that its fidelity sees; another op stays as it is."""
-    own = facts(node)
-    how = (MathFidelity[own.fidelity or "HiFi4"].value, DataFormat[own.accumulate or own.format].value)
     ops = torch.ops.loom_numerics
     name = op_name(node)
     if name in ("aten::mm", "aten::bmm", "aten::matmul"):
-        node.target, node.args = ops.matmul.default, (*node.args[:2], *how)
+        left, right = node.args[:2]
+        node.target, node.args = ops.matmul.default, (left, right, *_how(node, left, right))
     elif name == "aten::linear":
+        left, right = node.args[:2]
         bias = node.args[2] if len(node.args) > 2 else None
-        node.target, node.args = ops.linear.default, (*node.args[:2], bias, *how)
+        node.target, node.args = ops.linear.default, (left, right, bias, *_how(node, left, right))
     elif name == "aten::addmm" and not node.kwargs:
         bias, left, right = node.args
         with graph.graph.inserting_before(node):
-            inner = graph.graph.call_function(ops.matmul.default, (left, right, *how))
+            inner = graph.graph.call_function(ops.matmul.default, (left, right, *_how(node, left, right)))
         inner.meta["val"] = node.meta["val"]
         facts(inner).fused_into = node.name
         node.target, node.args = torch.ops.aten.add.Tensor, (inner, bias)
     elif name == "aten::conv2d":
-        _lower_convolution(node, how)
+        _lower_convolution(node)
 
 
-def _lower_convolution(node: fx.Node, how: tuple[int, int]) -> None:
+def _how(node: fx.Node, left: Any, right: Any) -> tuple[int, int]:
+    """Fidelity and accumulate format as the ops take them: nothing is masked where every bit is seen."""
+    own = facts(node)
+    fidelity, accumulate = MathFidelity[own.fidelity or "HiFi4"], DataFormat[own.accumulate or own.format]
+    formats = [_format_of(one) for one in (left, right)]
+    if not accumulate.is_integer and all(
+        name and Precision(DataFormat[name], fidelity, accumulate).fits for name in formats
+    ):
+        return WHOLE, accumulate.value
+    return fidelity.value, accumulate.value
+
+
+def _lower_convolution(node: fx.Node) -> None:
     given = dict(
         zip(("input", "weight", "bias", "stride", "padding", "dilation", "groups"), node.args, strict=False)
     )
@@ -185,7 +239,7 @@ def _lower_convolution(node: fx.Node, how: tuple[int, int]) -> None:
         *(given["input"], given["weight"], given.get("bias")),
         *(pair("stride", 1), pair("padding", 0), pair("dilation", 1)),
         *(False, [0, 0], given.get("groups", 1)),
-        *how,
+        *_how(node, given["input"], given["weight"]),
     )
     node.kwargs = {}
     node.target = torch.ops.loom_numerics.convolution.default
