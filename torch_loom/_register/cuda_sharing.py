@@ -1,8 +1,8 @@
 """Storages between processes under CUDA's name, where PyTorch's reductions ask the storage itself.
 
-``torch.multiprocessing`` sends a tensor of CUDA, or the parts of a sparse or nested one, by ``_share_cuda_`` and
-receives it by ``_new_shared_cuda``. A CPU build of PyTorch has no body for them. The handle here counts and
-orders the uses itself, which CUDA's leaves to PyTorch: see ``torch_loom.device.ipc``.
+``torch.multiprocessing`` sends a tensor of CUDA, or the parts of a sparse or nested one, by ``_share_cuda_``,
+and receives it by ``_new_shared_cuda``. A CPU build of PyTorch has no body for them. The handle here counts
+and orders the uses itself, which CUDA's leaves to PyTorch: see ``torch_loom.device.ipc``.
 """
 
 from __future__ import annotations
