@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -135,7 +136,7 @@ def command(options: argparse.Namespace, file: Path, report: Path) -> list[str]:
     keywords = [f"({options.keyword})"] if options.keyword else []
     keywords += [f"not ({' or '.join(left_out)})"] if left_out else []
     chosen = ["-k", " and ".join(keywords)] if keywords else []
-    return [*run, *pytest, *chosen, f"--timeout={options.test_timeout}", str(file)]
+    return [*run, *pytest, *chosen, *options.pytest, f"--timeout={options.test_timeout}", str(file)]
 
 
 def run_file(options: argparse.Namespace, file: Path) -> FileResult:
@@ -219,6 +220,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--memory", default="4GiB", help="of each device")
     parser.add_argument("--cwd", type=Path, help="where the tests run (the file's folder)")
     parser.add_argument("-k", dest="keyword", help="only tests that match, as pytest's -k")
+    parser.add_argument(
+        "--pytest",
+        type=shlex.split,
+        default=[],
+        help='more arguments of pytest, as "-p tests.conformance.suite_plugin --share 0/10"',
+    )
     parser.add_argument("--test-timeout", type=int, default=120, help="seconds for a test")
     parser.add_argument("--timeout", type=int, default=3600, help="seconds for a file")
     parser.add_argument("--reports", nargs="+", type=Path, help="read these, and run nothing")

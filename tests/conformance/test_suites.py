@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch.testing._internal.common_cuda as helpers
 
-from tests.conformance import suites
+from tests.conformance import suite_plugin, suites
 
 TESTS = """
 import pytest, torch
@@ -79,3 +80,26 @@ def test_reports_of_pieces(
     assert "test_x.py: 2 passed, 1 failed, 1 need more, 1 skipped" in printed
     assert "A.test_known: [an older PyTorch] has no such name" in printed
     assert "A.test_long: [failed] not run: an hour" in printed
+
+
+def test_a_share_of_an_older_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"test_{number}" for number in range(12)]
+    tests = "".join(f"def {name}():\n    assert not tf32_is_not_fp32()\n" for name in names)
+    (tmp_path / "test_old.py").write_text(
+        f"from torch.testing._internal.common_cuda import tf32_is_not_fp32\n{tests}"
+    )
+    shares = [f"{part}/3" for part in range(3)]
+    counts = [
+        sum(suite_plugin.is_in_share(f"test_old.py::{name}", share) for name in names) for share in shares
+    ]
+    assert sum(counts) == 12
+    assert all(counts)
+    assert all(suite_plugin.is_in_share(name, "0-2/3") for name in names)
+    plugin = f"-p tests.conformance.suite_plugin --share {shares[1]}"
+    assert suites.main([str(tmp_path), "--no-write", "--pytest", plugin]) == 0
+    assert f"test_old.py: {counts[1]} passed, 0 failed" in capsys.readouterr().out
+    monkeypatch.delattr(helpers, "tf32_is_not_fp32", raising=False)
+    assert suite_plugin.add_names("tf32_is_not_fp32()") == ["tf32_is_not_fp32"]
+    assert suite_plugin.add_names("tf32_is_not_fp32()") == []

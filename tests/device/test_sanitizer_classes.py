@@ -76,3 +76,8 @@ def test_a_sanitizer_of_ones_own() -> None:
         x.add_(1)
     assert not own.enabled
     loom.synchronize()
+
+
+def test_names_of_numbers() -> None:
+    """Handlers of programs are annotated with them."""
+    assert _sanitizer.DataPtr is _sanitizer.StreamId is _sanitizer.EventId is _sanitizer.SeqNum is int

@@ -125,3 +125,11 @@ def test_autocast_of_the_cpu_does_not_reach_the_device() -> None:
     x = torch.rand(2, 2, device="loom")
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert (x @ x).dtype == torch.float32
+
+
+def test_an_optimizer_without_the_option_capturable_steps() -> None:
+    weight = torch.ones(3, 2, device="loom", requires_grad=True)
+    optimizer = torch.optim.Adafactor([weight], lr=0.1)
+    weight.pow(2).sum().backward()
+    optimizer.step()
+    assert (weight < 1).all()

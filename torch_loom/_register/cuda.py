@@ -61,10 +61,12 @@ def patch(module: ModuleType) -> None:
         cuda_exchange,
         cuda_functions,
         cuda_kernels,
+        cuda_sharing,
     )
 
     cuda_functions.provide(module)
     cuda_exchange.restrict()
+    cuda_sharing.install()
     cuda_answers.give()
     cuda_kernels.refuse()
     cuda_collectives.provide()

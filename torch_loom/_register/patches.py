@@ -184,7 +184,8 @@ def _check_captured_steps(device_type: str) -> None:
         module = getattr(torch, device_type)
         if torch.compiler.is_compiling() or not module.is_initialized():
             return
-        is_capturable = all(group["capturable"] for group in self.param_groups)
+        # Adafactor has no such option.
+        is_capturable = all(group.get("capturable", False) for group in self.param_groups)
         if not is_capturable and module.is_current_stream_capturing():
             raise RuntimeError(
                 f"Attempting {device_type.upper()} graph capture of step() for an instance of "

@@ -32,12 +32,14 @@ FACTS: dict[str, str] = {
     "host_checks": "on a GPU the host looks at its values before the kernel runs, and raises at once what a "
     "kernel would assert",
     "divides_integers": "divides whole numbers by its second tensor, where a GPU takes zero without an error",
+    "engine_checks": "its shape function takes arguments that the engine's kernel refuses: before such a "
+    "call is queued, the kernel is tried on zeros or ones",
     "borrows_whole": "PyTorch would take it apart; the engine runs it whole, as it does for itself",
     "unboxed": "called so often that it has a kernel with its own signature",
 }
 """What the runtime must know of an op, beside its schema."""
 
-FLAGS = tuple(FACTS)[:12]
+FLAGS = tuple(FACTS)[:13]
 """Those of the facts that a running op is asked for, in the order of their bits."""
 
 TOLERANCES: dict[str, str] = {

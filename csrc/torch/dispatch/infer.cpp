@@ -78,16 +78,18 @@ bool has_sizes_of(const InferredOutputs& left, const InferredOutputs& right) {
                     });
 }
 
-// What the engine's kernel does to operands of zeros. The stream is not waited for; the price is one run of
-// the kernel.
+constexpr size_t kMostRehearsed = size_t{1} << 28, kMostChecked = size_t{1} << 26;  // bytes
+
+// What the engine's kernel does to operands of such contents. The stream is not waited for; the price is one
+// run of the kernel.
 std::shared_ptr<const InferredOutputs> rehearse(Op& op, const torch::jit::Stack& stack,
-                                                const Lending& lending, std::string& reason) {
-  constexpr size_t kMostBytes = size_t{1} << 28;
-  if (!lending.runs_kernels() || bytes_of_stand_ins(lending) > kMostBytes) {
+                                                const Lending& lending, StandIns::Contents contents,
+                                                std::string& reason) {
+  if (!lending.runs_kernels() || bytes_of_stand_ins(lending) > kMostRehearsed) {
     reason = "only a run of it shows that";
     return nullptr;
   }
-  StandIns call(op, stack, lending, StandIns::Contents::kZeros);
+  StandIns call(op, stack, lending, contents);
   const bool answers = asks(
       [&] {
         const InferenceScope scope;
@@ -100,9 +102,51 @@ std::shared_ptr<const InferredOutputs> rehearse(Op& op, const torch::jit::Stack&
   return outputs;
 }
 
+// Whether the engine's kernel takes such arguments, whatever the operands hold. Probabilities cannot be
+// zeros.
+bool is_taken(Op& op, const torch::jit::Stack& stack, const Lending& lending, std::string& reason) {
+  using Contents = StandIns::Contents;
+  std::string of_ones;
+  return !lending.runs_kernels() || bytes_of_stand_ins(lending) > kMostChecked ||
+         rehearse(op, stack, lending, Contents::kZeros, reason) != nullptr ||
+         rehearse(op, stack, lending, Contents::kOnes, of_ones) != nullptr;
+}
+
+// A gradient that nobody wants: kernels leave it out, and some shape functions do not.
+void drop_unwanted(const Op& op, const torch::jit::Stack& stack, torch::jit::Stack& results) {
+  const std::vector<c10::Argument>& schema = op.handle.schema().arguments();
+  for (size_t i = 0; i < op.num_arguments; ++i) {
+    if (schema[i].name() != "output_mask") continue;
+    const c10::IValue& mask = stack[stack.size() - op.num_arguments + i];
+    if (!mask.isBoolList() || mask.toListRef().size() != op.num_returns) return;
+    for (size_t j = 0; j < op.num_returns; ++j) {
+      c10::IValue& result = results[results.size() - op.num_returns + j];
+      if (result.isTensor() && !mask.toListRef()[j].toBool()) result = at::Tensor();
+    }
+  }
+}
+
+// x.fill_(1j) of a real x: an error, whatever the kernel; shape functions let it pass.
+bool writes_complex_number(const Op& op, const torch::jit::Stack& stack) {
+  const size_t first = stack.size() - op.num_arguments;
+  if (!op.writes || !op.arguments.front().is_written || !stack[first].isTensor()) return false;
+  return !stack[first].toTensor().is_complex() &&
+         std::any_of(stack.begin() + static_cast<std::ptrdiff_t>(first), stack.end(),
+                     [](const c10::IValue& value) { return value.isComplexDouble(); });
+}
+
+// Whether the host must know how many elements a mask chooses: only a number fits any count of them.
+bool counts_mask(const Op& op, const torch::jit::Stack& stack) {
+  if (op.is_index) return has_mask(op, stack);
+  if (!op.is_index_put) return false;
+  const c10::IValue& values = stack[stack.size() - op.num_arguments + 2];
+  return values.isTensor() && values.toTensor().dim() > 0 && has_mask(op, stack);
+}
+
 std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& stack, const Lending& lending,
                                              std::string& reason) {
-  if (op.facts.has(op_flag::kEngineInfers)) return rehearse(op, stack, lending, reason);
+  const auto on_zeros = [&] { return rehearse(op, stack, lending, StandIns::Contents::kZeros, reason); };
+  if (op.facts.has(op_flag::kEngineInfers)) return on_zeros();
   const bool in_cpp = op.shape_function().isValid();
   if (!in_cpp && !op.handle.hasComputedKernelForDispatchKey(DispatchKey::Meta)) {
     reason = "it has no shape function";
@@ -120,10 +164,12 @@ std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& st
       },
       reason);
   if (!answers) return nullptr;
+  if (op.facts.has(op_flag::kEngineChecks) && !is_taken(op, stack, lending, reason)) return nullptr;
+  drop_unwanted(op, stack, call.arguments);
   auto outputs = observe(call.arguments, op.num_returns, call.loans, nullptr, ShownBy::kShapeFunction);
   // Python ones make an `out` contiguous, where kernels give it the strides of their operands.
   if (!in_cpp && !outputs->resized.empty() && lending.runs_kernels()) {
-    auto shown = rehearse(op, stack, lending, reason);
+    auto shown = on_zeros();
     // Zeros may have another rank than the values will have.
     return shown != nullptr && has_sizes_of(*shown, *outputs) ? shown : nullptr;
   }
@@ -170,7 +216,7 @@ std::vector<InferenceCheck> inference_checks() {
 
 InferenceKey key_of(const Op& op, const torch::jit::Stack& stack, const Lending& lending) {
   if (!op.can_queue || lending.is_by_keys()) return {};
-  if (op.is_index && has_mask(op, stack)) return {};
+  if (counts_mask(op, stack) || writes_complex_number(op, stack)) return {};
   InferenceKey key;
   OperandOrder operands(lending.loans());
   // The default dtype is that of int / int; an LSTM keeps a workspace only where gradients are wanted.

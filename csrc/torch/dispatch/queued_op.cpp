@@ -80,7 +80,7 @@ class QueuedOp {
         run_in(own);
       }
     } catch (c10::Error& error) {
-      if (has_device_asserts && is_caused_by_values(op_, engine_keys_, arguments_, error)) {
+      if (has_device_asserts && !has_run_ && is_caused_by_values(op_, engine_keys_, arguments_, error)) {
         note_device_assert(name(), error.what_without_backtrace(), line_);
         if (is_in_program) return;
         raise_device_assert();
@@ -106,6 +106,7 @@ class QueuedOp {
   void run_in(QueuedOpScope& scope) {
     scope.use_threads(num_threads_);
     scope.use_gradients(has_gradients_);
+    has_run_ = false;
     if (draw_.random != nullptr) draw_.refill();
     // What a shape function foretold does not say what the kernel allocates: the first run does.
     const bool learns = !has_places_ && !addresses_.empty() && !find_places();
@@ -119,6 +120,7 @@ class QueuedOp {
       const OutputAllocations::Active active(output_allocations);
       op_.handle.redispatchBoxed(engine_keys_, &stack);
     }
+    has_run_ = true;  // an error from here on is none of the kernel's
     const size_t num_returns = inferred_->returns.size();
     TORCH_INTERNAL_ASSERT(stack.size() == num_returns, name(), " left ", stack.size(), " results");
     Allocations shown;
@@ -192,6 +194,7 @@ class QueuedOp {
   const std::vector<void*> addresses_;
   std::vector<OutputAllocations::Place> places_;
   bool has_places_ = false;
+  bool has_run_ = false;
   const CapturedDraw draw_;
   const int num_threads_;
   const bool has_gradients_;

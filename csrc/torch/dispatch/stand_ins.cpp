@@ -50,7 +50,7 @@ StandIns::StandIns(const Op& op, const torch::jit::Stack& stack, const Lending& 
     // Shape functions written in Python take none; a kernel without one would draw from the host's.
     if (argument.kind == ArgKind::kGenerator) {
       arguments[argument.index] =
-          contents == Contents::kZeros ? c10::IValue(new_engine_generator()) : c10::IValue();
+          contents == Contents::kNone ? c10::IValue() : c10::IValue(new_engine_generator());
     }
   }
   for (const Loan& loan : lending.loans()) loans.push_back({loan.held, of(loan.alias), loan.is_written});
@@ -63,13 +63,14 @@ at::Tensor StandIns::of(const at::Tensor& tensor) {
   if (is_host && tensor.dim() == 0) return tensor;
   at::Tensor& known = known_[tensor.unsafeGetTensorImpl()];
   if (known.defined()) return known;
-  if (is_host && contents_ == Contents::kZeros) return known = tensor.clone();  // lengths, steps
+  if (is_host && contents_ != Contents::kNone) return known = tensor.clone();  // lengths, steps
   const std::array<int64_t, 1> elements = {static_cast<int64_t>(bytes_of(tensor) / tensor.itemsize())};
   const c10::ScalarType dtype = tensor.scalar_type();
   known = with_metadata_of(
       tensor, contents_ == Contents::kNone
                   ? at::detail::empty_strided_meta(elements, {1}, dtype)
                   : at::zeros(elements, at::device(engine_type(lending_.chosen())).dtype(dtype)));
+  if (contents_ == Contents::kOnes && !c10::isQIntType(dtype) && !c10::isBitsType(dtype)) known.fill_(1);
   // Views of one storage stay views of one.
   for (const auto& [other, stand_in] : known_) {
     if (stand_in.is_same(known) || !is_of_same_storage(other, tensor)) continue;

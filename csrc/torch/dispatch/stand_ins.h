@@ -14,8 +14,9 @@ namespace loom::glue {
 class StandIns {
  public:
   enum class Contents : uint8_t {
-    kNone,  // of the device type meta, for shape functions
-    kZeros  // of the engine, for its kernel
+    kNone,   // of the device type meta, for shape functions
+    kZeros,  // of the engine, for its kernel
+    kOnes
   };
 
   // Of the arguments at the end of `stack`, which are lent.

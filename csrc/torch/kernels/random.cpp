@@ -33,9 +33,10 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
 // Half precision holds no number as small as the engine's kernel draws, and 0 is none of the distribution:
 // CUDA's smallest one is the smallest half.
 void exponential(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const double rate = torch::jit::peek(*stack, 1, 3).toDouble();
   run_boxed(op, stack);
   const at::Tensor& self = stack->back().toTensor();
-  if (self.scalar_type() == c10::kHalf) self.clamp_min_(std::ldexp(1.0, -24));
+  if (self.scalar_type() == c10::kHalf && !std::isinf(rate)) self.clamp_min_(std::ldexp(1.0, -24));
 }
 
 }  // namespace

@@ -155,7 +155,9 @@ void Op::read_schema() {
   for (size_t i = 0; i < num_arguments; ++i) {
     const c10::Argument& argument = schema.arguments()[i];
     const c10::Type& type = *argument.real_type();
-    const bool by_type = is_number(type) && !facts.has(op_flag::kSizedByNumbers);
+    // That the engine's kernel takes one number does not say that it takes another.
+    const bool by_type =
+        is_number(type) && !facts.has(op_flag::kSizedByNumbers) && !facts.has(op_flag::kEngineChecks);
     key_parts.push_back(by_type ? KeyPart::kTypeOnly : KeyPart::kExact);
     const ArgKind kind = kind_of(type);
     if (kind == ArgKind::kOther) continue;

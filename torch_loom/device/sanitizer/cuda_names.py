@@ -35,6 +35,7 @@ __all__ = [
     "CUDASanitizer",
     "CUDASanitizerDispatchMode",
     "CUDASanitizerErrors",
+    "DataPtr",
     "EventHandler",
     "EventId",
     "LoomSanitizer",
@@ -57,6 +58,8 @@ __all__ = [
     "zip_arguments",
     "zip_by_key",
 ]
+
+DataPtr = int
 
 
 class CUDASanitizerDispatchMode:

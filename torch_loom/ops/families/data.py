@@ -20,6 +20,7 @@ FAMILIES = (
         tolerance="exact",
         facts={
             "unboxed": "index_select gather embedding",
+            "engine_checks": "take take.out",
             "host_lists": "index.Tensor index.Tensor_out _unsafe_index.Tensor",
             "mask_counted": "index.Tensor index.Tensor_out _unsafe_index.Tensor",
         },
@@ -46,6 +47,7 @@ FAMILIES = (
         tolerance="exact",
         facts={
             "borrows_whole": "index_put_",
+            "engine_checks": "masked_scatter_ index_put_ index_put _index_put_impl_ _unsafe_index_put",
             "host_lists": "_index_put_impl_ index_put index_put_",
             "mask_counted": "_index_put_impl_ index_put index_put_",
         },
@@ -68,7 +70,10 @@ FAMILIES = (
         "unique_dim_consecutive _unique _unique2 searchsorted bucketize isin",
         flops=sort,
         tolerance="exact",
-        facts={"borrows_whole": "sort kthvalue median.dim nanmedian.dim mode.values"},
+        facts={
+            "borrows_whole": "sort kthvalue median.dim nanmedian.dim mode.values",
+            "engine_checks": "bucketize.Tensor bucketize.Tensor_out",
+        },
     ),
     Family(
         "copies",
@@ -143,6 +148,9 @@ FAMILIES = (
             "makes_contents": "randperm.generator_out normal_ uniform_ random_ random_.from random_.to "
             "bernoulli_.float exponential_ cauchy_ log_normal_ geometric_",
             "host_checks": "normal.*",
+            # Bounds, rates and numbers of samples: no shape function looks at them.
+            "engine_checks": "uniform_ random_.from random_.to bernoulli_.float bernoulli.out cauchy_ "
+            "exponential_ geometric_ log_normal_ multinomial multinomial.out",
         },
     ),
     Family("gradients of dropout", "elementwise", "native_dropout_backward", flops=per_output(2)),
@@ -156,6 +164,13 @@ FAMILIES = (
         "torchvision::roi_align torchvision::deform_conv2d",
         flops=per_element(8),
         tolerance="accumulated",
+        facts={
+            # Dtypes.
+            "engine_checks": "upsample_nearest1d upsample_nearest2d upsample_nearest3d "
+            "_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_linear1d "
+            "upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d _upsample_bilinear2d_aa "
+            "_upsample_bicubic2d_aa",
+        },
     ),
     Family(
         "views",

@@ -20,6 +20,7 @@ FAMILIES = (
             "sqrt rsqrt relu relu_ pow.Tensor_Scalar threshold_backward _foreach_add_.List "
             "_foreach_add_.Scalar _foreach_mul_.Scalar _foreach_mul_.ScalarList _foreach_mul_.List "
             "_foreach_div_.ScalarList _foreach_sqrt",
+            "engine_checks": "complex.out polar.out",
             "divides_integers": "div.Tensor_mode div_.Tensor_mode div.out_mode remainder.Tensor "
             "remainder_.Tensor remainder.Tensor_out fmod.Tensor fmod_.Tensor fmod.Tensor_out floor_divide "
             "floor_divide_.Tensor floor_divide.out remainder.Scalar_Tensor remainder.Scalar_Tensor_out",
@@ -54,7 +55,7 @@ FAMILIES = (
         "hardsigmoid hardswish log_sigmoid_forward log_sigmoid glu glu_jvp glu_backward_jvp "
         "rrelu_with_noise _transform_bias_rescale_qkv",
         flops=per_output(8),
-        facts={"unboxed": "gelu gelu_backward silu"},
+        facts={"unboxed": "gelu gelu_backward silu", "engine_checks": "gelu gelu.out"},
     ),
     Family(
         "comparisons and choice",

@@ -1,0 +1,86 @@
+"""A plugin of pytest for PyTorch's test files: older names of its test helpers, and a share of the tests.
+
+A file of an older PyTorch imports helpers that the present one has renamed. With them it can be imported, and
+it runs unmodified. Nothing of torch itself is added: what PyTorch has taken away from its users fails.
+
+``--share 0-2/10`` runs those tests of a large file whose names fall into three of ten parts. A hash decides,
+so that each run takes the same ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+HELPERS = "torch.testing._internal"
+
+
+def _is_tf32_lossy(module: ModuleType) -> Callable[[], bool]:
+    """Return the helper that says whether kernels round to TF32; the engine's compute in float32."""
+    return lambda: False
+
+
+def _lowered_precisions(module: ModuleType) -> Any:
+    return module.reduced_f32_on_and_off
+
+
+def _module_tests(module: ModuleType) -> Any:
+    return module.get_new_module_tests()
+
+
+def _binary_ops(module: ModuleType) -> Any:
+    return module.binary_ufuncs
+
+
+# By the module of the helpers: the older name, and what makes its value from that module.
+NAMES: dict[str, dict[str, Callable[[ModuleType], Any]]] = {
+    "common_cuda": {"tf32_is_not_fp32": _is_tf32_lossy},
+    "common_mkldnn": {"bf32_on_and_off": _lowered_precisions},
+    "common_nn": {"new_module_tests": _module_tests},
+    "common_methods_invocations": {"binary_ufuncs_and_refs": _binary_ops},
+}
+
+
+def add_names(source: str) -> list[str]:
+    """Give the helpers' modules those older names that a source mentions and they lack; return these."""
+    added = []
+    for module_name, names in NAMES.items():
+        for name, make in names.items():
+            if name not in source:
+                continue
+            module = importlib.import_module(f"{HELPERS}.{module_name}")
+            if not hasattr(module, name):
+                setattr(module, name, make(module))
+                added.append(name)
+    return added
+
+
+def pytest_pycollect_makemodule(module_path: Path) -> None:
+    """Add what a file needs before pytest imports it."""
+    add_names(module_path.read_text(encoding="utf-8"))
+
+
+def is_in_share(name: str, share: str) -> bool:
+    """Return whether a test is in a share, ``"FIRST-LAST/PARTS"``: by its name within its file."""
+    chosen, _, parts = share.partition("/")
+    first, _, last = chosen.partition("-")
+    part = int(hashlib.sha256(name.encode()).hexdigest(), 16) % int(parts)
+    return int(first) <= part <= int(last or first)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--share", default="0/1", help="FIRST-LAST/PARTS: run these parts of the tests")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of other shares."""
+    share = config.getoption("--share")
+    left_out = [item for item in items if not is_in_share(item.nodeid.rpartition("/")[2], share)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
