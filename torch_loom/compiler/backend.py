@@ -107,7 +107,7 @@ def loom_backend(
     if own.numerics == "float":
         from torch._inductor.compile_fx import compile_fx
 
-        # As below, what a training step keeps for its backward pass would be copied out of the graph's memory.
+        # As below: what a training step keeps would be copied out of the memory of its graph.
         is_trained = torch.is_grad_enabled() and any(
             isinstance(one, torch.Tensor) and one.requires_grad for one in example_inputs
         )
