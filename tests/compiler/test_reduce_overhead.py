@@ -233,6 +233,23 @@ def test_what_runs_on_the_host_is_captured_around() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_compiling")
+def test_the_backend_loom_replays_what_inductor_made_of_inference() -> None:
+    model, x = net().eval().to("loom"), torch.randn(3, 8, device="loom")
+    for replay in (True, False):
+        torch._dynamo.reset()
+        compiled = torch.compile(model, backend="loom", options={"numerics": "float", "replay": replay})
+        with torch.no_grad():
+            for _ in range(3):
+                torch.testing.assert_close(compiled(x), model(x))
+            assert ("loomGraphLaunch" in host_events(lambda run=compiled: run(x))) is replay  # type: ignore[misc]
+    compiled = torch.compile(model, backend="loom", options={"numerics": "float"})
+    for _ in range(3):
+        compiled(x).sum().backward()
+    assert "loomGraphLaunch" not in host_events(lambda: compiled(x).sum().backward())
+
+
+@pytest.mark.slow
 def test_under_the_name_cuda(run_python: PythonRunner) -> None:
     shown = run_python(
         """

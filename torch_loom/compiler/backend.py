@@ -107,7 +107,12 @@ def loom_backend(
     if own.numerics == "float":
         from torch._inductor.compile_fx import compile_fx
 
-        compiled: Any = compile_fx(graph, list(example_inputs))
+        # As below: what a training step keeps would be copied out of the memory of its graph.
+        is_trained = torch.is_grad_enabled() and any(
+            isinstance(one, torch.Tensor) and one.requires_grad for one in example_inputs
+        )
+        patches = {"triton.cudagraphs": replays and not is_trained}
+        compiled: Any = compile_fx(graph, list(example_inputs), config_patches=patches)
         return compiled  # type: ignore[no-any-return]
     partition = min_cut_rematerialization_partition if own.enable_recompute else default_partition
     compiler = functools.partial(_compile, options=own, replays=replays)
