@@ -15,9 +15,65 @@ _FIGURE_OF_CUBLAS = (
     "they may be split",
 )
 _NO_CONTEXT = (OLDER_PYTORCH, "PyTorch 2.13 has no `MemPoolContext`")
+_ANY_DEVICE = (OLDER_PYTORCH, "fails on the device cpu, too, with PyTorch 2.13")
+_MUON = (OLDER_PYTORCH, "PyTorch 2.13 has Muon, which the test gives a vector")
+_WARNING_OF_QUEUED = (None, "what a kernel warns of on a worker is no warning of Python's")
+_UINT8 = (None, "the engine resizes images of uint8, where CUDA raises")
+_HANDLER = (
+    None,
+    "methods of PyTorch's handler of callbacks, which take addresses; the sanitizer here reads the tape",
+)
 _CUDA = "test_cuda.py"
 
 KNOWN: dict[tuple[str, str], tuple[str | None, str]] = {
+    ("test_autocast.py", "TestAutocastCPU.test_autocast_rnn"): _ANY_DEVICE,
+    **{
+        ("test_binary_ufuncs.py", f"TestBinaryUfuncsCUDA.{test}"): _ANY_DEVICE
+        for test in (
+            "test_reference_numerics__refs_add_cuda_complex32",
+            "test_reference_numerics_extremal_values__refs_add_cuda_complex64",
+            "test_reference_numerics_small_values__refs_pow_cuda_int32",
+            "test_type_promotion__refs_isclose_cuda",
+            "test_type_promotion_div_floor_rounding_cuda",
+        )
+    },
+    (
+        "test_binary_ufuncs.py",
+        "TestBinaryUfuncsCUDA.test_pow_cuda_complex_extremal_failing_cuda_complex128",
+    ): (
+        None,
+        "asserts that CUDA's value is not the CPU's; the engine is the CPU",
+    ),
+    ("test_torch.py", "TestTorchDeviceTypeCUDA.test_cpp_warnings_have_python_context_cuda"): _ANY_DEVICE,
+    ("test_torch.py", "TestBasicVitalSigns.test_dataloader_vitals"): (
+        OLDER_PYTORCH,
+        "PyTorch 2.13 has no `torch.read_vitals`",
+    ),
+    ("test_torch.py", "TestTorchDeviceTypeCUDA.test_index_fill_mem_overlap_cuda"): _WARNING_OF_QUEUED,
+    ("test_torch.py", "TestTorchDeviceTypeCUDA.test_index_put_mem_overlap_cuda"): _WARNING_OF_QUEUED,
+    **{
+        ("test_optim.py", f"TestOptimRenewedCUDA.{test}"): _MUON
+        for test in (
+            "test_forloop_goes_right_direction_multigpu_with_lrsched_False_Muon_cuda_float32",
+            "test_step_post_hook_Muon_cuda_float32",
+        )
+    },
+    **{
+        (
+            "test_nn.py",
+            "TestNNDeviceTypeCUDA.test_upsamplingBiMode2d_nonsupported_dtypes_antialias_"
+            f"{case}_mode_bicubic_uint8_cuda_uint8",
+        ): _UINT8
+        for case in ("False_num_channels_3", "True_num_channels_5")
+    },
+    ("test_nn.py", "TestNNDeviceTypeCUDA.test_grid_sample_bfloat16_precision_cuda"): (
+        None,
+        "the engine interpolates in bfloat16, CUDA in float32",
+    ),
+    ("test_sparse.py", "TestSparseAnyCUDA.test_like_fns_randn_like_SparseBSR_cuda_float16"): (
+        None,
+        "`empty_like` of a sparse tensor stays on its device whatever `device` says",
+    ),
     (_CUDA, "TestBlockStateAbsorption.test_allocate_in_thread_to_pool"): (
         OLDER_PYTORCH,
         "PyTorch 2.13 has no `_cuda_endAllocateCurrentStreamToPool`",
@@ -45,6 +101,12 @@ KNOWN: dict[tuple[str, str], tuple[str | None, str]] = {
     (_CUDA, "TestCuda.test_cublas_allow_bf16_reduced_precision_reduction_get_set"): _FIGURE_OF_CUBLAS,
     (_CUDA, "TestCuda.test_cublas_allow_fp16_reduced_precision_reduction_get_set"): _FIGURE_OF_CUBLAS,
     (_CUDA, "TestCuda.test_cublas_workspace_explicit_allocation"): (NVIDIA, "memory that cuBLAS works in"),
+}
+
+# Every test of these groups, where the table above has none of it.
+KNOWN_GROUPS = {
+    ("test_cuda_sanitizer.py", "TestEventHandler"): _HANDLER,
+    ("test_cuda_sanitizer.py", "TestMessages"): _HANDLER,
 }
 
 _SLOW_HALF = "float16 matrix products of a training step of 23 GFLOP: the CPU's kernels take minutes"

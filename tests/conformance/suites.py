@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tools.blocks import markdown_table
 
-from .known_suites import KNOWN, NOT_RUN
+from .known_suites import KNOWN, KNOWN_GROUPS, NOT_RUN
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "conformance.md"
@@ -114,7 +114,8 @@ def _outcome(case: ElementTree.Element, file: str, test: str) -> Failure | bool:
     message = problem.get("message") or problem.text or ""
     # The last lines have the error itself; tracebacks name many things.
     tail = "\n".join((problem.text or "").splitlines()[-15:])
-    needs, reason = KNOWN.get((file, test), (what_it_needs(f"{message}\n{tail}"), ""))
+    told = (what_it_needs(f"{message}\n{tail}"), "")
+    needs, reason = KNOWN.get((file, test), KNOWN_GROUPS.get((file, test.partition(".")[0]), told))
     return Failure(test, first_line(message), needs, reason)
 
 

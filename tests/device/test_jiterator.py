@@ -183,6 +183,8 @@ def test_errors_name_what_is_wrong() -> None:
 
 
 def test_the_cache_survives_a_killed_process(cache: Path) -> None:
+    # This may be the first test of its process.
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     code = f"""
 import fcntl, sys
 lock = open({str(cache / "lock")!r}, "w")

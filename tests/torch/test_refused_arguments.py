@@ -26,6 +26,11 @@ REFUSED: dict[str, tuple[Call, Call, str]] = {
     "uniform_": (lambda x: x.uniform_(1, 2), lambda x: x.uniform_(2, 1), "uniform_ expects"),
     "random_": (lambda x: x.random_(2, 5), lambda x: x.random_(5, 2), "random_ expects"),
     "bernoulli_": (lambda x: x.bernoulli_(0.5), lambda x: x.bernoulli_(2.0), "bernoulli_ expects p"),
+    "bernoulli_ that overlaps": (
+        lambda x: x.bernoulli_(torch.rand_like(x)),
+        lambda x: x[0, :1].expand(4).bernoulli_(torch.rand(4, device=x.device)),
+        "single memory location",
+    ),
     "cauchy_": (lambda x: x.cauchy_(0, 1), lambda x: x.cauchy_(0, 0), "cauchy_ expects sigma"),
     "exponential_": (lambda x: x.exponential_(1), lambda x: x.exponential_(-1), "exponential_ expects"),
     "geometric_": (lambda x: x.geometric_(0.5), lambda x: x.geometric_(2), "geometric_ expects p"),
@@ -120,3 +125,19 @@ def test_gradients_that_nobody_wants_are_none(shape: tuple[int, ...]) -> None:
 
 def test_an_infinite_rate_leaves_zeros() -> None:
     assert torch.ones(4, dtype=torch.float16, device="loom").exponential_(float("inf")).eq(0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("norm", ["layer_norm", "group_norm"])
+def test_statistics_of_half_precision(norm: str, dtype: torch.dtype) -> None:
+    """The engine keeps them in the operand's dtype, the shape function says float32."""
+    x = torch.randn(2, 4, 6).to(dtype)
+    call: Call = {
+        "layer_norm": lambda x: torch.nn.functional.layer_norm(x, (6,), torch.ones_like(x[0, 0]), x[0, 0]),
+        "group_norm": lambda x: torch.nn.functional.group_norm(x, 2),
+    }[norm]
+    with loom.stream(loom.Stream()):
+        found = call(x.to("loom"))
+    loom.synchronize()
+    assert isinstance(found, Tensor)
+    torch.testing.assert_close(found.cpu(), call(x))

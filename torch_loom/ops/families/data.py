@@ -149,8 +149,8 @@ FAMILIES = (
             "bernoulli_.float exponential_ cauchy_ log_normal_ geometric_",
             "host_checks": "normal.*",
             # Bounds, rates and numbers of samples: no shape function looks at them.
-            "engine_checks": "uniform_ random_.from random_.to bernoulli_.float bernoulli.out cauchy_ "
-            "exponential_ geometric_ log_normal_ multinomial multinomial.out",
+            "engine_checks": "uniform_ random_.from random_.to bernoulli_.float bernoulli_.Tensor "
+            "bernoulli.out cauchy_ exponential_ geometric_ log_normal_ multinomial multinomial.out",
         },
     ),
     Family("gradients of dropout", "elementwise", "native_dropout_backward", flops=per_output(2)),
