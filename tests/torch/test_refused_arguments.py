@@ -6,6 +6,7 @@ of that one must not let the other pass.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import pytest
@@ -128,16 +129,19 @@ def test_an_infinite_rate_leaves_zeros() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("norm", ["layer_norm", "group_norm"])
-def test_statistics_of_half_precision(norm: str, dtype: torch.dtype) -> None:
-    """The engine keeps them in the operand's dtype, the shape function says float32."""
-    x = torch.randn(2, 4, 6).to(dtype)
-    call: Call = {
-        "layer_norm": lambda x: torch.nn.functional.layer_norm(x, (6,), torch.ones_like(x[0, 0]), x[0, 0]),
-        "group_norm": lambda x: torch.nn.functional.group_norm(x, 2),
-    }[norm]
-    with loom.stream(loom.Stream()):
-        found = call(x.to("loom"))
-    loom.synchronize()
-    assert isinstance(found, Tensor)
-    torch.testing.assert_close(found.cpu(), call(x))
+@pytest.mark.parametrize("is_mixed", [False, True])
+@pytest.mark.parametrize("norm", [torch.nn.LayerNorm(6), torch.nn.GroupNorm(2, 6)])
+def test_statistics_of_half_precision(norm: torch.nn.Module, is_mixed: bool, dtype: torch.dtype) -> None:
+    """Whether the engine keeps them in the operand's dtype or in float32 depends on the weights'."""
+    x = torch.randn(2, 6) if isinstance(norm, torch.nn.GroupNorm) else torch.randn(2, 4, 6)
+    found = []
+    for device in ("cpu", "loom"):
+        own = copy.deepcopy(norm).to(device, torch.float32 if is_mixed else dtype)
+        there = x.to(device, dtype).requires_grad_()
+        with loom.stream(loom.Stream()):
+            result = own(there)
+            result.backward(torch.ones_like(result) / 3)
+        loom.synchronize()
+        assert there.grad is not None
+        found.append((result.detach().cpu(), there.grad.cpu()))
+    torch.testing.assert_close(found[1], found[0])

@@ -103,8 +103,8 @@ FAMILIES = (
             "native_batch_norm_backward",
             # In evaluation the engine keeps no statistics for a gradient: they have no elements. Those of
             # half precision are of half precision.
-            "engine_infers": "native_layer_norm native_group_norm native_batch_norm "
-            "_native_batch_norm_legit _native_batch_norm_legit.no_stats "
+            "engine_infers": "native_layer_norm native_group_norm native_group_norm_backward "
+            "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit.no_stats "
             "_batch_norm_with_update _batch_norm_no_update",
         },
     ),
