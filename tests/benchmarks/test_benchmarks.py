@@ -13,6 +13,7 @@ from benchmarks import (
     _common,
     balance,
     compile,
+    compiled_calls,
     compiled_models,
     dispatch,
     import_time,
@@ -74,6 +75,15 @@ def test_parts_of_steps_are_reported(tmp_path):
         f"{step_parts.SMALL[0]}, {n}" for n in ("forward and loss", "backward")
     ]
     assert len(rows) == 10
+    assert all(row["ratio"] > 0 for row in rows)
+
+
+@pytest.mark.slow
+def test_calls_of_compiled_models_are_reported(tmp_path):
+    done = run("-m", "benchmarks.compiled_calls", "--quick", "--json", str(tmp_path / "calls.json"))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "calls.json").read_text())["rows"]
+    assert [row["name"] for row in rows] == list(compiled_calls.WAYS)
     assert all(row["ratio"] > 0 for row in rows)
 
 
