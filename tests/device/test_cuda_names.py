@@ -202,13 +202,15 @@ def test_argument_handler() -> None:
 )
 def test_annotations_of_captured_work() -> None:
     marks = _graph_annotations
-    x, side, graph = torch.ones(3, device="loom"), loom.Stream(), loom.LoomGraph()
+    x, graph = torch.ones(3, device="loom"), loom.LoomGraph()
+    # One after the other from the pool, so they differ: the default stream of captures may be either.
+    side, main = loom.Stream(), loom.Stream()
     _ = x + 1, x * 2
     marks.enable_annotations()
     try:
         with marks.mark_kernels("outside"):
             _ = x + 1
-        with loom.graph(graph):
+        with loom.graph(graph, stream=main):
             y = x + 1
             with marks.mark_kernels("outer"):
                 with marks.mark_kernels({"str": "inner", "n": 1}):
