@@ -206,6 +206,20 @@ def test_views_are_rounded_anew() -> None:
     assert not torch.equal(expected, rounded(rounded(x) + 1).t().relu())
 
 
+@pytest.mark.parametrize("name", ["UInt16", "Int8"])
+def test_integer_formats_lack_the_other_sign(name: str) -> None:
+    from torch_loom.numerics import DataFormat, quantize
+
+    class Negated(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return -x
+
+    x = torch.tensor([-128.0, -3.0, 0.0, 3.0, 127.0]).repeat(32, 1)
+    fmt = DataFormat[name]
+    run = torch_loom.compile(Negated(), (x.to("loom"),), default_df_override=name, cache=False)
+    assert torch.equal(run(x.to("loom")).cpu(), quantize(-quantize(x, fmt), fmt))
+
+
 def test_a_ribbon_is_as_high_as_its_neighbours(net: nn.Module, x: torch.Tensor) -> None:
     for epoch in made(net, x, balancer_policy="Ribbon").plan["epochs"]:
         heights = {op["grid_size"][op["transposed"]] for op in epoch["ops"]}

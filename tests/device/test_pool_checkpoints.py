@@ -58,6 +58,27 @@ def test_tensors_that_live_keep_their_memory() -> None:
     torch.loom.caching_allocator_delete(address)
 
 
+def test_a_larger_tensor_where_a_block_was_is_stale() -> None:
+    pool = torch.loom.MemPool()
+    (small,) = make(pool, 600)
+    address, kept = small.data_ptr(), _C.pool_checkpoint(0, pool.id)
+    del small
+    (large,) = make(pool, 2000)
+    assert large.data_ptr() == address
+    with pytest.raises(RuntimeError, match="stale tensors"):
+        _C.restore_pool(0, kept, [])
+    assert large.tolist() == [7] * 2000
+
+
+def test_only_what_nobody_frees_may_be_freed_by_address() -> None:
+    pool = torch.loom.MemPool()
+    (lives,) = make(pool, 600)
+    _C.restore_pool(0, _C.pool_checkpoint(0, pool.id), [])
+    with pytest.raises(ValueError, match="not a live allocation"):
+        torch.loom.caching_allocator_delete(lives.data_ptr())
+    assert lives.tolist() == [7] * 600
+
+
 def test_a_pool_that_is_not_there() -> None:
     with pytest.raises(ValueError, match="no private pool"):
         _C.pool_checkpoint(0, (0, 1 << 40))

@@ -93,8 +93,9 @@ def loom_backend(
         example_inputs: its inputs, fake or real.
         mode: accepted for other backends' programs; it changes nothing.
         options: ``numerics``: ``"exact"`` (the default) runs the engine's kernels, with eager's bits;
-            ``"float"`` hands the graph to Inductor. ``host_ops``: ``"host"`` or ``"error"``. ``replay``:
-            False never captures. Options of torch-rbln's backend are accepted and change nothing.
+            ``"float"`` hands the graph to Inductor, and inference is replayed. ``host_ops``: ``"host"`` or
+            ``"error"``. ``replay``: False never captures. Options of torch-rbln's backend are accepted
+            and change nothing.
 
     Raises:
         CompilerOptionError: an option that does not exist, or with a bad value.
@@ -111,7 +112,7 @@ def loom_backend(
         is_trained = torch.is_grad_enabled() and any(
             isinstance(one, torch.Tensor) and one.requires_grad for one in example_inputs
         )
-        patches = {"triton.cudagraphs": replays and not is_trained}
+        patches = {} if replays and is_trained else {"triton.cudagraphs": replays}
         compiled: Any = compile_fx(graph, list(example_inputs), config_patches=patches)
         return compiled  # type: ignore[no-any-return]
     partition = min_cut_rematerialization_partition if own.enable_recompute else default_partition

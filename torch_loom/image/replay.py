@@ -45,6 +45,7 @@ class Replayer:
         self._static = frozenset(static)
         self._device = device
         self._seen: set[tuple[Any, ...]] = set()
+        self._too_large: set[tuple[Any, ...]] = set()  # whose capture ran out of memory
         self._graphs: dict[tuple[Any, ...], _C.CapturedCall] = {}
         self._last: _C.CapturedCall | None = None  # tried first, without a key
         self._lock = threading.Lock()
@@ -60,6 +61,7 @@ class Replayer:
         """Free the captured graphs with their memory; they are captured again where calls repeat."""
         with self._lock:
             self._graphs.clear()
+            self._too_large.clear()
             self._last = None
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
@@ -76,16 +78,18 @@ class Replayer:
 
     def _found(self, inputs: Sequence[Any]) -> list[Any] | None:
         """Run the graph for these inputs, capturing it if they have come before; None: there is none."""
-        if self.refusal or self._module.is_current_stream_capturing():
+        if self._module.is_current_stream_capturing():
             return None
         # In a dry run the same indices are other devices.
         key = (_C.world(), *(self._key(i, value) for i, value in enumerate(inputs)))
         with self._lock:
             captured = self._graphs.get(key)
-            if captured is None and key in self._seen and len(self._graphs) < self.max_graphs:
+            is_wanted = key in self._seen and key not in self._too_large and not self.refusal
+            if captured is None and is_wanted and len(self._graphs) < self.max_graphs:
                 captured = self._capture(key, inputs)
             if len(self._seen) >= MAX_SEEN:
                 self._seen.clear()
+                self._too_large.clear()
             self._seen.add(key)
             if captured is None:
                 return None
@@ -110,6 +114,9 @@ class Replayer:
             with self._module.device(self._device), capture(graph):
                 results = list(self._function(*own))
             captured = _C.CapturedCall(graph, inputs, own, are_static, results)
+        except torch.OutOfMemoryError:
+            self._too_large.add(key)  # others may fit
+            return None
         except (RuntimeError, NotImplementedError) as error:
             self.refusal = str(error).partition("\n")[0]
             return None

@@ -46,7 +46,7 @@ TAKES: dict[str, tuple[str, ...]] = {
 REFUSAL_CASES: dict[str, str] = {
     "always": "every call",
     "filled": "no operand is empty: CUDA returns before it looks at the dtype",
-    "promoted": "all operands, which are promoted to one dtype",
+    "promoted": "the dtype that its operands are promoted to",
     "reduction": "its reduction is 'prod', 'amin' or 'amax'",
     "convolution": "a convolution; which kernel it would be depends on its arguments",
     "absent": "every call: PyTorch has no kernel of the op for CUDA",

@@ -152,8 +152,8 @@ class CachingAllocator {
   // segments of the checkpoint back, and Error where other streams still use its blocks.
   PoolCheckpoint checkpoint(PoolId id);
   PoolRestored restore(const PoolCheckpoint& checkpoint);
-  // Where the pool's blocks in use start.
-  std::set<uintptr_t> blocks_in_use(PoolId id) const;
+  // The pool's blocks in use: where each starts, and its bytes.
+  std::map<uintptr_t, size_t> blocks_in_use(PoolId id) const;
 
   AllocatorStats stats() const;
   void reset_peak_stats();

@@ -73,8 +73,10 @@ PoolRestored CachingAllocator::restore(const PoolCheckpoint& kept) {
       });
       if (found == segments.end()) {
         throw InvalidArgument(
-            "the private pool has given memory back since its state was kept: hold the pool "
-            "(by a graph, or a MemPool) for as long as its state is used");
+            "the private pool has other segments than when its state was kept: it has given memory back "
+            "(hold "
+            "it, by a graph or a MemPool, for as long as its state is used), or a segment has grown "
+            "(expandable_segments:True)");
       }
       targets.push_back(*found);
     }
@@ -136,15 +138,15 @@ void CachingAllocator::cut_as_kept(Segment& segment, const PoolCheckpoint::Segme
   }
 }
 
-std::set<uintptr_t> CachingAllocator::blocks_in_use(PoolId id) const {
+std::map<uintptr_t, size_t> CachingAllocator::blocks_in_use(PoolId id) const {
   Guard lock(lock_);
-  std::set<uintptr_t> addresses;
+  std::map<uintptr_t, size_t> blocks;
   for (const Segment* segment : segments_of(existing_pool(id))) {
     for (const Block* block = segment->first; block != nullptr; block = block->next) {
-      if (block->allocated) addresses.insert(block->address);
+      if (block->allocated) blocks.emplace(block->address, block->size);
     }
   }
-  return addresses;
+  return blocks;
 }
 
 }  // namespace loom::runtime

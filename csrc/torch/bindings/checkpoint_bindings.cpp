@@ -4,6 +4,9 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 
+#include <algorithm>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <set>
 #include <unordered_map>
@@ -48,18 +51,26 @@ bool owns_memory(const c10::StorageImpl& storage) {
   return storage.data_ptr().get_deleter() == &free_device_memory;
 }
 
-// Blocks that are in use now and were not then lose their memory: their storages must be known, so that they
-// free nothing when they die. Checked before anything changes.
-void check_stale(const PoolCheckpoint& checkpoint, const std::set<uintptr_t>& in_use,
-                 const std::vector<c10::StorageImpl*>& stale) {
-  std::set<uintptr_t> gone = in_use;
+using Blocks = std::map<uintptr_t, size_t>;  // addresses and bytes
+
+Blocks blocks_of(const PoolCheckpoint& checkpoint) {
+  Blocks blocks;
   for (const PoolCheckpoint::SegmentState& segment : checkpoint.segments) {
     uintptr_t address = segment.address;
     for (const PoolCheckpoint::Part& part : segment.parts) {
-      if (part.is_allocated) gone.erase(address);
+      if (part.is_allocated) blocks.emplace(address, part.bytes);
       address += part.bytes;
     }
   }
+  return blocks;
+}
+
+// Blocks that are in use now and were not then lose their memory: their storages must be known, so that they
+// free nothing when they die. Checked before anything changes.
+void check_stale(const Blocks& kept, const Blocks& in_use, const std::vector<c10::StorageImpl*>& stale) {
+  Blocks gone;
+  std::set_difference(in_use.begin(), in_use.end(), kept.begin(), kept.end(),
+                      std::inserter(gone, gone.end()));
   for (const c10::StorageImpl* storage : stale) {
     const uintptr_t address = block_address(storage->data_ptr().get());
     TORCH_CHECK(in_use.count(address) != 0 && owns_memory(*storage),
@@ -76,12 +87,21 @@ void restore_pool(int64_t index, const PoolCheckpoint& checkpoint, const std::ve
                   const std::vector<uintptr_t>& owners) {
   runtime::CachingAllocator& allocator = pool_allocator(index);
   const std::vector<c10::StorageImpl*> stale_storages = storages_at(stale);
-  check_stale(checkpoint, translated([&] { return allocator.blocks_in_use(checkpoint.id); }), stale_storages);
+  const Blocks kept = blocks_of(checkpoint);
+  const Blocks before = translated([&] { return allocator.blocks_in_use(checkpoint.id); });
+  check_stale(kept, before, stale_storages);
+  std::set<uintptr_t> given_up;
+  for (const c10::StorageImpl* storage : stale_storages) {
+    given_up.insert(block_address(storage->data_ptr().get()));
+  }
   std::unordered_map<uintptr_t, c10::StorageImpl*> owner_of;
   for (c10::StorageImpl* storage : storages_at(owners)) {
     TORCH_CHECK(storage->data_ptr().get_context() == nullptr,
                 "a storage that is to own memory of the pool owns memory already");
-    owner_of[block_address(storage->data_ptr().get())] = storage;
+    const uintptr_t address = block_address(storage->data_ptr().get());
+    TORCH_CHECK(kept.count(address) != 0,
+                "a storage that is to own memory of the pool is not where a block of the kept state starts");
+    owner_of[address] = storage;
   }
   const runtime::PoolRestored changed = translated([&] { return allocator.restore(checkpoint); });
   for (c10::StorageImpl* storage : stale_storages) {
@@ -93,18 +113,21 @@ void restore_pool(int64_t index, const PoolCheckpoint& checkpoint, const std::ve
     void* const block = reinterpret_cast<void*>(address);
     if (const auto owner = owner_of.find(address); owner != owner_of.end()) {
       owner->second->set_data_ptr_noswap({block, block, &free_device_memory, device});
-    } else {
-      note_raw_memory(block);
+    } else if (before.count(address) == 0 || given_up.count(address) != 0) {
+      note_raw_memory(block);  // nobody frees it otherwise
     }
   }
 }
 
 bool has_exactly(int64_t index, runtime::PoolId pool, const std::set<uintptr_t>& expected) {
-  std::set<uintptr_t> blocks;
+  std::set<uintptr_t> wanted, found;
   for (const uintptr_t address : expected) {
-    blocks.insert(block_address(reinterpret_cast<const void*>(address)));
+    wanted.insert(block_address(reinterpret_cast<const void*>(address)));
   }
-  return translated([&] { return pool_allocator(index).blocks_in_use(pool); }) == blocks;
+  for (const auto& [address, bytes] : translated([&] { return pool_allocator(index).blocks_in_use(pool); })) {
+    found.insert(address);
+  }
+  return found == wanted;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "torch/ops/refusals.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/native/TypeProperties.h>
 
 #include <algorithm>
 #include <initializer_list>
@@ -94,15 +95,10 @@ void refuse_as_cuda(const Refusal& refusal, c10::ArrayRef<c10::IValue> arguments
   const std::vector<at::Tensor> operands =
       operands_of(arguments.slice(0, arguments.size() - refusal.num_out));
   if (operands.empty()) return;
-  const Type type = operands[0].scalar_type();
-  const auto is_refused = [&](const at::Tensor& operand) {
-    return !is_taken(refusal, operand.scalar_type());
-  };
-  if (!is_refused(operands[0])) return;
+  const Type type = refusal.when == Refusal::Case::kPromoted ? at::native::result_type(operands)
+                                                             : operands[0].scalar_type();
+  if (is_taken(refusal, type)) return;
   switch (refusal.when) {
-    case Refusal::Case::kPromoted:
-      if (!std::all_of(operands.begin(), operands.end(), is_refused)) return;
-      break;
     case Refusal::Case::kFilled:
       if (std::any_of(operands.begin(), operands.end(), [](const auto& own) { return own.numel() == 0; })) {
         return;
@@ -112,10 +108,11 @@ void refuse_as_cuda(const Refusal& refusal, c10::ArrayRef<c10::IValue> arguments
       if (!is_reduced(arguments)) return;
       break;
     case Refusal::Case::kConvolution:
-      // Empty results, and dtypes that differ, are another error or none.
+      // Empty inputs, and dtypes that differ, are another error or none.
       if (operands[0].numel() == 0 || operands[1].scalar_type() != type) return;
       refuse(convolution_kernel(arguments), type);
     case Refusal::Case::kAlways:
+    case Refusal::Case::kPromoted:
     case Refusal::Case::kAbsent:
       break;
   }

@@ -15,7 +15,7 @@ import torch
 
 from torch_loom.image.replay import Replayer
 
-__all__ = ["Region"]
+__all__ = ["Region", "capture"]
 
 
 class Region(Replayer):
@@ -85,7 +85,7 @@ class Region(Replayer):
             self._is_warned = cudagraph_utils.maybe_warning_due_to_dynamic_shape(graphs, None)
         captured = super()._capture(key, inputs)
         if captured is None:
-            reason = cudagraph_utils.format_default_skip_message(self.refusal)
+            reason = cudagraph_utils.format_default_skip_message(self.refusal or "out of device memory")
             cudagraph_utils.log_cudagraph_skip_and_bump_counter(reason)
         return captured
 

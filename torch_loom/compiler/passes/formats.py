@@ -32,7 +32,7 @@ _OF_DTYPE = {
 }
 _PRODUCTS = ("matmul", "convolution", "attention")
 # Ops that give each element as it is, as nothing or with its other sign: of a block's values they make values
-# of the same block.
+# of the same block. Integer formats have no other sign of each value.
 _KEEPING = ("aten::relu", "aten::neg", "aten::abs")
 _WIDE = ("softmax", "normalisation", "loss", "reduction")
 
@@ -102,6 +102,10 @@ def _check_families(graph: fx.GraphModule) -> None:
             )
 
 
+def _keeps(node: fx.Node, name: str) -> bool:
+    return op_name(node) in _KEEPING[: 1 if DataFormat[name].is_integer else None]
+
+
 def quantise(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
     """Make every result one of its format, and matrix products those of the fidelity."""
     if context.options.numerics != "formats":
@@ -116,7 +120,7 @@ def quantise(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
             continue
         _quantise_operands(graph, node, own.format, done)
         _lower_product(graph, node)
-        if op_name(node) in _KEEPING and _rounded_to(node.all_input_nodes[0]) == own.format:
+        if _keeps(node, own.format) and _rounded_to(node.all_input_nodes[0]) == own.format:
             own.tags[_ROUNDED] = own.format
         elif own.format != "Float32" and not _round_inside(node):
             with graph.graph.inserting_after(node):
