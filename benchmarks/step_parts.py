@@ -1,20 +1,21 @@
 """Where the time of small training steps goes: each part on loom against the CPU, alternating in one process.
 
-Two rows say what PyTorch itself does otherwise for a device that is not the CPU, CUDA among them: autograd
-hands a backward pass over to the device's thread, and an optimizer prefers its `foreach` form. Beside each
-stands the same part without that.
+Each part alone, and then whole steps that leave one part out: what a part costs in a step is not what it
+costs alone. PyTorch runs the backward pass of any device but the CPU in a thread of that device, and its
+optimizers take the `foreach` form there; beside both stands the same without that.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
+from torch.nn.functional import cross_entropy
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -35,7 +36,7 @@ def parts(model: nn.Module, inputs: Tensor, labels: Tensor) -> dict[str, Part]:
     parameters = list(model.parameters())
 
     def loss() -> Tensor:
-        return functional.cross_entropy(model(inputs).flatten(0, -2), labels.flatten())
+        return cross_entropy(model(inputs).flatten(0, -2), labels.flatten())
 
     kept = loss()
 
@@ -50,12 +51,25 @@ def parts(model: nn.Module, inputs: Tensor, labels: Tensor) -> dict[str, Part]:
         parameter.grad = gradient * 1e-9
     by_default = torch.optim.SGD(parameters, lr=1e-9, momentum=0.9)
     one_by_one = torch.optim.SGD(parameters, lr=1e-9, momentum=0.9, foreach=False)
+
+    def step(is_read: bool = True, is_updated: bool = True) -> None:
+        by_default.zero_grad()
+        value = loss()
+        value.backward()
+        if is_updated:
+            by_default.step()
+        if is_read:
+            value.item()
+
     return {
         "forward and loss": loss,
         "backward": backward,
         "backward, in the calling thread": backward_in_this_thread,
         "SGD with momentum": by_default.step,
         "SGD with momentum, foreach=False": one_by_one.step,
+        "whole step": step,
+        "whole step, the loss not read": functools.partial(step, is_read=False),
+        "whole step, without SGD": functools.partial(step, is_updated=False),
     }
 
 
@@ -90,10 +104,10 @@ def docs_body(rows: Sequence[Row]) -> str:
         for row in rows
     ]
     why = (
-        "PyTorch runs the backward pass of any device but the CPU in a thread of that device, and hands over "
-        "to it and back; `torch.autograd.set_multithreading_enabled(False)` runs it in the calling thread. "
-        "By default its optimizers take the `foreach` form on a device and go through the parameters one by "
-        "one on the CPU. A CUDA program pays for both, too."
+        "Each part alone, then whole steps that leave one out: `zero_grad`, forward, loss, backward, SGD, "
+        "and reading the loss. PyTorch runs the backward pass of any device but the CPU in a thread of that "
+        "device (`torch.autograd.set_multithreading_enabled(False)`: in the calling one), and its optimizers "
+        "take the `foreach` form there."
     )
     return f"{why}\n\n{markdown_table(['part', 'cpu us', 'loom us', 'ratio'], lines)}"
 

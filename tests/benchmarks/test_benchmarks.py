@@ -74,7 +74,7 @@ def test_parts_of_steps_are_reported(tmp_path):
     assert [row["name"] for row in rows[:2]] == [
         f"{step_parts.SMALL[0]}, {n}" for n in ("forward and loss", "backward")
     ]
-    assert len(rows) == 10
+    assert len(rows) == 16
     assert all(row["ratio"] > 0 for row in rows)
 
 
