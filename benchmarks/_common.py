@@ -171,6 +171,12 @@ def write_json(path: Path, result: Mapping[str, object]) -> None:
     path.write_text(json.dumps({"machine": machine(), "versions": versions(), **result}, indent=1) + "\n")
 
 
+def report_rows(options: argparse.Namespace, rows: Iterable[Row], command: str) -> None:
+    """Writes rows without targets where `--json` says."""
+    if options.json:
+        write_json(options.json, {"command": command, "rows": [row.as_json() for row in rows]})
+
+
 def write_docs(subject: str, title: str, body: str, command: str) -> None:
     """Writes the section of `subject` in docs/performance.md, adding it if it is not there."""
     text = DOCS_FILE.read_text() if DOCS_FILE.exists() else DOCS_TITLE

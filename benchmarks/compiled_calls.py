@@ -17,7 +17,7 @@ from torch import nn
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks._common import QUICK, Measured, Row, alternate, parser, write_docs, write_json
+from benchmarks._common import QUICK, Measured, Row, alternate, parser, report_rows, write_docs
 from benchmarks.models import BUDGET, MODELS, SEED
 from tools.blocks import markdown_table
 
@@ -91,8 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit status. Targets of compiled models are in `models`."""
     options = parser("Calls of a small compiled model.").parse_args(arguments)
     rows = list(measure(torch.device(options.device), options.quick))
-    if options.json:
-        write_json(options.json, {"command": COMMAND, "rows": [row.as_json() for row in rows]})
+    report_rows(options, rows, COMMAND)
     if options.write_docs:
         write_docs("calls", "Calls of a small compiled model", docs_body(rows), COMMAND)
     return 0

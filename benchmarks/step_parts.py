@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks._common import QUICK, Measured, Row, alternate, parser, write_docs, write_json
+from benchmarks._common import QUICK, Measured, Row, alternate, parser, report_rows, write_docs
 from benchmarks.models import BUDGET, MODELS, SEED
 from tools.blocks import markdown_table
 
@@ -116,8 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit status. It has no target: those of whole steps are in `models`."""
     options = parser("Parts of small training steps, device against CPU.").parse_args(arguments)
     rows = list(measure(torch.device(options.device), options.quick))
-    if options.json:
-        write_json(options.json, {"command": COMMAND, "rows": [row.as_json() for row in rows]})
+    report_rows(options, rows, COMMAND)
     if options.write_docs:
         write_docs("parts", "Parts of small training steps", docs_body(rows), COMMAND)
     return 0

@@ -82,16 +82,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=apart)
         left_out = set(apart)
         items[:] = [item for item in items if item not in left_out]
-    items.sort(key=lambda item: -_minutes(item))
+    items.sort(key=lambda item: not _takes_minutes(item))
 
 
 def _fixtures(item: pytest.Item) -> list[str]:
     return item.fixturenames if isinstance(item, pytest.Function) else []
 
 
-def _minutes(item: pytest.Item) -> int:
+def _takes_minutes(item: pytest.Item) -> bool:
     limit = item.get_closest_marker("timeout")
-    return int(limit.args[0]) // 600 if limit and limit.args else 0
+    return limit is not None and limit.args[0] >= 600
 
 
 def pytest_collection_finish() -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 import torchgen
@@ -24,6 +25,8 @@ from torch_loom.ops.model import FLAGS
 
 ROOT = Path(__file__).parents[1]
 FOLDER = "csrc/torch/ops/generated"
+Entry = TypeVar("Entry")
+
 HEAD = "// Written by `python -m tools.op_table` from torch_loom/ops; do not edit.\n"
 
 
@@ -71,25 +74,21 @@ def alerts() -> str:
     """Return the ops that alert of nondeterminism, by their whole names, sorted."""
     rows = []
     for op in op_names():
-        name, _, overload = op.removeprefix("aten::").partition(".")
-        alert = ops.ALERTS.get(f"{name}.{overload}") or ops.ALERTS.get(name)
-        if alert is not None:
-            rows.append(f'{{"{op}", "{alert.kernel}", Alert::Case::k{alert.case.capitalize()}}},\n')
+        if (alert := entry_of(ops.ALERTS, op)) is not None:
+            rows.append(f'{{"{op}", "{alert.kernel}", Alert::Case::{enumerator(alert.case)}}},\n')
     return HEAD + "".join(rows)
 
 
 def alert_cases() -> str:
     """Return the enumerators of the cases in which an op alerts; C++ must decide each of them."""
-    return HEAD + "".join(f"// {meaning}\nk{case.capitalize()},\n" for case, meaning in ops.CASES.items())
+    return enumerators(ops.CASES)
 
 
 def refusals() -> str:
     """Return what CUDA refuses of ops, by their whole names, sorted."""
     rows = []
     for op in op_names():
-        name, _, overload = op.removeprefix("aten::").partition(".")
-        refusal = ops.REFUSALS.get(f"{name}.{overload}") or ops.REFUSALS.get(name)
-        if refusal is not None:
+        if (refusal := entry_of(ops.REFUSALS, op)) is not None:
             takes, case = enumerator(refusal.takes), enumerator(refusal.case)
             function = declared().get(op)
             num_out = len(function.func.arguments.out) if function is not None else 0
@@ -99,9 +98,7 @@ def refusals() -> str:
 
 def refusal_cases() -> str:
     """Return the enumerators of the cases in which an op is refused; C++ must decide each of them."""
-    return HEAD + "".join(
-        f"// {meaning}\n{enumerator(case)},\n" for case, meaning in ops.REFUSAL_CASES.items()
-    )
+    return enumerators(ops.REFUSAL_CASES)
 
 
 def refusal_dtypes() -> str:
@@ -110,6 +107,17 @@ def refusal_dtypes() -> str:
     return HEAD + "".join(
         f"constexpr DtypeSet {enumerator(name)} = set_of({{{dtypes}}});\n" for name, dtypes in listed.items()
     )
+
+
+def entry_of(table: Mapping[str, Entry], op: str) -> Entry | None:
+    """Return the entry of an overload, or that of all overloads of its op."""
+    own = op.removeprefix("aten::")
+    return table.get(own) or table.get(own.partition(".")[0])
+
+
+def enumerators(cases: Mapping[str, str]) -> str:
+    """Return an enumerator a line, each below what it means."""
+    return HEAD + "".join(f"// {meaning}\n{enumerator(case)},\n" for case, meaning in cases.items())
 
 
 def enumerator(shape_class: str) -> str:

@@ -31,7 +31,7 @@ class Region(Replayer):
             are new with each call. Those of a forward pass are parameters of another module: another graph.
     """
 
-    # As CUDA does, one graph for each shape that comes again, with a warning from some number on.
+    # One graph for each shape that comes again, with CUDA's warning from some number on.
     max_graphs = sys.maxsize
 
     def __init__(
@@ -106,11 +106,10 @@ def capture(
     """
     from torch._inductor import cudagraph_utils
 
-    static = frozenset(static_input_idxs)
-    if changed := [i for i in mutated_input_idxs if i not in static]:
+    if changed := [i for i in mutated_input_idxs if i not in static_input_idxs]:
         # The graph would change its copy of the input.
         reason = cudagraph_utils.get_mutation_stack_trace(placeholders, changed)
         cudagraph_utils.log_cudagraph_skip_and_bump_counter(reason)
         return model
-    region = Region(model, tuple(static), mutated_input_idxs, device_index, is_backward)
+    region = Region(model, static_input_idxs, mutated_input_idxs, device_index, is_backward)
     return region.call_boxed

@@ -32,8 +32,9 @@ _OF_DTYPE = {
 }
 _PRODUCTS = ("matmul", "convolution", "attention")
 # Ops that give each element as it is, as nothing or with its other sign: of a block's values they make values
-# of the same block. Integer formats have no other sign of each value.
+# of the same block.
 _KEEPING = ("aten::relu", "aten::neg", "aten::abs")
+_KEEPING_INTEGERS = ("aten::relu",)  # not each value has its other sign
 _WIDE = ("softmax", "normalisation", "loss", "reduction")
 
 
@@ -103,7 +104,7 @@ def _check_families(graph: fx.GraphModule) -> None:
 
 
 def _keeps(node: fx.Node, name: str) -> bool:
-    return op_name(node) in _KEEPING[: 1 if DataFormat[name].is_integer else None]
+    return op_name(node) in (_KEEPING_INTEGERS if DataFormat[name].is_integer else _KEEPING)
 
 
 def quantise(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
