@@ -121,7 +121,7 @@ std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& st
                                              std::string& reason) {
   const auto on_zeros = [&] { return rehearse(op, stack, lending, StandIns::Contents::kZeros, reason); };
   if (op.facts.has(op_flag::kEngineInfers)) return on_zeros();
-  const bool in_cpp = op.shape_function().isValid();
+  const bool in_cpp = static_cast<bool>(op.shape_function());
   if (!in_cpp && !op.handle.hasComputedKernelForDispatchKey(DispatchKey::Meta)) {
     reason = "it has no shape function";
     return nullptr;
@@ -131,7 +131,7 @@ std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& st
       [&] {
         const InferenceScope scope;
         if (in_cpp) {
-          op.shape_function().callBoxed(op.handle, DispatchKeySet(DispatchKey::Meta), &call.arguments);
+          op.shape_function()(call.arguments);
         } else {
           op.handle.redispatchBoxed(DispatchKeySet(DispatchKey::Meta), &call.arguments);
         }
