@@ -105,9 +105,9 @@ class KeptFiles:
             return
         if not self.paths:
             warnings.warn(
-                f"{text}: a dry run writes no files of tensors, whose values do not exist. The path is left as "
-                "it is, and loading it before the dry run ends gives what was saved, with zeros for values. "
-                "plan.unwritten_files lists all such paths.",
+                f"{text}: a dry run writes no files of tensors, whose values do not exist. The path is left "
+                "as it is, and loading it before the dry run ends gives what was saved, with zeros for "
+                "values. plan.unwritten_files lists all such paths.",
                 stacklevel=_program_level(),
             )
         self.paths.append(text)
