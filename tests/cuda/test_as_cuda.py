@@ -113,6 +113,10 @@ def test_streams_graphs_and_errors(run_python: PythonRunner) -> None:
             (torch.cuda.OutOfMemoryError, "CUDA out of memory. Tried", lambda: x.new_empty(1 << 40)),
             (RuntimeError, "found at least two devices, cuda:0 and cpu!", lambda: x + torch.ones(4)),
             (torch.AcceleratorError, "CUDA error: invalid device ordinal", lambda: x.to("cuda:7")),
+            (torch.AcceleratorError, "CUDA error: invalid device ordinal", lambda: torch.cuda.set_device(7)),
+            (torch.AcceleratorError, "CUDA error: invalid device ordinal", lambda: torch.cuda.Stream(7)),
+            (torch.AcceleratorError, "CUDA error: invalid device ordinal", lambda: torch.cuda.synchronize(7)),
+            (AssertionError, "Invalid device id", lambda: torch.cuda.get_device_properties(7)),
             (AttributeError, "there is none", lambda: x.__cuda_array_interface__),
         ):
             try:

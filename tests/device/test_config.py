@@ -41,6 +41,27 @@ def clean_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "_frozen", False)
 
 
+@pytest.mark.parametrize("name", ["CUDA", "Cuda", "LOOM", "Rbln"])
+def test_a_known_device_name_in_capitals(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("TORCH_LOOM_DEVICE_NAME", name)
+    with pytest.raises(ConfigurationError) as raised:
+        config.device_name()
+    assert str(raised.value).startswith(
+        f"TORCH_LOOM_DEVICE_NAME={name!r}: write it in lower case, {name.lower()}. Allowed: "
+    )
+
+
+@pytest.mark.parametrize("given", [{"chips": ["h200", "h20"]}, {"chip": "h20"}])
+def test_a_chip_that_is_not_shipped(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match=r"there is no chip 'h20'; do you mean h200( or \w+)*\?"):
+        torch_loom.config.configure(**given)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="shipped are a100, atom, "):
+        torch_loom.config.configure(chip="zzz")
+    assert config.resolve().chip == "loom1"
+    torch_loom.config.configure(chips=["atom", "own.toml"])  # read at first use
+    assert config.resolve().chips == ("atom", "own.toml")
+
+
 @pytest.mark.parametrize(
     ("text", "size_bytes"),
     [

@@ -61,6 +61,7 @@ def patch(module: ModuleType) -> None:
         cuda_exchange,
         cuda_functions,
         cuda_kernels,
+        cuda_nccl,
         cuda_sharing,
     )
 
@@ -70,6 +71,7 @@ def patch(module: ModuleType) -> None:
     cuda_answers.give()
     cuda_kernels.refuse()
     cuda_collectives.provide()
+    cuda_nccl.provide()
 
 
 def _patch_storages() -> None:

@@ -6,6 +6,8 @@ read their addresses as its own kernels do, and crash. So each collective runs o
 
 from __future__ import annotations
 
+import importlib
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -36,6 +38,10 @@ _OPS = (
     "send",
 )
 
+# Between two ranks: a program may start several before it waits for one, and each wait of gloo's takes one
+# message.
+_PAIRED = frozenset({"recv_", "recv_any_source_", "send"})
+
 # Kept: the registrations go with it.
 _library: Any = None
 
@@ -52,7 +58,8 @@ def provide() -> None:
         warnings.simplefilter("ignore")
         for name in _OPS:
             op = getattr(torch.ops.c10d, name)
-            _library.impl(name, _through_the_host(op.default), "CUDA")
+            stage = _in_the_background if name in _PAIRED else _through_the_host
+            _library.impl(name, stage(op.default), "CUDA")
 
 
 def _through_the_host(op: Any) -> Callable[..., Any]:
@@ -68,6 +75,34 @@ def _through_the_host(op: Any) -> Callable[..., Any]:
         return result
 
     return collective
+
+
+def _in_the_background(op: Any) -> Callable[..., Any]:
+    def message(*arguments: Any) -> Any:
+        copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        work = op(*(_on_host(argument, copies) for argument in arguments))
+        done: Any = torch.futures.Future()
+
+        def finish() -> None:
+            try:
+                work.wait()
+                with torch.no_grad():
+                    for original, copy in copies.values():
+                        if op is not torch.ops.c10d.send.default:
+                            original.copy_(copy)
+            except Exception as error:
+                done.set_exception(error)
+            else:
+                done.set_result([original for original, _ in copies.values()])
+
+        threading.Thread(target=finish, daemon=True).start()
+        return _distributed()._create_work_from_future(done).boxed()
+
+    return message
+
+
+def _distributed() -> Any:
+    return importlib.import_module("torch._C._distributed_c10d")
 
 
 def _on_host(value: Any, copies: dict[int, tuple[torch.Tensor, torch.Tensor]]) -> Any:

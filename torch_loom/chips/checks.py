@@ -116,7 +116,7 @@ def memory() -> Check:
         _require(MIN_MEMORY_BYTES <= _size(value) <= MAX_MEMORY_BYTES)
         return _size(value)
 
-    return Check("2MiB to 16TiB, as a whole number of bytes or text with a unit ('16GiB')", apply)
+    return Check("2MiB to 16TiB, as a whole number of bytes or text with a unit ('16GiB', '16GB')", apply)
 
 
 def size() -> Check:

@@ -42,14 +42,14 @@ def _name(value: Any) -> Any:
     return value.name if isinstance(value, enum.Enum) else value
 
 
-def _one_of(names: tuple[str, ...], *, any_case: bool = False) -> Check:
+def _one_of(names: tuple[str, ...]) -> Check:
+    by_key = {name.lower(): name for name in names}
+
     def check(value: Any) -> str:
         given = _name(value)
-        found = {name.lower(): name for name in names} if any_case else {name: name for name in names}
-        key = given.lower() if any_case and isinstance(given, str) else given
-        if not isinstance(given, str) or key not in found:
-            raise ValueError(f"one of {', '.join(names)}")
-        return found[key]
+        if not isinstance(given, str) or given.lower() not in by_key:
+            raise ValueError(f"one of {', '.join(names)}, in any case")
+        return by_key[given.lower()]
 
     return check
 
@@ -103,9 +103,7 @@ class Options:
     enable_recompute: bool = _option(
         _flag, "training: activations are computed again in the backward pass, not kept", False
     )
-    balancer_policy: str = _option(
-        _one_of(BALANCER_POLICIES, any_case=True), "how many cores each op gets", "default"
-    )
+    balancer_policy: str = _option(_one_of(BALANCER_POLICIES), "how many cores each op gets", "default")
     place_on_one_row: bool = _option(_flag, "grids have one row of cores", False)
     enable_t_streaming: bool = _option(_flag, "an op that does not fit is cut in slices in time", True)
     manual_t_streaming: bool = _option(_flag, "only where override_t_stream_dir says so", False)
@@ -116,7 +114,7 @@ class Options:
     accumulate_df: str | None = _option(_one_of(DATA_FORMATS), "the format of sums", None)
     math_fidelity: str = _option(_one_of(MATH_FIDELITIES), "passes of a product", "HiFi3")
     performance_trace: str = _option(
-        _one_of(TRACE_LEVELS, any_case=True), "a trace of the predicted run in backend_output_dir", "NONE"
+        _one_of(TRACE_LEVELS), "a trace of the predicted run in backend_output_dir", "NONE"
     )
     backend_opt_level: int = _option(
         _level(0, 3, {4: 3}),

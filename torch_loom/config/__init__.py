@@ -7,6 +7,7 @@ at import; only the device name is needed at import.
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -369,8 +370,8 @@ def configure(
 ) -> None:
     """Set what the environment variables set, from a program, before the devices are first used.
 
-    What is None stays as it is. Nothing changes if any value is bad; a chip's description is read, and its
-    errors are raised, when the devices are first used.
+    What is None stays as it is. Nothing changes if any value is bad. A chip's name is checked at once; its
+    description is read, and its errors are raised, when the devices are first used.
 
     Args:
         devices: how many devices the machine has, 0 to 64.
@@ -409,8 +410,21 @@ def configure(
         given["chip"] = _list_of_chips(given.pop("chips"))
     by_name = {setting.name: setting for setting in SETTINGS}
     candidate = {**_overrides, **{name: _as_text(by_name[name], value) for name, value in given.items()}}
-    _resolve(candidate)
+    chips_given = _resolve(candidate).chips
+    if CHIP.name in given:
+        _check_chip_names(chips_given, given[CHIP.name])
     _overrides.update(candidate)
+
+
+def _check_chip_names(chips: Iterable[str], given: object) -> None:
+    # By the names of the files, since nothing that reads them may be imported here.
+    shipped = sorted(path.stem for path in Path(__file__).parents[1].joinpath("chips").glob("*.toml"))
+    for name in chips:
+        if name in shipped or name.endswith(".toml") or os.path.basename(name) != name:
+            continue
+        near = difflib.get_close_matches(name, shipped, 3, 0.5)
+        hint = f"do you mean {' or '.join(near)}?" if near else f"shipped are {', '.join(shipped)}"
+        raise complaint(CHIP, given, "configure", f"there is no chip {name!r}; {hint}")
 
 
 def _list_of_chips(value: object) -> object:

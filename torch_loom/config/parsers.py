@@ -9,6 +9,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+# Device names with a meaning: the default one, CUDA's and the vendor's.
+DEVICE_NAMES = ("loom", "cuda", "rbln")
 MAX_DEVICES = 64
 MIN_MEMORY_BYTES = 2 << 20
 MAX_MEMORY_BYTES = 16 << 40
@@ -183,4 +185,6 @@ def parse_device_name(text: str) -> str:
     # c10::Device reads only letters and underscores as the type of a device string.
     if re.fullmatch(r"[A-Za-z_]+", text) is None:
         raise ValueError("not a device name")
+    if text not in DEVICE_NAMES and text.lower() in DEVICE_NAMES:
+        raise ValueError(f"write it in lower case, {text.lower()}")
     return text

@@ -99,7 +99,7 @@ MEMORY = Setting(
     env="TORCH_LOOM_MEMORY",
     type_name="list of sizes",
     default=None,
-    allowed="2MiB to 16TiB, as bytes or with a unit (512MiB, 1.5GiB, 16GiB): one for all devices, or one for "
+    allowed="2MiB to 16TiB, as bytes or with a unit (512MiB, 1.5GiB, 16GB): one for all devices, or one for "
     "each, separated by commas",
     meaning="The capacity of each device, its chip's if not set; only what is touched takes host memory.",
     parse=parse_memories,
@@ -109,7 +109,7 @@ HOST_MEMORY = Setting(
     env="TORCH_LOOM_HOST_MEMORY",
     type_name="size",
     default=None,
-    allowed="2MiB to 16TiB, as bytes or with a unit (8GiB)",
+    allowed="2MiB to 16TiB, as bytes or with a unit (8GiB, 8GB)",
     meaning="The most host memory that this process may use, with its devices'; all there is if not set.",
     parse=parse_memory,
 )

@@ -98,6 +98,33 @@ def capture_as_loom(name: str) -> None:
     _leave_trees_alone(name)
 
 
+def capture_backend_as_loom() -> None:
+    """Let ``torch.compile(backend="cudagraphs")`` capture graphs as ``mode="reduce-overhead"`` does.
+
+    It asks CUDA's trees without Inductor, in a process whose devices have CUDA's name.
+    """
+    from torch._inductor import cudagraph_trees
+
+    trees: Any = cudagraph_trees
+
+    def cudagraphify_impl(model: Any, inputs: Any, static_input_idxs: Any, **kwargs: Any) -> Any:
+        from torch_loom.compiler.inductor.graphs import capture
+
+        run = capture(model, static_input_idxs, **kwargs)
+        return lambda inputs: run(inputs)  # the backend sets an attribute of it
+
+    class Manager:
+        def set_to_running_backward(self) -> None:
+            """Do nothing: no tree is here whose generation would change."""
+
+        def __bool__(self) -> bool:
+            return False  # an optimizer asks which tensors a tree holds
+
+    trees.cudagraphify_impl = cudagraphify_impl
+    # Of a backward pass that is not captured.
+    trees.get_manager = lambda device_index, create_if_none_exists=True: Manager()
+
+
 def _allow_captures(name: str) -> None:
     """Let Inductor's check of a graph's devices pass for one device of this name, as for one of CUDA."""
     from torch._inductor import cudagraph_utils as checks
