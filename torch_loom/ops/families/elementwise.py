@@ -138,7 +138,10 @@ FAMILIES = (
         "cosine_embedding_loss margin_ranking_loss triplet_margin_loss",
         flops=per_element(4),
         tolerance="accumulated",
-        facts={"borrows_whole": "binary_cross_entropy_with_logits"},
+        facts={
+            "borrows_whole": "binary_cross_entropy_with_logits",
+            "engine_infers": "multilabel_margin_loss_forward",
+        },
     ),
     Family(
         "losses by class",
