@@ -41,7 +41,9 @@ MIRROR = ROOT / "tests" / "driver" / "mirror"
 LOGGED = ROOT / "tests" / "driver" / "logged"
 # Where optimising further buys nothing: what is called from Python, or once.
 COLD = ("torch/bindings", "torch/profiler", "testing")
-# Headers are most of what a file of csrc/torch costs, so the files of a room are compiled several at a time.
+# Where each file has options of its own.
+ALONE = ("numerics",)
+# Headers are most of what a file costs, so the files of a room are compiled several at a time.
 # About so many; SEPARATE_OBJECTS=1 compiles each file alone, which suits who edits one file again and again.
 FILES_PER_UNIT = 1 if os.environ.get("SEPARATE_OBJECTS") == "1" else 8
 
@@ -49,6 +51,9 @@ COMPILE = [
     *("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-DNDEBUG"),
     *("-Wall", "-Wextra", "-Wno-unused-parameter"),
 ]
+# GCC: the memory of a unit is freed when its compiler ends. Collecting it before would walk through all of
+# the precompiled header, which costs a tenth of the time.
+KEEP_MEMORY = ["--param", "ggc-min-expand=500", "--param", "ggc-min-heapsize=1048576"]
 
 
 @dataclass
@@ -61,23 +66,28 @@ class Unit:
     precompiled: str  # a name of PRECOMPILED
 
 
-def sources(*folders: str) -> list[Path]:
-    return sorted(path for folder in folders for path in (CSRC / folder).rglob("*.cpp"))
+def rooms() -> list[str]:
+    """Returns the folders of csrc that have files to compile."""
+    return sorted({path.parent.relative_to(CSRC).as_posix() for path in CSRC.rglob("*.cpp")})
 
 
 def plain_units(paths: Iterable[Path]) -> list[Unit]:
+    """Each file alone."""
     return [Unit(path, OUTPUT / path.relative_to(ROOT).with_suffix(".o"), "plain", "plain") for path in paths]
 
 
 def merged_units(folder: str) -> list[Unit]:
     """Groups the files of one folder, and writes for each group the file that includes them."""
+    if folder in ALONE:
+        return plain_units(sorted((CSRC / folder).glob("*.cpp")))
     units = []
-    flags = "cold" if folder in COLD else "torch"
-    for number, group in enumerate(groups_of(sources(folder))):
+    is_plain = folder.split("/")[0] in PLAIN
+    flags = "plain" if is_plain else "cold" if folder in COLD else "torch"
+    for number, group in enumerate(groups_of(sorted((CSRC / folder).glob("*.cpp")))):
         source = OUTPUT / "merged" / f"{folder.replace('/', '_')}_{number}.cpp"
         text = "".join(f'#include "{path.relative_to(CSRC)}"\n' for path in group)
         write_if_changed(source, text)
-        units.append(Unit(source, source.with_suffix(".o"), flags, "torch"))
+        units.append(Unit(source, source.with_suffix(".o"), flags, "plain" if is_plain else "torch"))
     return units
 
 
@@ -107,7 +117,14 @@ class NinjaFile:
         python = sysconfig.get_paths()["include"]
         # System headers: warnings in them are not ours.
         system = [f"-isystem {shlex.quote(str(path))}" for path in (*include_paths(), kineto, python)]
-        common = [*COMPILE, f"-I{shlex.quote(str(CSRC))}", *shlex.split(os.environ.get("CXXFLAGS", ""))]
+        compiler = os.environ.get("CXX", "g++")
+        collects = [] if "clang" in Path(compiler).name else KEEP_MEMORY
+        common = [
+            *COMPILE,
+            *collects,
+            f"-I{shlex.quote(str(CSRC))}",
+            *shlex.split(os.environ.get("CXXFLAGS", "")),
+        ]
         with_torch = [
             *common,
             *system,
@@ -121,7 +138,7 @@ class NinjaFile:
         libraries = [f"-L{shlex.quote(path)}" for path in library_paths()]
         self.lines = [
             "ninja_required_version = 1.5",
-            f"cxx = {os.environ.get('CXX', 'g++')}",
+            f"cxx = {compiler}",
             f"plain = {' '.join(common)}",
             f"torch = {' '.join(with_torch)}",
             "cold = $torch -O1",
@@ -196,10 +213,9 @@ class Build(build_ext):
     def run(self) -> None:
         is_development = self.inplace or getattr(self, "editable_mode", False)
         file = NinjaFile()
-        plain = file.compile(plain_units(sources(*PLAIN)))
-        rooms = sorted({path.parent for path in sources(".")} - {path.parent for path in sources(*PLAIN)})
-        glue = [room.relative_to(CSRC).as_posix() for room in rooms if room.name != TESTING]
-        own = [path for room in glue for path in file.compile(merged_units(room))]
+        objects = {room: file.compile(merged_units(room)) for room in rooms() if room != TESTING}
+        plain = [each for room, made in objects.items() if room.split("/")[0] in PLAIN for each in made]
+        own = [each for room, made in objects.items() if room.split("/")[0] not in PLAIN for each in made]
         library = Path(self.get_ext_fullpath("torch_loom._C")).resolve()
         built = [(library, [*own, *plain])]
         if is_development:

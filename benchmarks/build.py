@@ -1,18 +1,19 @@
 """What compiling costs: this checkout's extensions beside those of another one, in CPU time of the compiler.
 
-Each is copied and built from nothing with `setup.py build_ext --inplace`, as `make build` does it, one
-compiler at a time and without ccache. The other checkout is a folder, as `git worktree add` makes one.
+Each is copied and built from nothing with `setup.py build_ext --inplace`, as `make build` does it, with one
+compiler at a time and without ccache. Both are built at the same time, so that what else the machine does
+slows both. The other checkout is a folder, as `git worktree add` makes one.
 """
 
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 if __package__ in (None, ""):
@@ -46,26 +47,30 @@ def without_ccache(path: str) -> str:
     return os.pathsep.join(part for part in path.split(os.pathsep) if "ccache" not in Path(part).parts)
 
 
-def build_seconds(checkout: Path) -> float:
-    """Returns the CPU seconds, user and system, of a whole build of a copy of the checkout."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = copy_of(checkout, Path(folder))
-        environment = {
-            **os.environ,
-            "PATH": without_ccache(os.environ["PATH"]),
-            "PYTHONPATH": str(copy),
-            "CCACHE_DISABLE": "1",
-            "MAX_JOBS": "1",
-        }
-        command = [sys.executable, "setup.py", "build_ext", "--inplace"]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(
-            command, cwd=copy, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-        )
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode != 0:
-        raise SystemExit(f"{checkout} does not build:\n{done.stdout.decode()[-2000:]}")
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+def build_seconds(checkouts: Sequence[Path]) -> list[float]:
+    """Returns the CPU seconds, user and system, of whole builds of copies of the checkouts, side by side."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(checkouts)) as pool:
+        copies = [copy_of(checkout, Path(folder) / str(i)) for i, checkout in enumerate(checkouts)]
+        return list(pool.map(built, copies))
+
+
+def built(copy: Path) -> float:
+    """Builds a checkout; returns the CPU seconds."""
+    environment = {
+        **os.environ,
+        "PATH": without_ccache(os.environ["PATH"]),
+        "PYTHONPATH": str(copy),
+        "CCACHE_DISABLE": "1",
+        "MAX_JOBS": "1",
+    }
+    command = [sys.executable, "setup.py", "build_ext", "--inplace"]
+    with (copy / "build.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=copy, env=environment, stdout=log, stderr=log)
+        _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)  # wait4 has reaped it
+    if process.returncode != 0:
+        raise SystemExit(f"{copy} does not build:\n{(copy / 'build.log').read_text()[-2000:]}")
+    return used.ru_utime + used.ru_stime
 
 
 def docs_body(seconds: float, reference_seconds: float, reference: str) -> str:
@@ -86,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = parser("CPU time of a build, beside another checkout's.")
     known.add_argument("--reference", type=Path, required=True, help="the other checkout")
     options = known.parse_args(arguments)
-    reference_seconds, seconds = build_seconds(options.reference), build_seconds(ROOT)
+    seconds, reference_seconds = build_seconds([ROOT, options.reference])
     ratio, commit = seconds / reference_seconds, name_of(options.reference)
     print(f"{seconds:.0f} CPU seconds, {commit} {reference_seconds:.0f}: ratio {ratio:.3f}, at most {TARGET}")
     if options.json:

@@ -75,6 +75,34 @@ Accumulate accumulate_of(Format format) {
 
 namespace scalar {
 
+void quantize_block(Format format, const float* in, float* out, int64_t count, Counts& counts) {
+  const int bits = magnitude_bits(format);
+  uint32_t largest = 0;
+  bool has_nan = false;
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t absolute = bits_of(in[i]) & ~kSign;
+    has_nan |= absolute > kInfinity;
+    counts.values += absolute == kInfinity;
+    if (absolute == kInfinity) absolute = kLargest;
+    largest = absolute > largest ? absolute : largest;
+  }
+  if (has_nan) {
+    ++counts.blocks;
+    for (int64_t i = 0; i < count; ++i) out[i] = std::bit_cast<float>(kNaN);
+    return;
+  }
+  const int exponent = static_cast<int>(largest >> 23);
+  const BlockScale scale = scale_of(exponent, bits, has_short_exponent(format));
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t sign = bits_of(in[i]) & kSign;
+    uint32_t absolute = bits_of(in[i]) & ~kSign;
+    if (absolute == kInfinity) absolute = kLargest;
+    uint32_t magnitude = scale.is_zero ? 0 : magnitude_of(absolute, exponent, bits);
+    if (scale.is_saturated && magnitude != 0) magnitude = (1u << bits) - 1;
+    out[i] = std::bit_cast<float>(magnitude == 0 ? 0u : sign | scaled(magnitude, scale.power));
+  }
+}
+
 void strict_product(const StrictProduct& product, int64_t panel_width, int64_t first_row, int64_t last_row) {
   const int64_t depth = product.depth;
   for (int64_t row = first_row; row < last_row; ++row) {

@@ -19,11 +19,11 @@ int64_t floor_power(int64_t count) {
   return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(count, 1))));
 }
 
-struct Block {
+struct ThreadBlock {
   int64_t width, height;
 };
 
-Block block_for(int64_t along, int64_t across, int64_t num_threads) {
+ThreadBlock block_for(int64_t along, int64_t across, int64_t num_threads) {
   const int64_t wide = std::min(floor_power(along), num_threads);
   const int64_t high = std::min(floor_power(across), num_threads);
   const int64_t height = std::min(high, num_threads / std::min(wide, kWarp));
@@ -65,7 +65,7 @@ size_t partial_bytes(const ReductionShape& shape, const ReductionUnits& units) {
   const int64_t along =
       shape.is_over_rows ? shape.num_outputs / results : divided(shape.inputs_per_output, kInputsPerThread);
   const int64_t across = shape.is_over_rows ? shape.inputs_per_output : shape.num_outputs;
-  const Block block = block_for(along, across, num_threads);
+  const ThreadBlock block = block_for(along, across, num_threads);
 
   // What the threads of a block share: neighbours in memory, and where much is left for each, the rest.
   int64_t sharing = shape.is_over_rows ? 1 : block.width;

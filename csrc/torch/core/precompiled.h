@@ -1,5 +1,6 @@
 // What nearly every file of csrc/torch includes, compiled once (setup.py). A file still includes what it
-// uses: without this header it compiles, too, only slower.
+// uses: without this header it compiles, too, only slower. Not pybind11: its code would be compiled into every
+// file, bindings or not.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,10 +8,6 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <pybind11/functional.h>
-#include <pybind11/stl.h>
-#include <torch/csrc/Exceptions.h>
-#include <torch/csrc/utils/pybind.h>
 #include <torch/library.h>
 
 #include <algorithm>

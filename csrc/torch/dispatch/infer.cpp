@@ -2,15 +2,13 @@
 
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
-#include <pybind11/pybind11.h>
-#include <torch/csrc/Exceptions.h>
 
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <new>
 #include <tuple>
 
+#include "torch/core/python_errors.h"
 #include "torch/dispatch/stand_ins.h"
 
 namespace loom::glue {
@@ -35,38 +33,14 @@ class InferenceScope {
   const c10::WarningUtils::WarningHandlerGuard unwarned_{&silent_};
 };
 
-// Whether an error of a shape function only says that it has no answer.
-bool is_an_answer(PyObject* type) {
-  return PyErr_GivenExceptionMatches(type, PyExc_Exception) != 0 &&
-         PyErr_GivenExceptionMatches(type, PyExc_MemoryError) == 0;
-}
-
 // Calls the shape function; false: it has no answer, and `reason` says why.
 template <typename F>
 bool asks(F&& call, std::string& reason) {
   try {
     call();
     return true;
-  } catch (const c10::Error& error) {
-    reason = error.what_without_backtrace();
-  } catch (python_error& error) {
-    const pybind11::gil_scoped_acquire gil;
-    if (error.type == nullptr) error.persist();
-    if (!is_an_answer(error.type)) throw;
-    reason = error.what();
-  } catch (pybind11::error_already_set& error) {
-    const pybind11::gil_scoped_acquire gil;
-    if (!is_an_answer(error.type().ptr())) {
-      error.restore();
-      python_error own;
-      own.persist();
-      throw own;
-    }
-    reason = error.what();
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::exception& error) {
-    reason = error.what();
+  } catch (...) {
+    reason = text_of_refusal();
   }
   return false;
 }

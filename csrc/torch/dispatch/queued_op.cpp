@@ -3,7 +3,6 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/copy_ops.h>
-#include <torch/csrc/Exceptions.h>
 
 #include <cstring>
 #include <new>
@@ -11,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "torch/core/python_errors.h"
 #include "torch/core/python_line.h"
 #include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/replace_tensors.h"
@@ -87,11 +87,10 @@ class QueuedOp {
       }
       error.add_context(issued());
       throw;
-    } catch (const python_error&) {
-      throw;  // to add to it would take Python's lock
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception& error) {
+      if (is_python_error(error)) throw;  // to add to it would take Python's lock
       // In Python it is the same RuntimeError, with one more line.
       TORCH_CHECK(false, error.what(), "\n  ", issued());
     }

@@ -5,7 +5,6 @@
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <torch/csrc/Exceptions.h>
 
 #include <atomic>
 #include <cstring>
@@ -13,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "torch/core/python_errors.h"
 #include "torch/core/registration.h"
 #include "torch/engine/engine.h"
 #include "torch/numerics/common.h"
@@ -239,8 +239,7 @@ void give_warning() {
     is_pending = false;
   }
   if (message.empty()) return;
-  torch::PyWarningHandler handler;
-  TORCH_WARN(message);
+  loom::glue::warn_python(message);
 }
 
 Format checked_format(int64_t format, const char* op) {

@@ -1,8 +1,6 @@
 #include "torch/profiler/nvtx.h"
 
 #include <ATen/ThreadLocalState.h>
-#include <pybind11/stl.h>
-#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
 #include <mutex>
@@ -15,9 +13,7 @@
 #include "torch/profiler/kineto.h"
 #include "torch/profiler/profile_recorder.h"
 
-namespace py = pybind11;
-
-namespace loom::glue {
+namespace loom::glue::nvtx {
 
 namespace {
 
@@ -35,14 +31,14 @@ struct Range {
 
   static Range begin(const std::string& name) {
     Range range{name};
-    if (!(range.is_profiled = glue::is_profiled())) return range;
+    if (!(range.is_profiled = nvtx::is_profiled())) return range;
     range.start_us = now_us();
     range.profile = num_profiles();
     return range;
   }
   // In a thread of the profile that it began in; at that moment, or now.
   void end(bool is_mark = false) const {
-    if (!is_profiled || profile != num_profiles() || !glue::is_profiled()) return;
+    if (!is_profiled || profile != num_profiles() || !nvtx::is_profiled()) return;
     torch::autograd::profiler::reportBackendEventToActiveKinetoProfiler(
         start_us, is_mark ? start_us : std::max(start_us, now_us()), /*debug_handle=*/-1,
         at::RecordScope::USER_SCOPE, name, "nvtx");
@@ -50,21 +46,6 @@ struct Range {
 };
 
 thread_local std::vector<Range> stack;
-
-int64_t range_push(const std::string& name) {
-  stack.push_back(Range::begin(name));
-  push_range(name);
-  return static_cast<int64_t>(stack.size()) - 1;
-}
-
-int64_t range_pop() {
-  if (stack.empty()) return -2;
-  const Range range = std::move(stack.back());
-  stack.pop_back();
-  pop_range();
-  range.end();
-  return static_cast<int64_t>(stack.size());
-}
 
 // Ranges that may end in another thread.
 struct Started {
@@ -83,6 +64,23 @@ struct StartedRanges {
 StartedRanges& started() {
   static auto* ranges = new StartedRanges;
   return *ranges;
+}
+
+}  // namespace
+
+int64_t range_push(const std::string& name) {
+  stack.push_back(Range::begin(name));
+  push_range(name);
+  return static_cast<int64_t>(stack.size()) - 1;
+}
+
+int64_t range_pop() {
+  if (stack.empty()) return -2;
+  const Range range = std::move(stack.back());
+  stack.pop_back();
+  pop_range();
+  range.end();
+  return static_cast<int64_t>(stack.size());
 }
 
 uint64_t range_start(const std::string& name) {
@@ -112,15 +110,4 @@ bool range_end(uint64_t id) {
 
 void mark(const std::string& name) { Range::begin(name).end(/*is_mark=*/true); }
 
-}  // namespace
-
-void bind_nvtx(py::module_& m) {
-  m.def("nvtx_range_push", torch::wrap_pybind_function(range_push));
-  m.def("nvtx_range_pop", torch::wrap_pybind_function(range_pop));
-  m.def("nvtx_range_start", torch::wrap_pybind_function(range_start));
-  m.def("nvtx_range_end", torch::wrap_pybind_function(range_end));
-  m.def("nvtx_mark", torch::wrap_pybind_function(mark));
-  m.def("set_profile_open", torch::wrap_pybind_function(set_profile_open));
-}
-
-}  // namespace loom::glue
+}  // namespace loom::glue::nvtx

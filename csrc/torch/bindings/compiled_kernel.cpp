@@ -1,4 +1,4 @@
-#include "torch/kernels/compiled_kernel.h"
+#include "torch/bindings/compiled_kernel.h"
 
 #include <c10/util/SmallVector.h>
 #include <pybind11/stl.h>

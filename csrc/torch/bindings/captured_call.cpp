@@ -1,4 +1,4 @@
-#include "torch/dispatch/captured_call.h"
+#include "torch/bindings/captured_call.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/alias.h>
