@@ -41,7 +41,7 @@ def test_failures_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         "import pytest\nseen = []\n"
         "def test_first():\n    seen.append(1)\n"
         "class TestIt:\n    def test_disturbed(self):\n        assert not seen\n"
-        "    def test_fails(self):\n        assert False\n"
+        "    def test_fails(self):\n        raise ValueError\n"
     )
     assert suites.main([str(tmp_path), "--again", "--no-write"]) == 1
     printed = capsys.readouterr().out

@@ -77,6 +77,10 @@ FAMILIES = (
         "_fake_quantize_* fake_quantize_* _fused_moving_avg_obs_fq_helper dequantize quantize_per_channel "
         "quantize_per_tensor quantize_per_tensor_dynamic _choose_qparams_per_tensor",
         flops=per_output(4),
+        facts={
+            "engine_infers": "quantize_per_tensor quantize_per_tensor.tensor_qparams "
+            "quantize_per_tensor_dynamic quantize_per_channel",
+        },
     ),
     Family(
         "sums and means",
