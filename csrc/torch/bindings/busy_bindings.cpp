@@ -14,6 +14,7 @@
 #include "runtime/clock.h"
 #include "runtime/ipc/activity_board.h"
 #include "runtime/simulated_clock.h"
+#include "torch/bindings/guarded.h"
 #include "torch/core/device.h"
 
 namespace py = pybind11;
@@ -71,29 +72,28 @@ void clear_flag() {
 
 void bind_busy(py::module_& m) {
   namespace board = runtime::activity_board;
-  m.def("sleep", torch::wrap_pybind_function([](int64_t nanoseconds) {
+  m.def("sleep", guarded([](int64_t nanoseconds) {
           py::gil_scoped_release no_gil;
           sleep(nanoseconds, "sleep");
         }));
   // What a collective of a planned group takes, of which this process has one rank.
-  m.def("plan_collective", torch::wrap_pybind_function([](const std::string& name, int64_t nanoseconds) {
+  m.def("plan_collective", guarded([](const std::string& name, int64_t nanoseconds) {
           static auto* const names = new std::set<std::string>;  // under the GIL, and leaked
           const char* const kept = names->insert("c10d::" + name).first->c_str();
           py::gil_scoped_release no_gil;
           sleep(nanoseconds, kept);
         }));
-  m.def("busy_wait_for_flag", torch::wrap_pybind_function([] {
+  m.def("busy_wait_for_flag", guarded([] {
           py::gil_scoped_release no_gil;
           busy_wait_for_flag();
         }));
-  m.def("clear_flag", torch::wrap_pybind_function([] {
+  m.def("clear_flag", guarded([] {
           py::gil_scoped_release no_gil;
           clear_flag();
         }));
   m.def("activity", [] { return py::bytes(board::snapshot()); });
   m.def("activity_bytes", [] { return board::bytes(); });
-  m.def("publish_activity",
-        torch::wrap_pybind_function([](int file) { translated([&] { board::publish(file); }); }));
+  m.def("publish_activity", guarded([](int file) { translated([&] { board::publish(file); }); }));
   m.def("clock_ticks", [] {
     const double per_second = runtime::clock::ticks_per_second();
     return py::make_tuple(runtime::clock::host_ticks(), per_second);

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <vector>
 
+#include "torch/bindings/guarded.h"
 #include "torch/core/device.h"
 #include "torch/dispatch/graph.h"
 
@@ -228,7 +229,7 @@ void bind_captured_calls(py::module_& m) {
       .def(py::init<py::object, const py::sequence&, const py::sequence&, const std::vector<bool>&,
                     const py::sequence&>(),
            py::arg("graph"), py::arg("given"), py::arg("own"), py::arg("is_static"), py::arg("results"))
-      .def("run", torch::wrap_pybind_function(&CapturedCall::run));
+      .def("run", guarded(&CapturedCall::run));
 }
 
 }  // namespace loom::glue

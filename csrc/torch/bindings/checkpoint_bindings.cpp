@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/worlds.h"
+#include "torch/bindings/guarded.h"
 #include "torch/bindings/memory_bindings.h"
 #include "torch/core/device.h"
 #include "torch/core/device_memory.h"
@@ -134,14 +135,14 @@ bool has_exactly(int64_t index, runtime::PoolId pool, const std::set<uintptr_t>&
 
 void bind_checkpoints(py::module_& m) {
   py::class_<PoolCheckpoint, std::shared_ptr<PoolCheckpoint>>(m, "PoolCheckpoint");
-  m.def("pool_checkpoint", torch::wrap_pybind_function([](int64_t index, runtime::PoolId pool) {
+  m.def("pool_checkpoint", guarded([](int64_t index, runtime::PoolId pool) {
           return std::make_shared<PoolCheckpoint>(
               translated([&] { return pool_allocator(index).checkpoint(pool); }));
         }));
-  m.def("restore_pool", torch::wrap_pybind_function(restore_pool), py::arg("index"), py::arg("checkpoint"),
-        py::arg("stale"), py::arg("owners") = std::vector<uintptr_t>{});
-  m.def("pool_has_exactly", torch::wrap_pybind_function(has_exactly));
-  m.def("owns_device_memory", torch::wrap_pybind_function([](uintptr_t storage) {
+  m.def("restore_pool", guarded(restore_pool), py::arg("index"), py::arg("checkpoint"), py::arg("stale"),
+        py::arg("owners") = std::vector<uintptr_t>{});
+  m.def("pool_has_exactly", guarded(has_exactly));
+  m.def("owns_device_memory", guarded([](uintptr_t storage) {
           return owns_memory(*reinterpret_cast<const c10::StorageImpl*>(storage));
         }));
 }

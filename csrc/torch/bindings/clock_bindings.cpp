@@ -14,6 +14,7 @@
 
 #include "runtime/plan_recorder.h"
 #include "runtime/simulated_clock.h"
+#include "torch/bindings/guarded.h"
 #include "torch/bindings/tape_bindings.h"
 #include "torch/core/device.h"
 #include "torch/memory/lazy.h"
@@ -133,24 +134,23 @@ class PlanRecorder {
 }  // namespace
 
 void bind_clock(py::module_& m) {
-  m.def("simulate_time", torch::wrap_pybind_function(&simulate_time), py::arg("describe"),
-        py::arg("kernel_ns"), py::arg("move_ns"), py::arg("attributes"));
-  m.def("stop_simulating_time", torch::wrap_pybind_function([] {
+  m.def("simulate_time", guarded(&simulate_time), py::arg("describe"), py::arg("kernel_ns"),
+        py::arg("move_ns"), py::arg("attributes"));
+  m.def("stop_simulating_time", guarded([] {
           const py::gil_scoped_release no_gil;
           translated([] { simulated::turn_off(); });
         }));
   py::class_<PlanRecorder>(m, "PlanRecorder")
       .def(py::init<py::object, const std::vector<PlanRecorder::Figures>&>(), py::arg("at_peak"),
            py::arg("figures"))
-      .def("attach", torch::wrap_pybind_function(&PlanRecorder::attach))
-      .def("detach", torch::wrap_pybind_function(&PlanRecorder::detach))
+      .def("attach", guarded(&PlanRecorder::attach))
+      .def("detach", guarded(&PlanRecorder::detach))
       .def("position", &PlanRecorder::position)
-      .def("address", torch::wrap_pybind_function(&PlanRecorder::address))
+      .def("address", guarded(&PlanRecorder::address))
       .def("kept", &PlanRecorder::kept);
   m.def("is_time_simulated", [] { return simulated::is_on(); });
-  m.def("clock_ns", torch::wrap_pybind_function([](int device) {
-          return device < 0 ? simulated::host_ns() : simulated::device_ns(device);
-        }));
+  m.def("clock_ns",
+        guarded([](int device) { return device < 0 ? simulated::host_ns() : simulated::device_ns(device); }));
 }
 
 }  // namespace loom::glue

@@ -9,6 +9,7 @@
 #include <bit>
 #include <thread>
 
+#include "torch/bindings/guarded.h"
 #include "torch/core/python_line.h"
 #include "torch/dispatch/lend.h"
 #include "torch/kernels/factories.h"
@@ -181,16 +182,16 @@ at::Tensor make_buffer(int device, const py::tuple& sizes, const py::tuple& stri
 }  // namespace
 
 void bind_compiled_kernels(py::module_& m) {
-  m.def("launch_compiled", torch::wrap_pybind_function(launch), py::arg("function"), py::arg("name"),
-        py::arg("device"), py::arg("tensors"), py::arg("is_written"), py::arg("numbers"), py::arg("scalars"));
+  m.def("launch_compiled", guarded(launch), py::arg("function"), py::arg("name"), py::arg("device"),
+        py::arg("tensors"), py::arg("is_written"), py::arg("numbers"), py::arg("scalars"));
   py::class_<CompiledKernel>(m, "CompiledKernel")
       .def(py::init<std::string, uintptr_t, std::vector<bool>, std::vector<bool>, py::object>(),
            py::arg("name"), py::arg("function"), py::arg("is_written"), py::arg("are_real"),
            py::arg("library"))
       .def_property_readonly("name", &CompiledKernel::name)
-      .def("__call__", torch::wrap_pybind_function(&CompiledKernel::call));
-  m.def("empty_strided", torch::wrap_pybind_function(make_buffer), py::arg("device"), py::arg("sizes"),
-        py::arg("strides"), py::arg("dtype"));
+      .def("__call__", guarded(&CompiledKernel::call));
+  m.def("empty_strided", guarded(make_buffer), py::arg("device"), py::arg("sizes"), py::arg("strides"),
+        py::arg("dtype"));
 }
 
 }  // namespace loom::glue

@@ -4,6 +4,7 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 
+#include "torch/bindings/guarded.h"
 #include "torch/core/device.h"
 #include "torch/dispatch/graph.h"
 
@@ -39,7 +40,7 @@ void bind_graphs(py::module_& m) {
       .def(py::init(
                [](bool keep_graph) { return std::make_unique<LoomGraph>(at::GraphImplArgs{keep_graph}); }),
            py::arg("keep_graph") = false)
-      .def("capture_begin", torch::wrap_pybind_function(capture_begin), py::arg("pool") = py::none(),
+      .def("capture_begin", guarded(capture_begin), py::arg("pool") = py::none(),
            py::arg("capture_error_mode") = "global")
       .def("capture_end", torch::wrap_pybind_function_no_gil(&LoomGraph::capture_end))
       .def("instantiate", torch::wrap_pybind_function_no_gil(&LoomGraph::instantiate))
@@ -48,14 +49,14 @@ void bind_graphs(py::module_& m) {
       .def("pool", torch::wrap_pybind_function_no_gil(&LoomGraph::pool))
       .def("enable_debug_mode", torch::wrap_pybind_function_no_gil(&LoomGraph::enable_debug_mode))
       .def("debug_dump", torch::wrap_pybind_function_no_gil(&LoomGraph::debug_dump), py::arg("path"))
-      .def("register_generator_state", torch::wrap_pybind_function([](LoomGraph& self, py::handle generator) {
+      .def("register_generator_state", guarded([](LoomGraph& self, py::handle generator) {
              TORCH_CHECK_TYPE(THPGenerator_Check(generator.ptr()) == 1, "expected a torch.Generator, got ",
                               py::str(py::type::of(generator)).cast<std::string>());
              self.register_generator(THPGenerator_Unwrap(generator.ptr()));
            }),
            py::arg("state"));
   m.def("graph_pool_handle", [] { return runtime::new_pool_id(/*user_created=*/true); });
-  m.def("is_current_stream_capturing", torch::wrap_pybind_function(is_current_stream_capturing));
+  m.def("is_current_stream_capturing", guarded(is_current_stream_capturing));
 }
 
 }  // namespace loom::glue

@@ -9,6 +9,8 @@
 
 #include "runtime/ipc/shared_events.h"
 #include "runtime/ipc/shared_memory.h"
+#include "torch/bindings/guarded.h"
+#include "torch/bindings/stream_bindings.h"
 #include "torch/memory/allocator.h"
 #include "torch/memory/lazy.h"
 
@@ -83,11 +85,6 @@ c10::Storage receive(const std::string& handle) {
   return storage;
 }
 
-c10::Event& event_of(const py::object& object) {
-  TORCH_CHECK_TYPE(THPEvent_Check(object.ptr()), "expected a torch.Event");
-  return reinterpret_cast<THPEvent*>(object.ptr())->event;
-}
-
 driver::Event made(const c10::Event& event) {
   TORCH_CHECK(event.eventId() != nullptr, "the event was not recorded");
   return static_cast<driver::Event>(event.eventId());
@@ -97,9 +94,8 @@ driver::Event made(const c10::Event& event) {
 
 void bind_ipc(py::module_& m) {
   runtime::set_reclaimer([] { return runtime::shared::collect(&free_device_memory); });
-  m.def("ipc_send",
-        torch::wrap_pybind_function([](const py::object& storage) { return py::bytes(send(storage)); }));
-  m.def("ipc_receive", torch::wrap_pybind_function([](const py::bytes& handle) {
+  m.def("ipc_send", guarded([](const py::object& storage) { return py::bytes(send(storage)); }));
+  m.def("ipc_receive", guarded([](const py::bytes& handle) {
           const std::string text = handle;
           c10::Storage storage = [&] {
             py::gil_scoped_release no_gil;
@@ -107,21 +103,20 @@ void bind_ipc(py::module_& m) {
           }();
           return py::reinterpret_steal<py::object>(THPStorage_Wrap(std::move(storage)));
         }));
-  m.def("ipc_collect", torch::wrap_pybind_function([] {
+  m.def("ipc_collect", guarded([] {
           py::gil_scoped_release no_gil;
           translated([] { runtime::shared::collect(&free_device_memory); });
         }));
-  m.def("share_event", torch::wrap_pybind_function([](const py::object& event, bool is_recorded,
-                                                      int64_t device, int64_t stream) {
+  m.def("share_event", guarded([](const py::object& event, bool is_recorded, int64_t device, int64_t stream) {
           const runtime::StreamRef where{static_cast<int>(device), stream};
           translated(
               [&] { runtime::shared_events::share(made(event_of(event)), is_recorded ? &where : nullptr); });
         }));
-  m.def("event_handle", torch::wrap_pybind_function([](const py::object& event) {
+  m.def("event_handle", guarded([](const py::object& event) {
           return py::bytes(
               translated([&] { return runtime::shared_events::handle_of(made(event_of(event))); }));
         }));
-  m.def("open_event", torch::wrap_pybind_function([](const py::object& event, const py::bytes& handle) {
+  m.def("open_event", guarded([](const py::object& event, const py::bytes& handle) {
           translated([&] { runtime::shared_events::open(made(event_of(event)), handle); });
         }));
 }

@@ -12,6 +12,7 @@
 #include <unordered_set>
 
 #include "runtime/worlds.h"
+#include "torch/bindings/guarded.h"
 #include "torch/core/device.h"
 #include "torch/memory/alloc_conf.h"
 #include "torch/memory/host_allocator.h"
@@ -189,9 +190,7 @@ driver::Driver& program_driver() {
 
 void bind_sources(py::module_& m) {
   py::class_<Source>(m, "MemorySource")
-      .def(py::init([](uintptr_t allocate, uintptr_t free) {
-             return torch::wrap_pybind_function(make_source)(allocate, free);
-           }),
+      .def(py::init([](uintptr_t allocate, uintptr_t free) { return guarded(make_source)(allocate, free); }),
            py::arg("allocate"), py::arg("free"));
   m.def("set_memory_source",
         [](const std::optional<Source>& source) { runtime::memory_mode::set_source(ref(source)); });
@@ -203,11 +202,11 @@ void bind_sources(py::module_& m) {
     runtime::FreeMutex::lock();
   });
   m.def("unlock_free_mutex", &runtime::FreeMutex::unlock);
-  m.def("register_memory", torch::wrap_pybind_function([](uintptr_t address, size_t bytes) {
+  m.def("register_memory", guarded([](uintptr_t address, size_t bytes) {
           note_first_use();
           translated([&] { program_driver().register_memory(-1, reinterpret_cast<void*>(address), bytes); });
         }));
-  m.def("unregister_memory", torch::wrap_pybind_function([](uintptr_t address) {
+  m.def("unregister_memory", guarded([](uintptr_t address) {
           const py::gil_scoped_release no_gil;
           translated([&] {
             // Copies may be under way.
@@ -217,7 +216,7 @@ void bind_sources(py::module_& m) {
             program_driver().unregister_memory(reinterpret_cast<void*>(address));
           });
         }));
-  m.def("host_allocator", torch::wrap_pybind_function([] {
+  m.def("host_allocator", guarded([] {
           note_first_use();
           return reinterpret_cast<uintptr_t>(pinned_allocator());
         }));
@@ -226,25 +225,23 @@ void bind_sources(py::module_& m) {
 void bind_pools(py::module_& m) {
   m.def("new_pool_id", &runtime::new_pool_id, py::arg("user_created"));
   m.def("use_pool",
-        torch::wrap_pybind_function([](int64_t index, runtime::PoolId id, bool use_on_oom, bool no_split,
-                                       const std::optional<Source>& source) {
+        guarded([](int64_t index, runtime::PoolId id, bool use_on_oom, bool no_split,
+                   const std::optional<Source>& source) {
           translated([&] { allocator_of(index).use_pool(id, use_on_oom, no_split, ref(source)); });
         }),
         py::arg("index"), py::arg("pool"), py::arg("use_on_oom"), py::arg("no_split"),
         py::arg("source") = py::none());
-  m.def("release_pool", torch::wrap_pybind_function([](int64_t index, runtime::PoolId id) {
+  m.def("release_pool", guarded([](int64_t index, runtime::PoolId id) {
           translated([&] { allocator_of(index).release_pool(id); });
         }));
-  m.def("pool_use_count", torch::wrap_pybind_function([](int64_t index, runtime::PoolId id) {
-          return allocator_of(index).pool_use_count(id);
-        }));
-  m.def(
-      "begin_allocate_to_pool",
-      torch::wrap_pybind_function([](int64_t index, runtime::PoolId id, const std::optional<Source>& source) {
-        begin_allocate_to_pool(index, id, ref(source));
-      }),
-      py::arg("index"), py::arg("pool"), py::arg("source") = py::none());
-  m.def("end_allocate_to_pool", torch::wrap_pybind_function([](int64_t index, runtime::PoolId id) {
+  m.def("pool_use_count",
+        guarded([](int64_t index, runtime::PoolId id) { return allocator_of(index).pool_use_count(id); }));
+  m.def("begin_allocate_to_pool",
+        guarded([](int64_t index, runtime::PoolId id, const std::optional<Source>& source) {
+          begin_allocate_to_pool(index, id, ref(source));
+        }),
+        py::arg("index"), py::arg("pool"), py::arg("source") = py::none());
+  m.def("end_allocate_to_pool", guarded([](int64_t index, runtime::PoolId id) {
           translated([&] { allocator_of(index).end_allocate_to_pool(id); });
         }));
 }
@@ -288,35 +285,33 @@ void bind_memory(py::module_& m) {
     body(context);
   });
   runtime::set_interrupt_check(check_signals);
-  m.def("check_alloc_conf", torch::wrap_pybind_function(check_alloc_conf));
-  m.def("memory_stats", torch::wrap_pybind_function(memory_stats));
-  m.def("memory_figure", torch::wrap_pybind_function(memory_figure));
-  m.def("mem_get_info", torch::wrap_pybind_function([](int64_t index) {
+  m.def("check_alloc_conf", guarded(check_alloc_conf));
+  m.def("memory_stats", guarded(memory_stats));
+  m.def("memory_figure", guarded(memory_figure));
+  m.def("mem_get_info", guarded([](int64_t index) {
           const driver::MemoryInfo info = allocator_of(index).memory_info();
           return py::make_tuple(info.free_bytes, info.total_bytes);
         }));
-  m.def("empty_cache", torch::wrap_pybind_function([](int64_t index, runtime::PoolId pool) {
+  m.def("empty_cache", guarded([](int64_t index, runtime::PoolId pool) {
           translated([&] { allocator_of(index).empty_cache(pool); });
         }),
         py::arg("index"), py::arg("pool") = runtime::PoolId{});
-  m.def("reset_peak_memory_stats",
-        torch::wrap_pybind_function([](int64_t index) { allocator_of(index).reset_peak_stats(); }));
+  m.def("reset_peak_memory_stats", guarded([](int64_t index) { allocator_of(index).reset_peak_stats(); }));
   m.def("reset_accumulated_memory_stats",
-        torch::wrap_pybind_function([](int64_t index) { allocator_of(index).reset_accumulated_stats(); }));
-  m.def("set_memory_fraction", torch::wrap_pybind_function([](int64_t index, double fraction) {
+        guarded([](int64_t index) { allocator_of(index).reset_accumulated_stats(); }));
+  m.def("set_memory_fraction", guarded([](int64_t index, double fraction) {
           translated([&] { allocator_of(index).set_memory_fraction(fraction); });
         }));
-  m.def("memory_fraction",
-        torch::wrap_pybind_function([](int64_t index) { return allocator_of(index).memory_fraction(); }));
-  m.def("raw_alloc", torch::wrap_pybind_function(raw_alloc));
-  m.def("raw_delete", torch::wrap_pybind_function(raw_delete));
-  m.def("place_of", torch::wrap_pybind_function(place_of));
-  m.def("attach_out_of_memory_observer", torch::wrap_pybind_function(attach_out_of_memory_observer));
-  m.def("host_memory_stats", torch::wrap_pybind_function(host_memory_stats));
+  m.def("memory_fraction", guarded([](int64_t index) { return allocator_of(index).memory_fraction(); }));
+  m.def("raw_alloc", guarded(raw_alloc));
+  m.def("raw_delete", guarded(raw_delete));
+  m.def("place_of", guarded(place_of));
+  m.def("attach_out_of_memory_observer", guarded(attach_out_of_memory_observer));
+  m.def("host_memory_stats", guarded(host_memory_stats));
   m.def("reset_peak_host_memory_stats",
-        torch::wrap_pybind_function([] { at::getHostAllocator(device_type())->reset_peak_stats(); }));
+        guarded([] { at::getHostAllocator(device_type())->reset_peak_stats(); }));
   m.def("reset_accumulated_host_memory_stats",
-        torch::wrap_pybind_function([] { at::getHostAllocator(device_type())->reset_accumulated_stats(); }));
+        guarded([] { at::getHostAllocator(device_type())->reset_accumulated_stats(); }));
   bind_pools(m);
   bind_sources(m);
 }

@@ -9,6 +9,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "torch/bindings/guarded.h"
 #include "torch/bindings/memory_bindings.h"
 #include "torch/core/device.h"
 
@@ -187,16 +188,15 @@ py::object allocation_traceback(uintptr_t address) {
 }  // namespace
 
 void bind_memory_history(py::module_& m) {
-  m.def("record_memory_history", torch::wrap_pybind_function(record_memory_history));
-  m.def("memory_snapshot", torch::wrap_pybind_function(memory_snapshot));
-  m.def("allocation_traceback", torch::wrap_pybind_function(allocation_traceback));
-  m.def("set_memory_metadata", torch::wrap_pybind_function([](const std::string& text) {
+  m.def("record_memory_history", guarded(record_memory_history));
+  m.def("memory_snapshot", guarded(memory_snapshot));
+  m.def("allocation_traceback", guarded(allocation_traceback));
+  m.def("set_memory_metadata", guarded([](const std::string& text) {
           for (int device = 0; device < devices().device_count(); ++device) {
             devices().device(device).allocator->set_history_metadata(text);
           }
         }));
-  m.def("memory_metadata",
-        torch::wrap_pybind_function([] { return devices().device(0).allocator->history_metadata(); }));
+  m.def("memory_metadata", guarded([] { return devices().device(0).allocator->history_metadata(); }));
   m.attr("memory_trace_actions") = py::cast(std::vector<std::string>(kActions.begin(), kActions.end()));
 }
 

@@ -12,6 +12,7 @@
 #include "torch/bindings/compiled_kernel.h"
 #include "torch/bindings/explain_bindings.h"
 #include "torch/bindings/graph_bindings.h"
+#include "torch/bindings/guarded.h"
 #include "torch/bindings/implicit_sync_bindings.h"
 #include "torch/bindings/ipc_bindings.h"
 #include "torch/bindings/memory_bindings.h"
@@ -208,31 +209,30 @@ PYBIND11_MODULE(_C, m) {
     prepare_engine(device);
     fallback::prepare(device);
   });
-  m.def("initialize", torch::wrap_pybind_function(initialize), py::kw_only(), py::arg("devices"),
-        py::arg("launch"), py::arg("chaos_seed"), py::arg("protect"), py::arg("refuse_fallbacks"),
-        py::arg("host_memory_bytes"), py::arg("device_asserts"));
-  m.def("enter_dry_run", torch::wrap_pybind_function(enter_dry_run), py::kw_only(), py::arg("devices"));
-  m.def("leave_dry_run", torch::wrap_pybind_function(leave_dry_run));
+  m.def("initialize", guarded(initialize), py::kw_only(), py::arg("devices"), py::arg("launch"),
+        py::arg("chaos_seed"), py::arg("protect"), py::arg("refuse_fallbacks"), py::arg("host_memory_bytes"),
+        py::arg("device_asserts"));
+  m.def("enter_dry_run", guarded(enter_dry_run), py::kw_only(), py::arg("devices"));
+  m.def("leave_dry_run", guarded(leave_dry_run));
   m.def("run_backward_in_this_thread", &run_backward_in_this_thread);
   m.def("world", [] { return runtime::detail::world.load(); });
-  m.def("chip", torch::wrap_pybind_function([](std::optional<int64_t> index) {
+  m.def("chip", guarded([](std::optional<int64_t> index) {
           const int64_t own = index.has_value() ? *index : resolve_device(std::nullopt).index();
           check_device_index(own);
           return devices().device(static_cast<int>(own)).chip();
         }),
         py::arg("index") = py::none());
-  m.def("set_initializer", torch::wrap_pybind_function(set_initializer));
+  m.def("set_initializer", guarded(set_initializer));
   m.def("leave_memory_policy_open",
         [](py::object settle) { leave_policy_open(caller_of(std::move(settle))); });
-  m.def("close_memory_policy", torch::wrap_pybind_function(close_policy), py::arg("are_lazy"));
+  m.def("close_memory_policy", guarded(close_policy), py::arg("are_lazy"));
   m.def("set_blas_determinism", &set_blas_determinism);
   m.def("set_device_count_peek", [](py::object callback) { peek_callback() = std::move(callback); });
   m.def("is_initialized", [] { return runtime::is_initialized(); });
   m.def("is_in_bad_fork", [] { return runtime::in_bad_fork(); });
   m.def("device_count", [] { return device_count(); });
-  m.def("current_device",
-        torch::wrap_pybind_function([] { return static_cast<int>(resolve_device(std::nullopt).index()); }));
-  m.def("set_device", torch::wrap_pybind_function([](int64_t index) {
+  m.def("current_device", guarded([] { return static_cast<int>(resolve_device(std::nullopt).index()); }));
+  m.def("set_device", guarded([](int64_t index) {
           check_device_index(index);
           runtime::set_current_device(static_cast<int>(index));
         }));
@@ -243,9 +243,9 @@ PYBIND11_MODULE(_C, m) {
     runtime::set_current_device(static_cast<int>(index));
     return previous;
   };
-  m.def("exchange_device", torch::wrap_pybind_function(exchange));
-  m.def("maybe_exchange_device", torch::wrap_pybind_function(exchange));
-  m.def("synchronize", torch::wrap_pybind_function([](int64_t index) {
+  m.def("exchange_device", guarded(exchange));
+  m.def("maybe_exchange_device", guarded(exchange));
+  m.def("synchronize", guarded([](int64_t index) {
           py::gil_scoped_release no_gil;
           check_device_index(index);
           translated([&] { runtime::synchronize_device(static_cast<int>(index)); });
@@ -262,13 +262,13 @@ PYBIND11_MODULE(_C, m) {
     py::gil_scoped_release no_gil;
     if (runtime::is_initialized() && !runtime::in_bad_fork()) stop_autograd_threads();
   });
-  m.def("default_generator", torch::wrap_pybind_function([](int64_t index) {
+  m.def("default_generator", guarded([](int64_t index) {
           check_device_index(index);
           return py::reinterpret_steal<py::object>(
               THPGenerator_Wrap(default_generator(static_cast<int>(index))));
         }));
-  m.def("device_properties", torch::wrap_pybind_function(device_properties));
-  m.def("can_access_peer", torch::wrap_pybind_function([](int64_t index, int64_t peer) {
+  m.def("device_properties", guarded(device_properties));
+  m.def("can_access_peer", guarded([](int64_t index, int64_t peer) {
           check_device_index(index);
           check_device_index(peer);
           const driver::Driver& driver = devices().device(static_cast<int>(index)).driver();

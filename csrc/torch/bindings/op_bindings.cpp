@@ -18,7 +18,7 @@ py::dict op_facts(const std::string& name, const std::string& overload) {
   facts["shape_class"] = runtime::name_of(op.record.shape_class);
   facts["flags"] = op.facts.flags;
   facts["can_queue"] = op.can_queue;
-  facts["has_cpp_shape_function"] = op.shape_function().isValid();
+  facts["has_cpp_shape_function"] = static_cast<bool>(op.shape_function());
   return facts;
 }
 

@@ -7,6 +7,7 @@
 #include <torch/csrc/utils/device_lazy_init.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "torch/bindings/guarded.h"
 #include "torch/core/device.h"
 #include "torch/core/python_line.h"
 #include "torch/core/registration.h"
@@ -39,13 +40,12 @@ constexpr Registration kRegistrations[] = {
 }  // namespace
 
 void bind_registration(py::module_& m) {
-  m.def("register_device",
-        torch::wrap_pybind_function([](const std::string& name) { register_device(name, kRegistrations); }));
+  m.def("register_device", guarded([](const std::string& name) { register_device(name, kRegistrations); }));
   m.def("set_library_files", &set_library_files, py::arg("prefixes"));
   m.def("is_library_file", &is_library_file, py::arg("file"));
-  m.def("register_numerics", torch::wrap_pybind_function(&numerics::glue::register_ops));
+  m.def("register_numerics", guarded(&numerics::glue::register_ops));
   // PyTorch has a way to this for its type of other backends only.
-  m.def("resize_storage", torch::wrap_pybind_function([](const at::Storage& storage, int64_t bytes) {
+  m.def("resize_storage", guarded([](const at::Storage& storage, int64_t bytes) {
           TORCH_CHECK_VALUE(storage.device_type() == device_type(),
                             "resize_storage: expected a storage of a ", device_name(), " device, got one of ",
                             storage.device());

@@ -14,6 +14,7 @@
 
 #include "runtime/simulated_clock.h"
 #include "runtime/worlds.h"
+#include "torch/bindings/guarded.h"
 #include "torch/core/device.h"
 #include "torch/dispatch/implicit_sync.h"
 
@@ -477,15 +478,15 @@ void bind_tape(py::module_& m) {
   reader
       .def(py::init<py::object, py::object, bool>(), py::arg("callback"), py::arg("ended") = py::none(),
            py::arg("with_dtypes") = false)
-      .def("attach", torch::wrap_pybind_function([](TapeReader& self) { self.attach(); }))
-      .def("detach", torch::wrap_pybind_function([](TapeReader& self) { self.detach(); }))
+      .def("attach", guarded([](TapeReader& self) { self.attach(); }))
+      .def("detach", guarded([](TapeReader& self) { self.detach(); }))
       .def("take_notes", &TapeReader::take_notes);
   py::class_<KernelCounterHandle>(m, "KernelCounter")
       .def(py::init<bool>(), py::arg("counts_begins") = true)
-      .def("attach", torch::wrap_pybind_function([](KernelCounterHandle& self) { self.attach(); }))
-      .def("detach", torch::wrap_pybind_function([](KernelCounterHandle& self) { self.detach(); }))
+      .def("attach", guarded([](KernelCounterHandle& self) { self.attach(); }))
+      .def("detach", guarded([](KernelCounterHandle& self) { self.detach(); }))
       .def("counts", &KernelCounterHandle::counts);
-  m.def("attach_trace", torch::wrap_pybind_function(attach_trace));
+  m.def("attach_trace", guarded(attach_trace));
   for (const auto& [name, kind] : kKinds) reader.attr(name) = static_cast<int>(kind);
 }
 

@@ -1,6 +1,5 @@
 #include "torch/core/registration.h"
 
-#include <ATen/autocast_mode.h>
 #include <c10/core/TensorOptions.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
@@ -33,7 +32,8 @@ void choose_type(const std::string& name) {
 }  // namespace
 
 c10::DispatchKey autocast_key() {
-  return at::autocast::get_autocast_dispatch_key_from_device_type(device_type());
+  return device_type() == c10::DeviceType::CUDA ? c10::DispatchKey::AutocastCUDA
+                                                : c10::DispatchKey::AutocastPrivateUse1;
 }
 
 torch::Library& library(c10::DispatchKey key, const char* name_space) {

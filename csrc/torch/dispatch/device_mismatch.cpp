@@ -28,7 +28,7 @@ std::string wrapper_of(const Op& op) {
   const auto& arguments = op.handle.schema().arguments();
   const bool has_out = !arguments.empty() && arguments.back().is_out();
   const std::string name = own.name.substr(own.name.find("::") + 2) + (has_out ? "_out" : "");
-  const bool is_structured = op.shape_function().isValid();
+  const bool is_structured = static_cast<bool>(op.shape_function());
   if (!is_structured) return "wrapper_CUDA_" + own.overload_name + "_" + name;
   return "wrapper_CUDA_" + name + (own.overload_name.empty() ? "" : "_" + own.overload_name);
 }

@@ -181,7 +181,7 @@ std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& st
     return shown;
   };
   if (op.facts.has(op_flag::kEngineInfers)) return on_zeros();
-  const bool in_cpp = op.shape_function().isValid();
+  const bool in_cpp = static_cast<bool>(op.shape_function());
   if (!in_cpp && !op.handle.hasComputedKernelForDispatchKey(DispatchKey::Meta)) {
     reason = "it has no shape function";
     return nullptr;
@@ -191,7 +191,7 @@ std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& st
       [&] {
         const InferenceScope scope;
         if (in_cpp) {
-          op.shape_function().callBoxed(op.handle, DispatchKeySet(DispatchKey::Meta), &call.arguments);
+          op.shape_function()(call.arguments);
         } else {
           op.handle.redispatchBoxed(DispatchKeySet(DispatchKey::Meta), &call.arguments);
         }

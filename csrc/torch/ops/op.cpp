@@ -126,7 +126,7 @@ Op::Op(const c10::OperatorHandle& own_handle)
       refusal(refusal_of(record.full_name)),
       refused_dtypes(refused_dtypes_of(refusal)),
       key_(&own_handle.schema()),
-      shape_function_(is_fused(own_handle) ? c10::KernelFunction() : cpp_shape_function(record.full_name)),
+      shape_function_(is_fused(own_handle) ? ShapeFunction() : cpp_shape_function(record.full_name)),
       is_permanent_(is_aten(own_handle) || is_fused(own_handle) || is_numerics(own_handle)) {
   read_schema();
 }

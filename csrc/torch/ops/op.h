@@ -52,7 +52,7 @@ class Op {
   bool is_served();
   const fallback::Op& fallback_entry();
   // PyTorch's in C++; invalid where there is none.
-  const c10::KernelFunction& shape_function() const { return shape_function_; }
+  const ShapeFunction& shape_function() const { return shape_function_; }
 
   const c10::OperatorHandle handle;
   const OpFacts& facts;
@@ -87,7 +87,7 @@ class Op {
   bool fits(const c10::OperatorHandle& other) const;
 
   const void* const key_;
-  const c10::KernelFunction shape_function_;
+  const ShapeFunction shape_function_;
   const bool is_permanent_;  // PyTorch's own and ours: never taken away
   std::atomic<bool> is_served_{false};
   std::atomic<int8_t> costs_by_value_{-1};  // -1: not asked yet

@@ -1,9 +1,9 @@
 #include "torch/profiler/op_watch.h"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstring>
 #include <mutex>
@@ -113,7 +113,8 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
     op.source_origin = op.origin;
     if (is_copy) look_at_copy(op, function.inputs());
     if (name == kReadNumber && !op.operands.empty()) op.departure = ++num_departures;
-    op.is_cast_asked = is_given_dtype(function) || at::autocast::is_autocast_enabled(device_type());
+    const bool is_autocast = !c10::impl::tls_is_dispatch_key_excluded(autocast_key());
+    op.is_cast_asked = is_given_dtype(function) || is_autocast;
   }
   frames.push_back(std::move(op));
   return depth;
