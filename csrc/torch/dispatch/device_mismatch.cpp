@@ -109,8 +109,9 @@ void check_indices(c10::ArrayRef<c10::IValue> arguments) {
   for (const c10::IValue& index : arguments[1].toListRef()) {
     if (!index.isTensor() || !index.toTensor().defined()) continue;
     const c10::Device own = operand_device(index.toTensor());
-    TORCH_CHECK(own.is_cpu() || own == indexed, "indices should be either on ", at::kCPU,
-                " or on the same device as the indexed tensor (", indexed, ")");
+    TORCH_CHECK(own.is_cpu() || own == indexed,
+                "indices should be either on cpu or on the same device as the indexed tensor (", indexed,
+                ")");
   }
 }
 
