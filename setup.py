@@ -45,7 +45,7 @@ COLD = ("torch/bindings", "torch/profiler", "testing")
 ALONE = ("numerics",)
 # Headers are most of what a file costs, so the files of a room are compiled several at a time.
 # About so many; SEPARATE_OBJECTS=1 compiles each file alone, which suits who edits one file again and again.
-FILES_PER_UNIT = 1 if os.environ.get("SEPARATE_OBJECTS") == "1" else 8
+FILES_PER_UNIT = 1 if os.environ.get("SEPARATE_OBJECTS") == "1" else 16
 
 COMPILE = [
     *("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-DNDEBUG"),

@@ -20,7 +20,7 @@ namespace loom::runtime {
 
 namespace {
 
-constexpr const char* kNames[] = {
+constexpr const char* kCommandNames[] = {
     "kernel",
     "copy",
     "fill",
@@ -41,11 +41,11 @@ constexpr const char* kNames[] = {
     "create_stream",
     "fallback",
 };
-static_assert(sizeof kNames / sizeof *kNames == kNumCommandKinds);
+static_assert(sizeof kCommandNames / sizeof *kCommandNames == kNumCommandKinds);
 
 }  // namespace
 
-const char* name_of(CommandKind kind) noexcept { return kNames[static_cast<size_t>(kind)]; }
+const char* name_of(CommandKind kind) noexcept { return kCommandNames[static_cast<size_t>(kind)]; }
 
 }  // namespace loom::runtime
 

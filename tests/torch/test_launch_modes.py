@@ -64,9 +64,9 @@ for threads in (1, 2):
 
 
 @pytest.fixture(scope="module")
-def trained(run_python: PythonRunner) -> list[str]:
+def trained(fork_python: PythonRunner) -> list[str]:
     """Return what training leads to in place, with one and two intra-op threads."""
-    return run_python(TRAINING, {"TORCH_LOOM_LAUNCH": "blocking"}).stdout.splitlines()
+    return fork_python(TRAINING, {"TORCH_LOOM_LAUNCH": "blocking"}).stdout.splitlines()
 
 
 @pytest.mark.slow
@@ -74,11 +74,11 @@ def trained(run_python: PythonRunner) -> list[str]:
     "mode",
     ["auto", *(f"chaos {seed}" for seed in range(1, 5))],
 )
-def test_training_has_the_same_bits(run_python: PythonRunner, trained: list[str], mode: str) -> None:
+def test_training_has_the_same_bits(fork_python: PythonRunner, trained: list[str], mode: str) -> None:
     launch, _, seed = mode.partition(" ")
     env = {"TORCH_LOOM_LAUNCH": launch, **({"TORCH_LOOM_CHAOS_SEED": seed} if seed else {})}
     assert [len(line.split()) for line in trained] == [1, 1]
-    assert run_python(TRAINING, env).stdout.splitlines() == trained
+    assert fork_python(TRAINING, env).stdout.splitlines() == trained
 
 
 RACE = """
