@@ -389,3 +389,17 @@ def test_every_option_has_an_effect_or_a_reason() -> None:
     for name in REFUSED:
         with pytest.raises(CompilerOptionError, match=f"{name}.*refused: {REFUSED[name][:20]}"):
             compiler.set_configuration_options(**{name: True})
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "meant"),
+    [
+        ("default_df_override", "bfp8_b", "Bfp8_b"),
+        ("math_fidelity", "hifi2", "HiFi2"),
+        ("balancer_policy", "nlp", "NLP"),
+        ("dram_placement_algorithm", "round_robin", "ROUND_ROBIN"),
+    ],
+)
+def test_names_are_taken_in_any_case(name: str, given: str, meant: str) -> None:
+    compiler.set_configuration_options(**{name: given})
+    assert getattr(compiler.configuration(), name) == meant

@@ -27,7 +27,7 @@ def test_the_backend_captures_and_replays(run_python: PythonRunner) -> None:
         for _ in range(4):
             x = torch.randn(4, 8, device="cuda")
             results = []
-            for each, optimizer in zip((compiled, plain), optimizers):
+            for each, optimizer in zip((compiled, plain), optimizers, strict=True):
                 optimizer.zero_grad()
                 loss = each(x).square().mean()
                 loss.backward()

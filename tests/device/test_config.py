@@ -322,3 +322,13 @@ def test_no_other_file_reads_the_environment() -> None:
         if re.search(r"\benviron(\[|\.get\b)|\bgetenv\b", path.read_text(encoding="utf-8"))
     }
     assert readers == {"config/sources.py"}
+
+
+def test_an_unknown_variable_names_the_closest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_LOOM_CHPI", "h200")
+    with pytest.raises(ConfigurationError) as raised:
+        config.resolve()
+    assert str(raised.value).startswith(
+        "TORCH_LOOM_CHPI='h200': there is no such setting. The closest one is TORCH_LOOM_CHIP;"
+    )
+    assert "TORCH_LOOM_MEMORY" not in str(raised.value)
