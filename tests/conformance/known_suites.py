@@ -100,6 +100,10 @@ KNOWN: dict[tuple[str, str], tuple[str | None, str]] = {
     (_CUDA, "TestCuda.test_check_error"): (NVIDIA, "numbers of errors of the CUDA runtime library"),
     (_CUDA, "TestCuda.test_cublas_allow_bf16_reduced_precision_reduction_get_set"): _FIGURE_OF_CUBLAS,
     (_CUDA, "TestCuda.test_cublas_allow_fp16_reduced_precision_reduction_get_set"): _FIGURE_OF_CUBLAS,
+    (_CUDA, "TestCuda.test_out_of_memory_retry"): (
+        None,
+        "two halves of a device's memory fit: only tensors take any of it, where a card's context does, too",
+    ),
     (_CUDA, "TestCuda.test_cublas_workspace_explicit_allocation"): (NVIDIA, "memory that cuBLAS works in"),
 }
 

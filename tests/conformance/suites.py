@@ -128,8 +128,8 @@ def _counted(file: str, outcomes: dict[str, Failure | bool]) -> FileResult:
     return FileResult(file, passed, len(outcomes) - passed - len(failures), failures)
 
 
-def command(options: argparse.Namespace, file: Path, report: Path) -> list[str]:
-    """Return the command line for one file."""
+def command(options: argparse.Namespace, file: Path, place: str, report: Path) -> list[str]:
+    """Return the command line for one file, of which `place` is run."""
     run = [options.python, "-m", "torch_loom.tools.cli", "run"]
     run += ["--devices", str(options.devices), "--memory", options.memory]
     pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", f"--junit-xml={report}"]
@@ -137,18 +137,38 @@ def command(options: argparse.Namespace, file: Path, report: Path) -> list[str]:
     keywords = [f"({options.keyword})"] if options.keyword else []
     keywords += [f"not ({' or '.join(left_out)})"] if left_out else []
     chosen = ["-k", " and ".join(keywords)] if keywords else []
-    return [*run, *pytest, *chosen, *options.pytest, f"--timeout={options.test_timeout}", str(file)]
+    return [*run, *pytest, *chosen, *options.pytest, f"--timeout={options.test_timeout}", place]
 
 
-def run_file(options: argparse.Namespace, file: Path) -> FileResult:
-    """Run one file of tests; a process that ends without a report counts as one failure."""
+def run_again(options: argparse.Namespace, file: Path, first: FileResult) -> FileResult:
+    """Run the tests that failed again, each in a process of its own: others may have left memory behind."""
+    alone = argparse.Namespace(**{**vars(options), "again": False, "keyword": None})
+    kept = []
+    for failure in first.failures:
+        if failure.needs is None and (file.name, failure.test) not in NOT_RUN:
+            names = [name for name in failure.test.split(".", 1) if name]
+            if run_file(alone, file, "::".join([str(file), *names])).passed == 1:
+                first.passed += 1
+                continue
+        kept.append(failure)
+    first.failures = kept
+    return first
+
+
+def run_file(options: argparse.Namespace, file: Path, place: str = "") -> FileResult:
+    """Run one file of tests, or one test of it; a process without a report counts as one failure."""
+    result = _run_once(options, file, place or str(file))
+    return run_again(options, file, result) if options.again else result
+
+
+def _run_once(options: argparse.Namespace, file: Path, place: str) -> FileResult:
     places = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(place for place in places if place)}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         try:
             done = subprocess.run(
-                command(options, file, report),
+                command(options, file, place, report),
                 cwd=options.cwd or file.parent,
                 env=env,
                 capture_output=True,
@@ -229,6 +249,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--test-timeout", type=int, default=120, help="seconds for a test")
     parser.add_argument("--timeout", type=int, default=3600, help="seconds for a file")
+    parser.add_argument(
+        "--again", action="store_true", help="run tests that failed once more, each in its own process"
+    )
     parser.add_argument("--reports", nargs="+", type=Path, help="read these, and run nothing")
     parser.add_argument("--no-write", action="store_true", help="leave docs/conformance.md alone")
     options = parser.parse_args(arguments)

@@ -35,6 +35,20 @@ def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "test_fails: [failed] ValueError: too small" in printed
 
 
+def test_failures_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A test that others disturb passes in a process of its own; one that fails there, too, has failed."""
+    (tmp_path / "test_two.py").write_text(
+        "import pytest\nseen = []\n"
+        "def test_first():\n    seen.append(1)\n"
+        "class TestIt:\n    def test_disturbed(self):\n        assert not seen\n"
+        "    def test_fails(self):\n        raise ValueError\n"
+    )
+    assert suites.main([str(tmp_path), "--again", "--no-write"]) == 1
+    printed = capsys.readouterr().out
+    assert "test_two.py: 2 passed, 1 failed, 0 need more, 0 skipped" in printed
+    assert "TestIt.test_fails" in printed
+
+
 def test_sections_replace_their_own() -> None:
     result = suites.FileResult("test_a.py", 3, 1, [suites.Failure("A.b", "x | y", None)])
     first = suites.with_section("# Conformance\n\nown\n", "One", suites.section("One", [result]))

@@ -46,6 +46,10 @@ def test_the_argument_is_named(run_python: PythonRunner) -> None:
         assert "found at least two devices, cuda:0 and cpu!" in text(lambda: x + host)
         assert "found at least two devices, cuda:0 and cpu!" in text(lambda: host + x)
 
+        for indexed, index in ((host, whole.cuda()), (x, whole.cuda(1))):
+            expected = f"or on the same device as the indexed tensor ({indexed.device})"
+            assert text(lambda: indexed[index]).endswith(expected)
+
         images, kernel = torch.ones(1, 1, 3, 3), torch.ones(1, 1, 2, 2)
         assert text(lambda: F.conv2d(images.cuda(), kernel)) == (
             "Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same"

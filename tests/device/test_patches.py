@@ -53,3 +53,22 @@ def test_map_location_takes_both_names() -> None:
     for name in ("loom:1", "rbln:1"):
         file.seek(0)
         assert torch.load(file, map_location=name).device == torch.device("loom:1")
+
+
+def test_another_default_dtype_leaves_queued_ops_alone() -> None:
+    """The default dtype is what it was when the op was issued, also if the program sets another at once."""
+    x = torch.arange(1, 9, device="loom")
+    stream = torch.loom.Stream()
+    try:
+        for dtype in (torch.float64, torch.float32):
+            torch.set_default_dtype(dtype)
+            with torch.loom.stream(stream):
+                torch.loom._sleep(20_000_000)
+                results = (x / 3, x.sqrt())
+            torch.set_default_dtype(torch.float16)
+            stream.synchronize()
+            expected = torch.arange(1, 9).to(dtype)
+            assert torch.equal(results[0].cpu(), expected / 3)
+            assert torch.equal(results[1].cpu(), expected.sqrt())
+    finally:
+        torch.set_default_dtype(torch.float32)

@@ -283,6 +283,53 @@ def test_the_default_dtype_counts(gate: Gate) -> None:
     assert double.tolist() == [0, 0.5, 1]  # type: ignore[attr-defined]
 
 
+def busy(work: Callable[[], object]) -> object:
+    """Return what an op gives on a stream that is busy for some milliseconds."""
+    side = loom.Stream()
+    side.wait_stream(loom.current_stream())
+    with loom.stream(side):
+        loom._sleep(20_000_000)
+        result = work()
+    loom.synchronize()
+    return result
+
+
+def test_dtypes_without_a_kernel_are_refused_at_the_call() -> None:
+    z = torch.ones(3, dtype=torch.complex64, device="loom")
+    for _ in range(2):
+        with pytest.raises(NotImplementedError, match="not implemented for 'ComplexFloat'"):
+            busy(lambda: torch.aminmax(z))
+        assert busy(lambda: torch.aminmax(z.real)) == (1, 1)
+
+
+def test_shared_memory_is_refused_or_warned_of_at_the_call() -> None:
+    x, ones = torch.zeros(6, device="loom"), torch.ones(1, device="loom")
+    first = torch.zeros(1, dtype=torch.long, device="loom")
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="on expanded tensors is deprecated"):
+            busy(lambda: x[:1].expand(4).index_put_((first,), ones))
+        with pytest.raises(RuntimeError, match="refers to a single memory location"):
+            busy(lambda: torch.linspace(0, 1, 4, out=x[:1].expand(4)))
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            busy(lambda: x[:3].put_(torch.arange(2, device="loom"), x[2:4]))
+    assert x.tolist() == [1, 0, 0, 0, 0, 0]
+
+
+def test_quantized_results_have_their_dtype() -> None:
+    quantized = busy(lambda: torch.quantize_per_tensor(x.to("loom"), 0.5, 1, torch.quint8))
+    assert isinstance(quantized, Tensor)
+    assert quantized.dtype == torch.quint8
+    assert torch.equal(quantized.dequantize().cpu(), x)
+
+
+def test_zeros_without_memory() -> None:
+    """Forward-mode gradients have such zeros: kernels pass them on, and views of them are zeros."""
+    zeros = torch._efficientzerotensor(3, device="loom")
+    assert busy(lambda: torch.ops.aten.mul.Scalar(zeros, 2)).tolist() == [0, 0, 0]  # type: ignore[attr-defined]
+    assert (zeros.expand(2, 3) + 1).tolist() == [[1, 1, 1]] * 2
+    assert torch._efficientzerotensor(2, dtype=torch.complex64, device="loom").real.tolist() == [0, 0]
+
+
 def test_operands_may_be_freed_while_queued(gate: Gate) -> None:
     """Memory that was given back is used again only behind what still reads it, on the same stream."""
 

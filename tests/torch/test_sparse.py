@@ -196,3 +196,12 @@ def test_gradients_of_csr_products() -> None:
 def test_what_is_not_there_names_the_op() -> None:
     with pytest.raises(NotImplementedError, match="aten::to_mkldnn"):
         DENSE.to("loom").to_mkldnn()
+
+
+def test_coordinates_are_checked() -> None:
+    values = torch.ones(3, device="loom")
+    sorted_ones = torch.tensor([[0, 1, 2], [1, 0, 2]], device="loom")
+    options = {"size": (3, 3), "is_coalesced": True, "check_invariants": True}
+    assert torch.sparse_coo_tensor(sorted_ones, values, **options).is_coalesced()
+    with pytest.raises(RuntimeError, match="is_coalesced"):
+        torch.sparse_coo_tensor(sorted_ones.flip(1), values, **options)

@@ -35,6 +35,7 @@ def apply(device_type: str) -> None:
     _patch_is_shared(device_type)
     _register_reductions()
     _check_captured_steps(device_type)
+    _wait_before_other_default_dtype()
 
 
 def _patch_dlpack_device(device_type: str) -> None:
@@ -231,3 +232,19 @@ def _patch_default_tensor_type(device_type: str) -> None:
             is_ours = False
 
     torch.set_default_tensor_type = set_default_tensor_type
+
+
+def _wait_before_other_default_dtype() -> None:
+    # The default dtype, in which integers are divided, is the process's: the engine's kernels ask for it when
+    # they run, which may be after the program has set another. A GPU's kernel was chosen when the op was
+    # issued.
+    from torch_loom import _C
+
+    for name in ("_set_default_dtype", "_set_default_tensor_type"):
+        original = getattr(torch._C, name)
+
+        def waiting(kind: Any, /, original: Any = original) -> None:
+            _C.drain()
+            original(kind)
+
+        setattr(torch._C, name, functools.wraps(original)(waiting))

@@ -56,6 +56,7 @@ def _resampling() -> dict[str, Alert]:
         "reflection_pad2d_backward": "reflection_pad2d_backward_cuda",
         "reflection_pad3d_backward": "reflection_pad3d_backward_out_cuda",
     }
+    names |= {f"replication_pad{n}d_backward": f"replication_pad{n}d_backward_cuda" for n in (1, 2, 3)}
     modes = ("linear1d", "bilinear2d", "bicubic2d", "trilinear3d")
     names |= {f"upsample_{mode}_backward": f"upsample_{mode}_backward_out_cuda" for mode in modes}
     return {op: Alert(kernel) for op, kernel in names.items()}

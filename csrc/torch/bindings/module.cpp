@@ -250,6 +250,14 @@ PYBIND11_MODULE(_C, m) {
           check_device_index(index);
           translated([&] { runtime::synchronize_device(static_cast<int>(index)); });
         }));
+  // What was issued ends; a failure stays with its stream.
+  m.def("drain", torch::wrap_pybind_function([] {
+          py::gil_scoped_release no_gil;
+          if (!runtime::is_initialized() || runtime::in_bad_fork()) return;
+          translated([] {
+            for (int index = 0; index < devices().device_count(); ++index) runtime::drain_device(index);
+          });
+        }));
   m.def("stop_autograd_threads", [] {
     py::gil_scoped_release no_gil;
     if (runtime::is_initialized() && !runtime::in_bad_fork()) stop_autograd_threads();

@@ -31,6 +31,15 @@ void register_attention_choice(at::native::fused_sdp_choice_fn choice) {
   }
 }
 
+void register_flattened_indices(at::native::flatten_indices_fn flatten) {
+  auto& stub = at::native::flatten_indices_stub;
+  if (is_out_of_tree()) {
+    stub.set_privateuse1_dispatch_ptr(flatten);
+  } else {
+    stub.set_cuda_dispatch_ptr(flatten);
+  }
+}
+
 void register_profiler_stubs(torch::profiler::impl::ProfilerStubs* stubs) {
   if (is_out_of_tree()) {
     torch::profiler::impl::registerPrivateUse1Methods(stubs);

@@ -4,12 +4,19 @@
 
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
 #include <c10/core/StorageImpl.h>
 
 #include <new>
 
 #include "torch/core/device.h"
+
+namespace at::native {
+// PyTorch's own, for which it has no header.
+using flatten_indices_fn = Tensor (*)(const Tensor& indices, IntArrayRef size);
+DECLARE_DISPATCH(flatten_indices_fn, flatten_indices_stub)
+}  // namespace at::native
 
 namespace torch::profiler::impl {
 struct ProfilerStubs;
@@ -51,6 +58,9 @@ void register_hooks_of() {
 void register_storage_factory(c10::StorageImplCreateHelper factory);
 
 void register_attention_choice(at::native::fused_sdp_choice_fn choice);
+
+// What composite ops call to number the positions of a sparse tensor.
+void register_flattened_indices(at::native::flatten_indices_fn flatten);
 
 // `stubs` must live as long as the process.
 void register_profiler_stubs(torch::profiler::impl::ProfilerStubs* stubs);

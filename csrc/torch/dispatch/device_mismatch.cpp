@@ -102,9 +102,23 @@ void check_convolution(c10::ArrayRef<c10::IValue> arguments) {
   }
 }
 
+// What is indexed, its indices: these may be the host's, too.
+void check_indices(c10::ArrayRef<c10::IValue> arguments) {
+  if (!arguments[0].isTensor() || !arguments[1].isList()) return;
+  const c10::Device indexed = operand_device(arguments[0].toTensor());
+  for (const c10::IValue& index : arguments[1].toListRef()) {
+    if (!index.isTensor() || !index.toTensor().defined()) continue;
+    const c10::Device own = operand_device(index.toTensor());
+    TORCH_CHECK(own.is_cpu() || own == indexed,
+                "indices should be either on cpu or on the same device as the indexed tensor (", indexed,
+                ")");
+  }
+}
+
 }  // namespace
 
 void raise_mismatch(const Op& op, c10::ArrayRef<c10::IValue> arguments) {
+  if (device_type() == c10::DeviceType::CUDA && op.policy.host_lists) check_indices(arguments);
   if (device_type() != c10::DeviceType::CUDA || op.policy.host_tensors || op.policy.host_lists) throw;
   const std::string& name = op.handle.operator_name().name;
   if (name == "aten::convolution" || name == "aten::_convolution") {

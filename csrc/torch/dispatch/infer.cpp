@@ -1,5 +1,6 @@
 #include "torch/dispatch/infer.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 
@@ -71,9 +72,7 @@ std::shared_ptr<const InferredOutputs> rehearse(Op& op, const torch::jit::Stack&
       },
       reason);
   if (!answers) return nullptr;
-  auto outputs = observe(call.arguments, op.num_returns, call.loans, nullptr, ShownBy::kKernel);
-  num_engine.fetch_add(1, std::memory_order_relaxed);
-  return outputs;
+  return observe(call.arguments, op.num_returns, call.loans, nullptr, ShownBy::kKernel);
 }
 
 // Whether the engine's kernel takes such arguments, whatever the operands hold. Probabilities cannot be
@@ -84,6 +83,63 @@ bool is_taken(Op& op, const torch::jit::Stack& stack, const Lending& lending, st
   return !lending.runs_kernels() || bytes_of_stand_ins(lending) > kMostChecked ||
          rehearse(op, stack, lending, Contents::kZeros, reason) != nullptr ||
          rehearse(op, stack, lending, Contents::kOnes, of_ones) != nullptr;
+}
+
+// What decides whether a kernel has code for a call: the op, and the dtypes of its operands.
+size_t kind_of(const Op& op, const Lending& lending) {
+  size_t kind = op.record.id;
+  for (const Loan& loan : lending.loans()) {
+    kind = kind * 131 + static_cast<size_t>(loan.alias.scalar_type()) + 1;
+  }
+  return kind;
+}
+
+constexpr size_t kMostTried = size_t{1} << 20;  // bytes
+
+// Whether the engine has no kernel for these dtypes, which shape functions do not know. A kernel that is
+// queued would say so too late. It is tried once for each op and dtypes, on zeros; random ops, which would
+// draw numbers, are not.
+bool lacks_kernel(Op& op, const torch::jit::Stack& stack, const Lending& lending, std::string& reason) {
+  static std::mutex mutex;
+  static auto* taken = new std::set<size_t>;
+  if (!lending.runs_kernels() || op.has_generator || op.handle.hasTag(at::Tag::nondeterministic_seeded) ||
+      bytes_of_stand_ins(lending) > kMostTried) {
+    return false;
+  }
+  const size_t kind = kind_of(op, lending);
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (taken->count(kind) != 0) return false;
+  }
+  std::string said;
+  if (rehearse(op, stack, lending, StandIns::Contents::kZeros, said) == nullptr &&
+      (said.find("not implemented for") != std::string::npos ||
+       said.find("not support") != std::string::npos)) {
+    reason = said;
+    return true;
+  }
+  const std::lock_guard<std::mutex> lock(mutex);
+  taken->insert(kind);
+  return false;
+}
+
+// Whether an operand that is written shares memory with itself or, in part, with another: kernels refuse
+// that, or warn of it, in the program's thread.
+bool writes_shared_memory(const Lending& lending) {
+  const auto& loans = lending.loans();
+  return std::any_of(loans.begin(), loans.end(), [&](const Loan& written) {
+    if (!written.is_written || written.alias.layout() != c10::kStrided) return false;
+    const c10::TensorImpl* own = written.alias.unsafeGetTensorImpl();
+    if (!own->is_non_overlapping_and_dense() &&
+        at::has_internal_overlap(written.alias) == at::MemOverlap::Yes) {
+      return true;
+    }
+    return std::any_of(loans.begin(), loans.end(), [&](const Loan& other) {
+      return &other != &written && other.alias.has_storage() &&
+             other.alias.storage().data() == written.alias.storage().data() &&
+             at::get_overlap_status(written.alias, other.alias) == at::MemOverlapStatus::Partial;
+    });
+  });
 }
 
 // A gradient that nobody wants: kernels leave it out, and some shape functions do not.
@@ -119,7 +175,11 @@ bool counts_mask(const Op& op, const torch::jit::Stack& stack) {
 
 std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& stack, const Lending& lending,
                                              std::string& reason) {
-  const auto on_zeros = [&] { return rehearse(op, stack, lending, StandIns::Contents::kZeros, reason); };
+  const auto on_zeros = [&] {
+    auto shown = rehearse(op, stack, lending, StandIns::Contents::kZeros, reason);
+    if (shown != nullptr) num_engine.fetch_add(1, std::memory_order_relaxed);
+    return shown;
+  };
   if (op.facts.has(op_flag::kEngineInfers)) return on_zeros();
   const bool in_cpp = static_cast<bool>(op.shape_function());
   if (!in_cpp && !op.handle.hasComputedKernelForDispatchKey(DispatchKey::Meta)) {
@@ -139,6 +199,7 @@ std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& st
       reason);
   if (!answers) return nullptr;
   if (op.facts.has(op_flag::kEngineChecks) && !is_taken(op, stack, lending, reason)) return nullptr;
+  if (lacks_kernel(op, stack, lending, reason)) return nullptr;
   drop_unwanted(op, stack, call.arguments);
   auto outputs = observe(call.arguments, op.num_returns, call.loans, nullptr, ShownBy::kShapeFunction);
   // Python ones make an `out` contiguous, where kernels give it the strides of their operands.
@@ -191,6 +252,7 @@ std::vector<InferenceCheck> inference_checks() {
 InferenceKey key_of(const Op& op, const torch::jit::Stack& stack, const Lending& lending) {
   if (!op.can_queue || lending.is_by_keys()) return {};
   if (counts_mask(op, stack) || writes_complex_number(op, stack)) return {};
+  if (op.writes && writes_shared_memory(lending)) return {};
   InferenceKey key;
   OperandOrder operands(lending.loans());
   // The default dtype is that of int / int; an LSTM keeps a workspace only where gradients are wanted.

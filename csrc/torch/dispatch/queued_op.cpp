@@ -169,6 +169,10 @@ class QueuedOp {
     void* address = addresses_[output.index];
     if (result.numel() == 0 || result.storage().data() == address) return;
     const size_t bytes = inferred_->storage_bytes[output.index];
+    if (result._is_zerotensor()) {  // of PyTorch's forward-mode gradients: it has no memory
+      std::memset(address, 0, bytes);
+      return;
+    }
     if (result.strides() == at::IntArrayRef(output.layout.strides) &&
         result.storage_offset() == output.layout.offset && result.storage().nbytes() == bytes) {
       const int born = shown.empty() ? -1 : output_allocations.index_of(result.storage().data());

@@ -21,8 +21,10 @@
 #include <ATen/ops/sparse_resize_native.h>
 #include <ATen/ops/values_native.h>
 #include <ATen/ops/zero_native.h>
+#include <ATen/ops/zeros.h>
 
 #include "torch/core/device.h"
+#include "torch/core/extension_points.h"
 #include "torch/core/registration.h"
 #include "torch/kernels/register.h"
 
@@ -56,9 +58,20 @@ at::Tensor empty_sparse(c10::SymIntArrayRef size, std::optional<c10::ScalarType>
   return empty(size, dtype, layout, device, pin_memory, memory_format);
 }
 
+// The place of each position in a contiguous tensor of such sizes.
+at::Tensor flattened_indices(const at::Tensor& indices, at::IntArrayRef size) {
+  if (indices.size(0) == 0) return at::zeros({indices.size(1)}, indices.options());
+  at::Tensor flat = indices.select(0, 0).clone();
+  for (int64_t dim = 1; dim < indices.size(0); ++dim) {
+    flat.mul_(size[static_cast<size_t>(dim)]).add_(indices.select(0, dim));
+  }
+  return flat;
+}
+
 }  // namespace
 
 void register_sparse() {
+  register_flattened_indices(flattened_indices);
   torch::Library& m = library(sparse_key());
   m.impl("empty.memory_format", empty_sparse<at::native::empty_sparse_symint>);
   m.impl("_sparse_coo_tensor_with_dims", coo_of_dims);

@@ -77,6 +77,10 @@ FAMILIES = (
         "_fake_quantize_* fake_quantize_* _fused_moving_avg_obs_fq_helper dequantize quantize_per_channel "
         "quantize_per_tensor quantize_per_tensor_dynamic _choose_qparams_per_tensor",
         flops=per_output(4),
+        facts={
+            "engine_infers": "quantize_per_tensor quantize_per_tensor.tensor_qparams "
+            "quantize_per_tensor_dynamic quantize_per_channel",
+        },
     ),
     Family(
         "sums and means",
@@ -138,7 +142,10 @@ FAMILIES = (
         "cosine_embedding_loss margin_ranking_loss triplet_margin_loss",
         flops=per_element(4),
         tolerance="accumulated",
-        facts={"borrows_whole": "binary_cross_entropy_with_logits"},
+        facts={
+            "borrows_whole": "binary_cross_entropy_with_logits",
+            "engine_infers": "multilabel_margin_loss_forward",
+        },
     ),
     Family(
         "losses by class",
