@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 import torch_loom
-from torch_loom.errors import CompilerOptionError
+from torch_loom.errors import CompilerOptionError, ExportError
 
 pytestmark = pytest.mark.usefixtures("plain_configuration")
 
@@ -39,6 +39,16 @@ def test_a_wrong_shape_names_the_line(is_training: bool, capfd: pytest.CaptureFi
     with pytest.raises(RuntimeError, match=r"\[2, 5\][^$]*test_failures.py:\d+, in forward, `.*# this line`"):
         compiled(net, x, is_training)
     assert "fake_tensor" not in capfd.readouterr().err
+
+
+def test_a_branch_on_values_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    class Branches(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(ExportError, match=r"test_failures.py:\d+, in forward"):
+        torch_loom.compile(Branches(), (torch.ones(2),))
+    assert capfd.readouterr().err == ""
 
 
 def test_the_models_own_error_keeps_its_class() -> None:

@@ -180,3 +180,25 @@ def test_adamw_has_the_bits_of_eager_with_the_same_options(norm: bool) -> None:
     for seed in range(3):
         assert torch.equal(run(*batch(seed)), eager_step(theirs, optimizer, seed))
     assert all(torch.equal(*pair) for pair in zip(ours.parameters(), theirs.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Bfp8_b", r"Bfp8_b: addcdiv.*share exponents.*amp_level=1"),
+        ("Float16_b", r"Float16_b: pow_\d \(aten::pow.Scalar\) has the rate 0.999.*amp_level=1"),
+    ],
+)
+def test_an_optimizer_that_divides_by_zero_in_its_format_is_told(
+    name: str, message: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    def adam(**options: Any) -> torch_loom.Executable:
+        return compiled(model, torch.optim.AdamW(model.parameters()), default_df_override=name, **options)
+
+    model = net()
+    with pytest.warns(UserWarning, match=message):
+        adam()
+    recwarn.clear()
+    run = adam(amp_level=1)
+    assert not [one for one in recwarn if "amp_level" in str(one.message)]
+    assert all(run(*batch(seed)).isfinite() for seed in range(4))

@@ -87,12 +87,16 @@ class _WithoutGraphs:
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
+        self._is_dropping = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        if text.lstrip().startswith(("class GraphModule(", "def forward(self")):
+        is_graph = text.lstrip().startswith(("class GraphModule(", "def forward(self"))
+        # The ends of its lines are written apart.
+        self._is_dropping = is_graph or (self._is_dropping and not text.strip())
+        if self._is_dropping:
             return len(text)
         return int(self._stream.write(text))
 

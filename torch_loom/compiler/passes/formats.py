@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -121,6 +122,7 @@ def quantise(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
     """Make every result one of its format, and matrix products those of the fidelity."""
     if context.options.numerics != "formats":
         return graph
+    _warn_of_optimizers(graph)
     done: dict[tuple[fx.Node, str], fx.Node] = {}
     for node in list(graph.graph.nodes):
         own = facts(node)
@@ -160,6 +162,38 @@ def _quantise_parts(graph: fx.GraphModule, node: fx.Node) -> None:
         value = value_of(part)
         if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
             _quantise_result(graph, part, replace(own, fused_into=own.fused_into or node.name))
+
+
+def _warn_of_optimizers(graph: fx.GraphModule) -> None:
+    """Tell of an optimizer that divides by zero in its format, as Adam does in formats of few bits."""
+    for node in graph.graph.nodes:
+        own = facts(node)
+        if own.role != "optimizer" or own.format in ("", "Float32"):
+            continue
+        why = _zero_divisor(node, DataFormat[own.format])
+        if why:
+            warnings.warn(
+                f"the optimizer's ops are in {own.format}: {node.name} ({op_name(node)}) {why}, so that "
+                "parameters can become infinite or NaN. amp_level=1 keeps the optimizer's ops in Float32",
+                stacklevel=2,
+            )
+            return
+
+
+def _zero_divisor(node: fx.Node, fmt: DataFormat) -> str:
+    """Say why an op of an optimizer makes or takes a divisor of zero; empty: it does not."""
+    name = op_name(node)
+    if name == "aten::pow.Scalar":
+        rate = float(node.args[0])  # type: ignore[arg-type]
+        rounded = torch.ops.loom_numerics.quantize(torch.tensor([rate]), fmt.value).item()
+        if rate != 1 and rounded == 1:
+            return f"has the rate {rate}, which is 1 in this format, and the bias correction divides by zero"
+    if name == "aten::addcdiv" and fmt.is_block:
+        return (
+            "divides by moments that share exponents in blocks: the small ones of a block are zero, and so "
+            "is the epsilon beside them"
+        )
+    return ""
 
 
 # The tag of a node whose result is of a format without a quantiser behind it: which one.
