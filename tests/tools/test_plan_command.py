@@ -245,3 +245,43 @@ def test_only_pytorchs_own_sentence_is_a_wrong_name(monkeypatch: pytest.MonkeyPa
     assert not any(plan._names_own_devices(error) for error in others)
     monkeypatch.setattr(config, "device_name", lambda: "loom")
     assert not any(plan._names_own_devices(error) for error in wrong)
+
+
+STOPS_ON_A_VALUE = """
+import torch
+from torch import nn
+
+model = nn.Linear(256, 256).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(10):
+    loss = model(torch.randn(8, 256, device="cuda")).square().mean()
+    loss.backward()
+    optimizer.step()
+    torch.save(model.state_dict(), "model.pt")
+    if loss.item() < 0.1:
+        break
+"""
+
+
+@pytest.mark.slow
+def test_what_a_plan_does_not_know_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    script, as_json, model = tmp_path / "train.py", tmp_path / "plan.json", tmp_path / "model.pt"
+    script.write_text(STOPS_ON_A_VALUE, encoding="utf-8")
+    model.write_bytes(b"good")
+    done = run_plan(script, "--json", str(as_json), "--html", str(tmp_path / "plan.html"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert model.read_bytes() == b"good"
+    found = json.loads(as_json.read_text(encoding="utf-8"))
+    assert found["value_reads"] == {"train.py:12": 1}
+    assert found["unwritten_files"] == ["model.pt"]
+    assert found["is_cut_short"]
+    text = " ".join(done.stdout.split())
+    assert "the plan may be too low. It ended by itself after 1 step" in text
+    assert "would fit" not in text
+    assert "may be too low" in (tmp_path / "plan.html").read_text(encoding="utf-8")
+    # With all its steps, what was read is named and the advice given.
+    script.write_text(STOPS_ON_A_VALUE.replace("< 0.1", "< 0"), encoding="utf-8")
+    text = " ".join(run_plan(script).stdout.split())
+    assert "the plan may be too low" in text
+    assert "would fit" in text

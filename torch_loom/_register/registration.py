@@ -57,6 +57,7 @@ def register() -> Exception | None:
                 for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
             )
         patches.apply(name)
+        late.after_import("torch.distributed.checkpoint.filesystem", _watch_checkpoints)
         _register_compilers()
     except Exception as error:
         # A name that cannot be had cannot be registered either; the default one can tell why.
@@ -122,6 +123,10 @@ def _stop_threads_at_exit() -> None:
 def _load_chip(chip: str) -> Any:
     # Imported at first use: programs that use no device need no reader of chips.
     return importlib.import_module("torch_loom.chips.core").load_for_core(chip)
+
+
+def _watch_checkpoints() -> None:
+    importlib.import_module("torch_loom.device.plan.files").watch_checkpoints()
 
 
 def _register_compilers() -> None:

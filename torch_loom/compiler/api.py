@@ -26,6 +26,7 @@ from torch_loom.compiler.passes.runner import PassRecord
 from torch_loom.compiler.plan.build import plan_graph
 from torch_loom.compiler.plan.check import violations
 from torch_loom.compiler.plan.model import Plan
+from torch_loom.compiler.samples import on_one_device, specs_of
 from torch_loom.compiler.target import Target, target_of
 from torch_loom.compiler.training import Loss, exported_step
 from torch_loom.errors import CompilerOptionError, PlacementError
@@ -58,7 +59,8 @@ def compile_module(
     Args:
         module: in the mode (``eval()``) that it is to run in. It stays as it is. Or an ONNX model: a path or
             a ``ModelProto`` (:func:`torch_loom.compiler.load_onnx`).
-        sample_inputs, sample_kwargs: what its forward takes; their shapes are compiled for.
+        sample_inputs, sample_kwargs: what its forward takes; the shapes of tensors are compiled for, wherever
+            they are. Numbers, bools, texts and None become constants, which calls give as they are here.
         chip: the name or description of the chip to plan for; default: that of ``device``, or of the board
             that ``device_config`` names.
         num_chips: how many such chips the plan has; a board or a cluster's descriptor has its own number.
@@ -113,6 +115,7 @@ def compile_module(
     if isinstance(module, str | os.PathLike) or is_model(module):
         _tell(progress, "import")
         module = _imported(module, (*args, *kwargs.values()))
+    args, kwargs = on_one_device(module, args, kwargs, place)
     entry, executable = None, None
     folder = config.compile_cache()
     if (
@@ -137,6 +140,7 @@ def compile_module(
             source = exported(module, args, kwargs, place)
         else:
             source = exported_step(module, args, kwargs, place, optimizer, loss)
+        source.specs.update(specs_of(module, args, kwargs))
         if source.updates and isinstance(module, nn.Module):
             _warn_of_copies(module, place)
         context = Context(

@@ -23,7 +23,7 @@ from torch import nn
 from torch_loom import config
 from torch_loom.compiler import overrides
 from torch_loom.compiler.fingerprint import fingerprint
-from torch_loom.compiler.frontend import state_of
+from torch_loom.compiler.frontend import placed, state_of
 from torch_loom.compiler.options import Options
 from torch_loom.compiler.predicates import Predicate
 from torch_loom.compiler.target import Target
@@ -71,7 +71,7 @@ class Entry:
         try:
             body, constants = file.read(self.path)
             own = state_of(self._module)
-            values = {name: own[source].detach().to(self._device) for name, source in body["sources"].items()}
+            values = {name: placed(own[source], self._device) for name, source in body["sources"].items()}
             values |= {name: tensor.to(self._device) for name, tensor in constants.items()}
             folded = Program.from_json(body["folded"])
             with torch.no_grad():

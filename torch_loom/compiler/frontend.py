@@ -7,6 +7,7 @@ import re
 import sys
 import sysconfig
 import traceback
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,9 @@ import torch
 from torch import fx, nn
 
 from torch_loom.errors import CompilerOptionError, ExportError
+from torch_loom.image.arguments import CONSTANTS
 
-__all__ = ["LABEL", "Exported", "exported", "node_name", "state_of"]
+__all__ = ["LABEL", "Exported", "exported", "node_name", "placed", "state_of"]
 
 LABEL = "loom_op"
 """The key under which ``fx.traceback.annotate`` carries an op's own name and type into the graph."""
@@ -32,7 +34,7 @@ class Exported:
         parameters: parameters, buffers and constants by their placeholder.
         sources: the name in the module of each of these that is a parameter or a buffer.
         updates: which output each buffer that a run changes takes, by its placeholder.
-        specs: how results are put together, and which leaves of the arguments are tensors.
+        specs: how results are put together.
     """
 
     graph: fx.GraphModule
@@ -48,6 +50,15 @@ def state_of(module: nn.Module) -> dict[str, torch.Tensor]:
         **dict(module.named_parameters(remove_duplicate=False)),
         **dict(module.named_buffers(remove_duplicate=False)),
     }
+
+
+def placed(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a parameter or a buffer on a device, apart from autograd's graph.
+
+    It still says whether it requires a gradient: ATen's products of matrices choose their kernels by that, so
+    without it the last bits would not be eager's.
+    """
+    return tensor.detach().to(device).requires_grad_(tensor.requires_grad)
 
 
 def exported(
@@ -73,7 +84,7 @@ def exported(
     for spec in signature.input_specs:
         target = spec.target
         if target is not None and isinstance(values.get(target), torch.Tensor):
-            parameters[spec.arg.name] = values[target].detach().to(device)
+            parameters[spec.arg.name] = placed(values[target], device)
             by_target[target] = spec.arg.name
             if target in own:
                 sources[spec.arg.name] = target
@@ -90,15 +101,29 @@ def exported(
         text = pytree.treespec_dumps(out_spec)
     except Exception:  # a class of the program's own: its fields in a list
         text = ""
-    leaves, _ = pytree.tree_flatten((args, kwargs))
-    given = [isinstance(leaf, torch.Tensor) for leaf in leaves]
     # Casts leave checks of shapes and dtypes, which the executable makes of its inputs.
     graph = program.graph_module.graph
     checks = torch.ops.aten._assert_tensor_metadata.default
     for node in graph.find_nodes(op="call_function", target=checks):
         graph.erase_node(node)
+    _insert_constants(graph)
     _use_labels(graph)
-    return Exported(program.graph_module, parameters, sources, updates, {"out": text, "given": given})
+    return Exported(program.graph_module, parameters, sources, updates, {"out": text})
+
+
+def _insert_constants(graph: fx.Graph) -> None:
+    """Drop the placeholders of arguments that are no tensors: their values are part of the graph."""
+    for node in graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        if isinstance(value, CONSTANTS):
+
+            def constant(one: fx.Node, node: fx.Node = node, value: Any = value) -> Any:
+                return value if one is node else one
+
+            for user in list(node.users):
+                user.args = fx.node.map_arg(user.args, constant)
+                user.kwargs = fx.node.map_arg(user.kwargs, constant)
+            graph.erase_node(node)
 
 
 def _program(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], device: torch.device) -> Any:
@@ -106,13 +131,16 @@ def _program(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], d
     from torch.export.passes import move_to_device_pass
 
     with torch.no_grad():
-        with _named_lines():
+        with _named_lines(), _without_noise():
             program = export(module, args, kwargs, strict=False)
         _check_sizes(program.graph_module)
         if not _is_on(program, device):
             program = move_to_device_pass(program, str(device))
         # Decomposing traces the graph again, only to make it functional.
-        return program if _is_functional(program.graph_module) else program.run_decompositions({})
+        if _is_functional(program.graph_module):
+            return program
+        with _without_noise():
+            return program.run_decompositions({})
 
 
 @contextlib.contextmanager
@@ -135,6 +163,19 @@ def _named_lines() -> Iterator[None]:
         raise ExportError(
             f"{line_of(error) or 'the model'}: it cannot be made a graph of ops: {first}"
         ) from error
+
+
+@contextlib.contextmanager
+def _without_noise() -> Iterator[None]:
+    """Hide what the exporter says of its own means, which the program cannot change."""
+    with warnings.catch_warnings():
+        # A recurrent layer's list of its own parameters; other attributes are the program's.
+        weights = r"(self\.[\w.]*_flat_weights\[\d+\](, )?)+"
+        warnings.filterwarnings(
+            "ignore", rf"The tensor attributes? {weights} (was|were) assigned during export"
+        )
+        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
+        yield
 
 
 class _WithoutGraphs:

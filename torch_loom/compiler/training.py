@@ -79,7 +79,7 @@ def exported_step(
 
     with fx.traceback.preserve_node_meta(), torch.no_grad():
         traced = make_fx(_functional(step), tracing_mode="fake", record_stack_traces=True)(*kept, *inputs)
-    specs = {"out": pytree.treespec_dumps(pytree.tree_structure(0)), "given": given}
+    specs = {"out": pytree.treespec_dumps(pytree.tree_structure(0))}
     return _as_exported(traced, values, state, set(trained), specs)
 
 

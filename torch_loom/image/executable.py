@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from torch_loom import config
 from torch_loom.errors import ImageError
 from torch_loom.image import file, netlist, report
+from torch_loom.image.arguments import tensors_of_call
 from torch_loom.image.program import Program, dtype_of
 from torch_loom.image.replay import Replayer
 
@@ -50,6 +51,7 @@ class Executable:
         self.specs = dict(specs)
         self.replays = replays
         self.intermediates: dict[str, Any] = {}
+        self._has_constants = bool(self.specs.get("constants"))
         self._expected = [(torch.Size(one["shape"]), dtype_of(one["dtype"])) for one in program.inputs]
         self._run: Any = program.bind(self._tensors, device)
         # What a run updates is read by the next: a captured graph would read what it was.
@@ -59,7 +61,8 @@ class Executable:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it on tensors of the shapes and dtypes that it was compiled for; others are refused.
 
-        Tensors of the host are moved to the device.
+        Tensors of the host are moved to the device. Numbers, bools, texts and None are constants of what was
+        compiled: they are given as then, or left out where they are the defaults of the forward.
 
         Returns:
             What the module returns; where that has classes of the program's own, a tuple of its tensors.
@@ -68,8 +71,9 @@ class Executable:
             ValueError: the inputs are not those that it was compiled for.
         """
         if kwargs or not all(type(arg) is torch.Tensor for arg in args):
-            leaves = pytree.tree_leaves((args, kwargs))
-            args = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+            args = tensors_of_call(self.specs, args, kwargs)
+        elif self._has_constants:
+            args = tensors_of_call(self.specs, args, {})
         outputs = self._outputs(self._inputs(args))
         if self._structure is None:
             return tuple(outputs)
@@ -117,12 +121,12 @@ class Executable:
         with torch.no_grad():
             results = list(self._run(*inputs))
             if not saved and not self.program.updates:
-                return results
+                return _detached(results)
             for name, value in zip(self.program.updates, results[len(self.program.outputs) :], strict=True):
                 self._tensors[name].copy_(value)
         num_outputs = len(self.program.outputs) - len(saved)
         self.intermediates = dict(zip(saved, results[num_outputs:], strict=False))
-        return results[:num_outputs]
+        return _detached(results[:num_outputs])
 
     def _wanted(self) -> str:
         return ", ".join(f"{one['name']}: {one['dtype']} {one['shape']}" for one in self.program.inputs)
@@ -199,6 +203,7 @@ class Executable:
             "specs": self.specs,
             "chip": self.plan["chip"],
             "replays": self.replays,
+            "requires_grad": sorted(name for name, one in self._tensors.items() if one.requires_grad),
             **(more or {}),
         }
         file.write(path, body, {name: tensor.cpu() for name, tensor in self._tensors.items()})
@@ -236,7 +241,8 @@ class Executable:
             place = torch.device(name, index)
             if missing := [one for one in program.tensors if one not in tensors]:
                 raise ImageError(f"{path}: the file is damaged: it lacks the tensors {missing[:5]}")
-            moved = {name: _moved(tensor, place) for name, tensor in tensors.items()}
+            trained = set(body.get("requires_grad", ()))
+            moved = {name: _moved(tensor, place, name in trained) for name, tensor in tensors.items()}
             return cls(program, moved, body["plan"], body["specs"], place, replays=body["replays"])
         except (KeyError, TypeError) as error:
             raise ImageError(f"{path}: the file is damaged or no image ({error!r})") from error
@@ -248,6 +254,11 @@ def _chip_name(index: int) -> str:
     return _C.chip(index).name
 
 
-def _moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+def _detached(results: list[Any]) -> list[Any]:
+    # A parameter that is a result, or a view of one, is no part of the caller's autograd graph.
+    return [one.detach() if isinstance(one, torch.Tensor) and one.requires_grad else one for one in results]
+
+
+def _moved(tensor: torch.Tensor, device: torch.device, requires_grad: bool) -> torch.Tensor:
     own = torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device=device)
-    return own.copy_(tensor)
+    return own.copy_(tensor).requires_grad_(requires_grad)

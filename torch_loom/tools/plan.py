@@ -168,7 +168,7 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
             console.fail(error)
         raise
     del failure
-    found = summary(plan, script[0], str(options["chip"]))
+    found = summary(plan, script[0], str(options["chip"]), steps)
     _show(found)
     for key, content in (("json", json.dumps(found, indent=1) + "\n"), ("html", page(found))):
         if options[key]:
@@ -203,8 +203,8 @@ def _without_runner(frames: Sequence[traceback.FrameSummary]) -> list[traceback.
     ]
 
 
-def summary(plan: Any, script: str, chip: str) -> dict[str, Any]:
-    """Return a plan as JSON takes it: bytes and seconds."""
+def summary(plan: Any, script: str, chip: str, num_steps: int) -> dict[str, Any]:
+    """Return a plan of a script, which was to make so many steps, as JSON takes it: bytes and seconds."""
     devices = []
     for index in range(plan.num_devices):
         points = _thinned(list(plan.memory_over_time(index)))
@@ -223,6 +223,9 @@ def summary(plan: Any, script: str, chip: str) -> dict[str, Any]:
             }
         )
     setup = plan.setup_ops()
+    reads = plan.value_reads()
+    # A 0 may have ended the script: what later steps take, as an optimizer's state, is missing then.
+    is_cut = bool(reads) and plan.out_of_memory is None and len(plan.step_seconds) < num_steps
     spans: list[list[Any]] = []
     for span in plan.spans():
         if len(spans) >= MAX_SPANS:
@@ -241,7 +244,10 @@ def summary(plan: Any, script: str, chip: str) -> dict[str, Any]:
         },
         "ops": [list(op) for op in plan.step_ops()[:TOP_OPS]],
         "out_of_memory": plan.out_of_memory,
-        "batch_factor": _batch_factor(devices),
+        "batch_factor": None if is_cut else _batch_factor(devices),
+        "is_cut_short": is_cut,
+        "value_reads": {_short_line(line): count for line, count in reads.items()},
+        "unwritten_files": plan.unwritten_files,
         "devices": devices,
         "spans": spans,
     }
@@ -264,6 +270,31 @@ def _short(file: str) -> str:
     packaged = file.rpartition(f"site-packages{os.sep}")[2]
     here = os.getcwd() + os.sep
     return packaged.removeprefix(here)
+
+
+def _short_line(line: str) -> str:
+    file, colon, number = line.rpartition(":")
+    return _short(file) + colon + number
+
+
+def reads_text(found: dict[str, Any]) -> str:
+    """Return what a reader of a plan must know of values that the program read; "" if it read none."""
+    reads = found["value_reads"]
+    if not reads:
+        return ""
+    count = sum(reads.values())
+    lines = ", ".join(list(reads)[:3]) + (", …" if len(reads) > 3 else "")
+    text = (
+        f"the program read {count} value{'s' if count > 1 else ''} that the device does not have, and got 0 "
+        f"(at {lines}): where it branches on one, the plan may be too low"
+    )
+    if found["is_cut_short"]:
+        steps = len(found["step_seconds"])
+        text += (
+            f". It ended by itself after {steps} step{'' if steps == 1 else 's'}, perhaps because of that: "
+            "no larger batch is advised, as later steps and an optimizer's state may be missing"
+        )
+    return text
 
 
 def _thinned(points: list[Any]) -> list[Any]:
@@ -303,6 +334,7 @@ def times_text(factor: float) -> str:
 
 
 def _show(found: dict[str, Any]) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     from torch_loom.image.report import duration
@@ -340,6 +372,11 @@ def _show(found: dict[str, Any]) -> None:
         print_("most memory was in use here:")
         for file, line, function in stack[:4]:
             print_(f"  {file}:{line} {function}", highlight=False)
+    if text := reads_text(found):
+        print_(f"[bold yellow]note:[/bold yellow] {escape(text)}", highlight=False)
+    if found["unwritten_files"]:
+        paths = ", ".join(found["unwritten_files"][:3]) + (", …" if len(found["unwritten_files"]) > 3 else "")
+        print_(f"not written, since a plan has no values: {escape(paths)}", highlight=False)
     if found["out_of_memory"]:
         print_(f"[bold red]out of memory:[/bold red] {found['out_of_memory']}")
     elif found["batch_factor"]:

@@ -41,7 +41,7 @@ pre{padding:12px;overflow:auto;font-size:13px;white-space:pre-wrap}
 def page(found: dict[str, Any]) -> str:
     """Return the page of what :func:`torch_loom.tools.plan.summary` returned."""
     from torch_loom.image.report import duration
-    from torch_loom.tools.plan import size_text
+    from torch_loom.tools.plan import reads_text, size_text
 
     first = found["devices"][0]
     steps = found["step_seconds"]
@@ -68,6 +68,8 @@ def page(found: dict[str, Any]) -> str:
         ),
         "</div>",
     ]
+    if text := reads_text(found):
+        parts.append(f"<p class=bad>{escape(text)}</p>")
     if found["out_of_memory"]:
         parts.append(f"<h2 class=bad>Out of memory</h2><pre>{escape(found['out_of_memory'])}</pre>")
     for number, device in enumerate(found["devices"][:8]):

@@ -17,6 +17,7 @@
 #include "torch/bindings/guarded.h"
 #include "torch/bindings/tape_bindings.h"
 #include "torch/core/device.h"
+#include "torch/dispatch/no_values.h"
 #include "torch/memory/lazy.h"
 
 namespace py = pybind11;
@@ -136,6 +137,7 @@ class PlanRecorder {
 void bind_clock(py::module_& m) {
   m.def("simulate_time", guarded(&simulate_time), py::arg("describe"), py::arg("kernel_ns"),
         py::arg("move_ns"), py::arg("attributes"));
+  m.def("take_value_reads", guarded(&take_value_reads));
   m.def("stop_simulating_time", guarded([] {
           const py::gil_scoped_release no_gil;
           translated([] { simulated::turn_off(); });

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "torch/core/python_line.h"
@@ -29,6 +30,28 @@ bool is_first(std::set<std::string_view>& told, std::string_view line) {
 
 std::string_view name_of_line(std::string_view line) {
   return line.empty() ? std::string_view("a call") : line;
+}
+
+struct ValueReads {
+  std::mutex mutex;
+  std::vector<std::pair<std::string_view, int64_t>> lines;  // few: a loop reads at the same ones
+};
+
+ValueReads& value_reads() {
+  static auto* const reads = new ValueReads;
+  return *reads;
+}
+
+void count_value_read(std::string_view line) {
+  ValueReads& reads = value_reads();
+  const std::lock_guard<std::mutex> lock(reads.mutex);
+  const auto known = std::find_if(reads.lines.begin(), reads.lines.end(),
+                                  [&](const auto& each) { return each.first == line; });
+  if (known != reads.lines.end()) {
+    ++known->second;
+  } else {
+    reads.lines.emplace_back(line, 1);
+  }
 }
 
 void warn_of_size(const Op& op) {
@@ -124,9 +147,16 @@ bool holds_true(const at::Tensor& tensor) {
          latest.version == tensor.unsafeGetTensorImpl()->version_counter().current_version();
 }
 
+std::vector<std::pair<std::string_view, int64_t>> take_value_reads() {
+  ValueReads& reads = value_reads();
+  const std::lock_guard<std::mutex> lock(reads.mutex);
+  return std::exchange(reads.lines, {});
+}
+
 void warn_of_constant() {
   static auto* const told = new std::set<std::string_view>;
   const std::string_view line = python_line();
+  count_value_read(line);
   if (!is_first(*told, line)) return;
   TORCH_WARN(name_of_line(line),
              ": reads a value of a device that computes nothing. Values read there are 0 (False), and what "

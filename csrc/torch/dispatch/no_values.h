@@ -3,12 +3,20 @@
 
 #include <ATen/core/stack.h>
 
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "torch/ops/op.h"
 
 namespace loom::glue {
 
 // Once for each line of Python: what such a device is asked for is 0.
 void warn_of_constant();
+// The lines of Python that have read such values since the last call, and how often each did, in the order of
+// their first reads. Lines live as long as the process.
+std::vector<std::pair<std::string_view, int64_t>> take_value_reads();
 
 // Notes the result of a check that all elements pass. Programs stop where one does not, and so it is
 // supposed that the latest passes.

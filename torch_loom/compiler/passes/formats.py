@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
 
 from torch_loom.compiler import overrides
-from torch_loom.compiler.ir import computes, facts, module_of, op_name, shape_class, tensors_of, value_of
+from torch_loom.compiler.ir import (
+    Facts,
+    computes,
+    facts,
+    module_of,
+    op_name,
+    shape_class,
+    tensors_of,
+    value_of,
+)
 from torch_loom.compiler.passes.runner import Context
 from torch_loom.compiler.predicates import Named
 from torch_loom.errors import CompilerOptionError
@@ -114,26 +124,42 @@ def quantise(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
     done: dict[tuple[fx.Node, str], fx.Node] = {}
     for node in list(graph.graph.nodes):
         own = facts(node)
-        value = value_of(node)
-        if not computes(node) or not own.format or not isinstance(value, torch.Tensor):
+        value = next(tensors_of(value_of(node)), None)
+        if not computes(node) or not own.format or value is None or own.host_reason:
             continue
-        if not value.dtype.is_floating_point or own.host_reason:
+        if not value.dtype.is_floating_point:
             continue
         _quantise_operands(graph, node, own.format, done)
+        if not isinstance(value_of(node), torch.Tensor):
+            _quantise_parts(graph, node)
+            continue
         _lower_product(graph, node)
         if _keeps(node, own.format) and _rounded_to(node.all_input_nodes[0]) == own.format:
             own.tags[_ROUNDED] = own.format
         elif own.format != "Float32" and not _round_inside(node):
-            with graph.graph.inserting_after(node):
-                rounded = _call(graph, torch.ops.loom_numerics.quantize.default, node, own.format)
-            node.replace_all_uses_with(
-                rounded, delete_user_cb=lambda user, rounded=rounded: user is not rounded
-            )
-            rounded.meta["val"] = value
-            facts(rounded).fused_into = own.fused_into or node.name
-            facts(rounded).format = own.format
+            _quantise_result(graph, node, own)
     graph.recompile()
     return graph
+
+
+def _quantise_result(graph: fx.GraphModule, node: fx.Node, own: Facts) -> None:
+    with graph.graph.inserting_after(node):
+        rounded = _call(graph, torch.ops.loom_numerics.quantize.default, node, own.format)
+    node.replace_all_uses_with(rounded, delete_user_cb=lambda user: user is not rounded)
+    rounded.meta["val"] = value_of(node)
+    facts(rounded).fused_into = own.fused_into or node.name
+    facts(rounded).format = own.format
+
+
+def _quantise_parts(graph: fx.GraphModule, node: fx.Node) -> None:
+    """Make the results of an op that has several, such as a recurrent layer, values of its format."""
+    own = facts(node)
+    if own.format == "Float32":
+        return
+    for part in [user for user in node.users if getattr(user.target, "__name__", "") == "getitem"]:
+        value = value_of(part)
+        if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
+            _quantise_result(graph, part, replace(own, fused_into=own.fused_into or node.name))
 
 
 # The tag of a node whose result is of a format without a quantiser behind it: which one.

@@ -14,6 +14,12 @@ from torch_loom.errors import DeviceTypeError, InvalidDeviceError
 DEVICE_TYPE: str = config.device_name()
 
 
+class InvalidOrdinalError(InvalidDeviceError, torch.AcceleratorError):
+    """The error of a device that does not exist under CUDA's name: also of the type that CUDA's has."""
+
+    error_code = 101  # CUDA's cudaErrorInvalidDevice
+
+
 class DeviceContext:
     """What ``torch.loom.device`` is, as far as it stands for a device.
 
@@ -76,6 +82,9 @@ def _check_index(index: int) -> int:
     count = _device_count()
     if 0 <= index < count:
         return index
+    if DEVICE_TYPE == config.CUDA_NAME:
+        the_devices = f"the devices are 0 … {count - 1}" if count else "there is no device"
+        raise InvalidOrdinalError(f"CUDA error: invalid device ordinal: got {index}, and {the_devices}")
     if count == 0:
         raise InvalidDeviceError(f"Invalid device index {index}: there are no {DEVICE_TYPE} devices")
     there_are = f"there are {count} {DEVICE_TYPE} devices (0…{count - 1})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -58,7 +58,7 @@ class DryRunPlan:
         out_of_memory: the message of the error that ended the dry run, if memory had run out.
     """
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, unwritten_files: Sequence[str]) -> None:
         self._world = _C.world()
         self._recording = recording
         self._peaks: list[tuple[int, int]] | None = None
@@ -68,6 +68,8 @@ class DryRunPlan:
         self._end_ns: int | None = None  # the dry run goes on
         self.out_of_memory: str | None = None
         self._group: PlannedGroup | None = None
+        self._unwritten_files = unwritten_files
+        self._reads: dict[str, int] = {}
 
     def __repr__(self) -> str:
         peaks = ", ".join(f"{peak / 2**20:,.1f} MiB" for peak, _ in self._figures())
@@ -180,6 +182,24 @@ class DryRunPlan:
         return found
 
     @property
+    def unwritten_files(self) -> list[str]:
+        """The paths that ``torch.save`` and ``safetensors`` were given, and which were left as they are."""
+        return list(self._unwritten_files)
+
+    def value_reads(self) -> dict[str, int]:
+        """Return how often each line of the program read a value of a device, by ``"file:line"``.
+
+        Those values do not exist: 0 was read. Where a branch depends on one, the plan may lack what follows.
+        """
+        if self._end_ns is None:
+            self._note_reads()
+        return dict(self._reads)
+
+    def _note_reads(self) -> None:
+        for line, count in _C.take_value_reads():
+            self._reads[line] = self._reads.get(line, 0) + count
+
+    @property
     def seconds(self) -> float:
         """Device time from the begin of the dry run until its devices have run all that was issued."""
         return (self._recording.now_ns() if self._end_ns is None else self._end_ns) * 1e-9
@@ -253,6 +273,7 @@ class DryRunPlan:
     def _end(self) -> None:
         self._peaks = _peaks()
         self._end_ns = self._recording.now_ns()
+        self._note_reads()
         try:
             if self._group is not None:
                 self._group.end()

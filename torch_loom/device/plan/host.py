@@ -100,20 +100,34 @@ class CostlessHost(TorchFunctionMode):
     def _made_like(self, tensor: torch.Tensor, dtype: torch.dtype, requires_grad: bool) -> torch.Tensor:
         count = math.prod(tensor.shape)
         size_bytes = count * torch.empty(0, dtype=dtype, device="meta").element_size()
+        flat = self._flat(size_bytes, dtype)
+        return flat.as_strided(tensor.shape, _dense_strides(tensor)).requires_grad_(requires_grad)
+
+    def _flat(self, size_bytes: int, dtype: torch.dtype) -> torch.Tensor:
         memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
-        made = torch.frombuffer(memory, dtype=dtype).as_strided(tensor.shape, _dense_strides(tensor))
+        made = torch.frombuffer(memory, dtype=dtype)
         storage = made.untyped_storage()
         self._made = {key: ref for key, ref in self._made.items() if not _is_gone(ref)}
         self._made[storage.data_ptr()] = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
-        return made.requires_grad_(requires_grad)
+        return made
+
+    def storage(self, size_bytes: int) -> torch.UntypedStorage:
+        """Return storage of so many bytes that takes no memory while nobody writes to it."""
+        if size_bytes == 0:
+            return torch.UntypedStorage(0)  # type: ignore[no-untyped-call]
+        return self._flat(size_bytes, torch.uint8).untyped_storage()
+
+    def has_made(self, storage: torch.UntypedStorage) -> bool:
+        """Return whether storage is of those that cost nothing, and so has zeros in it."""
+        ref = self._made.get(storage.data_ptr())
+        return ref is not None and not _is_gone(ref)
 
     def _is_costless(self, tensor: object) -> bool:
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu":
             return False
         if tensor.layout is not torch.strided:
             return False
-        ref = self._made.get(tensor.untyped_storage().data_ptr())
-        return ref is not None and not _is_gone(ref)
+        return self.has_made(tensor.untyped_storage())
 
 
 def _dense_strides(tensor: torch.Tensor) -> tuple[int, ...]:

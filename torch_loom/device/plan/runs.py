@@ -13,6 +13,7 @@ from torch_loom.config import dry_runs
 from torch_loom.device._core import clock, first_use
 from torch_loom.device._core.device_index import DEVICE_TYPE
 from torch_loom.device.plan.figures import DryRunPlan
+from torch_loom.device.plan.files import KeptFiles
 from torch_loom.device.plan.host import CostlessHost
 from torch_loom.device.plan.recording import Recording
 from torch_loom.errors import ConfigurationError, DryRunError
@@ -31,6 +32,9 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
     the host that are made inside take no memory either, and have zeros in them, so that models larger than
     this machine can be made. Everything that belongs to devices is the dry run's: their number, the current
     device and streams, generators, statistics of memory. That holds for all threads of the process.
+
+    Files of tensors are not written: ``torch.save`` and ``safetensors.torch.save_file`` leave their paths as
+    they are, warn once, and until the end loading such a path gives what was saved, with zeros.
 
     A tensor belongs to the devices on which it was made. One from outside is refused inside, and one from
     inside is refused afterwards: it keeps its shape and dtype, and is freed as any other. Make the model and
@@ -68,6 +72,7 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
         self._request = dry_runs.request(chip, devices, memory)
         self._plan: DryRunPlan | None = None
         self._host = CostlessHost()
+        self._files = KeptFiles(self._host)
 
     def __enter__(self) -> DryRunPlan:
         first_use.init()
@@ -87,7 +92,9 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
         except BaseException:
             first_use.see_program()
             raise
-        self._plan = DryRunPlan(recording)
+        _C.take_value_reads()  # those of others
+        self._plan = DryRunPlan(recording, self._files.paths)
+        self._files.start()
         self._host.__enter__()  # type: ignore[no-untyped-call]
         return self._plan
 
@@ -107,6 +114,7 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
             self._host.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
             plan._end()
         finally:
+            self._files.stop()
             _C.stop_simulating_time()
             first_use.see_program()
 

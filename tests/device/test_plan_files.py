@@ -1,0 +1,151 @@
+"""Files of tensors saved in a dry run: what was there stays, and loading finds what was saved."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+GOOD = b"a checkpoint of weeks"
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    Path("good.pt").write_bytes(GOOD)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*reads a value of a device|.*a dry run writes no files")
+        yield
+
+
+def saved(path: object, **options: object) -> dict[str, object]:
+    model = nn.Linear(4, 2).to("loom")
+    state = {"model": model.state_dict(), "epoch": 3, "random": torch.get_rng_state()}
+    torch.save(state, path, **options)  # type: ignore[arg-type]
+    return state
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_saving_leaves_the_file_and_loading_finds_what_was_saved(is_zip: bool) -> None:
+    with torch.loom.dry_run(chip="h200", devices=1) as plan:
+        with pytest.warns(UserWarning, match=r"good.pt: a dry run writes no files of tensors") as told:
+            state = saved("good.pt", _use_new_zipfile_serialization=is_zip)
+        assert [each.filename for each in told if "writes no files" in str(each.message)] == [__file__]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=".*a dry run writes no files")
+            saved("other.pt")
+        found = torch.load("good.pt")
+        assert found["epoch"] == 3
+        assert found["model"]["weight"].device == torch.device("loom:0")
+        assert torch.equal(found["random"], state["random"])  # type: ignore[arg-type]
+        assert torch.load("good.pt", map_location="cpu")["model"]["bias"].device.type == "cpu"
+        nn.Linear(4, 2).to("loom").load_state_dict(found["model"])
+    assert plan.unwritten_files == ["good.pt", "other.pt"]
+    assert Path("good.pt").read_bytes() == GOOD
+    assert os.listdir() == ["good.pt"]
+
+
+def test_saving_again_leaves_what_was_loaded() -> None:
+    with torch.loom.dry_run(chip="h200", devices=1):
+        torch.save({"large": torch.ones(1 << 20), "small": torch.ones(3)}, "good.pt")
+        first = torch.load("good.pt")
+        saved("good.pt")
+        assert first["large"].sum() == 0  # of the dry run's host
+        assert first["small"].tolist() == [1, 1, 1]
+
+
+def test_a_large_model_takes_no_room() -> None:
+    with torch.loom.dry_run(chip="h200", devices=1):
+        model = nn.Linear(1 << 16, 1 << 17, dtype=torch.bfloat16).to("loom")
+        torch.save(model.state_dict(), "large.pt")
+        status = os.stat("large.pt")
+        assert status.st_size > 1 << 34
+        assert status.st_blocks * 512 < 1 << 24
+        assert torch.load("large.pt")["weight"].shape == model.weight.shape
+        assert torch.load("large.pt", map_location="cpu")["weight"].shape == model.weight.shape
+    assert not os.path.exists("large.pt")
+
+
+def test_what_is_saved_beside_and_moved() -> None:
+    with torch.loom.dry_run(chip="h200", devices=1) as plan:
+        saved(Path("new.tmp"))
+        assert Path("new.tmp").exists()
+        os.replace("new.tmp", "good.pt")
+        assert not os.path.exists("new.tmp")
+        assert torch.load("good.pt")["epoch"] == 3
+        shutil.copy2("good.pt", "best.pt")
+        os.remove("good.pt")
+        assert torch.load("best.pt")["epoch"] == 3
+        with open("good.pt", "rb") as file:
+            assert file.read() == GOOD
+    assert plan.unwritten_files == ["new.tmp", "good.pt", "best.pt"]
+    assert Path("good.pt").read_bytes() == GOOD
+    assert os.listdir() == ["good.pt"]
+
+
+def test_open_files_and_buffers() -> None:
+    with torch.loom.dry_run(chip="h200", devices=1):
+        with open("open.pt", "wb") as file:
+            saved(file)
+        with open("open.pt", "rb") as file:
+            assert torch.load(file)["epoch"] == 3
+        buffer = io.BytesIO()
+        saved(buffer)
+        buffer.seek(0)
+        assert torch.load(buffer)["epoch"] == 3
+    assert Path("open.pt").read_bytes() == b""
+
+
+def test_safetensors() -> None:
+    safe = pytest.importorskip("safetensors.torch")
+    torch.loom.synchronize()
+    safe.save_file({"a": torch.ones(2)}, "good.safetensors")
+    with torch.loom.dry_run(chip="h200", devices=1):
+        safe.save_file({"b": torch.ones(2, 3, device="loom")}, "good.safetensors", metadata={"format": "pt"})
+        assert safe.load_file("good.safetensors")["b"].shape == (2, 3)
+    assert safe.load_file("good.safetensors")["a"].tolist() == [1, 1]
+
+
+@pytest.mark.slow
+def test_distributed_checkpoints() -> None:
+    from torch.distributed import checkpoint
+
+    checkpoint.save({"a": torch.ones(2)}, checkpoint_id="folder")
+    before = {path: path.read_bytes() for path in Path("folder").iterdir()}
+    with torch.loom.dry_run(chip="h200", devices=1):
+        state = {"a": torch.ones(2, 3, device="loom"), "step": 7}
+        checkpoint.save(state, checkpoint_id="folder")
+        state["step"] = 0
+        checkpoint.load(state, checkpoint_id="folder")
+        assert state["step"] == 7
+    assert {path: path.read_bytes() for path in Path("folder").iterdir()} == before
+
+
+def test_outside_files_are_written_as_ever() -> None:
+    with torch.loom.dry_run(chip="h200", devices=1):
+        pass
+    torch.save({"epoch": 4}, "good.pt")
+    assert torch.load("good.pt") == {"epoch": 4}
+
+
+def test_reads_are_counted_by_line() -> None:
+    with torch.loom.dry_run(chip="h200", devices=1) as plan:
+        x = torch.ones(3, device="loom")
+        for _ in range(3):
+            x.sum().item()
+        assert list(plan.value_reads().values()) == [3]
+    (line,) = plan.value_reads()
+    file, _, number = line.rpartition(":")
+    assert file == __file__
+    with open(__file__, encoding="utf-8") as source:
+        assert ".item()" in source.read().splitlines()[int(number) - 1]
+    with torch.loom.dry_run(chip="h200", devices=1) as other:
+        pass
+    assert other.value_reads() == {}

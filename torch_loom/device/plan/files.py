@@ -1,0 +1,300 @@
+"""Files of tensors that a dry run would write: kept aside, so that no good file is replaced by zeros.
+
+``torch.save`` and ``safetensors.torch.save_file`` leave the file that they are given as it is. What they
+would write goes to a folder that ends with the dry run, tensors' bytes as holes; loading the same path finds
+it there, as do the functions of ``os`` that move, remove and examine files.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from torch_loom.device._core.device_index import DEVICE_TYPE
+from torch_loom.device.plan.host import LEAST_BYTES, CostlessHost
+
+__all__ = ["KeptFiles", "watch_checkpoints"]
+
+# What a file of safetensors begins with: the length of its header.
+_LENGTH_BYTES = 8
+# Functions of os that are given such a path, to look at what was saved. shutil.copy calls most of them.
+_EXAMINING = ("stat", "lstat", "access", "chmod", "utime", "listxattr")
+_LIBRARIES = ("torch.", "torch_loom.", "safetensors.", "contextlib", "shutil")
+
+
+class KeptFiles:
+    """From :meth:`start` to :meth:`stop` files of tensors are kept aside.
+
+    Attributes:
+        paths: those that were not written, in the order in which they were first given.
+    """
+
+    def __init__(self, host: CostlessHost) -> None:
+        self._host = host
+        self._folder: str | None = None
+        self._number = 0
+        self._kept: dict[str, str] = {}
+        self._replaced: list[tuple[Any, str, Any]] = []
+        self.paths: list[str] = []
+
+    def start(self) -> None:
+        """Begin to keep files aside."""
+        global _current
+        _current = self
+        self._replace(torch.storage._StorageBase, "cpu", self._storage_on_host)
+        self._replace(torch.serialization, "_open_zipfile_writer", self._open_writer)
+        self._replace(torch.serialization, "_open_file_like", self._open_file)
+        load = self._load(torch.load)
+        for module in (torch, torch.serialization):
+            self._replace(module, "load", lambda _: load)
+        for name in ("replace", "rename"):
+            self._replace(os, name, self._moving)
+        for name in ("remove", "unlink"):
+            self._replace(os, name, self._removing)
+        for name in _EXAMINING:
+            self._replace(os, name, self._examining)
+        self._replace(shutil, "copyfile", self._copying)
+        try:
+            import safetensors
+            import safetensors.torch as safe
+        except ImportError:
+            return
+        self._replace(safe, "serialize_file", self._serializing)
+        for module in (safetensors, safe):
+            self._replace(module, "safe_open", self._opening)
+
+    def stop(self) -> None:
+        """Restore what was there before, and forget what was kept."""
+        global _current
+        _current = None
+        while self._replaced:
+            setattr(*self._replaced.pop())
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        original = getattr(owner, name)
+        self._replaced.append((owner, name, original))
+        setattr(owner, name, make(original))
+
+    def _withhold(self, path: str | os.PathLike[str]) -> str:
+        """Return where the content of a path goes instead."""
+        if self._folder is None:
+            self._folder = tempfile.mkdtemp(prefix="loom-dry-run-")
+        # A new file each time: what was loaded from an earlier one may still be mapped.
+        self._number += 1
+        kept = os.path.join(self._folder, str(self._number) + os.path.splitext(os.fspath(path))[1])
+        self._keep(path, kept)
+        return kept
+
+    def _keep(self, path: str | os.PathLike[str], kept: str) -> None:
+        self._kept[_absolute(path)] = kept
+        text = os.fspath(path)
+        if text in self.paths:
+            return
+        if not self.paths:
+            warnings.warn(
+                f"{text}: a dry run writes no files of tensors, whose values do not exist. The path is left "
+                "as it is, and loading it before the dry run ends gives what was saved, with zeros for "
+                "values. plan.unwritten_files lists all such paths.",
+                stacklevel=_program_level(),
+            )
+        self.paths.append(text)
+
+    def _found(self, path: Any) -> Any:
+        """Return where a path's content is: the path itself if nothing was kept for it."""
+        if not self._kept or not _is_path(path):
+            return path
+        return self._kept.get(_absolute(path), path)
+
+    def _path_of(self, target: Any) -> Any:
+        """Return the path of a path or an open file; None of what is in memory, has no name, or is kept."""
+        if not _is_path(target):
+            try:
+                target.fileno()
+            except (AttributeError, OSError):
+                return None
+            target = getattr(target, "name", None)
+            if not isinstance(target, str):
+                return None
+        is_kept = self._folder is not None and os.path.dirname(_absolute(target)) == self._folder
+        return None if is_kept else target
+
+    # torch.save and torch.load
+
+    def _storage_on_host(self, original: Any) -> Any:
+        def cpu(storage: Any) -> Any:
+            if storage.device.type != DEVICE_TYPE:
+                return original(storage)
+            return self._host.storage(storage.nbytes())
+
+        return cpu
+
+    def _open_writer(self, original: Any) -> Any:
+        @contextmanager
+        def open_writer(target: Any) -> Iterator[Any]:
+            path = self._path_of(target)
+            with original(target if path is None else self._withhold(path)) as writer:
+                yield writer if path is None else _HoleWriter(writer, self._host)
+
+        return open_writer
+
+    def _open_file(self, original: Any) -> Any:
+        def open_file(target: Any, mode: str) -> Any:
+            if "w" not in mode:
+                return original(self._found(target), mode)
+            path = self._path_of(target)
+            return original(target if path is None else self._withhold(path), mode)
+
+        return open_file
+
+    def _load(self, original: Any) -> Any:
+        def load(f: Any, *args: Any, **kwargs: Any) -> Any:
+            path = self._path_of(f)
+            found = self._found(path)
+            if found is path:
+                return original(f, *args, **kwargs)
+            if kwargs.get("mmap") is None and zipfile.is_zipfile(found):
+                kwargs["mmap"] = True  # holes then take no memory
+            return original(found, *args, **kwargs)
+
+        return load
+
+    # os and shutil
+
+    def _moving(self, original: Any) -> Any:
+        def move(src: Any, dst: Any, **kwargs: Any) -> None:
+            kept = self._kept.pop(_absolute(src), None) if _is_path(src) else None
+            if kept is None:
+                original(src, dst, **kwargs)
+            else:
+                self._keep(dst, kept)
+
+        return move
+
+    def _removing(self, original: Any) -> Any:
+        def remove(path: Any, **kwargs: Any) -> None:
+            kept = self._kept.pop(_absolute(path), None) if _is_path(path) else None
+            original(path if kept is None else kept, **kwargs)
+
+        return remove
+
+    def _examining(self, original: Any) -> Any:
+        return lambda path, *args, **kwargs: original(self._found(path), *args, **kwargs)
+
+    def _copying(self, original: Any) -> Any:
+        def copyfile(src: Any, dst: Any, **kwargs: Any) -> Any:
+            found = self._found(src)
+            if found is src:
+                return original(src, dst, **kwargs)
+            os.link(found, self._withhold(dst))
+            return dst
+
+        return copyfile
+
+    @contextmanager
+    def stream(self, path: str | os.PathLike[str], mode: str) -> Iterator[Any]:
+        """Open a file of a checkpoint: where it is kept."""
+        with open(self._found(path) if "r" in mode else self._withhold(path), mode) as file:
+            yield file
+
+    def forget(self, path: str | os.PathLike[str]) -> None:
+        """Remove what was kept for a path, if anything was."""
+        self._kept.pop(_absolute(path), None)
+
+    # safetensors
+
+    def _serializing(self, _: Any) -> Any:
+        def serialize_file(tensors: Any, filename: Any, metadata: Any = None) -> None:
+            header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
+            end = 0
+            for name, spec in tensors.items():
+                begin, end = end, end + spec.data_len
+                header[name] = {"dtype": spec.dtype, "shape": list(spec.shape), "data_offsets": [begin, end]}
+            text = json.dumps(header).encode()
+            with open(self._withhold(filename), "wb") as file:
+                file.write(len(text).to_bytes(_LENGTH_BYTES, "little") + text)
+                file.truncate(_LENGTH_BYTES + len(text) + end)
+
+        return serialize_file
+
+    def _opening(self, original: Any) -> Any:
+        return lambda filename, *args, **kwargs: original(self._found(filename), *args, **kwargs)
+
+
+# That of the dry run that is under way.
+_current: KeptFiles | None = None
+
+
+def watch_checkpoints() -> None:
+    """Let dry runs keep aside what ``torch.distributed.checkpoint`` writes; call it when that is imported."""
+    from torch.distributed.checkpoint.filesystem import FileSystem
+
+    create, remove = FileSystem.create_stream, FileSystem.rm_file
+
+    @functools.wraps(create)
+    def create_stream(self: Any, path: str | os.PathLike[str], mode: str) -> Any:
+        return create(self, path, mode) if _current is None else _current.stream(path, mode)
+
+    @functools.wraps(remove)
+    def rm_file(self: Any, path: str | os.PathLike[str]) -> None:
+        if _current is None:
+            remove(self, path)
+        else:
+            _current.forget(path)
+
+    FileSystem.create_stream = create_stream  # type: ignore[method-assign]
+    FileSystem.rm_file = rm_file  # type: ignore[method-assign]
+
+
+class _HoleWriter:
+    """Writes the records of a file; a storage that has only zeros becomes a hole."""
+
+    def __init__(self, writer: Any, host: CostlessHost) -> None:
+        self._writer = writer
+        self._host = host
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+    def write_record(self, name: str, content: Any, size_bytes: int) -> None:
+        if isinstance(content, torch.UntypedStorage) and self._is_zero(content):
+            self._writer.write_record_metadata(name, size_bytes)
+        else:
+            self._writer.write_record(name, content, size_bytes)
+
+    def _is_zero(self, storage: torch.UntypedStorage) -> bool:
+        if storage.nbytes() < LEAST_BYTES:
+            return False
+        if self._host.has_made(storage):
+            return True
+        return not torch.empty(0, dtype=torch.uint8).set_(storage).any()
+
+
+def _is_path(target: object) -> bool:
+    return isinstance(target, (str, os.PathLike))
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    return os.path.abspath(os.fspath(path))
+
+
+def _program_level() -> int:
+    """Return the ``stacklevel`` of the program in the caller: the first frame that is no library's."""
+    frame = sys._getframe(1)
+    level = 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_LIBRARIES):
+        frame = frame.f_back
+        level += 1
+    return level

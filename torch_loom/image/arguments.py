@@ -1,0 +1,60 @@
+"""From what a call gives to the tensors that an executable takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from torch_loom.image.program import decode
+
+__all__ = ["CONSTANTS", "same", "tensors_of_call"]
+
+CONSTANTS = (bool, int, float, complex, str, type(None))
+"""Types of arguments that a model is compiled for by their values."""
+
+_HOST = torch.device("cpu")
+
+
+def same(value: Any, other: Any) -> bool:
+    """Whether two constants mean the same to a model: ``1``, ``1.0`` and ``True`` differ."""
+    return type(value) is type(other) and repr(value) == repr(other)
+
+
+def tensors_of_call(
+    specs: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[torch.Tensor, ...]:
+    """Return the tensors among the arguments, in the order in which they were compiled.
+
+    Raises:
+        ValueError: a constant has another value than the one that was compiled, or is missing.
+    """
+    order = [name for name in specs.get("keywords", ()) if name in kwargs]
+    named = {**{name: kwargs[name] for name in order}, **kwargs}
+    leaves = pytree.tree_leaves((tuple(args), named))
+    tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+    constants = specs.get("constants")
+    if constants is None:
+        return tensors  # an image from before they were kept
+    given = [leaf for leaf in leaves if not isinstance(leaf, torch.Tensor)]
+    are_tensors = [isinstance(leaf, torch.Tensor) for leaf in leaves]
+    if are_tensors == specs["given"]:
+        for number, (leaf, encoded) in enumerate(zip(given, constants, strict=True)):
+            value = decode(encoded, {}, _HOST)
+            if not same(leaf, value):
+                raise ValueError(
+                    f"constant {number} of the arguments: it was compiled for {value!r}, but got {leaf!r}. "
+                    "Compile it again for this value"
+                )
+    elif given or (constants and not specs.get("optional", False)):
+        wanted = ["a tensor" if one else None for one in specs["given"]]
+        values = iter(constants)
+        words = [one or repr(decode(next(values), {}, _HOST)) for one in wanted]
+        got = ["a tensor" if isinstance(leaf, torch.Tensor) else repr(leaf) for leaf in leaves]
+        raise ValueError(
+            f"it was compiled for the arguments ({', '.join(words)}), but got ({', '.join(got)}). Numbers, "
+            "bools, texts and None are constants of what is compiled: give the same, or compile it again"
+        )
+    return tensors
