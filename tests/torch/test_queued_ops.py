@@ -297,6 +297,8 @@ def busy(work: Callable[[], object]) -> object:
 def test_calls_without_a_kernel_are_refused_at_once() -> None:
     z = torch.ones(3, dtype=torch.complex64, device="loom")
     for _ in range(2):
+        with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+            busy(lambda: z.real.bool().clamp_max(True))
         with pytest.raises(NotImplementedError, match="not implemented for 'ComplexFloat'"):
             busy(lambda: torch.aminmax(z))
         assert busy(lambda: torch.aminmax(z.real)) == (1, 1)

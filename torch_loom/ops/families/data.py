@@ -72,8 +72,8 @@ FAMILIES = (
         tolerance="exact",
         facts={
             "borrows_whole": "sort kthvalue median.dim nanmedian.dim mode.values",
-            "engine_checks": "bucketize.Tensor bucketize.Tensor_out median.dim median.dim_values nanmedian.dim "
-            "nanmedian.dim_values",
+            "engine_checks": "bucketize.Tensor bucketize.Tensor_out median.dim median.dim_values "
+            "nanmedian.dim nanmedian.dim_values",
         },
     ),
     Family(
