@@ -21,6 +21,7 @@ _LINALG = (
     OLDER_PYTORCH,
     "`setUp` calls itself without end in PyTorch 2.13's test classes, on the device cpu, too",
 )
+_LARGE = (None, "needs a device of 10 GiB; it was run with 4")
 _NO_VITALS = (OLDER_PYTORCH, "PyTorch 2.13 has no `torch.read_vitals`")
 _CALLING_THREAD = (None, "backward passes run in the thread that asks for them")
 _DTYPE_OF_CUDA = (None, "the engine has no kernel for a dtype that CUDA takes")
@@ -74,6 +75,13 @@ KNOWN: dict[tuple[str, str], tuple[str | None, str]] = {
             ("autograd", "AutogradDeviceType", "reentrant_parent_error_on_cpu_cuda", _CALLING_THREAD),
             ("autograd", "AutogradMultipleDispatch", "backward_single_threaded_cuda", _CALLING_THREAD),
             ("binary_ufuncs", "BinaryUfuncs", "non_contig_index_pow_cuda_complex32", _DTYPE_OF_CUDA),
+            ("indexing", "Indexing", "index_put_accumulate_large_tensor_cuda", _LARGE),
+            (
+                "optim",
+                "OptimRenewed",
+                "mixed_device_dtype_impl_foreach_RMSprop_cuda_float32",
+                (None, "one rounding of bfloat16 apart"),
+            ),
             ("optim", "OptimRenewed", "tensor_lr_Muon_cuda_float32", _MUON),
             ("reductions", "Reductions", "ref_duplicate_values_nanmean_cuda_complex128", _DTYPE_OF_CUDA),
             ("reductions", "Reductions", "ref_small_input_nanmean_cuda_complex64", _DTYPE_OF_CUDA),

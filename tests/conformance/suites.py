@@ -113,9 +113,10 @@ def _outcome(case: ElementTree.Element, file: str, test: str) -> Failure | bool:
     if problem is None:
         return case.find("skipped") is None
     message = problem.get("message") or problem.text or ""
-    # The last lines have the error itself; tracebacks name many things.
-    tail = "\n".join((problem.text or "").splitlines()[-15:])
-    told = (what_it_needs(f"{message}\n{tail}"), "")
+    # The last lines have the error itself, those marked E also what led to it; tracebacks name many things.
+    lines = (problem.text or "").splitlines()
+    errors = [line for line in lines if line.startswith("E ")]
+    told = (what_it_needs("\n".join([message, *errors, *lines[-15:]])), "")
     needs, reason = KNOWN.get((file, test), KNOWN_GROUPS.get((file, test.partition(".")[0]), told))
     return Failure(test, first_line(message), needs, reason)
 
