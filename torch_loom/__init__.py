@@ -60,6 +60,25 @@ def include_path() -> str:
     return str(Path(__file__).parent / "include")
 
 
+_MODULES = (
+    "chips",
+    "compiler",
+    "config",
+    "errors",
+    "image",
+    "numerics",
+    "ops",
+    "pipeline",
+    "pybuda",
+    "tools",
+)
+_NAMES = ("Executable", "compile", "__version__")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES, *_MODULES})
+
+
 def __getattr__(name: str) -> Any:
     # Imported and read when asked for: import reads no file but code, and an image runs without the compiler.
     if name == "Executable":
@@ -74,4 +93,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("torch-loom")
+    if name in _MODULES:
+        from importlib import import_module
+
+        return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

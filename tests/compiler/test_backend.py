@@ -70,6 +70,18 @@ def test_inference_has_eagers_bits_and_is_replayed() -> None:
         assert torch.equal(compiled(x), own(x))
 
 
+def test_a_replay_reads_parameters_where_they_are() -> None:
+    own = nn.Sequential(nn.Linear(512, 512), nn.BatchNorm1d(512)).eval().to("loom")
+    compiled = torch.compile(own, backend="loom")
+    x = torch.randn(4, 512, device="loom")
+    before = torch.loom.memory_allocated()
+    with torch.no_grad():
+        for _ in range(3):
+            compiled(x)
+    torch.loom.synchronize()
+    assert torch.loom.memory_allocated() - before < 512 * 512 * 4, "the graph has a copy of the weight"
+
+
 def test_a_training_step_has_eagers_bits_dropout_included() -> None:
     ours, theirs = model(), model()
     compiled = torch.compile(ours, backend="loom")

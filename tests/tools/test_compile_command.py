@@ -153,6 +153,7 @@ def test_run_image_names_what_the_image_takes(script: Path, tmp_path: Path) -> N
             (),
             "inputs() failed: KeyError",
         ),
+        ("import torch\nmodel = torch.nn.Rlu()", (), "net.py:2, in <module>, `model = torch.nn.Rlu()`"),
     ],
 )
 def test_what_cannot_be_compiled_is_one_sentence(

@@ -26,6 +26,10 @@ _PLACES = {
 __all__ = sorted(_PLACES)
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module 'torch_loom.compiler' has no attribute {name!r}")

@@ -145,8 +145,7 @@ def _compile(
     function: Callable[..., Any] = graph.forward
     # What a training step keeps for its backward pass would be copied out of the graph's memory.
     if replays and role == "inference":
-        static = [i for i, node in enumerate(graph.graph.find_nodes(op="placeholder")) if _is_parameter(node)]
-        compiled.replayer = Replayer(function, static)
+        compiled.replayer = Replayer(function, _static_inputs())
     return _boxed(function, compiled)
 
 
@@ -167,15 +166,13 @@ def _boxed(function: Callable[..., Any], record: CompiledGraph) -> Callable[...,
     return call
 
 
-def _is_parameter(node: fx.Node) -> bool:
-    return isinstance(node.meta.get("desc"), _parameter_descriptors())
+def _static_inputs() -> Sequence[int]:
+    """Return the positions of the compiled graph's parameters and buffers, and of what a program marked."""
+    from torch._guards import TracingContext
 
-
-@functools.cache
-def _parameter_descriptors() -> tuple[type, ...]:
-    from torch._functorch._aot_autograd.descriptors import BufferAOTInput, ParamAOTInput
-
-    return ParamAOTInput, BufferAOTInput
+    context = TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    return metadata.static_input_indices if metadata is not None else ()
 
 
 def chip_of(graph: fx.GraphModule) -> Chip:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import sys
-import sysconfig
-import traceback
-import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import fx, nn
 
+from torch_loom.compiler.failures import check_dtypes, named_lines, without_noise
 from torch_loom.errors import CompilerOptionError, ExportError
 from torch_loom.image.arguments import CONSTANTS
 
@@ -131,85 +125,17 @@ def _program(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], d
     from torch.export.passes import move_to_device_pass
 
     with torch.no_grad():
-        with _named_lines(), _without_noise():
+        with named_lines():
             program = export(module, args, kwargs, strict=False)
         _check_sizes(program.graph_module)
+        check_dtypes(program.graph_module)
         if not _is_on(program, device):
             program = move_to_device_pass(program, str(device))
         # Decomposing traces the graph again, only to make it functional.
         if _is_functional(program.graph_module):
             return program
-        with _without_noise():
+        with without_noise():
             return program.run_decompositions({})
-
-
-@contextlib.contextmanager
-def _named_lines() -> Iterator[None]:
-    """Turn what the exporter refuses into one sentence; the model's own errors stay as they are."""
-    from torch._dynamo.exc import TorchDynamoException
-    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-
-    try:
-        with contextlib.redirect_stderr(_WithoutGraphs(sys.stderr)):
-            yield
-    except GuardOnDataDependentSymNode as error:
-        raise ExportError(
-            f"{line_of(error) or 'the model'}: this depends on the values of tensors, which are known when "
-            "it runs only. Compute with both branches and torch.where, take the branch as an option of the "
-            'model, or use torch.compile(backend="loom"), which compiles what stands between such lines'
-        ) from error
-    except TorchDynamoException as error:
-        first = str(error).strip().partition("\n")[0]
-        raise ExportError(
-            f"{line_of(error) or 'the model'}: it cannot be made a graph of ops: {first}"
-        ) from error
-
-
-@contextlib.contextmanager
-def _without_noise() -> Iterator[None]:
-    """Hide what the exporter says of its own means, which the program cannot change."""
-    with warnings.catch_warnings():
-        # A recurrent layer's list of its own parameters; other attributes are the program's.
-        weights = r"(self\.[\w.]*_flat_weights\[\d+\](, )?)+"
-        warnings.filterwarnings(
-            "ignore", rf"The tensor attributes? {weights} (was|were) assigned during export"
-        )
-        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
-        yield
-
-
-class _WithoutGraphs:
-    """Standard error without the graphs that the exporter prints there before it raises."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        if text.lstrip().startswith(("class GraphModule(", "def forward(self")):
-            return len(text)
-        return int(self._stream.write(text))
-
-
-_NOT_THE_MODEL = (Path(torch.__file__).parent, Path(__file__).parents[1])
-
-
-def line_of(error: BaseException) -> str | None:
-    """Return the line of the program in which an error was raised: ``"net.py:12, in forward, `if x > 0:`"``.
-
-    Lines of Python's own library, of PyTorch and of this package are passed over; None if all are.
-    """
-    library = Path(sysconfig.get_path("stdlib"))
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        path = Path(frame.filename)
-        is_installed = "site-packages" in path.parts
-        if not path.is_file() or any(path.is_relative_to(one) for one in _NOT_THE_MODEL):
-            continue
-        if is_installed or not path.is_relative_to(library):
-            return f"{frame.filename}:{frame.lineno}, in {frame.name}, `{frame.line}`"
-    return None
 
 
 def _check_sizes(graph: fx.GraphModule) -> None:

@@ -6,6 +6,7 @@ tensors of the executable that take a result after each run: parameters, buffers
 
 from __future__ import annotations
 
+import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from torch_loom.compiler.failures import check_dtypes, named_lines
 from torch_loom.compiler.frontend import Exported
 from torch_loom.compiler.ir import facts
 from torch_loom.errors import CompilerOptionError
@@ -50,6 +52,11 @@ def exported_step(
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.utils import _pytree as pytree
 
+    if isinstance(optimizer, torch.optim.LBFGS) or _takes_closure(optimizer):
+        raise CompilerOptionError(
+            f"optimizer: {type(optimizer).__name__} computes the loss several times a step, by a closure; a "
+            "compiled step computes it once. Take another optimizer, or train in eager mode"
+        )
     values = {name: tensor.detach().to(device) for name, tensor in _own_state(module).items()}
     state = _State(optimizer, module, values)
     leaves, spec = pytree.tree_flatten((args, kwargs))
@@ -77,10 +84,16 @@ def exported_step(
             states_after = state.step(new, dict(zip(used, found, strict=True)), states)
         return [value.detach(), *new.values(), *states_after]
 
-    with fx.traceback.preserve_node_meta(), torch.no_grad():
+    with named_lines(), fx.traceback.preserve_node_meta(), torch.no_grad():
         traced = make_fx(_functional(step), tracing_mode="fake", record_stack_traces=True)(*kept, *inputs)
+    check_dtypes(traced)
     specs = {"out": pytree.treespec_dumps(pytree.tree_structure(0))}
     return _as_exported(traced, values, state, set(trained), specs)
+
+
+def _takes_closure(optimizer: torch.optim.Optimizer) -> bool:
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    return closure is not None and closure.default is inspect.Parameter.empty
 
 
 def _own_state(module: nn.Module) -> dict[str, torch.Tensor]:

@@ -83,6 +83,12 @@ class Executable:
 
     def __repr__(self) -> str:
         epochs, chip = len(self.plan["epochs"]), self.plan["chip"]
+        if not epochs and self.plan["host"]:
+            name, reason = next(iter(self.host_nodes.items()))
+            return (
+                f"<Executable of {self.num_ops} ops for {chip}: none runs on the chip, so nothing is "
+                f"predicted ({name}: {reason})>"
+            )
         return (
             f"<Executable of {self.num_ops} ops in {epochs} epochs for {chip}: "
             f"predicted {self.latency_seconds * 1e3:.3g} ms a run, {self.samples_per_second:,.0f} samples/s>"

@@ -74,15 +74,16 @@ def _compiled(
 ) -> Executable:
     """Compile it; what the model's own code raises is one sentence with its line."""
     from torch_loom.compiler.api import compile_module
-    from torch_loom.compiler.frontend import line_of
+    from torch_loom.compiler.failures import IN_MODEL, line_of
 
     try:
         return compile_module(module, args, kwargs, **how)
     except LoomError:
         raise
     except Exception as error:
-        line, first = line_of(error), str(error).strip().partition("\n")[0]
-        if line is None:
+        text, _, line = str(error).partition(IN_MODEL)
+        line, first = line or line_of(error) or "", text.strip().partition("\n")[0]
+        if not line:
             raise  # the compiler's own
         raise ExportError(f"{path}: the model failed: {type(error).__name__}: {first} ({line})") from error
 
@@ -150,7 +151,7 @@ def _script(path: Path) -> Mapping[str, Any]:
     try:
         return runpy.run_path(str(path), run_name=RUN_NAME)
     except Exception as error:
-        raise CompilerOptionError(f"{path}: the script failed: {type(error).__name__}: {error}") from error
+        raise _failed(path, "the script failed", error) from error
     finally:
         sys.argv = own
         sys.path.pop(0)
@@ -168,7 +169,16 @@ def _made(path: Path, names: Mapping[str, Any], name: str) -> Any:
     try:
         return maker() if is_maker else value
     except Exception as error:
-        raise CompilerOptionError(f"{path}: {name}() failed: {type(error).__name__}: {error}") from error
+        raise _failed(path, f"{name}() failed", error) from error
+
+
+def _failed(path: Path, what: str, error: Exception) -> CompilerOptionError:
+    from torch_loom.compiler.failures import line_of
+
+    line = line_of(error)
+    return CompilerOptionError(
+        f"{path}: {what}: {type(error).__name__}: {error}" + (f" ({line})" if line else "")
+    )
 
 
 def _arguments(path: Path, value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -212,12 +222,16 @@ def summary(plan: Mapping[str, Any]) -> Table:
     took = sum(record["milliseconds"] for record in plan["passes"])
     table = Table(show_header=False, box=None)
     rows, columns = plan["grid"]
+    latency, throughput = "none: no op runs on the chip", "none"
+    if plan["epochs"]:
+        latency = f"{duration(totals['latency_seconds'])}, predicted"
+        throughput = f"{totals['samples_per_second']:,.0f} samples/s, predicted"
     for name, text in (
         ("chip", f"{plan['num_chips']} x {plan['chip']}, {rows} x {columns} cores"),
-        ("ops", f"{sum(len(epoch['ops']) for epoch in plan['epochs'])} in {len(plan['epochs'])} epochs"),
+        ("kernels", f"{sum(len(epoch['ops']) for epoch in plan['epochs'])} in {len(plan['epochs'])} epochs"),
         ("on the host", f"{len(plan['host'])} ops"),
-        ("latency", f"{duration(totals['latency_seconds'])}, predicted"),
-        ("throughput", f"{totals['samples_per_second']:,.0f} samples/s, predicted"),
+        ("latency", latency),
+        ("throughput", throughput),
         ("utilisation", f"{totals['utilisation']:.0%} of the cores' time"),
         ("compiled in", f"{took / 1e3:.2f} s, {len(plan['passes'])} passes"),
         ("runs on", f"{config.device_name()} devices"),

@@ -37,7 +37,10 @@ def run(image: Path, inputs: Path, out: Path | None, device: str | None, repeat:
     except (LoomError, OSError, RuntimeError, ValueError) as error:
         console.fail(error)
     console.out.print(_table(outputs))
-    console.out.print(f"{executable.num_ops} ops on {executable.device}, {shortest * 1e3:.2f} ms of the host")
+    console.out.print(
+        f"{executable.num_ops} calls of ATen ops, views and fused ones among them, on {executable.device}, "
+        f"{shortest * 1e3:.2f} ms of the host"
+    )
     console.out.print(
         f"predicted on {executable.plan['chip']}: {executable.latency_seconds * 1e3:.3f} ms", markup=False
     )

@@ -39,6 +39,8 @@ def lower(op: Op) -> list[Kernel]:
         return data.foreach(op)
     if not moved_bytes(op.inputs) + moved_bytes(op.outputs):
         return []
+    if family.shape_class == "linear_algebra":
+        return products.linear_algebra(op, family)
     if family.shape_class == "reduction" and rows.shrinks(op):
         return rows.reduction(op)
     if family.name == "fills":

@@ -8,8 +8,24 @@ from typing import Any
 from torch_loom.chips.cost.lowerings.common import NARROW, as_int, as_list, moved_bytes, stream
 from torch_loom.chips.cost.lowerings.rows import column_sum
 from torch_loom.chips.cost.records import Kernel, Op, Tensor
+from torch_loom.ops import Call, Family
+from torch_loom.ops import Tensor as Described
 
-__all__ = ["attention", "attention_backward", "convolution", "convolution_backward", "linear", "matmul"]
+__all__ = [
+    "attention",
+    "attention_backward",
+    "convolution",
+    "convolution_backward",
+    "linear",
+    "linear_algebra",
+    "matmul",
+]
+
+_REAL = {"complex64": "float32", "complex128": "float64"}
+PANEL_COLUMNS = 64
+"""How many columns LAPACK's blocked algorithms factorise at a time, at most."""
+COMPLEX_OPERATIONS = 4
+"""Multiplications and additions of reals for each of complex numbers."""
 
 
 def _matmul_kernels(
@@ -52,6 +68,31 @@ def _leading_aligned(tensor: Tensor) -> bool:
         stride for stride, size in zip(tensor.strides, tensor.shape, strict=True) if size > 1 and stride > 1
     ]
     return all(stride * tensor.item_bytes % 16 == 0 for stride in steps)
+
+
+def linear_algebra(op: Op, family: Family) -> list[Kernel]:
+    """Factorisations and solves: products that do the op table's number of operations, panel by panel.
+
+    LAPACK's blocked algorithms spend most of them in products, each of which waits for its panel of columns.
+    """
+    operands = [Described(one.shape, one.dtype) for one in op.inputs]
+    results = [Described(one.shape, one.dtype) for one in op.outputs]
+    flops = family.flops(Call(op.name, tuple(operands), tuple(results), op.attributes))
+    matrix = op.inputs[0]
+    rows, columns = matrix.shape[-2:] if len(matrix.shape) > 1 else (max(matrix.items, 1), 1)
+    batch = max(1, matrix.items // max(rows * columns, 1))
+    dtype = _REAL.get(matrix.dtype, matrix.dtype)
+    if dtype != matrix.dtype:
+        flops *= COMPLEX_OPERATIONS
+    steps = max(1, math.ceil(min(rows, columns) / PANEL_COLUMNS))
+    depth = max(1, round(flops / (2 * steps * batch * max(rows * columns, 1))))
+    (kernel,) = _matmul_kernels(dtype, batch, max(rows, 1), max(columns, 1), depth)
+    # What moves is the op's own operands, not those of such products.
+    read, written = moved_bytes(op.inputs), moved_bytes(op.outputs)
+    own = kernel._replace(
+        read_bytes=read / steps, written_bytes=written / steps, footprint_bytes=max(read + written, 1.0)
+    )
+    return [own] * steps
 
 
 def matmul(op: Op) -> list[Kernel]:
