@@ -38,12 +38,30 @@ def _binary_ops(module: ModuleType) -> Any:
     return module.binary_ufuncs
 
 
+def _device_type_helper(name: str) -> Callable[[ModuleType], Any]:
+    def of(module: ModuleType) -> Any:
+        return getattr(importlib.import_module(f"{HELPERS}.common_device_type"), name)
+
+    return of
+
+
+def _skip_ops(module: ModuleType) -> Callable[..., Any]:
+    """Return the decorator that has lost its first two arguments, the names of the test."""
+    present = _device_type_helper("skipOps")(module)
+    return lambda *arguments: present(arguments[-1])
+
+
 # By the module of the helpers: the older name, and what makes its value from that module.
 NAMES: dict[str, dict[str, Callable[[ModuleType], Any]]] = {
     "common_cuda": {"tf32_is_not_fp32": _is_tf32_lossy},
     "common_mkldnn": {"bf32_on_and_off": _lowered_precisions},
     "common_nn": {"new_module_tests": _module_tests},
-    "common_methods_invocations": {"binary_ufuncs_and_refs": _binary_ops},
+    "common_methods_invocations": {
+        "binary_ufuncs_and_refs": _binary_ops,
+        "skip": _device_type_helper("skip"),
+        "xfail": _device_type_helper("xfail"),
+        "skipOps": _skip_ops,
+    },
 }
 
 

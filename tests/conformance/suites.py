@@ -40,7 +40,8 @@ _FOLDERS = re.compile(r"(?<![\w:/.])(?:/[\w.+-]+)+/(?=[\w.+-])")
 # What a test needs that is not here, by the text of its failure.
 NEEDS = {
     "the network": r"ConnectionError|offline|connect to|huggingface\.co|Max retries|LocalEntryNotFound",
-    "a CUDA kernel or Triton": r"[Tt]riton|nvcc|\.cu\b|CUDA_HOME|libtorch_cuda|ninja is required",
+    "the SciPy that it was written for": r"Parameter Nx=0 is not a positive integer",
+    "a CUDA kernel or Triton": r"mta_called|[Tt]riton|nvcc|\.cu\b|CUDA_HOME|libtorch_cuda|ninja is required",
     "a library of NVIDIA's": r"NotApplicableError|[Nn]ccl|NCCL|cu[Dd][Nn][Nn]|cudart|nvml|NVML|cublas|MIOPEN",
     "a package that is not installed": r"ModuleNotFoundError|No module named",
 }
@@ -112,9 +113,10 @@ def _outcome(case: ElementTree.Element, file: str, test: str) -> Failure | bool:
     if problem is None:
         return case.find("skipped") is None
     message = problem.get("message") or problem.text or ""
-    # The last lines have the error itself; tracebacks name many things.
-    tail = "\n".join((problem.text or "").splitlines()[-15:])
-    told = (what_it_needs(f"{message}\n{tail}"), "")
+    # The last lines have the error itself, those marked E also what led to it; tracebacks name many things.
+    lines = (problem.text or "").splitlines()
+    errors = [line for line in lines if line.startswith("E ")]
+    told = (what_it_needs("\n".join([message, *errors, *lines[-15:]])), "")
     needs, reason = KNOWN.get((file, test), KNOWN_GROUPS.get((file, test.partition(".")[0]), told))
     return Failure(test, first_line(message), needs, reason)
 

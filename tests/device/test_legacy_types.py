@@ -146,6 +146,14 @@ def test_storage_types(name: str) -> None:
         kind(wrap_storage=torch.UntypedStorage(4))
 
 
+def test_deprecated_names_warn() -> None:
+    torch.storage._reset_warn_typed_storage_removal()  # type: ignore[attr-defined]
+    with pytest.warns(UserWarning, match="TypedStorage is deprecated"):
+        assert loom.FloatStorage.dtype == torch.float32
+    with pytest.warns(UserWarning, match="please use torch.set_default_dtype"):
+        test_default_tensor_type()
+
+
 def test_default_tensor_type() -> None:
     try:
         for kind in ("torch.loom.HalfTensor", loom.DoubleTensor):

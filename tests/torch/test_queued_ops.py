@@ -294,12 +294,16 @@ def busy(work: Callable[[], object]) -> object:
     return result
 
 
-def test_dtypes_without_a_kernel_are_refused_at_the_call() -> None:
+def test_calls_without_a_kernel_are_refused_at_once() -> None:
     z = torch.ones(3, dtype=torch.complex64, device="loom")
     for _ in range(2):
+        with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+            busy(lambda: z.real.bool().clamp_max(True))
         with pytest.raises(NotImplementedError, match="not implemented for 'ComplexFloat'"):
             busy(lambda: torch.aminmax(z))
         assert busy(lambda: torch.aminmax(z.real)) == (1, 1)
+        with pytest.raises(IndexError, match="Expected reduction dim"):
+            busy(lambda: z.real[:0].median(0))
 
 
 def test_shared_memory_is_refused_or_warned_of_at_the_call() -> None:
@@ -312,6 +316,8 @@ def test_shared_memory_is_refused_or_warned_of_at_the_call() -> None:
             busy(lambda: torch.linspace(0, 1, 4, out=x[:1].expand(4)))
         with pytest.raises(RuntimeError, match="refer to a single memory location"):
             busy(lambda: x[:3].put_(torch.arange(2, device="loom"), x[2:4]))
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            busy(lambda: first.put_(first, first))
     assert x.tolist() == [1, 0, 0, 0, 0, 0]
 
 

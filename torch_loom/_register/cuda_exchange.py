@@ -66,14 +66,26 @@ def _mark_capsules() -> None:
     def read_marked(capsule: Any, *args: Any, **kwargs: Any) -> Any:
         return read(_replaced(capsule, _FOREIGN, _CUDA), *args, **kwargs)
 
+    as_array = torch.asarray
+
+    @functools.wraps(as_array)
+    def as_array_marked(obj: Any, **kwargs: Any) -> torch.Tensor:
+        # It reads a capsule in C++.
+        return as_array(torch._C._from_dlpack(obj) if _is_capsule(obj) else obj, **kwargs)
+
+    torch.asarray = as_array_marked
     torch._C._to_dlpack = marking(torch._C._to_dlpack)
     torch._C._to_dlpack_versioned = marking(torch._C._to_dlpack_versioned)
     torch._C._from_dlpack = read_marked  # type: ignore[assignment]
     torch.utils.dlpack.to_dlpack = torch.to_dlpack = torch._C._to_dlpack  # type: ignore[attr-defined]
 
 
+def _is_capsule(value: Any) -> bool:
+    return type(value).__name__ == "PyCapsule"
+
+
 def _replaced(capsule: Any, old: int, new: int) -> Any:
-    if type(capsule).__name__ != "PyCapsule":
+    if not _is_capsule(capsule):
         return capsule
     name = _get_name(capsule)
     if name in _OFFSETS:

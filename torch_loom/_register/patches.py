@@ -10,6 +10,7 @@ import functools
 import operator
 import re
 import sys
+import warnings
 from typing import Any
 
 import torch
@@ -207,6 +208,12 @@ def end_cuda_sanitizer(device_type: str) -> None:
         theirs.cuda_sanitizer.disable()
 
 
+_DEPRECATED_TENSOR_TYPE = (
+    "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() "
+    "and torch.set_default_device() as alternatives."
+)
+
+
 def _patch_default_tensor_type(device_type: str) -> None:
     # torch._C knows the tensor types of the CPU and CUDA only, and refuses any other: what the type says is
     # set by the two functions that have replaced it. No upstream issue: the function is deprecated.
@@ -222,6 +229,7 @@ def _patch_default_tensor_type(device_type: str) -> None:
         if isinstance(t, str) and t.startswith(f"torch.{device_type}."):
             kind = getattr(getattr(torch, device_type), t.rpartition(".")[2], t)
         if isinstance(kind, TensorType):
+            warnings.warn(_DEPRECATED_TENSOR_TYPE, stacklevel=2)
             torch.set_default_dtype(kind.dtype)  # refuses integers
             torch.set_default_device(device_type)
             is_ours = True

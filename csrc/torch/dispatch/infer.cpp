@@ -89,7 +89,7 @@ bool is_taken(Op& op, const torch::jit::Stack& stack, const Lending& lending, st
 size_t kind_of(const Op& op, const Lending& lending) {
   size_t kind = op.record.id;
   for (const Loan& loan : lending.loans()) {
-    kind = kind * 131 + static_cast<size_t>(loan.alias.scalar_type()) + 1;
+    kind = c10::hash_combine(kind, static_cast<size_t>(loan.alias.scalar_type()));
   }
   return kind;
 }
@@ -118,8 +118,13 @@ bool lacks_kernel(Op& op, const torch::jit::Stack& stack, const Lending& lending
     reason = said;
     return true;
   }
-  const std::lock_guard<std::mutex> lock(mutex);
-  taken->insert(kind);
+  // Without elements many kernels are not even looked for.
+  const auto& loans = lending.loans();
+  const auto is_empty = [](const Loan& loan) { return loan.alias.numel() == 0; };
+  if (std::none_of(loans.begin(), loans.end(), is_empty)) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    taken->insert(kind);
+  }
   return false;
 }
 

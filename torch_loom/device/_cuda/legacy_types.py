@@ -10,7 +10,8 @@ import types
 from typing import Any
 
 import torch
-from torch.storage import _LegacyStorage
+from torch._utils import classproperty
+from torch.storage import _LegacyStorage, _warn_typed_storage_removal
 
 from torch_loom.device._core.device_index import DEVICE_TYPE
 
@@ -95,8 +96,13 @@ def tensor_type(name: str, dtype: torch.dtype, layout: torch.layout = torch.stri
 
 
 def _storage_type(name: str, dtype: torch.dtype) -> Any:
-    # PyTorch reads the device off the module's name, and the dtype under both names.
-    names = {"__module__": f"torch.{DEVICE_TYPE}", "dtype": dtype, "_dtype": dtype}
+    # PyTorch reads the device off the module's name, and the dtype under both names. It warns at one.
+    def warned(cls: type) -> torch.dtype:
+        _warn_typed_storage_removal()  # type: ignore[no-untyped-call]
+        return dtype
+
+    names: dict[str, Any] = {"__module__": f"torch.{DEVICE_TYPE}", "_dtype": dtype}
+    names["dtype"] = classproperty(warned)  # type: ignore[no-untyped-call]
     names["__doc__"] = f"Storages of {dtype} on a {DEVICE_TYPE} device."
     return types.new_class(name, (_LegacyStorage,), exec_body=lambda body: body.update(names))
 

@@ -47,7 +47,7 @@ FAMILIES = (
         tolerance="exact",
         facts={
             "borrows_whole": "index_put_",
-            "engine_checks": "masked_scatter_ index_put_ index_put _index_put_impl_ _unsafe_index_put",
+            "engine_checks": "masked_scatter_ index_put_ index_put _index_put_impl_ _unsafe_index_put put_",
             "host_lists": "_index_put_impl_ index_put index_put_",
             "mask_counted": "_index_put_impl_ index_put index_put_",
         },
@@ -72,7 +72,8 @@ FAMILIES = (
         tolerance="exact",
         facts={
             "borrows_whole": "sort kthvalue median.dim nanmedian.dim mode.values",
-            "engine_checks": "bucketize.Tensor bucketize.Tensor_out",
+            "engine_checks": "bucketize.Tensor bucketize.Tensor_out median.dim median.dim_values "
+            "nanmedian.dim nanmedian.dim_values",
         },
     ),
     Family(
