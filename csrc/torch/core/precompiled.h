@@ -1,6 +1,6 @@
 // What nearly every file of csrc/torch includes, compiled once (setup.py). A file still includes what it
-// uses: without this header it compiles, too, only slower. Not pybind11: its code would be compiled into every
-// file, bindings or not.
+// uses: without this header it compiles, too, only slower. Not pybind11: its code would be compiled into
+// every file, bindings or not.
 #pragma once
 
 #include <ATen/core/Tensor.h>
