@@ -1,5 +1,5 @@
-// Exceptions and warnings of Python that pass through C++. PyTorch's header for them costs seconds to compile,
-// so what needs it stands here.
+// Exceptions and warnings of Python that pass through C++. PyTorch's header for them costs seconds to
+// compile, so what needs it stands here.
 #pragma once
 
 #include <exception>
