@@ -54,6 +54,20 @@ def test_constants_of_each_kind(value: float) -> None:
     torch.testing.assert_close(run(X, n=value).cpu(), X * value, rtol=0, atol=0, equal_nan=True)
 
 
+class Difference(nn.Module):
+    def forward(self, pair: dict[str, torch.Tensor], third: torch.Tensor) -> torch.Tensor:
+        return pair["a"] - pair["b"] + 10 * third
+
+
+def test_operands_go_by_their_names() -> None:
+    run = torch_loom.compile(Difference(), ({"a": X, "b": X},), {"third": X})
+    zeros = torch.zeros_like(X)
+    assert run({"b": zeros, "a": X}, third=zeros).cpu().equal(X), "in another order"
+    positional = torch_loom.compile(Difference(), ({"a": X, "b": X}, X))
+    with pytest.raises(ValueError, match=r"\['third', 'pair'\] are no keywords that it was compiled with"):
+        positional(third=X, pair={"a": X, "b": X})
+
+
 def test_defaults_may_be_left_out() -> None:
     assert torch_loom.compile(Scaled(), (X, 2, None))(X).cpu().equal(X * 2)
     plain = torch_loom.compile(Scaled(), (X,))

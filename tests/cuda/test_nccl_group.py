@@ -46,6 +46,8 @@ both = [dist.P2POp(dist.isend, sent, 1 - rank), dist.P2POp(dist.irecv, received,
 for work in dist.batch_isend_irecv(both):
     work.wait()
 assert received.tolist() == [10 - 10 * rank + i for i in range(4)]
+dist.send(sent, 1) if rank == 0 else None
+assert rank == 0 or (dist.recv(received), received.tolist()) == (0, [0, 1, 2, 3])  # from anyone
 objects = [None, None]
 dist.all_gather_object(objects, rank)
 assert objects == [0, 1]
@@ -64,10 +66,31 @@ print("done")
 """
 
 
+LOST = """
+import os, sys
+import torch
+import torch.distributed as dist
+
+rank, file = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("nccl", init_method=f"file://{file}", rank=rank, world_size=2)
+dist.barrier()
+if rank == 1:
+    print("done", flush=True)
+    os._exit(0)
+x = torch.zeros(4, device="cuda")
+try:
+    dist.recv(x, 1)
+except RuntimeError:
+    print("done", flush=True)
+os._exit(0)
+"""
+
+
 @pytest.mark.slow
-def test_collectives_messages_and_sharding(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", [PROGRAM, LOST], ids=["whole", "a rank that ends"])
+def test_collectives_messages_and_sharding(tmp_path: Path, program: str) -> None:
     environment = {**os.environ, "TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "1GiB"}
-    command = [sys.executable, "-c", PROGRAM]
+    command = [sys.executable, "-c", program]
     ranks = [
         subprocess.Popen(
             [*command, str(rank), str(tmp_path / "store")],

@@ -90,6 +90,23 @@ def test_what_is_saved_beside_and_moved() -> None:
     assert os.listdir() == ["good.pt"]
 
 
+def test_folders_are_moved_and_removed_and_files_replaced() -> None:
+    os.makedirs("old")
+    Path("old/good.pt").write_bytes(GOOD)
+    Path("real.pt").write_bytes(GOOD)
+    with torch.loom.dry_run(chip="h200", devices=1):
+        saved("good.pt")
+        shutil.rmtree("old")  # by names within an open folder
+        assert not os.path.exists("old")
+        assert torch.load("good.pt")["epoch"] == 3
+        os.makedirs("new")
+        saved("new/part.pt")
+        os.rename("new", "newer")
+        assert torch.load("newer/part.pt")["epoch"] == 3
+        os.replace("real.pt", "good.pt")
+        assert Path("good.pt").read_bytes() == GOOD
+
+
 def test_open_files_and_buffers() -> None:
     with torch.loom.dry_run(chip="h200", devices=1):
         with open("open.pt", "wb") as file:

@@ -7,7 +7,6 @@ read their addresses as its own kernels do, and crash. So each collective runs o
 from __future__ import annotations
 
 import importlib
-import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -39,7 +38,7 @@ _OPS = (
 )
 
 # Between two ranks: a program may start several before it waits for one, and each wait of gloo's takes one
-# message.
+# message, so that a second one would not end.
 _PAIRED = frozenset({"recv_", "recv_any_source_", "send"})
 
 # Kept: the registrations go with it.
@@ -58,7 +57,7 @@ def provide() -> None:
         warnings.simplefilter("ignore")
         for name in _OPS:
             op = getattr(torch.ops.c10d, name)
-            stage = _in_the_background if name in _PAIRED else _through_the_host
+            stage = _when_waited_for if name in _PAIRED else _through_the_host
             _library.impl(name, stage(op.default), "CUDA")
 
 
@@ -77,26 +76,47 @@ def _through_the_host(op: Any) -> Callable[..., Any]:
     return collective
 
 
-def _in_the_background(op: Any) -> Callable[..., Any]:
+def _when_waited_for(op: Any) -> Callable[..., Any]:
+    work_type = _distributed().Work
+    # Until somebody waits for them: the caller's object is the one that is made here.
+    pending: set[Any] = set()
+
+    class Message(work_type):  # type: ignore[misc, valid-type]
+        """A message under way: what arrives is copied to the device when somebody waits for it."""
+
+        def __init__(self, work: Any, copies: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+            super().__init__()
+            self._work = work
+            self._copies = copies
+            self._has_ended = False
+            pending.add(self)
+
+        def wait(self, *timeout: Any) -> bool:
+            """Wait for it, at most as long as `timeout`; raise what made it fail."""
+            if not self._has_ended:
+                self._has_ended = True
+                pending.discard(self)
+                self._work.wait(*timeout)
+                with torch.no_grad():
+                    for original, copy in self._copies:
+                        original.copy_(copy)
+            return True
+
+        def is_completed(self) -> bool:
+            """Return whether it has arrived."""
+            return self._has_ended or bool(self._work.is_completed())
+
+        def _source_rank(self) -> int:
+            return int(self._work._source_rank())
+
     def message(*arguments: Any) -> Any:
         copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         work = op(*(_on_host(argument, copies) for argument in arguments))
-        done: Any = torch.futures.Future()
-
-        def finish() -> None:
-            try:
-                work.wait()
-                with torch.no_grad():
-                    for original, copy in copies.values():
-                        if op is not torch.ops.c10d.send.default:
-                            original.copy_(copy)
-            except Exception as error:
-                done.set_exception(error)
-            else:
-                done.set_result([original for original, _ in copies.values()])
-
-        threading.Thread(target=finish, daemon=True).start()
-        return _distributed()._create_work_from_future(done).boxed()
+        # Nobody needs to wait for what was sent.
+        pending.difference_update([one for one in pending if not one._copies and one.is_completed()])
+        is_sent = op is torch.ops.c10d.send.default
+        work = work if isinstance(work, work_type) else work_type.unbox(work)
+        return Message(work, [] if is_sent else list(copies.values())).boxed()
 
     return message
 

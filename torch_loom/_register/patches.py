@@ -252,7 +252,8 @@ def _wait_before_other_default_dtype() -> None:
         original = getattr(torch._C, name)
 
         def waiting(kind: Any, /, original: Any = original) -> None:
-            _C.drain()
+            if kind is not torch.get_default_dtype():
+                _C.drain()
             original(kind)
 
         setattr(torch._C, name, functools.wraps(original)(waiting))

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from torch_loom.compiler.frontend import state_of
 from torch_loom.errors import CompilerOptionError
-from torch_loom.image.arguments import CONSTANTS, same
+from torch_loom.image.arguments import CONSTANTS, names_of, same
 from torch_loom.image.program import encode
 
 __all__ = ["on_one_device", "specs_of"]
@@ -41,6 +41,7 @@ def on_one_device(
             "the module is on the meta device, so its parameters have no values. Give it memory first, "
             f'module.to_empty(device="{device}"), and load its state'
         )
+    args, kwargs = _each_its_own(args, kwargs)
     if len(homes) > 1:
         return args, kwargs  # a model in several places says itself where its inputs belong
     if not homes:
@@ -59,12 +60,27 @@ def on_one_device(
     return own_args, own_kwargs
 
 
+def _each_its_own(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    # torch.export reads a tensor that is given twice from one of its places for ever (docs/upstream.md).
+    seen: set[int] = set()
+
+    def own(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        is_repeated = id(leaf) in seen
+        seen.add(id(leaf))
+        return leaf.detach().clone().requires_grad_(leaf.requires_grad) if is_repeated else leaf
+
+    own_args, own_kwargs = pytree.tree_map(own, (args, kwargs))
+    return own_args, own_kwargs
+
+
 def specs_of(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return what an executable knows of its arguments, as JSON has it.
 
-    ``given``: which leaves are tensors; ``constants``: the other leaves; ``keywords``: the order of the
-    keyword arguments; ``optional``: whether the constants are defaults of the forward, so that a call may
-    leave them out.
+    ``given``: which leaves are tensors; ``constants``: the others; ``names``: where each leaf stands;
+    ``keywords``: the order of the keyword arguments; ``optional``: whether the constants are defaults of
+    the forward, so that a call may leave them out.
     """
     leaves = pytree.tree_leaves((args, kwargs))
     constants = [leaf for leaf in leaves if not isinstance(leaf, torch.Tensor)]
@@ -72,6 +88,7 @@ def specs_of(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict
         "given": [isinstance(leaf, torch.Tensor) for leaf in leaves],
         "constants": [encode(one, lambda _: None) for one in constants],
         "keywords": list(kwargs),
+        "names": list(names_of(args, kwargs)),
         "optional": bool(constants) and _are_defaults(module, args, kwargs),
     }
 

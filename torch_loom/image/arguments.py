@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 from torch_loom.image.program import decode
 
-__all__ = ["CONSTANTS", "same", "tensors_of_call"]
+__all__ = ["CONSTANTS", "names_of", "same", "tensors_of_call"]
 
 CONSTANTS = (bool, int, float, complex, str, type(None))
 """Types of arguments that a model is compiled for by their values."""
@@ -23,17 +23,37 @@ def same(value: Any, other: Any) -> bool:
     return type(value) is type(other) and repr(value) == repr(other)
 
 
+def names_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the leaves of arguments by where they stand."""
+    paths = pytree.tree_leaves_with_path((tuple(args), dict(kwargs)))
+    return {pytree.keystr(path): leaf for path, leaf in paths}
+
+
+def _leaves(specs: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    given = names_of(args, kwargs)
+    names = specs.get("names", ())
+    if given.keys() == set(names):
+        return [given[name] for name in names]
+    keywords = specs.get("keywords", ())
+    if names and (others := [name for name in kwargs if name not in keywords]):
+        known = f"its keyword arguments are {list(keywords)}" if keywords else "it has no keyword arguments"
+        raise ValueError(
+            f"{others} are no keywords that it was compiled with: {known}, all else is positional"
+        )
+    named = {**{name: kwargs[name] for name in keywords if name in kwargs}, **kwargs}
+    return pytree.tree_leaves((tuple(args), named))
+
+
 def tensors_of_call(
     specs: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[torch.Tensor, ...]:
     """Return the tensors among the arguments, in the order in which they were compiled.
 
     Raises:
-        ValueError: a constant has another value than the one that was compiled, or is missing.
+        ValueError: a constant has another value than the one that was compiled, or is missing; or a keyword
+            is none of those that it was compiled with.
     """
-    order = [name for name in specs.get("keywords", ()) if name in kwargs]
-    named = {**{name: kwargs[name] for name in order}, **kwargs}
-    leaves = pytree.tree_leaves((tuple(args), named))
+    leaves = _leaves(specs, args, kwargs)
     tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
     constants = specs.get("constants")
     if constants is None:

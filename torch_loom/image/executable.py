@@ -267,4 +267,5 @@ def _detached(results: list[Any]) -> list[Any]:
 
 def _moved(tensor: torch.Tensor, device: torch.device, requires_grad: bool) -> torch.Tensor:
     own = torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device=device)
-    return own.copy_(tensor).requires_grad_(requires_grad)
+    can_be_trained = tensor.is_floating_point() or tensor.is_complex()
+    return own.copy_(tensor).requires_grad_(requires_grad and can_be_trained)

@@ -251,7 +251,7 @@ PYBIND11_MODULE(_C, m) {
           translated([&] { runtime::synchronize_device(static_cast<int>(index)); });
         }));
   // What was issued ends; a failure stays with its stream.
-  m.def("drain", torch::wrap_pybind_function([] {
+  m.def("drain", guarded([] {
           py::gil_scoped_release no_gil;
           if (!runtime::is_initialized() || runtime::in_bad_fork()) return;
           translated([] {

@@ -191,7 +191,8 @@ bool try_queue(Op& op, torch::jit::Stack* stack, Lending& lending, const Inferen
                                (is_unseen ? "what it returns for such arguments is not known (" + reason +
                                                 "); if it is right, run it once before the capture"
                                           : "what it returns depends on values that are only known when it "
-                                            "has run"));
+                                            "has run, or an operand that it writes shares memory with "
+                                            "itself or another"));
   }
   if (!known) return false;
   CapturedDraw draw = fill_generator(op, stack, lending.device(), /*is_kept=*/true, is_captured);

@@ -5,8 +5,10 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
+#include <set>
 #include <tuple>
 
 #include "torch/core/python_errors.h"
@@ -97,15 +99,19 @@ size_t kind_of(const Op& op, const Lending& lending) {
 constexpr size_t kMostTried = size_t{1} << 20;  // bytes
 
 // Whether the engine has no kernel for these dtypes, which shape functions do not know. A kernel that is
-// queued would say so too late. It is tried once for each op and dtypes, on zeros; random ops, which would
-// draw numbers, are not.
-bool lacks_kernel(Op& op, const torch::jit::Stack& stack, const Lending& lending, std::string& reason) {
+// queued would say so too late. Small calls are tried, once for each op and dtypes of operands, on zeros;
+// random ops, which would draw numbers, are not.
+bool lacks_kernel(Op& op, const torch::jit::Stack& stack, const Lending& lending,
+                  const InferredOutputs& outputs, std::string& reason) {
   static std::mutex mutex;
   static auto* taken = new std::set<size_t>;
   if (!lending.runs_kernels() || op.has_generator || op.handle.hasTag(at::Tag::nondeterministic_seeded) ||
-      bytes_of_stand_ins(lending) > kMostTried) {
+      !outputs.resized.empty()) {
     return false;
   }
+  size_t bytes = bytes_of_stand_ins(lending);
+  for (const size_t one : outputs.storage_bytes) bytes += one;
+  if (bytes > kMostTried) return false;
   const size_t kind = kind_of(op, lending);
   {
     const std::lock_guard<std::mutex> lock(mutex);
@@ -131,20 +137,28 @@ bool lacks_kernel(Op& op, const torch::jit::Stack& stack, const Lending& lending
 // Whether an operand that is written shares memory with itself or, in part, with another: kernels refuse
 // that, or warn of it, in the program's thread.
 bool writes_shared_memory(const Lending& lending) {
-  const auto& loans = lending.loans();
-  return std::any_of(loans.begin(), loans.end(), [&](const Loan& written) {
-    if (!written.is_written || written.alias.layout() != c10::kStrided) return false;
-    const c10::TensorImpl* own = written.alias.unsafeGetTensorImpl();
-    if (!own->is_non_overlapping_and_dense() &&
-        at::has_internal_overlap(written.alias) == at::MemOverlap::Yes) {
+  // By their memory: lists have thousands of operands.
+  c10::SmallVector<std::pair<const void*, const Loan*>, 8> by_memory;
+  for (const Loan& loan : lending.loans()) {
+    if (loan.alias.layout() != c10::kStrided || !loan.alias.has_storage()) continue;
+    if (loan.is_written && !loan.alias.unsafeGetTensorImpl()->is_non_overlapping_and_dense() &&
+        at::has_internal_overlap(loan.alias) == at::MemOverlap::Yes) {
       return true;
     }
-    return std::any_of(loans.begin(), loans.end(), [&](const Loan& other) {
-      return &other != &written && other.alias.has_storage() &&
-             other.alias.storage().data() == written.alias.storage().data() &&
-             at::get_overlap_status(written.alias, other.alias) == at::MemOverlapStatus::Partial;
-    });
-  });
+    by_memory.emplace_back(loan.alias.storage().data(), &loan);
+  }
+  std::sort(by_memory.begin(), by_memory.end());
+  for (size_t i = 0; i < by_memory.size(); ++i) {
+    const auto& [memory, first] = by_memory[i];
+    for (size_t j = i + 1; j < by_memory.size() && by_memory[j].first == memory; ++j) {
+      const Loan& second = *by_memory[j].second;
+      if ((first->is_written || second.is_written) && memory != nullptr &&
+          at::get_overlap_status(first->alias, second.alias) == at::MemOverlapStatus::Partial) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 // A gradient that nobody wants: kernels leave it out, and some shape functions do not.
@@ -204,9 +218,9 @@ std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& st
       reason);
   if (!answers) return nullptr;
   if (op.facts.has(op_flag::kEngineChecks) && !is_taken(op, stack, lending, reason)) return nullptr;
-  if (lacks_kernel(op, stack, lending, reason)) return nullptr;
   drop_unwanted(op, stack, call.arguments);
   auto outputs = observe(call.arguments, op.num_returns, call.loans, nullptr, ShownBy::kShapeFunction);
+  if (lacks_kernel(op, stack, lending, *outputs, reason)) return nullptr;
   // Python ones make an `out` contiguous, where kernels give it the strides of their operands.
   if (!in_cpp && !outputs->resized.empty() && lending.runs_kernels()) {
     auto shown = on_zeros();

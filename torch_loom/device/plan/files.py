@@ -106,8 +106,8 @@ class KeptFiles:
         if not self.paths:
             warnings.warn(
                 f"{text}: a dry run writes no files of tensors, whose values do not exist. The path is left "
-                "as it is, and loading it before the dry run ends gives what was saved, with zeros for "
-                "values. plan.unwritten_files lists all such paths.",
+                "as it is (unless open() emptied it), and loading it before the dry run ends gives what was "
+                "saved, with zeros for values. plan.unwritten_files lists all such paths.",
                 stacklevel=_program_level(),
             )
         self.paths.append(text)
@@ -175,23 +175,34 @@ class KeptFiles:
 
     def _moving(self, original: Any) -> Any:
         def move(src: Any, dst: Any, **kwargs: Any) -> None:
-            kept = self._kept.pop(_absolute(src), None) if _is_path(src) else None
-            if kept is None:
+            if not (_is_path(src) and _is_path(dst)) or _is_relative(kwargs):
                 original(src, dst, **kwargs)
-            else:
+                return
+            kept = self._kept.pop(_absolute(src), None)
+            if kept is not None:
                 self._keep(dst, kept)
+                return
+            original(src, dst, **kwargs)
+            self._kept.pop(_absolute(dst), None)
+            inside = _absolute(src) + os.sep
+            for path in [one for one in self._kept if one.startswith(inside)]:
+                self._keep(os.path.join(_absolute(dst), path[len(inside) :]), self._kept.pop(path))
 
         return move
 
     def _removing(self, original: Any) -> Any:
         def remove(path: Any, **kwargs: Any) -> None:
-            kept = self._kept.pop(_absolute(path), None) if _is_path(path) else None
+            is_named = _is_path(path) and not _is_relative(kwargs)
+            kept = self._kept.pop(_absolute(path), None) if is_named else None
             original(path if kept is None else kept, **kwargs)
 
         return remove
 
     def _examining(self, original: Any) -> Any:
-        return lambda path, *args, **kwargs: original(self._found(path), *args, **kwargs)
+        def examine(path: Any, *args: Any, **kwargs: Any) -> Any:
+            return original(path if _is_relative(kwargs) else self._found(path), *args, **kwargs)
+
+        return examine
 
     def _copying(self, original: Any) -> Any:
         def copyfile(src: Any, dst: Any, **kwargs: Any) -> Any:
@@ -284,6 +295,11 @@ class _HoleWriter:
 
 def _is_path(target: object) -> bool:
     return isinstance(target, (str, os.PathLike))
+
+
+def _is_relative(kwargs: dict[str, Any]) -> bool:
+    """Whether a path of a call of os is one within an open folder."""
+    return any(kwargs.get(name) is not None for name in ("dir_fd", "src_dir_fd", "dst_dir_fd"))
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:

@@ -89,13 +89,15 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
             clock.start()
             recording = Recording([_library_figures(own) for own in figures])
             recording.start()
+            _C.take_value_reads()  # those of others
+            self._files.start()
+            self._host.__enter__()  # type: ignore[no-untyped-call]
         except BaseException:
+            self._files.stop()
+            _C.stop_simulating_time()
             first_use.see_program()
             raise
-        _C.take_value_reads()  # those of others
         self._plan = DryRunPlan(recording, self._files.paths)
-        self._files.start()
-        self._host.__enter__()  # type: ignore[no-untyped-call]
         return self._plan
 
     def __exit__(
