@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,16 @@ def test_names_are_compared_op_by_op(tmp_path):
     assert done.stdout.splitlines()[-1] == f"geomean tiny {result['tiny']:.3f}, 1mb {result['1mb']:.3f}"
 
 
+@pytest.mark.skipif(shutil.which("perf") is None, reason="needs perf")
+@pytest.mark.slow
+def test_a_profile_counts_samples_of_the_library():
+    here, there = step_parts.profile("loom", quick=True).values()
+    assert here["torch-loom"] == 0
+    assert there["torch-loom"] > 0
+    assert here["PyTorch"] > 0
+    assert there["PyTorch"] > 0
+
+
 @pytest.mark.slow
 def test_parts_of_steps_are_reported(tmp_path):
     done = run("-m", "benchmarks.step_parts", "--quick", "--json", str(tmp_path / "parts.json"))
@@ -74,7 +85,7 @@ def test_parts_of_steps_are_reported(tmp_path):
     assert [row["name"] for row in rows[:2]] == [
         f"{step_parts.SMALL[0]}, {n}" for n in ("forward and loss", "backward")
     ]
-    assert len(rows) == 16
+    assert len(rows) == 18
     assert all(row["ratio"] > 0 for row in rows)
 
 
