@@ -115,8 +115,9 @@ def _loss(outputs: list[torch.Tensor], device: str) -> torch.Tensor:
     for output in outputs:
         dense = output if output.layout == torch.strided else output.to_dense()
         cotangent = torch.randn(dense.shape, dtype=dense.dtype, generator=generator)
-        product = dense * cotangent.to(device)
-        total = total + (product.real if product.is_complex() else product).sum()
+        # Some ops move their result: `Tensor.to` is also asked for CUDA where there is one.
+        product = dense * cotangent.to(dense.device)
+        total = total + (product.real if product.is_complex() else product).sum().to(device)
     return total
 
 
