@@ -103,7 +103,26 @@ def refusal_cases() -> str:
 
 def refusal_dtypes() -> str:
     """Return the sets of dtypes that kernels take."""
-    listed = {name: ", ".join(f"Type::{own}" for own in dtypes) for name, dtypes in ops.TAKES.items()}
+    return dtype_sets(ops.TAKES)
+
+
+def widened() -> str:
+    """Return the ops that the engine computes in wider dtypes than their operands', sorted."""
+    rows = []
+    for op in op_names():
+        if (narrow := entry_of(ops.WIDENED, op)) is not None:
+            rows.append(f'{{"{op}", {enumerator(narrow)}}},\n')
+    return HEAD + "".join(rows)
+
+
+def widened_dtypes() -> str:
+    """Return the sets of dtypes that kernels of the engine lack."""
+    return dtype_sets(ops.WIDENED_SETS)
+
+
+def dtype_sets(sets: Mapping[str, Sequence[str]]) -> str:
+    """Return a constant for each set."""
+    listed = {name: ", ".join(f"Type::{own}" for own in dtypes) for name, dtypes in sets.items()}
     return HEAD + "".join(
         f"constexpr DtypeSet {enumerator(name)} = set_of({{{dtypes}}});\n" for name, dtypes in listed.items()
     )
@@ -200,6 +219,8 @@ FILES = {
     "refusals.inc": refusals,
     "refusal_cases.inc": refusal_cases,
     "refusal_dtypes.inc": refusal_dtypes,
+    "widened.inc": widened,
+    "widened_dtypes.inc": widened_dtypes,
     "public_names.inc": public_names,
     "whole_ops.inc": whole_ops,
     "unboxed_ops.inc": unboxed_ops,
@@ -215,7 +236,7 @@ def contents() -> dict[str, str]:
 
 
 def unknown_ops() -> list[str]:
-    """Return the ops that the table names facts, alerts or refusals for and PyTorch does not have."""
+    """Return the ops that the table names facts, alerts, refusals or dtypes for and PyTorch does not have."""
     known = set(op_names())
     bases = {name.partition(".")[0] for name in known}
     named = {op for family in ops.FAMILIES for names in family.facts.values() for op in names.split()}
@@ -224,7 +245,7 @@ def unknown_ops() -> list[str]:
         for op in named
         if (f"aten::{op[:-2]}" not in bases if op.endswith(".*") else f"aten::{op}" not in known)
     ]
-    listed = [*ops.ALERTS, *ops.REFUSALS]
+    listed = [*ops.ALERTS, *ops.REFUSALS, *ops.WIDENED]
     return sorted([*unknown, *(op for op in listed if f"aten::{op}" not in known | bases)])
 
 

@@ -9,6 +9,7 @@ from torch_loom.ops.model import FACTS, SHAPE_CLASSES, TOLERANCES, Call, Family,
 from torch_loom.ops.nondeterminism import ALERTS, CASES, Alert
 from torch_loom.ops.refusals import REFUSAL_CASES, REFUSALS, TAKES, Refusal
 from torch_loom.ops.table import DEFAULT, FAMILIES, PUBLIC_NAMES, facts_of, family_of, has_entry
+from torch_loom.ops.widening import WIDENED, WIDENED_SETS
 
 __all__ = [
     "ALERTS",
@@ -22,6 +23,8 @@ __all__ = [
     "SHAPE_CLASSES",
     "TAKES",
     "TOLERANCES",
+    "WIDENED",
+    "WIDENED_SETS",
     "Alert",
     "Call",
     "Family",

@@ -27,6 +27,7 @@ TAKES: dict[str, tuple[str, ...]] = {
     ),
     "numbers": ("Byte", "Char", "Short", "Int", "Long", "Float", "Double"),
     "all_numbers": ("Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double"),
+    "transforms": ("Float", "Double", "ComplexFloat", "ComplexDouble"),
     "not_half": (
         "Byte",
         "Char",
@@ -49,6 +50,7 @@ REFUSAL_CASES: dict[str, str] = {
     "promoted": "the dtype that its operands are promoted to",
     "reduction": "its reduction is 'prod', 'amin' or 'amax'",
     "convolution": "a convolution; which kernel it would be depends on its arguments",
+    "transform": "a Fourier transform along a dimension whose size is not a power of two",
     "absent": "every call: PyTorch has no kernel of the op for CUDA",
 }
 """Which calls are refused; `tools/op_table.py` makes C++'s enumeration of it."""
@@ -109,6 +111,9 @@ REFUSALS: dict[str, Refusal] = {
     "convolution": Refusal("", "complex", "convolution"),
     "_convolution": Refusal("", "complex", "convolution"),
     "angle": Refusal("angle_cuda", "not_half"),
+    "_fft_c2c": Refusal("", "transforms", "transform"),
+    "_fft_c2r": Refusal("", "transforms", "transform"),
+    "_fft_r2c": Refusal("", "transforms", "transform"),
     "histc": Refusal("histc", "numbers"),
     "igamma": Refusal("igamma_cuda", "wide", "promoted"),
     "igamma_": Refusal("igamma_cuda", "wide", "promoted"),

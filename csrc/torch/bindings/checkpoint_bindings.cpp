@@ -106,8 +106,9 @@ void restore_pool(int64_t index, const PoolCheckpoint& checkpoint, const std::ve
   }
   const runtime::PoolRestored changed = translated([&] { return allocator.restore(checkpoint); });
   for (c10::StorageImpl* storage : stale_storages) {
-    storage->_mutable_data_ptr_no_checks().compare_exchange_deleter(&free_device_memory,
-                                                                    &c10::detail::deleteNothing);
+    // One that does not own its memory has another deleter, and keeps it.
+    static_cast<void>(storage->_mutable_data_ptr_no_checks().compare_exchange_deleter(
+        &free_device_memory, &c10::detail::deleteNothing));
   }
   const c10::Device device(device_type(), static_cast<c10::DeviceIndex>(index));
   for (const uintptr_t address : changed.allocated) {

@@ -5,6 +5,7 @@
 #include "runtime/capture.h"
 #include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/device_mismatch.h"
+#include "torch/dispatch/engine_call.h"
 #include "torch/dispatch/graph.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/infer.h"
@@ -215,7 +216,7 @@ bool call_engine(Op& op, torch::jit::Stack* stack, Lending& lending) {
       if (lending.is_by_keys()) {
         op.handle.callBoxed(stack);
       } else {
-        op.handle.redispatchBoxed(lending.engine_keys(), stack);
+        call_kernel(op, lending.engine_keys(), stack);
       }
     });
     return true;
@@ -255,6 +256,10 @@ void run_lent(Op& op, torch::jit::Stack* stack, Lending& lending) {
     return skip_or_raise(op, stack, lending);
   InferenceKey key = key_of(op, *stack, lending);
   if (!try_queue(op, stack, lending, key)) run_in_place(op, stack, lending, std::move(key));
+}
+
+void run_lent_in_place(Op& op, torch::jit::Stack* stack, Lending& lending) {
+  run_in_place(op, stack, lending, {});
 }
 
 namespace {
@@ -301,8 +306,8 @@ void lend_and_run(Op& op, torch::jit::Stack* stack, Lending::Telling telling, bo
   if (fallback::is_watched(lending.dtypes()) && !is_checked) [[unlikely]] {
     fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
   }
-  if ((op.refused_dtypes & lending.dtypes()) != 0) [[unlikely]] {
-    refuse_as_cuda(*op.refusal, c10::ArrayRef<c10::IValue>(*stack).slice(first), lending.device());
+  if ((op.asked_dtypes & lending.dtypes()) != 0) [[unlikely]] {
+    refuse_or_widen(op, c10::ArrayRef<c10::IValue>(*stack).slice(first), lending.device());
   }
   if (is_deterministic_wanted(op.alert)) [[unlikely]] {
     raise_alert(*op.alert, c10::ArrayRef<c10::IValue>(*stack).slice(first), lending.device());

@@ -16,5 +16,7 @@ void run_boxed_by_keys(const c10::OperatorHandle& handle, torch::jit::Stack* sta
 // The second half of that, for a stream that does not run it in this thread: the arguments at the end of the
 // stack are lent already.
 void run_lent(Op& op, torch::jit::Stack* stack, Lending& lending);
+// The same for a stream that does.
+void run_lent_in_place(Op& op, torch::jit::Stack* stack, Lending& lending);
 
 }  // namespace loom::glue

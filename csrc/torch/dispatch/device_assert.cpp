@@ -11,6 +11,7 @@
 #include "runtime/commands.h"
 #include "runtime/tape.h"
 #include "torch/core/python_line.h"
+#include "torch/dispatch/engine_call.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/infer.h"
 #include "torch/dispatch/replace_tensors.h"
@@ -138,7 +139,7 @@ bool runs_on(const Op& op, c10::DispatchKeySet engine_keys, const torch::jit::St
     Silence silence;
     const c10::WarningUtils::WarningHandlerGuard unwarned(&silence);
     Filled call(arguments, value);
-    op.handle.redispatchBoxed(engine_keys, &call.arguments);
+    call_kernel(op, engine_keys, &call.arguments);
     return true;
   } catch (const c10::Error&) {
     return false;

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "torch/core/python_errors.h"
+#include "torch/dispatch/engine_call.h"
 #include "torch/dispatch/stand_ins.h"
 
 namespace loom::glue {
@@ -70,7 +71,7 @@ std::shared_ptr<const InferredOutputs> rehearse(Op& op, const torch::jit::Stack&
   const bool answers = asks(
       [&] {
         const InferenceScope scope;
-        op.handle.redispatchBoxed(lending.engine_keys(), &call.arguments);
+        call_kernel(op, lending.engine_keys(), &call.arguments);
       },
       reason);
   if (!answers) return nullptr;

@@ -13,6 +13,7 @@
 #include "torch/core/python_errors.h"
 #include "torch/core/python_line.h"
 #include "torch/dispatch/device_assert.h"
+#include "torch/dispatch/engine_call.h"
 #include "torch/dispatch/replace_tensors.h"
 #include "torch/engine/alias.h"
 #include "torch/engine/integer_division.h"
@@ -117,7 +118,7 @@ class QueuedOp {
     }
     {
       const OutputAllocations::Active active(output_allocations);
-      op_.handle.redispatchBoxed(engine_keys_, &stack);
+      call_kernel(op_, engine_keys_, &stack);
     }
     has_run_ = true;  // an error from here on is none of the kernel's
     const size_t num_returns = inferred_->returns.size();

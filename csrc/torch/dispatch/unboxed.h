@@ -15,6 +15,7 @@
 #include "torch/dispatch/boxed.h"
 #include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/device_mismatch.h"
+#include "torch/dispatch/engine_call.h"
 #include "torch/dispatch/infer.h"
 #include "torch/dispatch/lend.h"
 
@@ -216,8 +217,9 @@ struct Borrowed<At, Return(Arguments...)> {
     if (fallback::is_watched(lending.dtypes())) [[unlikely]] {
       fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
     }
-    if ((op.refused_dtypes & lending.dtypes()) != 0) [[unlikely]] {
-      refuse_as_cuda(*op.refusal, boxed_arguments(lent), lending.device());
+    bool is_widened = false;
+    if ((op.asked_dtypes & lending.dtypes()) != 0) [[unlikely]] {
+      is_widened = refuse_or_widen(op, boxed_arguments(lent), lending.device());
     }
     if (is_deterministic_wanted(op.alert)) [[unlikely]] {
       raise_alert(*op.alert, boxed_arguments(lent), lending.device());
@@ -226,9 +228,9 @@ struct Borrowed<At, Return(Arguments...)> {
       static const auto names = argument_names(At::name, At::overload_name);
       describe_arguments(lending, names, arguments...);
     }
-    if (!runs_in_place) [[unlikely]] {
+    if (!runs_in_place || is_widened) [[unlikely]] {
       torch::jit::Stack stack = boxed_arguments(lent);
-      run_lent(op, &stack, lending);
+      runs_in_place ? run_lent_in_place(op, &stack, lending) : run_lent(op, &stack, lending);
       return returned(stack, std::forward<Arguments>(arguments)...);
     }
     // The first run in place shows what such a call returns, for when it is queued or captured.

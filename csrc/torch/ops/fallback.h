@@ -16,6 +16,12 @@ namespace loom::glue::fallback {
 using DtypeSet = uint64_t;
 inline constexpr DtypeSet kAnyOp = DtypeSet{1} << 63;
 
+constexpr DtypeSet set_of(std::initializer_list<c10::ScalarType> types) {
+  DtypeSet set = 0;
+  for (const c10::ScalarType type : types) set |= DtypeSet{1} << static_cast<unsigned>(type);
+  return set;
+}
+
 namespace detail {
 extern std::atomic<DtypeSet> watched;
 }  // namespace detail

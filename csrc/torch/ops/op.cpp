@@ -124,7 +124,8 @@ Op::Op(const c10::OperatorHandle& own_handle)
              facts.has(op_flag::kHostLists)},
       alert(alert_of(record.full_name)),
       refusal(refusal_of(record.full_name)),
-      refused_dtypes(refused_dtypes_of(refusal)),
+      widened_dtypes(widened_dtypes_of(record.full_name)),
+      asked_dtypes(refused_dtypes_of(refusal) | widened_dtypes),
       key_(&own_handle.schema()),
       shape_function_(is_fused(own_handle) ? ShapeFunction() : cpp_shape_function(record.full_name)),
       is_permanent_(is_aten(own_handle) || is_fused(own_handle) || is_numerics(own_handle)) {

@@ -15,6 +15,7 @@
 #include "torch/ops/op_facts.h"
 #include "torch/ops/refusals.h"
 #include "torch/ops/shape_functions.h"
+#include "torch/ops/widening.h"
 
 namespace loom::glue {
 
@@ -60,7 +61,8 @@ class Op {
   const OperandPolicy policy;
   const Alert* const alert;                 // null: deterministic on every chip
   const Refusal* const refusal;             // null: CUDA has kernels for all that the engine has
-  const fallback::DtypeSet refused_dtypes;  // 0 under every name but cuda
+  const fallback::DtypeSet widened_dtypes;  // that the engine computes in wider ones; 0 but for the name cuda
+  const fallback::DtypeSet asked_dtypes;    // those, and those that CUDA refuses: such calls are looked at
   std::vector<Argument> arguments;          // those that are not kOther
   std::vector<KeyPart> key_parts;           // of every argument
   size_t num_arguments = 0, num_returns = 0;

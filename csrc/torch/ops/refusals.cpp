@@ -4,7 +4,6 @@
 #include <ATen/native/TypeProperties.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <iterator>
 #include <vector>
 
@@ -15,13 +14,8 @@ namespace loom::glue {
 namespace {
 
 using fallback::DtypeSet;
+using fallback::set_of;
 using Type = c10::ScalarType;
-
-constexpr DtypeSet set_of(std::initializer_list<Type> types) {
-  DtypeSet set = 0;
-  for (const Type type : types) set |= DtypeSet{1} << static_cast<unsigned>(type);
-  return set;
-}
 
 #include "torch/ops/generated/refusal_dtypes.inc"
 
@@ -68,6 +62,20 @@ const char* convolution_kernel(c10::ArrayRef<c10::IValue> arguments) {
   return is_3d || is_dilated ? "slow_conv_dilated<>" : "slow_conv2d_cuda";
 }
 
+// input, dimensions, normalisation, and of complex-to-real the last size of the result.
+void refuse_transform(c10::ArrayRef<c10::IValue> arguments) {
+  const at::Tensor& input = arguments[0].toTensor();
+  std::vector<int64_t> sizes;
+  for (const int64_t dim : arguments[1].toIntVector()) sizes.push_back(input.size(dim));
+  if (arguments[3].isInt() && !sizes.empty()) sizes.back() = arguments[3].toInt();
+  const auto is_power_of_two = [](int64_t size) { return (size & (size - 1)) == 0; };
+  TORCH_CHECK(
+      std::all_of(sizes.begin(), sizes.end(), is_power_of_two),
+      "cuFFT only supports dimensions whose sizes are powers of two when computing in half precision, "
+      "but got a signal size of",
+      at::IntArrayRef(sizes));
+}
+
 [[noreturn]] void refuse(const char* kernel, Type type) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, '"', kernel, "\" not implemented for '", c10::toString(type), "'");
 }
@@ -111,6 +119,8 @@ void refuse_as_cuda(const Refusal& refusal, c10::ArrayRef<c10::IValue> arguments
       // Empty inputs, and dtypes that differ, are another error or none.
       if (operands[0].numel() == 0 || operands[1].scalar_type() != type) return;
       refuse(convolution_kernel(arguments), type);
+    case Refusal::Case::kTransform:
+      return refuse_transform(arguments);
     case Refusal::Case::kAlways:
     case Refusal::Case::kPromoted:
     case Refusal::Case::kAbsent:

@@ -1,0 +1,167 @@
+#include "torch/dispatch/engine_call.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TypeProperties.h>
+#include <ATen/ops/empty.h>
+
+#include <optional>
+#include <vector>
+
+#include "torch/engine/lacking_kernels.h"
+#include "torch/engine/output_allocation.h"
+
+namespace loom::glue {
+
+namespace {
+
+using Type = c10::ScalarType;
+using fallback::set_of;
+
+// What stands for a dtype that a kernel lacks.
+Type wide_of(Type narrow) {
+  switch (narrow) {
+    case Type::Half:
+    case Type::BFloat16:
+      return Type::Float;
+    case Type::ComplexHalf:
+      return Type::ComplexFloat;
+    case Type::Bool:
+      return Type::Byte;
+    default:
+      return narrow;
+  }
+}
+
+// The dtype of a result that is `type` where the operands are widened.
+Type narrowed(Type type, Type narrow) {
+  if (type == wide_of(narrow)) return narrow;
+  const bool is_half = narrow == Type::Half || narrow == Type::ComplexHalf;
+  if (is_half && type == Type::Float) return Type::Half;
+  if (is_half && type == Type::ComplexFloat) return Type::ComplexHalf;
+  return type;
+}
+
+bool is_tensor(const c10::IValue& value) { return value.isTensor() && value.toTensor().defined(); }
+
+// The dtype that the op's operands are promoted to, if the engine has no kernel for it.
+std::optional<Type> narrow_of(const Op& op, c10::ArrayRef<c10::IValue> arguments) {
+  const auto& formal = op.handle.schema().arguments();
+  std::vector<at::Tensor> operands;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!is_tensor(arguments[i]) || formal[i].is_out()) continue;
+    const at::Tensor& tensor = arguments[i].toTensor();
+    if (tensor.layout() != c10::kStrided || tensor.is_meta()) return std::nullopt;
+    operands.push_back(tensor);
+  }
+  if (operands.empty()) return std::nullopt;
+  const Type type = at::native::result_type(operands);
+  return (op.widened_dtypes & set_of({type})) != 0 ? std::optional(type) : std::nullopt;
+}
+
+void store(const at::Tensor& result, const at::Tensor& out) {
+  TORCH_CHECK(c10::canCast(result.scalar_type(), out.scalar_type()), "result type ", result.scalar_type(),
+              " can't be cast to the desired output type ", out.scalar_type());
+  at::native::resize_output(out, result.sizes());
+  out.copy_(result);
+}
+
+// The arguments of one call in the wider dtype, and what becomes of its results.
+class WideCall {
+ public:
+  WideCall(const Op& op, Type narrow, torch::jit::Stack& stack)
+      : op_(op), narrow_(narrow), stack_(stack), first_(stack.size() - op.num_arguments) {}
+
+  void run(c10::DispatchKeySet keys) {
+    {
+      const OutputAllocations::Suspended on_host;
+      const auto given = c10::ArrayRef<c10::IValue>(stack_).slice(first_);
+      if (std::optional<at::Tensor> made = compute_of_parts(op_.handle.schema().name(), given)) {
+        keep_outs();
+        stack_.resize(first_);
+        stack_.emplace_back(*std::move(made));
+      } else {
+        widen();
+        op_.handle.redispatchBoxed(keys, &stack_);
+      }
+    }
+    for (const Written& written : written_) {
+      if (!written.own.is_same(written.wide)) written.own.copy_(written.wide);
+    }
+    for (size_t i = 0; i < op_.num_returns; ++i) narrow(stack_[first_ + i], i);
+  }
+
+ private:
+  struct Written {
+    at::Tensor own, wide;
+  };
+
+  void keep_outs() {
+    const auto& formal = op_.handle.schema().arguments();
+    for (size_t i = 0; i < formal.size(); ++i) {
+      if (formal[i].is_out()) outs_.push_back(stack_[first_ + i].toTensor());
+    }
+  }
+
+  void widen() {
+    const auto& formal = op_.handle.schema().arguments();
+    for (size_t i = 0; i < formal.size(); ++i) {
+      c10::IValue& value = stack_[first_ + i];
+      if (formal[i].is_out()) {
+        outs_.push_back(value.toTensor());
+        value = at::empty({0}, outs_.back().options().dtype(wide_of(outs_.back().scalar_type())));
+      } else if (is_tensor(value)) {
+        const at::Tensor tensor = value.toTensor();
+        value = tensor.to(wide_of(tensor.scalar_type()));
+        if (formal[i].alias_info() != nullptr && formal[i].alias_info()->isWrite())
+          written_.push_back({tensor, value.toTensor()});
+      } else if (formal[i].real_type()->kind() == c10::TypeKind::ScalarTypeType && value.isInt() &&
+                 value.toScalarType() == narrow_) {
+        value = static_cast<int64_t>(wide_of(narrow_));
+      }
+    }
+  }
+
+  void narrow(c10::IValue& result, size_t place) {
+    if (!is_tensor(result)) return;
+    const at::Tensor tensor = result.toTensor();
+    const Type type = narrowed(tensor.scalar_type(), narrow_);
+    if (place < outs_.size()) {
+      store(tensor.to(type), outs_[place]);
+      result = outs_[place];
+      return;
+    }
+    for (const Written& written : written_) {
+      if (tensor.is_same(written.wide)) {
+        result = written.own;
+        return;
+      }
+    }
+    result = tensor.to(type);
+  }
+
+  const Op& op_;
+  const Type narrow_;
+  torch::jit::Stack& stack_;
+  const size_t first_;
+  std::vector<at::Tensor> outs_;
+  std::vector<Written> written_;
+};
+
+}  // namespace
+
+bool refuse_or_widen(const Op& op, c10::ArrayRef<c10::IValue> arguments, int device) {
+  if (op.refusal != nullptr) refuse_as_cuda(*op.refusal, arguments, device);
+  return op.widened_dtypes != 0 && narrow_of(op, arguments).has_value();
+}
+
+void call_kernel(const Op& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (op.widened_dtypes != 0) [[unlikely]] {
+    const auto arguments = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - op.num_arguments);
+    if (const std::optional<Type> narrow = narrow_of(op, arguments))
+      return WideCall(op, *narrow, *stack).run(keys);
+  }
+  op.handle.redispatchBoxed(keys, stack);
+}
+
+}  // namespace loom::glue

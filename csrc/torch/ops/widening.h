@@ -1,0 +1,14 @@
+// Dtypes that CUDA has kernels for and the engine has not: under the name cuda such a call is computed in the
+// next wider dtype.
+#pragma once
+
+#include <string_view>
+
+#include "torch/ops/fallback.h"
+
+namespace loom::glue {
+
+// What an op's kernel of the engine lacks, from torch_loom/ops/widening.py; nothing under any name but cuda.
+fallback::DtypeSet widened_dtypes_of(std::string_view full_name);
+
+}  // namespace loom::glue

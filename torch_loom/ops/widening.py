@@ -1,0 +1,45 @@
+"""Dtypes that CUDA has kernels for and the engine, the CPU, has not: half-precision transforms, complex32, …
+
+Under the name cuda the engine computes such a call in the next wider dtype and rounds the results, or, where
+none stands for it, of other ops (``csrc/torch/engine/lacking_kernels.cpp``). What each op takes on CUDA is
+what PyTorch's own tests expect: ``dtypesIfCUDA`` of its operator database, with which
+``tests/cuda/test_widening.py`` compares the table.
+"""
+
+from __future__ import annotations
+
+__all__ = ["WIDENED", "WIDENED_SETS"]
+
+WIDENED_SETS: dict[str, tuple[str, ...]] = {
+    "half": ("Half",),
+    "halves": ("Half", "BFloat16"),
+    "half_or_complex_half": ("Half", "ComplexHalf"),
+    "complex_half": ("ComplexHalf",),
+    "bool": ("Bool",),
+    "bool_or_complex_half": ("Bool", "ComplexHalf"),
+    "any_complex": ("ComplexHalf", "ComplexFloat", "ComplexDouble"),
+    "integers": ("Byte", "Char", "Short", "Int", "Long"),
+}
+"""Sets of dtypes that a kernel of the engine lacks, by PyTorch's C++ names."""
+
+_LISTS: dict[str, str] = {
+    "half": "rrelu_with_noise rrelu_with_noise_ rrelu_with_noise_backward",
+    "halves": (
+        "avg_pool3d avg_pool3d_backward multi_margin_loss multi_margin_loss_backward "
+        "multilabel_margin_loss_forward multilabel_margin_loss_backward "
+        "_upsample_bilinear2d_aa _upsample_bilinear2d_aa_backward"
+    ),
+    "half_or_complex_half": "_fft_r2c _fft_c2r _fft_c2c",
+    "complex_half": (
+        "acos acosh angle asin asinh atan atanh cos cosh exp log rsqrt sigmoid sin sinh sqrt tan tanh "
+        "acos_ acosh_ asin_ asinh_ atan_ atanh_ cos_ cosh_ exp_ log_ rsqrt_ sigmoid_ sin_ sinh_ sqrt_ tan_ "
+        "tanh_ div div_ lerp lerp_ logaddexp pow pow_ prod sum sigmoid_backward tanh_backward"
+    ),
+    "bool": "abs abs_",
+    "bool_or_complex_half": "trace",
+    "any_complex": "nansum",
+    "integers": "histc",
+}
+
+WIDENED: dict[str, str] = {op: which for which, names in _LISTS.items() for op in names.split()}
+"""The set of an op, by its name without ``aten::``; a name without an overload stands for all of them."""
