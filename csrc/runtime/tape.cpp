@@ -125,20 +125,21 @@ Slot* take_slot() {
   return *own;
 }
 
-// Written under the mutex before the first reader is attached, and read by those that find one.
-bool has_barrier_of_all = false;
+// Found out before the first reader is attached. Who still sees false takes the fence, which is right, too.
+std::atomic<bool> has_barrier_of_all{false};
 
 void prepare_barrier() {
   static const bool is_there =
       syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 &&
       syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
-  has_barrier_of_all = is_there;
+  has_barrier_of_all.store(is_there, std::memory_order_relaxed);
 }
 
 // Every thread that reads from now on finds the present readers, and every other one's slot says so.
 void pass_barrier() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (has_barrier_of_all) syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+  if (has_barrier_of_all.load(std::memory_order_relaxed))
+    syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 }
 
 Slot& own_slot() { return own != nullptr ? *own : make_own(); }
@@ -156,7 +157,7 @@ class Reading {
     slot_.state.store(before_ + 1, std::memory_order_relaxed);
     // In one order with detach(), which changes `current` and then looks at the slots. Where the system can
     // have every thread pass a barrier, detach() asks for that, and nothing is needed here.
-    if (has_barrier_of_all) [[likely]] {
+    if (has_barrier_of_all.load(std::memory_order_relaxed)) [[likely]] {
       std::atomic_signal_fence(std::memory_order_seq_cst);
     } else {
       std::atomic_thread_fence(std::memory_order_seq_cst);
