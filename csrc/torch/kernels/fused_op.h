@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include <string>
+#include <utility>
 
 #include "torch/core/registration.h"
 #include "torch/dispatch/boxed.h"
@@ -26,8 +27,29 @@ void define_fused(const std::string& schema, F* parts) {
 }
 
 template <typename F>
-c10::TypedOperatorHandle<F> find_fused(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<F>();
+c10::TypedOperatorHandle<F> find_fused(const char* name, const char* overload = "") {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).typed<F>();
+}
+
+// The device's kernel of an op of PyTorch that is made of `parts`.
+template <auto parts>
+struct Fused;
+template <typename Return, typename... Arguments, Return (*parts)(Arguments...)>
+struct Fused<parts> {
+  static inline c10::OperatorName name{"", ""};
+  static Return call(Arguments... arguments) {
+    static const auto op = find_fused<Return(Arguments...)>(name.name.c_str(), name.overload_name.c_str());
+    return op.call(std::forward<Arguments>(arguments)...);
+  }
+};
+
+// Gives an op, as "mm.dtype", a kernel made of `parts`. The signature is PyTorch's.
+template <auto parts>
+void implement_fused(const std::string& op, const std::string& signature) {
+  define_fused(op + signature, parts);
+  const size_t dot = op.find('.');
+  Fused<parts>::name = {"loom_fused::" + op.substr(0, dot), dot == op.npos ? "" : op.substr(dot + 1)};
+  library(own_key()).impl(op.c_str(), &Fused<parts>::call);
 }
 
 }  // namespace loom::glue

@@ -1,17 +1,24 @@
-// Linear layers: the gradients in one call, which PyTorch has for backends that do the layer in one op, and
-// weights of four bits, under the names that CUDA's kernels have.
+// Linear layers: the gradients in one call, which PyTorch has for backends that do the layer in one op; and,
+// under the names that CUDA's kernels have, weights of four bits, and products in a wider dtype than their
+// operands'.
 #include <ATen/core/Tensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/bitwise_right_shift.h>
+#include <ATen/ops/bmm.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/sum.h>
 
 #include <array>
+#include <string>
 #include <tuple>
 
 #include "torch/core/registration.h"
 #include "torch/engine/int4.h"
+#include "torch/kernels/fused_op.h"
 #include "torch/kernels/register.h"
 
 namespace loom::glue {
@@ -68,10 +75,77 @@ Tensor int4_mm(const Tensor& input, const Tensor& packed, int64_t group_size,
   return engine_int4_mm(input, weight, group_size, scales_and_zeros);
 }
 
+// In PyTorch's words for CUDA.
+void check_product(const Tensor& left, const Tensor& right, at::ScalarType out_dtype) {
+  TORCH_CHECK(left.scalar_type() == right.scalar_type(),
+              "expected both matrices to have the same dtype, got ", left.scalar_type(), " and ",
+              right.scalar_type());
+  const bool is_half = left.scalar_type() == at::kHalf || left.scalar_type() == at::kBFloat16;
+  TORCH_CHECK(out_dtype == left.scalar_type() || (out_dtype == at::kFloat && is_half),
+              "out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs");
+}
+
+void check_sum(const Tensor& self, const Tensor& left, at::ScalarType out_dtype) {
+  TORCH_CHECK(self.scalar_type() == out_dtype || self.scalar_type() == left.scalar_type(),
+              "self dtype must match either out_dtype or mat1 dtype");
+}
+
+Tensor mm_parts(const Tensor& self, const Tensor& mat2, at::ScalarType out_dtype) {
+  check_product(self, mat2, out_dtype);
+  return at::mm(self.to(out_dtype), mat2.to(out_dtype));
+}
+
+Tensor bmm_parts(const Tensor& self, const Tensor& mat2, at::ScalarType out_dtype) {
+  check_product(self, mat2, out_dtype);
+  return at::bmm(self.to(out_dtype), mat2.to(out_dtype));
+}
+
+Tensor addmm_parts(const Tensor& self, const Tensor& mat1, const Tensor& mat2, at::ScalarType out_dtype,
+                   const at::Scalar& beta, const at::Scalar& alpha) {
+  check_product(mat1, mat2, out_dtype);
+  check_sum(self, mat1, out_dtype);
+  return at::addmm(self.to(out_dtype), mat1.to(out_dtype), mat2.to(out_dtype), beta, alpha);
+}
+
+Tensor baddbmm_parts(const Tensor& self, const Tensor& batch1, const Tensor& batch2, at::ScalarType out_dtype,
+                     const at::Scalar& beta, const at::Scalar& alpha) {
+  check_product(batch1, batch2, out_dtype);
+  check_sum(self, batch1, out_dtype);
+  return at::baddbmm(self.to(out_dtype), batch1.to(out_dtype), batch2.to(out_dtype), beta, alpha);
+}
+
+// The variant with `out=`, of which the result is copied.
+template <auto parts>
+struct Out;
+template <typename... Arguments, Tensor (*parts)(Arguments...)>
+struct Out<parts> {
+  static Tensor& call(Arguments... arguments, Tensor& out) {
+    const Tensor result = Fused<parts>::call(std::forward<Arguments>(arguments)...);
+    TORCH_CHECK(out.scalar_type() == result.scalar_type(), "expected out to have the dtype ",
+                result.scalar_type(), ", got ", out.scalar_type());
+    at::native::resize_output(out, result.sizes());
+    return out.copy_(result);
+  }
+};
+
+template <auto parts>
+void register_product(const std::string& name, const std::string& signature) {
+  implement_fused<parts>(name + ".dtype", signature);
+  library(own_key()).impl((name + ".dtype_out").c_str(), &Out<parts>::call);
+}
+
 }  // namespace
 
 void register_linear() {
   torch::Library& m = library(own_key());
+  register_product<&mm_parts>("mm", "(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor");
+  register_product<&bmm_parts>("bmm", "(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor");
+  register_product<&addmm_parts>("addmm",
+                                 "(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar "
+                                 "beta=1, Scalar alpha=1) -> Tensor");
+  register_product<&baddbmm_parts>("baddbmm",
+                                   "(Tensor self, Tensor batch1, Tensor batch2, ScalarType out_dtype, *, "
+                                   "Scalar beta=1, Scalar alpha=1) -> Tensor");
   m.impl("linear_backward", linear_backward);
   m.impl("_convert_weight_to_int4pack", pack_int4);
   m.impl("_weight_int4pack_mm", int4_mm);

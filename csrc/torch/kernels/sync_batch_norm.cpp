@@ -115,25 +115,6 @@ Tensor backward_elemt(const Tensor& gradient, const Tensor& input, const Tensor&
   return result.to(input.scalar_type());
 }
 
-// The device's kernel of an op that is made of `parts`.
-template <auto parts>
-struct Fused;
-template <typename Return, typename... Arguments, Return (*parts)(Arguments...)>
-struct Fused<parts> {
-  static inline std::string name;
-  static Return call(Arguments... arguments) {
-    static const auto op = find_fused<Return(Arguments...)>(name.c_str());
-    return op.call(std::forward<Arguments>(arguments)...);
-  }
-};
-
-template <auto parts>
-void define(const char* name, const char* signature) {
-  define_fused(std::string(name) + signature, parts);
-  Fused<parts>::name = std::string("loom_fused::") + name;
-  library(own_key()).impl(name, &Fused<parts>::call);
-}
-
 Tensor& elemt_out(const Tensor& input, OptionalTensor weight, OptionalTensor bias, const Tensor& mean,
                   const Tensor& invstd, double eps, Tensor& out) {
   static const auto op = find_fused<decltype(elemt)>("loom_fused::batch_norm_elemt");
@@ -144,21 +125,22 @@ Tensor& elemt_out(const Tensor& input, OptionalTensor weight, OptionalTensor bia
 }  // namespace
 
 void register_sync_batch_norm() {
-  define<&stats>("batch_norm_stats", "(Tensor input, float eps) -> (Tensor, Tensor)");
-  define<&elemt>(
+  implement_fused<&stats>("batch_norm_stats", "(Tensor input, float eps) -> (Tensor, Tensor)");
+  implement_fused<&elemt>(
       "batch_norm_elemt",
       "(Tensor input, Tensor? weight, Tensor? bias, Tensor mean, Tensor invstd, float eps) -> Tensor");
-  define<&gather>("batch_norm_gather_stats",
-                  "(Tensor input, Tensor mean, Tensor invstd, Tensor(a!)? running_mean, Tensor(b!)? "
-                  "running_var, float momentum, float eps, int count) -> (Tensor, Tensor)");
-  define<&gather_with_counts>(
+  implement_fused<&gather>("batch_norm_gather_stats",
+                           "(Tensor input, Tensor mean, Tensor invstd, Tensor(a!)? running_mean, Tensor(b!)? "
+                           "running_var, float momentum, float eps, int count) -> (Tensor, Tensor)");
+  implement_fused<&gather_with_counts>(
       "batch_norm_gather_stats_with_counts",
       "(Tensor input, Tensor mean, Tensor invstd, Tensor(a!)? running_mean, Tensor(b!)? running_var, float "
       "momentum, float eps, Tensor counts) -> (Tensor, Tensor)");
-  define<&backward_reduce>("batch_norm_backward_reduce",
-                           "(Tensor grad_out, Tensor input, Tensor mean, Tensor invstd, Tensor? weight, bool "
-                           "input_g, bool weight_g, bool bias_g) -> (Tensor, Tensor, Tensor, Tensor)");
-  define<&backward_elemt>(
+  implement_fused<&backward_reduce>(
+      "batch_norm_backward_reduce",
+      "(Tensor grad_out, Tensor input, Tensor mean, Tensor invstd, Tensor? weight, bool "
+      "input_g, bool weight_g, bool bias_g) -> (Tensor, Tensor, Tensor, Tensor)");
+  implement_fused<&backward_elemt>(
       "batch_norm_backward_elemt",
       "(Tensor grad_out, Tensor input, Tensor mean, Tensor invstd, Tensor? weight, Tensor "
       "sum_dy, Tensor sum_dy_xmu, Tensor count) -> Tensor");
