@@ -131,6 +131,33 @@ def attention_backward(call: Call) -> int:
     return _scores(call, query, key) * (6 * query.shape[-1] + 4 * value.shape[-1] + 8)
 
 
+def packed_attention(call: Call) -> int:
+    """Return what attention of sequences costs that are packed; inputs ``[rows, heads, width]``.
+
+    Only values tell how long each of them is: every query is taken to see the longest sequence of keys, or
+    its window.
+    """
+    return _packed_scores(call, call.inputs[0]) * (
+        2 * call.inputs[0].shape[-1] + 2 * call.inputs[2].shape[-1] + 5
+    )
+
+
+def packed_attention_backward(call: Call) -> int:
+    """Return five products, as :func:`attention_backward`. Inputs: gradient, query, key, value."""
+    return _packed_scores(call, call.inputs[1]) * (
+        6 * call.inputs[1].shape[-1] + 4 * call.inputs[3].shape[-1] + 8
+    )
+
+
+def _packed_scores(call: Call, query: Tensor) -> int:
+    keys = int(call.get("max_k", 1))
+    left, right = (call.get(f"window_size_{side}") for side in ("left", "right"))
+    seen = keys / 2 if call.get("is_causal", False) else keys
+    if left is not None and left >= 0:
+        seen = min(seen, left + 1 + (right if right is not None and right >= 0 else 0))
+    return int(math.prod(query.shape[:-1]) * seen)
+
+
 def pooling(call: Call) -> int:
     """Return one operation for each element that a window looks at."""
     window = call.get("kernel_size")

@@ -28,13 +28,20 @@ namespace {
 void register_fork_handler() { torch::utils::register_fork_handler_for_device_init(device_type()); }
 
 constexpr Registration kRegistrations[] = {
-    register_guard,           register_hooks,      register_ddp_timer,       register_allocator,
-    register_host_allocator,  register_storages,   register_fork_handler,    register_stubs,
-    register_kineto_profiler, register_graph_impl, register_autocast,        register_factories,
-    register_views,           register_copies,     register_random,          register_lazy_ops,
-    register_sparse,          register_sparse_csr, register_recurrent_cells, register_sync_batch_norm,
-    register_attention,       register_optimizers, register_linear,          register_nested,
-    register_quantized,       register_unboxed,    register_boxed,
+    register_guard,           register_hooks,
+    register_ddp_timer,       register_allocator,
+    register_host_allocator,  register_storages,
+    register_fork_handler,    register_stubs,
+    register_kineto_profiler, register_graph_impl,
+    register_autocast,        register_factories,
+    register_views,           register_copies,
+    register_random,          register_lazy_ops,
+    register_sparse,          register_sparse_csr,
+    register_recurrent_cells, register_sync_batch_norm,
+    register_attention,       register_packed_attention,
+    register_optimizers,      register_linear,
+    register_nested,          register_quantized,
+    register_unboxed,         register_boxed,
 };
 
 }  // namespace

@@ -8,6 +8,7 @@ void register_views();
 void register_copies();
 void register_random();
 void register_attention();
+void register_packed_attention();
 void register_recurrent_cells();
 void register_sync_batch_norm();
 void register_optimizers();

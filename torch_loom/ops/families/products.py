@@ -14,6 +14,8 @@ from torch_loom.ops.costs import (
     matmul,
     optimizer_step,
     outer,
+    packed_attention,
+    packed_attention_backward,
     per_element,
     per_input,
     pooling,
@@ -74,7 +76,7 @@ FAMILIES = (
         fused=f"_scaled_dot_product_fused_attention_overrideable {_FLASH} "
         "_scaled_dot_product_flash_attention "
         "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
-        "_scaled_dot_product_attention_math _flash_attention_forward _efficient_attention_forward "
+        "_scaled_dot_product_attention_math _efficient_attention_forward "
         "_scaled_dot_product_attention_math_for_mps",
     ),
     Family(
@@ -85,8 +87,23 @@ FAMILIES = (
         tolerance="accumulated",
         fused=f"_scaled_dot_product_fused_attention_overrideable_backward {_FLASH}_backward "
         "_scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward "
-        "_scaled_dot_product_cudnn_attention_backward _flash_attention_backward "
-        "_efficient_attention_backward",
+        "_scaled_dot_product_cudnn_attention_backward _efficient_attention_backward",
+    ),
+    Family(
+        "attention of packed sequences",
+        "attention",
+        "",
+        flops=packed_attention,
+        tolerance="accumulated",
+        fused="_flash_attention_forward _flash_attention_forward_no_dropout_inplace",
+    ),
+    Family(
+        "gradients of attention of packed sequences",
+        "attention",
+        "",
+        flops=packed_attention_backward,
+        tolerance="accumulated",
+        fused="_flash_attention_backward",
     ),
     Family(
         "normalisation",

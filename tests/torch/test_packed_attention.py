@@ -1,0 +1,133 @@
+"""Attention of packed sequences, which `torch.nn.attention.varlen` has for CUDA alone."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.attention.varlen import AuxRequest, varlen_attn, varlen_attn_out
+
+DTYPE = torch.bfloat16
+WIDTH = 16
+
+
+def packed(rows: int, heads: int, seed: int) -> Tensor:
+    return torch.randn(rows, heads, WIDTH, generator=torch.Generator().manual_seed(seed)).to(DTYPE)
+
+
+def starts(lengths: list[int], device: str = "loom") -> Tensor:
+    return torch.tensor([0, *torch.tensor(lengths).cumsum(0).tolist()], dtype=torch.int32, device=device)
+
+
+def reference(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    lengths_q: list[int],
+    lengths_k: list[int],
+    window: tuple[int, int],
+) -> Tensor:
+    """Each sequence by itself, in float32."""
+    outputs = []
+    repeats = query.size(1) // key.size(1)
+    sequences = zip(query.split(lengths_q), key.split(lengths_k), value.split(lengths_k), strict=True)
+    for own_query, own_key, own_value in sequences:
+        q, k, v = (x.float().transpose(0, 1) for x in (own_query, own_key, own_value))
+        k, v = k.repeat_interleave(repeats, 0), v.repeat_interleave(repeats, 0)
+        scores = q @ k.mT / math.sqrt(WIDTH)
+        place = torch.arange(q.size(1))[:, None] + k.size(1) - q.size(1) - torch.arange(k.size(1))
+        for limit, beyond in ((window[0], place), (window[1], -place)):
+            if limit >= 0:
+                scores = scores.masked_fill(beyond > limit, -math.inf)
+        outputs.append((torch.softmax(scores, -1).nan_to_num(0) @ v).transpose(0, 1))
+    return torch.cat(outputs)
+
+
+@pytest.mark.parametrize("window", [(-1, -1), (-1, 0), (3, 0), (2, 1)])
+@pytest.mark.parametrize("heads_k", [4, 2])
+@pytest.mark.parametrize("lengths_k", [[5, 1, 8], [7, 2, 8]])
+def test_output_and_gradients(window: tuple[int, int], heads_k: int, lengths_k: list[int]) -> None:
+    lengths_q = [5, 1, 8]
+    values = [packed(14, 4, 0), packed(sum(lengths_k), heads_k, 1), packed(sum(lengths_k), heads_k, 2)]
+    there = [x.clone().requires_grad_() for x in values]
+    here = [x.to("loom").requires_grad_() for x in values]
+    wanted = reference(*there, lengths_q, lengths_k, window)
+    output = varlen_attn(
+        *here,
+        starts(lengths_q),
+        starts(lengths_k),
+        max(lengths_q),
+        max(lengths_k),
+        window_size=window,
+        enable_gqa=heads_k != 4,
+    )
+    assert output.dtype == DTYPE
+    torch.testing.assert_close(output.cpu().float(), wanted, rtol=1e-2, atol=1e-2)
+    cotangent = packed(14, 4, 3)
+    output.backward(cotangent.to("loom"))
+    wanted.backward(cotangent.float())
+    for own, other in zip(here, there, strict=True):
+        assert own.grad is not None
+        assert other.grad is not None
+        torch.testing.assert_close(own.grad.cpu().float(), other.grad.float(), rtol=3e-2, atol=3e-2)
+
+
+def test_a_row_that_sees_no_key_is_zero() -> None:
+    query, key = packed(4, 2, 0).to("loom"), packed(2, 2, 1).to("loom")
+    output, sums = varlen_attn(
+        query, key, key, starts([4]), starts([2]), 4, 2, window_size=(-1, 0), return_aux=AuxRequest(lse=True)
+    )
+    assert output[:2].abs().sum() == 0
+    assert sums.shape == (2, 4)
+    assert sums[:, :2].isposinf().all()
+    assert sums[:, 2:].isfinite().all()
+
+
+def test_keys_in_pages_of_a_cache() -> None:
+    lengths, page = [3, 6], 4
+    query, key, value = packed(2, 2, 0), packed(9, 2, 1), packed(9, 2, 2)
+    pages = torch.tensor([[2, 0], [1, 3]], dtype=torch.int32)
+    pool = torch.zeros(2, 4, page, 2, WIDTH, dtype=DTYPE)
+    for own, places in zip((0, 1), pages.tolist(), strict=True):
+        begin = sum(lengths[:own])
+        for row in range(lengths[own]):
+            for kind, rows in enumerate((key, value)):
+                pool[kind, places[row // page], row % page] = rows[begin + row]
+    output = varlen_attn(
+        query.to("loom"),
+        *pool.to("loom").unbind(),
+        starts([1, 1]),
+        None,
+        1,
+        2 * page,
+        seqused_k=torch.tensor(lengths, dtype=torch.int32, device="loom"),
+        block_table=pages.to("loom"),
+    )
+    wanted = reference(query, key, value, [1, 1], lengths, (-1, -1))
+    torch.testing.assert_close(output.cpu().float(), wanted, rtol=1e-2, atol=1e-2)
+
+
+def test_the_output_is_given_and_queued() -> None:
+    query = packed(6, 2, 0).to("loom")
+    out, cumulative = torch.empty_like(query), starts([2, 4])
+    stream = torch.loom.Stream()
+    with torch.loom.stream(stream):
+        varlen_attn_out(out, query, query, query, cumulative, cumulative, 4, 4)
+    stream.synchronize()
+    torch.testing.assert_close(
+        out.cpu().float(), reference(*[query.cpu()] * 3, [2, 4], [2, 4], (-1, -1)), rtol=1e-2, atol=1e-2
+    )
+
+
+def test_what_flash_attention_refuses_is_refused() -> None:
+    query = packed(6, 2, 0).to("loom")
+    with pytest.raises(RuntimeError, match="only support fp16 and bf16"):
+        varlen_attn(*[query.float()] * 3, starts([6]), starts([6]), 6, 6)
+    with pytest.raises(RuntimeError, match="cum_seq_q must rise from 0 to 6, got"):
+        varlen_attn(*[query] * 3, starts([9]), starts([9]), 9, 9)
+    with pytest.raises(RuntimeError, match=r"dropout of .* is not supported"):
+        torch.ops.aten._flash_attention_forward(
+            *[query] * 3, starts([6]), starts([6]), 6, 6, 0.5, False, False
+        )
