@@ -107,6 +107,45 @@ def test_folders_are_moved_and_removed_and_files_replaced() -> None:
         assert Path("good.pt").read_bytes() == GOOD
 
 
+def test_where_no_file_can_be_the_error_is_a_runs() -> None:
+    safe = pytest.importorskip("safetensors.torch")
+    os.makedirs("folder")
+    state = {"a": torch.ones(2)}
+
+    def failures() -> list[str]:
+        found = []
+        for path in ("none/a.pt", "folder"):
+            for save in (torch.save, safe.save_file):
+                try:
+                    save(state, path)
+                except Exception as error:
+                    found.append(repr(error).partition(" at path ")[0])  # which is a random name
+        return found
+
+    outside = failures()
+    assert len(outside) == 4
+    with torch.loom.dry_run(chip="h200", devices=1) as plan:
+        assert failures() == outside
+    assert not plan.unwritten_files
+
+
+def test_a_real_file_replaces_what_was_kept() -> None:
+    with torch.loom.dry_run(chip="h200", devices=1):
+        saved("copy.pt")
+        shutil.copyfile("good.pt", "copy.pt")
+        assert Path("copy.pt").read_bytes() == GOOD
+        assert os.stat("copy.pt").st_size == len(GOOD)
+
+
+def test_one_object_serves_two_dry_runs() -> None:
+    run = torch.loom.dry_run(chip="h200", devices=1)
+    for _ in range(2):
+        with run:
+            saved("twice.pt")
+            assert torch.load("twice.pt")["epoch"] == 3
+        assert not os.path.exists("twice.pt")
+
+
 def test_open_files_and_buffers() -> None:
     with torch.loom.dry_run(chip="h200", devices=1):
         with open("open.pt", "wb") as file:
