@@ -8,6 +8,7 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,10 +26,10 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
         yield
 
 
-def saved(path: object, **options: object) -> dict[str, object]:
+def saved(path: Any, **options: Any) -> dict[str, Any]:
     model = nn.Linear(4, 2).to("loom")
     state = {"model": model.state_dict(), "epoch": 3, "random": torch.get_rng_state()}
-    torch.save(state, path, **options)  # type: ignore[arg-type]
+    torch.save(state, path, **options)
     return state
 
 
@@ -44,7 +45,7 @@ def test_saving_leaves_the_file_and_loading_finds_what_was_saved(is_zip: bool) -
         found = torch.load("good.pt")
         assert found["epoch"] == 3
         assert found["model"]["weight"].device == torch.device("loom:0")
-        assert torch.equal(found["random"], state["random"])  # type: ignore[arg-type]
+        assert torch.equal(found["random"], state["random"])
         assert torch.load("good.pt", map_location="cpu")["model"]["bias"].device.type == "cpu"
         nn.Linear(4, 2).to("loom").load_state_dict(found["model"])
     assert plan.unwritten_files == ["good.pt", "other.pt"]
