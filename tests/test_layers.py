@@ -180,6 +180,7 @@ ENGINES_NAME = re.compile(
 # Where it is the host.
 NAMES_THE_HOST = {
     "csrc/torch/core/generator.cpp": "a generator's state is a tensor of the host",
+    "csrc/torch/dispatch/kernel_words.cpp": "a device without kernels asks those of the host what is wrong",
     "csrc/torch/kernels/factories.cpp": "a file is read on the host",
     "csrc/torch/memory/lazy.cpp": "unmaterialised tensors live in host memory",
     "csrc/torch/memory/lazy_fill.cpp": "and are filled there",

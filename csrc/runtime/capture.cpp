@@ -12,25 +12,21 @@
 
 namespace loom::runtime {
 
-namespace {
-
-// The nodes that the next one of a stream depends on.
-using Frontier = std::set<uint32_t>;
-
-struct Member {
-  StreamRef stream;
-  Frontier frontier;
-};
-
-// A device with streams of a capture.
-struct Joined {
-  int device;
-  bool takes_from_pool = false;  // its allocator was told
-};
-
-}  // namespace
-
 struct Capture {
+  // The nodes that the next one of a stream depends on.
+  using Frontier = std::set<uint32_t>;
+
+  struct Member {
+    StreamRef stream;
+    Frontier frontier;
+  };
+
+  // A device with streams of a capture.
+  struct Joined {
+    int device;
+    bool takes_from_pool = false;  // its allocator was told
+  };
+
   Runtime* world;  // whose devices it is on
   StreamRef origin;
   CaptureMode mode;
@@ -61,7 +57,7 @@ namespace {
 
 struct Mark {
   Capture* capture;
-  Frontier frontier;
+  Capture::Frontier frontier;
 };
 
 // Guards everything of every capture. Allocators ask, holding their own lock, whose streams are captured:
@@ -110,7 +106,7 @@ void forbid_by_mode(const std::string& what) {
 
 bool concerns(const Capture& capture, int device) {
   return std::any_of(capture.members.begin(), capture.members.end(),
-                     [&](const Member& member) { return member.stream.device == device; });
+                     [&](const Capture::Member& member) { return member.stream.device == device; });
 }
 
 // Which streams have work that the origin does not wait for.
@@ -126,7 +122,7 @@ std::string unjoined(Capture& capture) {
     pending.insert(pending.end(), nodes[node].after.begin(), nodes[node].after.end());
   }
   std::string names;
-  for (const Member& member : capture.members) {
+  for (const Capture::Member& member : capture.members) {
     const bool joined = std::all_of(member.frontier.begin(), member.frontier.end(),
                                     [&](uint32_t node) { return is_joined[node]; });
     if (!joined) names += (names.empty() ? "" : ", ") + name_of(member.stream);
@@ -166,7 +162,7 @@ void allocate_to_pool(const CaptureRef& capture, int device) {
   };
   const auto entry = [&] {
     return std::find_if(capture->devices.begin(), capture->devices.end(),
-                        [&](const Joined& each) { return each.device == device; });
+                        [&](const Capture::Joined& each) { return each.device == device; });
   };
   try {
     allocator_of(*capture, device).begin_allocate_to_pool(capture->pool, is_member, /*capturing=*/true);
@@ -214,7 +210,7 @@ void append(Capture& capture, Node node) {
   if (!capture.failure.empty()) {
     throw CaptureError("operation failed due to a previous error during capture: " + capture.failure);
   }
-  Member& member = *capture.find(node.stream);
+  Capture::Member& member = *capture.find(node.stream);
   node.after.assign(member.frontier.begin(), member.frontier.end());
   member.frontier = {capture.recording->add(std::move(node))};
 }
@@ -393,12 +389,12 @@ bool keep_wait(StreamRef stream, driver::Event event) {
       capture.members.push_back({stream, {}});
       auto& devices = capture.devices;
       if (std::none_of(devices.begin(), devices.end(),
-                       [&](const Joined& each) { return each.device == stream.device; })) {
+                       [&](const Capture::Joined& each) { return each.device == stream.device; })) {
         devices.push_back({stream.device});
         joined = find(stream);
       }
     }
-    Frontier& frontier = capture.find(stream)->frontier;
+    Capture::Frontier& frontier = capture.find(stream)->frontier;
     frontier.insert(mark->second.frontier.begin(), mark->second.frontier.end());
   }
   if (joined != nullptr) allocate_to_pool(joined, stream.device);

@@ -19,19 +19,16 @@ from torch_loom.compiler import cache
 from torch_loom.compiler.fingerprint import fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 X = torch.linspace(-1, 1, 24).reshape(3, 8)
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_configuration: None) -> Path:
     path = tmp_path / "compiled"
     monkeypatch.setenv("TORCH_LOOM_COMPILE_CACHE", str(path))
-    compiler.reset_configuration()
-    yield path
-    compiler.reset_configuration()
+    return path
 
 
 class Net(nn.Module):

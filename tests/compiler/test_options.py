@@ -14,6 +14,7 @@ from torch import nn
 
 import torch_loom
 from torch_loom import compiler
+from torch_loom.compiler import overrides
 from torch_loom.compiler.options import PYBUDA_OPTIONS, REFUSED
 from torch_loom.errors import CompilerOptionError, PlacementError, UnknownOpError
 
@@ -391,15 +392,25 @@ def test_every_option_has_an_effect_or_a_reason() -> None:
             compiler.set_configuration_options(**{name: True})
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "meant"),
-    [
-        ("default_df_override", "bfp8_b", "Bfp8_b"),
-        ("math_fidelity", "hifi2", "HiFi2"),
-        ("balancer_policy", "nlp", "NLP"),
-        ("dram_placement_algorithm", "round_robin", "ROUND_ROBIN"),
-    ],
-)
-def test_names_are_taken_in_any_case(name: str, given: str, meant: str) -> None:
-    compiler.set_configuration_options(**{name: given})
-    assert getattr(compiler.configuration(), name) == meant
+def test_names_are_taken_in_any_case() -> None:
+    for name, meant in (
+        *(("default_df_override", "Bfp8_b"), ("math_fidelity", "HiFi2"), ("balancer_policy", "NLP")),
+        ("dram_placement_algorithm", "ROUND_ROBIN"),
+    ):
+        for given in (meant.lower(), meant.upper(), meant):
+            compiler.set_configuration_options(**{name: given})
+            assert getattr(compiler.configuration(), name) == meant
+
+
+def test_one_call_drops_options_breaks_and_overrides() -> None:
+    compiler.set_configuration_options(math_fidelity="LoFi")
+    compiler.set_epoch_break("a")
+    compiler.set_chip_break("b")
+    compiler.override_op_size("c", (1, 1))
+    compiler.override_op_placement("d", start=(0, 0))
+    compiler.override_t_stream_dir("e", "r")
+    compiler.configure_mixed_precision(name_regex="f", output_df="Bfp8_b")
+    assert overrides.current() != overrides.Overrides()
+    compiler.reset_configuration()
+    assert overrides.current() == overrides.Overrides()
+    assert compiler.configuration() == compiler.Options()

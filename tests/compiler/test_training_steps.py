@@ -11,22 +11,17 @@ from torch import nn
 from torch.nn import functional
 
 import torch_loom
-from torch_loom import compiler
 from torch_loom.errors import CompilerOptionError
 from torch_loom.pybuda import optimizers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     Maker = Callable[[list[Any]], torch.optim.Optimizer]
 
 
-@pytest.fixture(autouse=True)
-def _own_configuration() -> Iterator[None]:
-    compiler.reset_configuration()
-    yield
-    compiler.reset_configuration()
+pytestmark = pytest.mark.usefixtures("plain_configuration")
 
 
 def net(norm: bool = False) -> nn.Module:

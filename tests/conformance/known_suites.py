@@ -71,30 +71,34 @@ KNOWN: dict[tuple[str, str], tuple[str | None, str]] = {
     ),
     **{
         (f"test_{file}.py", f"Test{group}CUDA.test_{test}"): reason
-        for file, group, test, reason in (
-            ("autograd", "AutogradDeviceType", "reentrant_parent_error_on_cpu_cuda", _CALLING_THREAD),
-            ("autograd", "AutogradMultipleDispatch", "backward_single_threaded_cuda", _CALLING_THREAD),
-            ("binary_ufuncs", "BinaryUfuncs", "non_contig_index_pow_cuda_complex32", _DTYPE_OF_CUDA),
-            ("indexing", "Indexing", "index_put_accumulate_large_tensor_cuda", _LARGE),
+        for file, group, reason, tests in (
+            ("autograd", "AutogradDeviceType", _CALLING_THREAD, "reentrant_parent_error_on_cpu_cuda"),
+            ("autograd", "AutogradMultipleDispatch", _CALLING_THREAD, "backward_single_threaded_cuda"),
+            ("binary_ufuncs", "BinaryUfuncs", _DTYPE_OF_CUDA, "non_contig_index_pow_cuda_complex32"),
+            ("indexing", "Indexing", _LARGE, "index_put_accumulate_large_tensor_cuda"),
             (
-                "optim",
-                "OptimRenewed",
+                *("optim", "OptimRenewed", (None, "one rounding of bfloat16 apart")),
                 "mixed_device_dtype_impl_foreach_RMSprop_cuda_float32",
-                (None, "one rounding of bfloat16 apart"),
             ),
-            ("optim", "OptimRenewed", "tensor_lr_Muon_cuda_float32", _MUON),
-            ("reductions", "Reductions", "ref_duplicate_values_nanmean_cuda_complex128", _DTYPE_OF_CUDA),
-            ("reductions", "Reductions", "ref_small_input_nanmean_cuda_complex64", _DTYPE_OF_CUDA),
-            ("shape_ops", "ShapeOps", "rot90_cuda", _ANY_DEVICE),
-            ("tensor_creation_ops", "AsArray", "alias_from_tensor_cuda_bfloat16", _ANY_DEVICE),
-            ("tensor_creation_ops", "AsArray", "alias_from_tensor_cuda_complex128", _ANY_DEVICE),
-            ("tensor_creation_ops", "AsArray", "retain_autograd_history_cuda_complex64", _ANY_DEVICE),
-            ("tensor_creation_ops", "TensorCreation", "random_from_to_cuda_bfloat16", _WARNING_OF_QUEUED),
-            ("tensor_creation_ops", "TensorCreation", "random_from_to_cuda_float64", _WARNING_OF_QUEUED),
-            ("type_promotion", "TypePromotion", "cat_out_different_dtypes_cuda", _ANY_DEVICE),
-            ("type_promotion", "TypePromotion", "sparse_add_cuda", _DTYPE_OF_CUDA),
-            ("type_promotion", "TypePromotion", "sparse_sub_cuda", _DTYPE_OF_CUDA),
+            ("optim", "OptimRenewed", _MUON, "tensor_lr_Muon_cuda_float32"),
+            (
+                *("reductions", "Reductions", _DTYPE_OF_CUDA),
+                "ref_duplicate_values_nanmean_cuda_complex128 ref_small_input_nanmean_cuda_complex64",
+            ),
+            ("shape_ops", "ShapeOps", _ANY_DEVICE, "rot90_cuda"),
+            (
+                *("tensor_creation_ops", "AsArray", _ANY_DEVICE),
+                "alias_from_tensor_cuda_bfloat16 alias_from_tensor_cuda_complex128 "
+                "retain_autograd_history_cuda_complex64",
+            ),
+            (
+                *("tensor_creation_ops", "TensorCreation", _WARNING_OF_QUEUED),
+                "random_from_to_cuda_bfloat16 random_from_to_cuda_float64",
+            ),
+            ("type_promotion", "TypePromotion", _ANY_DEVICE, "cat_out_different_dtypes_cuda"),
+            ("type_promotion", "TypePromotion", _DTYPE_OF_CUDA, "sparse_add_cuda sparse_sub_cuda"),
         )
+        for test in tests.split()
     },
     **{
         ("test_optim.py", f"TestOptimRenewedCUDA.{test}"): _MUON

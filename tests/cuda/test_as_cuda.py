@@ -232,7 +232,8 @@ def test_no_triton_and_no_variable_for_children(run_python: PythonRunner) -> Non
         import torch
         import torch._inductor.config as settings
         assert settings.triton_disable_device_detection
-        assert not [name for name in set(os.environ) - given if name.startswith("TORCHINDUCTOR_")]
+        # Of Inductor's variables PyTorch itself sets some, such as that of its cache.
+        assert "TORCHINDUCTOR_TRITON_DISABLE_DEVICE_DETECTION" not in set(os.environ) - given
         assert torch.cuda.amp.autocast.__module__ == "torch.cuda.amp.autocast_mode"  # which warns
         """,
         NAME,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import warnings
 
 import pytest
 import torch
 from torch.utils.dlpack import DLDeviceType
+
+from torch_loom import _C
 
 
 def test_dlpack_both_ways() -> None:
@@ -53,6 +56,22 @@ def test_map_location_takes_both_names() -> None:
     for name in ("loom:1", "rbln:1"):
         file.seek(0)
         assert torch.load(file, map_location=name).device == torch.device("loom:1")
+
+
+def test_only_another_default_dtype_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[str] = []
+    monkeypatch.setattr(_C, "drain", lambda: waits.append("drain"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the name is deprecated
+        try:
+            torch.set_default_dtype(torch.float32)
+            torch.set_default_tensor_type(torch.FloatTensor)
+            assert not waits
+            torch.set_default_tensor_type(torch.DoubleTensor)
+            torch.set_default_dtype(torch.float64)
+            assert len(waits) == 1
+        finally:
+            torch.set_default_dtype(torch.float32)
 
 
 def test_another_default_dtype_leaves_queued_ops_alone() -> None:

@@ -8,6 +8,7 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,10 +26,10 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
         yield
 
 
-def saved(path: object, **options: object) -> dict[str, object]:
+def saved(path: Any, **options: Any) -> dict[str, Any]:
     model = nn.Linear(4, 2).to("loom")
     state = {"model": model.state_dict(), "epoch": 3, "random": torch.get_rng_state()}
-    torch.save(state, path, **options)  # type: ignore[arg-type]
+    torch.save(state, path, **options)
     return state
 
 
@@ -44,7 +45,7 @@ def test_saving_leaves_the_file_and_loading_finds_what_was_saved(is_zip: bool) -
         found = torch.load("good.pt")
         assert found["epoch"] == 3
         assert found["model"]["weight"].device == torch.device("loom:0")
-        assert torch.equal(found["random"], state["random"])  # type: ignore[arg-type]
+        assert torch.equal(found["random"], state["random"])
         assert torch.load("good.pt", map_location="cpu")["model"]["bias"].device.type == "cpu"
         nn.Linear(4, 2).to("loom").load_state_dict(found["model"])
     assert plan.unwritten_files == ["good.pt", "other.pt"]
@@ -105,6 +106,45 @@ def test_folders_are_moved_and_removed_and_files_replaced() -> None:
         assert torch.load("newer/part.pt")["epoch"] == 3
         os.replace("real.pt", "good.pt")
         assert Path("good.pt").read_bytes() == GOOD
+
+
+def test_where_no_file_can_be_the_error_is_a_runs() -> None:
+    safe = pytest.importorskip("safetensors.torch")
+    os.makedirs("folder")
+    state = {"a": torch.ones(2)}
+
+    def failures() -> list[str]:
+        found = []
+        for path in ("none/a.pt", "folder"):
+            for save in (torch.save, safe.save_file):
+                try:
+                    save(state, path)
+                except Exception as error:
+                    found.append(repr(error).partition(" at path ")[0])  # which is a random name
+        return found
+
+    outside = failures()
+    assert len(outside) == 4
+    with torch.loom.dry_run(chip="h200", devices=1) as plan:
+        assert failures() == outside
+    assert not plan.unwritten_files
+
+
+def test_a_real_file_replaces_what_was_kept() -> None:
+    with torch.loom.dry_run(chip="h200", devices=1):
+        saved("copy.pt")
+        shutil.copyfile("good.pt", "copy.pt")
+        assert Path("copy.pt").read_bytes() == GOOD
+        assert os.stat("copy.pt").st_size == len(GOOD)
+
+
+def test_one_object_serves_two_dry_runs() -> None:
+    run = torch.loom.dry_run(chip="h200", devices=1)
+    for _ in range(2):
+        with run:
+            saved("twice.pt")
+            assert torch.load("twice.pt")["epoch"] == 3
+        assert not os.path.exists("twice.pt")
 
 
 def test_open_files_and_buffers() -> None:

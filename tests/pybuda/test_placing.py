@@ -76,6 +76,21 @@ def test_policies_and_rows(options: dict[str, Any], grids: set[tuple[int, int]],
     assert found == grids
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "meant"),
+    [
+        ("balancer_policy", "minimizegrid", "MinimizeGrid"),
+        ("chip_placement_policy", "snake", "SNAKE"),
+        ("device_config", "WH_N300", "wh_n300"),
+    ],
+)
+def test_names_are_taken_in_any_case(name: str, given: str, meant: str) -> None:
+    pybuda.set_configuration_options(**{name: given})  # type: ignore[arg-type]
+    assert getattr(pybuda.config._get_global_compiler_config(), name) == meant
+    with pytest.raises(PyBudaError, match=rf"{name} is 'other'; it is one of .*{meant}"):
+        pybuda.set_configuration_options(**{name: "other"})  # type: ignore[arg-type]
+
+
 @pytest.mark.slow
 def test_fusing_streaming_and_queues(tmp_path: Path) -> None:
     apart = ops(planned(tmp_path / "apart", enable_auto_fusing=False))

@@ -7,6 +7,7 @@ read their addresses as its own kernels do, and crash. So each collective runs o
 from __future__ import annotations
 
 import importlib
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -89,17 +90,25 @@ def _when_waited_for(op: Any) -> Callable[..., Any]:
             self._work = work
             self._copies = copies
             self._has_ended = False
+            self._failure: Exception | None = None
+            self._lock = threading.Lock()
             pending.add(self)
 
         def wait(self, *timeout: Any) -> bool:
-            """Wait for it, at most as long as `timeout`; raise what made it fail."""
-            if not self._has_ended:
-                self._has_ended = True
-                pending.discard(self)
-                self._work.wait(*timeout)
-                with torch.no_grad():
-                    for original, copy in self._copies:
-                        original.copy_(copy)
+            """Wait for it, at most as long as `timeout`; raise what made it fail, each time."""
+            with self._lock:  # whoever waits second finds the copies made
+                if not self._has_ended:
+                    pending.discard(self)
+                    try:
+                        self._work.wait(*timeout)
+                        with torch.no_grad():
+                            for original, copy in self._copies:
+                                original.copy_(copy)
+                    except Exception as error:
+                        self._failure = error
+                    self._has_ended = True
+                if self._failure is not None:
+                    raise self._failure
             return True
 
         def is_completed(self) -> bool:
@@ -113,7 +122,7 @@ def _when_waited_for(op: Any) -> Callable[..., Any]:
         copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         work = op(*(_on_host(argument, copies) for argument in arguments))
         # Nobody needs to wait for what was sent.
-        pending.difference_update([one for one in pending if not one._copies and one.is_completed()])
+        pending.difference_update([one for one in list(pending) if not one._copies and one.is_completed()])
         is_sent = op is torch.ops.c10d.send.default
         work = work if isinstance(work, work_type) else work_type.unbox(work)
         return Message(work, [] if is_sent else list(copies.values())).boxed()

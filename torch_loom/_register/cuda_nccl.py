@@ -94,10 +94,10 @@ def _reach_the_host(backend_config: Any) -> None:
     original = backend_config.__init__
 
     @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+    def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         backends = self.device_backend_map
         if config.CUDA_NAME in backends and "cpu" not in backends:
             backends["cpu"] = backends[config.CUDA_NAME]
 
-    backend_config.__init__ = __init__
+    backend_config.__init__ = initialize

@@ -252,7 +252,8 @@ def _wait_before_other_default_dtype() -> None:
         original = getattr(torch._C, name)
 
         def waiting(kind: Any, /, original: Any = original) -> None:
-            if kind is not torch.get_default_dtype():
+            # A dtype, or a tensor type, which has one.
+            if getattr(kind, "dtype", kind) is not torch.get_default_dtype():
                 _C.drain()
             original(kind)
 

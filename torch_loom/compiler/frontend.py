@@ -108,7 +108,7 @@ def exported(
 def _insert_constants(graph: fx.Graph) -> None:
     """Drop the placeholders of arguments that are no tensors: their values are part of the graph."""
     for node in graph.find_nodes(op="placeholder"):
-        value = node.meta.get("val")
+        value = node.meta.get("val", node)
         if isinstance(value, CONSTANTS):
 
             def constant(one: fx.Node, node: fx.Node = node, value: Any = value) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from torch_loom.errors import PyBudaError
@@ -110,17 +110,15 @@ def set_configuration_options(
     enable_forked_dram_inputs: bool | None = None,
     device_config: str | None = None,
 ) -> None:
-    """Set options of the global configuration; None leaves one as it is.
+    """Set options of the global configuration; None leaves one as it is. Names are taken in any case.
 
     Raises:
         PyBudaError: a value outside of what an option takes; nothing is set then.
     """
     given = {name: value for name, value in locals().items() if value is not None}
-    _one_of("balancer_policy", balancer_policy, _POLICIES)
-    _one_of("chip_placement_policy", chip_placement_policy, [policy.name for policy in ChipPlacementPolicy])
-    _one_of("device_config", device_config, supported_backend_configurations)
-    _one_of("backend_opt_level", backend_opt_level, range(5))
-    _one_of("amp_level", amp_level, range(3))
+    for name, allowed in _ALLOWED.items():
+        if name in given:
+            given[name] = _one_of(name, given[name], allowed)
     for name, kind in _KINDS.items():
         if name in given and not isinstance(given[name], kind):
             raise PyBudaError(f"{name} is {given[name]!r}; it is a {kind.__name__}")
@@ -132,6 +130,13 @@ def set_configuration_options(
         setattr(_Global.config, names.get(name, name), value)
 
 
+_ALLOWED: dict[str, Collection[Any]] = {
+    "balancer_policy": _POLICIES,
+    "chip_placement_policy": [policy.name for policy in ChipPlacementPolicy],
+    "device_config": supported_backend_configurations,
+    "backend_opt_level": range(5),
+    "amp_level": range(3),
+}
 _KINDS: dict[str, type] = {
     "default_df_override": DataFormat,
     "accumulate_df": DataFormat,
@@ -141,10 +146,12 @@ _KINDS: dict[str, type] = {
 }
 
 
-def _one_of(name: str, value: Any, allowed: Iterable[Any]) -> None:
-    known = list(allowed)
-    if value is not None and value not in known:
-        raise PyBudaError(f"{name} is {value!r}; it is one of {', '.join(map(str, known))}")
+def _one_of(name: str, value: Any, allowed: Collection[Any]) -> Any:
+    """Return the value that is meant: texts in any case."""
+    for known in allowed:
+        if value == known or (isinstance(value, str) and value.lower() == str(known).lower()):
+            return known
+    raise PyBudaError(f"{name} is {value!r}; it is one of {', '.join(map(str, allowed))}")
 
 
 def _mask(rows: list[int]) -> int:
@@ -188,8 +195,8 @@ def override_t_stream_dir(op_name: str, direction: str) -> None:
     Raises:
         PyBudaError: another direction.
     """
-    _one_of("direction", direction.lower(), ("n", "r", "c", "rz", "cz"))
-    _Global.config.balancer_op_override(op_name, "t_stream_dir", direction.lower())
+    known = _one_of("direction", direction, ("n", "r", "c", "rz", "cz"))
+    _Global.config.balancer_op_override(op_name, "t_stream_dir", known)
 
 
 def override_t_stream_shape(op_name: str, shape: tuple[int, int]) -> None:

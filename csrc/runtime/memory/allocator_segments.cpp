@@ -119,7 +119,8 @@ Block* CachingAllocator::add_segment(Pool& pool, int64_t stream, bool expandable
                               {{address, bytes}},
                               nullptr,
                               segments_.size(),
-                              context};
+                              context,
+                              /*source=*/nullptr};
   segments_.push_back(segment);
   Block* block = store_.take();
   block->address = address;

@@ -74,8 +74,7 @@ PoolRestored CachingAllocator::restore(const PoolCheckpoint& kept) {
       if (found == segments.end()) {
         throw InvalidArgument(
             "the private pool has other segments than when its state was kept: it has given memory back "
-            "(hold "
-            "it, by a graph or a MemPool, for as long as its state is used), or a segment has grown "
+            "(hold it, by a graph or a MemPool, for as long as its state is used), or a segment has grown "
             "(expandable_segments:True)");
       }
       targets.push_back(*found);

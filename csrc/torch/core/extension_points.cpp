@@ -11,6 +11,15 @@ namespace {
 
 bool is_out_of_tree() { return device_type() == c10::DeviceType::PrivateUse1; }
 
+template <typename Stub, typename Function>
+void set_kernel(Stub& stub, Function function) {
+  if (is_out_of_tree()) {
+    stub.set_privateuse1_dispatch_ptr(function);
+  } else {
+    stub.set_cuda_dispatch_ptr(function);
+  }
+}
+
 }  // namespace
 
 void CudaHooks::deviceSynchronize(c10::DeviceIndex index) const {
@@ -23,21 +32,11 @@ void register_storage_factory(c10::StorageImplCreateHelper factory) {
 }
 
 void register_attention_choice(at::native::fused_sdp_choice_fn choice) {
-  auto& stub = at::native::_fused_sdp_choice_stub;
-  if (is_out_of_tree()) {
-    stub.set_privateuse1_dispatch_ptr(choice);
-  } else {
-    stub.set_cuda_dispatch_ptr(choice);
-  }
+  set_kernel(at::native::_fused_sdp_choice_stub, choice);
 }
 
 void register_flattened_indices(at::native::flatten_indices_fn flatten) {
-  auto& stub = at::native::flatten_indices_stub;
-  if (is_out_of_tree()) {
-    stub.set_privateuse1_dispatch_ptr(flatten);
-  } else {
-    stub.set_cuda_dispatch_ptr(flatten);
-  }
+  set_kernel(at::native::flatten_indices_stub, flatten);
 }
 
 void register_profiler_stubs(torch::profiler::impl::ProfilerStubs* stubs) {

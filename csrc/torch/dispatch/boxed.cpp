@@ -9,6 +9,7 @@
 #include "torch/dispatch/graph.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/infer.h"
+#include "torch/dispatch/kernel_words.h"
 #include "torch/dispatch/no_values.h"
 #include "torch/dispatch/queued_op.h"
 #include "torch/engine/generator.h"
@@ -205,14 +206,20 @@ bool try_queue(Op& op, torch::jit::Stack* stack, Lending& lending, const Inferen
 bool call_engine(Op& op, torch::jit::Stack* stack, Lending& lending) {
   const size_t first = stack->size() - op.num_arguments;
   // The kernel takes its arguments off the stack, also where it raises.
-  c10::SmallVector<c10::IValue, 8> arguments;
-  if (has_device_asserts) arguments.append(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
+  torch::jit::Stack arguments;
+  const auto keep_arguments = [&] {
+    arguments.assign(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
+  };
+  if (has_device_asserts && lending.runs_kernels()) keep_arguments();
   try {
     lending.run([&] {
       if (has_device_asserts && op.facts.has(op_flag::kDividesIntegers)) {
         avoid_zero_divisors(*stack, op.num_arguments);
       }
-      if (!lending.runs_kernels() && run_without_values(op, stack)) return;
+      if (!lending.runs_kernels()) {
+        if (run_without_values(op, stack)) return;
+        keep_arguments();  // with indices for masks
+      }
       if (lending.is_by_keys()) {
         op.handle.callBoxed(stack);
       } else {
@@ -220,11 +227,13 @@ bool call_engine(Op& op, torch::jit::Stack* stack, Lending& lending) {
       }
     });
     return true;
-  } catch (const c10::Error& error) {
-    if (!has_device_asserts) throw;
+  } catch (const std::exception& error) {
+    if (!lending.runs_kernels() && !arguments.empty()) rethrow_in_kernel_words(op, arguments);
+    const auto* const own = dynamic_cast<const c10::Error*>(&error);
+    if (arguments.empty() || own == nullptr) throw;
     stack->resize(first);
     stack->insert(stack->end(), arguments.begin(), arguments.end());
-    assert_or_rethrow(op, stack, lending, error);
+    assert_or_rethrow(op, stack, lending, *own);
     return false;
   }
 }

@@ -15,6 +15,7 @@
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/infer.h"
 #include "torch/dispatch/replace_tensors.h"
+#include "torch/dispatch/silence.h"
 #include "torch/engine/generator.h"
 
 namespace loom::glue {
@@ -127,17 +128,11 @@ class Filled {
   std::unordered_map<const void*, at::Tensor> memory_;
 };
 
-class Silence final : public c10::WarningHandler {
- public:
-  void process(const c10::Warning& /*warning*/) override {}
-};
-
 bool runs_on(const Op& op, c10::DispatchKeySet engine_keys, const torch::jit::Stack& arguments, int value) {
   try {
     const EngineScope scope;
     const OutputAllocations::Suspended on_host;
-    Silence silence;
-    const c10::WarningUtils::WarningHandlerGuard unwarned(&silence);
+    const Silence silence;
     Filled call(arguments, value);
     call_kernel(op, engine_keys, &call.arguments);
     return true;

@@ -13,6 +13,7 @@
 
 #include "torch/core/python_errors.h"
 #include "torch/dispatch/engine_call.h"
+#include "torch/dispatch/silence.h"
 #include "torch/dispatch/stand_ins.h"
 
 namespace loom::glue {
@@ -24,17 +25,10 @@ using c10::DispatchKeySet;
 
 std::atomic<int64_t> num_known{0}, num_cpp{0}, num_python{0}, num_engine{0}, num_unknown{0};
 
-class SilentHandler final : public c10::WarningHandler {
- public:
-  void process(const c10::Warning& /*warning*/) override {}
-};
-
-// What runs in it is part of no program (the lending has an EngineScope), and what it warns of, the op warns
-// of when it runs.
+// What runs in it is part of no program; the lending has an EngineScope.
 class InferenceScope {
   const ShapeFunctionScope below_programs_;
-  SilentHandler silent_;
-  const c10::WarningUtils::WarningHandlerGuard unwarned_{&silent_};
+  const Silence silence_;
 };
 
 // Calls the shape function; false: it has no answer, and `reason` says why.
@@ -138,23 +132,32 @@ bool lacks_kernel(Op& op, const torch::jit::Stack& stack, const Lending& lending
 // Whether an operand that is written shares memory with itself or, in part, with another: kernels refuse
 // that, or warn of it, in the program's thread.
 bool writes_shared_memory(const Lending& lending) {
-  // By their memory: lists have thousands of operands.
-  c10::SmallVector<std::pair<const void*, const Loan*>, 8> by_memory;
+  struct Range {
+    const char *begin, *end;
+    const Loan* loan;
+  };
+  c10::SmallVector<Range, 8> ranges;
   for (const Loan& loan : lending.loans()) {
-    if (loan.alias.layout() != c10::kStrided || !loan.alias.has_storage()) continue;
-    if (loan.is_written && !loan.alias.unsafeGetTensorImpl()->is_non_overlapping_and_dense() &&
-        at::has_internal_overlap(loan.alias) == at::MemOverlap::Yes) {
-      return true;
+    const at::Tensor& alias = loan.alias;
+    if (alias.layout() != c10::kStrided || !alias.has_storage() || alias.numel() == 0) continue;
+    if (!alias.unsafeGetTensorImpl()->is_non_overlapping_and_dense()) {
+      if (loan.is_written && at::has_internal_overlap(alias) == at::MemOverlap::Yes) return true;
+      continue;  // what such a one shares with others is too hard to say
     }
-    by_memory.emplace_back(loan.alias.storage().data(), &loan);
+    const auto* const memory = static_cast<const char*>(alias.storage().data());
+    if (memory == nullptr) continue;
+    const char* const begin = memory + alias.storage_offset() * alias.dtype().itemsize();
+    ranges.push_back({begin, begin + alias.nbytes(), &loan});
   }
-  std::sort(by_memory.begin(), by_memory.end());
-  for (size_t i = 0; i < by_memory.size(); ++i) {
-    const auto& [memory, first] = by_memory[i];
-    for (size_t j = i + 1; j < by_memory.size() && by_memory[j].first == memory; ++j) {
-      const Loan& second = *by_memory[j].second;
-      if ((first->is_written || second.is_written) && memory != nullptr &&
-          at::get_overlap_status(first->alias, second.alias) == at::MemOverlapStatus::Partial) {
+  // From the lowest address, so that each meets only those that it overlaps: lists have thousands of
+  // operands, which may all lie in one storage.
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const Range& first = ranges[i];
+    for (size_t j = i + 1; j < ranges.size() && ranges[j].begin < first.end; ++j) {
+      const Loan& second = *ranges[j].loan;
+      if ((first.loan->is_written || second.is_written) &&
+          at::get_overlap_status(first.loan->alias, second.alias) == at::MemOverlapStatus::Partial) {
         return true;
       }
     }

@@ -3,6 +3,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/copy_ops.h>
+#include <c10/core/DefaultDtype.h>
 
 #include <cstring>
 #include <new>
@@ -12,6 +13,7 @@
 
 #include "torch/core/python_errors.h"
 #include "torch/core/python_line.h"
+#include "torch/dispatch/default_dtype.h"
 #include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/engine_call.h"
 #include "torch/dispatch/replace_tensors.h"
@@ -57,6 +59,7 @@ class QueuedOp {
         draw_(std::move(draw)),
         num_threads_(at::get_num_threads()),
         has_gradients_(c10::GradMode::is_enabled()),
+        default_dtype_(c10::get_default_dtype_as_scalartype()),
         issuer_(std::this_thread::get_id()),
         runs_once_(runs_once) {
     find_places();
@@ -115,6 +118,9 @@ class QueuedOp {
     torch::jit::Stack stack = runs_once_ && !has_device_asserts ? std::move(arguments_) : arguments_;
     if (has_device_asserts && op_.facts.has(op_flag::kDividesIntegers)) {
       avoid_zero_divisors(stack, stack.size());
+    }
+    if (c10::get_default_dtype_as_scalartype() != default_dtype_) [[unlikely]] {
+      keep_default_dtype(op_, stack, *inferred_, default_dtype_);
     }
     {
       const OutputAllocations::Active active(output_allocations);
@@ -202,6 +208,7 @@ class QueuedOp {
   const CapturedDraw draw_;
   const int num_threads_;
   const bool has_gradients_;
+  const c10::ScalarType default_dtype_;
   const std::thread::id issuer_;
   const bool runs_once_;
 };

@@ -17,6 +17,7 @@
 #include "torch/dispatch/device_mismatch.h"
 #include "torch/dispatch/engine_call.h"
 #include "torch/dispatch/infer.h"
+#include "torch/dispatch/kernel_words.h"
 #include "torch/dispatch/lend.h"
 
 namespace loom::glue {
@@ -244,7 +245,7 @@ struct Borrowed<At, Return(Arguments...)> {
     if constexpr (kWrites) {
       try {
         lending.run([&] { std::apply(run, lent); });
-      } catch (const c10::Error& error) {
+      } catch (const std::exception& error) {
         return asserted(op, lent, lending, error, std::forward<Arguments>(arguments)...);
       }
       if (!key.empty()) [[unlikely]] {
@@ -262,7 +263,7 @@ struct Borrowed<At, Return(Arguments...)> {
       std::optional<Return> result;
       try {
         lending.run([&] { result.emplace(std::apply(run, lent)); });
-      } catch (const c10::Error& error) {
+      } catch (const std::exception& error) {
         return asserted(op, lent, lending, error, std::forward<Arguments>(arguments)...);
       }
       if (!key.empty()) [[unlikely]] {
@@ -295,10 +296,12 @@ struct Borrowed<At, Return(Arguments...)> {
   // In the handler of an error of the engine's kernel: what the op returns where the device asserts.
   template <typename Lent>
   [[gnu::noinline]] static Return asserted(Op& op, const Lent& lent, Lending& lending,
-                                           const c10::Error& error, Arguments... arguments) {
-    if (!has_device_asserts) throw;
+                                           const std::exception& error, Arguments... arguments) {
     torch::jit::Stack stack = boxed_arguments(lent);
-    assert_or_rethrow(op, &stack, lending, error);
+    if (!lending.runs_kernels()) rethrow_in_kernel_words(op, stack);
+    const auto* const own = dynamic_cast<const c10::Error*>(&error);
+    if (!has_device_asserts || own == nullptr) throw;
+    assert_or_rethrow(op, &stack, lending, *own);
     return returned(stack, std::forward<Arguments>(arguments)...);
   }
 

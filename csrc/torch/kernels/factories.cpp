@@ -99,8 +99,9 @@ at::Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<c10::Scalar
   check_options(layout, pin_memory);
   // No memory at all: the ZeroTensor key tells every op that it is zero. The storage has a size for views.
   const c10::Device own = resolve_device(device);
+  at::detail::check_size_nonnegative(size);
   const size_t bytes =
-      static_cast<size_t>(c10::multiply_integers(size)) * c10::elementSize(c10::dtype_or_default(dtype));
+      at::detail::computeStorageNbytesContiguous(size, c10::elementSize(c10::dtype_or_default(dtype)));
   c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
                                                              c10::DataPtr(nullptr, own), nullptr, false));
   at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(

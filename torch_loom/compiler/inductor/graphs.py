@@ -106,7 +106,8 @@ def capture(
     """
     from torch._inductor import cudagraph_utils
 
-    if changed := [i for i in mutated_input_idxs if i not in static_input_idxs]:
+    static = frozenset(static_input_idxs)
+    if changed := [i for i in mutated_input_idxs if i not in static]:
         # The graph would change its copy of the input.
         reason = cudagraph_utils.get_mutation_stack_trace(placeholders, changed)
         cudagraph_utils.log_cudagraph_skip_and_bump_counter(reason)

@@ -183,9 +183,8 @@ def _warn_of_optimizers(graph: fx.GraphModule) -> None:
 def _zero_divisor(node: fx.Node, fmt: DataFormat) -> str:
     """Say why an op of an optimizer makes or takes a divisor of zero; empty: it does not."""
     name = op_name(node)
-    if name == "aten::pow.Scalar":
-        rate = float(node.args[0])  # type: ignore[arg-type]
-        rounded = torch.ops.loom_numerics.quantize(torch.tensor([rate]), fmt.value).item()
+    if name == "aten::pow.Scalar" and isinstance(rate := node.args[0], (int, float)):
+        rounded = torch.ops.loom_numerics.quantize(torch.tensor([float(rate)]), fmt.value).item()
         if rate != 1 and rounded == 1:
             return f"has the rate {rate}, which is 1 in this format, and the bias correction divides by zero"
     if name == "aten::addcdiv" and fmt.is_block:

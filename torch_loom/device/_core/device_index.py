@@ -14,6 +14,7 @@ from torch_loom.errors import DeviceTypeError, InvalidDeviceError
 DEVICE_TYPE: str = config.device_name()
 
 
+# Not in torch_loom.errors, which imports no torch.
 class InvalidOrdinalError(InvalidDeviceError, torch.AcceleratorError):
     """The error of a device that does not exist under CUDA's name: also of the type that CUDA's has."""
 

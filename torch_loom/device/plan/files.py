@@ -80,8 +80,10 @@ class KeptFiles:
         _current = None
         while self._replaced:
             setattr(*self._replaced.pop())
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        self._kept.clear()
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         original = getattr(owner, name)
@@ -131,6 +133,11 @@ class KeptFiles:
         is_kept = self._folder is not None and os.path.dirname(_absolute(target)) == self._folder
         return None if is_kept else target
 
+    def _target_of(self, target: Any) -> Any:
+        """Return the path of what is written, as :meth:`_path_of`; None also of one that cannot be."""
+        path = self._path_of(target)
+        return path if path is None or _can_be_written(path) else None
+
     # torch.save and torch.load
 
     def _storage_on_host(self, original: Any) -> Any:
@@ -144,7 +151,7 @@ class KeptFiles:
     def _open_writer(self, original: Any) -> Any:
         @contextmanager
         def open_writer(target: Any) -> Iterator[Any]:
-            path = self._path_of(target)
+            path = self._target_of(target)
             with original(target if path is None else self._withhold(path)) as writer:
                 yield writer if path is None else _HoleWriter(writer, self._host)
 
@@ -154,7 +161,7 @@ class KeptFiles:
         def open_file(target: Any, mode: str) -> Any:
             if "w" not in mode:
                 return original(self._found(target), mode)
-            path = self._path_of(target)
+            path = self._target_of(target)
             return original(target if path is None else self._withhold(path), mode)
 
         return open_file
@@ -207,8 +214,10 @@ class KeptFiles:
     def _copying(self, original: Any) -> Any:
         def copyfile(src: Any, dst: Any, **kwargs: Any) -> Any:
             found = self._found(src)
-            if found is src:
-                return original(src, dst, **kwargs)
+            if found is src or not _can_be_written(dst):
+                copied = original(found, dst, **kwargs)
+                self._kept.pop(_absolute(dst), None)
+                return copied
             os.link(found, self._withhold(dst))
             return dst
 
@@ -226,8 +235,11 @@ class KeptFiles:
 
     # safetensors
 
-    def _serializing(self, _: Any) -> Any:
+    def _serializing(self, original: Any) -> Any:
         def serialize_file(tensors: Any, filename: Any, metadata: Any = None) -> None:
+            if not _can_be_written(filename):
+                original(tensors, filename, metadata)
+                return
             header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
             end = 0
             for name, spec in tensors.items():
@@ -295,6 +307,11 @@ class _HoleWriter:
 
 def _is_path(target: object) -> bool:
     return isinstance(target, (str, os.PathLike))
+
+
+def _can_be_written(path: str | os.PathLike[str]) -> bool:
+    """Whether a file can be there at all. Elsewhere the error is that of who writes."""
+    return os.path.isdir(os.path.dirname(_absolute(path))) and not os.path.isdir(path)
 
 
 def _is_relative(kwargs: dict[str, Any]) -> bool:
