@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "torch/core/python_errors.h"
+#include "torch/dispatch/engine_call.h"
 #include "torch/dispatch/replace_tensors.h"
 #include "torch/dispatch/silence.h"
 #include "torch/engine/engine.h"
@@ -79,7 +80,7 @@ void rethrow_in_kernel_words(const Op& op, const torch::jit::Stack& arguments) {
       op.shape_function()(call);
     }
     if (std::optional<torch::jit::Stack> call; has_host_kernel(op) && (call = HostZeros::of(arguments))) {
-      op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &*call);
+      call_kernel(op, c10::DispatchKeySet(c10::DispatchKey::CPU), &*call);
     }
   }
   std::rethrow_exception(own);

@@ -75,6 +75,9 @@ int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, cons
 }
 
 // Output, log Σ exp of the scores, and the seed of dropout.
+// Not inlined: GCC 12 takes the empty optional's contents for used.
+[[gnu::noinline]] std::optional<at::Generator> by_default() { return std::nullopt; }
+
 std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                            const std::optional<Tensor>& bias, double dropout_p,
                                            bool is_causal, std::optional<double> scale) {
@@ -83,7 +86,7 @@ std::tuple<Tensor, Tensor, Tensor> forward(const Tensor& query, const Tensor& ke
                                                        std::optional<double>, std::optional<at::Generator>);
   static const auto op =
       find_fused<Signature>("loom_fused::_scaled_dot_product_fused_attention_overrideable");
-  return op.call(query, key, value, bias, dropout_p, is_causal, scale, std::nullopt);
+  return op.call(query, key, value, bias, dropout_p, is_causal, scale, by_default());
 }
 
 using Gradients = std::tuple<Tensor, Tensor, Tensor, Tensor>;
