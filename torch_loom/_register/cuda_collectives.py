@@ -6,6 +6,7 @@ read their addresses as its own kernels do, and crash. So each collective runs o
 
 from __future__ import annotations
 
+import functools
 import importlib
 import threading
 import warnings
@@ -86,15 +87,16 @@ def end_batch() -> Any:
             """Return whether all have arrived."""
             return all(one.is_completed() for one in messages)
 
-    return Batch()  # type: ignore[no-untyped-call]
+    return Batch()
 
 
 def _through_the_host(op: Any) -> Callable[..., Any]:
-    run = _AS_NCCL.get(op.name().removeprefix("c10d::"), lambda op, *arguments: op(*arguments))
+    adapted = _AS_NCCL.get(op.name().removeprefix("c10d::"))
+    run = op if adapted is None else functools.partial(adapted, op)
 
     def collective(*arguments: Any) -> Any:
         copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        result = run(op, *(_on_host(argument, copies) for argument in arguments))
+        result = run(*(_on_host(argument, copies) for argument in arguments))
         work = result[-1] if isinstance(result, (tuple, list)) else result
         work.wait()
         for original, copy in copies.values():
