@@ -112,6 +112,11 @@ def compile_module(
     args, kwargs = tuple(sample_inputs), dict(sample_kwargs or {})
     if loss is not None and optimizer is None:
         raise CompilerOptionError("loss: it is for training; give the optimizer, too")
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        raise CompilerOptionError(
+            f"optimizer is a {type(optimizer).__name__}; it takes a torch.optim.Optimizer of the module's "
+            "parameters"
+        )
     if isinstance(module, str | os.PathLike) or is_model(module):
         _tell(progress, "import")
         module = _imported(module, (*args, *kwargs.values()))

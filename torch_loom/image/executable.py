@@ -97,6 +97,12 @@ class Executable:
             f"predicted {self.latency_seconds * 1e3:.3g} ms a run, {self.samples_per_second:,.0f} samples/s>"
         )
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "an Executable cannot be pickled or copied: it is bound to its device. Write it by save(path), "
+            "and read it by Executable.load(path)"
+        )
+
     @functools.cached_property
     def _structure(self) -> Any:
         """How results are put together; None: as a tuple."""
