@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import random
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
@@ -144,6 +146,17 @@ def test_damaged_and_foreign_images_are_refused(net: nn.Module, x: torch.Tensor,
             torch_loom.Executable.load(other)
     with pytest.raises(ImageError, match="planned for the chip wormhole_b0"):
         torch_loom.Executable.load(path, check_chip=True)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])
+def test_copies_say_how_to_save(copied: Any, net: nn.Module, x: torch.Tensor) -> None:
+    with pytest.raises(TypeError, match=r"save\(path\)"):
+        copied(torch_loom.compile(net, (x,)))
+
+
+def test_an_optimizer_is_one_of_pytorch(net: nn.Module, x: torch.Tensor) -> None:
+    with pytest.raises(CompilerOptionError, match=r"optimizer is a int; it takes a torch\.optim\.Optimizer"):
+        torch_loom.compile(net, (x,), optimizer=3)  # type: ignore[arg-type]
 
 
 def test_formats_change_numbers_as_little_as_they_may(net: nn.Module, x: torch.Tensor) -> None:

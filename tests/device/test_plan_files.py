@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,6 +148,48 @@ def test_one_object_serves_two_dry_runs() -> None:
         assert not os.path.exists("twice.pt")
 
 
+def test_a_file_has_several_names(tmp_path: Path) -> None:
+    os.symlink("good.pt", "link.pt")
+    Path("folder").mkdir()
+    os.symlink("folder", "other")
+    with torch.loom.dry_run(chip="h200", devices=1):
+        saved("link.pt")
+        assert torch.load(tmp_path / "good.pt")["epoch"] == 3
+        assert os.path.islink("link.pt")
+        saved("other/state.pt")
+        assert os.path.exists("folder/state.pt")
+        os.replace("folder/state.pt", "folder/moved.pt")
+        assert torch.load("other/moved.pt")["epoch"] == 3
+        os.remove("other/moved.pt")
+        assert not os.path.exists("folder/moved.pt")
+    assert Path("good.pt").read_bytes() == GOOD
+
+
+def test_programs_open_and_overwrite_what_was_saved() -> None:
+    with torch.loom.dry_run(chip="h200", devices=1):
+        saved("new.pt")
+        with open("new.pt", "rb") as file:
+            assert torch.load(file)["epoch"] == 3
+        assert len(Path("new.pt").read_bytes()) == os.path.getsize("new.pt")
+        Path("new.pt").write_text("no tensors")
+        assert Path("new.pt").read_text() == "no tensors"
+        Path("folder").mkdir()
+        saved("folder/state.pt")
+        shutil.rmtree("folder")
+        assert not os.path.exists("folder/state.pt")
+    assert Path("new.pt").read_text() == "no tensors"
+
+
+def test_what_cannot_be_written_is_an_error() -> None:
+    with torch.loom.dry_run(chip="h200", devices=1) as plan:
+        with pytest.raises(RuntimeError, match="does not exist"):
+            saved("missing/state.pt")
+        Path("folder").mkdir()
+        with pytest.raises(RuntimeError, match="directory"):
+            saved("folder")
+    assert plan.unwritten_files == []
+
+
 def test_open_files_and_buffers() -> None:
     with torch.loom.dry_run(chip="h200", devices=1):
         with open("open.pt", "wb") as file:
@@ -160,13 +203,19 @@ def test_open_files_and_buffers() -> None:
     assert Path("open.pt").read_bytes() == b""
 
 
-def test_safetensors() -> None:
+def test_safetensors(monkeypatch: pytest.MonkeyPatch) -> None:
     safe = pytest.importorskip("safetensors.torch")
+    # As a module has it that says: from safetensors import safe_open.
+    here = sys.modules[__name__]
+    monkeypatch.setattr(here, "safe_open", safe.safe_open, raising=False)
     torch.loom.synchronize()
     safe.save_file({"a": torch.ones(2)}, "good.safetensors")
     with torch.loom.dry_run(chip="h200", devices=1):
         safe.save_file({"b": torch.ones(2, 3, device="loom")}, "good.safetensors", metadata={"format": "pt"})
         assert safe.load_file("good.safetensors")["b"].shape == (2, 3)
+        with here.safe_open("good.safetensors", "pt") as file:  # type: ignore[attr-defined]
+            assert file.keys() == ["b"]
+    assert here.safe_open is safe.safe_open  # type: ignore[attr-defined]
     assert safe.load_file("good.safetensors")["a"].tolist() == [1, 1]
 
 

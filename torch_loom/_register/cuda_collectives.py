@@ -6,10 +6,11 @@ read their addresses as its own kernels do, and crash. So each collective runs o
 
 from __future__ import annotations
 
+import functools
 import importlib
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -44,6 +45,8 @@ _PAIRED = frozenset({"recv_", "recv_any_source_", "send"})
 
 # Kept: the registrations go with it.
 _library: Any = None
+# Messages of the batch that a thread has begun, if any.
+_batch = threading.local()
 
 
 def provide() -> None:
@@ -60,12 +63,40 @@ def provide() -> None:
             op = getattr(torch.ops.c10d, name)
             stage = _when_waited_for if name in _PAIRED else _through_the_host
             _library.impl(name, stage(op.default), "CUDA")
+        # PyTorch has this one for sparse tensors, too.
+        _library.impl("allreduce_", _through_the_host(torch.ops.c10d.allreduce_.default), "SparseCUDA")
+
+
+def begin_batch() -> None:
+    """Collect the messages of this thread from here on."""
+    _batch.messages = []
+
+
+def end_batch() -> Any:
+    """Return the work of the messages since :func:`begin_batch`: waiting for it waits for each."""
+    messages, _batch.messages = _batch.messages, None
+
+    class Batch(_distributed().Work):  # type: ignore[misc]
+        """Messages that are waited for together. Collectives have ended before they return."""
+
+        def wait(self, *timeout: Any) -> bool:
+            """Wait for each."""
+            return all(one.wait(*timeout) for one in messages)
+
+        def is_completed(self) -> bool:
+            """Return whether all have arrived."""
+            return all(one.is_completed() for one in messages)
+
+    return Batch()
 
 
 def _through_the_host(op: Any) -> Callable[..., Any]:
+    adapted = _AS_NCCL.get(op.name().removeprefix("c10d::"))
+    run = op if adapted is None else functools.partial(adapted, op)
+
     def collective(*arguments: Any) -> Any:
         copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        result = op(*(_on_host(argument, copies) for argument in arguments))
+        result = run(*(_on_host(argument, copies) for argument in arguments))
         work = result[-1] if isinstance(result, (tuple, list)) else result
         work.wait()
         for original, copy in copies.values():
@@ -75,6 +106,70 @@ def _through_the_host(op: Any) -> Callable[..., Any]:
         return result
 
     return collective
+
+
+def _gather_sizes(op: Any, outputs: Any, inputs: Sequence[Any], group: Any, *rest: Any) -> Any:
+    """Gather tensors whose sizes differ from rank to rank, which gloo refuses: one broadcast each."""
+    if len(inputs) != 1 or all(one.shape == inputs[0].shape for one in outputs[0]):
+        return op(outputs, inputs, group, *rest)
+    own = _group(group).rank()
+    if len(outputs[0]) != _group(group).size() or outputs[0][own].shape != inputs[0].shape:
+        return op(outputs, inputs, group, *rest)  # which says what is wrong
+    outputs[0][own].copy_(inputs[0])
+    for rank, output in enumerate(outputs[0]):
+        _, work = torch.ops.c10d.broadcast_.default([output], group, rank, 0, *rest)
+        work.wait()
+    return outputs, work
+
+
+def _gather_flat(op: Any, output: Any, tensor: Any, group: Any, *rest: Any) -> Any:
+    """The number of elements counts, so that results are concatenated or stacked."""
+    _check_parts("all_gather_into_tensor", "output", output, "input", tensor, group)
+    return op(_flat(output), _flat(tensor), group, *rest)
+
+
+def _scatter_flat(op: Any, output: Any, tensor: Any, group: Any, *rest: Any) -> Any:
+    _check_parts("reduce_scatter_tensor", "input", tensor, "output", output, group)
+    return op(_flat(output), _flat(tensor), group, *rest)
+
+
+def _exchange(op: Any, output: Any, tensor: Any, group: Any, to: Any, of: Any, *rest: Any) -> Any:
+    for name, one, sizes in (("output", output, to), ("input", tensor, of)):
+        if not sizes and one.size(0) % _group(group).size():
+            raise RuntimeError(
+                f"Tensor's dim 0 does not divide equally across group size: {name} of shape "
+                f"{tuple(one.shape)}, {_group(group).size()} ranks. Give {name}_split_sizes"
+            )
+    return op(output, tensor, group, to, of, *rest)
+
+
+def _check_parts(
+    name: str, whole_name: str, whole: torch.Tensor, part_name: str, part: torch.Tensor, group: Any
+) -> None:
+    size = _group(group).size()
+    if whole.numel() != size * part.numel():
+        raise ValueError(
+            f"{name}: {whole_name} tensor size must be equal to world_size times {part_name} tensor size, "
+            f"but {whole_name} has shape {tuple(whole.shape)}, {part_name} {tuple(part.shape)}, and "
+            f"world_size is {size}"
+        )
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.view(-1) if tensor.is_contiguous() else tensor
+
+
+def _group(boxed: Any) -> Any:
+    return _distributed().ProcessGroup.unbox(boxed)
+
+
+# What NCCL takes or refuses and gloo does not.
+_AS_NCCL: dict[str, Callable[..., Any]] = {
+    "allgather_": _gather_sizes,
+    "_allgather_base_": _gather_flat,
+    "_reduce_scatter_base_": _scatter_flat,
+    "alltoall_base_": _exchange,
+}
 
 
 def _when_waited_for(op: Any) -> Callable[..., Any]:
@@ -125,7 +220,10 @@ def _when_waited_for(op: Any) -> Callable[..., Any]:
         pending.difference_update([one for one in list(pending) if not one._copies and one.is_completed()])
         is_sent = op is torch.ops.c10d.send.default
         work = work if isinstance(work, work_type) else work_type.unbox(work)
-        return Message(work, [] if is_sent else list(copies.values())).boxed()
+        sent = Message(work, [] if is_sent else list(copies.values()))
+        if getattr(_batch, "messages", None) is not None:
+            _batch.messages.append(sent)
+        return sent.boxed()
 
     return message
 
@@ -148,7 +246,9 @@ def _on_device(value: Any, copies: dict[int, tuple[torch.Tensor, torch.Tensor]])
         return [_on_device(part, copies) for part in value]
     if not isinstance(value, torch.Tensor):
         return value
+    if value.is_sparse:
+        return value.to(config.CUDA_NAME)
     for original, copy in copies.values():
-        if copy.data_ptr() == value.data_ptr() and copy.shape == value.shape:
+        if not copy.is_sparse and copy.data_ptr() == value.data_ptr() and copy.numel() == value.numel():
             return original
     return value.to(config.CUDA_NAME)

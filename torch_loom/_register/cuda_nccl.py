@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from torch_loom import config
+from torch_loom._register import cuda_collectives
 
 NAME = "nccl"
 # PyTorch's own for NCCL.
@@ -58,6 +59,9 @@ def provide() -> None:
     c10d.default_pg_nccl_timeout = _TIMEOUT
     torch.cuda.nccl.version = lambda: _VERSION
     _reach_the_host(c10d.BackendConfig)
+    _coalesce(c10d.ProcessGroup)
+    # split_group copies its parent's options.
+    c10d.ProcessGroupGloo._Options.__deepcopy__ = _copied
 
 
 def _group_type(gloo: Any) -> Any:
@@ -101,3 +105,28 @@ def _reach_the_host(backend_config: Any) -> None:
             backends["cpu"] = backends[config.CUDA_NAME]
 
     backend_config.__init__ = initialize
+
+
+def _coalesce(group: Any) -> None:
+    # Gloo has nothing to begin or to end: what is between them runs by itself.
+    start, end = group._start_coalescing, group._end_coalescing
+
+    @functools.wraps(start)
+    def start_coalescing(self: Any, device: torch.device) -> None:
+        if device.type == config.CUDA_NAME:
+            cuda_collectives.begin_batch()
+        else:
+            start(self, device)
+
+    @functools.wraps(end)
+    def end_coalescing(self: Any, device: torch.device) -> Any:
+        return cuda_collectives.end_batch() if device.type == config.CUDA_NAME else end(self, device)
+
+    group._start_coalescing, group._end_coalescing = start_coalescing, end_coalescing
+
+
+def _copied(options: Any, _: dict[int, Any]) -> Any:
+    copy = type(options)()
+    for name in ("_devices", "_threads", "_timeout", "global_ranks_in_group", "group_name"):
+        setattr(copy, name, getattr(options, name))
+    return copy

@@ -16,7 +16,7 @@ from torch_loom import config
 from torch_loom.chips import Chip, load
 from torch_loom.compiler import overrides
 from torch_loom.compiler.cache import entry_for
-from torch_loom.compiler.frontend import Exported, exported, state_of
+from torch_loom.compiler.frontend import Exported, exported, folded_of, state_of
 from torch_loom.compiler.ir import value_of
 from torch_loom.compiler.lowering import changed, plan_data, program_of
 from torch_loom.compiler.onnx.file import is_model
@@ -112,6 +112,11 @@ def compile_module(
     args, kwargs = tuple(sample_inputs), dict(sample_kwargs or {})
     if loss is not None and optimizer is None:
         raise CompilerOptionError("loss: it is for training; give the optimizer, too")
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        raise CompilerOptionError(
+            f"optimizer is a {type(optimizer).__name__}; it takes a torch.optim.Optimizer of the module's "
+            "parameters"
+        )
     if isinstance(module, str | os.PathLike) or is_model(module):
         _tell(progress, "import")
         module = _imported(module, (*args, *kwargs.values()))
@@ -153,7 +158,7 @@ def compile_module(
             updated=frozenset(source.updates),
             records=[_record("export", begun, len(source.graph.graph.nodes))],
         )
-        executable = _compiled(source, context, target, place)
+        executable = _compiled(module, source, context, target, place)
         if entry is not None:
             entry.store(executable, source.sources, context.parameters, context.folded)
     if own.backend_output_dir:
@@ -161,7 +166,9 @@ def compile_module(
     return executable
 
 
-def _compiled(source: Exported, context: Context, target: Target, place: torch.device) -> Executable:
+def _compiled(
+    module: nn.Module, source: Exported, context: Context, target: Target, place: torch.device
+) -> Executable:
     graph = run(source.graph, PLAN_PASSES, context)
     plan = _planned(graph, context, target)
     saved = context.options.op_intermediates_to_save
@@ -177,7 +184,10 @@ def _compiled(source: Exported, context: Context, target: Target, place: torch.d
     used = {name: context.parameters[name] for name in program.tensors}
     data = plan_data(graph, plan, target, context, batch)
     specs = {**source.specs, "saved": list(saved)}
-    return Executable(program, used, data, specs, place, replays=context.options.backend_opt_level >= 1)
+    folded = folded_of(module, place, source.sources, context.parameters, *context.folded)
+    return Executable(
+        program, used, data, specs, place, replays=context.options.backend_opt_level >= 1, folded=folded
+    )
 
 
 def _warn_of_copies(module: nn.Module, place: torch.device) -> None:

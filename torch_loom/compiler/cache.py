@@ -23,7 +23,7 @@ from torch import nn
 from torch_loom import config
 from torch_loom.compiler import overrides
 from torch_loom.compiler.fingerprint import fingerprint
-from torch_loom.compiler.frontend import placed, state_of
+from torch_loom.compiler.frontend import folded_of, placed, state_of
 from torch_loom.compiler.options import Options
 from torch_loom.compiler.predicates import Predicate
 from torch_loom.compiler.target import Target
@@ -80,7 +80,15 @@ class Entry:
             program = Program.from_json(body["program"])
             used = {name: values[name] for name in program.tensors}
             executable = Executable(
-                program, used, body["plan"], body["specs"], self._device, replays=body["replays"]
+                program,
+                used,
+                body["plan"],
+                body["specs"],
+                self._device,
+                replays=body["replays"],
+                folded=folded_of(
+                    self._module, self._device, body["sources"], values, folded, body["folded_names"]
+                ),
             )
             os.utime(self.path)
             return executable

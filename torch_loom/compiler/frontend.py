@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +13,10 @@ from torch import fx, nn
 from torch_loom.compiler.failures import check_dtypes, named_lines, without_noise
 from torch_loom.errors import CompilerOptionError, ExportError
 from torch_loom.image.arguments import CONSTANTS
+from torch_loom.image.folded import Folded
+from torch_loom.image.program import Program
 
-__all__ = ["LABEL", "Exported", "exported", "node_name", "placed", "state_of"]
+__all__ = ["LABEL", "Exported", "exported", "folded_of", "node_name", "placed", "state_of"]
 
 LABEL = "loom_op"
 """The key under which ``fx.traceback.annotate`` carries an op's own name and type into the graph."""
@@ -53,6 +56,34 @@ def placed(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     without it the last bits would not be eager's.
     """
     return tensor.detach().to(device).requires_grad_(tensor.requires_grad)
+
+
+def folded_of(
+    module: Any,
+    device: torch.device,
+    sources: Mapping[str, str],
+    parameters: Mapping[str, torch.Tensor],
+    program: Program,
+    names: Sequence[str],
+) -> Folded | None:
+    """Return what makes the constants of a module anew; None where nobody else can change its parameters.
+
+    Args:
+        sources, parameters: names in the module and values, by placeholder.
+        program, names: what computes the constants, and their placeholders.
+    """
+    own = state_of(module) if isinstance(module, nn.Module) else {}
+    shared, others = {}, {}
+    for name in program.tensors:
+        source = own.get(sources.get(name, ""))
+        if source is not None and source.device == device:
+            shared[name] = source
+        else:
+            others[name] = parameters[name]
+    # Of a module elsewhere the executable has a copy.
+    if not names or (not shared and all(name in sources for name in others)):
+        return None
+    return Folded(program, names, shared, others, device)
 
 
 def exported(

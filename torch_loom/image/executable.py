@@ -16,6 +16,7 @@ from torch_loom import config
 from torch_loom.errors import ImageError
 from torch_loom.image import file, netlist, report
 from torch_loom.image.arguments import tensors_of_call
+from torch_loom.image.folded import Folded
 from torch_loom.image.program import Program, dtype_of
 from torch_loom.image.replay import Replayer
 
@@ -43,6 +44,7 @@ class Executable:
         device: torch.device,
         *,
         replays: bool = True,
+        folded: Folded | None = None,
     ) -> None:
         self.plan = plan
         self.device = device
@@ -50,6 +52,7 @@ class Executable:
         self._tensors = dict(tensors)
         self.specs = dict(specs)
         self.replays = replays
+        self._folded = folded
         self.intermediates: dict[str, Any] = {}
         self._has_constants = bool(self.specs.get("constants"))
         self._expected = [(torch.Size(one["shape"]), dtype_of(one["dtype"])) for one in program.inputs]
@@ -94,6 +97,12 @@ class Executable:
             f"predicted {self.latency_seconds * 1e3:.3g} ms a run, {self.samples_per_second:,.0f} samples/s>"
         )
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "an Executable cannot be pickled or copied: it is bound to its device. Write it by save(path), "
+            "and read it by Executable.load(path)"
+        )
+
     @functools.cached_property
     def _structure(self) -> Any:
         """How results are put together; None: as a tuple."""
@@ -124,6 +133,8 @@ class Executable:
 
     def _outputs(self, inputs: Sequence[torch.Tensor]) -> list[Any]:
         saved = self.specs.get("saved", ())
+        if self._folded is not None:
+            self._folded.refresh(self._tensors)
         with torch.no_grad():
             results = list(self._run(*inputs))
             if not saved and not self.program.updates:
@@ -203,6 +214,8 @@ class Executable:
         Raises:
             ImageError: it cannot be written; what was at the path stays.
         """
+        if self._folded is not None:
+            self._folded.refresh(self._tensors)
         body = {
             "program": self.program.to_json(),
             "plan": self.plan,

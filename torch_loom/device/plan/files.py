@@ -7,12 +7,14 @@ it there, as do the functions of ``os`` that move, remove and examine files.
 
 from __future__ import annotations
 
+import builtins
 import functools
 import json
 import os
 import shutil
 import sys
 import tempfile
+import types
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
@@ -30,6 +32,8 @@ __all__ = ["KeptFiles", "watch_checkpoints"]
 _LENGTH_BYTES = 8
 # Functions of os that are given such a path, to look at what was saved. shutil.copy calls most of them.
 _EXAMINING = ("stat", "lstat", "access", "chmod", "utime", "listxattr")
+# As many symbolic links in a path as Linux follows.
+_MOST_LINKS = 40
 _LIBRARIES = ("torch.", "torch_loom.", "safetensors.", "contextlib", "shutil")
 
 
@@ -45,6 +49,7 @@ class KeptFiles:
         self._folder: str | None = None
         self._number = 0
         self._kept: dict[str, str] = {}
+        self._lstat = os.lstat
         self._replaced: list[tuple[Any, str, Any]] = []
         self.paths: list[str] = []
 
@@ -56,23 +61,23 @@ class KeptFiles:
         self._replace(torch.serialization, "_open_zipfile_writer", self._open_writer)
         self._replace(torch.serialization, "_open_file_like", self._open_file)
         load = self._load(torch.load)
-        for module in (torch, torch.serialization):
-            self._replace(module, "load", lambda _: load)
+        self._replace(torch.serialization, "load", lambda _: load)
         for name in ("replace", "rename"):
             self._replace(os, name, self._moving)
         for name in ("remove", "unlink"):
             self._replace(os, name, self._removing)
         for name in _EXAMINING:
             self._replace(os, name, self._examining)
+        self._replace(os, "rmdir", self._removing_folder)
         self._replace(shutil, "copyfile", self._copying)
+        self._replace(builtins, "open", self._opening_file)
         try:
             import safetensors
             import safetensors.torch as safe
         except ImportError:
             return
         self._replace(safe, "serialize_file", self._serializing)
-        for module in (safetensors, safe):
-            self._replace(module, "safe_open", self._opening)
+        self._replace(safetensors, "safe_open", self._opening)
 
     def stop(self) -> None:
         """Restore what was there before, and forget what was kept."""
@@ -80,6 +85,7 @@ class KeptFiles:
         _current = None
         while self._replaced:
             setattr(*self._replaced.pop())
+        # What a module has imported meanwhile still asks.
         self._kept.clear()
         folder, self._folder = self._folder, None
         if folder is not None:
@@ -87,8 +93,10 @@ class KeptFiles:
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         original = getattr(owner, name)
-        self._replaced.append((owner, name, original))
-        setattr(owner, name, make(original))
+        replacement = make(original)
+        for one in [owner, *_importers(owner, name, original)]:
+            self._replaced.append((one, name, original))
+            setattr(one, name, replacement)
 
     def _withhold(self, path: str | os.PathLike[str]) -> str:
         """Return where the content of a path goes instead."""
@@ -101,7 +109,7 @@ class KeptFiles:
         return kept
 
     def _keep(self, path: str | os.PathLike[str], kept: str) -> None:
-        self._kept[_absolute(path)] = kept
+        self._kept[self._key(path)] = kept
         text = os.fspath(path)
         if text in self.paths:
             return
@@ -118,7 +126,17 @@ class KeptFiles:
         """Return where a path's content is: the path itself if nothing was kept for it."""
         if not self._kept or not _is_path(path):
             return path
-        return self._kept.get(_absolute(path), path)
+        return self._kept.get(self._key(path), path)
+
+    def _key(self, path: str | os.PathLike[str]) -> str:
+        """Return the path under which a file is kept: that of the file which a symbolic link names."""
+        given = _absolute(path)
+        return given if given in self._kept else _resolved(given)
+
+    def _cannot_be_written(self, path: str | os.PathLike[str]) -> bool:
+        """Return whether writing a path fails: then it is tried, for its error."""
+        target = self._key(path)
+        return os.path.isdir(target) or not os.access(os.path.dirname(target), os.W_OK)
 
     def _path_of(self, target: Any) -> Any:
         """Return the path of a path or an open file; None of what is in memory, has no name, or is kept."""
@@ -136,7 +154,7 @@ class KeptFiles:
     def _target_of(self, target: Any) -> Any:
         """Return the path of what is written, as :meth:`_path_of`; None also of one that cannot be."""
         path = self._path_of(target)
-        return path if path is None or _can_be_written(path) else None
+        return None if path is not None and _is_path(target) and self._cannot_be_written(path) else path
 
     # torch.save and torch.load
 
@@ -185,39 +203,64 @@ class KeptFiles:
             if not (_is_path(src) and _is_path(dst)) or _is_relative(kwargs):
                 original(src, dst, **kwargs)
                 return
-            kept = self._kept.pop(_absolute(src), None)
+            kept = self._kept.pop(_entry(src), None)
             if kept is not None:
                 self._keep(dst, kept)
                 return
             original(src, dst, **kwargs)
-            self._kept.pop(_absolute(dst), None)
-            inside = _absolute(src) + os.sep
+            self._kept.pop(_entry(dst), None)
+            inside = _entry(src) + os.sep
             for path in [one for one in self._kept if one.startswith(inside)]:
-                self._keep(os.path.join(_absolute(dst), path[len(inside) :]), self._kept.pop(path))
+                self._keep(os.path.join(_entry(dst), path[len(inside) :]), self._kept.pop(path))
 
         return move
 
     def _removing(self, original: Any) -> Any:
         def remove(path: Any, **kwargs: Any) -> None:
             is_named = _is_path(path) and not _is_relative(kwargs)
-            kept = self._kept.pop(_absolute(path), None) if is_named else None
+            kept = self._kept.pop(_entry(path), None) if is_named and self._kept else None
             original(path if kept is None else kept, **kwargs)
 
         return remove
 
+    def _removing_folder(self, original: Any) -> Any:
+        def rmdir(path: Any, **kwargs: Any) -> None:
+            original(path, **kwargs)
+            if _is_path(path) and not _is_relative(kwargs):
+                inside = _entry(path) + os.sep
+                for one in [one for one in self._kept if one.startswith(inside)]:
+                    del self._kept[one]
+
+        return rmdir
+
+    def _opening_file(self, original: Any) -> Any:
+        def open_(file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
+            if self._kept and _is_path(file) and isinstance(mode, str):
+                if "w" in mode or "x" in mode:
+                    opened = original(file, mode, *args, **kwargs)
+                    self._kept.pop(self._key(file), None)
+                    return opened
+                file = self._found(file)
+            return original(file, mode, *args, **kwargs)
+
+        return open_
+
     def _examining(self, original: Any) -> Any:
+        is_of_links = original is self._lstat
+
         def examine(path: Any, *args: Any, **kwargs: Any) -> Any:
-            return original(path if _is_relative(kwargs) else self._found(path), *args, **kwargs)
+            if not self._kept or not _is_path(path) or _is_relative(kwargs):
+                return original(path, *args, **kwargs)
+            key = _entry(path) if is_of_links else self._key(path)
+            return original(self._kept.get(key, path), *args, **kwargs)
 
         return examine
 
     def _copying(self, original: Any) -> Any:
         def copyfile(src: Any, dst: Any, **kwargs: Any) -> Any:
             found = self._found(src)
-            if found is src or not _can_be_written(dst):
-                copied = original(found, dst, **kwargs)
-                self._kept.pop(_absolute(dst), None)
-                return copied
+            if found is src or self._cannot_be_written(dst):
+                return original(found, dst, **kwargs)
             os.link(found, self._withhold(dst))
             return dst
 
@@ -231,13 +274,13 @@ class KeptFiles:
 
     def forget(self, path: str | os.PathLike[str]) -> None:
         """Remove what was kept for a path, if anything was."""
-        self._kept.pop(_absolute(path), None)
+        self._kept.pop(_entry(path), None)
 
     # safetensors
 
     def _serializing(self, original: Any) -> Any:
         def serialize_file(tensors: Any, filename: Any, metadata: Any = None) -> None:
-            if not _can_be_written(filename):
+            if self._cannot_be_written(filename):
                 original(tensors, filename, metadata)
                 return
             header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
@@ -309,14 +352,41 @@ def _is_path(target: object) -> bool:
     return isinstance(target, (str, os.PathLike))
 
 
-def _can_be_written(path: str | os.PathLike[str]) -> bool:
-    """Whether a file can be there at all. Elsewhere the error is that of who writes."""
-    return os.path.isdir(os.path.dirname(_absolute(path))) and not os.path.isdir(path)
-
-
 def _is_relative(kwargs: dict[str, Any]) -> bool:
     """Whether a path of a call of os is one within an open folder."""
     return any(kwargs.get(name) is not None for name in ("dir_fd", "src_dir_fd", "dst_dir_fd"))
+
+
+def _resolved(path: str) -> str:
+    """Return an absolute path without symbolic links."""
+    # os.path.realpath calls os.lstat, which is replaced.
+    for _ in range(_MOST_LINKS):
+        parts = path.split(os.sep)
+        for end in range(2, len(parts) + 1):
+            link = os.sep.join(parts[:end])
+            try:
+                target = os.readlink(link)
+            except OSError:
+                continue
+            path = os.path.normpath(os.path.join(os.path.dirname(link), target, *parts[end:]))
+            break
+        else:
+            return path
+    return path
+
+
+def _importers(owner: Any, name: str, value: Any) -> list[Any]:
+    """Return the modules that have imported a function, as by ``from safetensors import safe_open``."""
+    if not isinstance(owner, types.ModuleType):
+        return []
+    modules = [one for one in list(sys.modules.values()) if isinstance(one, types.ModuleType)]
+    return [one for one in modules if one is not owner and one.__dict__.get(name) is value]
+
+
+def _entry(path: str | os.PathLike[str]) -> str:
+    """Return the path of what a folder has by this name: of a symbolic link, the link itself."""
+    folder, name = os.path.split(_absolute(path))
+    return os.path.join(_resolved(folder), name)
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:
