@@ -80,7 +80,7 @@ def measure(device: torch.device, quick: bool) -> Iterator[Row]:
         if model.name not in SMALL:
             continue
         torch.manual_seed(SEED)
-        made, inputs, labels = model.make(), model.inputs(), model.labels()
+        made, (inputs, labels) = model.make(), model.batch(quick)
         here, there = (
             parts(copy.deepcopy(made).to(at), inputs.to(at), labels.to(at)) for at in (cpu, device)
         )
