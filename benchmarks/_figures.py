@@ -31,7 +31,8 @@ class Figure:
 
     @staticmethod
     def of(name: str, values: Sequence[float]) -> Figure:
-        return Figure(name, statistics.median(values), statistics.quantiles(values, n=10)[-1])
+        high = statistics.quantiles(values, n=10)[-1] if len(values) > 1 else values[0]
+        return Figure(name, statistics.median(values), high)
 
 
 Measure = Callable[[torch.device, bool], Sequence[Figure]]

@@ -137,7 +137,7 @@ def growth(device: torch.device, layers: Sequence[int], times: int) -> list[floa
 
 def measure(device: torch.device, quick: bool) -> list[Figure]:
     """Measures the figures, printing a line each."""
-    times = 2 if quick else 3
+    times = 1 if quick else 3
     found = in_processes(device, 2 if quick else LAYERS, times)
     found["growth"] = growth(device, (1, 3, 6) if quick else GROWTH_LAYERS, times)
     return [SUBJECT.show(Figure.of(name, values)) for name, values in found.items()]

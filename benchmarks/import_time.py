@@ -23,7 +23,7 @@ from torch_loom import config
 
 COMMAND = "python -m benchmarks.import_time"
 TARGET_SECONDS = 0.150
-ROUNDS, QUICK_ROUNDS = 10, 2
+ROUNDS, QUICK_ROUNDS = 10, 1
 _WITHOUT = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 
 

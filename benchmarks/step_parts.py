@@ -92,11 +92,11 @@ def parts(model: nn.Module, inputs: Tensor, labels: Tensor) -> dict[str, Part]:
     }
 
 
-def parts_of(name: str, *devices: torch.device) -> list[dict[str, Part]]:
+def parts_of(name: str, quick: bool, *devices: torch.device) -> list[dict[str, Part]]:
     """Returns the parts of a small model's step on each device, with the same parameters and inputs."""
     model = next(model for model in MODELS if model.name == name)
     torch.manual_seed(SEED)
-    made, inputs, labels = model.make(), model.inputs(), model.labels()
+    made, (inputs, labels) = model.make(), model.batch(quick)
     return [parts(copy.deepcopy(made).to(at), inputs.to(at), labels.to(at)) for at in devices]
 
 
@@ -106,7 +106,7 @@ def run_for_ever(name: str, device: str) -> None:
     One thread computes: others would spin between the kernels, and their samples say nothing.
     """
     torch.set_num_threads(1)
-    step = parts_of(name, torch.device(device))[0][WHOLE]
+    step = parts_of(name, False, torch.device(device))[0][WHOLE]
     for _ in range(WARM_STEPS):
         step()
     print("warm", flush=True)
@@ -155,7 +155,7 @@ def measure(device: torch.device, quick: bool) -> Iterator[Row]:
     """Times the parts of the small models, printing a line each."""
     cpu = torch.device("cpu")
     for model in SMALL:
-        here, there = parts_of(model, cpu, device)
+        here, there = parts_of(model, quick, cpu, device)
         for name in here:
             timed = [
                 Measured("run()", {"run": of[name]}, place) for of, place in ((here, cpu), (there, device))
@@ -201,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit status. It has no target: those of whole steps are in `models`."""
     options = parser("Parts of small training steps, device against CPU.").parse_args(arguments)
     rows = list(measure(torch.device(options.device), options.quick))
-    profiles = profile(options.device, options.quick)
+    profiles = {} if options.quick else profile(options.device, options.quick)
     report_rows(options, rows, COMMAND)
     if profiles:
         print(profile_table(profiles))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import gc
-import json
 import os
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,49 +19,14 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch  # registers the device, also where a test module names only torch_loom.device
 
+from tests import forking
+
 if TYPE_CHECKING:
+    from tests.forking import ForkServer
     from tests.gate import Gate
 
 PythonRunner = Callable[..., "subprocess.CompletedProcess[str]"]
-
-# Imports torch once, without loom; then each line of input is a job, done in a forked child.
-_FORK_SERVER = """
-import json, os, signal, sys, traceback
-import torch
-
-# A shell starts what runs in its background with Ctrl-C ignored.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
-def raises(kind, text, body):
-    try:
-        body()
-    except Exception as error:
-        assert type(error).__name__ == kind and text in str(error), repr(error)
-    else:
-        raise AssertionError(f"{kind} was not raised")
-
-def run(job):
-    for number, file in ((1, job["stdout"]), (2, job["stderr"])):
-        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    os.environ.update(job["env"])
-    try:
-        names = {"__name__": "__main__", "torch": torch, "raises": raises}
-        exec(compile(job["code"], "<test>", "exec"), names)
-    except BaseException:
-        traceback.print_exc()
-        return 1
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    return 0
-
-for line in sys.stdin:
-    pid = os.fork()
-    if pid == 0:
-        signal.alarm(100)  # before pytest's own limit, after which nobody would read the answer
-        os._exit(run(json.loads(line)))
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-"""
+_PROCESSES = {"run_python", "warm_python", "fork_python", "fork_loom"}
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
@@ -78,7 +43,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out, under --in-this-process, what its settings do not reach; begin with what takes minutes."""
     if config.option.in_this_process:
-        apart = [item for item in items if {"run_python", "fork_python"} & set(_fixtures(item))]
+        apart = [item for item in items if _PROCESSES & set(_fixtures(item))]
         config.hook.pytest_deselected(items=apart)
         left_out = set(apart)
         items[:] = [item for item in items if item not in left_out]
@@ -154,29 +119,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
-    ours = ("TORCH_LOOM_", "TORCH_RBLN_", "RBLN_", "TORCH_DEVICE_BACKEND_AUTOLOAD", "CUDA_", "TORCH_CUDA_")
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    return {**inherited, **(env or {})}
-
-
-def _checked(done: subprocess.CompletedProcess[str], check: bool) -> subprocess.CompletedProcess[str]:
-    if check and done.returncode != 0:
-        pytest.fail(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}", pytrace=False)
-    return done
-
-
 def _run_python(
     code: str, env: Mapping[str, str] | None = None, *, flags: tuple[str, ...] = (), check: bool = True
 ) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, *flags, "-c", textwrap.dedent(code)],
-        env=_environment(env),
+        env=forking.environment(env),
         capture_output=True,
         text=True,
         timeout=100,
     )
-    return _checked(done, check)
+    return forking.checked(done, check)
 
 
 @pytest.fixture(scope="session")
@@ -190,37 +143,40 @@ def run_python() -> PythonRunner:
 
 
 @pytest.fixture(scope="session")
-def fork_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PythonRunner]:
-    """Like ``run_python``, but twenty times faster: a forked child of an interpreter that has imported torch.
+def _torch_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    with forking.serving(tmp_path_factory.mktemp("fork"), "torch") as server:
+        yield server
 
-    The program finds ``torch`` imported without loom, and imports ``torch_loom`` itself; it also finds
-    ``raises(class_name, text, callable)``. Nothing is torn down at its end.
+
+@pytest.fixture(scope="session")
+def warm_python(_torch_server: ForkServer) -> PythonRunner:
+    """Like ``run_python``, without the seconds of `import torch`: a forked child of what has imported it.
+
+    The device is registered under the settings in ``env``, which is what `import torch` ends with, and the
+    interpreter ends as others do. Not for tests of what comes before: what torch imports, in which order,
+    and which variables it reads.
     """
-    folder: Path = tmp_path_factory.mktemp("fork")
-    with subprocess.Popen(
-        [sys.executable, "-c", _FORK_SERVER],
-        env=_environment({"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        requests, answers = server.stdin, server.stdout
+    return functools.partial(_torch_server.run, is_torn_down=True, is_autoloading=True)
 
-        def run(
-            code: str, env: Mapping[str, str] | None = None, *, check: bool = True
-        ) -> subprocess.CompletedProcess[str]:
-            files = {name: folder / name for name in ("stdout", "stderr")}
-            job = {"code": textwrap.dedent(code), "env": dict(env or {})}
-            job |= {name: str(path) for name, path in files.items()}
-            print(json.dumps(job), file=requests, flush=True)
-            status = int(answers.readline())
-            output = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
-            return _checked(subprocess.CompletedProcess(["<fork>"], status, **output), check)
 
-        yield run
-        requests.close()
+@pytest.fixture(scope="session")
+def fork_python(_torch_server: ForkServer) -> PythonRunner:
+    """Like ``warm_python``, for a program that imports ``torch_loom`` itself.
+
+    It finds ``torch`` and ``raises(class_name, text, callable)``. Nothing is torn down at its end.
+    """
+    return _torch_server.run
+
+
+@pytest.fixture(scope="session")
+def fork_loom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PythonRunner]:
+    """Like ``fork_python``, and ``torch_loom`` is imported already, under its own name.
+
+    Settings are read at first use, after the import.
+    """
+    modules = ("torch", "torch_loom", "torch_loom.chips.estimator")  # the last one is what first use imports
+    with forking.serving(tmp_path_factory.mktemp("fork_loom"), *modules) as server:
+        yield server.run
 
 
 def _device_memory() -> dict[int, int]:
@@ -228,6 +184,35 @@ def _device_memory() -> dict[int, int]:
 
     counted = {index: loom.memory_allocated(index) for index in range(loom.device_count())}
     return {index: num_bytes for index, num_bytes in counted.items() if num_bytes}
+
+
+@pytest.fixture(scope="module")
+def exported_once() -> Iterator[None]:
+    """Most tests compile one module again and again: its graph is traced once."""
+    from torch import fx
+
+    from torch_loom.compiler import api
+
+    traced: dict[Any, Any] = {}
+    original = api.exported
+
+    def exported(module: torch.nn.Module, args: Any, kwargs: Any, device: torch.device) -> Any:
+        key = (id(module), *(tuple(one.shape) for one in args))
+        if key not in traced:
+            traced[key] = (original(module, args, kwargs, device), module)
+        found, _ = traced[key]
+        return replace(found, graph=fx.GraphModule(found.graph, copied(found.graph.graph)))
+
+    def copied(graph: fx.Graph) -> fx.Graph:
+        new = fx.Graph()
+        result = new.graph_copy(graph, {}, return_output_node=True)
+        assert isinstance(result, tuple)
+        new.output(result[0])
+        return new
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api, "exported", exported)
+        yield
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-# What `fork_python` gives a program.
+# What `fork_python` and `fork_loom` give a program.
 GIVEN = ("torch", "raises")
-RUNNERS = {"run_python", "fork_python"}
+RUNNERS = {"run_python", "warm_python", "fork_python", "fork_loom"}
 # Rules that only a whole program can be held to; importing torch_loom registers the device.
 OF_WHOLE = {"F401", "F821"}
 RULES = "E4,E7,E9,F,B,PLE"

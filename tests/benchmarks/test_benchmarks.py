@@ -1,10 +1,7 @@
 """The benchmarks run, and their reports have the structure; numbers of such short runs mean nothing."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -36,16 +33,34 @@ OPS = (
 # fmt: on
 
 
-def run(*arguments, timeout_s=110):
-    # One thread: with two, small ops crawl on a machine that is busy with other tests.
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout_s)
+@pytest.fixture
+def run(fork_loom):
+    """``run(name, …)``: run a module, or a script, with `--quick` and more; return its CompletedProcess."""
+
+    def run(name, *arguments, limit_s=100):
+        if name.endswith(".py"):
+            script = ROOT / name
+            start = (
+                f"sys.path[0] = {str(script.parent)!r}; runpy.run_path({str(script)!r}, run_name='__main__')"
+            )
+        else:
+            start = f"runpy.run_module({name!r}, run_name='__main__', alter_sys=True)"
+        # One thread: with two, small ops crawl on a machine that is busy with other tests.
+        program = f"""
+            import runpy, sys
+            torch.set_num_threads(1)
+            sys.argv[1:] = {["--quick", *arguments]!r}
+            {start}
+            """
+        of_children = {"OMP_NUM_THREADS": "1"}
+        return fork_loom(program, of_children, check=False, limit_s=limit_s, is_torn_down=True)
+
+    return run
 
 
 @pytest.mark.slow
-def test_dispatch_reports_every_op(tmp_path):
-    done = run("-m", "benchmarks.dispatch", "--quick", "--json", str(tmp_path / "dispatch.json"))
+def test_dispatch_reports_every_op(run, tmp_path):
+    done = run("benchmarks.dispatch", "--json", str(tmp_path / "dispatch.json"))
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "dispatch.json").read_text())
     assert {(row["size"], row["name"]) for row in result["rows"]} == {
@@ -57,8 +72,8 @@ def test_dispatch_reports_every_op(tmp_path):
 
 
 @pytest.mark.slow
-def test_names_are_compared_op_by_op(tmp_path):
-    done = run("-m", "benchmarks.names", "--quick", "--json", str(tmp_path / "names.json"))
+def test_names_are_compared_op_by_op(run, tmp_path):
+    done = run("benchmarks.names", "--json", str(tmp_path / "names.json"))
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "names.json").read_text())
     for size in ("tiny", "1mb"):
@@ -78,8 +93,8 @@ def test_a_profile_counts_samples_of_the_library():
 
 
 @pytest.mark.slow
-def test_parts_of_steps_are_reported(tmp_path):
-    done = run("-m", "benchmarks.step_parts", "--quick", "--json", str(tmp_path / "parts.json"))
+def test_parts_of_steps_are_reported(run, tmp_path):
+    done = run("benchmarks.step_parts", "--json", str(tmp_path / "parts.json"))
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "parts.json").read_text())["rows"]
     assert [row["name"] for row in rows[:2]] == [
@@ -90,8 +105,8 @@ def test_parts_of_steps_are_reported(tmp_path):
 
 
 @pytest.mark.slow
-def test_calls_of_compiled_models_are_reported(tmp_path):
-    done = run("-m", "benchmarks.compiled_calls", "--quick", "--json", str(tmp_path / "calls.json"))
+def test_calls_of_compiled_models_are_reported(run, tmp_path):
+    done = run("benchmarks.compiled_calls", "--json", str(tmp_path / "calls.json"))
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "calls.json").read_text())["rows"]
     assert [row["name"] for row in rows] == list(compiled_calls.WAYS)
@@ -100,8 +115,8 @@ def test_calls_of_compiled_models_are_reported(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_models_reports_every_case_as_a_script(tmp_path):
-    done = run("benchmarks/models.py", "--quick", "--json", str(tmp_path / "models.json"), timeout_s=280)
+def test_models_reports_every_case_as_a_script(run, tmp_path):
+    done = run("benchmarks/models.py", "--json", str(tmp_path / "models.json"), limit_s=280)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "models.json").read_text())
     names = [f"{model.name}, {name}" for model in models.MODELS for name in model.passes]
@@ -112,6 +127,7 @@ def test_models_reports_every_case_as_a_script(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("exported_once")
 def test_plans_of_bert_base_beat_the_smallest_grids_and_come_near_the_bound():
     policies, bounds = balance.bert_base(12)
     limits = {name: target.limit for name, target in balance.SUBJECT.targets.items()}
@@ -133,8 +149,8 @@ def test_compiled_cases_have_their_own_targets():
 
 
 @pytest.mark.slow
-def test_graphs_reports_a_step_of_a_hundred_ops(tmp_path):
-    done = run("-m", "benchmarks.graphs", "--quick", "--json", str(tmp_path / "graphs.json"))
+def test_graphs_reports_a_step_of_a_hundred_ops(run, tmp_path):
+    done = run("benchmarks.graphs", "--json", str(tmp_path / "graphs.json"))
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "graphs.json").read_text())
     assert 80 <= result["num_ops"] <= 120
@@ -142,8 +158,8 @@ def test_graphs_reports_a_step_of_a_hundred_ops(tmp_path):
 
 
 @pytest.mark.slow
-def test_streams_reports_every_figure(tmp_path):
-    done = run("-m", "benchmarks.streams", "--quick", "--json", str(tmp_path / "streams.json"))
+def test_streams_reports_every_figure(run, tmp_path):
+    done = run("benchmarks.streams", "--json", str(tmp_path / "streams.json"))
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "streams.json").read_text())
     rows = {row["name"]: row for row in result["rows"]}
@@ -163,8 +179,8 @@ def test_check_of_streams(monkeypatch, median, status):
 
 
 @pytest.mark.slow
-def test_compile_reports_every_figure_and_pass(tmp_path):
-    done = run("-m", "benchmarks.compile", "--quick", "--json", str(tmp_path / "compile.json"))
+def test_compile_reports_every_figure_and_pass(run, tmp_path):
+    done = run("benchmarks.compile", "--json", str(tmp_path / "compile.json"))
     assert done.returncode == 0, done.stderr
     rows = {row["name"]: row for row in json.loads((tmp_path / "compile.json").read_text())["rows"]}
     assert rows.keys() == compile.SUBJECT.targets.keys()
@@ -176,8 +192,8 @@ def test_compile_reports_every_figure_and_pass(tmp_path):
 
 
 @pytest.mark.slow
-def test_tape_reports_every_figure(tmp_path):
-    done = run("-m", "benchmarks.tape", "--quick", "--json", str(tmp_path / "tape.json"))
+def test_tape_reports_every_figure(run, tmp_path):
+    done = run("benchmarks.tape", "--json", str(tmp_path / "tape.json"))
     assert done.returncode == 0, done.stderr
     rows = {row["name"]: row for row in json.loads((tmp_path / "tape.json").read_text())["rows"]}
     assert rows.keys() == tape.SUBJECT.targets.keys()
@@ -193,8 +209,8 @@ def test_check_of_tape(monkeypatch, median, status):
 
 
 @pytest.mark.slow
-def test_import_time_reports_what_is_added(tmp_path):
-    done = run("-m", "benchmarks.import_time", "--quick", "--json", str(tmp_path / "import.json"))
+def test_import_time_reports_what_is_added(run, tmp_path):
+    done = run("benchmarks.import_time", "--json", str(tmp_path / "import.json"))
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "import.json").read_text())
     assert result["added_ms"] == pytest.approx(result["with_ms"] - result["without_ms"])

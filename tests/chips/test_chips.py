@@ -267,9 +267,9 @@ def test_import_reads_no_chip(run_python: PythonRunner) -> None:
     ],
 )
 def test_what_the_devices_make_of_it(
-    fork_python: PythonRunner, env: dict[str, str], expected: tuple[object, ...]
+    fork_loom: PythonRunner, env: dict[str, str], expected: tuple[object, ...]
 ) -> None:
-    fork_python(
+    fork_loom(
         f"""
         import torch_loom
         name, memory_bytes, policy, capability, dtypes = {expected!r}
@@ -305,9 +305,9 @@ def test_under_the_vendors_name(fork_python: PythonRunner, eager_malloc: str) ->
     )
 
 
-def test_a_chip_that_cannot_be_used_is_told_at_first_use(fork_python: PythonRunner, tmp_path: Path) -> None:
+def test_a_chip_that_cannot_be_used_is_told_at_first_use(fork_loom: PythonRunner, tmp_path: Path) -> None:
     path = written(tmp_path, GOOD.replace("1GiB", "1KiB"))
-    fork_python(
+    fork_loom(
         """
         import torch_loom
         assert torch.loom.device_count() == 2

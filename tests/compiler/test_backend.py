@@ -138,8 +138,8 @@ def test_options() -> None:
 
 
 @pytest.mark.slow
-def test_ops_that_the_chip_lacks_are_named(run_python: PythonRunner) -> None:
-    shown = run_python(
+def test_ops_that_the_chip_lacks_are_named(warm_python: PythonRunner) -> None:
+    shown = warm_python(
         """
         import torch
         from torch_loom.compiler.backend import compiled_graphs

@@ -58,10 +58,10 @@ def test_an_onnx_export_by_tracing(cell: tuple[Cell, tuple[torch.Tensor, ...]], 
 
 
 @pytest.mark.slow
-def test_an_onnx_export_by_dynamo(fork_python: PythonRunner, tmp_path: Path) -> None:
+def test_an_onnx_export_by_dynamo(fork_loom: PythonRunner, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript", reason="the exporter needs it: pip install onnxscript")
     # In a process of its own: records of its log, which pytest keeps, hold tensors of the device.
-    fork_python(
+    fork_loom(
         f"""
         from pathlib import Path
         import torch_loom

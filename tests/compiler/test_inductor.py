@@ -136,9 +136,9 @@ def test_calls_of_the_device_module_are_traced() -> None:
     ],
     ids=["protect-chaos", "null-lazy", "rbln", "cuda"],
 )
-def test_under_other_settings(run_python: PythonRunner, settings: dict[str, str]) -> None:
+def test_under_other_settings(warm_python: PythonRunner, settings: dict[str, str]) -> None:
     name = settings.get("TORCH_LOOM_DEVICE_NAME", "loom")
-    shown = run_python(
+    shown = warm_python(
         f"""
         import torch
         from torch._inductor import config

@@ -250,8 +250,8 @@ def test_the_backend_loom_replays_what_inductor_made_of_inference() -> None:
 
 
 @pytest.mark.slow
-def test_under_the_name_cuda(run_python: PythonRunner) -> None:
-    shown = run_python(
+def test_under_the_name_cuda(warm_python: PythonRunner) -> None:
+    shown = warm_python(
         """
         import torch
         from torch._inductor import config

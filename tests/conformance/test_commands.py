@@ -28,10 +28,10 @@ SHAPELESS = {
 }
 
 
-def compare(run_python: PythonRunner, every: int) -> None:
+def compare(warm_python: PythonRunner, every: int) -> None:
     code = f"from tests.conformance.commands import main; main({every})"
     virtual, null = (
-        json.loads(run_python(code, {"TORCH_LOOM_DRIVER": driver}).stdout.splitlines()[-1])
+        json.loads(warm_python(code, {"TORCH_LOOM_DRIVER": driver}).stdout.splitlines()[-1])
         for driver in ("virtual", "null")
     )
     assert virtual.keys() == null.keys()
@@ -50,12 +50,12 @@ def compare(run_python: PythonRunner, every: int) -> None:
     assert failing == (DATA_DEPENDENT | SHAPELESS) & virtual.keys()
 
 
-def test_some_ops_issue_the_same_commands_under_both_drivers(run_python: PythonRunner) -> None:
-    compare(run_python, EVERY)
+def test_some_ops_issue_the_same_commands_under_both_drivers(warm_python: PythonRunner) -> None:
+    compare(warm_python, EVERY)
 
 
 @pytest.mark.slow
 @pytest.mark.conformance
 @pytest.mark.timeout(400)
-def test_all_ops_issue_the_same_commands_under_both_drivers(run_python: PythonRunner) -> None:
-    compare(run_python, 1)
+def test_all_ops_issue_the_same_commands_under_both_drivers(warm_python: PythonRunner) -> None:
+    compare(warm_python, 1)

@@ -14,8 +14,8 @@ NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"}
 
 
 @pytest.mark.slow
-def test_tensors_are_cudas(run_python: PythonRunner) -> None:
-    run_python(
+def test_tensors_are_cudas(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         x = torch.arange(4.0, device="cuda")
@@ -36,8 +36,8 @@ def test_tensors_are_cudas(run_python: PythonRunner) -> None:
 
 
 @pytest.mark.slow
-def test_training_under_autocast(run_python: PythonRunner) -> None:
-    run_python(
+def test_training_under_autocast(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         from torch import nn
@@ -67,8 +67,8 @@ def test_training_under_autocast(run_python: PythonRunner) -> None:
 
 
 @pytest.mark.slow
-def test_softmax_converts_on_the_way(run_python: PythonRunner) -> None:
-    run_python(
+def test_softmax_converts_on_the_way(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         import torch.nn.functional as F
@@ -91,8 +91,8 @@ def test_softmax_converts_on_the_way(run_python: PythonRunner) -> None:
     )
 
 
-def test_streams_graphs_and_errors(run_python: PythonRunner) -> None:
-    run_python(
+def test_streams_graphs_and_errors(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         x = torch.ones(4, device="cuda")
@@ -131,8 +131,8 @@ def test_streams_graphs_and_errors(run_python: PythonRunner) -> None:
 
 
 @pytest.mark.slow
-def test_storages(run_python: PythonRunner) -> None:
-    run_python(
+def test_storages(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import copy, io, torch
         x = torch.arange(4.0, device="cuda")
@@ -176,8 +176,8 @@ def test_as_cuda_comes_before_torch(run_python: PythonRunner) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_of_cuda_is_touched_without_the_name(run_python: PythonRunner) -> None:
-    run_python(
+def test_nothing_of_cuda_is_touched_without_the_name(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         assert not torch.cuda.is_available() and "torch_loom" not in torch.cuda.memory_allocated.__module__

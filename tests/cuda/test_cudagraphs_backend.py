@@ -10,8 +10,8 @@ NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"}
 
 
 @pytest.mark.slow
-def test_the_backend_captures_and_replays(run_python: PythonRunner) -> None:
-    run_python(
+def test_the_backend_captures_and_replays(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         from torch_loom.compiler.inductor.graphs import Region

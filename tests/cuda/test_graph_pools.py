@@ -10,8 +10,8 @@ NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"}
 
 
 @pytest.mark.slow
-def test_the_state_of_a_pool_is_put_back(run_python: PythonRunner) -> None:
-    run_python(
+def test_the_state_of_a_pool_is_put_back(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         c = torch._C
@@ -73,8 +73,8 @@ def test_the_state_of_a_pool_is_put_back(run_python: PythonRunner) -> None:
 
 
 @pytest.mark.slow
-def test_pools_whose_state_is_lost(run_python: PythonRunner) -> None:
-    run_python(
+def test_pools_whose_state_is_lost(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         c = torch._C
@@ -110,8 +110,8 @@ def test_pools_whose_state_is_lost(run_python: PythonRunner) -> None:
 
 
 @pytest.mark.slow
-def test_graphs_that_draw_take_two_blocks_for_each_generator(run_python: PythonRunner) -> None:
-    run_python(
+def test_graphs_that_draw_take_two_blocks_for_each_generator(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
 

@@ -50,14 +50,14 @@ with module.dry_run() if hasattr(module, "dry_run") else torch.loom.dry_run():
 
 
 @pytest.mark.slow
-def test_host_memory_runs_short(run_python: PythonRunner) -> None:
-    run_python(PROGRAM, {**ENV, "TORCH_LOOM_DEVICE_NAME": "cuda"})
+def test_host_memory_runs_short(warm_python: PythonRunner) -> None:
+    warm_python(PROGRAM, {**ENV, "TORCH_LOOM_DEVICE_NAME": "cuda"})
 
 
 @pytest.mark.slow
-def test_under_our_own_name_and_on_streams(run_python: PythonRunner) -> None:
-    run_python(PROGRAM, {**ENV, "TORCH_LOOM_PROTECT": "1"})
-    run_python(
+def test_under_our_own_name_and_on_streams(warm_python: PythonRunner) -> None:
+    warm_python(PROGRAM, {**ENV, "TORCH_LOOM_PROTECT": "1"})
+    warm_python(
         """
         import torch
         large = torch.empty(4 << 30, dtype=torch.uint8, device="loom")

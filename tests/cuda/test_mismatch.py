@@ -10,8 +10,8 @@ NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"}
 
 
 @pytest.mark.slow
-def test_the_argument_is_named(run_python: PythonRunner) -> None:
-    run_python(
+def test_the_argument_is_named(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         import torch.nn.functional as F

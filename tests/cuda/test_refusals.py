@@ -35,8 +35,8 @@ def refused(call, kernel, dtype="Long"):
 
 
 @pytest.mark.slow
-def test_calls_that_cuda_has_no_kernel_for(run_python: PythonRunner) -> None:
-    run_python(
+def test_calls_that_cuda_has_no_kernel_for(warm_python: PythonRunner) -> None:
+    warm_python(
         CALLS
         + """
 refused(lambda: i(2, 2) @ i(2, 2), "addmm_cuda")
@@ -71,8 +71,8 @@ else:
 
 
 @pytest.mark.slow
-def test_only_gpus_refuse(run_python: PythonRunner) -> None:
-    run_python(
+def test_only_gpus_refuse(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         x = torch.ones(2, 2, dtype=torch.long, device="cuda")
@@ -97,9 +97,9 @@ OPEN = {
 
 
 @pytest.mark.slow
-def test_the_table_is_what_cuda_takes(run_python: PythonRunner) -> None:
+def test_the_table_is_what_cuda_takes(warm_python: PythonRunner) -> None:
     """For each op that takes a dtype on the CPU and not on CUDA: that dtype is refused, and no other is."""
-    run_python(
+    warm_python(
         """
         import warnings
         import torch

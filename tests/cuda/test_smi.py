@@ -38,8 +38,8 @@ def test_smi_shows_who_uses_a_device() -> None:
 
 
 @pytest.mark.slow
-def test_nvml(run_python: PythonRunner) -> None:
-    run_python(
+def test_nvml(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch, torch_loom.compat.nvml, pynvml
         try:

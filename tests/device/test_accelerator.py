@@ -157,9 +157,9 @@ def test_current_stream_and_set_stream() -> None:
         accelerator.set_stream(0)  # type: ignore[arg-type]
 
 
-def test_current_stream_of_no_device(fork_python: PythonRunner) -> None:
+def test_current_stream_of_no_device(fork_loom: PythonRunner) -> None:
     # In a process of its own: where a dry run has had more devices, theirs are still asked for.
-    fork_python(
+    fork_loom(
         """
         import torch_loom
         torch.loom.init()

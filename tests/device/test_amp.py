@@ -71,9 +71,9 @@ def test_functions_of_ones_own_choose_their_precision() -> None:
 
 
 @pytest.mark.exercises("torch.cuda.amp.amp_definitely_not_available")
-def test_whether_mixed_precision_is_out_of_the_question(fork_python) -> None:  # type: ignore[no-untyped-def]
+def test_whether_mixed_precision_is_out_of_the_question(fork_loom) -> None:  # type: ignore[no-untyped-def]
     assert loom.amp.amp_definitely_not_available() is False
-    fork_python(
+    fork_loom(
         """
         import torch_loom
         assert torch.loom.amp.amp_definitely_not_available() is True

@@ -90,8 +90,8 @@ def test_a_stream_waits_until_the_flag_is_cleared(of_its_own: bool) -> None:
 
 
 @pytest.mark.exercises("torch.cuda._busy_wait_for_flag", "torch.cuda._clear_flag")
-def test_where_nobody_could_clear_the_flag(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_where_nobody_could_clear_the_flag(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch_loom
         for use in (torch.loom._busy_wait_for_flag, torch.loom._clear_flag):

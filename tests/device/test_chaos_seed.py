@@ -11,10 +11,10 @@ from tests.conftest import PythonRunner
 @pytest.mark.parametrize("end", ["raise ValueError('lost')", "pass"])
 @pytest.mark.parametrize("launch", ["chaos", pytest.param("auto", marks=pytest.mark.slow)])
 def test_the_seed_of_chaos_is_told_when_a_program_fails(
-    run_python: PythonRunner, launch: str, end: str
+    warm_python: PythonRunner, launch: str, end: str
 ) -> None:
     env = {"TORCH_LOOM_LAUNCH": launch, "TORCH_LOOM_CHAOS_SEED": "42"}
-    done = run_python(f"import torch; torch.ones(1, device='loom'); {end}", env, check=False)
+    done = warm_python(f"import torch; torch.ones(1, device='loom'); {end}", env, check=False)
     line = "torch-loom: launch mode chaos, seed 42; TORCH_LOOM_CHAOS_SEED=42 repeats this order\n"
     assert done.stderr.endswith(line) == (launch == "chaos" and end != "pass")
     assert (done.returncode == 0) == (end == "pass")

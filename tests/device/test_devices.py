@@ -170,8 +170,8 @@ def test_properties() -> None:
     "torch.cuda.get_arch_list",
     "torch.cuda.is_tf32_supported",
 )
-def test_properties_of_an_h200(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_properties_of_an_h200(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch_loom
         assert torch.loom.get_arch_list() == ["h200"] and torch.loom.is_tf32_supported()
@@ -196,8 +196,8 @@ def test_properties_of_an_h200(fork_python: PythonRunner) -> None:
 @pytest.mark.exercises(
     "torch.cuda.get_arch_list", "torch.cuda._device_count_nvml", "torch.cuda.is_tf32_supported"
 )
-def test_what_there_is_without_devices(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_what_there_is_without_devices(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch_loom
         assert torch.loom.get_arch_list() == [] and not torch.loom.is_tf32_supported()

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from tests.conftest import PythonRunner
 
 
-def test_inside_the_devices_are_others(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_inside_the_devices_are_others(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch, torch_loom
         loom = torch.loom
@@ -51,8 +51,8 @@ def test_inside_the_devices_are_others(fork_python: PythonRunner) -> None:
     )
 
 
-def test_training_is_planned_and_runs_out_of_memory(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_training_is_planned_and_runs_out_of_memory(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch, torch_loom
         from torch import nn
@@ -139,14 +139,14 @@ REFUSED_INSIDE = """
 
 
 @pytest.mark.parametrize("policy", ["eager", "lazy"])
-def test_tensors_of_the_program_are_refused_inside(fork_python: PythonRunner, policy: str) -> None:
-    fork_python(REFUSED_INSIDE, {"TORCH_LOOM_CHIP": "loom1", "TORCH_LOOM_MEMORY_POLICY": policy})
+def test_tensors_of_the_program_are_refused_inside(fork_loom: PythonRunner, policy: str) -> None:
+    fork_loom(REFUSED_INSIDE, {"TORCH_LOOM_CHIP": "loom1", "TORCH_LOOM_MEMORY_POLICY": policy})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["eager", "lazy"])
-def test_tensors_that_outlive_it_have_a_shape_and_are_freed(fork_python: PythonRunner, policy: str) -> None:
-    fork_python(
+def test_tensors_that_outlive_it_have_a_shape_and_are_freed(fork_loom: PythonRunner, policy: str) -> None:
+    fork_loom(
         """
         import gc, torch, torch_loom
         loom = torch.loom
@@ -188,8 +188,8 @@ def test_tensors_that_outlive_it_have_a_shape_and_are_freed(fork_python: PythonR
     )
 
 
-def test_parameters_of_devices_that_are_not_there_are_refused(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_parameters_of_devices_that_are_not_there_are_refused(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch, torch_loom
         loom = torch.loom
@@ -213,8 +213,8 @@ def test_parameters_of_devices_that_are_not_there_are_refused(fork_python: Pytho
     )
 
 
-def test_exceptions_restore_and_nesting_is_refused(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_exceptions_restore_and_nesting_is_refused(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch, torch_loom, threading
         loom = torch.loom
@@ -263,8 +263,8 @@ def test_exceptions_restore_and_nesting_is_refused(fork_python: PythonRunner) ->
     )
 
 
-def test_streams_events_generators_and_graphs_belong_to_their_world(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_streams_events_generators_and_graphs_belong_to_their_world(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import gc, torch, torch_loom
         loom = torch.loom
@@ -317,8 +317,8 @@ def test_streams_events_generators_and_graphs_belong_to_their_world(fork_python:
     )
 
 
-def test_threads_and_backward_passes(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_threads_and_backward_passes(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import threading, torch, torch_loom
         loom = torch.loom
@@ -358,8 +358,8 @@ def test_threads_and_backward_passes(fork_python: PythonRunner) -> None:
     )
 
 
-def test_threads_that_work_while_it_begins_and_ends(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_threads_that_work_while_it_begins_and_ends(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import threading, torch, torch_loom
         loom = torch.loom
@@ -388,8 +388,8 @@ def test_threads_that_work_while_it_begins_and_ends(fork_python: PythonRunner) -
     )
 
 
-def test_a_forked_child_inside(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_a_forked_child_inside(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import os, torch, torch_loom
         from torch.utils.data import DataLoader
@@ -418,8 +418,8 @@ def test_a_forked_child_inside(fork_python: PythonRunner) -> None:
     )
 
 
-def test_pinned_memory_is_the_hosts(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_pinned_memory_is_the_hosts(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch, torch_loom
         loom = torch.loom
@@ -436,8 +436,8 @@ def test_pinned_memory_is_the_hosts(fork_python: PythonRunner) -> None:
     )
 
 
-def test_chips_may_differ_and_fall_back(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_chips_may_differ_and_fall_back(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch, torch_loom
         loom = torch.loom

@@ -234,8 +234,8 @@ def torch_is_quiet() -> bool:
     return _C.current_op()[0] == []
 
 
-def test_fallbacks(fork_python) -> None:
-    fork_python(
+def test_fallbacks(fork_loom) -> None:
+    fork_loom(
         """
         import torch_loom
         torch_loom._autoload()

@@ -51,8 +51,8 @@ def test_nothing_falls_back_on_the_default_chip() -> None:
     assert torch.loom.fallback_stats() == {}
 
 
-def test_a_dtype_that_the_default_chip_has_not(fork_python) -> None:
-    fork_python(
+def test_a_dtype_that_the_default_chip_has_not(fork_loom) -> None:
+    fork_loom(
         _program("""
     x = torch.ones(4, device="loom").to(torch.float8_e4m3fn)  # a copy
     assert stats() == {}, stats()
@@ -67,8 +67,8 @@ def test_a_dtype_that_the_default_chip_has_not(fork_python) -> None:
 
 
 @pytest.mark.parametrize("env", [ATOM, EAGER_ATOM])
-def test_ops_are_counted_and_logged_once(fork_python, env) -> None:
-    fork_python(
+def test_ops_are_counted_and_logged_once(fork_loom, env) -> None:
+    fork_loom(
         _program("""
     x = half(4, 4)
     y = x + x
@@ -94,8 +94,8 @@ def test_ops_are_counted_and_logged_once(fork_python, env) -> None:
     )
 
 
-def test_dtypes_are_counted_and_logged_once(fork_python) -> None:
-    fork_python(
+def test_dtypes_are_counted_and_logged_once(fork_loom) -> None:
+    fork_loom(
         _program("""
     x = torch.ones(4, device="loom")  # storable, not computed in
     x.half().float().view(2, 2).clone().copy_(torch.zeros(2, 2)).fill_(1)
@@ -114,19 +114,19 @@ def test_dtypes_are_counted_and_logged_once(fork_python) -> None:
     )
 
 
-def test_random_numbers_count_where_they_are_made(fork_python) -> None:
+def test_random_numbers_count_where_they_are_made(fork_loom) -> None:
     body = _program("""
     torch.randn(4, device="loom", dtype=torch.float16)
     assert stats() == {("normal_", None): 1}, stats()
     torch.arange(4, device="loom", dtype=torch.float16)
     assert len(stats()) == 1, stats()
     """)
-    fork_python(body, ATOM)
-    fork_python(body, EAGER_ATOM)
+    fork_loom(body, ATOM)
+    fork_loom(body, EAGER_ATOM)
 
 
-def test_side_streams_backward_threads_and_graphs(fork_python) -> None:
-    fork_python(
+def test_side_streams_backward_threads_and_graphs(fork_loom) -> None:
+    fork_loom(
         _program("""
     import threading
     x = half(8, 8)
@@ -170,8 +170,8 @@ def test_side_streams_backward_threads_and_graphs(fork_python) -> None:
     )
 
 
-def test_warn(fork_python) -> None:
-    fork_python(
+def test_warn(fork_loom) -> None:
+    fork_loom(
         _program("""
     import warnings
     with warnings.catch_warnings(record=True) as caught:
@@ -189,8 +189,8 @@ def test_warn(fork_python) -> None:
     )
 
 
-def test_error(fork_python) -> None:
-    fork_python(
+def test_error(fork_loom) -> None:
+    fork_loom(
         _program("""
     import threading
     from torch_loom.errors import FallbackError
@@ -226,8 +226,8 @@ def test_error(fork_python) -> None:
     )
 
 
-def test_a_warning_as_an_error_stops_the_op(fork_python) -> None:
-    fork_python(
+def test_a_warning_as_an_error_stops_the_op(fork_loom) -> None:
+    fork_loom(
         _program("""
     import warnings
     warnings.simplefilter("error")
@@ -272,19 +272,19 @@ def test_rbln_refuses_what_its_variable_names(fork_python) -> None:
     assert "TORCH_RBLN_DISABLE_FALLBACK='everything': no such word: 'everything'" in bad.stderr
 
 
-def test_level_of_the_log(fork_python) -> None:
+def test_level_of_the_log(fork_loom) -> None:
     body = """
         import torch_loom
         torch_loom._autoload()
         torch.zeros(4, dtype=torch.float16, device="loom").exp()
         """
-    shown = fork_python(body, {**ATOM, "TORCH_LOOM_LOG_LEVEL": "INFO"})
+    shown = fork_loom(body, {**ATOM, "TORCH_LOOM_LOG_LEVEL": "INFO"})
     assert shown.stderr.startswith("[TORCH-LOOM][INFO] `aten::exp` op ran on CPU instead of LOOM\n")
-    assert fork_python(body, {**ATOM, "TORCH_LOOM_LOG_LEVEL": "WARNING"}).stderr == ""
-    assert fork_python(body, ATOM).stderr == ""
+    assert fork_loom(body, {**ATOM, "TORCH_LOOM_LOG_LEVEL": "WARNING"}).stderr == ""
+    assert fork_loom(body, ATOM).stderr == ""
 
 
-def test_a_chip_that_lists_an_unknown_op(fork_python, tmp_path: Path) -> None:
+def test_a_chip_that_lists_an_unknown_op(fork_loom, tmp_path: Path) -> None:
     text = (Path(torch.loom.__file__).parents[1] / "chips" / "atom.toml").read_text()
     chip = tmp_path / "own.toml"
     chip.write_text(text.replace('"abs"', '"abz"'))
@@ -293,6 +293,6 @@ def test_a_chip_that_lists_an_unknown_op(fork_python, tmp_path: Path) -> None:
         torch_loom._autoload()
         raises("ChipError", "native_ops: there is no op 'abz'", lambda: torch.loom.init())
         """
-    fork_python(body, {"TORCH_LOOM_CHIP": str(chip)})
+    fork_loom(body, {"TORCH_LOOM_CHIP": str(chip)})
     chip.write_text(text.replace('"max.default"', '"max.nothing"'))
-    fork_python(body.replace("abz", "max.nothing"), {"TORCH_LOOM_CHIP": str(chip)})
+    fork_loom(body.replace("abz", "max.nothing"), {"TORCH_LOOM_CHIP": str(chip)})

@@ -18,8 +18,8 @@ SENTENCE = (
 @pytest.mark.exercises(
     "torch.cuda._is_in_bad_fork",
 )
-def test_use_after_fork(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_use_after_fork(fork_loom: PythonRunner) -> None:
+    fork_loom(
         f"""
         import os, torch_loom, traceback
         x = torch.arange(3.0, device="loom")
@@ -66,8 +66,8 @@ def test_use_after_fork(fork_python: PythonRunner) -> None:
     )
 
 
-def test_fork_before_first_use(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_fork_before_first_use(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import os, torch_loom, traceback
         torch.loom.manual_seed(4)
@@ -85,8 +85,8 @@ def test_fork_before_first_use(fork_python: PythonRunner) -> None:
     )
 
 
-def test_loader_workers_after_first_use(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_loader_workers_after_first_use(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch_loom
         from torch.utils.data import DataLoader

@@ -50,8 +50,8 @@ def taken():
     "torch.cuda._gpu_trace.register_callback_for_stream_creation",
     "torch.cuda._gpu_trace.register_callback_for_stream_synchronization",
 )
-def test_each_kind(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_each_kind(fork_loom: PythonRunner) -> None:
+    fork_loom(
         SETUP.format(names=FUNCTIONS)
         + """
 x = torch.empty(10, device="loom")
@@ -83,8 +83,8 @@ assert taken() == []
     )
 
 
-def test_several_callbacks_and_their_errors(fork_python: PythonRunner) -> None:
-    done = fork_python(
+def test_several_callbacks_and_their_errors(fork_loom: PythonRunner) -> None:
+    done = fork_loom(
         SETUP.format(names=())
         + """
 import threading

@@ -169,8 +169,8 @@ def test_copies_and_fills_are_captured() -> None:
 
 
 @pytest.mark.slow
-def test_ops_first_seen_in_a_capture(fork_python: PythonRunner) -> None:
-    fork_python("""
+def test_ops_first_seen_in_a_capture(fork_loom: PythonRunner) -> None:
+    fork_loom("""
         import torch_loom
         from torch.nn import functional
         x = torch.randn(3, 4, 10, 10, device="loom")
@@ -309,7 +309,7 @@ def test_accelerator_graph_under_another_name(fork_python: PythonRunner) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launch", ["blocking", "chaos"])
-def test_every_launch_mode_computes_the_same(fork_python: PythonRunner, launch: str) -> None:
+def test_every_launch_mode_computes_the_same(fork_loom: PythonRunner, launch: str) -> None:
     code = """
         import torch_loom
         torch.manual_seed(0)
@@ -331,8 +331,8 @@ def test_every_launch_mode_computes_the_same(fork_python: PythonRunner, launch: 
         torch.loom.synchronize()
         print(z.double().sum().item())
     """
-    plain = fork_python(code).stdout
-    assert fork_python(code, {"TORCH_LOOM_LAUNCH": launch}).stdout == plain
+    plain = fork_loom(code).stdout
+    assert fork_loom(code, {"TORCH_LOOM_LAUNCH": launch}).stdout == plain
 
 
 def test_a_view_that_no_op_has_seen_is_captured() -> None:

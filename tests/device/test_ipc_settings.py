@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     "env", [{"TORCH_LOOM_PROTECT": "1"}, {"TORCH_LOOM_CHIP": "atom"}, {"TORCH_LOOM_LAUNCH": "chaos"}], ids=str
 )
-def test_other_memories(fork_python: PythonRunner, env: dict[str, str]) -> None:
-    fork_python(
+def test_other_memories(fork_loom: PythonRunner, env: dict[str, str]) -> None:
+    fork_loom(
         """
         import os, torch_loom
         from multiprocessing.reduction import ForkingPickler
@@ -52,8 +52,8 @@ def test_other_memories(fork_python: PythonRunner, env: dict[str, str]) -> None:
     )
 
 
-def test_a_driver_without_contents(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_a_driver_without_contents(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch_loom
         from multiprocessing.reduction import ForkingPickler
@@ -65,8 +65,8 @@ def test_a_driver_without_contents(fork_python: PythonRunner) -> None:
     )
 
 
-def test_expandable_segments(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_expandable_segments(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch_loom
         from multiprocessing.reduction import ForkingPickler

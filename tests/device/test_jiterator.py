@@ -256,17 +256,17 @@ def copied(path: Path, source: str) -> Path:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_library_is_made_again(fork_python: PythonRunner, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_library_is_made_again(fork_loom: PythonRunner, tmp_path: Path, damage: str) -> None:
     program = f"""
         import torch_loom
         from torch_loom.device.jiterator import host_compiler
         assert host_compiler.compiled({entry(0)!r}, "", divides_whole_numbers=False) != 0
     """
     env = {"TORCH_LOOM_KERNEL_CACHE": os.fspath(tmp_path / "cache")}
-    fork_python(program, env)
+    fork_loom(program, env)
     (library,) = (tmp_path / "cache").glob("*.so")
     DAMAGES[damage](library)
-    fork_python(program, env)
+    fork_loom(program, env)
     assert host_compiler.kept.is_whole(library)
 
 
@@ -357,9 +357,9 @@ def test_bad_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "TORCH_LOOM_DRIVER=null",
     ],
 )
-def test_under_other_settings(fork_python: PythonRunner, cache: Path, setting: str) -> None:
+def test_under_other_settings(fork_loom: PythonRunner, cache: Path, setting: str) -> None:
     name, _, value = setting.partition("=")
-    fork_python(
+    fork_loom(
         f"""
         import torch_loom
         axpy = torch.loom.jiterator._create_jit_fn({AXPY!r}, alpha=1.0)

@@ -158,8 +158,8 @@ assert calls == [0], calls
 """
 
 
-def test_a_trace_hears_of_waits_within_ops(fork_python: PythonRunner) -> None:
-    fork_python(TRACED)
+def test_a_trace_hears_of_waits_within_ops(fork_loom: PythonRunner) -> None:
+    fork_loom(TRACED)
 
 
 RACE = """

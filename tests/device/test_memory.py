@@ -165,8 +165,8 @@ def test_emptying_means_all_devices() -> None:
 
 
 @pytest.mark.slow
-def test_a_pool_that_outlives_the_modules(run_python: PythonRunner) -> None:
-    done = run_python("import builtins, torch; builtins.kept = torch.loom.MemPool()")
+def test_a_pool_that_outlives_the_modules(warm_python: PythonRunner) -> None:
+    done = warm_python("import builtins, torch; builtins.kept = torch.loom.MemPool()")
     assert done.stderr == ""
 
 
@@ -402,8 +402,8 @@ def test_pinned_memory_is_counted() -> None:
 @pytest.mark.exercises(
     "torch.cuda.memory._set_allocator_settings",
 )
-def test_settings_at_run_time(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_settings_at_run_time(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch_loom
         loom = torch.loom
@@ -438,14 +438,14 @@ def test_settings_at_run_time(fork_python: PythonRunner) -> None:
     )
 
 
-def test_settings_of_the_environment(fork_python: PythonRunner) -> None:
+def test_settings_of_the_environment(fork_loom: PythonRunner) -> None:
     program = "import torch_loom; print(torch.loom.memory_stats()['max_split_size'])"
-    done = fork_python(program, env={"PYTORCH_ALLOC_CONF": "max_split_size_mb:100,expandable_segments:True"})
+    done = fork_loom(program, env={"PYTORCH_ALLOC_CONF": "max_split_size_mb:100,expandable_segments:True"})
     assert done.stdout.split() == [str(100 * MIB)]
     program = "import torch_loom; print(torch.loom.get_per_process_memory_fraction())"
-    done = fork_python(program, env={"PYTORCH_ALLOC_CONF": "per_process_memory_fraction:0.5"})
+    done = fork_loom(program, env={"PYTORCH_ALLOC_CONF": "per_process_memory_fraction:0.5"})
     assert done.stdout.split() == ["0.5"]
-    fork_python(
+    fork_loom(
         """
         import torch_loom
         text = "garbage_collection_threshold must be a number between 0 and 1, both excluded, got 'x'"

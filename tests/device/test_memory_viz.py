@@ -168,8 +168,8 @@ def test_free_mutex() -> None:
 
 
 @pytest.mark.exercises("torch.cuda.memory._set_allocator_settings")
-def test_allocator_settings(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_allocator_settings(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch_loom.device as loom
         loom.memory._set_allocator_settings("max_split_size_mb:40")

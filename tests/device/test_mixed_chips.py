@@ -76,8 +76,8 @@ def test_configure_takes_lists(settings: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert config.resolve() == resolved
 
 
-def test_each_device_is_its_own_chip(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_each_device_is_its_own_chip(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch, torch_loom
         loom = torch.loom
@@ -103,8 +103,8 @@ def test_each_device_is_its_own_chip(fork_python: PythonRunner) -> None:
     )
 
 
-def test_memory_and_its_policy_are_each_devices_own(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_memory_and_its_policy_are_each_devices_own(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch, torch_loom
         loom = torch.loom
@@ -126,8 +126,8 @@ def test_memory_and_its_policy_are_each_devices_own(fork_python: PythonRunner) -
     )
 
 
-def test_fallbacks_are_those_of_the_tensors_device(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_fallbacks_are_those_of_the_tensors_device(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch, torch_loom, warnings
         loom = torch.loom
@@ -156,8 +156,8 @@ def test_fallbacks_are_those_of_the_tensors_device(fork_python: PythonRunner) ->
 
 
 @pytest.mark.parametrize("launch", ["auto", "chaos"])
-def test_a_model_over_different_chips_trains_as_on_the_cpu(fork_python: PythonRunner, launch: str) -> None:
-    fork_python(
+def test_a_model_over_different_chips_trains_as_on_the_cpu(fork_loom: PythonRunner, launch: str) -> None:
+    fork_loom(
         """
         import torch, torch_loom
         from torch import nn
@@ -188,8 +188,8 @@ def test_a_model_over_different_chips_trains_as_on_the_cpu(fork_python: PythonRu
     )
 
 
-def test_operands_on_two_chips_are_refused(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_operands_on_two_chips_are_refused(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch, torch_loom
         a, b = torch.ones(2, device="loom:0"), torch.ones(2, device="loom:2")

@@ -317,9 +317,9 @@ CURRENT = """
     "torch.cuda.get_allocator_backend",
     "torch.cuda.memory.get_allocator_backend",
 )
-def test_current_allocator(library: Path, fork_python: PythonRunner, kind: str, launch: str) -> None:
+def test_current_allocator(library: Path, fork_loom: PythonRunner, kind: str, launch: str) -> None:
     env = {"TORCH_LOOM_LAUNCH": launch, "TORCH_LOOM_CHAOS_SEED": "3"} if launch == "chaos" else {}
-    fork_python(CURRENT.format(path=str(library), kind=kind, launch=launch), env)
+    fork_loom(CURRENT.format(path=str(library), kind=kind, launch=launch), env)
 
 
 def test_change_is_refused_after_first_use(library: Path) -> None:
@@ -331,9 +331,9 @@ def test_change_is_refused_after_first_use(library: Path) -> None:
     assert loom.get_allocator_backend() == "native"
 
 
-def test_protect_mode(library: Path, fork_python: PythonRunner) -> None:
+def test_protect_mode(library: Path, fork_loom: PythonRunner) -> None:
     """Where the host is fenced off, memory of both kinds is still within the kernels' reach."""
-    fork_python(
+    fork_loom(
         f"""
         import torch_loom.device as loom
         for kind in ("device", "host"):

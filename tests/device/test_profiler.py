@@ -329,15 +329,15 @@ x @ x
     ],
     ids=lambda env: next(iter(env.values())),
 )
-def test_other_settings(fork_python: PythonRunner, env: dict[str, str]) -> None:
+def test_other_settings(fork_loom: PythonRunner, env: dict[str, str]) -> None:
     """Other launch modes and drivers; a fork within a profile."""
-    took_time = fork_python(PROGRAM, env).stdout.strip()
+    took_time = fork_loom(PROGRAM, env).stdout.strip()
     # What runs nothing takes none of this machine's time.
     assert took_time == str(env.get("TORCH_LOOM_CLOCK") != "wall")
 
 
 @pytest.mark.slow
-def test_end_of_the_program(run_python: PythonRunner) -> None:
+def test_end_of_the_program(warm_python: PythonRunner) -> None:
     """It may come while a profile runs; here with the device under its other name."""
-    done = run_python("import torch\n" + PROGRAM, {"TORCH_LOOM_DEVICE_NAME": "rbln"})
+    done = warm_python("import torch\n" + PROGRAM, {"TORCH_LOOM_DEVICE_NAME": "rbln"})
     assert "True" in done.stdout

@@ -136,8 +136,8 @@ def test_bad_states() -> None:
     assert torch.equal(loom.get_rng_state(), good)
 
 
-def test_seeds_before_first_use_are_remembered(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_seeds_before_first_use_are_remembered(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch_loom
         torch.manual_seed(3)
@@ -159,8 +159,8 @@ def test_seeds_before_first_use_are_remembered(fork_python: PythonRunner) -> Non
 @pytest.mark.exercises(
     "torch.cuda._lazy_call",
 )
-def test_a_remembered_call_that_fails_is_raised_at_first_use(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_a_remembered_call_that_fails_is_raised_at_first_use(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         from torch_loom.device._core import first_use
         def broken():

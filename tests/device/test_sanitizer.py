@@ -93,8 +93,8 @@ def test_what_came_before_is_not_known() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "blocking"])
-def test_environment_variable(mode: str, run_python) -> None:
-    done = run_python(
+def test_environment_variable(mode: str, warm_python) -> None:
+    done = warm_python(
         """
         import torch
 

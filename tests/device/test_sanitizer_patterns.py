@@ -31,8 +31,8 @@ def test_not_reported(body: Callable[[], None]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["blocking", "chaos"])
-def test_launch_modes(mode: str, run_python) -> None:
-    run_python(
+def test_launch_modes(mode: str, warm_python) -> None:
+    warm_python(
         f"""
         import sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})

@@ -53,8 +53,8 @@ def test_repaired(race: Race) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["blocking", pytest.param("chaos", marks=pytest.mark.slow)])
-def test_launch_modes(mode: str, run_python) -> None:
-    run_python(
+def test_launch_modes(mode: str, warm_python) -> None:
+    warm_python(
         f"""
         import sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})

@@ -318,8 +318,8 @@ def test_an_event_may_be_forgotten_while_pending(gate: Gate) -> None:
 
 
 @pytest.mark.slow
-def test_another_device_name(run_python: PythonRunner) -> None:
-    run_python(
+def test_another_device_name(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         stream = torch.rbln.Stream()

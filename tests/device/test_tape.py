@@ -122,27 +122,27 @@ def test_a_capture_and_its_replays_tell_the_same(name: str, told: dict[str, list
     ids=["blocking", "chaos", "lazy"],
 )
 def test_launch_modes_and_policies_tell_the_same(
-    settings: dict[str, str], told: dict[str, list[Record]], run_python: PythonRunner
+    settings: dict[str, str], told: dict[str, list[Record]], warm_python: PythonRunner
 ) -> None:
     code = "from tests.device.tape_programs import main; main()"
-    there = json.loads(run_python(code, settings).stdout)
+    there = json.loads(warm_python(code, settings).stdout)
     for name, records in told.items():
         assert there[name] == [records, records], name
 
 
 @pytest.mark.slow
-def test_a_dry_run_tells_the_same(told: dict[str, list[Record]], run_python: PythonRunner) -> None:
+def test_a_dry_run_tells_the_same(told: dict[str, list[Record]], warm_python: PythonRunner) -> None:
     code = "from tests.device.tape_programs import main; main()"
-    there = json.loads(run_python(code, {"TORCH_LOOM_DRIVER": "null"}).stdout)
+    there = json.loads(warm_python(code, {"TORCH_LOOM_DRIVER": "null"}).stdout)
     # The chip and not the driver decides which attention runs; that is a matter of its own.
     for name in told.keys() - {"attention"}:
         assert there[name] == [told[name], told[name]], name
 
 
 @pytest.mark.slow
-def test_a_first_call_tells_the_same(run_python: PythonRunner) -> None:
+def test_a_first_call_tells_the_same(warm_python: PythonRunner) -> None:
     """The first call of an op moves its results from the host: no copy of the program's."""
-    run_python("""
+    warm_python("""
         from tests.device.tape_programs import PROGRAMS, listening, operands, tell, what_is_told
         given = operands()
         with listening() as tape:
@@ -153,8 +153,8 @@ def test_a_first_call_tells_the_same(run_python: PythonRunner) -> None:
 
 
 @pytest.mark.slow
-def test_an_upload_under_the_lazy_policy_is_a_copy(run_python: PythonRunner) -> None:
-    run_python(
+def test_an_upload_under_the_lazy_policy_is_a_copy(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         from tests.device.tape_programs import listening
@@ -182,11 +182,11 @@ def test_a_profile_has_the_kernels_that_the_tape_tells_of(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_driver_is_told_what_the_tape_tells(run_python: PythonRunner) -> None:
+def test_the_driver_is_told_what_the_tape_tells(warm_python: PythonRunner) -> None:
     """Nothing reaches the driver past the tape, and nothing is told that does not reach it."""
     library = Path(__file__).parents[2] / "build/temp/libloom_logged.so"
     code = "from tests.device.driver_log import main; main()"
-    told = json.loads(run_python(code, {"TORCH_LOOM_DRIVER": str(library)}).stdout)
+    told = json.loads(warm_python(code, {"TORCH_LOOM_DRIVER": str(library)}).stdout)
     assert told.keys() == PROGRAMS.keys()
     for name, streams in told.items():
         for tape, driver in streams:

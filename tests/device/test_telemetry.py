@@ -251,8 +251,8 @@ def test_another_process_is_seen_until_it_is_killed(machine: str) -> None:
     assert not shared_files()
 
 
-def test_a_process_that_ends_leaves_nothing(machine: str, fork_python: PythonRunner) -> None:
-    fork_python(
+def test_a_process_that_ends_leaves_nothing(machine: str, fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch_loom, os
         assert not [name for name in os.listdir("/dev/shm") if "-telemetry_test_" in name]
@@ -277,8 +277,8 @@ def test_a_process_that_ends_leaves_nothing(machine: str, fork_python: PythonRun
 
 
 @pytest.mark.parametrize("how", ["missing", "full"])
-def test_without_shared_memory(how: str, fork_python: PythonRunner, tmp_path: Path) -> None:
-    done = fork_python(
+def test_without_shared_memory(how: str, fork_loom: PythonRunner, tmp_path: Path) -> None:
+    done = fork_loom(
         f"""
         import os, torch_loom
         from torch_loom.device.telemetry import activity

@@ -60,13 +60,13 @@ def test_blocking_runs_here() -> None:
     ],
     ids=["kept", "dropped", "pending"],
 )
-def test_a_process_ends_with_its_workers_asleep(run_python: Callable[..., object], end: str) -> None:
-    run_python(WORK_ON_A_SIDE_STREAM + end)
+def test_a_process_ends_with_its_workers_asleep(warm_python: Callable[..., object], end: str) -> None:
+    warm_python(WORK_ON_A_SIDE_STREAM + end)
 
 
 @pytest.mark.slow
-def test_a_forked_child_ends(run_python: Callable[..., object]) -> None:
-    run_python(
+def test_a_forked_child_ends(warm_python: Callable[..., object]) -> None:
+    warm_python(
         WORK_ON_A_SIDE_STREAM
         + """
 child = os.fork()
@@ -78,8 +78,8 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     )
 
 
-def test_a_host_access_to_fenced_memory_faults(run_python: Callable[..., object]) -> None:
-    done = run_python(
+def test_a_host_access_to_fenced_memory_faults(warm_python: Callable[..., object]) -> None:
+    done = warm_python(
         """
         import ctypes
         import torch

@@ -44,8 +44,8 @@ def test_it_includes_nothing_else_of_ours() -> None:
 
 
 @pytest.mark.slow
-def test_a_program_runs_on_it(tiny: str, run_python: PythonRunner) -> None:
-    run_python(
+def test_a_program_runs_on_it(tiny: str, warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
 

@@ -73,8 +73,8 @@ _BODIES = {
 
 
 @pytest.mark.parametrize("body", _BODIES.values(), ids=_BODIES)
-def test_ctrl_c_ends_the_pipeline(body: str, fork_python: PythonRunner) -> None:
-    done = fork_python(_PROGRAM.replace("{body}", body))
+def test_ctrl_c_ends_the_pipeline(body: str, fork_loom: PythonRunner) -> None:
+    done = fork_loom(_PROGRAM.replace("{body}", body))
     expected = ["interrupted", "ended", "in time", "[]", "nothing shared"]
     assert done.stdout.splitlines() == expected, done.stdout + done.stderr
 

@@ -330,6 +330,30 @@ def test_shutdown_leaves_a_stuck_stage_behind() -> None:
     gate.open.set()
 
 
+def test_shutdown_ends_what_runs_in_the_callers_thread() -> None:
+    # Its targets are dropped while its stage computes: it must not wait for others.
+    gate, caught = Gate(), []
+    pipeline = Pipeline([Stage("gate", gate, loss=nn.MSELoss())])
+    pipeline.start(training=True)
+    pipeline.push(torch.zeros(1))
+    pipeline.push_target(torch.zeros(1))
+
+    def forward() -> None:
+        try:
+            pipeline.forward(inline=True)
+        except PipelineStoppedError as error:
+            caught.append(error)
+
+    running = threading.Thread(target=forward, daemon=True)
+    running.start()
+    assert gate.entered.wait(60)
+    assert pipeline.shutdown()
+    gate.open.set()
+    running.join(30)
+    assert not running.is_alive()
+    assert len(caught) == 1
+
+
 def test_threads_and_memory_come_back() -> None:
     def cycle() -> None:
         outputs: Queue[Any] = Queue()

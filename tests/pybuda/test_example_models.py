@@ -28,9 +28,9 @@ def test_a_model_over_chips(name: str, chips: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["bert", "resnet"])
-def test_a_model_over_four_chips(name: str, run_python: PythonRunner) -> None:
+def test_a_model_over_four_chips(name: str, warm_python: PythonRunner) -> None:
     program = f"from tests.pybuda.test_example_models import check; check({name!r}, 4); print('done')"
-    done = run_python(program, {"TORCH_LOOM_DEVICES": "4", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)})
+    done = warm_python(program, {"TORCH_LOOM_DEVICES": "4", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)})
     assert done.stdout.endswith("done\n")
 
 

@@ -299,8 +299,8 @@ def test_the_vendors_settings_mean_nothing_under_another_name(fork_python: Pytho
 
 
 @pytest.mark.slow
-def test_the_vendors_backend_of_torch_compile_is_ours(run_python: PythonRunner) -> None:
-    run_python(
+def test_the_vendors_backend_of_torch_compile_is_ours(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         x = torch.arange(4.0, device="rbln")

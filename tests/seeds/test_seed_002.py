@@ -132,9 +132,9 @@ long total_blocks() { return total; }
 @pytest.mark.slow
 @pytest.mark.seed(2, "CUDAPluggableAllocator", "change_current_allocator")
 @pytest.mark.exercises("torch.cuda.CUDAPluggableAllocator", "torch.cuda.change_current_allocator")
-def test_an_allocator_from_a_shared_library(compiled: Callable[[str], str], run_python) -> None:  # type: ignore[no-untyped-def]
+def test_an_allocator_from_a_shared_library(compiled: Callable[[str], str], warm_python) -> None:  # type: ignore[no-untyped-def]
     library = compiled(_ALLOCATOR)
-    run_python(
+    warm_python(
         f"""
         import ctypes, gc, torch
         loom, counts = torch.loom, ctypes.CDLL({library!r})

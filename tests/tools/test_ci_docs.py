@@ -56,8 +56,8 @@ def test_recipe(recipe: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("title", BLOCKS)
-def test_a_block_runs_alone(title: str, tmp_path: Path, fork_python: PythonRunner) -> None:
-    fork_python(f"import os\nimport torch_loom\nos.chdir({str(tmp_path)!r})\n" + BLOCKS[title])
+def test_a_block_runs_alone(title: str, tmp_path: Path, fork_loom: PythonRunner) -> None:
+    fork_loom(f"import os\nimport torch_loom\nos.chdir({str(tmp_path)!r})\n" + BLOCKS[title])
 
 
 def test_every_block_is_found() -> None:

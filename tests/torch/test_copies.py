@@ -147,8 +147,8 @@ def test_pinned_memory_is_kept_until_its_copy_has_finished() -> None:
 
 
 @pytest.mark.slow
-def test_a_python_number_decides_no_dtype_in_a_queue(run_python) -> None:
-    run_python(
+def test_a_python_number_decides_no_dtype_in_a_queue(warm_python) -> None:
+    warm_python(
         """
         import torch
 

@@ -140,8 +140,8 @@ def test_on_a_side_stream_and_in_a_capture() -> None:
 
 
 @pytest.mark.slow
-def test_a_chip_that_claims_determinism_raises_nothing(run_python: PythonRunner) -> None:
-    run_python(
+def test_a_chip_that_claims_determinism_raises_nothing(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         torch.use_deterministic_algorithms(True)
@@ -152,7 +152,7 @@ def test_a_chip_that_claims_determinism_raises_nothing(run_python: PythonRunner)
 
 
 @pytest.mark.slow
-def test_matrix_products_under_cudas_name(run_python: PythonRunner) -> None:
+def test_matrix_products_under_cudas_name(warm_python: PythonRunner) -> None:
     program = """
         import torch
         x = torch.ones(2, 2, device="cuda")
@@ -166,5 +166,5 @@ def test_matrix_products_under_cudas_name(run_python: PythonRunner) -> None:
                 print("refused")
         """
     name = {"TORCH_LOOM_DEVICE_NAME": "cuda"}
-    assert run_python(program, name).stdout.split() == ["refused"] * 3
-    assert run_python(program, {**name, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}).stdout == ""
+    assert warm_python(program, name).stdout.split() == ["refused"] * 3
+    assert warm_python(program, {**name, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}).stdout == ""

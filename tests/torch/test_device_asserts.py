@@ -51,9 +51,9 @@ FIRST = {"index_select", "scatter_", "index", "_assert_async"}
 @pytest.mark.parametrize(
     "op", [op if op in FIRST else pytest.param(op, marks=pytest.mark.slow) for op in OPS]
 )
-def test_the_wait_raises_and_nothing_runs_afterwards(op: str, fork_python: PythonRunner) -> None:
+def test_the_wait_raises_and_nothing_runs_afterwards(op: str, fork_loom: PythonRunner) -> None:
     call, shape = OPS[op]
-    done = fork_python(
+    done = fork_loom(
         START
         + f"""
 y = {call}
@@ -87,12 +87,12 @@ WAITS = {
         for wait in WAITS
     ],
 )
-def test_every_wait_raises(wait: str, fork_python: PythonRunner) -> None:
-    fork_python(START + f"z = x[i]\ndef wait():\n    {WAITS[wait]}\nasserts(wait)\n")
+def test_every_wait_raises(wait: str, fork_loom: PythonRunner) -> None:
+    fork_loom(START + f"z = x[i]\ndef wait():\n    {WAITS[wait]}\nasserts(wait)\n")
 
 
-def test_side_streams(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_side_streams(fork_loom: PythonRunner) -> None:
+    fork_loom(
         START
         + """
 good = torch.tensor([0, 1], device="loom")
@@ -107,8 +107,8 @@ asserts(side.synchronize, lambda: x + 1, torch.loom.synchronize)
     )
 
 
-def test_a_replay_is_a_launch(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_a_replay_is_a_launch(fork_loom: PythonRunner) -> None:
+    fork_loom(
         START
         + """
 i.fill_(1)
@@ -124,9 +124,9 @@ asserts(torch.loom.synchronize, graph.replay, y.cpu)
     )
 
 
-def test_no_kernel_reads_what_an_assert_left(fork_python: PythonRunner) -> None:
+def test_no_kernel_reads_what_an_assert_left(fork_loom: PythonRunner) -> None:
     # The backward pass would read indices and offsets that are out of range or undefined.
-    fork_python(
+    fork_loom(
         START
         + """
 w = torch.ones(3, 4, device="loom", requires_grad=True)
@@ -138,8 +138,8 @@ asserts(w.grad.cpu, lambda: w.nonzero())
     )
 
 
-def test_operands_that_share_memory_are_no_value(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_operands_that_share_memory_are_no_value(fork_loom: PythonRunner) -> None:
+    fork_loom(
         START
         + """
 i = torch.tensor([0, 1], device="loom")
@@ -158,8 +158,8 @@ asserts(torch.loom.synchronize)
 
 
 @pytest.mark.slow
-def test_the_line_is_the_programs(run_python: PythonRunner) -> None:
-    done = run_python(
+def test_the_line_is_the_programs(warm_python: PythonRunner) -> None:
+    done = warm_python(
         """
         import torch
 
@@ -181,8 +181,8 @@ def test_the_line_is_the_programs(run_python: PythonRunner) -> None:
     assert "threading.py" not in done.stderr.partition("device-side assert: ")[2].splitlines()[0]
 
 
-def test_errors_of_hosts_stay_where_they_are(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_errors_of_hosts_stay_where_they_are(fork_loom: PythonRunner) -> None:
+    fork_loom(
         START
         + """
 def says(kind, call):
@@ -205,8 +205,8 @@ assert (x + 1).sum().item() == 24
     )
 
 
-def test_whole_numbers_divide_by_zero(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_whole_numbers_divide_by_zero(fork_loom: PythonRunner) -> None:
+    fork_loom(
         START
         + """
 a, b = torch.tensor([7, 9, -8], device="loom"), torch.tensor([2, 0, 3], device="loom")
@@ -231,8 +231,8 @@ torch.loom.synchronize()
 
 
 @pytest.mark.slow
-def test_blocking_raises_at_the_op(run_python: PythonRunner) -> None:
-    run_python(
+def test_blocking_raises_at_the_op(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         x, i = torch.ones(3, device="cuda"), torch.tensor([7], device="cuda")
@@ -249,16 +249,16 @@ def test_blocking_raises_at_the_op(run_python: PythonRunner) -> None:
 
 
 @pytest.mark.slow
-def test_cuda_asserts_unless_told_otherwise(run_python: PythonRunner) -> None:
+def test_cuda_asserts_unless_told_otherwise(warm_python: PythonRunner) -> None:
     program = """
         import torch
         y = torch.ones(3, device="cuda").index_select(0, torch.tensor([7], device="cuda"))
         torch.cuda.synchronize()
         """
     names = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "1GiB"}
-    done = run_python(program, names, check=False)
+    done = warm_python(program, names, check=False)
     assert done.returncode == 1
     assert "torch.AcceleratorError: CUDA error: device-side assert triggered" in done.stderr
     assert "cuda: device-side assert: aten::index_select" in done.stderr
-    done = run_python(program, {**names, "TORCH_LOOM_ASSERTS": "immediate"}, check=False)
+    done = warm_python(program, {**names, "TORCH_LOOM_ASSERTS": "immediate"}, check=False)
     assert "IndexError" in done.stderr.splitlines()[-1]

@@ -118,7 +118,7 @@ KEYS = ["Functionalize", "PreDispatch", "FuncTorchVmapMode"]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS)
-def test_keys_of_the_thread_see_the_op_alone(run_python: PythonRunner, key: str) -> None:
+def test_keys_of_the_thread_see_the_op_alone(warm_python: PythonRunner, key: str) -> None:
     """A mode's key is on for the whole thread: the ops that the engine's kernel calls must not meet it."""
     program = f"""
         import torch
@@ -150,7 +150,7 @@ def test_keys_of_the_thread_see_the_op_alone(run_python: PythonRunner, key: str)
         assert len(names("cpu")) > 1, "the CPU's kernel calls other ops"
         assert names("loom") == ["aten::convolution"], seen
     """
-    run_python(textwrap.dedent(program))
+    warm_python(textwrap.dedent(program))
 
 
 def test_no_mode_changes_what_a_queued_op_returns() -> None:

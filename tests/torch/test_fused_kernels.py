@@ -36,8 +36,8 @@ def chip_without(folder: Path, *lacking: str) -> str:
     return str(path)
 
 
-def training_commands(fork_python: PythonRunner, **env: str) -> Commands:
-    commands: Commands = json.loads(fork_python(TRAINING, env).stdout.splitlines()[-1])
+def training_commands(fork_loom: PythonRunner, **env: str) -> Commands:
+    commands: Commands = json.loads(fork_loom(TRAINING, env).stdout.splitlines()[-1])
     return commands
 
 
@@ -50,17 +50,17 @@ def assert_same(found: Commands, expected: Commands) -> None:
 
 
 @pytest.fixture(scope="module")
-def reference(fork_python: PythonRunner) -> Commands:
-    return training_commands(fork_python, TORCH_LOOM_DRIVER="virtual")
+def reference(fork_loom: PythonRunner) -> Commands:
+    return training_commands(fork_loom, TORCH_LOOM_DRIVER="virtual")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launch", LAUNCHES)
 @pytest.mark.parametrize("driver", ["virtual", "null"])
 def test_every_driver_and_launch_mode_issues_the_same_training(
-    fork_python: PythonRunner, reference: Commands, driver: str, launch: str
+    fork_loom: PythonRunner, reference: Commands, driver: str, launch: str
 ) -> None:
-    assert_same(training_commands(fork_python, TORCH_LOOM_DRIVER=driver, **LAUNCHES[launch]), reference)
+    assert_same(training_commands(fork_loom, TORCH_LOOM_DRIVER=driver, **LAUNCHES[launch]), reference)
 
 
 @pytest.mark.slow
@@ -81,23 +81,23 @@ def test_a_chip_with_all_kernels_issues_them(reference: Commands) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("driver", ["virtual", "null"])
 def test_a_chip_without_kernels_issues_their_parts(
-    fork_python: PythonRunner, reference: Commands, tmp_path: Path, driver: str
+    fork_loom: PythonRunner, reference: Commands, tmp_path: Path, driver: str
 ) -> None:
     chip = chip_without(tmp_path, *FUSED_KERNELS)
-    found = training_commands(fork_python, TORCH_LOOM_DRIVER=driver, TORCH_LOOM_CHIP=chip)
+    found = training_commands(fork_loom, TORCH_LOOM_DRIVER=driver, TORCH_LOOM_CHIP=chip)
     names = {name for commands in found.values() for name in commands}
     assert not [name for name in names if "fused" in name or "foreach" in name or "rnn_layer" in name]
     assert found["mlp"] != reference["mlp"]
     if driver == "null":
-        virtual = training_commands(fork_python, TORCH_LOOM_DRIVER="virtual", TORCH_LOOM_CHIP=chip)
+        virtual = training_commands(fork_loom, TORCH_LOOM_DRIVER="virtual", TORCH_LOOM_CHIP=chip)
         assert_same(found, virtual)
 
 
 @pytest.mark.slow
-def test_each_figure_stands_for_its_own_kernel(fork_python: PythonRunner, tmp_path: Path) -> None:
+def test_each_figure_stands_for_its_own_kernel(fork_loom: PythonRunner, tmp_path: Path) -> None:
     lacking = ("attention_dropout", "rnn_layer")
     chip = chip_without(tmp_path, *lacking)
-    found = training_commands(fork_python, TORCH_LOOM_DRIVER="null", TORCH_LOOM_CHIP=chip)
+    found = training_commands(fork_loom, TORCH_LOOM_DRIVER="null", TORCH_LOOM_CHIP=chip)
     transformer, recurrent = Counter(found["transformer"]), Counter(found["recurrent"])
     # The masked call has no dropout.
     assert transformer["aten::_scaled_dot_product_fused_attention_overrideable"] == 2
@@ -185,9 +185,9 @@ def test_attention_with_dropout_keeps_the_mean() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD", "Adagrad"])
 def test_parts_of_an_optimizer_compute_what_the_kernel_does(
-    fork_python: PythonRunner, tmp_path: Path, name: str
+    fork_loom: PythonRunner, tmp_path: Path, name: str
 ) -> None:
-    fork_python(
+    fork_loom(
         f"""
         import torch
         from tests.commands import recorded_commands

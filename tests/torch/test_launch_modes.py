@@ -64,9 +64,9 @@ for threads in (1, 2):
 
 
 @pytest.fixture(scope="module")
-def trained(fork_python: PythonRunner) -> list[str]:
+def trained(fork_loom: PythonRunner) -> list[str]:
     """Return what training leads to in place, with one and two intra-op threads."""
-    return fork_python(TRAINING, {"TORCH_LOOM_LAUNCH": "blocking"}).stdout.splitlines()
+    return fork_loom(TRAINING, {"TORCH_LOOM_LAUNCH": "blocking"}).stdout.splitlines()
 
 
 @pytest.mark.slow
@@ -74,11 +74,11 @@ def trained(fork_python: PythonRunner) -> list[str]:
     "mode",
     ["auto", *(f"chaos {seed}" for seed in range(1, 5))],
 )
-def test_training_has_the_same_bits(fork_python: PythonRunner, trained: list[str], mode: str) -> None:
+def test_training_has_the_same_bits(fork_loom: PythonRunner, trained: list[str], mode: str) -> None:
     launch, _, seed = mode.partition(" ")
     env = {"TORCH_LOOM_LAUNCH": launch, **({"TORCH_LOOM_CHAOS_SEED": seed} if seed else {})}
     assert [len(line.split()) for line in trained] == [1, 1]
-    assert fork_python(TRAINING, env).stdout.splitlines() == trained
+    assert fork_loom(TRAINING, env).stdout.splitlines() == trained
 
 
 RACE = """
@@ -101,32 +101,38 @@ print(results == [[2.0 * value + 1] for value in range(4)])
 """
 
 
-def outcomes(fork_python: PythonRunner, wait: str) -> list[str]:
+def outcomes(fork_loom: PythonRunner, wait: str) -> list[str]:
     code = RACE.format(wait=wait)
     return [
-        fork_python(code, {"TORCH_LOOM_LAUNCH": "chaos", "TORCH_LOOM_CHAOS_SEED": str(seed)}).stdout.strip()
+        fork_loom(code, {"TORCH_LOOM_LAUNCH": "chaos", "TORCH_LOOM_CHAOS_SEED": str(seed)}).stdout.strip()
         for seed in range(1, 21)
     ]
 
 
-@pytest.mark.slow
-def test_chaos_finds_a_missing_wait(fork_python: PythonRunner) -> None:
-    assert "False" in outcomes(fork_python, "pass")
+@pytest.fixture(scope="module")
+def unordered(fork_loom: PythonRunner) -> list[str]:
+    """Return the outcomes of the program that does not wait."""
+    return outcomes(fork_loom, "pass")
 
 
 @pytest.mark.slow
-def test_chaos_heeds_waits(fork_python: PythonRunner) -> None:
-    assert outcomes(fork_python, "default.wait_stream(side)") == ["True"] * 20
-    assert outcomes(fork_python, "default.wait_event(side.record_event())") == ["True"] * 20
+def test_chaos_finds_a_missing_wait(unordered: list[str]) -> None:
+    assert "False" in unordered
 
 
 @pytest.mark.slow
-def test_chaos_repeats_itself(fork_python: PythonRunner) -> None:
-    assert outcomes(fork_python, "pass") == outcomes(fork_python, "pass")
+def test_chaos_heeds_waits(fork_loom: PythonRunner) -> None:
+    assert outcomes(fork_loom, "default.wait_stream(side)") == ["True"] * 20
+    assert outcomes(fork_loom, "default.wait_event(side.record_event())") == ["True"] * 20
 
 
-def test_blocking_runs_everything_in_place(fork_python: PythonRunner) -> None:
-    fork_python(
+@pytest.mark.slow
+def test_chaos_repeats_itself(fork_loom: PythonRunner, unordered: list[str]) -> None:
+    assert outcomes(fork_loom, "pass") == unordered
+
+
+def test_blocking_runs_everything_in_place(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch_loom
         side = torch.loom.Stream()
@@ -164,13 +170,16 @@ event = side.record_event()
 @pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 999], ids=["pending", "failed"])
 @pytest.mark.parametrize("attempt", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 10))])
-def test_a_process_may_end_with_work_pending(run_python: PythonRunner, attempt: int, index: int) -> None:
-    done = run_python(PENDING.format(index=index))
+def test_a_process_may_end_with_work_pending(
+    run_python: PythonRunner, warm_python: PythonRunner, attempt: int, index: int
+) -> None:
+    run = warm_python if attempt else run_python
+    done = run(PENDING.format(index=index))
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_fork_with_work_pending(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_a_fork_with_work_pending(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import os, torch_loom, traceback
         side = torch.loom.Stream()

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-def test_what_grows_in_a_capture_is_the_graphs(run_python: PythonRunner) -> None:
-    run_python(
+def test_what_grows_in_a_capture_is_the_graphs(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         x = torch.ones(1000, device="loom").add(1)
@@ -36,8 +36,8 @@ def test_what_grows_in_a_capture_is_the_graphs(run_python: PythonRunner) -> None
 
 
 @pytest.mark.slow
-def test_a_wrong_op_in_a_capture_says_what_is_wrong(run_python: PythonRunner) -> None:
-    run_python(
+def test_a_wrong_op_in_a_capture_says_what_is_wrong(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         a, b = torch.ones(3, device="loom"), torch.ones(4, device="loom")

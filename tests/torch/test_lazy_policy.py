@@ -98,15 +98,15 @@ def test_all_other_tests_of_ops_and_devices(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_training_run_has_the_same_bits_under_both_policies(run_python: PythonRunner) -> None:
-    lazy_digest, lazy_moves = run_python(_TRAINING, LAZY).stdout.split()
-    eager_digest, eager_moves = run_python(_TRAINING).stdout.split()
+def test_a_training_run_has_the_same_bits_under_both_policies(warm_python: PythonRunner) -> None:
+    lazy_digest, lazy_moves = warm_python(_TRAINING, LAZY).stdout.split()
+    eager_digest, eager_moves = warm_python(_TRAINING).stdout.split()
     assert lazy_digest == eager_digest
     assert int(lazy_moves) > 0 == int(eager_moves)
 
 
-def test_the_eager_policy_counts_nothing(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_the_eager_policy_counts_nothing(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch_loom
         x = torch.zeros(100, device="loom")
@@ -116,8 +116,8 @@ def test_the_eager_policy_counts_nothing(fork_python: PythonRunner) -> None:
     )
 
 
-def test_a_driver_without_arithmetic_takes_no_host_memory(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_a_driver_without_arithmetic_takes_no_host_memory(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch_loom
         stats = lambda name: torch.loom.memory_stats()[name]
@@ -140,8 +140,8 @@ def test_a_driver_without_arithmetic_takes_no_host_memory(fork_python: PythonRun
 
 
 @pytest.mark.slow
-def test_a_forked_child_frees_what_waited(run_python: PythonRunner) -> None:
-    run_python(
+def test_a_forked_child_frees_what_waited(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import os, torch
         x = torch.ones(1000, device="loom")
@@ -158,7 +158,7 @@ def test_a_forked_child_frees_what_waited(run_python: PythonRunner) -> None:
 
 
 @pytest.mark.slow
-def test_the_vendors_device_is_lazy(run_python: PythonRunner) -> None:
+def test_the_vendors_device_is_lazy(warm_python: PythonRunner) -> None:
     program = """
         import torch
         x = torch.zeros(1024, device="rbln")
@@ -167,16 +167,16 @@ def test_the_vendors_device_is_lazy(run_python: PythonRunner) -> None:
         print(torch.rbln.memory_allocated())
         """
     name = {"TORCH_LOOM_DEVICE_NAME": "rbln"}
-    assert run_python(program, name).stdout.split() == ["0", "4096", "4096"]
-    assert run_python(program, {**name, "TORCH_RBLN_EAGER_MALLOC": "1"}).stdout.split() == [
+    assert warm_python(program, name).stdout.split() == ["0", "4096", "4096"]
+    assert warm_python(program, {**name, "TORCH_RBLN_EAGER_MALLOC": "1"}).stdout.split() == [
         "4096",
         "0",
         "4096",
     ]
 
 
-def test_the_end_of_a_dry_run_takes_no_memory_for_what_waits(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_the_end_of_a_dry_run_takes_no_memory_for_what_waits(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch_loom
         from torch import nn

@@ -35,8 +35,8 @@ def losses(device):
 """
 
 
-def test_a_program_trains_as_on_the_cpu(run_python: PythonRunner) -> None:
-    run_python(
+def test_a_program_trains_as_on_the_cpu(warm_python: PythonRunner) -> None:
+    warm_python(
         TRAIN
         + """
 properties = torch.loom.get_device_properties(0)
@@ -53,8 +53,8 @@ with torch.loom.stream(side):
 
 
 @pytest.mark.slow
-def test_memory_copies_and_views(run_python: PythonRunner) -> None:
-    run_python(
+def test_memory_copies_and_views(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         x = torch.arange(12.0, device="loom").reshape(3, 4)
@@ -86,8 +86,8 @@ def test_memory_copies_and_views(run_python: PythonRunner) -> None:
 
 
 @pytest.mark.slow
-def test_a_failure_is_sticky(run_python: PythonRunner) -> None:
-    run_python(
+def test_a_failure_is_sticky(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         side = torch.loom.Stream()
@@ -132,8 +132,10 @@ def test_a_failure_is_sticky(run_python: PythonRunner) -> None:
         ("none.so", "ConfigurationError", "Allowed: virtual, null, or the path of a library"),
     ],
 )
-def test_a_library_that_is_not_there(run_python: PythonRunner, value: str, error: str, message: str) -> None:
-    done = run_python("import torch; torch.ones(1, device='loom')", {"TORCH_LOOM_DRIVER": value}, check=False)
+def test_a_library_that_is_not_there(warm_python: PythonRunner, value: str, error: str, message: str) -> None:
+    done = warm_python(
+        "import torch; torch.ones(1, device='loom')", {"TORCH_LOOM_DRIVER": value}, check=False
+    )
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
     assert error in last
@@ -141,8 +143,8 @@ def test_a_library_that_is_not_there(run_python: PythonRunner, value: str, error
 
 
 @pytest.mark.slow
-def test_modes_that_a_driver_has_not(run_python: PythonRunner) -> None:
-    done = run_python(
+def test_modes_that_a_driver_has_not(warm_python: PythonRunner) -> None:
+    done = warm_python(
         "import torch; torch.ones(1, device='loom')", MIRROR | {"TORCH_LOOM_LAUNCH": "chaos"}, check=False
     )
     assert "NotImplementedError: the driver mirror has no launch mode chaos" in done.stderr

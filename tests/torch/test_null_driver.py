@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 NULL = {"TORCH_LOOM_DRIVER": "null", "TORCH_LOOM_MEMORY": "80GiB"}
 
 
-def test_a_program_runs_to_its_end(run_python: PythonRunner) -> None:
-    done = run_python(
+def test_a_program_runs_to_its_end(warm_python: PythonRunner) -> None:
+    done = warm_python(
         """
         import resource, torch
         from torch import nn
@@ -41,8 +41,8 @@ def test_a_program_runs_to_its_end(run_python: PythonRunner) -> None:
 
 
 @pytest.mark.slow
-def test_shapes_views_and_memory_are_real(run_python: PythonRunner) -> None:
-    run_python(
+def test_shapes_views_and_memory_are_real(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch
         x = torch.zeros(3, 4, device="loom")
@@ -67,8 +67,8 @@ def test_shapes_views_and_memory_are_real(run_python: PythonRunner) -> None:
 
 
 @pytest.mark.slow
-def test_errors_are_real_and_values_are_constants(run_python: PythonRunner) -> None:
-    run_python(
+def test_errors_are_real_and_values_are_constants(warm_python: PythonRunner) -> None:
+    warm_python(
         """
         import torch, warnings
         def raises(kind, text, body):

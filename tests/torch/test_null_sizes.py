@@ -162,8 +162,8 @@ def test_what_is_no_check_or_was_changed_since_reads_as_zero() -> None:
     assert not passed
 
 
-def test_checks_pass_under_the_driver_null_too(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_checks_pass_under_the_driver_null_too(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import warnings
         import torch_loom

@@ -73,7 +73,7 @@ def test_loading_the_extension_registers_nothing(run_python: PythonRunner) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["loom", "rbln", "npu"])
-def test_torch_loom_is_the_module_under_every_name(run_python: PythonRunner, name: str) -> None:
+def test_torch_loom_is_the_module_under_every_name(warm_python: PythonRunner, name: str) -> None:
     program = f"""
         import sys, torch
         import torch.loom.memory, torch.{name}.memory
@@ -83,12 +83,12 @@ def test_torch_loom_is_the_module_under_every_name(run_python: PythonRunner, nam
             assert (torch.ones(2, device="{name}") + 1).tolist() == [2, 2]
         assert torch.loom.memory_allocated() == torch.{name}.memory_allocated()
     """
-    run_python(program, {"TORCH_LOOM_DEVICE_NAME": name})
+    warm_python(program, {"TORCH_LOOM_DEVICE_NAME": name})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["cpu", "sparse"])
-def test_torch_loom_says_why_there_is_no_device(run_python: PythonRunner, name: str) -> None:
+def test_torch_loom_says_why_there_is_no_device(warm_python: PythonRunner, name: str) -> None:
     program = f"""
         import warnings
         warnings.simplefilter("ignore")
@@ -100,4 +100,4 @@ def test_torch_loom_says_why_there_is_no_device(run_python: PythonRunner, name: 
         else:
             raise AssertionError("no error")
     """
-    run_python(program, {"TORCH_LOOM_DEVICE_NAME": name})
+    warm_python(program, {"TORCH_LOOM_DEVICE_NAME": name})

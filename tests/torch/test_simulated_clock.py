@@ -54,7 +54,7 @@ def seconds_of_device() -> float:
 
 
 @pytest.mark.slow
-def test_the_same_times_in_every_launch_mode_and_driver(fork_python: PythonRunner) -> None:
+def test_the_same_times_in_every_launch_mode_and_driver(fork_loom: PythonRunner) -> None:
     found = []
     for launch, driver in (
         ("auto", "virtual"),
@@ -63,7 +63,7 @@ def test_the_same_times_in_every_launch_mode_and_driver(fork_python: PythonRunne
         ("auto", "null"),
     ):
         env = {"TORCH_LOOM_CLOCK": "simulated", "TORCH_LOOM_LAUNCH": launch, "TORCH_LOOM_DRIVER": driver}
-        found.append(json.loads(fork_python(PROGRAM, env).stdout))
+        found.append(json.loads(fork_loom(PROGRAM, env).stdout))
     assert all(each[:3] == found[0][:3] for each in found)
     assert found[0][3] == found[1][3] == found[2][3]
     assert 0 < found[0][0] * 1e-3 <= found[0][1] <= found[0][2]
@@ -230,7 +230,7 @@ def test_costs_depend_on_declared_attributes_alone() -> None:
     assert asked - {"link"} == set(ATTRIBUTES)
 
 
-def test_costs_are_asked_for_when_a_time_is_read(fork_python: PythonRunner) -> None:
+def test_costs_are_asked_for_when_a_time_is_read(fork_loom: PythonRunner) -> None:
     program = """
 from torch_loom.chips.estimator import Estimator
 asked = []
@@ -254,7 +254,7 @@ torch.loom.clock()
 assert len(asked) == 3, asked
 assert milliseconds > 0
 """
-    fork_python(program, env={"TORCH_LOOM_CLOCK": "simulated"})
+    fork_loom(program, env={"TORCH_LOOM_CLOCK": "simulated"})
 
 
 def test_when_a_time_is_read_changes_no_time() -> None:

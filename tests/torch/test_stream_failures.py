@@ -187,8 +187,8 @@ def test_backward_fails_where_it_is_waited_for(side: Side) -> None:
             side.stream.synchronize()
 
 
-def test_out_of_memory_is_raised_at_the_call(fork_python: PythonRunner) -> None:
-    fork_python(
+def test_out_of_memory_is_raised_at_the_call(fork_loom: PythonRunner) -> None:
+    fork_loom(
         """
         import torch_loom
         side = torch.loom.Stream()

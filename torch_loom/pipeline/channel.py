@@ -101,18 +101,31 @@ class Channel(Generic[T]):
             self._items.append(item)
             self._changed.notify_all()
 
-    def take(self, timeout: float | None = None, cancel: threading.Event | None = None) -> T:
+    def take(
+        self,
+        timeout: float | None = None,
+        cancel: threading.Event | None = None,
+        lifeline: Lifeline | None = None,
+    ) -> T:
         """Remove the first entry, which counts until ``release``; wait for one.
+
+        Args:
+            timeout: seconds to wait at most.
+            cancel: what ends the wait when it is set and ``wake`` is called.
+            lifeline: of the reader's pipeline, which may have ended and let go of this queue.
 
         Raises:
             TimeoutError: there was none in time.
             Cancelled: ``cancel`` was set, and ``wake`` called.
             StageError: the pipeline failed.
+            PipelineStoppedError: the pipeline was shut down.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             while True:
                 self._check()
+                if lifeline is not None:
+                    lifeline.check()
                 if cancel is not None and cancel.is_set():
                     raise Cancelled
                 if self._items:
@@ -123,9 +136,14 @@ class Channel(Generic[T]):
                 if not self._wait(deadline):
                     raise TimeoutError(f"queue {self.name!r} has been empty for {timeout} s")
 
-    def get(self, timeout: float | None = None, cancel: threading.Event | None = None) -> T:
+    def get(
+        self,
+        timeout: float | None = None,
+        cancel: threading.Event | None = None,
+        lifeline: Lifeline | None = None,
+    ) -> T:
         """Remove and release the first entry; waits and raises as ``take``."""
-        item = self.take(timeout, cancel)
+        item = self.take(timeout, cancel, lifeline)
         self.release()
         return item
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from torch_loom.pipeline.channel import Channel, Writer
+from torch_loom.pipeline.failure import Lifeline
 from torch_loom.pipeline.transfer import Parcel
 
 __all__ = ["END", "Feed", "Links"]
@@ -30,6 +31,7 @@ class Links:
 
     inputs: Channel[Feed]
     targets: Channel[Feed]
+    lifeline: Lifeline
     forward: Writer[Feed] | None = None
     """To the next stage; None for the last."""
     gradients: Channel[Parcel] | None = None

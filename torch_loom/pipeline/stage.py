@@ -154,7 +154,7 @@ class Stage:
             Cancelled: ``cancel`` was set while the first stage waited.
         """
         links = self._linked()
-        feed = links.inputs.take(cancel=cancel)
+        feed = links.inputs.take(cancel=cancel, lifeline=links.lifeline)
         try:
             if feed.parcel is None:
                 if links.forward is not None:
@@ -410,4 +410,4 @@ def _on_host(value: torch.Tensor) -> torch.Tensor:
 
 
 def _next_targets(links: Links) -> Parcel | None:
-    return links.targets.get().parcel
+    return links.targets.get(lifeline=links.lifeline).parcel

@@ -59,7 +59,7 @@ class Wiring:
         gather = Gather(len(self._stages), sinks.get("checkpoints"), convert_checkpoint)
         for place, stage in enumerate(self._stages):
             stage.is_first, stage.is_last = place == 0, place == last
-            stage.links = Links(inputs, targets)
+            stage.links = Links(inputs, targets, self._lifeline)
         for place, stage in enumerate(self._stages):
             links = stage.links
             assert links is not None

@@ -1,0 +1,80 @@
+"""An interpreter that has imported modules once; each line of its input is a program, run in a forked child.
+
+Its arguments are the names of the modules. It is started by :mod:`tests.forking`.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import signal
+import sys
+import traceback
+import types
+from collections.abc import Callable
+from typing import Any
+
+
+def main() -> None:
+    """Fork a child for each job; in a child, return or raise as its program does."""
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
+    os.environ.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)  # it was for this process's import of torch
+    # A shell starts what runs in its background with Ctrl-C ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.collect()
+    gc.freeze()  # a child that collects garbage would copy the pages of all modules
+    for line in sys.stdin:
+        job = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            # Before pytest's own limit, after which nobody would read the answer.
+            signal.alarm(job["limit_s"])
+            _begin(job)
+            return
+        print(job["number"], os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+def _begin(job: dict[str, Any]) -> None:
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for number, file in ((1, job["stdout"]), (2, job["stderr"])):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    os.environ.update(job["env"])
+    if job["is_torn_down"]:
+        _run(job)
+        return
+    status = 0
+    try:
+        _run(job)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _run(job: dict[str, Any]) -> None:
+    if job["is_autoloading"]:
+        import torch
+
+        # As at the end of `import torch`, under the settings of the job.
+        torch._import_device_backends()
+    sys.argv[:] = ["-c"]
+    program = sys.modules["__main__"] = types.ModuleType("__main__")
+    if not job["is_autoloading"]:
+        program.__dict__.update(torch=sys.modules["torch"], raises=_raises)
+    exec(compile(job["code"], "<test>", "exec"), program.__dict__)
+
+
+def _raises(kind: str, text: str, body: Callable[[], object]) -> None:
+    try:
+        body()
+    except Exception as error:
+        if type(error).__name__ != kind or text not in str(error):
+            raise AssertionError(repr(error)) from error
+    else:
+        raise AssertionError(f"{kind} was not raised")
