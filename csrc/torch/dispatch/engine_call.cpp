@@ -5,6 +5,7 @@
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -46,6 +47,13 @@ bool is_tensor(const c10::IValue& value) { return value.isTensor() && value.toTe
 
 // The dtype that the op's operands are promoted to, if the engine has no kernel for it.
 std::optional<Type> narrow_of(const Op& op, c10::ArrayRef<c10::IValue> arguments) {
+  const auto is_lacking = [&](Type type) { return (op.widened_dtypes & set_of({type})) != 0; };
+  // Most calls end here.
+  if (std::none_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) {
+        return is_tensor(value) && is_lacking(value.toTensor().scalar_type());
+      })) {
+    return std::nullopt;
+  }
   const auto& formal = op.handle.schema().arguments();
   std::vector<at::Tensor> operands;
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -56,7 +64,7 @@ std::optional<Type> narrow_of(const Op& op, c10::ArrayRef<c10::IValue> arguments
   }
   if (operands.empty()) return std::nullopt;
   const Type type = at::native::result_type(operands);
-  return (op.widened_dtypes & set_of({type})) != 0 ? std::optional(type) : std::nullopt;
+  return is_lacking(type) ? std::optional(type) : std::nullopt;
 }
 
 void store(const at::Tensor& result, const at::Tensor& out) {
