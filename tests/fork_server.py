@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import importlib
 import json
+import linecache
 import os
 import signal
 import sys
@@ -67,6 +68,9 @@ def _run(job: dict[str, Any]) -> None:
     program = sys.modules["__main__"] = types.ModuleType("__main__")
     if not job["is_autoloading"]:
         program.__dict__.update(torch=sys.modules["torch"], raises=_raises)
+    # Tracebacks show its lines. `inspect.stack` searches all modules for the file of a frame that none has.
+    program.__file__ = "<test>"
+    linecache.cache["<test>"] = len(job["code"]), None, job["code"].splitlines(keepends=True), "<test>"
     exec(compile(job["code"], "<test>", "exec"), program.__dict__)
 
 

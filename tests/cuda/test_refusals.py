@@ -102,13 +102,14 @@ def test_the_table_is_what_cuda_takes(warm_python: PythonRunner) -> None:
     warm_python(
         """
         import warnings
+        from itertools import islice
         import torch
         from torch.testing._internal.common_methods_invocations import op_db
         from tests.cuda.test_refusals import OPEN
         warnings.simplefilter("ignore")
 
-        def is_refused(op, dtype):
-            for sample in op.sample_inputs("cuda", dtype):
+        def is_refused(op, dtype, most=None):
+            for sample in islice(op.sample_inputs("cuda", dtype), most):
                 try:
                     op(sample.input, *sample.args, **sample.kwargs)
                 except NotImplementedError as error:
@@ -124,7 +125,7 @@ def test_the_table_is_what_cuda_takes(warm_python: PythonRunner) -> None:
             seen += 1
             wrong += [(op.full_name, dtype) for dtype in lacking if not is_refused(op, dtype)]
             both = op.dtypes & op.dtypesIfCUDA
-            wrong += [(op.full_name, dtype, "refused") for dtype in both if is_refused(op, dtype)]
+            wrong += [(op.full_name, dtype, "refused") for dtype in both if is_refused(op, dtype, most=10)]
         assert seen > 30, seen
         assert not wrong, wrong
         """,
