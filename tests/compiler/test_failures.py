@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from torch import nn
 from torch.nn import functional
 
 import torch_loom
-from torch_loom.errors import CompilerOptionError, ExportError
+from torch_loom.compiler import backend
+from torch_loom.errors import CompilerOptionError, ExportError, ImageError
 
 pytestmark = pytest.mark.usefixtures("plain_configuration")
 
@@ -100,3 +102,75 @@ def test_names_are_there_before_they_are_imported() -> None:
     assert {"compile_module", "load_onnx", "set_configuration_options"} <= {*dir(torch_loom.compiler)}
     for name in modules:
         assert getattr(torch_loom, name).__name__ == f"torch_loom.{name}"
+
+
+@pytest.mark.parametrize(
+    "given", [{"chip": 3}, {"dump": 3}, {"checks": "x"}, {"cache": 3}, {"progress": 3}, {"sample_kwargs": 3}]
+)
+def test_an_argument_of_another_type_is_named(given: dict[str, Any]) -> None:
+    ((name, value),) = given.items()
+    with pytest.raises(CompilerOptionError, match=f"{name}={value!r}: it takes"):
+        torch_loom.compile(nn.Identity(), (torch.ones(2),), **given)
+
+
+@pytest.mark.parametrize("options", [3, [1], {3: 4}])
+def test_options_of_the_backend_are_a_dictionary(options: Any) -> None:
+    with pytest.raises(CompilerOptionError, match="it takes a dictionary"):
+        backend._own_options(options)
+
+
+def test_casts_between_families_are_exact() -> None:
+    class Casts(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.double().half()
+
+    x = torch.rand(3, 4, device="loom")
+    assert torch.equal(torch_loom.compile(Casts(), (x,))(x), x.double().half())
+
+
+def test_a_report_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = torch_loom.compile(nn.Linear(4, 2), (torch.rand(3, 4),))
+    path = tmp_path / "plan.html"
+    run.report(path)
+    before = path.read_text()
+
+    def full(target: Path, *_: Any, **__: Any) -> None:
+        with open(target, "w") as file:
+            file.write("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(ImageError, match="report cannot be written"):
+        run.report(path)
+    assert path.read_text() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("change", [{"given": None}, {"given": [True]}, {"constants": 3}])
+def test_an_image_whose_constants_have_no_places_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    class Scaled(nn.Module):
+        def forward(self, x: torch.Tensor, factor: float) -> torch.Tensor:
+            return x * factor
+
+    run = torch_loom.compile(Scaled(), (torch.rand(3, 4), 2.0))
+    run.specs.update(change)
+    run.save(tmp_path / "net.loom")
+    with pytest.raises(ImageError, match="do not fit the constants"):
+        torch_loom.Executable.load(tmp_path / "net.loom")
+
+
+def test_results_that_are_views_are_apart_once_replayed_as_documented() -> None:
+    class Views(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            y = x * 2
+            return y, y.view(-1)
+
+    x = torch.rand(3, 4, device="loom")
+    run = torch_loom.compile(Views(), (x,), backend_opt_level=0)
+    replayed = torch_loom.compile(Views(), (x,))
+    for _ in range(4):
+        whole, flat = run(x)
+        assert whole.data_ptr() == flat.data_ptr()
+        whole, flat = replayed(x)
+        assert torch.equal(whole.view(-1), flat)
+    assert whole.data_ptr() != flat.data_ptr()

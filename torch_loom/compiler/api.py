@@ -96,6 +96,9 @@ def compile_module(
         >>> torch.equal(run(x), net(x))
         True
     """
+    _check_types(chip=chip, dump=dump, checks=checks, cache=cache, sample_kwargs=sample_kwargs)
+    if progress is not None and not callable(progress):
+        raise CompilerOptionError(f"progress={progress!r}: it takes a function of the name of a pass")
     own = configuration().but(**options)
     if "numerics" not in options and _wants_formats(own):
         own = own.but(numerics="formats")
@@ -164,6 +167,23 @@ def compile_module(
     if own.backend_output_dir:
         executable.write_outputs(own.backend_output_dir, own.performance_trace)
     return executable
+
+
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "chip": ((str, Chip), "the name of a chip, the path of a description or a Chip; default: the device's"),
+    "dump": ((str, os.PathLike), "the path of a folder"),
+    "checks": ((bool,), "True or False"),
+    "cache": ((bool,), "True or False"),
+    "sample_kwargs": ((Mapping,), "a dictionary of arguments by name"),
+}
+
+
+def _check_types(**given: Any) -> None:
+    for name, value in given.items():
+        kinds, words = _TYPES[name]
+        is_left_out = value is None and bool not in kinds
+        if not is_left_out and not isinstance(value, kinds):
+            raise CompilerOptionError(f"{name}={value!r}: it takes {words}")
 
 
 def _compiled(

@@ -104,7 +104,7 @@ def loom_backend(
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
 
-    own, replays = _own_options(options or {})
+    own, replays = _own_options({} if options is None else options)
     if own.numerics == "float":
         from torch._inductor.compile_fx import compile_fx
 
@@ -126,6 +126,10 @@ def loom_backend(
 
 
 def _own_options(given: Mapping[str, Any]) -> tuple[Options, bool]:
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise CompilerOptionError(
+            f'options={given!r}: it takes a dictionary of options by name, such as {{"numerics": "float"}}'
+        )
     rest = {name: value for name, value in given.items() if name not in _VENDOR_OPTIONS}
     replays = rest.pop("replay", True)
     if not isinstance(replays, bool):

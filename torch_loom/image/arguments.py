@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from torch_loom.errors import ImageError
 from torch_loom.image.program import decode
 
-__all__ = ["CONSTANTS", "names_of", "same", "tensors_of_call"]
+__all__ = ["CONSTANTS", "check_specs", "names_of", "same", "tensors_of_call"]
 
 CONSTANTS = (bool, int, float, complex, str, type(None))
 """Types of arguments that a model is compiled for by their values."""
@@ -21,6 +23,22 @@ _HOST = torch.device("cpu")
 def same(value: Any, other: Any) -> bool:
     """Whether two constants mean the same to a model: ``1``, ``1.0`` and ``True`` differ."""
     return type(value) is type(other) and repr(value) == repr(other)
+
+
+def check_specs(path: str | os.PathLike[str], specs: Mapping[str, Any]) -> None:
+    """Raise an ImageError unless an image says which of the leaves its constants are."""
+    constants, given = specs.get("constants"), specs.get("given")
+    if constants is None:
+        return  # an image from before they were kept
+    if (
+        not isinstance(constants, list)
+        or not isinstance(given, list)
+        or not all(isinstance(one, bool) for one in given)
+        or given.count(False) != len(constants)
+    ):
+        raise ImageError(
+            f"{path}: the file is damaged: the arguments {given!r} do not fit the constants {constants!r}"
+        )
 
 
 def names_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from torch_loom import config
 from torch_loom.errors import ImageError
 from torch_loom.image import file, netlist, report
-from torch_loom.image.arguments import tensors_of_call
+from torch_loom.image.arguments import check_specs, tensors_of_call
 from torch_loom.image.folded import Folded
 from torch_loom.image.program import Program, dtype_of
 from torch_loom.image.replay import Replayer
@@ -189,8 +189,13 @@ class Executable:
         return netlist.text(self.plan)
 
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Write a page that shows the plan: epochs on the cores, time, memory, what stayed on the host."""
-        Path(path).write_text(report.page(self.plan), encoding="utf-8")
+        """Write a page that shows the plan: epochs on the cores, time, memory, what stayed on the host.
+
+        Raises:
+            ImageError: it cannot be written; what was at the path stays.
+        """
+        with file.whole_file(path, "report") as unfinished:
+            unfinished.write_text(report.page(self.plan), encoding="utf-8")
 
     def write_outputs(self, folder: str | os.PathLike[str], trace: str = "NONE") -> None:
         """Write the netlist, and where asked a trace of the predicted run, into a folder.
@@ -260,6 +265,7 @@ class Executable:
             place = torch.device(name, index)
             if missing := [one for one in program.tensors if one not in tensors]:
                 raise ImageError(f"{path}: the file is damaged: it lacks the tensors {missing[:5]}")
+            check_specs(path, body["specs"])
             trained = set(body.get("requires_grad", ()))
             moved = {name: _moved(tensor, place, name in trained) for name, tensor in tensors.items()}
             return cls(program, moved, body["plan"], body["specs"], place, replays=body["replays"])

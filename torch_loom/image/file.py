@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,33 @@ import torch
 
 from torch_loom.errors import ImageError
 
-__all__ = ["VERSION", "read", "write"]
+__all__ = ["VERSION", "read", "whole_file", "write"]
 
 VERSION = 1
 _KIND = "torch-loom image"
 _MAX_HEADER_BYTES = 100 << 20
+
+
+@contextlib.contextmanager
+def whole_file(path: str | os.PathLike[str], what: str) -> Iterator[Path]:
+    """Give a path to write to; what is written there is at the wanted path whole or not at all.
+
+    Raises:
+        ImageError: it cannot be written: the disk is full, or the folder is missing or not writable.
+    """
+    target = Path(path)
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        unfinished.touch()
+        mode = unfinished.stat().st_mode
+        yield unfinished
+        unfinished.chmod(mode)  # safetensors leaves a file that its owner alone may read
+        os.replace(unfinished, target)
+    except Exception as error:
+        raise ImageError(f"{target}: the {what} cannot be written ({error})") from error
+    finally:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
 
 
 def write(path: str | os.PathLike[str], body: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
@@ -45,19 +67,8 @@ def write(path: str | os.PathLike[str], body: Mapping[str, Any], tensors: Mappin
         "strides": strides,
         "checksum": _checksum(text, strides, flat),
     }
-    target = Path(path)
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        unfinished.touch()
-        mode = unfinished.stat().st_mode
+    with whole_file(path, "image") as unfinished:
         save_file(flat, str(unfinished), metadata=metadata)
-        unfinished.chmod(mode)  # safetensors leaves a file that its owner alone may read
-        os.replace(unfinished, target)
-    except Exception as error:
-        raise ImageError(f"{target}: the image cannot be written ({error})") from error
-    finally:
-        with contextlib.suppress(OSError):
-            unfinished.unlink(missing_ok=True)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:

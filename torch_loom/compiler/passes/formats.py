@@ -56,7 +56,7 @@ def infer_formats(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
     ``configure_mixed_precision``, the later ones before the earlier.
 
     Raises:
-        CompilerOptionError: formats of two exponent families meet in one op.
+        CompilerOptionError: formats of two exponent families meet in one op, where numbers are the formats'.
     """
     options = context.options
     rules = overrides.current().precisions
@@ -78,7 +78,8 @@ def infer_formats(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
                     for key, name in rule.items():
                         setattr(own, key, name)
             own.accumulate = own.accumulate or options.accumulate_df or _accumulate(own.format)
-    _check_families(graph)
+    if not options.is_exact:  # exact numbers are the dtypes', which casts convert
+        _check_families(graph)
     return graph
 
 
