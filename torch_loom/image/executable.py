@@ -194,8 +194,9 @@ class Executable:
         Raises:
             ImageError: it cannot be written; what was at the path stays.
         """
+        page = report.page(self.plan)
         with file.whole_file(path, "report") as unfinished:
-            unfinished.write_text(report.page(self.plan), encoding="utf-8")
+            unfinished.write_text(page, encoding="utf-8")
 
     def write_outputs(self, folder: str | os.PathLike[str], trace: str = "NONE") -> None:
         """Write the netlist, and where asked a trace of the predicted run, into a folder.
