@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -72,11 +72,9 @@ def op_facts() -> str:
 
 def alerts() -> str:
     """Return the ops that alert of nondeterminism, by their whole names, sorted."""
-    rows = []
-    for op in op_names():
-        if (alert := entry_of(ops.ALERTS, op)) is not None:
-            rows.append(f'{{"{op}", "{alert.kernel}", Alert::Case::{enumerator(alert.case)}}},\n')
-    return HEAD + "".join(rows)
+    return rows_of(
+        ops.ALERTS, lambda op, own: f'{{"{op}", "{own.kernel}", Alert::Case::{enumerator(own.case)}}}'
+    )
 
 
 def alert_cases() -> str:
@@ -86,14 +84,14 @@ def alert_cases() -> str:
 
 def refusals() -> str:
     """Return what CUDA refuses of ops, by their whole names, sorted."""
-    rows = []
-    for op in op_names():
-        if (refusal := entry_of(ops.REFUSALS, op)) is not None:
-            takes, case = enumerator(refusal.takes), enumerator(refusal.case)
-            function = declared().get(op)
-            num_out = len(function.func.arguments.out) if function is not None else 0
-            rows.append(f'{{"{op}", "{refusal.kernel}", {takes}, Refusal::Case::{case}, {num_out}}},\n')
-    return HEAD + "".join(rows)
+
+    def row(op: str, refusal: ops.Refusal) -> str:
+        takes, case = enumerator(refusal.takes), enumerator(refusal.case)
+        function = declared().get(op)
+        num_out = len(function.func.arguments.out) if function is not None else 0
+        return f'{{"{op}", "{refusal.kernel}", {takes}, Refusal::Case::{case}, {num_out}}}'
+
+    return rows_of(ops.REFUSALS, row)
 
 
 def refusal_cases() -> str:
@@ -108,11 +106,7 @@ def refusal_dtypes() -> str:
 
 def widened() -> str:
     """Return the ops that the engine computes in wider dtypes than their operands', sorted."""
-    rows = []
-    for op in op_names():
-        if (narrow := entry_of(ops.WIDENED, op)) is not None:
-            rows.append(f'{{"{op}", {enumerator(narrow)}}},\n')
-    return HEAD + "".join(rows)
+    return rows_of(ops.WIDENED, lambda op, narrow: f'{{"{op}", {enumerator(narrow)}}}')
 
 
 def widened_dtypes() -> str:
@@ -126,6 +120,12 @@ def dtype_sets(sets: Mapping[str, Sequence[str]]) -> str:
     return HEAD + "".join(
         f"constexpr DtypeSet {enumerator(name)} = set_of({{{dtypes}}});\n" for name, dtypes in listed.items()
     )
+
+
+def rows_of(table: Mapping[str, Entry], row: Callable[[str, Entry], str]) -> str:
+    """Return a row for each op that has an entry in a table."""
+    entries = ((op, entry_of(table, op)) for op in op_names())
+    return HEAD + "".join(f"{row(op, entry)},\n" for op, entry in entries if entry is not None)
 
 
 def entry_of(table: Mapping[str, Entry], op: str) -> Entry | None:
