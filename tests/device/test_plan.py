@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -43,6 +44,28 @@ def test_memory_is_counted_by_what_it_is_for() -> None:
     assert in_use == pytest.approx(plan.peak_memory_bytes(), rel=0.01)
     assert in_use + found["fragmentation"] == plan.peak_reserved_bytes()
     assert f"by device: {plan.peak_memory_bytes() / MIB:,.1f} MiB>" in repr(plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["object", "in place", "function"])
+def test_compiled_modules_are_planned_whole(way: str) -> None:
+    def program() -> None:
+        model = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 8)).to("loom")
+        run: Any = model
+        if way == "object":
+            run = torch.compile(model, fullgraph=True)
+        elif way == "in place":
+            model.compile(fullgraph=True)
+        else:
+            run = torch.compile(lambda x: model(x), fullgraph=True)
+        optimizer = torch.optim.SGD(model.parameters())
+        run(torch.randn(16, 64, device="loom")).square().mean().backward()
+        optimizer.step()
+
+    with torch.loom.dry_run(chip="h200", devices=1) as plan:
+        program()
+    assert any("fused" in each.name for each in plan.ops()), "Dynamo broke the graph"
+    assert plan.memory_by_category()["parameters"] >= 4 * (64 * 256 + 256 + 256 * 8 + 8)
 
 
 def test_the_peak_has_the_line_that_made_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Callable, Iterator
@@ -142,6 +143,33 @@ def test_an_op_costs_what_the_model_says_for_its_shapes() -> None:
     small, large, again = took(256), took(2048), took(2048)
     assert large > 4 * small
     assert large == pytest.approx(again, abs=1e-9)
+
+
+def test_an_op_costs_the_same_where_its_results_are_given() -> None:
+    def took(op: Callable[[], object]) -> float:
+        torch.loom.synchronize()
+        before = seconds_of_device()
+        op()
+        torch.loom.synchronize()
+        return seconds_of_device() - before
+
+    rows, narrow = torch.rand(512, 2048, device="loom"), torch.rand(2048, 64, device="loom")
+    bias = torch.rand(64, device="loom")
+    ops: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
+        "mm": (torch.mm, (rows, narrow)),
+        "addmm": (torch.addmm, (bias, rows, narrow)),
+        "bmm": (torch.bmm, (rows[None], narrow[None])),
+        "add": (torch.add, (rows, rows)),
+        "sum": (torch.sum, (rows, 1)),
+        "softmax": (torch.softmax, (rows, 1)),
+        "topk": (torch.topk, (rows, 4)),
+        "cat": (torch.cat, ([rows, rows],)),
+    }
+    for name, (function, arguments) in ops.items():
+        made = function(*arguments)
+        out = [torch.empty_like(each) for each in made] if isinstance(made, tuple) else torch.empty_like(made)
+        seconds = [took(functools.partial(function, *arguments, **given)) for given in ({}, {"out": out})]
+        assert seconds[1] == pytest.approx(seconds[0], abs=1e-9), name
 
 
 def test_a_replay_costs_the_host_one_issue() -> None:

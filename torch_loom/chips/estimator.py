@@ -105,6 +105,11 @@ def described(
 ) -> Op:
     """Return an op as the cost model takes it."""
     base, _, overload = name.rpartition("::")[2].partition(".")
+    # Tensors given as `out` are among the outputs; their values are not read.
+    outs = _num_outs(base, overload)
+    if outs is None:
+        outs = next((i for i, operand in enumerate(reversed(inputs)) if not operand[4]), len(inputs))
+    inputs = inputs[: len(inputs) - outs]
     read = tuple(_tensor(operand) for operand in inputs)
     made = tuple(_tensor(operand) for operand in outputs)
     lists: tuple[int, ...] = ()
@@ -118,6 +123,16 @@ def described(
 def _tensor(operand: Operand) -> Tensor:
     _, sizes, strides, item_bytes, _, dtype = operand
     return Tensor(dtype or f"bytes{item_bytes}", sizes, strides)
+
+
+@lru_cache(maxsize=1024)
+def _num_outs(base: str, overload: str) -> int | None:
+    """Return how many of an op's last operands are tensors given as ``out``; None: all that are written."""
+    for schema in torch._C._jit_get_schemas_for_operator(f"aten::{base}"):
+        if schema.overload_name == overload:
+            outs = [str(argument.type) for argument in schema.arguments if argument.is_out]
+            return len(outs) if all(each == "Tensor" for each in outs) else None
+    return 0
 
 
 @lru_cache(maxsize=1024)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -71,6 +72,7 @@ class Recording:
         try:
             for handle in self._handles:
                 handle.remove()
+            self._find_compiled()
             for module in list(self._modules.keys()):
                 self._mark_module(module)
             if self._stepping is not None:  # its step failed, as where memory ran out for its state
@@ -131,14 +133,25 @@ class Recording:
         self.setup_totals = self._recorder.kept()[2]
 
     def _before_forward(self, module: torch.nn.Module, arguments: object) -> None:
+        if torch.compiler.is_compiling():  # Dynamo traces hooks as well: there is nothing here for its graph
+            return
         if module not in self._modules:
             self._modules[module] = True
             is_on_device = self._mark_module(module)
+            # What torch.compile() returns calls the modules inside it without their hooks.
+            for inside in getattr(module._modules.get("_orig_mod"), "modules", tuple)():
+                is_on_device |= self._mark_module(inside)
             if self.setup_ns is None and not self.step_ends:
                 # A container has no tensors of its own.
                 parameters = iter(()) if is_on_device else module.parameters()
                 if is_on_device or any(each.device.type == DEVICE_TYPE for each in parameters):
                     self._end_setup()
+
+    def _find_compiled(self) -> None:
+        """Find the modules that other compiled code calls without their hooks."""
+        for each in gc.get_objects():
+            if issubclass(type(each), torch.nn.Module):  # isinstance() asks proxies, which may raise
+                self._modules.setdefault(each, True)
 
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         self._stepping = optimizer
