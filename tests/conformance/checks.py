@@ -16,6 +16,12 @@ from .randomness import SALTS, salted
 OUT_VARIANTS = ("fitting", "empty", "strided")
 """How `out=` is given: with the right shape, with no elements (the op resizes it), and non-contiguous."""
 
+LAYOUTS_OF_CUDA = {
+    "nn.functional.scaled_dot_product_attention": "the memory-efficient kernel's results lie in memory by "
+    "time, then by head, as PyTorch's shape function of it says",
+}
+"""Ops whose strides CUDA has otherwise than the CPU: under the name cuda they are CUDA's."""
+
 
 class Subject(NamedTuple):
     """The op that is examined, and the device it is examined on.
@@ -47,7 +53,8 @@ def check_forward(subject: Subject, sample: Sample) -> Verdict:
         given = move(subject.info, sample, device)
         return Answer(subject.info(given.input, *given.args, **given.kwargs), given)
 
-    return _agree(subject, run)
+    is_laid_out_as_cuda = subject.device == "cuda" and subject.info.full_name in LAYOUTS_OF_CUDA
+    return _agree(subject, run, strides=not is_laid_out_as_cuda)
 
 
 def check_inplace(subject: Subject, sample: Sample) -> Verdict:

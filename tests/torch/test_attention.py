@@ -55,7 +55,9 @@ def test_kernels_that_cuda_has_by_name(name: str, is_causal: bool) -> None:
         )
     expected = scaled_dot_product_attention(*inputs, bias, is_causal=is_causal, scale=0.3)
     torch.testing.assert_close(out.cpu(), expected)
-    assert (logsumexp.shape, logsumexp.dtype) == ((2, 3, 5), torch.float32)
+    # The memory-efficient kernel's rows come in tiles of 32.
+    assert logsumexp.shape == ((2, 3, 5) if name == "flash" else (2, 3, 32))
+    assert logsumexp.dtype == torch.float32
     gradients = torch.autograd.grad(out.square().sum(), there)
     for ours, theirs in zip(gradients, torch.autograd.grad(expected.square().sum(), inputs), strict=True):
         torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-5)

@@ -37,6 +37,7 @@ def provide(module: ModuleType) -> None:
         **_memory_functions(module),
         **_pool_functions(),
         **_figure_functions(),
+        **_attention_functions(),
         **_classes(module),
     }
     for name, function in functions.items():
@@ -188,6 +189,24 @@ def _figure_functions() -> dict[str, Any]:
         ),
         "_cuda_resetCublasWorkspaceSize": lambda: _keep("cublas_workspace_bytes", 0),
         "_cuda_resetCublasLtWorkspaceSize": lambda: _keep("cublaslt_workspace_bytes", 0),
+    }
+
+
+def _attention_functions() -> dict[str, Any]:
+    def own(can_use: Callable[..., bool]) -> Callable[..., bool]:
+        def call(params: Any, debug: bool) -> bool:
+            return can_use(
+                *(params.query, params.key, params.value, params.attn_mask, params.dropout),
+                *(params.is_causal, params.enable_gqa, debug),
+            )
+
+        return call
+
+    return {
+        "_can_use_flash_attention": own(_C.can_use_flash_attention),
+        "_can_use_mem_efficient_attention": own(_C.can_use_efficient_attention),
+        "_can_use_cudnn_attention": own(_C.can_use_cudnn_attention),
+        "_is_flash_attention_available": lambda: True,
     }
 
 

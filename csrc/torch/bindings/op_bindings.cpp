@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "torch/dispatch/infer.h"
+#include "torch/kernels/attention_choice.h"
 
 namespace py = pybind11;
 
@@ -40,6 +41,19 @@ py::list found_by_checks() {
   return out;
 }
 
+template <bool (*can_use)(const sdp::sdp_params&, bool)>
+void bind_choice(py::module_& m, const char* name) {
+  m.def(
+      name,
+      [](const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+         const std::optional<at::Tensor>& mask, double dropout, bool is_causal, bool enable_gqa,
+         bool is_told) {
+        return can_use({query, key, value, mask, dropout, is_causal, enable_gqa}, is_told);
+      },
+      py::arg("query"), py::arg("key"), py::arg("value"), py::arg("mask"), py::arg("dropout"),
+      py::arg("is_causal"), py::arg("enable_gqa"), py::arg("is_told"));
+}
+
 }  // namespace
 
 void bind_ops(py::module_& m) {
@@ -47,6 +61,9 @@ void bind_ops(py::module_& m) {
   m.def("inference_counts", &counts_of_inference);
   m.def("check_inference", &check_inference, py::arg("is_on"));
   m.def("inference_checks", &found_by_checks);
+  bind_choice<&can_use_flash_attention>(m, "can_use_flash_attention");
+  bind_choice<&can_use_efficient_attention>(m, "can_use_efficient_attention");
+  bind_choice<&can_use_cudnn_attention>(m, "can_use_cudnn_attention");
 }
 
 }  // namespace loom::glue

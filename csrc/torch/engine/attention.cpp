@@ -15,6 +15,7 @@
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <array>
@@ -102,15 +103,25 @@ struct Attention {
 // Contiguous but for the last dimension would do; the engine's kernel wants at least that.
 Tensor rows(const Tensor& tensor) { return tensor.stride(-1) == 1 ? tensor : tensor.contiguous(); }
 
+// [batch, heads, time, width], which lie in memory as batch, time, heads, width.
+Tensor empty_by_time(const Tensor& like, int64_t width) {
+  return at::empty({like.size(0), like.size(2), like.size(1), width}, like.options()).transpose(1, 2);
+}
 // Dimensions lie in memory in the order in which the query's do, as in the engine's own kernel.
-Tensor empty_like_output(const Tensor& query, int64_t width) {
+Tensor empty_like_output(const Tensor& query, int64_t width, bool is_by_time) {
+  if (is_by_time) return empty_by_time(query, width);
   const std::array<int64_t, 4> sizes = {query.size(0), query.size(1), query.size(2), width};
   return at::empty_strided(sizes, at::infer_dense_strides(sizes, query.strides()), query.options());
 }
 // As the op's shape function has it: torch.compile relies on these strides.
-Tensor empty_logsumexp(const Tensor& query) {
-  return at::empty({query.size(0), query.size(1), query.size(2)},
-                   query.options().dtype(at::toOpMathType(query.scalar_type())));
+Tensor empty_logsumexp(const Tensor& query, std::optional<int64_t> rows) {
+  const std::array<int64_t, 3> sizes = {query.size(0), query.size(1), rows.value_or(query.size(2))};
+  const auto options = query.options().dtype(at::toOpMathType(query.scalar_type()));
+  return rows.value_or(0) > query.size(2) ? at::zeros(sizes, options) : at::empty(sizes, options);
+}
+Tensor laid_out_as(const Tensor& own, const Tensor& computed) {
+  const bool fits = computed.scalar_type() == own.scalar_type() && computed.strides() == own.strides();
+  return fits ? computed : own.copy_(computed);
 }
 
 void draw_seed(const Tensor& seed, std::optional<at::Generator> generator) {
@@ -126,43 +137,54 @@ std::tuple<Tensor, Tensor, Tensor> engine_attention(const Tensor& query, const T
                                                     const Tensor& value, const OptionalTensor& bias,
                                                     double dropout, bool is_causal,
                                                     std::optional<double> scale,
+                                                    std::optional<int64_t> sum_rows,
                                                     std::optional<at::Generator> generator) {
-  const Tensor seed = at::empty({}, query.options().dtype(c10::kLong));
-  if (query.is_meta()) return {empty_like_output(query, value.size(-1)), empty_logsumexp(query), seed};
-  *seed.mutable_data_ptr<int64_t>() = 0;
+  const Tensor state = at::empty({2}, query.options().dtype(c10::kLong));
+  if (query.is_meta()) {
+    return {empty_like_output(query, value.size(-1), sum_rows.has_value()), empty_logsumexp(query, sum_rows),
+            state};
+  }
+  state.zero_();
   Attention call(query, key, value, bias, dropout, is_causal, scale);
+  Tensor computed, sums;
   if (call.is_whole()) {
-    auto [output, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
+    std::tie(computed, sums) = at::_scaled_dot_product_flash_attention_for_cpu(
         rows(query), rows(call.key), rows(call.value), 0, is_causal, call.bias, call.scale);
-    return {output, logsumexp.contiguous(), seed};
+    if (!sum_rows.has_value()) return {computed, sums.contiguous(), state};
+  } else {
+    call.widen();
+    const Tensor scores = call.scores();
+    Tensor weights = at::_safe_softmax(scores, -1);
+    if (dropout > 0) {
+      draw_seed(state, generator);
+      weights = weights.mul(call.kept_weights(weights, state));
+    }
+    computed = at::matmul(weights, call.value);
+    sums = at::logsumexp(scores.to(at::toOpMathType(query.scalar_type())), {-1});
   }
-  call.widen();
-  const Tensor scores = call.scores();
-  Tensor weights = at::_safe_softmax(scores, -1);
-  if (dropout > 0) {
-    draw_seed(seed, generator);
-    weights = weights.mul(call.kept_weights(weights, seed));
-  }
-  const Tensor output = empty_like_output(query, value.size(-1)), logsumexp = empty_logsumexp(query);
-  output.copy_(at::matmul(weights, call.value));
-  logsumexp.copy_(at::logsumexp(scores.to(logsumexp.scalar_type()), {-1}));
-  return {output, logsumexp, seed};
+  const Tensor output = laid_out_as(empty_like_output(query, value.size(-1), sum_rows.has_value()), computed);
+  const Tensor logsumexp = empty_logsumexp(query, sum_rows);
+  if (logsumexp.size(2) != 0) logsumexp.narrow(2, 0, query.size(2)).copy_(sums);
+  return {output, logsumexp, state};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> engine_attention_backward(
     const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value,
     const OptionalTensor& bias, bool wants_bias, const Tensor& output, const Tensor& logsumexp,
-    const Tensor& seed, double dropout, bool is_causal, std::optional<double> scale) {
+    const Tensor& seed, double dropout, bool is_causal, std::optional<double> scale, bool is_by_time) {
+  const auto empty_gradient = [&](const Tensor& operand) {
+    return is_by_time ? empty_by_time(operand, operand.size(-1)) : at::empty_like(operand);
+  };
   if (query.is_meta()) {
-    return {at::empty_like(query), at::empty_like(key), at::empty_like(value),
+    return {empty_gradient(query), empty_gradient(key), empty_gradient(value),
             wants_bias ? at::empty_like(*bias) : Tensor()};
   }
   Attention call(query, key, value, bias, dropout, is_causal, scale);
   Tensor dq, dk, dv, db;
   if (call.is_whole() && !wants_bias) {
     std::tie(dq, dk, dv) = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        rows(gradient), rows(query), rows(call.key), rows(call.value), output, logsumexp, 0, is_causal,
-        call.bias, call.scale);
+        rows(gradient), rows(query), rows(call.key), rows(call.value), output,
+        logsumexp.narrow(2, 0, query.size(2)).contiguous(), 0, is_causal, call.bias, call.scale);
   } else {
     call.widen();
     const Tensor upstream = gradient.to(call.query.scalar_type());
@@ -181,14 +203,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> engine_attention_backward(
     dk = at::matmul(call.scaled_query().transpose(-2, -1), ds).mul_(call.root()).transpose(-2, -1);
     if (wants_bias) db = ds.sum_to_size(bias->sizes()).to(bias->scalar_type());
   }
-  // Laid out like the operand, as the op's shape function has it.
-  const auto as_operand = [](const Tensor& gradient, const Tensor& operand) {
-    const Tensor own = at::empty_like(operand);
-    const bool fits = gradient.scalar_type() == own.scalar_type() && gradient.strides() == own.strides();
-    return fits ? gradient : own.copy_(gradient);
-  };
-  return {as_operand(dq, query), as_operand(call.summed(dk), key), as_operand(call.summed(dv), value),
-          db.defined() ? as_operand(db, *bias) : db};
+  // Laid out as the op's shape function has it.
+  return {laid_out_as(empty_gradient(query), dq), laid_out_as(empty_gradient(key), call.summed(dk)),
+          laid_out_as(empty_gradient(value), call.summed(dv)),
+          db.defined() ? laid_out_as(at::empty_like(*bias), db) : db};
 }
 
 }  // namespace loom::glue

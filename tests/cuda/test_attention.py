@@ -1,0 +1,118 @@
+"""Scaled dot-product attention under CUDA's name: which of CUDA's kernels takes a call."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import PythonRunner
+
+NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "1GiB"}
+
+
+def test_the_kernel_is_the_one_that_cuda_takes(warm_python: PythonRunner) -> None:
+    warm_python(
+        """
+        import torch
+        from torch.backends import cuda
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+        from torch.nn.functional import scaled_dot_product_attention as attention
+
+        def operands(dtype=torch.float16, rows=6, columns=6, width=8, heads=2):
+            def tensor(time, heads):
+                return torch.rand(1, heads, time, width, device="cuda", dtype=dtype)
+
+            return tensor(rows, 2), tensor(columns, heads), tensor(columns, heads)
+
+        def chosen(*given, **options):
+            return SDPBackend(torch._fused_sdp_choice(*given, **options))
+
+        flash, efficient, math = SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH
+        half, single, double = operands(), operands(torch.float32), operands(torch.float64)
+        mask = torch.zeros(6, 6, device="cuda", dtype=torch.float16)
+        assert chosen(*half) == chosen(*operands(torch.bfloat16)) == flash
+        assert chosen(*half, attn_mask=mask) == chosen(*single) == efficient
+        assert chosen(*double) == math
+        assert chosen(*operands(width=256)) == flash and chosen(*operands(width=264)) == efficient
+        assert chosen(*operands(torch.float32, width=6)) == math  # rows of 24 bytes
+        assert chosen(*operands(columns=9), is_causal=True) == efficient
+        assert chosen(*operands(heads=1), enable_gqa=True) == flash
+        assert chosen(*operands(torch.float32, heads=1), enable_gqa=True) == math
+        assert chosen(*operands(rows=0)) == math
+        strided = [one.transpose(-1, -2).contiguous().transpose(-1, -2) for one in half]
+        assert chosen(*strided) == math
+
+        with sdpa_kernel([math, efficient], set_priority=True):
+            assert chosen(*half) == math
+        reasons = {
+            (flash, "dtype: {Half, BFloat16}"): dict(zip(("query", "key", "value"), single)),
+            (flash, "does not support non-null attn_mask"): dict(
+                zip(("query", "key", "value"), half), attn_mask=mask
+            ),
+            (flash, "less than or equal to 256"): dict(
+                zip(("query", "key", "value"), operands(width=264))
+            ),
+            (efficient, "divisible by 4"): dict(
+                zip(("query", "key", "value"), operands(torch.float32, width=6))
+            ),
+            (SDPBackend.CUDNN_ATTENTION, "not compiled with cuDNN"): dict(
+                zip(("query", "key", "value"), half)
+            ),
+        }
+        import warnings
+
+        for (kernel, reason), call in reasons.items():
+            with warnings.catch_warnings(record=True) as told, sdpa_kernel(kernel):
+                warnings.simplefilter("always")
+                try:
+                    attention(**call)
+                except RuntimeError as error:
+                    assert "No available kernel. Aborting execution." in str(error), error
+                else:
+                    raise AssertionError(f"{kernel} ran: {reason}")
+            warned = [str(one.message) for one in told]
+            assert any(reason in each for each in warned), (reason, warned)
+        with sdpa_kernel(SDPBackend.ERROR):
+            try:
+                attention(*half)
+            except RuntimeError as error:
+                assert "No viable backend" in str(error), error
+            else:
+                raise AssertionError("ran without a kernel")
+
+        parameters = cuda.SDPAParams(*half, None, 0.0, False, False)
+        assert cuda.is_flash_attention_available()
+        assert cuda.can_use_flash_attention(parameters) and cuda.can_use_efficient_attention(parameters)
+        assert not cuda.can_use_cudnn_attention(parameters)
+        """,
+        env=NAME,
+    )
+
+
+@pytest.mark.slow
+def test_compiled_graphs_with_attention_are_replayed(warm_python: PythonRunner) -> None:
+    warm_python(
+        """
+        import torch
+        from torch._dynamo.utils import counters
+        from torch.nn.functional import scaled_dot_product_attention as attention
+
+        torch.manual_seed(0)
+        for dtype, tolerance in ((torch.float16, 2e-2), (torch.float32, 1e-5)):
+            torch._dynamo.reset()
+            options = {"device": "cuda", "dtype": dtype, "requires_grad": True}
+            operands = [torch.randn(2, 2, 17, 8, **options) for _ in "qkv"]
+
+            def call(query, key, value):
+                return attention(query.mul(2), key, value, is_causal=True).square()
+
+            compiled = torch.compile(call, mode="reduce-overhead", fullgraph=True)
+            for _ in range(3):
+                results = []
+                for function in (call, compiled):
+                    out = function(*operands)
+                    results.append([out.clone(), *torch.autograd.grad(out.float().sum(), operands)])
+            torch.testing.assert_close(results[1], results[0], rtol=tolerance, atol=tolerance)
+        assert not counters["inductor"]["cudagraph_skips"], counters["inductor"]
+        """,
+        env=NAME,
+    )
