@@ -383,3 +383,33 @@ def op_facts(name: str, overload: str = "") -> dict[str, Any]: ...
 def inference_counts() -> dict[str, int]: ...
 def check_inference(is_on: bool) -> None: ...
 def inference_checks() -> list[tuple[str, str, int, str]]: ...
+def can_use_flash_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    dropout: float,
+    is_causal: bool,
+    enable_gqa: bool,
+    is_told: bool,
+) -> bool: ...
+def can_use_efficient_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    dropout: float,
+    is_causal: bool,
+    enable_gqa: bool,
+    is_told: bool,
+) -> bool: ...
+def can_use_cudnn_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    dropout: float,
+    is_causal: bool,
+    enable_gqa: bool,
+    is_told: bool,
+) -> bool: ...
