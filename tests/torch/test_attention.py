@@ -63,6 +63,19 @@ def test_kernels_that_cuda_has_by_name(name: str, is_causal: bool) -> None:
         torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_multihead_attention_is_queued(need_weights: bool) -> None:
+    torch.manual_seed(0)
+    module, x = nn.MultiheadAttention(8, 2, batch_first=True).eval(), torch.randn(2, 5, 8)
+    with torch.no_grad():
+        expected, _ = module(x, x, x, need_weights=need_weights)
+        there, y = copy.deepcopy(module).to("loom"), x.to("loom")
+        with torch.loom.stream(torch.loom.Stream()):
+            got, _ = there(y, y, y, need_weights=need_weights)
+            torch.loom.synchronize()
+    torch.testing.assert_close(got.cpu(), expected)
+
+
 def test_a_named_kernel_refuses_sizes_that_do_not_fit() -> None:
     query, key = torch.ones(2, 3, 5, 4, device="loom"), torch.ones(2, 2, 5, 4, device="loom")
     with pytest.raises(RuntimeError, match=r"efficient_attention: .* \[2, 3, 5, 4\], \[2, 2, 5, 4\]"):

@@ -39,15 +39,16 @@ struct Attention {
   OptionalTensor bias;
   double dropout, scale;
   bool is_causal;
-  int64_t repeats;
+  int64_t diagonal, repeats;
 
   Attention(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& bias,
-            double dropout, bool is_causal, std::optional<double> scale)
+            double dropout, bool is_causal, std::optional<double> scale, int64_t diagonal)
       : query(query),
         bias(bias.has_value() && bias->defined() ? bias : std::nullopt),
         dropout(dropout),
         scale(scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))))),
         is_causal(is_causal),
+        diagonal(diagonal),
         repeats(query.size(1) / std::max<int64_t>(key.size(1), 1)) {
     this->key = repeated(key);
     this->value = repeated(value);
@@ -64,7 +65,7 @@ struct Attention {
 
   // Whether the engine's own kernel takes these.
   bool is_whole() const {
-    if (bias.has_value() && is_causal) return false;
+    if (is_causal && (bias.has_value() || diagonal != 0)) return false;
     if (dropout != 0 || query.size(-1) != value.size(-1) || query.numel() == 0 || key.numel() == 0)
       return false;
     return !bias.has_value() || bias->dim() == 2 || bias->dim() == 4;
@@ -87,7 +88,8 @@ struct Attention {
     Tensor scores = at::matmul(scaled_query(), scaled_keys());
     if (bias.has_value()) scores.add_(*bias);
     if (!is_causal) return scores;
-    const Tensor kept = at::ones({query.size(2), key.size(2)}, query.options().dtype(c10::kBool)).tril();
+    const Tensor kept =
+        at::ones({query.size(2), key.size(2)}, query.options().dtype(c10::kBool)).tril(diagonal);
     return scores.masked_fill_(kept.logical_not(), -std::numeric_limits<double>::infinity());
   }
 
@@ -136,7 +138,7 @@ void draw_seed(const Tensor& seed, std::optional<at::Generator> generator) {
 std::tuple<Tensor, Tensor, Tensor> engine_attention(const Tensor& query, const Tensor& key,
                                                     const Tensor& value, const OptionalTensor& bias,
                                                     double dropout, bool is_causal,
-                                                    std::optional<double> scale,
+                                                    std::optional<double> scale, int64_t diagonal,
                                                     std::optional<int64_t> sum_rows,
                                                     std::optional<at::Generator> generator) {
   const Tensor state = at::empty({2}, query.options().dtype(c10::kLong));
@@ -145,7 +147,7 @@ std::tuple<Tensor, Tensor, Tensor> engine_attention(const Tensor& query, const T
             state};
   }
   state.zero_();
-  Attention call(query, key, value, bias, dropout, is_causal, scale);
+  Attention call(query, key, value, bias, dropout, is_causal, scale, diagonal);
   Tensor computed, sums;
   if (call.is_whole()) {
     std::tie(computed, sums) = at::_scaled_dot_product_flash_attention_for_cpu(
@@ -171,7 +173,8 @@ std::tuple<Tensor, Tensor, Tensor> engine_attention(const Tensor& query, const T
 std::tuple<Tensor, Tensor, Tensor, Tensor> engine_attention_backward(
     const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value,
     const OptionalTensor& bias, bool wants_bias, const Tensor& output, const Tensor& logsumexp,
-    const Tensor& seed, double dropout, bool is_causal, std::optional<double> scale, bool is_by_time) {
+    const Tensor& seed, double dropout, bool is_causal, std::optional<double> scale, int64_t diagonal,
+    bool is_by_time) {
   const auto empty_gradient = [&](const Tensor& operand) {
     return is_by_time ? empty_by_time(operand, operand.size(-1)) : at::empty_like(operand);
   };
@@ -179,7 +182,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> engine_attention_backward(
     return {empty_gradient(query), empty_gradient(key), empty_gradient(value),
             wants_bias ? at::empty_like(*bias) : Tensor()};
   }
-  Attention call(query, key, value, bias, dropout, is_causal, scale);
+  Attention call(query, key, value, bias, dropout, is_causal, scale, diagonal);
   Tensor dq, dk, dv, db;
   if (call.is_whole() && !wants_bias) {
     std::tie(dq, dk, dv) = at::_scaled_dot_product_flash_attention_for_cpu_backward(

@@ -18,13 +18,13 @@ namespace loom::glue {
 std::tuple<at::Tensor, at::Tensor, at::Tensor> engine_attention(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
     const std::optional<at::Tensor>& bias, double dropout, bool is_causal, std::optional<double> scale,
-    std::optional<int64_t> sum_rows, std::optional<at::Generator> generator);
+    int64_t diagonal, std::optional<int64_t> sum_rows, std::optional<at::Generator> generator);
 // The gradients of query, key, value and, if it is wanted, of the bias. `is_by_time`: they lie in memory so.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> engine_attention_backward(
     const at::Tensor& gradient, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
     const std::optional<at::Tensor>& bias, bool wants_bias, const at::Tensor& output,
     const at::Tensor& logsumexp, const at::Tensor& seed, double dropout, bool is_causal,
-    std::optional<double> scale, bool is_by_time);
+    std::optional<double> scale, int64_t diagonal, bool is_by_time);
 
 // Whether the engine runs a layer of an LSTM whole: for float32, with biases and without projections.
 bool has_lstm_layer();

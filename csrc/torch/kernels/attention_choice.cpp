@@ -140,8 +140,7 @@ bool can_use_efficient_attention(const sdp_params& call, bool is_told) {
          sdp::check_batch_size_and_num_heads_dense</*supports_gqa=*/false>(call, is_told) &&
          sdp::check_nonzero_sequence_lengths_dense(call, is_told) &&
          sdp::check_last_dim_stride_equals_1_dense</*ignore_singleton_dim=*/false>(call, is_told) &&
-         sdp::check_tensor_dtype(call, kDtypes, is_told) &&
-         is_shaped_for_fused(call.query, call.key, call.value, call.attn_mask, call.is_causal, false);
+         sdp::check_tensor_dtype(call, kDtypes, is_told);
 }
 
 bool can_use_cudnn_attention(const sdp_params& /*call*/, bool is_told) {

@@ -78,6 +78,7 @@ FAMILIES = (
         "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
         "_scaled_dot_product_attention_math _efficient_attention_forward "
         "_scaled_dot_product_attention_math_for_mps",
+        facts={"engine_infers": "_native_multi_head_attention"},
     ),
     Family(
         "gradients of attention",

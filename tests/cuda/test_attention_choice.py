@@ -38,6 +38,9 @@ def test_the_kernel_is_the_one_that_cuda_takes(warm_python: PythonRunner) -> Non
         assert chosen(*operands(heads=1), enable_gqa=True) == flash
         assert chosen(*operands(torch.float32, heads=1), enable_gqa=True) == math
         assert chosen(*operands(rows=0)) == math
+        row, of_heads = (torch.zeros(shape, device="cuda").half() for shape in ((6,), (2, 1, 6)))
+        assert chosen(*half, attn_mask=row) == chosen(*half, attn_mask=of_heads) == efficient
+        assert attention(*half, attn_mask=row).shape == (1, 2, 6, 8)
         strided = [one.transpose(-1, -2).contiguous().transpose(-1, -2) for one in half]
         assert chosen(*strided) == math
 
@@ -83,6 +86,32 @@ def test_the_kernel_is_the_one_that_cuda_takes(warm_python: PythonRunner) -> Non
         assert cuda.is_flash_attention_available()
         assert cuda.can_use_flash_attention(parameters) and cuda.can_use_efficient_attention(parameters)
         assert not cuda.can_use_cudnn_attention(parameters)
+        """,
+        env=NAME,
+    )
+
+
+def test_triangles_of_either_corner(warm_python: PythonRunner) -> None:
+    warm_python(
+        """
+        import torch
+        from torch.nn.attention.bias import causal_lower_right, causal_upper_left
+        from torch.nn.functional import scaled_dot_product_attention as attention
+
+        torch.manual_seed(0)
+        for dtype, tolerance in ((torch.float16, 1e-2), (torch.float32, 1e-5)):  # flash, memory-efficient
+            for corner in (causal_lower_right, causal_upper_left):
+                shapes = ((2, 2, 5, 8), (2, 2, 9, 8), (2, 2, 9, 8))
+                own = [torch.randn(shape, device="cuda", dtype=dtype, requires_grad=True) for shape in shapes]
+                plain = [one.detach().float().cpu().requires_grad_() for one in own]
+                got, bias = attention(*own, attn_mask=corner(5, 9)), corner(5, 9)
+                expected = attention(*plain, attn_mask=bias._materialize("cpu"))
+                torch.testing.assert_close(got.float().cpu(), expected, rtol=tolerance, atol=tolerance)
+                gradients = torch.autograd.grad(got.float().square().sum(), own)
+                for ours, theirs in zip(gradients, torch.autograd.grad(expected.square().sum(), plain)):
+                    torch.testing.assert_close(
+                        ours.float().cpu(), theirs, rtol=10 * tolerance, atol=10 * tolerance
+                    )
         """,
         env=NAME,
     )
