@@ -52,6 +52,7 @@ def register_with_inductor() -> None:
 
     from torch_loom.compiler.inductor.cache_key import GeneratedBy
     from torch_loom.compiler.inductor.codegen import LoomCppScheduling, LoomWrapperCodegen
+    from torch_loom.compiler.inductor.flex_attention import decompose
     from torch_loom.compiler.inductor.overrides import LoomOpOverrides
     from torch_loom.compiler.inductor.patches import (
         capture_as_loom,
@@ -69,6 +70,7 @@ def register_with_inductor() -> None:
     schedule_as_cpp(name)
     generate_as_cpp(name)
     capture_as_loom(name)
+    decompose(name)
 
 
 def register_trees() -> None:
