@@ -82,6 +82,14 @@ def test_the_kernel_is_the_one_that_cuda_takes(warm_python: PythonRunner) -> Non
             else:
                 raise AssertionError("ran without a kernel")
 
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        for kernel, words in ((flash, "Flash Attention"), (efficient, "Memory Efficient attention")):
+            with warnings.catch_warnings(record=True) as told, sdpa_kernel(kernel):
+                warnings.simplefilter("always")
+                attention(*[one.clone().requires_grad_() for one in half]).sum().backward()
+            assert any(f"{words} defaults to a non-det" in str(one.message) for one in told), kernel
+        torch.use_deterministic_algorithms(False)
+
         parameters = cuda.SDPAParams(*half, None, 0.0, False, False)
         assert cuda.is_flash_attention_available()
         assert cuda.can_use_flash_attention(parameters) and cuda.can_use_efficient_attention(parameters)

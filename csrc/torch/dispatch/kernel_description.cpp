@@ -41,7 +41,7 @@ void KernelDescription::add_integers(const char* name, Kind kind, const int64_t*
 void KernelDescription::add_scalar(const char* name, const at::Scalar& value) {
   if (value.isBoolean()) {
     add(name, Kind::kBool).integer = value.toBool() ? 1 : 0;
-  } else if (value.isIntegral(/*includeBool=*/false)) {
+  } else if (value.isIntegral(/*includeBool=*/false) && value.type() != c10::ScalarType::UInt64) {
     add(name, Kind::kInteger).integer = value.toLong();
   } else if (value.isComplex()) {
     const auto complex = value.toComplexDouble();
@@ -49,7 +49,7 @@ void KernelDescription::add_scalar(const char* name, const at::Scalar& value) {
     attribute.real = complex.real();
     attribute.imaginary = complex.imag();
   } else {
-    add(name, Kind::kReal).real = value.toDouble();
+    add(name, Kind::kReal).real = value.toDouble();  // integers too that need an unsigned type
   }
 }
 

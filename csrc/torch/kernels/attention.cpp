@@ -1,4 +1,5 @@
 // Scaled dot-product attention: the chip's fused kernel behind the ops PyTorch has for other backends.
+#include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/empty.h>
@@ -112,6 +113,16 @@ AttentionResult flash_attention(const Tensor& query, const Tensor& key, const Te
           at::empty({0}, query.options())};
 }
 
+// Where a program only wants to be warned, CUDA's kernels take the way that is faster.
+void warn_of_order(const Tensor& query, const char* kernel) {
+  if (at::globalContext().deterministicAlgorithmsWarnOnly() &&
+      !devices().device(query.device().index()).chip().deterministic) {
+    TORCH_WARN(kernel,
+               " defaults to a non-deterministic algorithm. To explicitly enable determinism call "
+               "torch.use_deterministic_algorithms(True, warn_only=False).");
+  }
+}
+
 std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(
     const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& output,
     const Tensor& logsumexp, const Tensor&, const Tensor&, c10::SymInt, c10::SymInt, double dropout_p,
@@ -145,6 +156,7 @@ Gradients efficient_attention_backward(const Tensor& gradient, const Tensor& que
                                        const Tensor& logsumexp, const Tensor& seed, const Tensor&,
                                        double dropout_p, std::array<bool, 4> needed, bool is_causal,
                                        std::optional<double> scale) {
+  warn_of_order(query, "Memory Efficient attention");
   return backward(gradient, query, key, value, bias, needed[3], output, logsumexp, seed, dropout_p, is_causal,
                   scale, /*diagonal=*/0, /*is_by_time=*/true);
 }
