@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from torch_loom import config
 from torch_loom.errors import ImageError
-from torch_loom.image import file, netlist, report
+from torch_loom.image import file, netlist, report, structure
 from torch_loom.image.arguments import check_specs, tensors_of_call
 from torch_loom.image.folded import Folded
 from torch_loom.image.program import Program, dtype_of
@@ -68,10 +68,11 @@ class Executable:
         compiled: they are given as then, or left out where they are the defaults of the forward.
 
         Returns:
-            What the module returns; where that has classes of the program's own, a tuple of its tensors.
+            What the module returns. Containers of the program's own classes (named tuples, say) are tuples.
 
         Raises:
             ValueError: the inputs are not those that it was compiled for.
+            ImageError: an image's program or structure of results is malformed.
         """
         if kwargs or not all(type(arg) is torch.Tensor for arg in args):
             args = tensors_of_call(self.specs, args, kwargs)
@@ -107,7 +108,13 @@ class Executable:
     def _structure(self) -> Any:
         """How results are put together; None: as a tuple."""
         text = self.specs.get("out")
-        return pytree.treespec_loads(text) if text else None
+        if not text:
+            return None
+        found = structure.loads(text)
+        num_results = len(self.program.outputs) - len(self.specs.get("saved", ()))
+        if found.num_leaves != num_results:
+            raise ImageError(f"the structure has {found.num_leaves} results, and the program {num_results}")
+        return found
 
     def run_flat(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
         """Run it on one tensor for each of :attr:`inputs`; return the module's results without structure.
