@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch.utils import _pytree as pytree
 from torch_loom import config
 from torch_loom.errors import ImageError
 from torch_loom.image import file, netlist, report, structure
-from torch_loom.image.arguments import check_specs, tensors_of_call
+from torch_loom.image.arguments import check_plan, check_specs, tensors_of_call
 from torch_loom.image.folded import Folded
 from torch_loom.image.program import Program, dtype_of
 from torch_loom.image.replay import Replayer
@@ -142,12 +143,20 @@ class Executable:
         saved = self.specs.get("saved", ())
         if self._folded is not None:
             self._folded.refresh(self._tensors)
-        with torch.no_grad():
-            results = list(self._run(*inputs))
-            if not saved and not self.program.updates:
-                return _detached(results)
-            for name, value in zip(self.program.updates, results[len(self.program.outputs) :], strict=True):
-                self._tensors[name].copy_(value)
+        try:
+            with torch.no_grad():
+                results = list(self._run(*inputs))
+                made = results[len(self.program.outputs) :]
+                for name, value in zip(self.program.updates, made, strict=True):
+                    self._tensors[name].copy_(value)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            if (fault := self.program.fault(self._tensors, self.device)) is not None:
+                raise ImageError(f"the program is malformed: {fault}. Compile the model again") from error
+            raise  # the values of the inputs, such as an index
+        if not saved and not self.program.updates:
+            return _detached(results)
         num_outputs = len(self.program.outputs) - len(saved)
         self.intermediates = dict(zip(saved, results[num_outputs:], strict=False))
         return _detached(results[:num_outputs])
@@ -193,7 +202,8 @@ class Executable:
 
     def netlist(self) -> str:
         """Return the plan as YAML: devices, queues, graphs, programs, fused_ops."""
-        return netlist.text(self.plan)
+        with _of_the_plan():
+            return netlist.text(self.plan)
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write a page that shows the plan: epochs on the cores, time, memory, what stayed on the host.
@@ -201,7 +211,8 @@ class Executable:
         Raises:
             ImageError: it cannot be written; what was at the path stays.
         """
-        page = report.page(self.plan)
+        with _of_the_plan():
+            page = report.page(self.plan)
         with file.whole_file(path, "report") as unfinished:
             unfinished.write_text(page, encoding="utf-8")
 
@@ -215,7 +226,8 @@ class Executable:
         target.mkdir(parents=True, exist_ok=True)
         (target / "netlist.yaml").write_text(self.netlist(), encoding="utf-8")
         if trace != "NONE":
-            events = report.trace_events(self.plan, with_ops=trace == "VERBOSE")
+            with _of_the_plan():
+                events = report.trace_events(self.plan, with_ops=trace == "VERBOSE")
             (target / "perf_trace.json").write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
 
     def save(self, path: str | os.PathLike[str], more: Mapping[str, Any] | None = None) -> None:
@@ -273,12 +285,24 @@ class Executable:
             place = torch.device(name, index)
             if missing := [one for one in program.tensors if one not in tensors]:
                 raise ImageError(f"{path}: the file is damaged: it lacks the tensors {missing[:5]}")
-            check_specs(path, body["specs"])
+            check_specs(path, body["specs"], len(program.outputs))
+            check_plan(path, body["plan"])
             trained = set(body.get("requires_grad", ()))
             moved = {name: _moved(tensor, place, name in trained) for name, tensor in tensors.items()}
             return cls(program, moved, body["plan"], body["specs"], place, replays=body["replays"])
-        except (KeyError, TypeError) as error:
+        except ImageError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ImageError(f"{path}: the file is damaged or no image ({error!r})") from error
+
+
+@contextlib.contextmanager
+def _of_the_plan() -> Iterator[None]:
+    """What showing a plan raises is the image's that it comes from."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ImageError(f"the plan is malformed ({error!r}): compile the model again") from error
 
 
 def _chip_name(index: int) -> str:

@@ -19,7 +19,6 @@ __all__ = ["VERSION", "read", "whole_file", "write"]
 
 VERSION = 1
 _KIND = "torch-loom image"
-_MAX_HEADER_BYTES = 100 << 20
 
 
 @contextlib.contextmanager
@@ -101,9 +100,9 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.
         return json.loads(text), {
             name: _shaped(flat[name], strides_of) for name, strides_of in json.loads(strides).items()
         }
-    except (KeyError, ValueError, RuntimeError) as error:
-        if isinstance(error, ImageError):
-            raise
+    except ImageError:
+        raise
+    except (KeyError, ValueError, RuntimeError, TypeError, AttributeError) as error:
         raise ImageError(f"{target}: the file is damaged ({error!r})") from error
 
 
@@ -128,6 +127,13 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
 def _shaped(flat: torch.Tensor, stride: list[int]) -> torch.Tensor:
     if list(flat.stride()) == stride:
         return flat
+    sizes = list(flat.shape)
+    if len(stride) != len(sizes) or not all(type(one) is int and 0 <= one < 2**62 for one in stride):
+        raise ValueError(f"strides {stride!r} of a tensor of shape {sizes}")
+    # An image's tensors have no gaps: strides may not ask for more memory than the file has values.
+    span = 1 + sum((size - 1) * one for size, one in zip(sizes, stride, strict=True))
+    if flat.numel() and span != flat.numel():
+        raise ValueError(f"strides {stride!r} of a tensor of shape {sizes}")
     return torch.empty_strided(tuple(flat.shape), tuple(stride), dtype=flat.dtype).copy_(flat)
 
 
