@@ -14,14 +14,14 @@ import torch
 from torch.utils import _pytree as pytree
 
 from torch_loom import config
-from torch_loom.errors import ImageError
+from torch_loom.errors import ImageError, LoomError
 from torch_loom.image import file, netlist, report, structure
 from torch_loom.image.arguments import check_plan, check_specs, tensors_of_call
 from torch_loom.image.folded import Folded
 from torch_loom.image.program import Program, dtype_of
 from torch_loom.image.replay import Replayer
 
-__all__ = ["Executable"]
+__all__ = ["Executable", "device_of"]
 
 
 class Executable:
@@ -271,10 +271,8 @@ class Executable:
         """
         body, tensors = file.read(path)
         name = config.device_name()
-        found = torch.device(device) if device is not None else torch.device(name)
-        if found.type != name:
-            raise ImageError(f"device={device!r}: an image runs on {name} devices")
-        index = found.index if found.index is not None else getattr(torch, name).current_device()
+        place = device_of(device, ImageError)
+        index = place.index
         try:
             if check_chip and (own := _chip_name(index)) != body["chip"]:
                 raise ImageError(
@@ -282,7 +280,6 @@ class Executable:
                     "again, or choose the chip by TORCH_LOOM_CHIP"
                 )
             program = Program.from_json(body["program"])
-            place = torch.device(name, index)
             if missing := [one for one in program.tensors if one not in tensors]:
                 raise ImageError(f"{path}: the file is damaged: it lacks the tensors {missing[:5]}")
             check_specs(path, body["specs"], len(program.outputs))
@@ -303,6 +300,32 @@ def _of_the_plan() -> Iterator[None]:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ImageError(f"the plan is malformed ({error!r}): compile the model again") from error
+
+
+def device_of(device: str | torch.device | None, error: type[LoomError]) -> torch.device:
+    """Return the device of a name, with its index; None: the current one.
+
+    Raises:
+        error: it is no device that an executable runs on.
+    """
+    name = config.device_name()
+    module = getattr(torch, name)
+    wanted = f"an executable runs on {name} devices, such as {name}:0"
+    if not isinstance(device, str | torch.device | None):
+        raise error(f"device={device!r}: {wanted}")
+    try:
+        found = torch.device(name if device is None else device)
+    except RuntimeError:
+        raise error(f"device={device!r}: {wanted}") from None
+    if found.type != name:
+        raise error(f"device={device!r}: {wanted}")
+    index = found.index if found.index is not None else module.current_device()
+    if index >= module.device_count():
+        raise error(
+            f"device={device!r}: there are {module.device_count()} devices, from {name}:0 on. "
+            "TORCH_LOOM_DEVICES sets how many"
+        )
+    return torch.device(name, index)
 
 
 def _chip_name(index: int) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from torch_loom.config.files import no_file
 from torch_loom.errors import ImageError
 
 __all__ = ["VERSION", "read", "whole_file", "write"]
@@ -77,8 +78,8 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.
         ImageError: the file is missing, no image, damaged, or of another version.
     """
     target = Path(path)
-    if not target.is_file():
-        raise ImageError(f"{target}: there is no such file")
+    if (reason := no_file(target)) is not None:
+        raise ImageError(f"{target}: {reason}")
     safe_open = _safetensors().safe_open
     try:
         with safe_open(str(target), framework="pt") as file:
