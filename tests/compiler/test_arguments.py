@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -11,7 +12,7 @@ from torch import nn
 
 import torch_loom
 from torch_loom import numerics
-from torch_loom.errors import CompilerOptionError
+from torch_loom.errors import CompilerOptionError, ExportError, ImageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,6 +115,42 @@ def test_what_is_no_sample_is_told(module: nn.Module, sample: Any, message: str)
     assert isinstance(X.numpy(), numpy.ndarray)
     with pytest.raises(CompilerOptionError, match=message):
         torch_loom.compile(module, (sample,))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": 3}, r"device=3: .* such as loom:0"),
+        ({"device": []}, r"device=\[\]: .* such as loom:0"),
+        ({"device": "foo"}, r"device='foo': .* such as loom:0"),
+        ({"device": "loom:99"}, r"device='loom:99': there are \d+ devices.*TORCH_LOOM_DEVICES"),
+        ({"num_chips": True}, r"num_chips=True: it takes a number from 1 to"),
+    ],
+)
+def test_devices_and_numbers_that_are_none_are_told(
+    options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CompilerOptionError, match=message):
+        torch_loom.compile(nn.ReLU(), (X,), **options)
+    if "device" in options:
+        torch_loom.compile(nn.ReLU(), (X,)).save(tmp_path / "relu.loom")
+        with pytest.raises(ImageError, match=message):
+            torch_loom.Executable.load(tmp_path / "relu.loom", **options)
+
+
+@dataclass
+class Result:
+    y: torch.Tensor
+
+
+class OfAClass(nn.Module):
+    def forward(self, x: torch.Tensor) -> Result:
+        return Result(x + 1)
+
+
+def test_results_of_an_unknown_class_are_told() -> None:
+    with pytest.raises(ExportError, match=r"instance of .*Result: .*register_dataclass"):
+        torch_loom.compile(OfAClass(), (X,))
 
 
 class Attention(nn.Module):

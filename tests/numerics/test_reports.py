@@ -255,3 +255,11 @@ def test_bad_arguments_are_named() -> None:
 class _ReturnsInt(nn.Module):
     def forward(self, x: Tensor) -> int:
         return 3
+
+
+def test_a_second_input_in_the_place_of_formats_is_told() -> None:
+    with pytest.raises(
+        FormatError, match=r"a tensor of shape \[3, 4\] and of torch.float32.*\(x, y\)"
+    ) as caught:
+        compare(nn.Bilinear(4, 4, 2), torch.ones(3, 4), torch.ones(3, 4))  # type: ignore[arg-type]
+    assert "tensor(" not in str(caught.value)

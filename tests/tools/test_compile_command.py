@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -10,13 +12,16 @@ import yaml
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
+import torch_loom
+from torch_loom.chips import load
+from torch_loom.chips.cost import sweep
+from torch_loom.compiler import load_onnx
+from torch_loom.errors import LoomError
 from torch_loom.image.report import duration
 from torch_loom.tools import cli
 from torch_loom.tools.cli import app
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.conftest import PythonRunner
 
 SCRIPT = """
@@ -127,6 +132,9 @@ def test_run_image_names_what_the_image_takes(script: Path, tmp_path: Path) -> N
         done = loom("run-image", image, "--inputs", x)
         assert done.exit_code == 1
         assert text in done.stderr
+    done = loom("run-image", image)
+    assert done.exit_code == 1
+    assert "give --inputs, a file of safetensors; the image takes input: float32 [2, 8]" in done.stderr
     x.write_bytes(b"none")
     for arguments in ((image, "--inputs", x), (x, "--inputs", x)):
         done = loom("run-image", *arguments)
@@ -146,6 +154,12 @@ def test_run_image_names_what_the_image_takes(script: Path, tmp_path: Path) -> N
         (SCRIPT, ("--option", "math_fidelity"), "NAME=VALUE"),
         (SCRIPT, ("--option", "math_fidelity=Perfect"), "HiFi3"),
         (SCRIPT, ("--chip", "no_such_chip"), "no_such_chip"),
+        (
+            "import torch; model = torch.nn.ReLU(); inputs = torch.ones(2), torch.ones(3)",
+            (),
+            "the inputs do not fit the model (too many positional arguments): they are 2 by position",
+        ),
+        ("import torch; model = torch.nn.Linear(8, 4); inputs = torch.ones(2, 5)", (), "(2x5 and 8x4)"),
         (SCRIPT, ("--inputs", "none.safetensors"), "none.safetensors"),
         (SCRIPT, ("--out", "/no/folder/net.loom"), "there is no folder /no/folder"),
         (
@@ -238,3 +252,43 @@ def test_inputs_by_the_names_of_the_arguments(script: Path, tmp_path: Path) -> N
     done = loom("run-image", image, "--inputs", tmp_path / "x.st")
     assert done.exit_code == 0
     assert "[5, 4]" in done.stdout
+
+
+def test_outputs_are_written_whole_or_not_at_all(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image, x, y = tmp_path / "net.loom", tmp_path / "x.st", tmp_path / "y.st"
+    assert loom("compile", script, "--chip", "grayskull", "--out", image).exit_code == 0
+    save_file({"input": torch.ones(2, 8)}, x)
+    y.write_bytes(b"earlier")
+
+    def full_disk(_: Any, path: Any) -> None:
+        Path(path).write_bytes(b"a part")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("safetensors.torch.save_file", full_disk)
+    done = loom("run-image", image, "--inputs", x, "--out", y)
+    assert done.exit_code == 1
+    assert "the file of outputs cannot be written (No space left on device)" in done.stderr
+    assert y.read_bytes() == b"earlier"
+    assert sorted(tmp_path.glob(".*")) == []
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_a_path_that_is_no_file_is_told(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "it"
+    _ = path.mkdir() if kind == "folder" else os.mkfifo(path)
+    chip = tmp_path / "chip.toml"
+    _ = chip.mkdir() if kind == "folder" else os.mkfifo(chip)
+    for arguments in (
+        ("compile", path),
+        ("run-image", path, "--inputs", path),
+        ("compile", tmp_path / "none.py", "--chip", chip),
+    ):
+        done = loom(*arguments)
+        assert done.exit_code == 1
+        wanted = "there is no such file" if "none.py" in str(arguments) else f"this is a {kind}, not a file"
+        assert wanted in done.stderr
+    for read in (load, load_onnx, torch_loom.Executable.load, sweep.read):
+        with pytest.raises(LoomError, match=f"this is a {kind}, not a file"):
+            read(chip)

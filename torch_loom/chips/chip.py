@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from torch_loom.chips import checks
 from torch_loom.chips.checks import DTYPES, FORMATS, FUSED_KERNELS, MAX_TEXT_CHARS, BadValueError, Check
 from torch_loom.chips.cost.families import COEFFICIENTS, FAMILIES
+from torch_loom.config.files import no_file
 from torch_loom.errors import ChipError
 
 if sys.version_info >= (3, 11):
@@ -311,8 +312,8 @@ class _Reader:
     def parse(self) -> dict[str, Any]:
         try:
             # A device or a pipe could go on for ever, or wait; at most one byte too many is read of a file.
-            if not self.path.is_file():
-                raise ChipError(f"{self.path}: there is no such file; TORCH_LOOM_CHIP takes a name or a path")
+            if (reason := no_file(self.path)) is not None:
+                raise ChipError(f"{self.path}: {reason}; TORCH_LOOM_CHIP takes a name or a path")
             with self.path.open("rb") as file:
                 content = file.read(MAX_FILE_BYTES + 1)
         except (OSError, ValueError) as error:

@@ -30,7 +30,7 @@ from torch_loom.compiler.samples import on_one_device, specs_of
 from torch_loom.compiler.target import Target, target_of
 from torch_loom.compiler.training import Loss, exported_step
 from torch_loom.errors import CompilerOptionError, PlacementError
-from torch_loom.image.executable import Executable
+from torch_loom.image.executable import Executable, device_of
 
 __all__ = ["compile_module"]
 
@@ -102,9 +102,9 @@ def compile_module(
     own = configuration().but(**options)
     if "numerics" not in options and _wants_formats(own):
         own = own.but(numerics="formats")
-    place = _device(device)
+    place = device_of(device, CompilerOptionError)
     described = chip if isinstance(chip, Chip) else load(chip) if chip is not None else _chip_of(place)
-    if not isinstance(num_chips, int) or not 1 <= num_chips <= MAX_CHIPS:
+    if type(num_chips) is not int or not 1 <= num_chips <= MAX_CHIPS:
         raise CompilerOptionError(f"num_chips={num_chips!r}: it takes a number from 1 to {MAX_CHIPS}")
     target = target_of(described, own, num_chips)
     if not isinstance(sample_inputs, tuple | list):
@@ -259,15 +259,6 @@ def _wants_formats(options: Options) -> bool:
         or not options.enable_stable_softmax
         or overrides.current().precisions
     )
-
-
-def _device(device: str | torch.device | None) -> torch.device:
-    name = config.device_name()
-    found = torch.device(device) if device is not None else torch.device(name)
-    if found.type != name:
-        raise CompilerOptionError(f"device={device!r}: an executable runs on {name} devices")
-    index = found.index if found.index is not None else getattr(torch, name).current_device()
-    return torch.device(name, index)
 
 
 def _chip_of(device: torch.device) -> Chip:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import sys
 import sysconfig
 import traceback
@@ -24,6 +25,7 @@ IN_MODEL = "\nin the model: "
 """Stands between a model's own error and the line that raised it."""
 # Errors of Python and PyTorch that are made of one text.
 _PLAIN = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
+_UNKNOWN_RESULT = re.compile(r"Found <class '(.*?)'> in output, which is not a known type")
 # What is logged of an error that is raised anyway.
 _REPEATED = ("failed while attempting to run meta for", "Unable to find user code corresponding to")
 _LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
@@ -50,6 +52,11 @@ def named_lines() -> Iterator[None]:
             f"{line_of(error) or 'the model'}: it cannot be made a graph of ops: {first}"
         ) from error
     except _PLAIN as error:
+        if (unknown := _UNKNOWN_RESULT.match(str(error))) is not None:
+            raise ExportError(
+                f"the model returns an instance of {unknown[1]}: it returns tensors, in tuples, lists, "
+                "dictionaries or classes that PyTorch knows (torch.export.register_dataclass)"
+            ) from error
         line = line_of(error)
         if line is None or type(error) not in _PLAIN:
             raise

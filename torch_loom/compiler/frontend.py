@@ -12,6 +12,7 @@ from torch import fx, nn
 
 from torch_loom.compiler.failures import check_dtypes, named_lines, without_noise
 from torch_loom.errors import CompilerOptionError, ExportError
+from torch_loom.image import structure
 from torch_loom.image.arguments import CONSTANTS
 from torch_loom.image.folded import Folded
 from torch_loom.image.program import Program
@@ -95,8 +96,6 @@ def exported(
         CompilerOptionError: it is no module, or it changes its inputs.
         ExportError: it is no graph of ops of known sizes.
     """
-    from torch.utils import _pytree as pytree
-
     if not isinstance(module, nn.Module):
         raise CompilerOptionError(f"module is a {type(module).__name__}; a torch.nn.Module is compiled")
     program = _program(module, args, kwargs, device)
@@ -122,10 +121,6 @@ def exported(
                 f"the module changes its input {spec.target!r}: return the changed tensor instead"
             )
     out_spec: Any = program.call_spec.out_spec
-    try:
-        text = pytree.treespec_dumps(out_spec)
-    except Exception:  # a class of the program's own: its fields in a list
-        text = ""
     # Casts leave checks of shapes and dtypes, which the executable makes of its inputs.
     graph = program.graph_module.graph
     checks = torch.ops.aten._assert_tensor_metadata.default
@@ -133,7 +128,7 @@ def exported(
         graph.erase_node(node)
     _insert_constants(graph)
     _use_labels(graph)
-    return Exported(program.graph_module, parameters, sources, updates, {"out": text})
+    return Exported(program.graph_module, parameters, sources, updates, {"out": structure.dumps(out_spec)})
 
 
 def _insert_constants(graph: fx.Graph) -> None:

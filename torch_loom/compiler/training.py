@@ -19,6 +19,7 @@ from torch_loom.compiler.failures import check_dtypes, named_lines
 from torch_loom.compiler.frontend import Exported
 from torch_loom.compiler.ir import facts
 from torch_loom.errors import CompilerOptionError
+from torch_loom.image import structure
 
 __all__ = ["Loss", "exported_step"]
 
@@ -87,7 +88,7 @@ def exported_step(
     with named_lines(), fx.traceback.preserve_node_meta(), torch.no_grad():
         traced = make_fx(_functional(step), tracing_mode="fake", record_stack_traces=True)(*kept, *inputs)
     check_dtypes(traced)
-    specs = {"out": pytree.treespec_dumps(pytree.tree_structure(0))}
+    specs = {"out": structure.dumps(pytree.tree_structure(0))}
     return _as_exported(traced, values, state, set(trained), specs)
 
 

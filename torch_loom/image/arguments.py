@@ -12,12 +12,14 @@ from torch.utils import _pytree as pytree
 from torch_loom.errors import ImageError
 from torch_loom.image.program import decode
 
-__all__ = ["CONSTANTS", "check_specs", "names_of", "same", "tensors_of_call"]
+__all__ = ["CONSTANTS", "check_plan", "check_specs", "names_of", "same", "tensors_of_call"]
 
 CONSTANTS = (bool, int, float, complex, str, type(None))
 """Types of arguments that a model is compiled for by their values."""
 
 _HOST = torch.device("cpu")
+MAX_CORES = 1 << 16
+"""Of a chip in a plan: a page shows each."""
 
 
 def same(value: Any, other: Any) -> bool:
@@ -25,8 +27,16 @@ def same(value: Any, other: Any) -> bool:
     return type(value) is type(other) and repr(value) == repr(other)
 
 
-def check_specs(path: str | os.PathLike[str], specs: Mapping[str, Any]) -> None:
-    """Raise an ImageError unless an image says which of the leaves its constants are."""
+def check_specs(path: str | os.PathLike[str], specs: Mapping[str, Any], num_outputs: int) -> None:
+    """Raise an ImageError unless an image says which of the leaves its constants are, and what it saves."""
+    if not isinstance(specs, dict):
+        raise ImageError(f"{path}: the file is damaged: of arguments and results it says {specs!r}")
+    saved = specs.get("saved", [])
+    if not _are_texts(saved) or len(saved) > num_outputs:
+        raise ImageError(f"{path}: the file is damaged: of {num_outputs} results it saves {saved!r}")
+    names, keywords = specs.get("names", []), specs.get("keywords", [])
+    if not _are_texts(names) or not _are_texts(keywords):
+        raise ImageError(f"{path}: the file is damaged: its arguments are {names!r}, by name {keywords!r}")
     constants, given = specs.get("constants"), specs.get("given")
     if constants is None:
         return  # an image from before they were kept
@@ -39,6 +49,34 @@ def check_specs(path: str | os.PathLike[str], specs: Mapping[str, Any]) -> None:
         raise ImageError(
             f"{path}: the file is damaged: the arguments {given!r} do not fit the constants {constants!r}"
         )
+    for one in constants:
+        decode(one, {}, _HOST)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def check_plan(path: str | os.PathLike[str], plan: Any) -> None:
+    """Raise an ImageError unless a plan has what an executable says of itself, in sizes that can be shown."""
+    try:
+        sizes = [*plan["grid"], plan["num_chips"]]
+        for epoch in plan["epochs"]:
+            if [type(epoch["index"]), type(epoch["chip"]), type(epoch["ops"])] != [int, int, list]:
+                raise ValueError(f"the epoch {epoch['index']!r} on the chip {epoch['chip']!r}")
+        is_shown = len(sizes) == 3 and all(type(one) is int and 0 < one <= MAX_CORES for one in sizes)
+        if not is_shown or sizes[0] * sizes[1] > MAX_CORES:
+            raise ValueError(f"the grid {plan['grid']!r} on {plan['num_chips']!r} chips")
+        if not isinstance(plan["chip"], str):
+            raise ValueError(f"the chip {plan['chip']!r}")
+        for name in ("latency_seconds", "samples_per_second", "utilisation"):
+            plan["totals"][name] = float(plan["totals"][name])
+        for name, one in plan["host"].items():
+            plan["host"][name] = {key: str(value) for key, value in one.items()}
+            if not one.keys() >= {"op", "reason", "source"}:
+                raise ValueError(f"{name} on the host")
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ImageError(f"{path}: the file is damaged: its plan is malformed ({error})") from error
 
 
 def names_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

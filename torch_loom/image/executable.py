@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,14 @@ import torch
 from torch.utils import _pytree as pytree
 
 from torch_loom import config
-from torch_loom.errors import ImageError
-from torch_loom.image import file, netlist, report
-from torch_loom.image.arguments import check_specs, tensors_of_call
+from torch_loom.errors import ImageError, LoomError
+from torch_loom.image import file, netlist, report, structure
+from torch_loom.image.arguments import check_plan, check_specs, tensors_of_call
 from torch_loom.image.folded import Folded
 from torch_loom.image.program import Program, dtype_of
 from torch_loom.image.replay import Replayer
 
-__all__ = ["Executable"]
+__all__ = ["Executable", "device_of"]
 
 
 class Executable:
@@ -68,10 +69,11 @@ class Executable:
         compiled: they are given as then, or left out where they are the defaults of the forward.
 
         Returns:
-            What the module returns; where that has classes of the program's own, a tuple of its tensors.
+            What the module returns. Containers of the program's own classes (named tuples, say) are tuples.
 
         Raises:
             ValueError: the inputs are not those that it was compiled for.
+            ImageError: an image's program or structure of results is malformed.
         """
         if kwargs or not all(type(arg) is torch.Tensor for arg in args):
             args = tensors_of_call(self.specs, args, kwargs)
@@ -107,7 +109,13 @@ class Executable:
     def _structure(self) -> Any:
         """How results are put together; None: as a tuple."""
         text = self.specs.get("out")
-        return pytree.treespec_loads(text) if text else None
+        if not text:
+            return None
+        found = structure.loads(text)
+        num_results = len(self.program.outputs) - len(self.specs.get("saved", ()))
+        if found.num_leaves != num_results:
+            raise ImageError(f"the structure has {found.num_leaves} results, and the program {num_results}")
+        return found
 
     def run_flat(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
         """Run it on one tensor for each of :attr:`inputs`; return the module's results without structure.
@@ -135,12 +143,20 @@ class Executable:
         saved = self.specs.get("saved", ())
         if self._folded is not None:
             self._folded.refresh(self._tensors)
-        with torch.no_grad():
-            results = list(self._run(*inputs))
-            if not saved and not self.program.updates:
-                return _detached(results)
-            for name, value in zip(self.program.updates, results[len(self.program.outputs) :], strict=True):
-                self._tensors[name].copy_(value)
+        try:
+            with torch.no_grad():
+                results = list(self._run(*inputs))
+                made = results[len(self.program.outputs) :]
+                for name, value in zip(self.program.updates, made, strict=True):
+                    self._tensors[name].copy_(value)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            if (fault := self.program.fault(self._tensors, self.device)) is not None:
+                raise ImageError(f"the program is malformed: {fault}. Compile the model again") from error
+            raise  # the values of the inputs, such as an index
+        if not saved and not self.program.updates:
+            return _detached(results)
         num_outputs = len(self.program.outputs) - len(saved)
         self.intermediates = dict(zip(saved, results[num_outputs:], strict=False))
         return _detached(results[:num_outputs])
@@ -186,7 +202,8 @@ class Executable:
 
     def netlist(self) -> str:
         """Return the plan as YAML: devices, queues, graphs, programs, fused_ops."""
-        return netlist.text(self.plan)
+        with _of_the_plan():
+            return netlist.text(self.plan)
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write a page that shows the plan: epochs on the cores, time, memory, what stayed on the host.
@@ -194,7 +211,8 @@ class Executable:
         Raises:
             ImageError: it cannot be written; what was at the path stays.
         """
-        page = report.page(self.plan)
+        with _of_the_plan():
+            page = report.page(self.plan)
         with file.whole_file(path, "report") as unfinished:
             unfinished.write_text(page, encoding="utf-8")
 
@@ -208,7 +226,8 @@ class Executable:
         target.mkdir(parents=True, exist_ok=True)
         (target / "netlist.yaml").write_text(self.netlist(), encoding="utf-8")
         if trace != "NONE":
-            events = report.trace_events(self.plan, with_ops=trace == "VERBOSE")
+            with _of_the_plan():
+                events = report.trace_events(self.plan, with_ops=trace == "VERBOSE")
             (target / "perf_trace.json").write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
 
     def save(self, path: str | os.PathLike[str], more: Mapping[str, Any] | None = None) -> None:
@@ -252,10 +271,8 @@ class Executable:
         """
         body, tensors = file.read(path)
         name = config.device_name()
-        found = torch.device(device) if device is not None else torch.device(name)
-        if found.type != name:
-            raise ImageError(f"device={device!r}: an image runs on {name} devices")
-        index = found.index if found.index is not None else getattr(torch, name).current_device()
+        place = device_of(device, ImageError)
+        index = place.index
         try:
             if check_chip and (own := _chip_name(index)) != body["chip"]:
                 raise ImageError(
@@ -263,15 +280,52 @@ class Executable:
                     "again, or choose the chip by TORCH_LOOM_CHIP"
                 )
             program = Program.from_json(body["program"])
-            place = torch.device(name, index)
             if missing := [one for one in program.tensors if one not in tensors]:
                 raise ImageError(f"{path}: the file is damaged: it lacks the tensors {missing[:5]}")
-            check_specs(path, body["specs"])
+            check_specs(path, body["specs"], len(program.outputs))
+            check_plan(path, body["plan"])
             trained = set(body.get("requires_grad", ()))
             moved = {name: _moved(tensor, place, name in trained) for name, tensor in tensors.items()}
             return cls(program, moved, body["plan"], body["specs"], place, replays=body["replays"])
-        except (KeyError, TypeError) as error:
+        except ImageError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ImageError(f"{path}: the file is damaged or no image ({error!r})") from error
+
+
+@contextlib.contextmanager
+def _of_the_plan() -> Iterator[None]:
+    """What showing a plan raises is the image's that it comes from."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ImageError(f"the plan is malformed ({error!r}): compile the model again") from error
+
+
+def device_of(device: str | torch.device | None, error: type[LoomError]) -> torch.device:
+    """Return the device of a name, with its index; None: the current one.
+
+    Raises:
+        error: it is no device that an executable runs on.
+    """
+    name = config.device_name()
+    module = getattr(torch, name)
+    wanted = f"an executable runs on {name} devices, such as {name}:0"
+    if not isinstance(device, str | torch.device | None):
+        raise error(f"device={device!r}: {wanted}")
+    try:
+        found = torch.device(name if device is None else device)
+    except RuntimeError:
+        raise error(f"device={device!r}: {wanted}") from None
+    if found.type != name:
+        raise error(f"device={device!r}: {wanted}")
+    index = found.index if found.index is not None else module.current_device()
+    if index >= module.device_count():
+        raise error(
+            f"device={device!r}: there are {module.device_count()} devices, from {name}:0 on. "
+            "TORCH_LOOM_DEVICES sets how many"
+        )
+    return torch.device(name, index)
 
 
 def _chip_name(index: int) -> str:

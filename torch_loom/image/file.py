@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
+from torch_loom.config.files import no_file
 from torch_loom.errors import ImageError
 
 __all__ = ["VERSION", "read", "whole_file", "write"]
 
 VERSION = 1
 _KIND = "torch-loom image"
-_MAX_HEADER_BYTES = 100 << 20
 
 
 @contextlib.contextmanager
@@ -78,8 +78,8 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.
         ImageError: the file is missing, no image, damaged, or of another version.
     """
     target = Path(path)
-    if not target.is_file():
-        raise ImageError(f"{target}: there is no such file")
+    if (reason := no_file(target)) is not None:
+        raise ImageError(f"{target}: {reason}")
     safe_open = _safetensors().safe_open
     try:
         with safe_open(str(target), framework="pt") as file:
@@ -101,9 +101,9 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.
         return json.loads(text), {
             name: _shaped(flat[name], strides_of) for name, strides_of in json.loads(strides).items()
         }
-    except (KeyError, ValueError, RuntimeError) as error:
-        if isinstance(error, ImageError):
-            raise
+    except ImageError:
+        raise
+    except (KeyError, ValueError, RuntimeError, TypeError, AttributeError) as error:
         raise ImageError(f"{target}: the file is damaged ({error!r})") from error
 
 
@@ -128,6 +128,13 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
 def _shaped(flat: torch.Tensor, stride: list[int]) -> torch.Tensor:
     if list(flat.stride()) == stride:
         return flat
+    sizes = list(flat.shape)
+    if len(stride) != len(sizes) or not all(type(one) is int and 0 <= one < 2**62 for one in stride):
+        raise ValueError(f"strides {stride!r} of a tensor of shape {sizes}")
+    # An image's tensors have no gaps: strides may not ask for more memory than the file has values.
+    span = 1 + sum((size - 1) * one for size, one in zip(sizes, stride, strict=True))
+    if flat.numel() and span != flat.numel():
+        raise ValueError(f"strides {stride!r} of a tensor of shape {sizes}")
     return torch.empty_strided(tuple(flat.shape), tuple(stride), dtype=flat.dtype).copy_(flat)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -19,6 +20,8 @@ __all__ = ["Call", "Program", "decode", "dtype_of", "encode", "op_of"]
 _NAMESPACES = ("aten", "loom_numerics")
 # Those of them that touch more than their operands.
 _REFUSED = ("from_file", "_print", "_assert_async", "set_", "record_stream", "_copy_from", "rename_")
+# Those that read memory at the places that their operands say, unchecked, or hold pointers in tensors.
+_UNCHECKED = re.compile(r"_reshape_alias|_sparse_.*tensor.*|_nested_view.*|fbgemm_.*|_?wrapped_.*pack.*")
 # Ops that bear the names of Python's operators; anything else between underscores is an attribute.
 _OPERATORS = ("__and__", "__or__", "__xor__", "__lshift__", "__rshift__")
 _NAMED: dict[str, dict[str, Any]] = {
@@ -95,18 +98,67 @@ class Program:
         return program
 
     def check(self) -> None:
-        """Raise an ImageError unless every value is made before it is used, by an op that may be called."""
-        known = {one["name"] for one in self.inputs} | set(self.tensors)
+        """Raise an ImageError unless values are made once, before their use, by ops that may be called."""
+        known: set[str] = set()
+        for name in [*(one["name"] for one in self.inputs), *self.tensors]:
+            _add(name, known)
+        for one in self.inputs:
+            dtype_of(one["dtype"])
+            if not isinstance(one["shape"], list) or not all(_is_size(size) for size in one["shape"]):
+                raise ImageError(f"the input {one['name']!r} has the shape {one['shape']!r}, which is none")
         for call in self.calls:
-            if call.op != "getitem":
-                op_of(call.op)
-            for name in references([call.args, *call.kwargs.values()]):
-                if name not in known:
-                    raise ImageError(f"the program uses {name!r} in {call.name!r} before it is made")
-            known.add(call.name)
+            self._check_call(call, known)
+            _add(call.name, known)
         for name in references([self.outputs, *self.updates.values()]):
             if name not in known:
                 raise ImageError(f"the program returns {name!r}, which nothing makes")
+        _check_encoded([self.outputs, *self.updates.values()])
+        if unknown := self.updates.keys() - set(self.tensors):
+            raise ImageError(f"the program changes {sorted(unknown)}, which are none of its tensors")
+
+    def _check_call(self, call: Call, known: set[str]) -> None:
+        if not isinstance(call.args, list) or not isinstance(call.kwargs, dict):
+            raise ImageError(
+                f"{call.name!r} has the arguments {call.args!r} and {call.kwargs!r}, which are none"
+            )
+        for name in references([call.args, *call.kwargs.values()]):
+            if name not in known:
+                raise ImageError(f"the program uses {name!r} in {call.name!r} before it is made")
+        if call.op != "getitem":
+            op_of(call.op)
+            _check_encoded([call.args, *call.kwargs.values()])
+        elif len(call.args) != 2 or "ref" not in call.args[0] or type(call.args[1]) is not int:
+            raise ImageError(f"{call.name!r} takes {call.args!r}, and not one of several results")
+
+    def fault(self, tensors: Mapping[str, torch.Tensor], device: torch.device) -> str | None:
+        """Return what is wrong with the program whatever its inputs' values: the call, and what it raises.
+
+        None: nothing is, as far as shapes and dtypes tell. Nothing is computed.
+        """
+        from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
+
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+            values: dict[str, Any] = {name: mode.from_tensor(one) for name, one in tensors.items()}
+            for one in self.inputs:
+                try:
+                    values[one["name"]] = torch.empty(
+                        one["shape"], dtype=dtype_of(one["dtype"]), device=device
+                    )
+                except RuntimeError as error:
+                    return f"{one['name']}: {error}"
+            for call in self.calls:
+                try:
+                    values[call.name] = self._step(call, device)(values)
+                except (NotImplementedError, DynamicOutputShapeException):
+                    return None
+                except Exception as error:
+                    first = str(error).partition("\n")[0]
+                    return f"{call.name} ({call.op}): {type(error).__name__}: {first}"
+        for name, result in self.updates.items():
+            made = decode(result, values, device)
+            if not isinstance(made, torch.Tensor) or made.shape != values[name].shape:
+                return f"{name} cannot take the result {result!r}"
+        return None
 
     def bind(self, tensors: Mapping[str, torch.Tensor], device: torch.device) -> Callable[..., list[Any]]:
         """Return a function of the inputs that runs the calls on a device.
@@ -159,6 +211,39 @@ class Program:
         return {name: tuple(values) for name, values in dead.items()}
 
 
+def _add(name: Any, known: set[str]) -> None:
+    if not isinstance(name, str) or name in known:
+        raise ImageError(f"the program makes {name!r} twice, or it is no name")
+    known.add(name)
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+class _Anything(Mapping[str, Any]):
+    """Has a value, None, for each name."""
+
+    def __getitem__(self, name: str) -> Any:
+        return None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+def _check_encoded(values: list[Any]) -> None:
+    for value in values:
+        try:
+            decode(value, _Anything(), torch.device("cpu"))
+        except ImageError:
+            raise
+        except Exception as error:
+            raise ImageError(f"the program has the value {value!r}, which is none ({error!r})") from error
+
+
 def references(value: Any) -> list[str]:
     """Return the names of values in encoded arguments."""
     if isinstance(value, dict):
@@ -179,7 +264,8 @@ def op_of(name: str) -> Any:
     """
     namespace, _, rest = name.partition("::")
     base, _, overload = rest.partition(".")
-    if namespace not in _NAMESPACES or base in _REFUSED or (base.startswith("__") and base not in _OPERATORS):
+    is_attribute = base.startswith("__") and base not in _OPERATORS
+    if namespace not in _NAMESPACES or base in _REFUSED or is_attribute or _UNCHECKED.fullmatch(base):
         raise ImageError(f"the program calls {name!r}, which no image may call")
     if namespace == "loom_numerics":
         import torch_loom.numerics  # noqa: F401 (registers them)
@@ -187,6 +273,9 @@ def op_of(name: str) -> Any:
         op = getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
     except AttributeError:
         raise ImageError(f"the program calls {name!r}, which PyTorch {torch.__version__} lacks") from None
+    # TorchScript's own functions have no kernels in the dispatcher: they write files and set modes.
+    if not isinstance(op, torch._ops.OpOverload) or not torch._C._dispatch_has_kernel(str(op._name)):
+        raise ImageError(f"the program calls {name!r}, which no image may call")
     if op._schema.is_mutable:
         raise ImageError(f"the program calls {name!r}, which changes its operands")
     return op
@@ -277,7 +366,7 @@ def dtype_of(name: str) -> torch.dtype:
     Raises:
         ImageError: PyTorch has none of this name.
     """
-    found = getattr(torch, name, None)
+    found = getattr(torch, name, None) if isinstance(name, str) else None
     if not isinstance(found, torch.dtype):
         raise ImageError(f"{name!r} is no dtype of PyTorch {torch.__version__}")
     return found

@@ -171,7 +171,9 @@ def compile_model(
 @app.command(name="run-image")
 def run_image(
     image: Annotated[Path, typer.Argument(help="An image, as `loom compile --out` writes it.")],
-    inputs: Annotated[Path, typer.Option(help="Tensors (.safetensors) by the names of the inputs.")],
+    inputs: Annotated[
+        Path | None, typer.Option(help="Tensors (.safetensors) by the names of the inputs.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write the outputs (.safetensors).")] = None,
     device: Annotated[str | None, typer.Option(help="Where to run it. [default: device 0]")] = None,
     repeat: Annotated[int, typer.Option(min=1, help="How many times to run it.")] = 1,

@@ -13,6 +13,7 @@ import yaml
 from rich.table import Table
 
 from torch_loom import config
+from torch_loom.config.files import no_file
 from torch_loom.errors import CompilerOptionError, ExportError, LoomError
 from torch_loom.image.report import duration
 from torch_loom.tools import console
@@ -84,8 +85,28 @@ def _compiled(
         text, _, line = str(error).partition(IN_MODEL)
         line, first = line or line_of(error) or "", text.strip().partition("\n")[0]
         if not line:
+            _check_inputs(path, module, args, kwargs)
             raise  # the compiler's own
         raise ExportError(f"{path}: the model failed: {type(error).__name__}: {first} ({line})") from error
+
+
+def _check_inputs(path: Path, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise what is wrong with the inputs of a model that fails without the compiler, too."""
+    signature = inspect.signature(module.forward)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        names = f"{len(args)} by position" + (f" and {', '.join(kwargs)}" if kwargs else "")
+        raise CompilerOptionError(
+            f"{path}: the inputs do not fit the model ({error}): they are {names}, and its forward takes "
+            f"{signature}"
+        ) from error
+    try:
+        with torch.no_grad():
+            module(*args, **kwargs)
+    except Exception as error:  # eager mode's, of a module that has no line of the program
+        first = str(error).strip().partition("\n")[0]
+        raise ExportError(f"{path}: the model failed: {type(error).__name__}: {first}") from error
 
 
 def options_of(given: Sequence[str]) -> dict[str, Any]:
@@ -113,8 +134,8 @@ def loaded(path: Path, inputs: Path | None) -> tuple[torch.nn.Module, tuple[Any,
     Raises:
         CompilerOptionError: the script fails, or does not define what is needed.
     """
-    if not path.is_file():
-        raise CompilerOptionError(f"{path}: there is no such file")
+    if (reason := no_file(path)) is not None:
+        raise CompilerOptionError(f"{path}: {reason}")
     if path.suffix == ".onnx":
         return _onnx(path, inputs)
     names = _script(path)

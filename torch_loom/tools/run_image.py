@@ -11,20 +11,23 @@ from rich.table import Table
 
 from torch_loom.errors import ImageError, LoomError
 from torch_loom.image.executable import Executable
+from torch_loom.image.file import whole_file
 from torch_loom.tools import console
 
 
-def run(image: Path, inputs: Path, out: Path | None, device: str | None, repeat: int) -> None:
+def run(image: Path, inputs: Path | None, out: Path | None, device: str | None, repeat: int) -> None:
     """Run an image on the tensors of a file, print its outputs, and write them where asked.
 
     Args:
-        inputs: safetensors, one for each input, by its name.
+        inputs: safetensors, one for each input, by its name; None: an error names what the image takes.
         out: where outputs are written: ``output_0``, ``output_1``, …
         repeat: how many times it runs; the shortest host time is printed.
     """
     console.check_folders(out)
     try:
         executable = Executable.load(image, device)
+        if inputs is None:
+            raise ImageError(f"give --inputs, a file of safetensors; the image takes {_taken(executable)}")
         given = ordered(executable, _read(inputs), inputs)
         shortest = float("inf")
         for _ in range(repeat):
@@ -54,9 +57,14 @@ def ordered(executable: Executable, given: Mapping[str, torch.Tensor], path: Pat
     """
     names = [one["name"] for one in executable.inputs]
     if set(given) != set(names):
-        expected = ", ".join(f"{one['name']}: {one['dtype']} {one['shape']}" for one in executable.inputs)
-        raise ImageError(f"{path} has the tensors {', '.join(sorted(given))}; the image takes {expected}")
+        raise ImageError(
+            f"{path} has the tensors {', '.join(sorted(given))}; the image takes {_taken(executable)}"
+        )
     return [given[name] for name in names]
+
+
+def _taken(executable: Executable) -> str:
+    return ", ".join(f"{one['name']}: {one['dtype']} {one['shape']}" for one in executable.inputs)
 
 
 def _read(path: Path) -> dict[str, torch.Tensor]:
@@ -72,7 +80,8 @@ def _write(path: Path, outputs: list[torch.Tensor]) -> None:
     from safetensors.torch import save_file
 
     # Outputs may be views of one another, which the format does not have.
-    save_file({f"output_{i}": one.contiguous().clone() for i, one in enumerate(outputs)}, path)
+    with whole_file(path, "file of outputs") as unfinished:
+        save_file({f"output_{i}": one.contiguous().clone() for i, one in enumerate(outputs)}, unfinished)
 
 
 def _table(outputs: list[torch.Tensor]) -> Table:

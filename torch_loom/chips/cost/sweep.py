@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from torch_loom.chips.cost.lower import lower
 from torch_loom.chips.cost.records import ITEM_BYTES, Kernel, Op, Tensor
+from torch_loom.config.files import no_file
 from torch_loom.errors import ChipError
 
 __all__ = ["OPS", "Case", "describe", "read"]
@@ -178,8 +179,8 @@ def read(path: Path) -> list[Case]:
 
 def _content(path: Path) -> Any:
     try:
-        if not path.is_file():
-            raise ChipError(f"{path}: there is no such file")
+        if (reason := no_file(path)) is not None:
+            raise ChipError(f"{path}: {reason}")
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:

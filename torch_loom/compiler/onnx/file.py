@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from torch_loom.config.files import no_file
 from torch_loom.errors import OnnxError
 
 __all__ = ["DTYPES", "check", "graphs", "is_model", "package", "read", "tensor_of", "upgraded"]
@@ -86,8 +87,8 @@ def read(model: Any, folder: str | os.PathLike[str] | None = None) -> tuple[Any,
     if not isinstance(model, str | os.PathLike):
         raise OnnxError(f"an ONNX model is a path or a ModelProto, not a {type(model).__name__}")
     path = Path(model)
-    if not path.is_file():
-        raise OnnxError(f"{path}: there is no such file")
+    if (reason := no_file(path)) is not None:
+        raise OnnxError(f"{path}: {reason}")
     size = path.stat().st_size
     if size > MAX_MODEL_BYTES:
         raise OnnxError(
@@ -285,8 +286,8 @@ def _external(proto: Any, folder: Path | None, dtype: torch.dtype, dims: list[in
     is_inside = location and not given.is_absolute() and ".." not in given.parts and ":" not in location
     if not is_inside or not path.resolve().is_relative_to(root):
         raise OnnxError(f"{name} names {location!r}, which is not in the model's folder: it is not read")
-    if not path.is_file():
-        raise OnnxError(f"{name} lies in {path}, and there is no such file: keep it beside the model")
+    if (reason := no_file(path)) is not None:
+        raise OnnxError(f"{name} lies in {path}, and {reason}: keep it beside the model")
     count = int(np.prod(dims, dtype=object)) if dims else 1
     size = count * dtype.itemsize
     try:

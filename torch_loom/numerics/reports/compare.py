@@ -126,6 +126,11 @@ def compare(
         OperandError: `model` is no module, or returns no tensor.
     """
     model = check_module("compare", model)
+    if isinstance(formats, Tensor):
+        raise FormatError(
+            f"compare: formats is a tensor of shape {list(formats.shape)} and of {formats.dtype}; it "
+            "takes data formats. Give several inputs as a tuple: compare(model, (x, y))"
+        )
     formats = check_formats("compare", formats)
     if not formats:
         raise FormatError("compare: no formats; give at least one")
