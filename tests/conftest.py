@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 import os
 import subprocess
 import sys
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 PythonRunner = Callable[..., "subprocess.CompletedProcess[str]"]
 _PROCESSES = {"run_python", "warm_python", "fork_python", "fork_loom"}
 _NUM_MODULES = pytest.StashKey[int]()  # that were imported when objects were last frozen
+
+
+# pytest adds its handlers to each logger that does not propagate. Where this one has a handler, PyTorch
+# writes out every graph, guard and kernel that it compiles.
+logging.getLogger("torch.__trace").propagate = True
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
