@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 import os
 import subprocess
 import sys
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 
 PythonRunner = Callable[..., "subprocess.CompletedProcess[str]"]
 _PROCESSES = {"run_python", "warm_python", "fork_python", "fork_loom"}
+_NUM_MODULES = pytest.StashKey[int]()  # that were imported when objects were last frozen
+
+
+# pytest adds its handlers to each logger that does not propagate. Where this one has a handler, PyTorch
+# writes out every graph, guard and kernel that it compiles.
+logging.getLogger("torch.__trace").propagate = True
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
@@ -59,10 +66,15 @@ def _takes_minutes(item: pytest.Item) -> bool:
     return limit is not None and limit.args[0] >= 600
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
+    _collect_and_freeze(session.config)
+
+
+def _collect_and_freeze(config: pytest.Config) -> None:
     """Let the many tests that collect garbage not walk through all of PyTorch each time."""
     gc.collect()
     gc.freeze()
+    config.stash[_NUM_MODULES] = len(sys.modules)
 
 
 @pytest.fixture
@@ -88,8 +100,15 @@ def pytest_runtest_teardown(item: pytest.Function, nextitem: pytest.Item | None)
     if (nextitem is not None and nextitem.path == item.path) or item.session.testsfailed:
         return  # the report of a failed test holds what its frames held
     item.funcargs.clear()
-    if not _device_memory():
-        return
+    if _device_memory():
+        _free_device_memory()
+    if left := _device_memory():
+        pytest.fail(f"{item.path} leaves these bytes on devices: {left}", pytrace=False)
+    if len(sys.modules) >= item.config.stash[_NUM_MODULES] + 100:
+        _collect_and_freeze(item.config)
+
+
+def _free_device_memory() -> None:
     if "torch._dynamo" in sys.modules:
         from torch_loom.compiler import backend
 
@@ -102,8 +121,6 @@ def pytest_runtest_teardown(item: pytest.Function, nextitem: pytest.Item | None)
         loom.synchronize(index)  # work under way holds its operands
     gc.collect()
     loom.empty_cache()  # frees what other streams have used, and are done with
-    if left := _device_memory():
-        pytest.fail(f"{item.path} leaves these bytes on devices: {left}", pytrace=False)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
