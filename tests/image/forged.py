@@ -9,7 +9,15 @@ from torch_loom.image import file
 if TYPE_CHECKING:
     from pathlib import Path
 
-ABSENT = object()
+
+class _Absent:
+    """Stands for what is taken away."""
+
+    def __repr__(self) -> str:  # names tests, the same in every process
+        return "absent"
+
+
+ABSENT = _Absent()
 
 
 def forged(image: Path, place: tuple[Any, ...], value: Any) -> Path:

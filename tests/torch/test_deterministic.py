@@ -29,7 +29,7 @@ def test_floats_are_nan(dtype: torch.dtype) -> None:
         assert bool(x.isnan().all())
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64, torch.uint64])
 def test_integers_are_the_largest(dtype: torch.dtype) -> None:
     x = torch.empty(3, dtype=dtype, device="loom")
     assert x.tolist() == [torch.iinfo(dtype).max] * 3

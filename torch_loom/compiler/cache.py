@@ -93,7 +93,8 @@ class Entry:
             os.utime(self.path)
             return executable
         except (ImageError, KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
-            log.warning("a compiled model in the cache is dropped, and compiled anew: %s", error)
+            # The words alone: who keeps the record would keep the tensors of the frames that raised.
+            log.warning("a compiled model in the cache is dropped, and compiled anew: %s", str(error))
             self.path.unlink(missing_ok=True)
             return None
 

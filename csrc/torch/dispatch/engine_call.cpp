@@ -78,14 +78,18 @@ void store(const at::Tensor& result, const at::Tensor& out) {
 class WideCall {
  public:
   WideCall(const Op& op, Type narrow, torch::jit::Stack& stack)
-      : op_(op), narrow_(narrow), stack_(stack), first_(stack.size() - op.num_arguments) {}
+      : op_(op), narrow_(narrow), stack_(stack), first_(stack.size() - op.num_arguments) {
+    const auto& formal = op.handle.schema().arguments();
+    for (size_t i = 0; i < formal.size(); ++i) {
+      if (formal[i].is_out()) outs_.push_back(stack[first_ + i].toTensor());
+    }
+  }
 
   void run(c10::DispatchKeySet keys) {
     {
       const OutputAllocations::Suspended on_host;
       const auto given = c10::ArrayRef<c10::IValue>(stack_).slice(first_);
       if (std::optional<at::Tensor> made = compute_of_parts(op_.handle.schema().name(), given)) {
-        keep_outs();
         stack_.resize(first_);
         stack_.emplace_back(*std::move(made));
       } else {
@@ -104,20 +108,13 @@ class WideCall {
     at::Tensor own, wide;
   };
 
-  void keep_outs() {
-    const auto& formal = op_.handle.schema().arguments();
-    for (size_t i = 0; i < formal.size(); ++i) {
-      if (formal[i].is_out()) outs_.push_back(stack_[first_ + i].toTensor());
-    }
-  }
-
   void widen() {
     const auto& formal = op_.handle.schema().arguments();
     for (size_t i = 0; i < formal.size(); ++i) {
       c10::IValue& value = stack_[first_ + i];
       if (formal[i].is_out()) {
-        outs_.push_back(value.toTensor());
-        value = at::empty({0}, outs_.back().options().dtype(wide_of(outs_.back().scalar_type())));
+        const at::TensorOptions options = value.toTensor().options();
+        value = at::empty({0}, options.dtype(wide_of(value.toTensor().scalar_type())));
       } else if (is_tensor(value)) {
         const at::Tensor tensor = value.toTensor();
         value = tensor.to(wide_of(tensor.scalar_type()));

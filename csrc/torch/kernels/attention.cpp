@@ -127,6 +127,7 @@ std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(
     const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& output,
     const Tensor& logsumexp, const Tensor&, const Tensor&, c10::SymInt, c10::SymInt, double dropout_p,
     bool is_causal, const Tensor& seed, const Tensor&, std::optional<double> scale) {
+  warn_of_order(query, "Flash Attention");
   auto [dq, dk, dv, none] =
       backward(gradient, query, key, value, {}, false, output, logsumexp, seed.view(at::kLong), dropout_p,
                is_causal, scale, last_sees_all(query, key, is_causal));
