@@ -20,7 +20,7 @@ Errors = _sanitizer.CUDASanitizerErrors
 
 
 @pytest.fixture
-def sanitized() -> Iterator[_sanitizer.EventHandler]:
+def sanitized() -> Iterator[_sanitizer.TapeHandler]:
     torch.loom.synchronize()
     sanitizer.enable()
     yield _sanitizer.cuda_sanitizer.dispatch.event_handler

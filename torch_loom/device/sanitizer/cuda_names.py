@@ -15,7 +15,8 @@ from torch_loom._C import TapeReader
 from torch_loom.device._explain.op_tags import Operand as TypedOperand
 from torch_loom.device.sanitizer.arguments import TK, ArgumentHandler, TVa, TVb, zip_arguments, zip_by_key
 from torch_loom.device.sanitizer.clocks import EventId, SeqNum, StreamId, StreamSynchronizations
-from torch_loom.device.sanitizer.handler import EventHandler
+from torch_loom.device.sanitizer.cuda_handler import EventHandler
+from torch_loom.device.sanitizer.handler import TapeHandler
 from torch_loom.device.sanitizer.history import TensorInfo
 from torch_loom.device.sanitizer.reports import (
     Access,
@@ -72,13 +73,13 @@ class CUDASanitizerDispatchMode:
     """
 
     def __init__(self) -> None:
-        self.event_handler = EventHandler()
+        self.event_handler = TapeHandler()
         # Commands come from any thread, and Python may change threads while one is looked at.
         self._lock = threading.Lock()
         self._reader = TapeReader(self._read, self._read_end, with_dtypes=True)
 
     def __enter__(self) -> CUDASanitizerDispatchMode:
-        self.event_handler = EventHandler()
+        self.event_handler = TapeHandler()
         self._reader.take_notes()
         self._reader.attach()
         return self
@@ -147,7 +148,7 @@ class CUDASanitizer:
         if self.enabled:
             self.enabled = False
             self.dispatch.__exit__()
-            self.dispatch.event_handler = EventHandler()
+            self.dispatch.event_handler = TapeHandler()
 
 
 def enable_cuda_sanitizer() -> None:

@@ -17,12 +17,12 @@ from torch_loom.device.sanitizer.history import Launch, Memory, TensorInfo, Use
 from torch_loom.device.sanitizer.regions import Operand
 from torch_loom.device.sanitizer.reports import SynchronizationError, report
 
-__all__ = ["EventHandler"]
+__all__ = ["TapeHandler"]
 
 _gather_traceback: Callable[[bool, bool, bool], Any] = torch._C._profiler.gather_traceback
 
 
-class EventHandler:
+class TapeHandler:
     """Analyses the tape for synchronization errors.
 
     A command that is refused leaves no trace: as it is not submitted, nothing can race with it. Commands that
@@ -92,7 +92,7 @@ class EventHandler:
             self.syncs.all_streams_wait_for_stream(own)
         uses = _uses_of(operands)
         moved = () if kind == TapeReader.KERNEL else uses
-        launch, errors = self._handle_kernel_launch(own, operator, uses, moved)
+        launch, errors = self.launch(own, operator, uses, moved)
         if kind == TapeReader.KERNEL and not errors:
             self._begun[threading.get_ident()] = (launch, uses)
         if not errors and (host_waits or self._tags.is_read(operator)):
@@ -117,9 +117,14 @@ class EventHandler:
         )
         return self._handle_uses(launch, _uses_of(fresh))
 
-    def _handle_kernel_launch(
+    def launch(
         self, stream: StreamId, operator: str, operands: tuple[Operand, ...], moved: tuple[Operand, ...]
     ) -> tuple[Launch, list[SynchronizationError]]:
+        """Take in a command that uses memory, ``moved`` of it as a copy.
+
+        Returns:
+            The command, and what is wrong with it.
+        """
         self.seq_num += 1
         stack, places = _gather_traceback(True, False, False), _places(moved)
         launch = Launch(self.seq_num, stream, operator, stack, moved, places)
