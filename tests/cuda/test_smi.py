@@ -16,7 +16,7 @@ NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB", "TORCH_LO
 
 @pytest.mark.slow
 def test_smi_shows_who_uses_a_device() -> None:
-    program = "import torch; x = torch.ones(30 << 20, device='cuda:1'); print(x.is_cuda, flush=True); input()"
+    program = "import torch\nx = torch.ones(30 << 20, device='cuda:1')\nprint(x.is_cuda, flush=True)\ninput()"
     env = {**os.environ, **NAME}
     with subprocess.Popen(
         [sys.executable, "-c", program], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -221,14 +221,19 @@ class Executable:
 
         Args:
             trace: ``"NONE"``, ``"LIGHT"`` (epochs) or ``"VERBOSE"`` (their ops too).
+
+        Raises:
+            ImageError: a file cannot be written; what was there stays.
         """
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
-        (target / "netlist.yaml").write_text(self.netlist(), encoding="utf-8")
+        with file.whole_file(target / "netlist.yaml", "netlist") as unfinished:
+            unfinished.write_text(self.netlist(), encoding="utf-8")
         if trace != "NONE":
             with _of_the_plan():
                 events = report.trace_events(self.plan, with_ops=trace == "VERBOSE")
-            (target / "perf_trace.json").write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
+            with file.whole_file(target / "perf_trace.json", "trace") as unfinished:
+                unfinished.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
 
     def save(self, path: str | os.PathLike[str], more: Mapping[str, Any] | None = None) -> None:
         """Write it to one file, an image: data, no code.

@@ -138,7 +138,8 @@ def _watts(milliwatts: int | None) -> str:
 def _command(pid: int) -> str:
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read(200).replace(b"\0", b" ").decode(errors="replace").strip()
+            # Programs given by -c have lines, and the table has one for each process.
+            return " ".join(file.read(200).replace(b"\0", b" ").decode(errors="replace").split())
     except OSError:
         return "?"  # it has ended, or is another user's
 
