@@ -225,9 +225,17 @@ def test_what_is_no_text(tmp_path: Path) -> None:
         chips.load(path)
 
 
-@pytest.mark.parametrize("path", ["missing.toml", "/dev/zero", "folder/", "a\0b.toml"])
-def test_what_is_no_file(path: str) -> None:
-    with pytest.raises(ChipError, match="there is no such file"):
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("missing.toml", "there is no such file"),
+        ("/dev/zero", "this is a device, not a file"),
+        ("folder/", "there is no such file"),
+        ("a\0b.toml", "it cannot be read"),
+    ],
+)
+def test_what_is_no_file(path: str, reason: str) -> None:
+    with pytest.raises(ChipError, match=reason):
         chips.load(path)
 
 

@@ -46,20 +46,15 @@ def test_the_kernel_is_the_one_that_cuda_takes(warm_python: PythonRunner) -> Non
 
         with sdpa_kernel([math, efficient], set_priority=True):
             assert chosen(*half) == math
+        def named(operands, **more):
+            return dict(zip(("query", "key", "value"), operands, strict=True), **more)
+
         reasons = {
-            (flash, "dtype: {Half, BFloat16}"): dict(zip(("query", "key", "value"), single)),
-            (flash, "does not support non-null attn_mask"): dict(
-                zip(("query", "key", "value"), half), attn_mask=mask
-            ),
-            (flash, "less than or equal to 256"): dict(
-                zip(("query", "key", "value"), operands(width=264))
-            ),
-            (efficient, "divisible by 4"): dict(
-                zip(("query", "key", "value"), operands(torch.float32, width=6))
-            ),
-            (SDPBackend.CUDNN_ATTENTION, "not compiled with cuDNN"): dict(
-                zip(("query", "key", "value"), half)
-            ),
+            (flash, "dtype: {Half, BFloat16}"): named(single),
+            (flash, "does not support non-null attn_mask"): named(half, attn_mask=mask),
+            (flash, "less than or equal to 256"): named(operands(width=264)),
+            (efficient, "divisible by 4"): named(operands(torch.float32, width=6)),
+            (SDPBackend.CUDNN_ATTENTION, "not compiled with cuDNN"): named(half),
         }
         import warnings
 
@@ -116,7 +111,9 @@ def test_triangles_of_either_corner(warm_python: PythonRunner) -> None:
                 expected = attention(*plain, attn_mask=bias._materialize("cpu"))
                 torch.testing.assert_close(got.float().cpu(), expected, rtol=tolerance, atol=tolerance)
                 gradients = torch.autograd.grad(got.float().square().sum(), own)
-                for ours, theirs in zip(gradients, torch.autograd.grad(expected.square().sum(), plain)):
+                for ours, theirs in zip(
+                    gradients, torch.autograd.grad(expected.square().sum(), plain), strict=True
+                ):
                     torch.testing.assert_close(
                         ours.float().cpu(), theirs, rtol=10 * tolerance, atol=10 * tolerance
                     )
