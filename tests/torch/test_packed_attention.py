@@ -125,9 +125,41 @@ def test_what_flash_attention_refuses_is_refused() -> None:
     query = packed(6, 2, 0).to("loom")
     with pytest.raises(RuntimeError, match="only support fp16 and bf16"):
         varlen_attn(*[query.float()] * 3, starts([6]), starts([6]), 6, 6)
-    with pytest.raises(RuntimeError, match="cum_seq_q must rise from 0 to 6, got"):
+    with pytest.raises(RuntimeError, match="where sequences of queries start must rise from 0 to 6, got"):
         varlen_attn(*[query] * 3, starts([9]), starts([9]), 9, 9)
-    with pytest.raises(RuntimeError, match=r"dropout of .* is not supported"):
-        torch.ops.aten._flash_attention_forward(
-            *[query] * 3, starts([6]), starts([6]), 6, 6, 0.5, False, False
-        )
+    with pytest.raises(RuntimeError, match="probability from 0 to 1, got 2"):
+        flash(query, starts([6]), dropout=2.0)
+
+
+def flash(query: Tensor, cumulative: Tensor, dropout: float) -> tuple[Tensor, ...]:
+    return torch.ops.aten._flash_attention_forward(
+        *[query] * 3, cumulative, cumulative, 6, 6, dropout, False, False
+    )
+
+
+def test_dropout_drops_weights_and_their_gradients() -> None:
+    torch.manual_seed(0)
+    rows, dropout = 400, 0.25
+    query = torch.zeros(rows, 1, WIDTH, dtype=DTYPE, device="loom")  # all weights of a sequence are alike
+    cumulative = starts([rows // 2, rows // 2])
+    arguments = (cumulative, cumulative, rows // 2, rows // 2, dropout, False)
+
+    def forward() -> tuple[Tensor, ...]:
+        return torch.ops.aten._flash_attention_forward(query, query, query, *arguments, False)
+
+    def gradient_of_values(output: Tensor, sums: Tensor, state: Tensor, unused: Tensor, _: Tensor) -> Tensor:
+        return torch.ops.aten._flash_attention_backward(
+            torch.ones_like(query), query, query, query, output, sums, *arguments, state, unused
+        )[2]
+
+    first, second = forward(), forward()
+    assert first[0].shape == query.shape
+    assert first[1].shape == (1, rows)
+    gradient = gradient_of_values(*first)
+    # A value gets the sum of the weights of it that were kept.
+    kept = gradient.float().cpu()[:, 0, 0] * (rows // 2) * (1 - dropout)
+    assert abs(kept.mean() / (rows // 2) - (1 - dropout)) < 0.01
+    assert 4 < kept.std() < 9
+    assert torch.equal(gradient_of_values(*first), gradient)
+    assert not torch.equal(gradient_of_values(*second), gradient)
+    assert not torch.equal(kept[: rows // 2], kept[rows // 2 :])

@@ -1,7 +1,6 @@
 // The engine's side of fused attention: one kernel, whether or not the engine has one for these arguments.
 // These ops are named as PyTorch's are and stand in the namespace loom_fused, where the boxed kernel runs
 // them: they have a generator among their arguments, and return tensors only.
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/OpMathType.h>
 #include <ATen/core/Tensor.h>
@@ -21,8 +20,8 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <mutex>
 
+#include "torch/engine/dropout.h"
 #include "torch/engine/fused.h"
 
 namespace loom::glue {
@@ -92,14 +91,6 @@ struct Attention {
         at::ones({query.size(2), key.size(2)}, query.options().dtype(c10::kBool)).tril(diagonal);
     return scores.masked_fill_(kept.logical_not(), -std::numeric_limits<double>::infinity());
   }
-
-  // What dropout multiplies weights with, from the seed that forward drew.
-  Tensor kept_weights(const Tensor& weights, const Tensor& seed) const {
-    if (dropout >= 1) return at::zeros_like(weights);
-    at::Generator generator =
-        at::detail::createCPUGenerator(static_cast<uint64_t>(*seed.const_data_ptr<int64_t>()));
-    return at::empty_like(weights).bernoulli_(1 - dropout, generator).div_(1 - dropout);
-  }
 };
 
 // Contiguous but for the last dimension would do; the engine's kernel wants at least that.
@@ -124,13 +115,6 @@ Tensor empty_logsumexp(const Tensor& query, std::optional<int64_t> rows) {
 Tensor laid_out_as(const Tensor& own, const Tensor& computed) {
   const bool fits = computed.scalar_type() == own.scalar_type() && computed.strides() == own.strides();
   return fits ? computed : own.copy_(computed);
-}
-
-void draw_seed(const Tensor& seed, std::optional<at::Generator> generator) {
-  auto* cpu =
-      at::get_generator_or_default<at::CPUGeneratorImpl>(generator, at::detail::getDefaultCPUGenerator());
-  const std::lock_guard<std::mutex> lock(cpu->mutex_);
-  *seed.mutable_data_ptr<int64_t>() = static_cast<int64_t>(cpu->random64());
 }
 
 }  // namespace
@@ -158,8 +142,8 @@ std::tuple<Tensor, Tensor, Tensor> engine_attention(const Tensor& query, const T
     const Tensor scores = call.scores();
     Tensor weights = at::_safe_softmax(scores, -1);
     if (dropout > 0) {
-      draw_seed(state, generator);
-      weights = weights.mul(call.kept_weights(weights, state));
+      draw_seed(state, std::move(generator));
+      weights = weights.mul(kept_weights(weights, dropout, generator_of(state)));
     }
     computed = at::matmul(weights, call.value);
     sums = at::logsumexp(scores.to(at::toOpMathType(query.scalar_type())), {-1});
@@ -194,7 +178,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> engine_attention_backward(
     const Tensor weights = at::_safe_softmax(call.scores(), -1);
     Tensor kept, dropped = weights;
     if (dropout > 0) {
-      kept = call.kept_weights(weights, seed);
+      kept = kept_weights(weights, dropout, generator_of(seed));
       dropped = weights.mul(kept);
     }
     dv = at::matmul(dropped.transpose(-2, -1), upstream);

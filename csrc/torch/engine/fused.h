@@ -4,6 +4,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <tuple>
@@ -25,6 +26,31 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> engine_attention_back
     const std::optional<at::Tensor>& bias, bool wants_bias, const at::Tensor& output,
     const at::Tensor& logsumexp, const at::Tensor& seed, double dropout, bool is_causal,
     std::optional<double> scale, int64_t diagonal, bool is_by_time);
+
+// Attention of sequences packed one behind another: query (rows, heads, width), and where each sequence
+// starts. Else: query (batch, rows, heads, width). Key and value have as many heads, or a divisor of that.
+struct PackedAttention {
+  at::Tensor query, key, value;
+  std::optional<at::Tensor> starts_q, starts_k, used_k, slopes, pages;
+  double dropout, scale;
+  bool is_from_top;     // The first query stands beside the first key, else the last beside the last.
+  int64_t left, right;  // How far a query sees; negative: without limit.
+
+  bool is_packed() const { return starts_q.has_value() && starts_q->defined(); }
+  int64_t heads() const { return query.size(-2); }
+  int64_t repeats() const { return heads() / std::max<int64_t>(key.size(-2), 1); }
+  int64_t count() const { return is_packed() ? starts_q->numel() - 1 : query.size(0); }
+};
+// Output, log Σ exp of the scores (∞ for a query that sees no key), and the seed and offset of dropout. The
+// sums are (heads, rows) of packed sequences; with `sum_rows` (sequences, heads, so many rows), if 0 none.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> engine_packed_attention(
+    const PackedAttention& call, std::optional<int64_t> sum_rows, std::optional<at::Generator> generator);
+// The gradients of query, key and value.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> engine_packed_attention_backward(const PackedAttention& call,
+                                                                                const at::Tensor& gradient,
+                                                                                const at::Tensor& output,
+                                                                                const at::Tensor& sums,
+                                                                                const at::Tensor& seed);
 
 // Whether the engine runs a layer of an LSTM whole: for float32, with biases and without projections.
 bool has_lstm_layer();

@@ -37,6 +37,14 @@ bool tell(bool is_told, const Words&... words) {
   return false;
 }
 
+bool is_on_device(const sdp_params& call, bool is_told) {
+  const auto is_here = [](const Tensor& tensor) { return tensor.device().type() == device_type(); };
+  return (is_here(call.query) && is_here(call.key) && is_here(call.value) &&
+          (!call.attn_mask.has_value() || is_here(*call.attn_mask))) ||
+         tell(is_told, "All tensors need to be on cuda device. Got query on device: ", call.query.device(),
+              ", key on device: ", call.key.device(), ", value on device: ", call.value.device());
+}
+
 constexpr int64_t kMaxFlashWidth = 256;
 
 bool has_flash_width(const sdp_params& call, bool is_told) {
@@ -50,10 +58,34 @@ bool has_flash_width(const sdp_params& call, bool is_told) {
 }
 
 bool has_flash_triangle(const sdp_params& call, bool is_told) {
-  return !call.is_causal || call.query.sym_size(-2) == call.key.sym_size(-2) ||
+  return !call.is_causal || call.query.is_nested() || call.key.is_nested() ||
+         call.query.sym_size(-2) == call.key.sym_size(-2) ||
          tell(is_told,
               "Flash attention does not support the is_causal flag when seqlen_q != seqlen_k. Got seqlen_q: ",
               call.query.sym_size(-2), " seqlen_k: ", call.key.sym_size(-2));
+}
+
+// PyTorch pads dense rows; those of nested tensors must fit as they are.
+bool has_flash_width_for_nested(const sdp_params& call, bool is_told) {
+  constexpr int64_t kStep = 8;
+  const int64_t width = call.query.size(-1);
+  return width % kStep == 0 ||
+         tell(is_told, "For NestedTensor inputs, Flash attention requires q,k,v to have the same last ",
+              "dimension and to be a multiple of 8 and less than or equal to ", kMaxFlashWidth,
+              ". Got Query.size(-1): ", width, ", Key.size(-1): ", call.key.size(-1),
+              ", Value.size(-1): ", call.value.size(-1), " instead.");
+}
+
+// A batch of one stands for all, if the keys or values of the others are equally long.
+bool has_batch_for_nested(const sdp_params& call, bool is_told) {
+  const int64_t batch = call.query.size(0), keys = call.key.size(0), values = call.value.size(0);
+  if (batch == keys && keys == values) return true;
+  if (sdp::input_requires_grad(call)) {
+    return tell(is_told, "Both fused kernels do not support training with broadcasted NT inputs.");
+  }
+  if (!sdp::try_broadcast_param_size(batch, keys, values, "batch size ", is_told)) return false;
+  if (keys == 1 && values != 1) return sdp::check_safe_kv_broadcast(call.value, is_told);
+  return values != 1 || keys == 1 || sdp::check_safe_kv_broadcast(call.key, is_told);
 }
 
 // Matrix units read 16 bytes of a row at a time.
@@ -123,23 +155,30 @@ bool is_shaped_for_fused(const Tensor& query, const Tensor& key, const Tensor& v
 
 bool can_use_flash_attention(const sdp_params& call, bool is_told) {
   constexpr std::array<c10::ScalarType, 2> kDtypes = {at::kHalf, at::kBFloat16};
-  return sdp::check_runtime_disabled_flash(call, is_told) && sdp::check_nested_tensor(call, is_told) &&
+  return sdp::check_runtime_disabled_flash(call, is_told) && is_on_device(call, is_told) &&
          sdp::check_tensor_shapes(call, is_told) && sdp::check_for_attn_mask(call, is_told) &&
          has_flash_width(call, is_told) && has_flash_triangle(call, is_told) &&
          sdp::check_tensor_dtype(call, kDtypes, is_told) &&
-         sdp::check_batch_size_and_num_heads_dense</*supports_gqa=*/true>(call, is_told) &&
-         sdp::check_nonzero_sequence_lengths_dense(call, is_told) &&
-         sdp::check_last_dim_stride_equals_1_dense</*ignore_singleton_dim=*/true>(call, is_told);
+         (!sdp::has_for_nested_inputs(call) ||
+          (has_batch_for_nested(call, is_told) && has_flash_width_for_nested(call, is_told) &&
+           sdp::check_for_seq_len_0_nested_tensor(call, is_told))) &&
+         (!sdp::has_only_dense_inputs(call) ||
+          (sdp::check_batch_size_and_num_heads_dense</*supports_gqa=*/true>(call, is_told) &&
+           sdp::check_nonzero_sequence_lengths_dense(call, is_told) &&
+           sdp::check_last_dim_stride_equals_1_dense</*ignore_singleton_dim=*/true>(call, is_told)));
 }
 
 bool can_use_efficient_attention(const sdp_params& call, bool is_told) {
   constexpr std::array<c10::ScalarType, 3> kDtypes = {at::kHalf, at::kBFloat16, at::kFloat};
-  return sdp::check_runtime_disabled_mem_efficient(call, is_told) &&
-         sdp::check_nested_tensor(call, is_told) && sdp::check_tensor_shapes(call, is_told) &&
-         has_efficient_width(call, is_told) &&
-         sdp::check_batch_size_and_num_heads_dense</*supports_gqa=*/false>(call, is_told) &&
-         sdp::check_nonzero_sequence_lengths_dense(call, is_told) &&
-         sdp::check_last_dim_stride_equals_1_dense</*ignore_singleton_dim=*/false>(call, is_told) &&
+  return sdp::check_runtime_disabled_mem_efficient(call, is_told) && is_on_device(call, is_told) &&
+         sdp::check_tensor_shapes(call, is_told) && has_efficient_width(call, is_told) &&
+         (!sdp::has_for_nested_inputs(call) ||
+          (sdp::check_requires_grad_and_nested(call, is_told) && has_batch_for_nested(call, is_told) &&
+           sdp::check_for_seq_len_0_nested_tensor(call, is_told))) &&
+         (!sdp::has_only_dense_inputs(call) ||
+          (sdp::check_batch_size_and_num_heads_dense</*supports_gqa=*/false>(call, is_told) &&
+           sdp::check_nonzero_sequence_lengths_dense(call, is_told) &&
+           sdp::check_last_dim_stride_equals_1_dense</*ignore_singleton_dim=*/false>(call, is_told))) &&
          sdp::check_tensor_dtype(call, kDtypes, is_told);
 }
 

@@ -2,6 +2,7 @@
 // for the engine is made of several of its own. On the device they are one command.
 #pragma once
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
@@ -42,6 +43,9 @@ struct Fused<parts> {
     return op.call(std::forward<Arguments>(arguments)...);
   }
 };
+
+// For an op's argument. Not inlined: GCC 12 takes the empty optional's contents for used.
+[[gnu::noinline]] inline std::optional<at::Generator> default_generator() { return std::nullopt; }
 
 // Gives an op, as "mm.dtype", a kernel made of `parts`. The signature is PyTorch's.
 template <auto parts>

@@ -7,7 +7,9 @@ void register_factories();
 void register_views();
 void register_copies();
 void register_random();
+void register_fused_attention();
 void register_attention();
+void register_attention_by_time();
 void register_packed_attention();
 void register_recurrent_cells();
 void register_sync_batch_norm();
@@ -15,6 +17,8 @@ void register_optimizers();
 void register_linear();
 void register_sparse();
 void register_sparse_csr();
+void register_nested_attention();
+// After the kernels of nested tensors that are ours.
 void register_nested();
 void register_quantized();
 void register_lazy_ops();

@@ -1,0 +1,185 @@
+// The engine's side of attention of packed sequences: made of parts, one sequence after another.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/matmul.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "torch/engine/dropout.h"
+#include "torch/engine/fused.h"
+
+namespace loom::glue {
+
+namespace {
+
+using at::Tensor;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+bool has(const std::optional<Tensor>& tensor) { return tensor.has_value() && tensor->defined(); }
+
+std::vector<int64_t> numbers(const Tensor& tensor) {
+  const Tensor wide = tensor.to(at::kLong).contiguous();
+  return {wide.data_ptr<int64_t>(), wide.data_ptr<int64_t>() + wide.numel()};
+}
+
+// One sequence after another: its rows of query and key, and which pairs of them see each other.
+class Sequences {
+ public:
+  explicit Sequences(const PackedAttention& call) : own_(call) {
+    if (!own_.is_packed()) return;
+    starts_q_ = numbers(*own_.starts_q);
+    if (has(own_.used_k)) used_k_ = numbers(*own_.used_k);
+    if (!has(own_.pages)) starts_k_ = has(own_.starts_k) ? numbers(*own_.starts_k) : starts_q_;
+    check(starts_q_, own_.query.size(0), "queries");
+    if (!starts_k_.empty()) check(starts_k_, own_.key.size(0), "keys");
+    TORCH_CHECK(starts_k_.empty() || starts_k_.size() == starts_q_.size(),
+                "attention of packed sequences: ", starts_q_.size() - 1, " sequences of queries and ",
+                starts_k_.size() - 1, " of keys");
+  }
+
+  // (heads, rows, width), in float32; a view or a copy.
+  Tensor query_of(const Tensor& tensor, int64_t i) const { return by_head(rows(tensor, starts_q_, i)); }
+  Tensor key_of(const Tensor& tensor, int64_t i) const {
+    return by_head(keys(tensor, i)).repeat_interleave(own_.repeats(), 0);
+  }
+  // Where rows of the result of the packed layout go: (rows, heads, width).
+  Tensor queries_of(const Tensor& result, int64_t i) const { return rows(result, starts_q_, i); }
+  Tensor keys_of(const Tensor& result, int64_t i) const { return keys(result, i); }
+  // (heads, rows) of a log of sums.
+  Tensor sums_of(const Tensor& sums, int64_t i) const {
+    if (!own_.is_packed()) return sums[i].narrow(-1, 0, own_.query.size(1));
+    const int64_t rows = starts_q_[i + 1] - starts_q_[i];
+    return sums.dim() == 3 ? sums[i].narrow(-1, 0, rows) : sums.narrow(-1, starts_q_[i], rows);
+  }
+
+  // The products of queries and keys, −∞ where they do not see each other.
+  Tensor scores(const Tensor& query, const Tensor& key, int64_t i) const {
+    const int64_t rows = query.size(1), columns = key.size(1);
+    Tensor products = at::matmul(query, key.transpose(1, 2)).mul_(own_.scale);
+    // The last query stands beside the last key, or the first beside the first.
+    const int64_t first = own_.is_from_top ? 0 : columns - rows;
+    const Tensor place = at::arange(rows, query.options().dtype(at::kLong)).add_(first).unsqueeze_(1);
+    const Tensor distance = place.sub(at::arange(columns, query.options().dtype(at::kLong)));
+    if (has(own_.slopes)) {
+      const Tensor slopes = own_.slopes->dim() == 2 ? (*own_.slopes)[i] : *own_.slopes;
+      products.sub_(distance.abs().mul(slopes.to(at::kFloat).view({-1, 1, 1})));
+    }
+    if (own_.left >= 0) products.masked_fill_(distance.gt(own_.left), -kInfinity);
+    if (own_.right >= 0) products.masked_fill_(distance.lt(-own_.right), -kInfinity);
+    return products;
+  }
+
+ private:
+  static void check(const std::vector<int64_t>& starts, int64_t rows, const char* kind) {
+    TORCH_CHECK(!starts.empty() && starts.front() >= 0 && std::is_sorted(starts.begin(), starts.end()) &&
+                    starts.back() <= rows,
+                "attention of packed sequences: where sequences of ", kind, " start must rise from 0 to ",
+                rows, ", got ", at::IntArrayRef(starts));
+  }
+
+  Tensor rows(const Tensor& tensor, const std::vector<int64_t>& starts, int64_t i) const {
+    return own_.is_packed() ? tensor.narrow(0, starts[i], starts[i + 1] - starts[i]) : tensor[i];
+  }
+  Tensor keys(const Tensor& tensor, int64_t i) const {
+    const int64_t used = used_k_.empty() ? std::numeric_limits<int64_t>::max() : used_k_[i];
+    if (has(own_.pages)) {
+      return tensor.index_select(0, (*own_.pages)[i].to(at::kLong).clamp_min(0))
+          .flatten(0, 1)
+          .narrow(0, 0, used);
+    }
+    const Tensor all = rows(tensor, starts_k_, i);
+    return all.narrow(0, 0, std::min(used, all.size(0)));
+  }
+  static Tensor by_head(const Tensor& rows) { return rows.transpose(0, 1).to(at::kFloat); }
+
+  const PackedAttention& own_;
+  std::vector<int64_t> starts_q_, starts_k_, used_k_;
+};
+
+Tensor empty_sums(const PackedAttention& call, std::optional<int64_t> sum_rows) {
+  const auto options = call.query.options().dtype(at::kFloat);
+  if (call.is_packed() && !sum_rows.has_value()) {
+    return at::empty({call.heads(), call.query.size(0)}, options);
+  }
+  return at::empty({call.count(), call.heads(), sum_rows.value_or(call.query.size(1))}, options);
+}
+
+// Adds up the gradients of heads that were repeated: (heads, rows, width) to (rows, fewer heads, width).
+Tensor summed(const Tensor& gradient, int64_t repeats) {
+  return gradient.unflatten(0, {-1, repeats}).sum(1).transpose(0, 1);
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor, Tensor> engine_packed_attention(const PackedAttention& call,
+                                                           std::optional<int64_t> sum_rows,
+                                                           std::optional<at::Generator> generator) {
+  std::vector<int64_t> sizes = call.query.sizes().vec();
+  sizes.back() = call.value.size(-1);
+  Tensor output = at::empty(sizes, call.query.options());
+  Tensor sums = empty_sums(call, sum_rows);
+  Tensor state = at::empty({2}, call.query.options().dtype(at::kLong));
+  if (call.query.is_meta()) return {output, sums, state};
+  output.zero_();
+  sums.fill_(kInfinity);
+  state.zero_();
+  const Sequences sequences(call);
+  if (call.dropout > 0) draw_seed(state, std::move(generator));
+  for (int64_t i = 0; i < call.count(); ++i) {
+    const Tensor query = sequences.query_of(call.query, i), key = sequences.key_of(call.key, i);
+    if (query.size(1) == 0 || key.size(1) == 0) continue;
+    const Tensor scores = sequences.scores(query, key, i);
+    const Tensor sum = scores.logsumexp(-1);
+    const Tensor sees_none = sum.eq(-kInfinity);
+    Tensor weights = scores.sub(sum.unsqueeze(-1)).exp_().masked_fill_(sees_none.unsqueeze(-1), 0);
+    if (call.dropout > 0) weights.mul_(kept_weights(weights, call.dropout, generator_of(state, i)));
+    sequences.queries_of(output, i).copy_(
+        at::matmul(weights, sequences.key_of(call.value, i)).transpose(0, 1));
+    if (sums.size(-1) != 0) sequences.sums_of(sums, i).copy_(sum.masked_fill(sees_none, kInfinity));
+  }
+  return {output, sums, state};
+}
+
+std::tuple<Tensor, Tensor, Tensor> engine_packed_attention_backward(const PackedAttention& call,
+                                                                    const Tensor& gradient,
+                                                                    const Tensor& output, const Tensor& sums,
+                                                                    const Tensor& seed) {
+  std::tuple<Tensor, Tensor, Tensor> gradients{at::empty_like(call.query), at::empty_like(call.key),
+                                               at::empty_like(call.value)};
+  if (call.query.is_meta()) return gradients;
+  auto& [grad_query, grad_key, grad_value] = gradients;
+  for (Tensor* result : {&grad_query, &grad_key, &grad_value}) result->zero_();
+  const Sequences sequences(call);
+  for (int64_t i = 0; i < call.count(); ++i) {
+    const Tensor query = sequences.query_of(call.query, i), key = sequences.key_of(call.key, i);
+    if (query.size(1) == 0 || key.size(1) == 0) continue;
+    const Tensor upstream = sequences.query_of(gradient, i);
+    // e^(score − ∞) is 0 for a query that saw no key.
+    const Tensor weights =
+        sequences.scores(query, key, i).sub_(sequences.sums_of(sums, i).unsqueeze(-1)).exp_();
+    Tensor of_weights = at::matmul(upstream, sequences.key_of(call.value, i).transpose(1, 2));
+    Tensor used = weights;
+    if (call.dropout > 0) {
+      const Tensor kept = kept_weights(weights, call.dropout, generator_of(seed, i));
+      of_weights.mul_(kept);
+      used = weights.mul(kept);
+    }
+    const Tensor along = upstream.mul(sequences.query_of(output, i)).sum(-1, /*keepdim=*/true);
+    const Tensor of_scores = of_weights.sub_(along).mul_(weights).mul_(call.scale);
+    sequences.queries_of(grad_query, i).copy_(at::matmul(of_scores, key).transpose(0, 1));
+    sequences.keys_of(grad_key, i)
+        .copy_(summed(at::matmul(of_scores.transpose(1, 2), query), call.repeats()));
+    sequences.keys_of(grad_value, i)
+        .copy_(summed(at::matmul(used.transpose(1, 2), upstream), call.repeats()));
+  }
+  return gradients;
+}
+
+}  // namespace loom::glue

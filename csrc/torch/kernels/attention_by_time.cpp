@@ -1,0 +1,139 @@
+// CUDA's memory-efficient kernel under its own name: tensors [batch, time, heads, width], packed sequences,
+// windows, and triangles of either corner. torch.nn.attention.bias and nested tensors call it.
+#include <ATen/core/Tensor.h>
+#include <c10/core/SymInt.h>
+
+#include "torch/core/registration.h"
+#include "torch/kernels/fused_attention.h"
+#include "torch/kernels/optional_tensor.h"
+#include "torch/kernels/packed_attention.h"
+#include "torch/kernels/register.h"
+
+namespace loom::glue {
+
+namespace {
+
+using at::Tensor;
+
+// What the number of a mask stands for: triangles of either corner.
+struct Triangle {
+  bool is_causal;
+  int64_t diagonal;
+
+  Triangle(const Tensor& query, const Tensor& key, int64_t custom_mask_type)
+      : is_causal(custom_mask_type != 0),
+        diagonal(custom_mask_type == kFromBottomRight ? key.size(1) - query.size(1) : 0) {
+    TORCH_CHECK(custom_mask_type >= 0 && custom_mask_type <= kFromBottomRight,
+                "custom_mask_type must be 0 (none), 1 (from the top left) or 2 (from the bottom right), got ",
+                custom_mask_type);
+  }
+
+  static constexpr int64_t kFromTopLeft = 1, kFromBottomRight = 2;
+};
+
+// Of packed sequences, and of queries that see so many keys at most.
+PackedCall packed_call(const Tensor& query, const Tensor& key, const Tensor& value,
+                       const std::optional<Tensor>& starts_q, const std::optional<Tensor>& starts_k,
+                       int64_t max_q, int64_t max_k, double dropout_p, int64_t custom_mask_type,
+                       std::optional<double> scale, std::optional<int64_t> window) {
+  const bool is_packed = is_given(starts_q);
+  TORCH_CHECK(is_packed == is_given(starts_k),
+              "_efficient_attention_forward: seqstart_q and seqstart_k must be given together");
+  TORCH_CHECK(!is_packed || query.size(0) == 1,
+              "_efficient_attention_forward: packed sequences are a batch of 1, got ", query.size(0));
+  TORCH_CHECK(window.value_or(0) <= 0 || custom_mask_type != 0,
+              "_efficient_attention_forward: a window_size needs a causal mask, got custom_mask_type 0");
+  const auto rows = [&](const Tensor& tensor) { return is_packed ? tensor.squeeze(0) : tensor; };
+  PackedCall call;
+  call.query = rows(query);
+  call.key = rows(key);
+  call.value = rows(value);
+  call.starts_q = starts_q;
+  call.starts_k = starts_k;
+  call.max_q = max_q;
+  call.max_k = max_k;
+  call.dropout = dropout_p;
+  const Triangle triangle(query, key, custom_mask_type);
+  call.is_causal = triangle.is_causal;
+  call.is_from_top = custom_mask_type == Triangle::kFromTopLeft;
+  call.scale = scale;
+  if (window.value_or(0) > 0) call.left = *window - 1;
+  return call;
+}
+
+bool is_dense(const std::optional<Tensor>& starts, std::optional<int64_t> window) {
+  return !is_given(starts) && window.value_or(0) <= 0;
+}
+
+using EfficientByTime = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt>;
+
+EfficientByTime efficient_by_time(const Tensor& query, const Tensor& key, const Tensor& value,
+                                  const std::optional<Tensor>& bias, const std::optional<Tensor>& starts_q,
+                                  const std::optional<Tensor>& starts_k, std::optional<c10::SymInt> longest_q,
+                                  std::optional<c10::SymInt> longest_k, double dropout_p,
+                                  int64_t custom_mask_type, bool compute_logsumexp,
+                                  std::optional<double> scale, const std::optional<Tensor>& used_k,
+                                  std::optional<int64_t> window) {
+  const Triangle triangle(query, key, custom_mask_type);
+  if (is_dense(starts_q, window) && !is_given(starts_k) && !is_given(used_k)) {
+    const Tensor by_head[] = {query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)};
+    check_attention(by_head[0], by_head[1], by_head[2], bias, "_efficient_attention_forward");
+    auto [output, logsumexp, state] =
+        efficient_attention(by_head[0], by_head[1], by_head[2], bias, compute_logsumexp, dropout_p,
+                            triangle.is_causal, scale, triangle.diagonal);
+    return {output.transpose(1, 2), logsumexp,         state.select(0, 0),
+            state.select(0, 1),     query.sym_size(1), key.sym_size(1)};
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !is_given(bias), "_efficient_attention_forward of packed sequences or with a window takes no bias");
+  TORCH_CHECK(!is_given(starts_q) || longest_q.has_value(),
+              "_efficient_attention_forward: max_seqlen_q must be given with seqstart_q");
+  const int64_t max_q = is_given(starts_q) ? longest_q->expect_int() : query.size(1);
+  const int64_t max_k = is_given(starts_k) && longest_k.has_value() ? longest_k->expect_int() : key.size(1);
+  PackedCall call = packed_call(query, key, value, starts_q, starts_k, max_q, max_k, dropout_p,
+                                custom_mask_type, scale, window);
+  call.used_k = used_k;
+  auto [output, sums, state] = packed_attention(call, compute_logsumexp ? in_tiles(max_q) : 0);
+  return {is_given(starts_q) ? output.unsqueeze(0) : output,
+          sums,
+          state.select(0, 0),
+          state.select(0, 1),
+          max_q,
+          max_k};
+}
+
+AttentionGradients efficient_by_time_backward(const Tensor& gradient, const Tensor& query, const Tensor& key,
+                                              const Tensor& value, const std::optional<Tensor>& bias,
+                                              const Tensor& output, const std::optional<Tensor>& starts_q,
+                                              const std::optional<Tensor>& starts_k, c10::SymInt max_q,
+                                              c10::SymInt max_k, const Tensor& logsumexp, double dropout_p,
+                                              const Tensor& seed, const Tensor&, int64_t custom_mask_type,
+                                              bool wants_bias, std::optional<double> scale,
+                                              std::optional<int64_t>, std::optional<int64_t> window, bool) {
+  if (is_dense(starts_q, window)) {
+    const Triangle triangle(query, key, custom_mask_type);
+    auto [dq, dk, dv, db] = fused_attention_backward(
+        gradient.transpose(1, 2), query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2),
+        bias.value_or(Tensor()), wants_bias, output.transpose(1, 2), logsumexp, seed, dropout_p,
+        triangle.is_causal, scale, triangle.diagonal, /*is_by_time=*/true);
+    return {dq.transpose(1, 2), dk.transpose(1, 2), dv.transpose(1, 2), db};
+  }
+  const bool is_packed = is_given(starts_q);
+  const auto rows = [&](const Tensor& tensor) { return is_packed ? tensor.squeeze(0) : tensor; };
+  const auto batch = [&](const Tensor& tensor) { return is_packed ? tensor.unsqueeze(0) : tensor; };
+  const auto [dq, dk, dv] =
+      packed_attention_backward(packed_call(query, key, value, starts_q, starts_k, max_q.expect_int(),
+                                            max_k.expect_int(), dropout_p, custom_mask_type, scale, window),
+                                rows(gradient), rows(output), logsumexp, seed);
+  return {batch(dq), batch(dk), batch(dv), Tensor()};
+}
+
+}  // namespace
+
+void register_attention_by_time() {
+  torch::Library& m = library(own_key());
+  m.impl("_efficient_attention_forward", efficient_by_time);
+  m.impl("_efficient_attention_backward", efficient_by_time_backward);
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,112 @@
+#include "torch/kernels/fused_attention.h"
+
+#include <ATen/ops/_safe_softmax.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/where.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "torch/engine/fused.h"
+#include "torch/kernels/attention_choice.h"
+#include "torch/kernels/fused_op.h"
+#include "torch/kernels/packed_attention.h"
+#include "torch/kernels/register.h"
+
+namespace loom::glue {
+
+using at::Tensor;
+
+std::tuple<Tensor, Tensor, Tensor> fused_attention(const Tensor& query, const Tensor& key,
+                                                   const Tensor& value, const std::optional<Tensor>& bias,
+                                                   double dropout_p, bool is_causal,
+                                                   std::optional<double> scale, int64_t diagonal,
+                                                   std::optional<int64_t> sum_rows) {
+  using Signature = std::tuple<Tensor, Tensor, Tensor>(
+      const Tensor&, const Tensor&, const Tensor&, const std::optional<Tensor>&, double, bool,
+      std::optional<double>, int64_t, std::optional<int64_t>, std::optional<at::Generator>);
+  static const auto op =
+      find_fused<Signature>("loom_fused::_scaled_dot_product_fused_attention_overrideable");
+  return op.call(query, key, value, bias, dropout_p, is_causal, scale, diagonal, sum_rows,
+                 default_generator());
+}
+
+AttentionGradients fused_attention_backward(const Tensor& gradient, const Tensor& query, const Tensor& key,
+                                            const Tensor& value, const Tensor& bias, bool wants_bias,
+                                            const Tensor& output, const Tensor& logsumexp, const Tensor& seed,
+                                            double dropout_p, bool is_causal, std::optional<double> scale,
+                                            int64_t diagonal, bool is_by_time) {
+  if (!gradient.defined()) return {};
+  using Signature = std::tuple<Tensor, Tensor, Tensor, Tensor>(
+      const Tensor&, const Tensor&, const Tensor&, const Tensor&, const std::optional<Tensor>&, bool,
+      const Tensor&, const Tensor&, const Tensor&, double, bool, std::optional<double>, int64_t, bool);
+  static const auto op =
+      find_fused<Signature>("loom_fused::_scaled_dot_product_fused_attention_overrideable_backward");
+  const std::optional<Tensor> given = bias.defined() ? std::optional<Tensor>(bias) : std::nullopt;
+  return op.call(gradient, query, key, value, given, wants_bias && bias.defined(), output, logsumexp, seed,
+                 dropout_p, is_causal, scale, diagonal, is_by_time);
+}
+
+int64_t in_tiles(int64_t rows) {
+  constexpr int64_t kTile = 32;
+  return (rows + kTile - 1) / kTile * kTile;
+}
+
+std::tuple<Tensor, Tensor, Tensor> efficient_attention(const Tensor& query, const Tensor& key,
+                                                       const Tensor& value, const std::optional<Tensor>& bias,
+                                                       bool compute_logsumexp, double dropout_p,
+                                                       bool is_causal, std::optional<double> scale,
+                                                       int64_t diagonal) {
+  return fused_attention(query, key, value, bias, dropout_p, is_causal, scale, diagonal,
+                         compute_logsumexp ? in_tiles(query.size(2)) : 0);
+}
+
+void check_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                     const std::optional<Tensor>& bias, const char* op) {
+  TORCH_CHECK(
+      is_shaped_for_fused(query, key, value, bias, /*is_causal=*/false, /*enable_gqa=*/true), op,
+      ": query, key and value must be [batch, heads, time, width] of one floating dtype, with elements "
+      "and sizes that fit, and the bias must expand to [batch, heads, time, time]; got ",
+      query.sizes(), ", ", key.sizes(), ", ", value.sizes());
+}
+
+Tensor signed_weights(const Tensor& query, const Tensor& key, double dropout_p, bool is_causal,
+                      std::optional<double> scale, const Tensor& state, int64_t sequence) {
+  const Tensor all_keys = key.repeat_interleave(query.size(1) / key.size(1), 1).to(at::kFloat);
+  Tensor scores = at::matmul(query.to(at::kFloat), all_keys.transpose(-2, -1))
+                      .mul_(scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1)))));
+  const int64_t rows = query.size(2), columns = key.size(2);
+  if (is_causal) {
+    const Tensor seen = at::ones({rows, columns}, scores.options().dtype(at::kBool)).tril(columns - rows);
+    scores.masked_fill_(seen.logical_not(), -std::numeric_limits<double>::infinity());
+  }
+  const Tensor weights = at::_safe_softmax(scores, -1);
+  const Tensor numbers = dropout_numbers(weights, state, sequence);
+  const auto missing = [](int64_t size) { return (128 - size % 128) % 128; };
+  return at::constant_pad_nd(at::where(numbers.gt(dropout_p), weights, weights.neg()),
+                             {0, missing(columns), 0, missing(rows)})
+      .to(query.scalar_type());
+}
+
+void register_fused_attention() {
+  define_fused(
+      "_scaled_dot_product_fused_attention_overrideable(Tensor query, Tensor key, Tensor value, Tensor? "
+      "bias, "
+      "float dropout_p, bool is_causal, *, float? scale=None, int diagonal=0, int? sum_rows=None, Generator? "
+      "generator=None) "
+      "-> (Tensor, Tensor, "
+      "Tensor)",
+      engine_attention);
+  define_fused(
+      "_scaled_dot_product_fused_attention_overrideable_backward(Tensor gradient, Tensor query, Tensor key, "
+      "Tensor value, Tensor? bias, bool wants_bias, Tensor output, Tensor logsumexp, Tensor seed, float "
+      "dropout_p, bool is_causal, *, float? scale=None, int diagonal=0, bool is_by_time=False) -> (Tensor, "
+      "Tensor, Tensor, "
+      "Tensor)",
+      engine_attention_backward);
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,41 @@
+// Scaled dot-product attention on the device: the chip's one kernel for it, and its gradient.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <tuple>
+
+namespace loom::glue {
+
+using AttentionGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+
+// Output, log Σ exp of the scores, and the state of dropout: see engine_attention().
+std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_attention(
+    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const std::optional<at::Tensor>& bias, double dropout_p, bool is_causal, std::optional<double> scale,
+    int64_t diagonal = 0, std::optional<int64_t> sum_rows = std::nullopt);
+AttentionGradients fused_attention_backward(const at::Tensor& gradient, const at::Tensor& query,
+                                            const at::Tensor& key, const at::Tensor& value,
+                                            const at::Tensor& bias, bool wants_bias, const at::Tensor& output,
+                                            const at::Tensor& logsumexp, const at::Tensor& seed,
+                                            double dropout_p, bool is_causal, std::optional<double> scale,
+                                            int64_t diagonal = 0, bool is_by_time = false);
+
+// The same with the layout and the sums of CUDA's memory-efficient kernel, whose sums have so many rows.
+int64_t in_tiles(int64_t rows);
+std::tuple<at::Tensor, at::Tensor, at::Tensor> efficient_attention(
+    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const std::optional<at::Tensor>& bias, bool compute_logsumexp, double dropout_p, bool is_causal,
+    std::optional<double> scale, int64_t diagonal);
+
+// Refuses what a program passes to a kernel by name and no kernel takes.
+void check_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                     const std::optional<at::Tensor>& bias, const char* op);
+
+// The negated weights of a query's keys where dropout dropped them, in tiles of 128 rows and columns: what
+// CUDA's flash kernel returns of dropout for tests.
+at::Tensor signed_weights(const at::Tensor& query, const at::Tensor& key, double dropout_p, bool is_causal,
+                          std::optional<double> scale, const at::Tensor& state, int64_t sequence = 0);
+
+}  // namespace loom::glue

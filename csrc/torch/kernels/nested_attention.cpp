@@ -1,0 +1,182 @@
+// Attention of nested tensors of the strided layout, [batch, heads, {time}, width], by CUDA's fused kernels:
+// their sequences are packed, and one command computes all of them.
+#include <ATen/NestedTensorImpl.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/native/nested/NestedTensorUtils.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "torch/core/registration.h"
+#include "torch/kernels/attention_choice.h"
+#include "torch/kernels/fused_attention.h"
+#include "torch/kernels/packed_attention.h"
+#include "torch/kernels/register.h"
+
+namespace loom::glue {
+
+namespace {
+
+using at::Tensor;
+using at::native::get_nested_tensor_impl;
+
+// Rows of all sequences: (rows, heads, width). A batch of one and a single head stand for all.
+struct Packed {
+  Tensor rows, starts;
+  std::vector<int64_t> lengths;
+  int64_t longest = 0;
+
+  Packed(const Tensor& tensor, int64_t batch, int64_t heads) {
+    std::vector<Tensor> sequences = tensor.unbind(0);
+    TORCH_CHECK(!sequences.empty(), "attention of a nested tensor without sequences");
+    if (static_cast<int64_t>(sequences.size()) != batch) sequences.resize(batch, sequences.front());
+    std::vector<int32_t> firsts{0};
+    for (Tensor& sequence : sequences) {
+      sequence = sequence.expand({heads, -1, -1}).transpose(0, 1);
+      lengths.push_back(sequence.size(0));
+      longest = std::max(longest, lengths.back());
+      firsts.push_back(static_cast<int32_t>(firsts.back() + lengths.back()));
+    }
+    starts = at::tensor(firsts).to(tensor.device());
+    const std::optional<Tensor> memory = memory_of(tensor, sequences);
+    rows = memory.has_value() ? *memory : at::cat(sequences);
+  }
+
+  // The nested tensor over rows of results, one sequence of queries after another.
+  Tensor nested_over(const Tensor& results) const {
+    std::vector<Tensor> sizes;
+    sizes.reserve(lengths.size());
+    for (const int64_t length : lengths) {
+      sizes.push_back(at::tensor({length, results.size(-2), results.size(-1)}, at::kLong));
+    }
+    return at::native::wrap_buffer(results.reshape({-1}), at::stack(sizes)).transpose(1, 2);
+  }
+
+ private:
+  // Sequences that lie one behind another already, by time, need no copy.
+  static std::optional<Tensor> memory_of(const Tensor& tensor, const std::vector<Tensor>& sequences) {
+    if (!tensor.is_nested() || static_cast<int64_t>(sequences.size()) != tensor.size(0)) return std::nullopt;
+    const Tensor by_time = tensor.transpose(1, 2);
+    const auto* impl = get_nested_tensor_impl(by_time);
+    if (!at::native::nested_tensor_impl_is_contiguous(impl)) return std::nullopt;
+    const Tensor& first = sequences.front();
+    const Tensor rows = impl->get_buffer().view({-1, tensor.size(1), first.size(2)});
+    return rows.size(1) == first.size(1) ? std::optional(rows) : std::nullopt;
+  }
+};
+
+int64_t heads_of(const Tensor& tensor) { return tensor.size(1); }
+
+struct PackedOperands {
+  Packed query, key, value;
+
+  PackedOperands(const Tensor& query, const Tensor& key, const Tensor& value)
+      : PackedOperands(query, key, value, std::max({query.size(0), key.size(0), value.size(0)}),
+                       std::max({heads_of(query), heads_of(key), heads_of(value)})) {}
+
+  PackedCall call(double dropout, bool is_causal, std::optional<double> scale) const {
+    PackedCall call;
+    call.query = query.rows;
+    call.key = key.rows;
+    call.value = value.rows;
+    call.starts_q = query.starts;
+    call.starts_k = key.starts;
+    call.max_q = query.longest;
+    call.max_k = key.longest;
+    call.dropout = dropout;
+    call.is_causal = is_causal;
+    call.scale = scale;
+    return call;
+  }
+
+ private:
+  PackedOperands(const Tensor& query, const Tensor& key, const Tensor& value, int64_t batch, int64_t heads)
+      : query(query, batch, heads), key(key, batch, heads), value(value, batch, heads) {
+    TORCH_CHECK(this->key.lengths == this->value.lengths,
+                "attention of nested tensors: sequences of keys have the lengths ",
+                at::IntArrayRef(this->key.lengths), ", of values ", at::IntArrayRef(this->value.lengths));
+  }
+};
+
+using Flash = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
+
+// As of dense tensors: [batch, heads, longest query, longest key], in tiles.
+Tensor signed_weights_of(const PackedOperands& packed, double dropout, bool is_causal,
+                         std::optional<double> scale, const Tensor& state) {
+  const auto by_head = [](const Tensor& rows) { return rows.transpose(0, 1).unsqueeze(0); };
+  const std::vector<Tensor> queries = packed.query.rows.split_with_sizes(packed.query.lengths),
+                            keys = packed.key.rows.split_with_sizes(packed.key.lengths);
+  std::vector<Tensor> weights;
+  for (size_t i = 0; i < queries.size(); ++i) {
+    weights.push_back(signed_weights(by_head(queries[i]), by_head(keys[i]), dropout, is_causal, scale, state,
+                                     static_cast<int64_t>(i)));
+  }
+  int64_t rows = 0, columns = 0;
+  for (const Tensor& each : weights) {
+    rows = std::max(rows, each.size(2));
+    columns = std::max(columns, each.size(3));
+  }
+  for (Tensor& each : weights) {
+    each = at::constant_pad_nd(each, {0, columns - each.size(3), 0, rows - each.size(2)});
+  }
+  return at::cat(weights);
+}
+
+Flash nested_flash(const Tensor& query, const Tensor& key, const Tensor& value, double dropout_p,
+                   bool is_causal, bool return_debug_mask, std::optional<double> scale) {
+  const PackedOperands packed(query, key, value);
+  auto [output, sums, state] = packed_attention(packed.call(dropout_p, is_causal, scale));
+  return {packed.query.nested_over(output),
+          sums,
+          packed.query.starts,
+          packed.key.starts,
+          packed.query.longest,
+          packed.key.longest,
+          state.view(at::kUInt64),
+          at::empty({}, state.options().dtype(at::kUInt64)),
+          return_debug_mask && dropout_p > 0 ? signed_weights_of(packed, dropout_p, is_causal, scale, state)
+                                             : at::empty({0}, output.options())};
+}
+
+std::tuple<Tensor, Tensor, Tensor> nested_flash_backward(
+    const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& output,
+    const Tensor& sums, const Tensor&, const Tensor&, c10::SymInt, c10::SymInt, double dropout_p,
+    bool is_causal, const Tensor& seed, const Tensor&, std::optional<double> scale) {
+  if (!gradient.defined()) return {};
+  const PackedOperands packed(query, key, value);
+  const int64_t batch = query.size(0), heads = heads_of(query);
+  const auto [dq, dk, dv] =
+      packed_attention_backward(packed.call(dropout_p, is_causal, scale), Packed(gradient, batch, heads).rows,
+                                Packed(output, batch, heads).rows, sums, seed.view(at::kLong));
+  return {packed.query.nested_over(dq), packed.key.nested_over(dk), packed.value.nested_over(dv)};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> nested_efficient(const Tensor& query, const Tensor& key,
+                                                            const Tensor& value, OptionalTensor bias, bool,
+                                                            double dropout_p, bool is_causal,
+                                                            std::optional<double> scale) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!is_given(bias),
+                              "_scaled_dot_product_efficient_attention of nested tensors takes no bias");
+  const PackedOperands packed(query, key, value);
+  PackedCall call = packed.call(dropout_p, is_causal, scale);
+  call.is_from_top = true;
+  auto [output, sums, state] = packed_attention(call, /*sum_rows=*/0);
+  return {packed.query.nested_over(output), sums, state.select(0, 0), state.select(0, 1)};
+}
+
+}  // namespace
+
+void register_nested_attention() {
+  torch::Library& m = library(nested_key());
+  m.impl("_fused_sdp_choice", choose_attention);
+  m.impl("_scaled_dot_product_flash_attention", nested_flash);
+  m.impl("_scaled_dot_product_flash_attention_backward", nested_flash_backward);
+  m.impl("_scaled_dot_product_efficient_attention", nested_efficient);
+}
+
+}  // namespace loom::glue

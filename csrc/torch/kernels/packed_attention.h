@@ -1,0 +1,35 @@
+// Attention of packed sequences on the device, as one command: what CUDA's kernels for it are made of here.
+#pragma once
+
+#include <optional>
+#include <tuple>
+
+#include "torch/kernels/optional_tensor.h"
+
+namespace loom::glue {
+
+struct PackedCall {
+  at::Tensor query, key, value;
+  std::optional<at::Tensor> starts_q, starts_k;
+  int64_t max_q, max_k;
+  double dropout;
+  bool is_causal;
+  std::optional<double> scale;
+  std::optional<int64_t> left, right;
+  std::optional<at::Tensor> used_k = std::nullopt, slopes = std::nullopt, pages = std::nullopt;
+  bool is_from_top = false;
+};
+
+// Output, sums and the state of dropout: see engine_packed_attention().
+std::tuple<at::Tensor, at::Tensor, at::Tensor> packed_attention(
+    const PackedCall& call, std::optional<int64_t> sum_rows = std::nullopt);
+std::tuple<at::Tensor, at::Tensor, at::Tensor> packed_attention_backward(const PackedCall& call,
+                                                                         const at::Tensor& gradient,
+                                                                         const at::Tensor& output,
+                                                                         const at::Tensor& sums,
+                                                                         const at::Tensor& seed);
+
+// The random numbers that decided which weights were dropped: those greater than the probability were kept.
+at::Tensor dropout_numbers(const at::Tensor& weights, const at::Tensor& state, int64_t sequence);
+
+}  // namespace loom::glue
