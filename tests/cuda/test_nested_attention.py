@@ -63,6 +63,20 @@ for layout in (torch.strided, torch.jagged):
     )
 
 
+def test_a_part_of_a_nested_tensor(warm_python: PythonRunner) -> None:
+    warm_python(
+        OPERANDS
+        + """
+values = [sequences(seed, torch.float16) for seed in range(3)]
+parts = [torch.nested.nested_tensor(each).narrow(0, 0, 2).transpose(1, 2) for each in values]
+with sdpa_kernel(FLASH):
+    output = attention(*parts)
+check(output.unbind(), expected([each[:2] for each in values]))
+""",
+        env=NAME,
+    )
+
+
 def test_a_batch_of_one_and_one_head_stand_for_all(warm_python: PythonRunner) -> None:
     warm_python(
         OPERANDS
@@ -188,12 +202,19 @@ for arguments, words in (
     ((*dense, None, starts, None, 5, 5, 0.0, 0), "must be given together"),
     ((*dense, None, starts, starts, 5, 5, 0.0, 0), "a batch of 1, got 2"),
     ((*packed, None, starts, starts, None, None, 0.0, 0), "max_seqlen_q must be given"),
+    ((*packed, None, starts, starts[:2], 5, 5, 0.0, 0), "3 sequences of queries and 1 of keys"),
 ):
     try:
         efficient(*arguments)
         raise AssertionError(words)
     except RuntimeError as error:
         assert words in str(error), error
+short = torch.ones(2, dtype=torch.int32, device="cuda")
+try:
+    efficient(*packed, None, starts, starts, 5, 5, 0.0, 0, seqlen_k=short)
+    raise AssertionError("two lengths of three sequences")
+except RuntimeError as error:
+    assert "3 sequences, but lengths of the keys of 2" in str(error), error
 """,
         env=NAME,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 
 import pytest
 from contract import MIB, Chip
@@ -45,6 +46,16 @@ def test_registered_memory_is_the_devices(chip: Chip) -> None:
         chip.driver.unregister_memory(host.address)
 
 
+def page_before_a_hole() -> int:
+    """Return the address of a page of this process behind which it has no memory. It is kept."""
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    sizes = (ctypes.c_size_t(2 * mmap.PAGESIZE), mmap.PROT_READ | mmap.PROT_WRITE)
+    page: int = libc.mmap(None, *sizes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, ctypes.c_size_t(0))
+    libc.munmap(ctypes.c_void_p(page + mmap.PAGESIZE), ctypes.c_size_t(mmap.PAGESIZE))
+    return page
+
+
 def test_register_what_is_no_free_range(chip: Chip) -> None:
     """register_memory: Throws InvalidArgument for zero bytes, null, addresses where the host has no memory,
     and a range that overlaps a registered one or memory of this driver."""
@@ -52,7 +63,11 @@ def test_register_what_is_no_free_range(chip: Chip) -> None:
     chip.driver.register_memory(0, host.address + 64, 64)
     refused = {
         "are no range": [(host.address, 0), (0, 8), (2**64 - 8, 16)],
-        "are not memory of this process": [(8, 8), (2**47 + 64, 8), (host.address, 2**46)],
+        "are not memory of this process": [
+            (8, 8),
+            (2**47 + 64, 8),
+            (page_before_a_hole(), 2 * mmap.PAGESIZE),
+        ],
         "overlap .* memory of device 0": [(host.address + start, 64) for start in (64, 1, 127)],
         "overlap .* pinned already": [(pinned, 64), (pinned + 8, 8)],
         "are device memory": [(device, MIB), (device + 8, 8)],

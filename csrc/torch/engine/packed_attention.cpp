@@ -38,6 +38,9 @@ class Sequences {
     if (has(own_.used_k)) used_k_ = numbers(*own_.used_k);
     if (!has(own_.pages)) starts_k_ = has(own_.starts_k) ? numbers(*own_.starts_k) : starts_q_;
     check(starts_q_, own_.query.size(0), "queries");
+    TORCH_CHECK(used_k_.empty() || used_k_.size() + 1 == starts_q_.size(),
+                "attention of packed sequences: ", starts_q_.size() - 1,
+                " sequences, but lengths of the keys of ", used_k_.size());
     if (!starts_k_.empty()) check(starts_k_, own_.key.size(0), "keys");
     TORCH_CHECK(starts_k_.empty() || starts_k_.size() == starts_q_.size(),
                 "attention of packed sequences: ", starts_q_.size() - 1, " sequences of queries and ",

@@ -86,6 +86,8 @@ EfficientByTime efficient_by_time(const Tensor& query, const Tensor& key, const 
   }
   TORCH_CHECK_NOT_IMPLEMENTED(
       !is_given(bias), "_efficient_attention_forward of packed sequences or with a window takes no bias");
+  TORCH_CHECK(!is_given(used_k) || is_given(starts_q),
+              "_efficient_attention_forward: seqlen_k must be given with seqstart_q and seqstart_k");
   TORCH_CHECK(!is_given(starts_q) || longest_q.has_value(),
               "_efficient_attention_forward: max_seqlen_q must be given with seqstart_q");
   const int64_t max_q = is_given(starts_q) ? longest_q->expect_int() : query.size(1);

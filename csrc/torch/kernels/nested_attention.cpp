@@ -65,8 +65,13 @@ struct Packed {
     const auto* impl = get_nested_tensor_impl(by_time);
     if (!at::native::nested_tensor_impl_is_contiguous(impl)) return std::nullopt;
     const Tensor& first = sequences.front();
-    const Tensor rows = impl->get_buffer().view({-1, tensor.size(1), first.size(2)});
-    return rows.size(1) == first.size(1) ? std::optional(rows) : std::nullopt;
+    if (first.size(1) != tensor.size(1)) return std::nullopt;
+    // The memory may go on behind them, as where the tensor is a part of another.
+    int64_t num_rows = 0;
+    for (const Tensor& sequence : sequences) num_rows += sequence.size(0);
+    return impl->get_buffer()
+        .narrow(0, 0, num_rows * first.size(1) * first.size(2))
+        .view({num_rows, first.size(1), first.size(2)});
   }
 };
 

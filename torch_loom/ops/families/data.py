@@ -142,7 +142,7 @@ FAMILIES = (
         "rand randn randint rand_like randn_like randint_like randperm normal uniform random bernoulli "
         "exponential cauchy log_normal geometric poisson binomial multinomial _standard_gamma "
         "_standard_gamma_grad _sample_dirichlet _dirichlet_grad native_dropout dropout _fused_dropout "
-        "alpha_dropout feature_dropout rrelu",
+        "alpha_dropout feature_dropout rrelu _fill_mem_eff_dropout_mask_",
         flops=per_output(10),
         tolerance="random",
         facts={
