@@ -19,13 +19,13 @@ def tilted(score, batch, head, query, key):
 def near(batch, head, query, key):
     return (query >= key) & (query - key < 40)
 
-def check(rows, columns, heads, dtype=torch.float32, score_mod=None, **options):
+def check(rows, columns, heads, dtype=torch.float32, score_mod=None, blocks=True, **options):
     torch._dynamo.reset()
     shapes = ((2, 4, rows, 16), (2, heads, columns, 16), (2, heads, columns, 16))
     operands = [torch.randn(shape, device="cuda", dtype=dtype, requires_grad=True) for shape in shapes]
     given = {
         "score_mod": score_mod,
-        "block_mask": create_block_mask(near, None, None, rows, columns, device="cuda"),
+        "block_mask": create_block_mask(near, None, None, rows, columns, device="cuda") if blocks else None,
         "enable_gqa": heads != 4,
     }
     compiled = torch.compile(flex_attention, fullgraph=True, **options)
@@ -41,6 +41,7 @@ def check(rows, columns, heads, dtype=torch.float32, score_mod=None, **options):
 """
 
 CALLS = {
+    "plain": "check(64, 64, 4, blocks=False)",
     "tilted": "check(100, 100, 4, torch.float16, tilted)",
     "grouped": "check(64, 200, 2, dynamic=True)",
     "replayed": 'check(64, 64, 4, score_mod=tilted, mode="reduce-overhead")',

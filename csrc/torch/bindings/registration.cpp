@@ -51,6 +51,7 @@ constexpr Registration kRegistrations[] = {
     register_fused_attention,
     register_attention,
     register_attention_by_time,
+    register_attention_dropout,
     register_packed_attention,
     register_optimizers,
     register_linear,

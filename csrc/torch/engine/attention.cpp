@@ -15,7 +15,6 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <array>
 #include <cmath>
@@ -29,21 +28,20 @@ namespace loom::glue {
 namespace {
 
 using at::Tensor;
-using OptionalTensor = std::optional<Tensor>;
 
 // What forward and backward share. Sizes: query [batch, heads, time, width], key and value with as many heads
 // or a divisor of that.
 struct Attention {
   Tensor query, key, value;  // the heads of key and value repeated to those of the query
-  OptionalTensor bias;
+  std::optional<Tensor> bias;
   double dropout, scale;
   bool is_causal;
   int64_t diagonal, repeats;
 
-  Attention(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& bias,
-            double dropout, bool is_causal, std::optional<double> scale, int64_t diagonal)
+  Attention(const Tensor& query, const Tensor& key, const Tensor& value, OptionalTensor bias, double dropout,
+            bool is_causal, std::optional<double> scale, int64_t diagonal)
       : query(query),
-        bias(bias.has_value() && bias->defined() ? bias : std::nullopt),
+        bias(is_given(bias) ? bias : std::nullopt),
         dropout(dropout),
         scale(scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))))),
         is_causal(is_causal),
@@ -120,10 +118,9 @@ Tensor laid_out_as(const Tensor& own, const Tensor& computed) {
 }  // namespace
 
 std::tuple<Tensor, Tensor, Tensor> engine_attention(const Tensor& query, const Tensor& key,
-                                                    const Tensor& value, const OptionalTensor& bias,
-                                                    double dropout, bool is_causal,
-                                                    std::optional<double> scale, int64_t diagonal,
-                                                    std::optional<int64_t> sum_rows,
+                                                    const Tensor& value, OptionalTensor bias, double dropout,
+                                                    bool is_causal, std::optional<double> scale,
+                                                    int64_t diagonal, std::optional<int64_t> sum_rows,
                                                     std::optional<at::Generator> generator) {
   const Tensor state = at::empty({2}, query.options().dtype(c10::kLong));
   if (query.is_meta()) {
@@ -155,10 +152,9 @@ std::tuple<Tensor, Tensor, Tensor> engine_attention(const Tensor& query, const T
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> engine_attention_backward(
-    const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value,
-    const OptionalTensor& bias, bool wants_bias, const Tensor& output, const Tensor& logsumexp,
-    const Tensor& seed, double dropout, bool is_causal, std::optional<double> scale, int64_t diagonal,
-    bool is_by_time) {
+    const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value, OptionalTensor bias,
+    bool wants_bias, const Tensor& output, const Tensor& logsumexp, const Tensor& seed, double dropout,
+    bool is_causal, std::optional<double> scale, int64_t diagonal, bool is_by_time) {
   const auto empty_gradient = [&](const Tensor& operand) {
     return is_by_time ? empty_by_time(operand, operand.size(-1)) : at::empty_like(operand);
   };

@@ -9,6 +9,8 @@
 #include <optional>
 #include <tuple>
 
+#include "torch/core/optional_tensor.h"
+
 namespace loom::glue {
 
 // Scaled dot-product attention of tensors of the engine, or of the device meta. Sizes: query [batch, heads,
@@ -36,7 +38,7 @@ struct PackedAttention {
   bool is_from_top;     // The first query stands beside the first key, else the last beside the last.
   int64_t left, right;  // How far a query sees; negative: without limit.
 
-  bool is_packed() const { return starts_q.has_value() && starts_q->defined(); }
+  bool is_packed() const { return is_given(starts_q); }
   int64_t heads() const { return query.size(-2); }
   int64_t repeats() const { return heads() / std::max<int64_t>(key.size(-2), 1); }
   int64_t count() const { return is_packed() ? starts_q->numel() - 1 : query.size(0); }

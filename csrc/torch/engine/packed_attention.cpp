@@ -1,5 +1,4 @@
 // The engine's side of attention of packed sequences: made of parts, one sequence after another.
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -22,8 +21,6 @@ using at::Tensor;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-bool has(const std::optional<Tensor>& tensor) { return tensor.has_value() && tensor->defined(); }
-
 std::vector<int64_t> numbers(const Tensor& tensor) {
   const Tensor wide = tensor.to(at::kLong).contiguous();
   return {wide.data_ptr<int64_t>(), wide.data_ptr<int64_t>() + wide.numel()};
@@ -35,8 +32,8 @@ class Sequences {
   explicit Sequences(const PackedAttention& call) : own_(call) {
     if (!own_.is_packed()) return;
     starts_q_ = numbers(*own_.starts_q);
-    if (has(own_.used_k)) used_k_ = numbers(*own_.used_k);
-    if (!has(own_.pages)) starts_k_ = has(own_.starts_k) ? numbers(*own_.starts_k) : starts_q_;
+    if (is_given(own_.used_k)) used_k_ = numbers(*own_.used_k);
+    if (!is_given(own_.pages)) starts_k_ = is_given(own_.starts_k) ? numbers(*own_.starts_k) : starts_q_;
     check(starts_q_, own_.query.size(0), "queries");
     TORCH_CHECK(used_k_.empty() || used_k_.size() + 1 == starts_q_.size(),
                 "attention of packed sequences: ", starts_q_.size() - 1,
@@ -70,7 +67,7 @@ class Sequences {
     const int64_t first = own_.is_from_top ? 0 : columns - rows;
     const Tensor place = at::arange(rows, query.options().dtype(at::kLong)).add_(first).unsqueeze_(1);
     const Tensor distance = place.sub(at::arange(columns, query.options().dtype(at::kLong)));
-    if (has(own_.slopes)) {
+    if (is_given(own_.slopes)) {
       const Tensor slopes = own_.slopes->dim() == 2 ? (*own_.slopes)[i] : *own_.slopes;
       products.sub_(distance.abs().mul(slopes.to(at::kFloat).view({-1, 1, 1})));
     }
@@ -92,7 +89,7 @@ class Sequences {
   }
   Tensor keys(const Tensor& tensor, int64_t i) const {
     const int64_t used = used_k_.empty() ? std::numeric_limits<int64_t>::max() : used_k_[i];
-    if (has(own_.pages)) {
+    if (is_given(own_.pages)) {
       return tensor.index_select(0, (*own_.pages)[i].to(at::kLong).clamp_min(0))
           .flatten(0, 1)
           .narrow(0, 0, used);

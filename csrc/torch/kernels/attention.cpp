@@ -8,6 +8,7 @@
 #include "torch/core/extension_points.h"
 #include "torch/core/registration.h"
 #include "torch/kernels/attention_choice.h"
+#include "torch/kernels/attention_dropout.h"
 #include "torch/kernels/fused_attention.h"
 #include "torch/kernels/register.h"
 
@@ -18,12 +19,9 @@ namespace {
 using at::SDPBackend;
 using at::Tensor;
 
-using AttentionResult =
-    std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
-
-AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                          const std::optional<Tensor>& bias, double dropout_p, bool is_causal,
-                          bool /*return_debug_mask*/, std::optional<double> scale) {
+FlashResult attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                      const std::optional<Tensor>& bias, double dropout_p, bool is_causal,
+                      bool /*return_debug_mask*/, std::optional<double> scale) {
   auto [output, logsumexp, state] = fused_attention(query, key, value, bias, dropout_p, is_causal, scale);
   const Tensor none;
   return {output,
@@ -54,8 +52,8 @@ int64_t last_sees_all(const Tensor& query, const Tensor& key, bool is_causal) {
   return is_causal ? key.size(2) - query.size(2) : 0;
 }
 
-AttentionResult flash_attention(const Tensor& query, const Tensor& key, const Tensor& value, double dropout_p,
-                                bool is_causal, bool return_debug_mask, std::optional<double> scale) {
+FlashResult flash_attention(const Tensor& query, const Tensor& key, const Tensor& value, double dropout_p,
+                            bool is_causal, bool return_debug_mask, std::optional<double> scale) {
   check_attention(query, key, value, {}, "_scaled_dot_product_flash_attention");
   auto [output, logsumexp, state] = fused_attention(query, key, value, {}, dropout_p, is_causal, scale,
                                                     last_sees_all(query, key, is_causal));
@@ -68,8 +66,10 @@ AttentionResult flash_attention(const Tensor& query, const Tensor& key, const Te
           key.sym_size(2),
           state.view(at::kUInt64),
           at::empty({}, state.options().dtype(at::kUInt64)),
-          return_debug_mask && dropout_p > 0 ? signed_weights(query, key, dropout_p, is_causal, scale, state)
-                                             : at::empty({0}, query.options())};
+          return_debug_mask && dropout_p > 0
+              ? in_mask_tiles(signed_weights(query, key, dropout_p, is_causal, scale, state), query.size(2),
+                              key.size(2))
+              : at::empty({0}, query.options())};
 }
 
 // Where a program only wants to be warned, CUDA's kernels take the way that is faster.

@@ -1,11 +1,11 @@
 // CUDA's memory-efficient kernel under its own name: tensors [batch, time, heads, width], packed sequences,
-// windows, and triangles of either corner. torch.nn.attention.bias and nested tensors call it.
+// windows, and triangles of either corner. torch.nn.attention.bias and jagged tensors call it.
 #include <ATen/core/Tensor.h>
 #include <c10/core/SymInt.h>
 
+#include "torch/core/optional_tensor.h"
 #include "torch/core/registration.h"
 #include "torch/kernels/fused_attention.h"
-#include "torch/kernels/optional_tensor.h"
 #include "torch/kernels/packed_attention.h"
 #include "torch/kernels/register.h"
 
@@ -17,45 +17,49 @@ using at::Tensor;
 
 // What the number of a mask stands for: triangles of either corner.
 struct Triangle {
-  bool is_causal;
+  bool is_causal, is_from_top;
   int64_t diagonal;
 
   Triangle(const Tensor& query, const Tensor& key, int64_t custom_mask_type)
       : is_causal(custom_mask_type != 0),
+        is_from_top(custom_mask_type == kFromTopLeft),
         diagonal(custom_mask_type == kFromBottomRight ? key.size(1) - query.size(1) : 0) {
     TORCH_CHECK(custom_mask_type >= 0 && custom_mask_type <= kFromBottomRight,
                 "custom_mask_type must be 0 (none), 1 (from the top left) or 2 (from the bottom right), got ",
                 custom_mask_type);
   }
 
+ private:
   static constexpr int64_t kFromTopLeft = 1, kFromBottomRight = 2;
 };
+
+// Packed sequences are a batch of one.
+Tensor without_batch(const Tensor& tensor, bool is_packed) { return is_packed ? tensor.squeeze(0) : tensor; }
+Tensor with_batch(const Tensor& tensor, bool is_packed) { return is_packed ? tensor.unsqueeze(0) : tensor; }
 
 // Of packed sequences, and of queries that see so many keys at most.
 PackedCall packed_call(const Tensor& query, const Tensor& key, const Tensor& value,
                        const std::optional<Tensor>& starts_q, const std::optional<Tensor>& starts_k,
-                       int64_t max_q, int64_t max_k, double dropout_p, int64_t custom_mask_type,
+                       int64_t max_q, int64_t max_k, double dropout_p, const Triangle& triangle,
                        std::optional<double> scale, std::optional<int64_t> window) {
   const bool is_packed = is_given(starts_q);
   TORCH_CHECK(is_packed == is_given(starts_k),
               "_efficient_attention_forward: seqstart_q and seqstart_k must be given together");
   TORCH_CHECK(!is_packed || query.size(0) == 1,
               "_efficient_attention_forward: packed sequences are a batch of 1, got ", query.size(0));
-  TORCH_CHECK(window.value_or(0) <= 0 || custom_mask_type != 0,
+  TORCH_CHECK(window.value_or(0) <= 0 || triangle.is_causal,
               "_efficient_attention_forward: a window_size needs a causal mask, got custom_mask_type 0");
-  const auto rows = [&](const Tensor& tensor) { return is_packed ? tensor.squeeze(0) : tensor; };
   PackedCall call;
-  call.query = rows(query);
-  call.key = rows(key);
-  call.value = rows(value);
+  call.query = without_batch(query, is_packed);
+  call.key = without_batch(key, is_packed);
+  call.value = without_batch(value, is_packed);
   call.starts_q = starts_q;
   call.starts_k = starts_k;
   call.max_q = max_q;
   call.max_k = max_k;
   call.dropout = dropout_p;
-  const Triangle triangle(query, key, custom_mask_type);
   call.is_causal = triangle.is_causal;
-  call.is_from_top = custom_mask_type == Triangle::kFromTopLeft;
+  call.is_from_top = triangle.is_from_top;
   call.scale = scale;
   if (window.value_or(0) > 0) call.left = *window - 1;
   return call;
@@ -92,16 +96,11 @@ EfficientByTime efficient_by_time(const Tensor& query, const Tensor& key, const 
               "_efficient_attention_forward: max_seqlen_q must be given with seqstart_q");
   const int64_t max_q = is_given(starts_q) ? longest_q->expect_int() : query.size(1);
   const int64_t max_k = is_given(starts_k) && longest_k.has_value() ? longest_k->expect_int() : key.size(1);
-  PackedCall call = packed_call(query, key, value, starts_q, starts_k, max_q, max_k, dropout_p,
-                                custom_mask_type, scale, window);
+  PackedCall call =
+      packed_call(query, key, value, starts_q, starts_k, max_q, max_k, dropout_p, triangle, scale, window);
   call.used_k = used_k;
   auto [output, sums, state] = packed_attention(call, compute_logsumexp ? in_tiles(max_q) : 0);
-  return {is_given(starts_q) ? output.unsqueeze(0) : output,
-          sums,
-          state.select(0, 0),
-          state.select(0, 1),
-          max_q,
-          max_k};
+  return {with_batch(output, is_given(starts_q)), sums, state.select(0, 0), state.select(0, 1), max_q, max_k};
 }
 
 AttentionGradients efficient_by_time_backward(const Tensor& gradient, const Tensor& query, const Tensor& key,
@@ -112,8 +111,8 @@ AttentionGradients efficient_by_time_backward(const Tensor& gradient, const Tens
                                               const Tensor& seed, const Tensor&, int64_t custom_mask_type,
                                               bool wants_bias, std::optional<double> scale,
                                               std::optional<int64_t>, std::optional<int64_t> window, bool) {
+  const Triangle triangle(query, key, custom_mask_type);
   if (is_dense(starts_q, window)) {
-    const Triangle triangle(query, key, custom_mask_type);
     auto [dq, dk, dv, db] = fused_attention_backward(
         gradient.transpose(1, 2), query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2),
         bias.value_or(Tensor()), wants_bias, output.transpose(1, 2), logsumexp, seed, dropout_p,
@@ -121,13 +120,11 @@ AttentionGradients efficient_by_time_backward(const Tensor& gradient, const Tens
     return {dq.transpose(1, 2), dk.transpose(1, 2), dv.transpose(1, 2), db};
   }
   const bool is_packed = is_given(starts_q);
-  const auto rows = [&](const Tensor& tensor) { return is_packed ? tensor.squeeze(0) : tensor; };
-  const auto batch = [&](const Tensor& tensor) { return is_packed ? tensor.unsqueeze(0) : tensor; };
-  const auto [dq, dk, dv] =
-      packed_attention_backward(packed_call(query, key, value, starts_q, starts_k, max_q.expect_int(),
-                                            max_k.expect_int(), dropout_p, custom_mask_type, scale, window),
-                                rows(gradient), rows(output), logsumexp, seed);
-  return {batch(dq), batch(dk), batch(dv), Tensor()};
+  const auto [dq, dk, dv] = packed_attention_backward(
+      packed_call(query, key, value, starts_q, starts_k, max_q.expect_int(), max_k.expect_int(), dropout_p,
+                  triangle, scale, window),
+      without_batch(gradient, is_packed), without_batch(output, is_packed), logsumexp, seed);
+  return {with_batch(dq, is_packed), with_batch(dk, is_packed), with_batch(dv, is_packed), Tensor()};
 }
 
 }  // namespace

@@ -1,19 +1,8 @@
 #include "torch/kernels/fused_attention.h"
 
-#include <ATen/ops/_safe_softmax.h>
-#include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/matmul.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/where.h>
-
-#include <array>
-#include <cmath>
-#include <limits>
-
 #include "torch/engine/fused.h"
 #include "torch/kernels/attention_choice.h"
 #include "torch/kernels/fused_op.h"
-#include "torch/kernels/packed_attention.h"
 #include "torch/kernels/register.h"
 
 namespace loom::glue {
@@ -71,24 +60,6 @@ void check_attention(const Tensor& query, const Tensor& key, const Tensor& value
       ": query, key and value must be [batch, heads, time, width] of one floating dtype, with elements "
       "and sizes that fit, and the bias must expand to [batch, heads, time, time]; got ",
       query.sizes(), ", ", key.sizes(), ", ", value.sizes());
-}
-
-Tensor signed_weights(const Tensor& query, const Tensor& key, double dropout_p, bool is_causal,
-                      std::optional<double> scale, const Tensor& state, int64_t sequence) {
-  const Tensor all_keys = key.repeat_interleave(query.size(1) / key.size(1), 1).to(at::kFloat);
-  Tensor scores = at::matmul(query.to(at::kFloat), all_keys.transpose(-2, -1))
-                      .mul_(scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1)))));
-  const int64_t rows = query.size(2), columns = key.size(2);
-  if (is_causal) {
-    const Tensor seen = at::ones({rows, columns}, scores.options().dtype(at::kBool)).tril(columns - rows);
-    scores.masked_fill_(seen.logical_not(), -std::numeric_limits<double>::infinity());
-  }
-  const Tensor weights = at::_safe_softmax(scores, -1);
-  const Tensor numbers = dropout_numbers(weights, state, sequence);
-  const auto missing = [](int64_t size) { return (128 - size % 128) % 128; };
-  return at::constant_pad_nd(at::where(numbers.gt(dropout_p), weights, weights.neg()),
-                             {0, missing(columns), 0, missing(rows)})
-      .to(query.scalar_type());
 }
 
 void register_fused_attention() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/SymInt.h>
 
 #include <optional>
 #include <tuple>
@@ -33,9 +34,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> efficient_attention(
 void check_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const std::optional<at::Tensor>& bias, const char* op);
 
-// The negated weights of a query's keys where dropout dropped them, in tiles of 128 rows and columns: what
-// CUDA's flash kernel returns of dropout for tests.
-at::Tensor signed_weights(const at::Tensor& query, const at::Tensor& key, double dropout_p, bool is_causal,
-                          std::optional<double> scale, const at::Tensor& state, int64_t sequence = 0);
+// What CUDA's flash kernel returns, whatever the layout of the operands.
+using FlashResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt,
+                               at::Tensor, at::Tensor, at::Tensor>;
 
 }  // namespace loom::glue

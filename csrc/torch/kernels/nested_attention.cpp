@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/nested/NestedTensorUtils.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
@@ -14,6 +13,7 @@
 
 #include "torch/core/registration.h"
 #include "torch/kernels/attention_choice.h"
+#include "torch/kernels/attention_dropout.h"
 #include "torch/kernels/fused_attention.h"
 #include "torch/kernels/packed_attention.h"
 #include "torch/kernels/register.h"
@@ -24,6 +24,8 @@ namespace {
 
 using at::Tensor;
 using at::native::get_nested_tensor_impl;
+
+int64_t heads_of(const Tensor& tensor) { return tensor.size(1); }
 
 // Rows of all sequences: (rows, heads, width). A batch of one and a single head stand for all.
 struct Packed {
@@ -43,8 +45,12 @@ struct Packed {
       firsts.push_back(static_cast<int32_t>(firsts.back() + lengths.back()));
     }
     starts = at::tensor(firsts).to(tensor.device());
-    const std::optional<Tensor> memory = memory_of(tensor, sequences);
-    rows = memory.has_value() ? *memory : at::cat(sequences);
+    const bool is_expanded = batch != tensor.size(0) || heads != heads_of(tensor);
+    const std::optional<Tensor> memory = is_expanded ? std::nullopt : memory_of(tensor);
+    // The memory may go on behind the sequences, as where the tensor is a part of another.
+    const int64_t width = sequences.front().size(2), num_rows = firsts.back();
+    rows = memory.has_value() ? memory->narrow(0, 0, num_rows * heads * width).view({num_rows, heads, width})
+                              : at::cat(sequences);
   }
 
   // The nested tensor over rows of results, one sequence of queries after another.
@@ -58,24 +64,15 @@ struct Packed {
   }
 
  private:
-  // Sequences that lie one behind another already, by time, need no copy.
-  static std::optional<Tensor> memory_of(const Tensor& tensor, const std::vector<Tensor>& sequences) {
-    if (!tensor.is_nested() || static_cast<int64_t>(sequences.size()) != tensor.size(0)) return std::nullopt;
+  // Where sequences lie one behind another already, by time, that memory: they need no copy.
+  static std::optional<Tensor> memory_of(const Tensor& tensor) {
+    if (!tensor.is_nested()) return std::nullopt;
     const Tensor by_time = tensor.transpose(1, 2);
     const auto* impl = get_nested_tensor_impl(by_time);
     if (!at::native::nested_tensor_impl_is_contiguous(impl)) return std::nullopt;
-    const Tensor& first = sequences.front();
-    if (first.size(1) != tensor.size(1)) return std::nullopt;
-    // The memory may go on behind them, as where the tensor is a part of another.
-    int64_t num_rows = 0;
-    for (const Tensor& sequence : sequences) num_rows += sequence.size(0);
-    return impl->get_buffer()
-        .narrow(0, 0, num_rows * first.size(1) * first.size(2))
-        .view({num_rows, first.size(1), first.size(2)});
+    return impl->get_buffer();
   }
 };
-
-int64_t heads_of(const Tensor& tensor) { return tensor.size(1); }
 
 struct PackedOperands {
   Packed query, key, value;
@@ -108,8 +105,6 @@ struct PackedOperands {
   }
 };
 
-using Flash = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
-
 // As of dense tensors: [batch, heads, longest query, longest key], in tiles.
 Tensor signed_weights_of(const PackedOperands& packed, double dropout, bool is_causal,
                          std::optional<double> scale, const Tensor& state) {
@@ -118,22 +113,15 @@ Tensor signed_weights_of(const PackedOperands& packed, double dropout, bool is_c
                             keys = packed.key.rows.split_with_sizes(packed.key.lengths);
   std::vector<Tensor> weights;
   for (size_t i = 0; i < queries.size(); ++i) {
-    weights.push_back(signed_weights(by_head(queries[i]), by_head(keys[i]), dropout, is_causal, scale, state,
-                                     static_cast<int64_t>(i)));
-  }
-  int64_t rows = 0, columns = 0;
-  for (const Tensor& each : weights) {
-    rows = std::max(rows, each.size(2));
-    columns = std::max(columns, each.size(3));
-  }
-  for (Tensor& each : weights) {
-    each = at::constant_pad_nd(each, {0, columns - each.size(3), 0, rows - each.size(2)});
+    const Tensor own = signed_weights(by_head(queries[i]), by_head(keys[i]), dropout, is_causal, scale, state,
+                                      static_cast<int64_t>(i));
+    weights.push_back(in_mask_tiles(own, packed.query.longest, packed.key.longest));
   }
   return at::cat(weights);
 }
 
-Flash nested_flash(const Tensor& query, const Tensor& key, const Tensor& value, double dropout_p,
-                   bool is_causal, bool return_debug_mask, std::optional<double> scale) {
+FlashResult nested_flash(const Tensor& query, const Tensor& key, const Tensor& value, double dropout_p,
+                         bool is_causal, bool return_debug_mask, std::optional<double> scale) {
   const PackedOperands packed(query, key, value);
   auto [output, sums, state] = packed_attention(packed.call(dropout_p, is_causal, scale));
   return {packed.query.nested_over(output),

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "torch/core/device.h"
+#include "torch/core/optional_tensor.h"
 #include "torch/core/registration.h"
 #include "torch/dispatch/boxed.h"
-#include "torch/kernels/optional_tensor.h"
 #include "torch/kernels/register.h"
 
 namespace loom::glue {

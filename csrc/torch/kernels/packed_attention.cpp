@@ -7,7 +7,6 @@
 #include <cmath>
 #include <string>
 
-#include "torch/engine/dropout.h"
 #include "torch/engine/fused.h"
 #include "torch/kernels/fused_op.h"
 #include "torch/kernels/register.h"
@@ -19,57 +18,74 @@ namespace {
 using at::Tensor;
 using OptionalInt = std::optional<int64_t>;
 
-PackedAttention checked(const Tensor& query, const Tensor& key, const Tensor& value, OptionalTensor starts_q,
-                        OptionalTensor starts_k, double dropout, bool is_causal, std::optional<double> scale,
-                        OptionalInt left, OptionalInt right, OptionalTensor used_k, OptionalTensor slopes,
-                        OptionalTensor pages, bool is_from_top) {
-  TORCH_CHECK(key.scalar_type() == query.scalar_type() && value.scalar_type() == query.scalar_type(),
+// What the engine is given: windows and the scale as numbers.
+PackedAttention checked(const PackedCall& own) {
+  const Tensor& query = own.query;
+  const Tensor& key = own.key;
+  TORCH_CHECK(key.scalar_type() == query.scalar_type() && own.value.scalar_type() == query.scalar_type(),
               "query, key and value must have the same dtype, got ", query.scalar_type(), ", ",
-              key.scalar_type(), " and ", value.scalar_type());
-  TORCH_CHECK(dropout >= 0 && dropout <= 1, "dropout must be a probability from 0 to 1, got ", dropout);
+              key.scalar_type(), " and ", own.value.scalar_type());
+  TORCH_CHECK(own.dropout >= 0 && own.dropout <= 1, "dropout must be a probability from 0 to 1, got ",
+              own.dropout);
   PackedAttention call{query,
                        key,
-                       value,
-                       starts_q,
-                       starts_k,
-                       used_k,
-                       slopes,
-                       pages,
-                       dropout,
-                       scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1)))),
-                       is_from_top,
-                       left.value_or(-1),
-                       is_causal ? 0 : right.value_or(-1)};
+                       own.value,
+                       own.starts_q,
+                       own.starts_k,
+                       own.used_k,
+                       own.slopes,
+                       own.pages,
+                       own.dropout,
+                       own.scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1)))),
+                       own.is_from_top,
+                       own.left.value_or(-1),
+                       own.is_causal ? 0 : own.right.value_or(-1)};
   const int64_t dims = call.is_packed() ? 3 : 4;
   TORCH_CHECK(query.dim() == dims, "_flash_attention_forward: a query of the shape ", query.sizes(),
               call.is_packed() ? " is not (rows, heads, width)" : " is not (batch, rows, heads, width)");
   TORCH_CHECK(call.heads() % std::max<int64_t>(key.size(-2), 1) == 0,
               "_flash_attention_forward: ", call.heads(), " heads of the query are no multiple of ",
               key.size(-2), " of the key");
-  TORCH_CHECK(!is_given(pages) || is_given(used_k), "_flash_attention_forward: block_table needs seqused_k");
+  TORCH_CHECK(!is_given(own.pages) || is_given(own.used_k),
+              "_flash_attention_forward: block_table needs seqused_k");
   return call;
 }
 
 std::tuple<Tensor, Tensor, Tensor> run(const Tensor& query, const Tensor& key, const Tensor& value,
-                                       OptionalTensor starts_q, OptionalTensor starts_k, int64_t, int64_t,
-                                       double dropout, bool is_causal, std::optional<double> scale,
-                                       OptionalInt left, OptionalInt right, OptionalTensor used_k,
-                                       OptionalTensor slopes, OptionalTensor pages, bool is_from_top,
-                                       OptionalInt sum_rows, std::optional<at::Generator> generator) {
-  return engine_packed_attention(checked(query, key, value, starts_q, starts_k, dropout, is_causal, scale,
-                                         left, right, used_k, slopes, pages, is_from_top),
+                                       OptionalTensor starts_q, OptionalTensor starts_k, int64_t max_q,
+                                       int64_t max_k, double dropout, bool is_causal,
+                                       std::optional<double> scale, OptionalInt left, OptionalInt right,
+                                       OptionalTensor used_k, OptionalTensor slopes, OptionalTensor pages,
+                                       bool is_from_top, OptionalInt sum_rows,
+                                       std::optional<at::Generator> generator) {
+  return engine_packed_attention(checked({query, key, value, starts_q, starts_k, max_q, max_k, dropout,
+                                          is_causal, scale, left, right, used_k, slopes, pages, is_from_top}),
                                  sum_rows, std::move(generator));
 }
 
 std::tuple<Tensor, Tensor, Tensor> run_backward(const Tensor& gradient, const Tensor& query,
                                                 const Tensor& key, const Tensor& value, const Tensor& output,
                                                 const Tensor& sums, OptionalTensor starts_q,
-                                                OptionalTensor starts_k, int64_t, int64_t, double dropout,
-                                                bool is_causal, const Tensor& seed,
+                                                OptionalTensor starts_k, int64_t max_q, int64_t max_k,
+                                                double dropout, bool is_causal, const Tensor& seed,
                                                 std::optional<double> scale, OptionalInt left,
                                                 OptionalInt right, bool is_from_top) {
-  return engine_packed_attention_backward(checked(query, key, value, starts_q, starts_k, dropout, is_causal,
-                                                  scale, left, right, {}, {}, {}, is_from_top),
+  return engine_packed_attention_backward(checked({query,
+                                                   key,
+                                                   value,
+                                                   starts_q,
+                                                   starts_k,
+                                                   max_q,
+                                                   max_k,
+                                                   dropout,
+                                                   is_causal,
+                                                   scale,
+                                                   left,
+                                                   right,
+                                                   {},
+                                                   {},
+                                                   {},
+                                                   is_from_top}),
                                           gradient, output, sums, seed);
 }
 
@@ -94,7 +110,7 @@ Forward flash_forward(const Tensor& query, const Tensor& key, const Tensor& valu
 }
 
 Tensor flash_forward_inplace(Tensor& out, const Tensor& query, const Tensor& key, const Tensor& value,
-                             OptionalTensor cum_seq_q, OptionalTensor cum_seq_k, int64_t, int64_t,
+                             OptionalTensor cum_seq_q, OptionalTensor cum_seq_k, int64_t max_q, int64_t max_k,
                              double dropout_p, bool is_causal, bool, std::optional<double> scale,
                              OptionalInt window_size_left, OptionalInt window_size_right,
                              OptionalTensor seqused_k, OptionalTensor alibi_slopes,
@@ -102,9 +118,10 @@ Tensor flash_forward_inplace(Tensor& out, const Tensor& query, const Tensor& key
   check_flash(query);
   TORCH_CHECK(dropout_p == 0, "_flash_attention_forward_no_dropout_inplace: dropout must be 0, got ",
               dropout_p);
-  auto [output, sums, state] =
-      run(query, key, value, cum_seq_q, cum_seq_k, 0, 0, 0, is_causal, scale, window_size_left,
-          window_size_right, seqused_k, alibi_slopes, block_table, false, std::nullopt, std::nullopt);
+  auto [output, sums, state] = engine_packed_attention(
+      checked({query, key, value, cum_seq_q, cum_seq_k, max_q, max_k, 0, is_causal, scale, window_size_left,
+               window_size_right, seqused_k, alibi_slopes, block_table}),
+      std::nullopt, std::nullopt);
   out.copy_(output);
   return sums;
 }
@@ -120,25 +137,7 @@ std::tuple<Tensor, Tensor, Tensor> flash_backward(
                                    grad_out, out, logsumexp, rng_state.view(at::kLong));
 }
 
-// The random numbers that decided on dropout under a seed: a weight was kept where its number is greater than
-// the probability. PyTorch's tests of CUDA's kernels ask for them.
-Tensor& fill_dropout_mask(Tensor& self, double, int64_t seed, int64_t) {
-  return self.is_meta() ? self : fill_with_dropout_numbers(self, generator_from(static_cast<uint64_t>(seed)));
-}
-
-// The same of a state that lies on the device.
-Tensor& fill_from_state(Tensor& self, const Tensor& state, int64_t sequence) {
-  return self.is_meta() ? self : fill_with_dropout_numbers(self, generator_of(state, sequence));
-}
-
 }  // namespace
-
-Tensor dropout_numbers(const Tensor& weights, const Tensor& state, int64_t sequence) {
-  using Signature = decltype(fill_from_state);
-  static const auto op = find_fused<Signature>("loom_fused::_fill_mem_eff_dropout_mask_", "state");
-  Tensor numbers = at::empty(weights.sizes(), weights.options().dtype(at::kFloat));
-  return op.call(numbers, state, sequence);
-}
 
 std::tuple<Tensor, Tensor, Tensor> packed_attention(const PackedCall& call, OptionalInt sum_rows) {
   using Signature = decltype(run);
@@ -179,11 +178,6 @@ void register_packed_attention() {
   implement_fused<&flash_forward_inplace>("_flash_attention_forward_no_dropout_inplace",
                                           "(Tensor(a!) out, " + operands + "bool return_debug_mask, " +
                                               window + pages + ", int? num_splits=None) -> Tensor");
-  define_fused("_fill_mem_eff_dropout_mask_.state(Tensor(a!) self, Tensor state, int sequence) -> Tensor(a!)",
-               fill_from_state);
-  implement_fused<&fill_dropout_mask>(
-      "_fill_mem_eff_dropout_mask_",
-      "(Tensor(a!) self, float dropout_p, int seed, int offset) -> Tensor(a!)");
 }
 
 }  // namespace loom::glue

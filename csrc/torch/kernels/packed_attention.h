@@ -4,14 +4,16 @@
 #include <optional>
 #include <tuple>
 
-#include "torch/kernels/optional_tensor.h"
+#include "torch/core/optional_tensor.h"
 
 namespace loom::glue {
 
+// As programs give it. What stands for no limit, scale or tensor: see PackedAttention, which the engine is
+// given.
 struct PackedCall {
   at::Tensor query, key, value;
   std::optional<at::Tensor> starts_q, starts_k;
-  int64_t max_q, max_k;
+  int64_t max_q, max_k;  // Only the cost of a call depends on them.
   double dropout;
   bool is_causal;
   std::optional<double> scale;
@@ -28,8 +30,5 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> packed_attention_backward(const P
                                                                          const at::Tensor& output,
                                                                          const at::Tensor& sums,
                                                                          const at::Tensor& seed);
-
-// The random numbers that decided which weights were dropped: those greater than the probability were kept.
-at::Tensor dropout_numbers(const at::Tensor& weights, const at::Tensor& state, int64_t sequence);
 
 }  // namespace loom::glue

@@ -10,6 +10,7 @@ void register_random();
 void register_fused_attention();
 void register_attention();
 void register_attention_by_time();
+void register_attention_dropout();
 void register_packed_attention();
 void register_recurrent_cells();
 void register_sync_batch_norm();

@@ -19,10 +19,10 @@
 #include <torch/library.h>
 
 #include "torch/core/device.h"
+#include "torch/core/optional_tensor.h"
 #include "torch/core/registration.h"
 #include "torch/engine/fused.h"
 #include "torch/kernels/fused_op.h"
-#include "torch/kernels/optional_tensor.h"
 #include "torch/kernels/register.h"
 
 namespace loom::glue {

@@ -12,8 +12,8 @@
 #include <tuple>
 #include <utility>
 
+#include "torch/core/optional_tensor.h"
 #include "torch/kernels/fused_op.h"
-#include "torch/kernels/optional_tensor.h"
 #include "torch/kernels/register.h"
 
 namespace loom::glue {
