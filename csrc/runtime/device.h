@@ -84,6 +84,8 @@ class Device {
   std::vector<driver::Stream> streams() const;
   // One that no program is handed: for what must not keep its caller, and is not the program's.
   driver::Stream side_stream();
+  // Whether the program has used it: memory, or a stream besides the default one.
+  bool is_used() const { return allocator->has_reserved() || streams().size() > 1; }
   // Waits for all streams.
   void synchronize() const;
 

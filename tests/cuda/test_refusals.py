@@ -70,6 +70,82 @@ else:
     )
 
 
+PRODUCTS = """
+import torch
+import torch.nn.functional as F
+
+e4m3, e5m2, half, brain = torch.float8_e4m3fn, torch.float8_e5m2, torch.float16, torch.bfloat16
+one = torch.ones((), device="cuda")
+
+def ones(*shape, dtype=e4m3):
+    return torch.ones(shape, device="cuda").to(dtype)
+
+def integers(rows, inner, columns):
+    return torch._int_mm(ones(rows, inner, dtype=torch.int8), ones(inner, columns, dtype=torch.int8))
+
+def scaled(left, right, out_dtype=brain, bias=None, **results):
+    return torch._scaled_mm(left, right, one, one, bias=bias, out_dtype=out_dtype, **results)
+
+def fails(call, words):
+    try:
+        call()
+    except (RuntimeError, ValueError) as error:
+        assert words in str(error), str(error)
+    else:
+        raise AssertionError(words)
+"""
+
+
+@pytest.mark.slow
+def test_products_that_cuda_takes_in_some_shapes_only(warm_python: PythonRunner) -> None:
+    warm_python(
+        PRODUCTS
+        + """
+fails(lambda: integers(16, 8, 8), "self.size(0) needs to be greater than 16, but got 16")
+fails(lambda: integers(17, 7, 8), "self.size(1) needs to be greater than 0 and a multiple of 8, but got 7")
+fails(lambda: integers(17, 8, 9), "mat2.size(1) needs to be greater than 0 and a multiple of 8, but got 9")
+assert integers(17, 8, 8).sum() == 17 * 8 * 8
+
+left, right = ones(32, 48), ones(16, 48).t()
+assert scaled(left, right).sum() == 32 * 16 * 48
+assert scaled(ones(32, 96)[:, ::2], right).shape == (32, 16)
+assert scaled(left, right, e4m3).dtype == e4m3 and scaled(left, right.to(e5m2), e5m2).dtype == e5m2
+assert scaled(left, right, bias=ones(16, dtype=brain))[0, 0] == 49
+fails(lambda: scaled(ones(32, 8), ones(16, 8).t()), "but got mat1 shape: (32x8).")
+fails(lambda: scaled(left, ones(8, 48).t()), "mat2 shape (48x8) must be divisible by 16")
+fails(lambda: scaled(left.to(e5m2), right.to(e5m2)), "Multiplication of two Float8_e5m2 matrices")
+fails(lambda: scaled(left, right.contiguous()), "Only multiplication of row-major and column-major")
+fails(lambda: scaled(ones(48, 32).t(), right), "Only multiplication of row-major and column-major")
+fails(lambda: scaled(left, right, e5m2), "CUBLAS_STATUS_NOT_SUPPORTED")
+fails(lambda: scaled(left, right, e5m2, out=ones(32, 16, dtype=e5m2)), "CUBLAS_STATUS_NOT_SUPPORTED")
+bias = ones(16, dtype=half)
+fails(lambda: scaled(left, right, torch.float32, bias), "Bias is not supported when out_dtype is set to Float32")
+fails(lambda: scaled(left, right, brain, bias.float()), "Bias must be BFloat16 or Half, but got Float")
+fails(lambda: scaled(left, right, brain, bias), "Bias must be BFloat16 to compute BFloat16 output, but got Half")
+fails(lambda: scaled(left, right, half, bias.bfloat16()), "Bias must be Float16 to compute Half output")
+whole = F.ScalingType.TensorWise
+fails(lambda: F.scaled_mm(ones(32, 8), ones(16, 8).t(), one, whole, one, whole), "mat1 shape: (32x8)")
+""",
+        NAME,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chip", ["a100", "wormhole_b0"])
+def test_scaled_products_by_chip(warm_python: PythonRunner, chip: str) -> None:
+    warm_python(
+        PRODUCTS
+        + """
+left, right = ones(32, 48), ones(16, 48).t()
+if torch.cuda.get_device_capability() == (8, 0):
+    fails(lambda: scaled(left, right), "only supported on CUDA devices with compute capability >= 9.0 or 8.9")
+else:
+    assert scaled(left, right).sum() == 32 * 16 * 48 and integers(4, 4, 4).sum() == 64
+""",
+        NAME | {"TORCH_LOOM_CHIP": chip},
+    )
+
+
 @pytest.mark.slow
 def test_only_gpus_refuse(warm_python: PythonRunner) -> None:
     warm_python(

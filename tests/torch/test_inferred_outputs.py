@@ -55,6 +55,8 @@ FIRST_CALLS: list[tuple[str, Callable[[Tensor], Any], str]] = [
     ("indexed", lambda x: x[(x[:1, 0] * 0).long()], "cpp"),
     ("sort", lambda x: torch.sort(x, stable=True), "cpp"),
     ("foreach", lambda x: torch._foreach_add([x, x], 1.0), "python"),
+    # Whose shape function in C++ is wrong.
+    ("scalar", lambda x: torch.isin(0.5, x), "python"),
     # Whose shape functions are wrong: the engine's kernel is run on zeros.
     ("batch norm", lambda x: F.batch_norm(x, x[0] * 0, x[0] * 0 + 1), "engine"),
     ("layer norm", lambda x: F.layer_norm(x, x.shape[1:]), "engine"),

@@ -74,7 +74,7 @@ def _device_functions(module: ModuleType) -> dict[str, Any]:
         "_cuda_synchronize": lambda: module.synchronize(),
         "_cuda_canDeviceAccessPeer": module.can_device_access_peer,
         "_cuda_isInBadFork": _C.is_in_bad_fork,
-        "_cuda_hasPrimaryContext": lambda device: _C.is_initialized() and 0 <= device < module.device_count(),
+        "_cuda_hasPrimaryContext": _C.device_has_context,
         "_cuda_getArchFlags": lambda: " ".join(module.get_arch_list()) or None,
         "_cuda_getCompiledVersion": compiled_version,
         "_cuda_set_sync_debug_mode": module.set_sync_debug_mode,

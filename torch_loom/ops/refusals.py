@@ -52,6 +52,8 @@ REFUSAL_CASES: dict[str, str] = {
     "convolution": "a convolution; which kernel it would be depends on its arguments",
     "transform": "a Fourier transform along a dimension whose size is not a power of two",
     "absent": "every call: PyTorch has no kernel of the op for CUDA",
+    "integer_product": "a shape that CUDA's product of int8 matrices does not take",
+    "scaled_product": "a shape, layout or dtype that CUDA's product of float8 matrices does not take",
 }
 """Which calls are refused; `tools/op_table.py` makes C++'s enumeration of it."""
 
@@ -114,6 +116,9 @@ REFUSALS: dict[str, Refusal] = {
     "_fft_c2c": Refusal("", "transforms", "transform"),
     "_fft_c2r": Refusal("", "transforms", "transform"),
     "_fft_r2c": Refusal("", "transforms", "transform"),
+    "_int_mm": Refusal("", "nothing", "integer_product"),
+    "_scaled_mm": Refusal("", "nothing", "scaled_product"),
+    "_scaled_mm_v2": Refusal("", "nothing", "scaled_product"),
     "histc": Refusal("histc", "numbers"),
     "igamma": Refusal("igamma_cuda", "wide", "promoted"),
     "igamma_": Refusal("igamma_cuda", "wide", "promoted"),

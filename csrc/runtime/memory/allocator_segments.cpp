@@ -131,6 +131,7 @@ Block* CachingAllocator::add_segment(Pool& pool, int64_t stream, bool expandable
   if (pool.owner != nullptr) ++pool.owner->num_segments;
   increase(pool, stats_.segment, 1);
   increase(pool, stats_.reserved_bytes, bytes);
+  has_reserved_.store(true, std::memory_order_relaxed);
   if (bytes >= config_.max_split_bytes) stats_.oversize_segments.increase(1);
   ++stats_.num_device_alloc;
   history_.record(expandable ? TraceAction::kSegmentMap : TraceAction::kSegmentAlloc, address, bytes, stream,

@@ -155,6 +155,8 @@ class CachingAllocator {
   // The pool's blocks in use: where each starts, and its bytes.
   std::map<uintptr_t, size_t> blocks_in_use(PoolId id) const;
 
+  // Whether it has ever asked its driver for memory.
+  bool has_reserved() const noexcept { return has_reserved_.load(std::memory_order_relaxed); }
   AllocatorStats stats() const;
   void reset_peak_stats();
   void reset_accumulated_stats();
@@ -291,6 +293,7 @@ class CachingAllocator {
   std::map<PoolId, std::unique_ptr<PrivatePool>> private_pools_;
   std::vector<Capture> captures_;
   std::atomic<int> num_capturing_{0};
+  std::atomic<bool> has_reserved_{false};
   std::vector<Segment*> segments_;
   std::vector<Segment*> uncached_;       // out of use, and not given back yet
   std::atomic<int> num_giving_back_{0};  // threads that hold segments out of use; changed under the lock

@@ -49,6 +49,7 @@ Block* CachingAllocator::extend_segment(Pool& pool, size_t rounded, int64_t stre
   added->previous = tail;
   tail->next = added;
   increase(pool, stats_.reserved_bytes, missing);
+  has_reserved_.store(true, std::memory_order_relaxed);
   ++stats_.num_device_alloc;
   history_.record(TraceAction::kSegmentMap, address, missing, stream,
                   pool.owner == nullptr ? PoolId{} : pool.owner->id, context);

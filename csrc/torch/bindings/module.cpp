@@ -230,6 +230,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("set_device_count_peek", [](py::object callback) { peek_callback() = std::move(callback); });
   m.def("is_initialized", [] { return runtime::is_initialized(); });
   m.def("is_in_bad_fork", [] { return runtime::in_bad_fork(); });
+  m.def("device_has_context", guarded([](int64_t index) { return device_has_context(index); }));
   m.def("device_count", [] { return device_count(); });
   m.def("current_device", guarded([] { return static_cast<int>(resolve_device(std::nullopt).index()); }));
   m.def("set_device", guarded([](int64_t index) {

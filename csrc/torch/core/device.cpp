@@ -50,6 +50,13 @@ void check_device_index(int64_t index) {
                                        hint_of_other_worlds()));
 }
 
+bool device_has_context(int64_t index) {
+  TORCH_CHECK(index >= 0 && index < device_count(),
+              "hasPrimaryContext expects a valid device index, but got device_index=", index);
+  return runtime::is_initialized() && !runtime::in_bad_fork() &&
+         devices().device(static_cast<int>(index)).is_used();
+}
+
 c10::Device resolve_device(const std::optional<c10::Device>& device) {
   devices();
   const int index = device.has_value() && device->has_index() ? device->index() : runtime::current_device();

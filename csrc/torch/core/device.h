@@ -32,6 +32,8 @@ void set_device_count_peek(int (*peek)() noexcept);
 
 // Checks an index, with CUDA's wording ("invalid device ordinal") and the allowed range.
 void check_device_index(int64_t index);
+// Whether this process has used the device: CUDA makes a context for it then.
+bool device_has_context(int64_t index);
 // The device of an optional device argument: the current one if it has no index.
 c10::Device resolve_device(const std::optional<c10::Device>& device);
 

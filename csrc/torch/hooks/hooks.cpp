@@ -14,9 +14,7 @@ template <typename Base>
 struct Hooks final : Base {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return device_count() > 0; }
-  bool hasPrimaryContext(c10::DeviceIndex index) const override {
-    return runtime::is_initialized() && !runtime::in_bad_fork() && index >= 0 && index < device_count();
-  }
+  bool hasPrimaryContext(c10::DeviceIndex index) const override { return device_has_context(index); }
   void init() const override { devices(); }
 
   c10::DeviceIndex deviceCount() const override { return static_cast<c10::DeviceIndex>(device_count()); }

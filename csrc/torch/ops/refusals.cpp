@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "torch/core/device.h"
+#include "torch/ops/product_limits.h"
 
 namespace loom::glue {
 
@@ -95,11 +96,17 @@ fallback::DtypeSet refused_dtypes_of(const Refusal* refusal) {
 }
 
 void refuse_as_cuda(const Refusal& refusal, c10::ArrayRef<c10::IValue> arguments, int device) {
-  if (!devices().device(device).chip().is_gpu) return;
+  const runtime::Chip& chip = devices().device(device).chip();
+  if (!chip.is_gpu) return;
   TORCH_CHECK_NOT_IMPLEMENTED(
       refusal.when != Refusal::Case::kAbsent, "Could not run '", refusal.full_name,
       "' with arguments from the 'CUDA' backend: PyTorch has no kernel of it for CUDA. Move the tensors to "
       "the CPU for it.");
+  if (refusal.when == Refusal::Case::kIntegerProduct) return check_integer_product(arguments);
+  if (refusal.when == Refusal::Case::kScaledProduct) {
+    return check_scaled_product(arguments, refusal.num_out == 0 ? nullptr : &arguments.back().toTensor(),
+                                chip);
+  }
   const std::vector<at::Tensor> operands =
       operands_of(arguments.slice(0, arguments.size() - refusal.num_out));
   if (operands.empty()) return;
@@ -124,6 +131,8 @@ void refuse_as_cuda(const Refusal& refusal, c10::ArrayRef<c10::IValue> arguments
     case Refusal::Case::kAlways:
     case Refusal::Case::kPromoted:
     case Refusal::Case::kAbsent:
+    case Refusal::Case::kIntegerProduct:
+    case Refusal::Case::kScaledProduct:
       break;
   }
   refuse(refusal.kernel, type);

@@ -74,6 +74,7 @@ FAMILIES = (
             "borrows_whole": "sort kthvalue median.dim nanmedian.dim mode.values",
             "engine_checks": "bucketize.Tensor bucketize.Tensor_out median.dim median.dim_values "
             "nanmedian.dim nanmedian.dim_values",
+            "python_infers": "isin.Scalar_Tensor",
         },
     ),
     Family(
