@@ -119,9 +119,9 @@ fails(lambda: scaled(ones(48, 32).t(), right), "Only multiplication of row-major
 fails(lambda: scaled(left, right, e5m2), "CUBLAS_STATUS_NOT_SUPPORTED")
 fails(lambda: scaled(left, right, e5m2, out=ones(32, 16, dtype=e5m2)), "CUBLAS_STATUS_NOT_SUPPORTED")
 bias = ones(16, dtype=half)
-fails(lambda: scaled(left, right, torch.float32, bias), "Bias is not supported when out_dtype is set to Float32")
+fails(lambda: scaled(left, right, torch.float32, bias), "Bias is not supported when out_dtype is set to")
 fails(lambda: scaled(left, right, brain, bias.float()), "Bias must be BFloat16 or Half, but got Float")
-fails(lambda: scaled(left, right, brain, bias), "Bias must be BFloat16 to compute BFloat16 output, but got Half")
+fails(lambda: scaled(left, right, brain, bias), "Bias must be BFloat16 to compute BFloat16 output")
 fails(lambda: scaled(left, right, half, bias.bfloat16()), "Bias must be Float16 to compute Half output")
 whole = F.ScalingType.TensorWise
 fails(lambda: F.scaled_mm(ones(32, 8), ones(16, 8).t(), one, whole, one, whole), "mat1 shape: (32x8)")

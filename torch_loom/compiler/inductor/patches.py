@@ -36,6 +36,20 @@ def schedule_as_cpp(name: str) -> None:
     BaseSchedulerNode.is_cpu = is_cpu  # type: ignore[method-assign]
 
 
+def pad_by_ops() -> None:
+    """Let PyTorch's ops pad jagged tensors in compiled programs.
+
+    The lowerings of these ops ask for the type cuda; what they make of it searches for the row of an element
+    within the kernel, which generated C++ cannot.
+    """
+    from torch._inductor.lowering import lowerings, make_fallback
+
+    aten = torch.ops.aten
+    for op in (aten._jagged_to_padded_dense_forward.default, aten._padded_dense_to_jagged_forward.default):
+        lowerings.pop(op, None)
+        make_fallback(op, warn=False)  # type: ignore[no-untyped-call]
+
+
 def generate_as_cpp(name: str) -> None:
     """Let the code generator answer C++ where it asks what is generated for the device.
 

@@ -58,6 +58,7 @@ def register_with_inductor() -> None:
         capture_as_loom,
         generate_as_cpp,
         is_no_gpu,
+        pad_by_ops,
         schedule_as_cpp,
     )
 
@@ -69,6 +70,7 @@ def register_with_inductor() -> None:
     is_no_gpu(name)
     schedule_as_cpp(name)
     generate_as_cpp(name)
+    pad_by_ops()
     capture_as_loom(name)
     decompose(name)
 
