@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=apart)
         left_out = set(apart)
         items[:] = [item for item in items if item not in left_out]
+    _mark_cases_beyond_samples(items)
     items.sort(key=lambda item: not _takes_minutes(item))
+
+
+def _mark_cases_beyond_samples(items: list[pytest.Item]) -> None:
+    """Mark as slow what the marker `sampled` leaves out; the marker's own deselection comes later."""
+    seen: Counter[tuple[object, str]] = Counter()
+    for item in items:
+        marker = item.get_closest_marker("sampled")
+        if marker is None:
+            continue
+        test = item.path, item.name.partition("[")[0]
+        if seen[test] % marker.args[0]:
+            item.add_marker(pytest.mark.slow)
+        seen[test] += 1
 
 
 def _fixtures(item: pytest.Item) -> list[str]:

@@ -29,6 +29,7 @@ def first(value: Any) -> torch.Tensor:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_an_exported_model_computes_what_it_was_exported_from(name: str, tmp_path: Path) -> None:
     model, inputs = MODELS[name]()
@@ -46,6 +47,7 @@ def test_an_exported_model_computes_what_it_was_exported_from(name: str, tmp_pat
     assert all(torch.equal(a.cpu(), b.cpu()) for a, b in zip(executable(*inputs), on_device, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_sizes_that_a_model_leaves_open_are_those_of_the_run(name: str, tmp_path: Path) -> None:
     model, inputs = MODELS[name]()

@@ -94,6 +94,7 @@ def test_the_kernel_is_the_one_that_cuda_takes(warm_python: PythonRunner) -> Non
     )
 
 
+@pytest.mark.slow
 def test_triangles_of_either_corner(warm_python: PythonRunner) -> None:
     warm_python(
         """

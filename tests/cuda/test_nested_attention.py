@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.conftest import PythonRunner
 
 NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "1GiB"}
@@ -35,6 +37,7 @@ def check(outputs, wanted):
 """
 
 
+@pytest.mark.slow
 def test_output_and_gradients(warm_python: PythonRunner) -> None:
     warm_python(
         OPERANDS
@@ -77,6 +80,7 @@ check(output.unbind(), expected([each[:2] for each in values]))
     )
 
 
+@pytest.mark.slow
 def test_a_batch_of_one_and_one_head_stand_for_all(warm_python: PythonRunner) -> None:
     warm_python(
         OPERANDS
@@ -177,6 +181,7 @@ for i, (q, k, v, found) in enumerate(zip(*(x.unbind() for x in (*operands, outpu
     )
 
 
+@pytest.mark.slow
 def test_the_efficient_kernel_by_name(warm_python: PythonRunner) -> None:
     warm_python(
         OPERANDS

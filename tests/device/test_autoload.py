@@ -129,6 +129,7 @@ def test_another_name(fork_python: PythonRunner) -> None:
     )
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["mps", "xla", "np0", "sum", "requires_grad", "two words", ""])
 def test_names_that_cannot_be_had(fork_python: PythonRunner, name: str) -> None:
     fork_python(
@@ -247,6 +248,7 @@ def test_configure(fork_python: PythonRunner) -> None:
     )
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "use",
     [

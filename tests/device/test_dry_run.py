@@ -358,6 +358,7 @@ def test_threads_and_backward_passes(fork_loom: PythonRunner) -> None:
     )
 
 
+@pytest.mark.slow
 def test_threads_that_work_while_it_begins_and_ends(fork_loom: PythonRunner) -> None:
     fork_loom(
         """

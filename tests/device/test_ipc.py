@@ -94,6 +94,7 @@ def test_kinds_are_all_named() -> None:
     assert tuple(kinds()) == KINDS
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_arrives(peer: Peer, kind: str) -> None:
     tensor = kinds()[kind]
@@ -295,6 +296,7 @@ def test_capturing_forbids_it() -> None:
         dumps(x)
 
 
+@pytest.mark.slow
 def test_other_threads_lose_nothing_while_memory_moves() -> None:
     """Sharing one tensor moves the pages of its neighbours, which kernels are writing."""
     loom.empty_cache()

@@ -155,6 +155,7 @@ def test_fallbacks_are_those_of_the_tensors_device(fork_loom: PythonRunner) -> N
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launch", ["auto", "chaos"])
 def test_a_model_over_different_chips_trains_as_on_the_cpu(fork_loom: PythonRunner, launch: str) -> None:
     fork_loom(

@@ -32,6 +32,7 @@ def _by_name(race: Race) -> str:
     return race.name
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("race", RACES, ids=_by_name)
 def test_found(race: Race, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(_sanitizer.CUDASanitizerErrors) as caught:
@@ -46,6 +47,7 @@ def test_found(race: Race, capsys: pytest.CaptureFixture[str]) -> None:
     assert str(error) in capsys.readouterr().err
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("race", RACES, ids=_by_name)
 def test_repaired(race: Race) -> None:
     race.body(True)

@@ -64,6 +64,7 @@ def used(image: Path) -> None:
     run.report(image.with_suffix(".html"))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("place", "value"),
     [
@@ -111,6 +112,7 @@ def test_programs(image: Path, place: tuple[Any, ...], value: Any) -> None:
         used(forged(image, ("program", *place), value))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("place", "value"),
     [
@@ -128,6 +130,7 @@ def test_specs(image: Path, place: tuple[Any, ...], value: Any) -> None:
         used(forged(image, ("specs", *place), value))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("place", "value"),
     [
@@ -151,6 +154,7 @@ def test_plans(image: Path, place: tuple[Any, ...], value: Any) -> None:
         used(forged(image, ("plan", *place), value))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("strides", [[2**40, 1], [-1, 1], [1], "x", [1.5, 2], None])
 def test_strides_take_no_more_memory_than_the_file_has_values(image: Path, strides: Any) -> None:
     with safe_open(str(image), framework="pt") as opened:
@@ -163,6 +167,7 @@ def test_strides_take_no_more_memory_than_the_file_has_values(image: Path, strid
         torch_loom.Executable.load(image)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "name",
     [

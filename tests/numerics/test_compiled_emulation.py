@@ -96,6 +96,7 @@ def test_paths_of_compiled_modules_are_those_of_the_model() -> None:
         assert not torch.equal(model(x), wanted)
 
 
+@pytest.mark.slow
 def test_a_context_inside_compiled_code_refuses_paths() -> None:
     model, x = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 16)), random(4, 16)
     for pattern in ("2", "2:linear"):

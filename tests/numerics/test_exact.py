@@ -57,6 +57,7 @@ def assert_exact(fmt: DataFormat, rows: Tensor) -> None:
         assert not wrong, f"{name}: {len(wrong)} of {len(got)} differ: {told}"
 
 
+@pytest.mark.sampled(5)
 @FORMATS
 @pytest.mark.parametrize("make", [random_bits, finite, close], ids=lambda make: make.__name__)
 def test_random_values(fmt: DataFormat, make: object) -> None:
@@ -64,6 +65,7 @@ def test_random_values(fmt: DataFormat, make: object) -> None:
     assert_exact(fmt, make(32 * 64).view(32, 64))
 
 
+@pytest.mark.sampled(5)
 @FORMATS
 def test_boundaries(fmt: DataFormat) -> None:
     values = boundaries([1, 3, 7, 10])
@@ -83,6 +85,7 @@ def test_special_blocks(fmt: DataFormat) -> None:
         assert_exact(fmt, blocks.roll(shift, 1))
 
 
+@pytest.mark.sampled(5)
 @FORMATS
 def test_several_rows_in_a_vector(fmt: DataFormat) -> None:
     # A row ends a block. Some rows of a vector are special, the others ordinary; the last vector is not full.
@@ -91,6 +94,7 @@ def test_several_rows_in_a_vector(fmt: DataFormat) -> None:
         assert_exact(fmt, values[: len(values) // columns * columns - columns].view(-1, columns))
 
 
+@pytest.mark.sampled(5)
 @FORMATS
 def test_every_length(fmt: DataFormat) -> None:
     for length in range(65):
@@ -180,6 +184,7 @@ def spread(rows: int, columns: int, seed: int) -> Tensor:
     return close(rows * columns, seed).view(rows, columns)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "accumulate", [DataFormat.Float32, DataFormat.Float16_b, DataFormat.Float16], ids=str
 )

@@ -78,6 +78,7 @@ CALLS: dict[str, Callable[[bool], tuple[Any, tuple[Any, ...]]]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("grad", [False, True], ids=["", "grad"])
 @pytest.mark.parametrize("name", CALLS)
 def test_opcheck(name: str, grad: bool) -> None:

@@ -26,6 +26,7 @@ def assert_same(fmt: DataFormat, rows: Tensor) -> None:
     )
 
 
+@pytest.mark.sampled(3)
 @FORMATS
 def test_arrays_are_elements(fmt: DataFormat) -> None:
     values = boundaries([1, 3, 7, 10])

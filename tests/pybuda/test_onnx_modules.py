@@ -21,6 +21,7 @@ onnx = pytest.importorskip("onnx", reason="the package onnx is not installed: pi
 Silicon, Golden = pybuda.BackendType.Silicon, pybuda.BackendType.Golden
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_an_onnx_module_equals_pytorch(name: str, tmp_path: Path) -> None:
     model, inputs = MODELS[name]()

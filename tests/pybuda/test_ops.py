@@ -189,6 +189,7 @@ NO_GRADIENT = {"Argmax", "Equal", "NotEqual", "Greater", "Less", "GreaterEqual",
 NO_GRADIENT |= {"LogicalNot", "Quantize", "Requantize", "BudaRequantize", "Constant", "Dropout"}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "run", "operands", "expected"), CASES, ids=[case[0] for case in CASES])
 def test_values_and_gradients(
     name: str, run: Callable[..., Any], operands: tuple[Torch, ...], expected: Callable[..., Any]

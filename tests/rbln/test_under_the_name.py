@@ -252,6 +252,7 @@ def test_npus_of_a_list_of_memories(fork_python: PythonRunner) -> None:
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [

@@ -161,6 +161,7 @@ def test_what_a_script_raises_shows_its_own_frames(tmp_path: Path) -> None:
     assert "torch_loom" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_script_that_ends_in_failure_has_no_plan(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(

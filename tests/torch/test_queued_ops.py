@@ -38,6 +38,31 @@ def on_side(gate: Gate, work: Callable[[], object]) -> tuple[object, loom.Stream
     return result, side
 
 
+def test_values_that_the_host_looks_at_are_checked_at_the_call(gate: Gate) -> None:
+    x = torch.ones(4, device="loom")
+    rows = torch.tensor([1, 2], device="loom")
+    side = loom.Stream()
+    side.wait_stream(loom.current_stream())
+    with loom.stream(side):
+        for call in (
+            lambda: torch.normal(x, -x),
+            lambda: torch.normal(0.0, -x),
+            lambda: torch.segment_reduce(x, "sum", lengths=rows),
+            lambda: F.fractional_max_pool2d(
+                x.reshape(1, 1, 2, 2), 2, 1, _random_samples=x[:0].reshape(0, 1, 2)
+            ),
+        ):
+            with pytest.raises(RuntimeError, match=r"expects all elements of std|Expected all rows|no less"):
+                call()
+        gate.hold(side)
+        unchecked = torch.segment_reduce(x, "sum", lengths=rows * 2 - 1, unsafe=True)
+        assert not side.query(), "it ran in place"
+        gate.open()
+        assert unchecked.tolist() == [1, 3]
+    with pytest.raises(RuntimeError, match="cannot be captured"), loom.graph(loom.LoomGraph()):
+        torch.normal(x, x)
+
+
 def finish(gate: Gate) -> None:
     gate.open()
     loom.synchronize()

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from torch import Tensor
+
+import torch_loom.device as loom
+
+if TYPE_CHECKING:
+    from tests.gate import Gate
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +38,47 @@ def test_coo_from_parts_and_back() -> None:
     assert x.values().tolist() == [2, 3, 4]
     assert x.values().is_loom
     assert "loom:0" in repr(x)
+
+
+LAYOUTS = {
+    torch.sparse_coo: {},
+    torch.sparse_csr: {},
+    torch.sparse_csc: {},
+    torch.sparse_bsr: {"blocksize": (2, 3)},
+    torch.sparse_bsc: {"blocksize": (2, 3)},
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_likes_are_made_where_they_are_wanted(layout: torch.layout) -> None:
+    x = DENSE.to("loom").to_sparse(layout=layout, **LAYOUTS[layout])
+    for device in ("cpu", "meta", "loom:1", "loom:0"):
+        made = torch.empty_like(x, device=device, dtype=torch.float64)
+        assert (str(made.device), made.layout, made.dtype) == (device, layout, torch.float64)
+    assert torch.zeros_like(x, device="cpu").to_dense().tolist() == [[0] * 3] * 2
+    if layout != torch.sparse_coo:
+        assert torch.full_like(x, 5, device="cpu").values().eq(5).all()
+
+
+@pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if layout != torch.sparse_coo], ids=str)
+def test_indices_that_are_not_there_yet_are_not_checked(gate: Gate, layout: torch.layout) -> None:
+    x = DENSE.to("loom").to_sparse(layout=layout, **LAYOUTS[layout])
+    by_rows = layout in (torch.sparse_csr, torch.sparse_bsr)
+    parts = [x.crow_indices(), x.col_indices()] if by_rows else [x.ccol_indices(), x.row_indices()]
+    side = loom.Stream()
+    side.wait_stream(loom.current_stream())
+    with torch.sparse.check_sparse_tensor_invariants(), loom.stream(side):
+        gate.hold(side)
+        with torch.sparse.check_sparse_tensor_invariants(enable=False):
+            pending = torch.sparse_compressed_tensor(
+                *(part * 1 for part in parts), x.values() * 2, x.shape, layout=layout
+            )
+        # The product waits for its operand; the indices are there only when the gate is open.
+        opener = threading.Timer(0.1, gate.open)
+        opener.start()
+        doubled = pending * 2.0
+        opener.join()
+        assert torch.equal(doubled.to_dense().cpu(), DENSE * 4)
 
 
 def test_csr_from_parts_and_back() -> None:

@@ -45,6 +45,7 @@ def trained(net: nn.Module, samples: list[tuple[Tensor, Tensor]], device: str) -
     return [*losses, *(value.detach().cpu() for value in net.parameters())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_devices", [1, 2])
 def test_training_is_that_of_one_thread(num_devices: int) -> None:
     cases = [(model(seed), data(seed)) for seed in range(NUM_THREADS)]

@@ -104,7 +104,7 @@ bool waits_for_values(const Op& op, const torch::jit::Stack& stack) {
   }
   if (op.is_index || op.is_index_put) return has_mask(op, stack) || has_host_indices(op, stack);
   if (op.is_repeat) return stack.back().isNone();
-  return op.is_data_dependent;
+  return op.is_data_dependent || op.looks_at_values(stack);
 }
 
 // Gives the op a generator of the engine in the place of the program's. Kept by a graph: one that each replay

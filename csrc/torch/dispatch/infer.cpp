@@ -274,7 +274,7 @@ std::vector<InferenceCheck> inference_checks() {
 
 InferenceKey key_of(const Op& op, const torch::jit::Stack& stack, const Lending& lending) {
   if (!op.can_queue || lending.is_by_keys()) return {};
-  if (counts_mask(op, stack) || writes_complex_number(op, stack)) return {};
+  if (op.looks_at_values(stack) || counts_mask(op, stack) || writes_complex_number(op, stack)) return {};
   if (op.writes && writes_shared_memory(lending)) return {};
   InferenceKey key;
   OperandOrder operands(lending.loans());

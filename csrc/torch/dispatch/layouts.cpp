@@ -6,8 +6,7 @@
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/native/SparseTensorUtils.h>
-#include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
-#include <ATen/ops/_sparse_coo_tensor_unsafe.h>
+#include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors.h>
 #include <ATen/quantized/QTensorImpl.h>
 #include <ATen/quantized/Quantizer.h>
 
@@ -70,6 +69,23 @@ at::Tensor make_quantized(const at::Tensor& memory, c10::ScalarType dtype, at::Q
   return made;
 }
 
+at::Tensor coo_over(const at::Tensor& indices, const at::Tensor& values, at::IntArrayRef sizes,
+                    bool is_coalesced) {
+  const int64_t sparse = indices.size(0), dense = static_cast<int64_t>(sizes.size()) - sparse;
+  return at::_sparse_coo_tensor_with_dims_and_tensors(sparse, dense, sizes, indices, values,
+                                                      values.options().layout(c10::kSparse), is_coalesced);
+}
+
+at::Tensor compressed_over(const at::Tensor& compressed, const at::Tensor& plain, const at::Tensor& values,
+                           at::IntArrayRef sizes, at::Layout layout) {
+  const DispatchKeySet keys(c10::computeDispatchKey(values.scalar_type(), layout, values.device()));
+  at::Tensor made =
+      at::detail::make_tensor<at::SparseCsrTensorImpl>(keys, values.device(), layout, values.dtype());
+  static_cast<at::SparseCsrTensorImpl*>(made.unsafeGetTensorImpl())
+      ->set_member_tensors(compressed, plain, values, sizes);
+  return made;
+}
+
 Parts parts_of(const at::Tensor& tensor) {
   if (tensor.layout() == c10::kSparse) return {tensor._indices(), tensor._values()};
   if (at::sparse_csr::is_sparse_compressed(tensor)) {
@@ -109,16 +125,13 @@ at::Tensor Lending::make_special_alias(const at::Tensor& tensor, bool is_written
   if (tensor.layout() == c10::kSparse) {
     const at::Tensor indices = lend(tensor._indices(), is_written),
                      values = lend(tensor._values(), is_written);
-    return at::_sparse_coo_tensor_unsafe(indices, values, tensor.sizes(), tensor.scalar_type(), c10::kSparse,
-                                         values.device(), false, tensor.is_coalesced())
-        .set_requires_grad(wants_gradient);
+    return coo_over(indices, values, tensor.sizes(), tensor.is_coalesced()).set_requires_grad(wants_gradient);
   }
   if (at::sparse_csr::is_sparse_compressed(tensor)) {
     const auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(tensor);
     const at::Tensor values = lend(tensor.values(), is_written);
-    return at::_sparse_compressed_tensor_unsafe(lend(compressed, is_written), lend(plain, is_written), values,
-                                                tensor.sizes(), tensor.scalar_type(), tensor.layout(),
-                                                values.device(), false)
+    return compressed_over(lend(compressed, is_written), lend(plain, is_written), values, tensor.sizes(),
+                           tensor.layout())
         .set_requires_grad(wants_gradient);
   }
   const bool is_strided_nested = is_nested(tensor);
@@ -139,17 +152,13 @@ at::Tensor Lending::make_special_alias(const at::Tensor& tensor, bool is_written
 }
 
 at::Tensor Lending::adopt_special(const at::Tensor& result) {
-  const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device()));
   if (result.layout() == c10::kSparse) {
-    return at::_sparse_coo_tensor_unsafe(adopt(result._indices()), adopt(result._values()), result.sizes(),
-                                         result.scalar_type(), c10::kSparse, own, false,
-                                         result.is_coalesced());
+    return coo_over(adopt(result._indices()), adopt(result._values()), result.sizes(), result.is_coalesced());
   }
   if (at::sparse_csr::is_sparse_compressed(result)) {
     const auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(result);
-    return at::_sparse_compressed_tensor_unsafe(adopt(compressed), adopt(plain), adopt(result.values()),
-                                                result.sizes(), result.scalar_type(), result.layout(), own,
-                                                false);
+    return compressed_over(adopt(compressed), adopt(plain), adopt(result.values()), result.sizes(),
+                           result.layout());
   }
   if (is_nested(result)) return nested_over(adopt(memory_of(result)), result);
   if (result.is_quantized()) {

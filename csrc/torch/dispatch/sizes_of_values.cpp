@@ -1,8 +1,6 @@
 #include "torch/dispatch/sizes_of_values.h"
 
 #include <ATen/ExpandUtils.h>
-#include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
-#include <ATen/ops/_sparse_coo_tensor_unsafe.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
@@ -10,6 +8,8 @@
 #include <string>
 #include <unordered_map>
 #include <vector>
+
+#include "torch/dispatch/layouts.h"
 
 namespace loom::glue {
 
@@ -123,8 +123,7 @@ Stack to_coordinates(const at::Tensor& self, int64_t sparse_dim) {
   const auto place = static_cast<size_t>(sparse_dim);
   std::vector<int64_t> of_values{c10::multiply_integers(sizes.slice(0, place))};
   of_values.insert(of_values.end(), sizes.begin() + sparse_dim, sizes.end());
-  return {at::_sparse_coo_tensor_unsafe(positions({sparse_dim, of_values[0]}, self), empty(of_values, self),
-                                        sizes, self.scalar_type(), at::kSparse, self.device(), false, true)};
+  return {coo_over(positions({sparse_dim, of_values[0]}, self), empty(of_values, self), sizes, true)};
 }
 
 template <at::Layout layout>
@@ -145,9 +144,9 @@ Stack to_compressed(Arguments arguments) {
     return all;
   };
   const int64_t lines = layout == at::kSparseCsr ? sizes[first] : sizes[first + 1];
-  return {at::_sparse_compressed_tensor_unsafe(
-      positions(with(lines + 1, sizes.size()), self), positions(with(count, sizes.size()), self),
-      empty(with(count, first + 2), self), sizes, self.scalar_type(), layout, self.device(), false)};
+  return {compressed_over(positions(with(lines + 1, sizes.size()), self),
+                          positions(with(count, sizes.size()), self), empty(with(count, first + 2), self),
+                          sizes, layout)};
 }
 
 Stack to_sparse_of_dims(Arguments arguments) {

@@ -12,6 +12,7 @@
 #include <ATen/ops/copy_sparse_to_sparse_native.h>
 #include <ATen/ops/crow_indices_native.h>
 #include <ATen/ops/dense_dim_native.h>
+#include <ATen/ops/empty_like_native.h>
 #include <ATen/ops/empty_native.h>
 #include <ATen/ops/indices_native.h>
 #include <ATen/ops/is_coalesced_native.h>
@@ -58,6 +59,17 @@ at::Tensor empty_sparse(c10::SymIntArrayRef size, std::optional<c10::ScalarType>
   return empty(size, dtype, layout, device, pin_memory, memory_format);
 }
 
+// On the device that the program names, which may be the host.
+template <auto empty_like>
+at::Tensor empty_like_sparse(const at::Tensor& self, std::optional<c10::ScalarType> dtype,
+                             std::optional<c10::Layout> layout, std::optional<c10::Device> device,
+                             std::optional<bool> pin_memory, std::optional<c10::MemoryFormat> memory_format) {
+  const c10::Device wanted = device.value_or(self.device());
+  const CurrentDevice current(
+      resolve_device(wanted.type() == device_type() ? wanted : self.device()).index());
+  return empty_like(self, dtype, layout, wanted, pin_memory, memory_format);
+}
+
 // The place of each position in a contiguous tensor of such sizes.
 at::Tensor flattened_indices(const at::Tensor& indices, at::IntArrayRef size) {
   if (indices.size(0) == 0) return at::zeros({indices.size(1)}, indices.options());
@@ -74,6 +86,7 @@ void register_sparse() {
   register_flattened_indices(flattened_indices);
   torch::Library& m = library(sparse_key());
   m.impl("empty.memory_format", empty_sparse<at::native::empty_sparse_symint>);
+  m.impl("empty_like", empty_like_sparse<at::native::empty_like_sparse_coo>);
   m.impl("_sparse_coo_tensor_with_dims", coo_of_dims);
   m.impl("_sparse_coo_tensor_with_dims_and_tensors", coo_of_tensors);
   m.impl("zero_", at::native::zero_sparse_);
@@ -96,6 +109,7 @@ void register_sparse() {
 void register_sparse_csr() {
   torch::Library& m = library(sparse_csr_key());
   m.impl("empty.memory_format", empty_sparse<at::native::empty_sparse_compressed_symint>);
+  m.impl("empty_like", empty_like_sparse<at::native::empty_like_sparse_csr>);
   m.impl("copy_", at::native::copy_sparse_compressed_);
   m.impl("crow_indices", at::native::crow_indices_sparse_csr);
   m.impl("col_indices", at::native::col_indices_sparse_csr);

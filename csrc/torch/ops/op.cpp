@@ -158,6 +158,7 @@ void Op::read_schema() {
   for (size_t i = 0; i < num_arguments; ++i) {
     const c10::Argument& argument = schema.arguments()[i];
     const c10::Type& type = *argument.real_type();
+    if (argument.name() == "unsafe") unsafe_argument_ = i;
     // That the engine's kernel takes one number does not say that it takes another.
     const bool by_type =
         is_number(type) && !facts.has(op_flag::kSizedByNumbers) && !facts.has(op_flag::kEngineChecks);

@@ -71,6 +71,12 @@ class Op {
   bool can_queue = false, is_index = false;
   // The host learns a size or a value from it; `is_index_put`: only with masks, or indices of the host's.
   bool is_data_dependent = false, is_index_put = false, is_repeat = false;
+  // The host looks at its values before it goes on, unless told by the argument `unsafe` not to.
+  bool looks_at_values(const torch::jit::Stack& stack) const {
+    return facts.has(op_flag::kHostWaits) &&
+           !(unsafe_argument_.has_value() &&
+             stack[stack.size() - num_arguments + *unsafe_argument_].toBool());
+  }
   // Values decide the size of a result, whether or not the host must learn it.
   bool has_sizes_of_values = false;
   // The engine `meta` has no kernel of it.
@@ -88,6 +94,7 @@ class Op {
   void read_schema();
   bool fits(const c10::OperatorHandle& other) const;
 
+  std::optional<size_t> unsafe_argument_;  // its place
   const void* const key_;
   const ShapeFunction shape_function_;
   const bool is_permanent_;  // PyTorch's own and ours: never taken away

@@ -13,7 +13,7 @@ namespace op_flag {
 inline constexpr uint16_t kHostScalars = 1, kHostTensors = 2, kHostLists = 4, kMakesContents = 8,
                           kMovesData = 16, kNotBorrowed = 32, kSizedByNumbers = 64, kMaskCounted = 128,
                           kEngineInfers = 256, kPythonInfers = 512, kHostChecks = 1024,
-                          kDividesIntegers = 2048, kEngineChecks = 4096;
+                          kDividesIntegers = 2048, kEngineChecks = 4096, kHostWaits = 8192;
 }  // namespace op_flag
 
 struct OpFacts {

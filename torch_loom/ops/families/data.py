@@ -150,6 +150,7 @@ FAMILIES = (
             "makes_contents": "randperm.generator_out normal_ uniform_ random_ random_.from random_.to "
             "bernoulli_.float exponential_ cauchy_ log_normal_ geometric_",
             "host_checks": "normal.*",
+            "host_waits": "normal.float_Tensor normal.Tensor_Tensor",
             # Bounds, rates and numbers of samples: no shape function looks at them.
             "engine_checks": "uniform_ random_.from random_.to bernoulli_.float bernoulli_.Tensor "
             "bernoulli.out cauchy_ exponential_ geometric_ log_normal_ multinomial multinomial.out",

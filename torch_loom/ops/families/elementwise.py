@@ -124,7 +124,11 @@ FAMILIES = (
         "segment_reduce _segment_reduce",
         flops=per_input(1),
         tolerance="accumulated",
-        facts={"borrows_whole": "cummax cummin", "host_checks": "segment_reduce.*"},
+        facts={
+            "borrows_whole": "cummax cummin",
+            "host_checks": "segment_reduce.*",
+            "host_waits": "segment_reduce",
+        },
     ),
     Family(
         "distances",
