@@ -165,3 +165,27 @@ def test_copied_models_compile_too() -> None:
     x = torch.randn(1, 3, 16, device="loom")
     with torch.no_grad():
         assert torch.equal(torch.compile(own, backend="loom")(x), own(x))
+
+
+@pytest.mark.parametrize(
+    ("mode", "size"), [("linear", (6,)), ("bilinear", (4, 7)), ("bicubic", (4, 7)), ("trilinear", (3, 4, 7))]
+)
+def test_interpolation_has_eagers_bits(mode: str, size: tuple[int, ...]) -> None:
+    """PyTorch traces it as other ops, whose last bits differ, unless it is kept from that."""
+
+    def resized(x: torch.Tensor) -> torch.Tensor:
+        return (
+            functional.interpolate(x, size=size, mode=mode)
+            + functional.interpolate(x, scale_factor=1.0, mode=mode).mean()
+        )
+
+    torch.manual_seed(0)
+    x = torch.randn(1, 3, *(range(5, 5 + len(size))), device="loom", requires_grad=True)
+    compiled = torch.compile(resized, backend="loom", fullgraph=True)
+    made, wanted = compiled(x), resized(x)
+    assert torch.equal(made, wanted)
+    (gradient,), (expected,) = (torch.autograd.grad(one.square().sum(), x) for one in (made, wanted))
+    assert torch.equal(gradient, expected)
+    for name in ("upsample_bilinear2d", "upsample_linear1d"):  # others trace it as before
+        overload = getattr(torch.ops.aten, name).vec
+        assert torch._C.DispatchKey.CompositeImplicitAutograd in overload.py_kernels

@@ -133,8 +133,9 @@ def test_calls_of_the_device_module_are_traced() -> None:
         {"TORCH_LOOM_DRIVER": "null", "TORCH_LOOM_CHIP": "atom"},
         {"TORCH_LOOM_DEVICE_NAME": "rbln"},
         {"TORCH_LOOM_DEVICE_NAME": "cuda"},
+        {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_CHIP": "wormhole_b0"},  # of no capability of CUDA's
     ],
-    ids=["protect-chaos", "null-lazy", "rbln", "cuda"],
+    ids=["protect-chaos", "null-lazy", "rbln", "cuda", "cuda-other-chip"],
 )
 def test_under_other_settings(warm_python: PythonRunner, settings: dict[str, str]) -> None:
     name = settings.get("TORCH_LOOM_DEVICE_NAME", "loom")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -249,3 +250,106 @@ def test_what_is_no_model_is_said() -> None:
         torch_loom.compile(3, ())
     with pytest.raises(OnnxError, match="not a int"):
         load_onnx(3)
+
+
+def test_functions_that_grow_are_refused_before_they_are_inlined() -> None:
+    helper, own = onnx.helper, [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("my", 1)]
+    functions = [
+        helper.make_function("my", "F0", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], own)
+    ]
+    for number in range(1, 40):
+        name = f"F{number - 1}"
+        twice = [helper.make_node(name, [a], [b], domain="my") for a, b in (("a", "t"), ("t", "b"))]
+        functions.append(helper.make_function("my", f"F{number}", ["a"], ["b"], twice, own))
+    info = helper.make_tensor_value_info
+    for number, allowed in ((3, True), (39, False)):
+        call = helper.make_node(f"F{number}", ["x"], ["y"], domain="my")
+        graph = helper.make_graph([call], "g", [info("x", 1, [2])], [info("y", 1, [2])])
+        model = helper.make_model(graph, functions=functions, opset_imports=own, ir_version=8)
+        if allowed:
+            assert load_onnx(model)(torch.tensor([-1.0, 2.0])).tolist() == [0, 2]
+        else:
+            with pytest.raises(
+                OnnxError, match=r"with the calls of its functions it has 1,\d+,\d+,\d+,\d+ nodes"
+            ):
+                load_onnx(model)
+
+
+def test_more_graphs_than_are_read() -> None:
+    branch = parsed("y = Relu (x)").graph
+    del branch.input[:]
+    for _ in range(13):
+        node = onnx.helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
+        branch = onnx.helper.make_graph([node], "g", [], list(branch.output))
+    model = parsed("y = Relu (x)", "(float[2, 3] x) => (float[2, 3] y) <bool c = {1}>")
+    del model.graph.node[:]
+    model.graph.node.extend(branch.node)
+    with pytest.raises(OnnxError, match="more than 4,096 graphs"):
+        load_onnx(model)
+
+
+def test_names_that_modules_have_are_other_names() -> None:
+    names = ("_parameters.x", "training", "meta", "__dict__", ".".join("a" * 20_000))
+    model = parsed(
+        " ".join(f"y{n + 1} = Add (y{n}, w{n})" for n in range(len(names))),
+        f"(float[3] y0) => (float[3] y{len(names)}) <"
+        + ", ".join(f"float[3] w{n} = {{1, 2, 3}}" for n in range(len(names)))
+        + ">",
+    )
+    for node, one, name in zip(model.graph.node, model.graph.initializer, names, strict=True):
+        node.input[1] = one.name = name
+    assert load_onnx(model)(torch.zeros(3)).tolist() == [5, 10, 15]
+
+
+def test_large_constants_are_not_combined_before_the_run() -> None:
+    for body in ("Add (w, v)", "MatMul (w, v)", "Gather <axis = 1> (v, i)"):
+        model = parsed(
+            f"z = {body} y = Shape (z)",
+            "(float[1] x) => (int64[n] y) <int64[1] w = {0}, int64[1] v = {0}, int64[1] i = {0}>",
+        )
+        for one, dims in zip(model.graph.initializer, ([1 << 16, 1], [1, 1 << 16], [1 << 16]), strict=True):
+            one.ClearField("int64_data")
+            one.dims[:], one.raw_data = dims, bytes(8 << 16)
+        assert isinstance(load_onnx(model), torch.fx.GraphModule)
+    ranged = "r = Range (zero, five, step) y = Shape (r)"
+    ends = "(float[1] x) => (int64[1] y) <float zero = {0}, float five = {5}, float step = {1e-12}>"
+    assert isinstance(load_onnx(parsed(ranged, ends)), torch.fx.GraphModule)
+
+
+def test_sizes_of_the_run_have_an_end() -> None:
+    squares = "s0 = Shape (x) " + " ".join(f"s{n + 1} = Mul (s{n}, s{n})" for n in range(40))
+    graph = load_onnx(parsed(squares + " y = Identity (s40)", "(float[n] x) => (int64[1] y)"))
+    assert sum(node.op == "call_function" for node in graph.graph.nodes) < 100
+    assert graph(torch.ones(1)).tolist() == [1]
+    doubled = "s0 = Shape (x) " + " ".join(f"s{n + 1} = Concat <axis = 0> (s{n}, s{n})" for n in range(16))
+    graph = load_onnx(parsed(doubled + " y = Identity (s16)", "(float[n] x) => (int64[m] y)"))
+    assert graph(torch.ones(3)).tolist() == [3] * (1 << 16)
+
+
+def test_external_data_of_attributes(tmp_path: Path) -> None:
+    model = parsed("w = Constant <value = float[3] {1, 2, 3}> () y = Add (x, w)")
+    value = model.graph.node[0].attribute[0].t
+    value.ClearField("float_data")
+    value.data_location = onnx.TensorProto.EXTERNAL
+    value.external_data.add(key="location", value="weights.bin")
+    (tmp_path / "weights.bin").write_bytes(struct.pack("<3f", 1, 2, 3))
+    assert load_onnx(model, tmp_path)(torch.zeros(2, 3)).tolist() == [[1, 2, 3]] * 2
+    value.external_data[0].value = "/etc/passwd"
+    with pytest.raises(OnnxError, match="not in the model's folder"):
+        load_onnx(model, tmp_path)
+
+
+def test_what_cannot_be_computed_names_the_node() -> None:
+    model = parsed("y = Transpose <perm = [0, 0]> (x)")
+    with pytest.raises(OnnxError, match=r"node 'transpose' of the ONNX model cannot be computed: .*perm"):
+        torch_loom.compile(model, (torch.ones(2, 3),))
+
+
+def test_a_scan_of_more_than_its_inputs_is_refused() -> None:
+    model = parsed(
+        "y = Scan <num_scan_inputs = 1, body = step (float[3] one) => (float[3] row) { row = Neg (one) }> (x)"
+    )
+    for number in (-5, 0, 2, 1 << 40):
+        next(one for one in model.graph.node[0].attribute if one.name == "num_scan_inputs").i = number
+        with pytest.raises(OnnxError, match=f"num_scan_inputs is {number}; of 1 inputs it takes 1 to 1"):
+            load_onnx(model)

@@ -286,3 +286,55 @@ def test_a_tied_bias_stays_tied() -> None:
     exported = copy.deepcopy(model)
     exported.producer_name = "pytorch"
     assert len(list(load_onnx(exported).parameters())) == 2
+
+
+def test_an_axis_that_is_not_there_is_refused() -> None:
+    for body in ("Gather <axis = 5> (x, i)", "Slice (x, i, i, five)"):
+        model = parsed(
+            f"y = {body}", "(float[2, 3] x) => (float[a, b] y) <int64[1] i={0}, int64[1] five={5}>"
+        )
+        with pytest.raises(OnnxError, match=r"axis 5 of 2 dimensions: allowed are from -2 to 1"):
+            load_onnx(model)(torch.ones(2, 3))
+
+
+def test_the_least_integer_is_divided() -> None:
+    least = -(1 << 63)
+    body, ends = (
+        "y = Div (x, m)",
+        f"(int64[2] x) => (int64[2] y) <int64[2] m={{-1, 2}}, int64[2] k={{{least}, 3}}>",
+    )
+    assert run(body, ends, torch.tensor([least, 3])).tolist() == [least, 1]
+    assert run("y = Div (k, m)", ends, torch.tensor([0, 0])).tolist() == [least, 1]
+    assert run(body, ends.replace("{-1, 2}", "{-1, -1}"), torch.tensor([7, least])).tolist() == [-7, least]
+
+
+def test_a_truth_is_a_byte_that_is_not_zero() -> None:
+    model = parsed(
+        "c = Cast <to = 7> (w) y = Add (c, x)", "(int64[3] x) => (int64[3] y) <bool[3] w={0, 1, 1}>"
+    )
+    weights = model.graph.initializer[0]
+    weights.ClearField("int32_data")
+    weights.raw_data = b"\x00\x07\xff"
+    assert load_onnx(model)(torch.zeros(3, dtype=torch.int64)).tolist() == [0, 1, 1]
+
+
+def test_resizing_to_what_no_tensor_has_is_refused() -> None:
+    for scale, message in (("1e20", "sizes of 0 to"), ("-1.0", "scales that are greater")):
+        body = 'y = Resize <mode = "nearest"> (x, , s)'
+        ends = f"(float[1, 1, 4, 4] x) => (float[a, b, c, d] y) <float[4] s={{1.0, 1.0, 1.0, {scale}}}>"
+        with pytest.raises(OnnxError, match=message):
+            run(body, ends, torch.ones(1, 1, 4, 4))
+
+
+def test_declared_dimensions_are_not_believed() -> None:
+    # A wrong declaration of what ONNX infers, and of what it cannot infer.
+    wrong = onnx.helper.make_tensor_value_info("a", 1, [1, 2, 3])
+    model = parsed("a = Relu (x) y = Shape (a)", "(float[2, 3] x) => (int64[k] y)")
+    model.graph.value_info.append(wrong)
+    assert load_onnx(model)(torch.ones(2, 3)).tolist() == [2, 3]
+    model = parsed("a = Reshape (x, s) y = Shape (a)", "(float[2, 3] x, int64[n] s) => (int64[k] y)")
+    model.graph.value_info.append(wrong)
+    graph = load_onnx(model)
+    assert graph(torch.ones(2, 3), torch.tensor([1, 2, 3])).tolist() == [1, 2, 3]
+    with pytest.raises(OnnxError, match=r"3 dimensions for its value 'a', and it has 2: \[3, 2\]"):
+        graph(torch.ones(2, 3), torch.tensor([3, 2]))

@@ -111,3 +111,28 @@ def test_what_is_no_sequence_is_refused() -> None:
         replayer._last.run(x)  # type: ignore[arg-type]
     assert replayer._last.run([x]) is None
     assert replayer._last.run([1, weight, 1]) is None
+
+
+def test_results_share_memory_as_they_did() -> None:
+    def views(x: torch.Tensor, weight: torch.Tensor) -> list[torch.Tensor]:
+        y, z = x * weight, x + 1
+        parts = [y, y.view(-1), y[:, 1:], y.t(), y.view(torch.int32), torch.view_as_complex(y)]
+        return [*parts, y.narrow(0, 0, 0), torch.view_as_complex(y).conj(), z[0], z[1], weight.view(-1)]
+
+    x, weight = torch.arange(6.0, device="loom").reshape(3, 2), torch.full((3, 2), 2.0, device="loom")
+    replayer = Replayer(views, static=(1,))
+    for call in range(5):
+        results, wanted = replayer(x + call, weight), views(x + call, weight)
+        kept = replayer(x - call, weight)
+        before = [one.tolist() for one in kept]
+        for got, want in zip(results, wanted, strict=True):
+            assert (got.dtype, got.stride()) == (want.dtype, want.stride())
+            assert torch.equal(got, want)
+        for results_of in (results, wanted):
+            results_of[1][1] = 7  # in what the first six are views of
+            results_of[8].zero_()
+        for got, want in zip(results[:6], wanted[:6], strict=True):
+            assert torch.equal(got, want)
+        assert torch.equal(results[9], wanted[9])
+        assert [one.tolist() for one in kept] == before  # calls share nothing
+    assert (replayer.num_graphs, replayer.refusal) == (1, "")

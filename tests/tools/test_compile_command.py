@@ -236,6 +236,21 @@ def test_an_onnx_file_is_compiled(tmp_path: Path) -> None:
     assert loom("compile", path, "--inputs", tmp_path / "x.st").exit_code == 0
 
 
+@pytest.mark.parametrize("sizes", [[-2, 3], [1 << 62, 1 << 62]])
+def test_sizes_that_no_input_can_have(sizes: list[int], tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install torch-loom[onnx]")
+    from tests.compiler.onnx_models import parsed
+
+    model, path = parsed("y = Relu (x)"), tmp_path / "model.onnx"
+    for dim, size in zip(model.graph.input[0].type.tensor_type.shape.dim, sizes, strict=True):
+        dim.dim_value = size
+    onnx.save(model, str(path))
+    done = CliRunner().invoke(app, ["compile", str(path)])
+    assert done.exit_code != 0
+    assert not isinstance(done.exception, RuntimeError), done.exception
+    assert "no input can be as x" in " ".join(done.output.split())
+
+
 def test_a_damaged_onnx_file_is_refused_by_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(b"\x08\x07")

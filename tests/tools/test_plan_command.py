@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from torch_loom import config
+from torch_loom.device.plan.recording import Frame
 from torch_loom.errors import NotApplicableError
 from torch_loom.tools import misplaced, plan
 
@@ -246,6 +247,46 @@ def test_only_pytorchs_own_sentence_is_a_wrong_name(monkeypatch: pytest.MonkeyPa
     assert not any(plan._names_own_devices(error) for error in others)
     monkeypatch.setattr(config, "device_name", lambda: "loom")
     assert not any(plan._names_own_devices(error) for error in wrong)
+
+
+def test_lines_at_the_peak_are_the_programs() -> None:
+    own, package = "/home/me/torch_loom/train.py", Path(plan.__file__).parents[1]
+    library = "/lib/site-packages/torch/nn/modules/module.py"
+    frames = [
+        Frame(str(package / "image" / "replay.py"), 1, "call"),
+        Frame(library, 2, "forward"),
+        Frame(str(package / "device" / "plan" / "host.py"), 3, "__torch_function__"),
+        Frame(own, 4, "step"),
+        Frame(library, 5, "_call_impl"),
+        Frame(own, 6, "<module>"),
+        Frame(str(package / "tools" / "plan.py"), 7, "_main"),
+        Frame("<frozen runpy>", 8, "run_path"),
+    ]
+    assert [frame.line for frame in plan._own_frames(frames)] == [2, 4, 6]
+
+
+COMPILED = """
+import torch
+
+model = torch.nn.Linear(256, 256).cuda()
+optimizer = torch.optim.SGD(model.parameters())
+compiled = torch.compile(model)
+loss = compiled(torch.randn(8, 256, device="cuda")).square().mean()
+loss.backward()
+print(loss.item())
+optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_warnings_are_about_the_program(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(COMPILED, encoding="utf-8")
+    done = run_plan(script, "--chip", "wormhole_b0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{script}:9: UserWarning: reads a value of a device that computes nothing" in done.stderr
+    for words in ("global hooks", "Triggered internally", "torch_loom"):
+        assert words not in done.stderr
 
 
 STOPS_ON_A_VALUE = """

@@ -20,6 +20,7 @@ from torch_loom.compiler.frontend import Exported, exported, folded_of, state_of
 from torch_loom.compiler.ir import value_of
 from torch_loom.compiler.lowering import changed, plan_data, program_of
 from torch_loom.compiler.onnx.file import is_model
+from torch_loom.compiler.onnx.module import named_errors
 from torch_loom.compiler.options import Options, configuration
 from torch_loom.compiler.passes import PLAN_PASSES, Context, run
 from torch_loom.compiler.passes.runner import PassRecord
@@ -123,47 +124,48 @@ def compile_module(
     if isinstance(module, str | os.PathLike) or is_model(module):
         _tell(progress, "import")
         module = _imported(module, (*args, *kwargs.values()))
-    args, kwargs = on_one_device(module, args, kwargs, place)
-    entry, executable = None, None
-    folder = config.compile_cache()
-    if (
-        cache
-        and optimizer is None
-        and folder is not None
-        and dump is None
-        and not checks
-        and isinstance(module, nn.Module)
-    ):
-        begun = time.perf_counter()
-        _tell(progress, "cache")
-        entry = entry_for(module, args, kwargs, own, target, place, folder)
-        executable = entry.load() if entry is not None else None
-        if executable is not None:
-            executable.plan["passes"] = [vars(_record("cache", begun, executable.num_ops))]
-            executable.plan["options"] = changed(own)
-    if executable is None:
-        _tell(progress, "export")
-        begun = time.perf_counter()
-        if optimizer is None:
-            source = exported(module, args, kwargs, place)
-        else:
-            source = exported_step(module, args, kwargs, place, optimizer, loss)
-        source.specs.update(specs_of(module, args, kwargs))
-        if source.updates and isinstance(module, nn.Module):
-            _warn_of_copies(module, place)
-        context = Context(
-            chip=target.chip,
-            options=own,
-            parameters=dict(source.parameters),
-            checks=checks,
-            dump=None if dump is None else Path(dump),
-            progress=progress,
-            updated=frozenset(source.updates),
-            records=[_record("export", begun, len(source.graph.graph.nodes))],
-        )
-        executable = _compiled(module, source, context, target, place)
-        if entry is not None:
-            entry.store(executable, source.sources, context.parameters, context.folded)
+    with named_errors(module):
+        args, kwargs = on_one_device(module, args, kwargs, place)
+        entry, executable = None, None
+        folder = config.compile_cache()
+        if (
+            cache
+            and optimizer is None
+            and folder is not None
+            and dump is None
+            and not checks
+            and isinstance(module, nn.Module)
+        ):
+            begun = time.perf_counter()
+            _tell(progress, "cache")
+            entry = entry_for(module, args, kwargs, own, target, place, folder)
+            executable = entry.load() if entry is not None else None
+            if executable is not None:
+                executable.plan["passes"] = [vars(_record("cache", begun, executable.num_ops))]
+                executable.plan["options"] = changed(own)
+        if executable is None:
+            _tell(progress, "export")
+            begun = time.perf_counter()
+            if optimizer is None:
+                source = exported(module, args, kwargs, place)
+            else:
+                source = exported_step(module, args, kwargs, place, optimizer, loss)
+            source.specs.update(specs_of(module, args, kwargs))
+            if source.updates and isinstance(module, nn.Module):
+                _warn_of_copies(module, place)
+            context = Context(
+                chip=target.chip,
+                options=own,
+                parameters=dict(source.parameters),
+                checks=checks,
+                dump=None if dump is None else Path(dump),
+                progress=progress,
+                updated=frozenset(source.updates),
+                records=[_record("export", begun, len(source.graph.graph.nodes))],
+            )
+            executable = _compiled(module, source, context, target, place)
+            if entry is not None:
+                entry.store(executable, source.sources, context.parameters, context.folded)
     if own.backend_output_dir:
         executable.write_outputs(own.backend_output_dir, own.performance_trace)
     return executable

@@ -18,6 +18,7 @@ from torch import fx
 
 from torch_loom import config
 from torch_loom.chips import Chip, load
+from torch_loom.compiler.eager_kernels import eager_kernels
 from torch_loom.compiler.ir import computes, facts
 from torch_loom.compiler.options import Options, configuration
 from torch_loom.compiler.passes import EAGER_PASSES, Context, PassRecord, run
@@ -117,12 +118,13 @@ def loom_backend(
         return compiled  # type: ignore[no-any-return]
     partition = min_cut_rematerialization_partition if own.enable_recompute else default_partition
     compiler = functools.partial(_compile, options=own, replays=replays)
-    return aot_autograd(
-        fw_compiler=functools.partial(compiler, role="forward"),
-        bw_compiler=functools.partial(compiler, role="backward"),
-        inference_compiler=functools.partial(compiler, role="inference"),
-        partition_fn=partition,
-    )(graph, example_inputs)
+    with eager_kernels():
+        return aot_autograd(
+            fw_compiler=functools.partial(compiler, role="forward"),
+            bw_compiler=functools.partial(compiler, role="backward"),
+            inference_compiler=functools.partial(compiler, role="inference"),
+            partition_fn=partition,
+        )(graph, example_inputs)
 
 
 def _own_options(given: Mapping[str, Any]) -> tuple[Options, bool]:

@@ -160,7 +160,15 @@ def _onnx(path: Path, inputs: Path | None) -> tuple[torch.nn.Module, tuple[Any, 
             f"{path}: the sizes of {', '.join(str(one) for one in open_ones)} are not fixed: give --inputs, "
             "a file of safetensors of the sizes to compile for"
         )
-    return module, tuple(torch.zeros(one.dims, dtype=one.dtype) for one in declared), {}
+    return module, tuple(_zeros(one, path) for one in declared), {}
+
+
+def _zeros(declared: Any, path: Path) -> torch.Tensor:
+    try:
+        return torch.zeros(declared.dims, dtype=declared.dtype)
+    except RuntimeError as error:  # a negative size, or more bytes than there can be
+        reason = str(error).partition("\n")[0]
+        raise CompilerOptionError(f"{path}: no input can be as {declared} is declared: {reason}") from error
 
 
 def _script(path: Path) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ import re
 import runpy
 import sys
 import traceback
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -131,6 +132,8 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
         if made >= steps:
             raise _EnoughStepsError
 
+    # The hooks are the plan's own.
+    warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks")
     sys.argv = list(script)
     sys.path.insert(0, str(Path(script[0]).resolve().parent))
     module = sys.modules["torch_loom.device"]
@@ -254,15 +257,11 @@ def summary(plan: Any, script: str, chip: str, num_steps: int) -> dict[str, Any]
 
 
 def _own_frames(frames: Sequence[Any]) -> list[Any]:
-    """Return the lines of the program: not those of this command, and of PyTorch only the innermost."""
-    here = (str(Path(__file__)), "runpy.py", "<frozen")
+    """Return the lines of the program: not those of this package, and of PyTorch only the innermost."""
+    here = (str(Path(__file__).resolve().parents[1]) + os.sep, "runpy.py", "<frozen")
     kept = [each for each in frames if not any(part in each.file for part in here)]
-    libraries = (f"{os.sep}torch{os.sep}", f"{os.sep}torch_loom{os.sep}")
-    return [
-        each
-        for place, each in enumerate(kept)
-        if place == 0 or not any(library in each.file for library in libraries)
-    ][:8]
+    library = f"{os.sep}torch{os.sep}"
+    return [each for place, each in enumerate(kept) if place == 0 or library not in each.file][:8]
 
 
 def _short(file: str) -> str:

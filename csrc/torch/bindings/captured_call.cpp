@@ -4,13 +4,17 @@
 #include <ATen/ops/alias.h>
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/clone.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/set.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "torch/bindings/guarded.h"
@@ -43,6 +47,33 @@ at::Tensor copy_as_laid_out(const at::Tensor& tensor) {
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) extent += (tensor.size(dim) - 1) * tensor.stride(dim);
   return at::as_strided(at::clone(at::as_strided(tensor, {extent}, {1}, tensor.storage_offset())),
                         tensor.sizes(), tensor.strides(), 0);
+}
+
+constexpr size_t kAlignment = 16;  // of the widest dtype
+
+// The bytes of its storage that a tensor reaches.
+struct Extent {
+  size_t begin = 0, end = 0;
+};
+
+Extent extent_of(const at::Tensor& tensor) {
+  int64_t last = 0;
+  for (int64_t dim = 0; dim < tensor.dim(); ++dim) last += (tensor.size(dim) - 1) * tensor.stride(dim);
+  const auto begin = static_cast<size_t>(tensor.storage_offset());
+  return {begin * tensor.itemsize(), (begin + static_cast<size_t>(last) + 1) * tensor.itemsize()};
+}
+
+// Whether a copy of the tensor's bytes is a copy of the tensor.
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided && tensor.has_storage() && tensor.numel() != 0 &&
+         !tensor.is_conj() && !tensor.is_neg() && !tensor.is_quantized() && !tensor.is_nested();
+}
+
+// A view of `storage` that lies in it as `tensor` does in its own, so many bytes earlier.
+at::Tensor moved_to(const c10::Storage& storage, const at::Tensor& tensor, size_t earlier_bytes) {
+  at::Tensor made = at::empty({0}, tensor.options());
+  const auto offset = tensor.storage_offset() - static_cast<int64_t>(earlier_bytes / tensor.itemsize());
+  return made.set_(storage, offset, tensor.sizes(), tensor.strides());
 }
 
 // One argument of the function.
@@ -93,6 +124,7 @@ class CapturedCall {
       operands_.push_back(std::move(operand));
     }
     for (const py::handle& one : results) results_.push_back(result_of(one));
+    share_what_overlaps();
     last_stream_ = runtime::current_stream_of(graph_.device());
   }
 
@@ -149,12 +181,52 @@ class CapturedCall {
       kEarlier,  // the same tensor as the result of this position
       kShared,   // in the memory of a static operand
       kCopied,   // in the graph's memory
+      kPart,     // in memory of the graph that other results reach, too: `position` in `shared_`
     };
     Kind kind = Kind::kCopied;
     size_t position = 0;
     py::object value;
     at::Tensor tensor;
   };
+
+  // Memory of the graph that several results reach. It is copied once, so that they are views of one another
+  // as they were.
+  struct Shared {
+    at::Tensor bytes;
+    size_t begin = 0;
+  };
+
+  void share_what_overlaps() {
+    std::vector<size_t> order;
+    for (size_t i = 0; i < results_.size(); ++i) {
+      if (results_[i].kind == Result::Kind::kCopied && is_plain(results_[i].tensor)) order.push_back(i);
+    }
+    const auto storage_of = [&](size_t i) { return results_[i].tensor.storage().unsafeGetStorageImpl(); };
+    std::sort(order.begin(), order.end(), [&](size_t left, size_t right) {
+      return std::pair(storage_of(left), extent_of(results_[left].tensor).begin) <
+             std::pair(storage_of(right), extent_of(results_[right].tensor).begin);
+    });
+    for (size_t first = 0, next = 0; first < order.size(); first = next) {
+      Extent whole = extent_of(results_[order[first]].tensor);
+      for (next = first + 1; next < order.size() && storage_of(order[next]) == storage_of(order[first]);
+           ++next) {
+        const Extent extent = extent_of(results_[order[next]].tensor);
+        if (extent.begin >= whole.end) break;
+        whole.end = std::max(whole.end, extent.end);
+      }
+      if (next == first + 1) continue;
+      // Elements of every dtype lie in the copy as they are aligned here.
+      const size_t begin = whole.begin / kAlignment * kAlignment;
+      const at::Tensor& one = results_[order[first]].tensor;
+      at::Tensor bytes = at::empty({0}, one.options().dtype(at::kByte));
+      bytes.set_(one.storage(), static_cast<int64_t>(begin), {static_cast<int64_t>(whole.end - begin)}, {1});
+      for (size_t i = first; i < next; ++i) {
+        results_[order[i]].kind = Result::Kind::kPart;
+        results_[order[i]].position = shared_.size();
+      }
+      shared_.push_back({std::move(bytes), begin});
+    }
+  }
 
   bool is_written(const at::Tensor& tensor) const {
     return graph_.writes_to(tensor.storage().data(), tensor.storage().nbytes());
@@ -196,7 +268,12 @@ class CapturedCall {
       ++next;
     }
     graph_.replay();
+    c10::SmallVector<at::Tensor, 4> copies;
+    for (const Shared& one : shared_) copies.push_back(at::clone(one.bytes));
     for (const Result& one : results_) {
+      if (one.kind == Result::Kind::kPart) {
+        results.push_back(moved_to(copies[one.position].storage(), one.tensor, shared_[one.position].begin));
+      }
       if (one.kind == Result::Kind::kCopied) results.push_back(copy_as_laid_out(one.tensor));
       if (one.kind == Result::Kind::kShared) results.push_back(at::alias(one.tensor));
     }
@@ -218,6 +295,7 @@ class CapturedCall {
   LoomGraph& graph_;
   std::vector<Operand> operands_;
   std::vector<Result> results_;
+  std::vector<Shared> shared_;
   std::mutex mutex_;  // one call at a time has the graph's memory
   runtime::StreamRef last_stream_{};
 };

@@ -5,8 +5,10 @@
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -28,8 +30,23 @@ bool is_first(std::set<std::string_view>& told, std::string_view line) {
   return told.insert(line).second;
 }
 
-std::string_view name_of_line(std::string_view line) {
-  return line.empty() ? std::string_view("a call") : line;
+// Warns as if the line of Python did, "file:number", or a call where there is none: the program's line is
+// shown, not PyTorch's or ours.
+void warn_at(std::string_view line, std::string text) {
+  static auto* const files = new std::set<std::string, std::less<>>;  // a warning may be told later
+  static std::mutex mutex;
+  const size_t colon = line.rfind(':');
+  if (colon == std::string_view::npos) {
+    TORCH_WARN("a call ", text);
+    return;
+  }
+  const char* file = nullptr;
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    file = files->emplace(line.substr(0, colon)).first->c_str();
+  }
+  const auto number = static_cast<uint32_t>(std::atoi(std::string(line.substr(colon + 1)).c_str()));
+  c10::warn(c10::Warning(c10::UserWarning(), {"", file, number}, std::move(text), /*verbatim=*/true));
 }
 
 struct ValueReads {
@@ -58,11 +75,11 @@ void warn_of_size(const Op& op) {
   static auto* const told = new std::set<std::string_view>;
   const std::string_view line = python_line();
   if (!is_first(*told, line)) return;
-  TORCH_WARN(
-      name_of_line(line), ": ", op.name(),
-      " has as many results as values decide, on a device that computes nothing. It has the most there "
-      "that it can have (every element counts; repeat_interleave: each once), and memory and time are "
-      "those of that.");
+  warn_at(line,
+          std::string(op.name()) +
+              " has as many results as values decide, on a device that computes nothing. It has the most "
+              "there that it can have (every element counts; repeat_interleave: each once), and memory and "
+              "time are those of that.");
 }
 
 bool is_mask(const c10::IValue& value) {
@@ -158,9 +175,9 @@ void warn_of_constant() {
   const std::string_view line = python_line();
   count_value_read(line);
   if (!is_first(*told, line)) return;
-  TORCH_WARN(name_of_line(line),
-             ": reads a value of a device that computes nothing. Values read there are 0 (False), and what "
-             "depends on them goes on with that.");
+  warn_at(line,
+          "reads a value of a device that computes nothing. Values read there are 0 (False), and what "
+          "depends on them goes on with that.");
 }
 
 bool run_without_values(const Op& op, Stack* stack) {

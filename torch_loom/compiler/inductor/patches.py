@@ -21,6 +21,30 @@ def is_no_gpu(name: str) -> None:
         setattr(config, f"{name}_backend", "cpp")
 
 
+def ask_for_no_triton(name: str) -> None:
+    """Let the scheduler make the device's code without Triton, under the name cuda too.
+
+    Without Triton it refuses cuda devices whose capability is below 7, whatever code is generated for them.
+    """
+    from torch._inductor.codegen.common import get_scheduling_for_device
+    from torch._inductor.scheduler import Scheduler
+    from torch._inductor.virtualized import V
+
+    original: Any = Scheduler.create_backend
+    if getattr(original, "_loom_original", None) is not None:
+        return
+
+    def create_backend(self: Any, device: torch.device) -> Any:
+        scheduling = get_scheduling_for_device(device.type)
+        if device.type != name or scheduling is None:
+            return original(self, device)
+        V.graph.add_device_info(device)
+        return scheduling(self)
+
+    create_backend._loom_original = original  # type: ignore[attr-defined]
+    Scheduler.create_backend = create_backend  # type: ignore[method-assign]
+
+
 def schedule_as_cpp(name: str) -> None:
     """Let the scheduler apply to the device the rules for C++ that it keeps for the CPU.
 

@@ -55,6 +55,7 @@ def register_with_inductor() -> None:
     from torch_loom.compiler.inductor.flex_attention import decompose
     from torch_loom.compiler.inductor.overrides import LoomOpOverrides
     from torch_loom.compiler.inductor.patches import (
+        ask_for_no_triton,
         capture_as_loom,
         generate_as_cpp,
         is_no_gpu,
@@ -68,6 +69,7 @@ def register_with_inductor() -> None:
     )
     register_device_op_overrides(name, LoomOpOverrides(name))
     is_no_gpu(name)
+    ask_for_no_triton(name)
     schedule_as_cpp(name)
     generate_as_cpp(name)
     pad_by_ops()

@@ -70,6 +70,8 @@ def _scan(converter: Converter, node: Any, given: Sequence[Any], attributes: Att
     body, captured = _body(converter, node, attributes["body"], "body")
     count = attributes["num_scan_inputs"]
     values = [converter.argument(value) for value in given]
+    if not 1 <= count <= len(values):
+        raise OnnxError(f"num_scan_inputs is {count}; of {len(values)} inputs it takes 1 to {len(values)}")
     states, inputs = values[: len(values) - count], values[len(values) - count :]
     args = (
         *(states, inputs, body, captured),

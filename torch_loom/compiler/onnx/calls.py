@@ -18,16 +18,16 @@ def tensor_of_sizes(
     return torch.tensor(values, dtype=dtype, device=None if like is None else like.device)
 
 
-def with_rank(tensor: torch.Tensor, rank: int, declared: str) -> torch.Tensor:
-    """Return an input that has as many dimensions as the model declares.
+def with_rank(tensor: torch.Tensor, rank: int, what: str) -> torch.Tensor:
+    """Return a tensor that has as many dimensions as the model declares for it.
 
     Raises:
         OnnxError: it has not.
     """
     if tensor.dim() != rank:
         raise OnnxError(
-            f"the model declares {rank} dimensions for its input {declared}, and it is given "
-            f"{tensor.dim()}: {list(tensor.shape)}"
+            f"the model declares {rank} dimensions for {what}, and it has {tensor.dim()}: "
+            f"{list(tensor.shape)}"
         )
     return tensor
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import fx, nn
 
@@ -24,7 +24,13 @@ __all__ = ["Converter", "Known", "Scope"]
 
 MAX_FOLDED = 1 << 16
 """Elements of a constant that is computed while the model is read."""
-_GROWING = frozenset({"ConstantOfShape", "Expand", "OneHot", "Pad", "Range", "Resize", "Tile", "Upsample"})
+MAX_COMBINED = 1 << 24
+"""Elements of all inputs of such a constant, multiplied."""
+# The numbers among their inputs and attributes say how large the result is.
+_GROWING = frozenset(
+    {"AveragePool", "Col2Im", "ConstantOfShape", "Conv", "ConvInteger", "ConvTranspose", "Expand", "LpPool"}
+    | {"MaxPool", "MaxUnpool", "OneHot", "Pad", "QLinearConv", "Range", "Resize", "Tile", "Upsample"}
+)
 _DTYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "stash_dtype"})
 _INTEGERS = (torch.int64, torch.int32)
 
@@ -37,12 +43,14 @@ class Scope:
         versions: of the domains of operators.
         folder: where external data is.
         ranks: the number of dimensions of values, as far as it is known.
+        declared: those of them that the model says alone, and are checked when it runs.
         unties: whether copies of a vector are parameters of their own.
     """
 
     versions: dict[str, int]
     folder: Path | None
     ranks: dict[str, int]
+    declared: frozenset[str] = frozenset()
     unties: bool = False
 
 
@@ -134,8 +142,7 @@ class Converter:
         self._values: dict[str, Any] = {}
         self._attributes: dict[int, fx.Node] = {}
         self._shapes: dict[fx.Node, fx.Node] = {}
-        self._used_attributes: set[str] = set()
-        self._used_arguments: set[str] = set()
+        self._attribute_names, self._argument_names = names.Names(), names.Names()
         self._like: fx.Node | None = None
         self._inputs: list[Input] = []
 
@@ -182,7 +189,7 @@ class Converter:
         declared = [info.name for info in self.proto.input if info.name not in own]
         for name, one in zip(declared, self._inputs, strict=True):
             if one.dims is not None:
-                args = (self._values[name], len(one.dims), str(one))
+                args = (self._values[name], len(one.dims), f"its input {one}")
                 self._values[name] = self.call(with_rank, args, {}, f"checked_{one.name}")
 
     def placeholder(self, name: str) -> fx.Node:
@@ -190,7 +197,7 @@ class Converter:
         # Arguments come first, also those that are found to be needed later.
         before = [node for node in self.graph.nodes if node.op == "placeholder"]
         with self.graph.inserting_after(before[-1]) if before else self.graph.inserting_before():
-            return self.graph.placeholder(names.argument(name, self._used_arguments))
+            return self.graph.placeholder(self._argument_names.argument(name))
 
     def value(self, name: str) -> Any:
         """Return the value of a name: a node, a known tensor, sizes, or None for an absent input.
@@ -242,13 +249,13 @@ class Converter:
 
     def submodule(self, name: str, module: nn.Module) -> fx.Node:
         """Keep a module under a free name, and return the node that gives it."""
-        target = names.attribute(name, self._used_attributes)
+        target = self._attribute_names.attribute(name)
         self.root[target] = module
         return self.graph.get_attr(target)
 
     def _constant(self, known: Known, is_state: bool = False) -> fx.Node:
         if id(known) not in self._attributes:
-            target = names.attribute(known.name, self._used_attributes)
+            target = self._attribute_names.attribute(known.name)
             tensor = known.tensor
             self.root[target] = nn.Parameter(tensor) if known.is_weight and not is_state else tensor
             # The graph is checked against its module only when there is one.
@@ -303,7 +310,7 @@ class Converter:
         special = {"opset": version, "num_outputs": len(node.output)}
         kwargs |= {name: value for name, value in special.items() if name in rule.special}
         by_name = {one.name: attributes[one.name] for one in rule.inputs if one.name in attributes}
-        if rule.is_pure and self._is_foldable(node, given):
+        if rule.is_pure and self._is_foldable(node, given, attributes):
             made = self._folded(node, rule, given, by_name, kwargs)
             if made is not None:
                 return made
@@ -365,17 +372,21 @@ class Converter:
             return self.call(numbers_of if kind.is_list else number_of, (value,), {}, "numbers")
         return numbers if kind.is_list else numbers[0]
 
-    def _is_foldable(self, node: Any, given: Sequence[Any]) -> bool:
+    def _is_foldable(self, node: Any, given: Sequence[Any], attributes: dict[str, Any]) -> bool:
         if any(not isinstance(one, Known) or one.is_weight for one in given if one is not None):
             return False
         known = [one for one in given if one is not None]
-        if any(int(np.prod(one.dims, dtype=object)) > MAX_FOLDED for one in known):
+        if any(math.prod(one.dims) > MAX_FOLDED for one in known):
+            return False
+        # Products and broadcasts of large constants are larger by far.
+        if math.prod(max(math.prod(one.dims), 1) for one in known) > MAX_COMBINED:
             return False
         if node.op_type not in _GROWING:
             return True
-        integers = [one.tensor for one in known if one.tensor.dtype in _INTEGERS]
-        numbers = [abs(number) for one in integers for number in one.flatten().tolist()]
-        return int(np.prod([max(one, 1) for one in numbers], dtype=object)) <= MAX_FOLDED
+        given = [one.tensor.flatten().tolist() for one in known if one.tensor.dtype is not torch.bool]
+        numbers = [abs(number) for one in (*given, *_numbers_in(attributes)) for number in one]
+        # A step of a range, or a stride, may be less than one.
+        return bool(math.prod(max(one, 1 / one if one else 1) for one in numbers) <= MAX_FOLDED)
 
     def _folded(
         self, node: Any, rule: Rule, given: Sequence[Any], by_name: dict[str, Any], kwargs: dict[str, Any]
@@ -428,7 +439,12 @@ class Converter:
         elif isinstance(value, sizes.Sizes):
             dims = list(value.values.shape)
         elif isinstance(value, fx.Node) and node.input[0] in self.scope.ranks:
-            dims = [self._size(value, axis) for axis in range(self.scope.ranks[node.input[0]])]
+            name, rank = node.input[0], self.scope.ranks[node.input[0]]
+            if name in self.scope.declared:
+                value = self.call(
+                    with_rank, (value, rank, f"its value {name!r}"), {}, f"checked_{value.name}"
+                )
+            dims = [self._size(value, axis) for axis in range(rank)]
         else:
             return None
         if node.op_type == "Shape":
@@ -460,6 +476,11 @@ class Converter:
         if proto.name in _DTYPE_ATTRIBUTES and isinstance(value, int) and value:
             return file.dtype_of(value, f"the attribute {proto.name!r}")
         return value
+
+
+def _numbers_in(attributes: dict[str, Any]) -> list[list[float]]:
+    found = [list(one) if isinstance(one, list | tuple) else [one] for one in attributes.values()]
+    return [[number for number in one if isinstance(number, int | float)] for one in found]
 
 
 def _as_sizes(value: Any) -> Any:

@@ -22,6 +22,8 @@ MAX_MODEL_BYTES = 2 << 30
 MAX_NODES = 200_000
 MAX_DEPTH = 16
 """Of graphs in the attributes of nodes."""
+MAX_GRAPHS = 4096
+"""Each becomes a module."""
 FIRST_OPSET = 7
 """Models of earlier ones are brought to it by ONNX's own converter of versions."""
 
@@ -106,14 +108,21 @@ def _checked(proto: Any, name: str) -> Any:
     if not proto.HasField("graph") or not proto.opset_import:
         raise OnnxError(f"{name}: this is no ONNX model: it has no graph or no opset")
     num_nodes = 0
-    for graph, depth in graphs(proto.graph):
+    for number, (graph, depth) in enumerate(_all_graphs(proto)):
         num_nodes += len(graph.node)
-        if depth > MAX_DEPTH or num_nodes > MAX_NODES:
+        if depth > MAX_DEPTH or number >= MAX_GRAPHS + len(proto.functions) or num_nodes > MAX_NODES:
             raise OnnxError(
-                f"{name}: graphs nested more than {MAX_DEPTH} deep, or more than {MAX_NODES:,} nodes, "
-                "are not read"
+                f"{name}: graphs nested more than {MAX_DEPTH} deep, more than {MAX_GRAPHS:,} graphs, or more "
+                f"than {MAX_NODES:,} nodes, are not read"
             )
     return proto
+
+
+def _all_graphs(proto: Any) -> Iterator[tuple[Any, int]]:
+    """Yield the graphs of a model, with the bodies of its functions."""
+    yield from graphs(proto.graph)
+    for function in proto.functions:
+        yield from graphs(function)
 
 
 def upgraded(proto: Any, name: str) -> Any:
@@ -144,38 +153,88 @@ def check(proto: Any, name: str) -> Any:
     try:
         # Files of external data are checked where they are read.
         checker.check_model(_without_external(proto))
-        return inliner.inline_local_functions(proto) if proto.functions else proto
+        if not proto.functions:
+            return proto
+        _check_calls(proto, name)
+        return _checked(inliner.inline_local_functions(proto), name)
+    except OnnxError:
+        raise
     except Exception as error:  # of classes of C++ code, among them RuntimeError and ValueError
         raise OnnxError(f"{name}: the model is not valid: {str(error).strip()}") from error
 
 
+def _check_calls(proto: Any, name: str) -> None:
+    """Count the nodes that a model has once its functions, of which none calls itself, are inlined.
+
+    Raises:
+        OnnxError: they are too many: each of a few functions that calls the next one twice is enough.
+    """
+    bodies = {(one.domain, one.name, one.overload): one for one in proto.functions}
+    counted: dict[tuple[str, str, str], int] = {}
+
+    def count(body: Any) -> int:
+        nodes = [node for graph, _ in graphs(body) for node in graph.node]
+        return sum(1 + count_of((node.domain, node.op_type, node.overload)) for node in nodes)
+
+    def count_of(key: tuple[str, str, str]) -> int:
+        if key not in bodies:
+            return 0
+        if key not in counted:
+            counted[key] = count(bodies[key])
+        return counted[key]
+
+    if (num_nodes := count(proto.graph)) > MAX_NODES:
+        raise OnnxError(
+            f"{name}: with the calls of its functions it has {num_nodes:,} nodes, and more than "
+            f"{MAX_NODES:,} are not read"
+        )
+
+
 def _without_external(proto: Any) -> Any:
+    """Return the model with empty tensors in the place of those that lie in files."""
     external = package().TensorProto.EXTERNAL
-    if not any(
-        one.data_location == external for graph, _ in graphs(proto.graph) for one in graph.initializer
-    ):
+    if not any(one.data_location == external for one in _tensors(proto)):
         return proto
     bare = package().ModelProto()
     bare.CopyFrom(proto)
-    for graph, _ in graphs(bare.graph):
-        for one in graph.initializer:
-            if one.data_location == external:
-                # An input of the same type takes its place.
-                graph.input.append(
-                    package("onnx.helper").make_tensor_value_info(one.name, one.data_type, one.dims)
-                )
-        for place in reversed(range(len(graph.initializer))):
-            if graph.initializer[place].data_location == external:
-                del graph.initializer[place]
+    for one in _tensors(bare):
+        if one.data_location == external:
+            one.ClearField("data_location")
+            one.ClearField("external_data")
+            one.dims[:] = [0]
     return bare
 
 
-def ranks(proto: Any) -> dict[str, int]:
-    """Return the number of dimensions of values, as far as ONNX's inference of shapes tells."""
-    inference = package("onnx.shape_inference")
+def _tensors(proto: Any) -> Iterator[Any]:
+    for graph, _ in _all_graphs(proto):
+        yield from getattr(graph, "initializer", ())  # a function has none
+        for node in graph.node:
+            for attribute in node.attribute:
+                yield from attribute.tensors
+                if attribute.HasField("t"):
+                    yield attribute.t
+
+
+def ranks(proto: Any) -> tuple[dict[str, int], frozenset[str]]:
+    """Return the number of dimensions of values, and of which of them the model alone says it.
+
+    ONNX's inference of shapes tells of the others. It believes what a model declares, so it is first asked
+    without that.
+    """
+    bare = _without_weights(proto)
+    said = _inferred(bare)
+    for graph, depth in graphs(bare.graph):
+        del graph.value_info[:]
+        for info in (*(graph.input if depth else ()), *graph.output):
+            info.type.tensor_type.ClearField("shape")
+    known = _inferred(bare)
+    return {**said, **known}, frozenset(said.keys() - known.keys())
+
+
+def _inferred(proto: Any) -> dict[str, int]:
     found = {}
     try:
-        inferred = inference.infer_shapes(_without_weights(proto))
+        inferred = package("onnx.shape_inference").infer_shapes(proto)
     except Exception:  # what is not known is asked for when the model runs
         return {}
     for graph, _ in graphs(inferred.graph):
@@ -251,6 +310,8 @@ def tensor_of(proto: Any, folder: Path | None) -> torch.Tensor:
 def from_numpy(array: Any, dtype: torch.dtype) -> torch.Tensor:
     """Return a copy as a tensor: dtypes that numpy lacks have the same bits in ml_dtypes'."""
     array = np.array(array, order="C")
+    if dtype is torch.bool:  # a byte of a file may be neither 0 nor 1
+        return torch.from_numpy(array.view(np.uint8)) != 0
     if array.dtype.kind == "V" or dtype in (torch.bfloat16, *_EIGHT_BITS):
         bits = np.int16 if dtype is torch.bfloat16 else np.uint8
         return torch.from_numpy(array.view(bits)).view(dtype)
@@ -303,4 +364,5 @@ def _external(proto: Any, folder: Path | None, dtype: torch.dtype, dims: list[in
         return torch.empty(dims, dtype=dtype)
     with path.open("rb") as file:
         file.seek(offset)
-        return torch.frombuffer(bytearray(file.read(size)), dtype=dtype).reshape(dims)
+        read = torch.frombuffer(bytearray(file.read(size)), dtype=dtype).reshape(dims)
+    return read.view(torch.uint8) != 0 if dtype is torch.bool else read

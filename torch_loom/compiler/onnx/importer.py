@@ -60,7 +60,8 @@ def load_onnx(
     proto = file.check(proto, name)
     versions = {one.domain: one.version for one in proto.opset_import}
     unties = proto.producer_name == "pytorch"
-    scope = Scope(versions, where, file.ranks(proto), unties)
+    ranks, declared = file.ranks(proto)
+    scope = Scope(versions, where, ranks, declared, unties)
     return Converter(scope, proto.graph).module()
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import fx, nn
 
-__all__ = ["OnnxGraph"]
+from torch_loom.errors import LoomError, OnnxError
+
+__all__ = ["OnnxGraph", "named_errors"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,25 @@ class OnnxGraph(fx.GraphModule):
         ]
         own = {name: value for name, value in self.__dict__.items() if name != "_graph"}
         return _read, (own, nodes, dict(self.meta))
+
+
+@contextlib.contextmanager
+def named_errors(module: object) -> Iterator[None]:
+    """While a module is compiled: what a node of an ONNX model refuses is an error that names the node.
+
+    Raises:
+        OnnxError: in the place of PyTorch's and Python's, for a module that was read from ONNX.
+    """
+    try:
+        yield
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        is_own = isinstance(error, LoomError | torch.OutOfMemoryError) and not isinstance(error, OnnxError)
+        if is_own or not isinstance(module, OnnxGraph):
+            raise
+        found = re.search(r"While executing %(\w+)", str(error))
+        place = f"node {found[1]!r} of the ONNX model" if found else "the ONNX model"
+        reason = str(error).strip().partition("\n")[0]
+        raise OnnxError(f"{place} cannot be computed: {reason}") from error
 
 
 def _read(own: dict[str, Any], nodes: list[Any], meta: dict[str, Any]) -> OnnxGraph:

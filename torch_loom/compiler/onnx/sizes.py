@@ -8,6 +8,7 @@ the dtype that the model gives them.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,10 @@ from torch import fx
 
 __all__ = ["OPERATORS", "Sizes", "array", "compute", "entries"]
 
+MAX_SIZES = 4096
+"""Elements of an array: a model computes larger ones with tensors."""
+MAX_BITS = 64 * 64
+"""Of a number: each size of the run may have 64."""
 Array = Any  # of dtype object
 _INTEGERS = (torch.int64, torch.int32)
 
@@ -70,13 +75,30 @@ def trunc_div(x: int, y: int) -> int:
 
 def _each(function: Callable[..., Any]) -> Callable[..., Array]:
     def compute(*values: Array) -> Array:
+        if math.prod(np.broadcast_shapes(*(one.shape for one in values))) > MAX_SIZES:
+            raise NotImplementedError
         broadcast = np.broadcast_arrays(*values)
         made = np.empty(broadcast[0].shape, dtype=object)
         for place in np.ndindex(made.shape):
-            made[place] = function(*(one[place] for one in broadcast))
+            taken = [one[place] for one in broadcast]
+            made[place] = _bounded(function(*taken), sum(map(_num_bits, taken)))
         return made
 
     return compute
+
+
+def _num_bits(value: Any) -> int:
+    """Return how many bits a number has at most."""
+    return int(value).bit_length() if isinstance(value, int) else value.node.meta.get("num_bits", 64)
+
+
+def _bounded(value: Any, num_bits: int) -> Any:
+    """Note how many bits a number has at most: Python's integers have no end, unlike a model's."""
+    if isinstance(value, fx.Proxy):
+        if num_bits > MAX_BITS:
+            raise NotImplementedError
+        value.node.meta["num_bits"] = num_bits
+    return value
 
 
 def _is_size(value: Any) -> bool:
@@ -168,12 +190,17 @@ def _product(x: Array, axes: Any = None, keepdims: int = 1) -> Array:
         raise NotImplementedError
     made: Any = 1
     for one in x:
+        num_bits = _num_bits(made) + _num_bits(one)
         made = one * made if isinstance(made, int) and made == 1 else made * one
+        made = _bounded(made, num_bits)
     return array([made] if keepdims else made)
 
 
 def _range(start: Array, limit: Array, delta: Array) -> Array:
-    return array(list(range(*(one for values in (start, limit, delta) for one in _numbers(values)))))
+    first, end, step = (one for values in (start, limit, delta) for one in _numbers(values))
+    if step == 0 or (end - first) // step > MAX_SIZES:
+        raise NotImplementedError
+    return array(list(range(first, end, step)))
 
 
 def _identity(x: Array) -> Array:
@@ -219,6 +246,8 @@ def compute(name: str, given: Sequence[Sizes | None], attributes: dict[str, Any]
         values = OPERATORS[name](*(None if one is None else one.values for one in given), **attributes)
         made = Sizes(values, torch.bool if name == "Equal" else dtypes.pop())
     else:
+        raise NotImplementedError
+    if made.values.size > MAX_SIZES:
         raise NotImplementedError
     limits = None if made.dtype is torch.bool else torch.iinfo(made.dtype)
     known = [one for one in made.values.reshape(-1).tolist() if isinstance(one, int)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torch_loom.compiler.onnx.axes import from_start
 from torch_loom.compiler.onnx.table import Int, Number, op
 
 _REDUCED = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
@@ -15,7 +16,7 @@ def gather(x: Tensor, indices: Number, *, axis: Int = 0) -> Tensor:
     """Take slices along an axis; negative places count from the end."""
     if isinstance(indices, int):
         return x.select(axis, indices)
-    return x[(slice(None),) * (axis % x.dim()) + (indices.long(),)]
+    return x[(slice(None),) * from_start(axis, x.dim()) + (indices.long(),)]
 
 
 @op("GatherElements")
@@ -73,7 +74,7 @@ def tensor_scatter(
     past: Tensor, update: Tensor, write_indices: Tensor | None = None, *, axis: Int = -2, mode: str = "linear"
 ) -> Tensor:
     """Write a stretch of each sample's cache, from its own place on."""
-    at = axis % past.dim()
+    at = from_start(axis, past.dim())
     steps = torch.arange(update.shape[at], device=past.device)
     starts = write_indices if write_indices is not None else torch.zeros_like(past[:, 0], dtype=torch.int64)
     starts = starts.reshape(past.shape[0], -1)[:, 0]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from torch_loom.compiler.onnx.axes import from_start
 from torch_loom.compiler.onnx.table import Float, Int, Ints, Number, op
 from torch_loom.errors import OnnxError
 
@@ -56,7 +57,7 @@ def squeeze(x: Tensor, axes: Ints | None = None) -> Tensor:
 def unsqueeze(x: Tensor, axes: Ints) -> Tensor:
     """Add dimensions of size 1 at places of the result."""
     rank = x.dim() + len(axes)
-    for axis in sorted(axis % rank for axis in axes):
+    for axis in sorted(from_start(axis, rank) for axis in axes):
         x = x.unsqueeze(axis)
     return x
 
@@ -90,7 +91,7 @@ def slices(
         axis = axes[number] if axes is not None else number
         step = steps[number] if steps is not None else 1
         if step > 0:
-            x = x[(slice(None),) * (axis % x.dim()) + (slice(start, end, step),)]
+            x = x[(slice(None),) * from_start(axis, x.dim()) + (slice(start, end, step),)]
         else:
             x = _backwards(x, axis, start, end, step)
     return x
@@ -101,7 +102,7 @@ def _backwards(x: Tensor, axis: int, start: int, end: int, step: int) -> Tensor:
     if not places:
         return x.narrow(axis, 0, 0)
     part = x.narrow(axis, places[-1], places[0] - places[-1] + 1).flip(axis)
-    return part[(slice(None),) * (axis % x.dim()) + (slice(None, None, -step),)]
+    return part[(slice(None),) * from_start(axis, x.dim()) + (slice(None, None, -step),)]
 
 
 @op("Expand")
@@ -134,7 +135,7 @@ def pad(
     Raises:
         ValueError: a mode that there is not.
     """
-    named = list(range(x.dim())) if axes is None else [axis % x.dim() for axis in axes]
+    named = list(range(x.dim())) if axes is None else [from_start(axis, x.dim()) for axis in axes]
     begins, ends = [0] * x.dim(), [0] * x.dim()
     for number, axis in enumerate(named):
         begins[axis], ends[axis] = pads[number], pads[number + len(named)]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from torch_loom.compiler.onnx.axes import from_start
 from torch_loom.compiler.onnx.table import Float, Int, State, op
 from torch_loom.errors import OnnxError
 
@@ -113,7 +114,7 @@ def layer_norm(
     num_outputs: int = 1,
 ) -> tuple[Tensor, ...]:
     """Normalisation over all axes from one on; also mean and inverse deviation."""
-    first = axis % x.dim()
+    first = from_start(axis, x.dim())
     shape = list(x.shape[first:])
     fits = list(scale.shape) == shape and (bias is None or list(bias.shape) == shape)
     if fits:
@@ -134,7 +135,7 @@ def rms_norm(
     x: Tensor, scale: Tensor, *, axis: Int = -1, epsilon: Float = 1e-5, stash_type: Int = 1
 ) -> Tensor:
     """Division by the root of the mean square over all axes from one on."""
-    shape = list(x.shape[axis % x.dim() :])
+    shape = list(x.shape[from_start(axis, x.dim()) :])
     if list(scale.shape) == shape and scale.dtype == x.dtype:
         return functional.rms_norm(x, shape, scale, epsilon)
     return (functional.rms_norm(x, shape, eps=epsilon) * scale).to(scale.dtype)

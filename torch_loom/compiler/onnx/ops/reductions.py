@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_loom.compiler.onnx.axes import from_start
 from torch_loom.compiler.onnx.table import Int, Ints, op
 
 
@@ -16,7 +17,7 @@ def _sum(x: Tensor, axes: list[int], keep: bool) -> Tensor:
 
 
 def _product(x: Tensor, axes: list[int], keep: bool) -> Tensor:
-    for axis in sorted((axis % x.dim() for axis in axes), reverse=True):
+    for axis in sorted((from_start(axis, x.dim()) for axis in axes), reverse=True):
         x = x.prod(axis, keepdim=keep, dtype=x.dtype)
     return x
 
@@ -88,7 +89,7 @@ _REDUCTIONS: dict[str, Callable[[Tensor, list[int], bool], Tensor]] = {
 
 
 def _positive(axes: list[int], x: Tensor) -> list[int]:
-    return [axis % x.dim() for axis in axes]
+    return [from_start(axis, x.dim()) for axis in axes]
 
 
 def _register(name: str, compute: Callable[[Tensor, list[int], bool], Tensor]) -> None:

@@ -9,7 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from torch_loom.compiler.onnx.axes import from_start
 from torch_loom.compiler.onnx.table import Float, Floats, Int, Ints, op
+from torch_loom.errors import OnnxError
+
+MAX_PLACES = 1 << 20
+"""Along an axis: each is computed in Python."""
 
 
 @op("Resize", since=11)
@@ -30,9 +35,11 @@ def resize(
     nearest_mode: str = "round_prefer_floor",
 ) -> Tensor:
     """Resize along axes, by scales or to sizes."""
-    named = list(range(x.dim())) if axes is None else [axis % x.dim() for axis in axes]
+    named = list(range(x.dim())) if axes is None else [from_start(axis, x.dim()) for axis in axes]
     own = [x.shape[axis] for axis in named]
     if scales:
+        if not all(0 < scale < math.inf for scale in scales):
+            raise OnnxError(f"Resize takes scales that are greater than 0, and it is given {list(scales)}")
         wanted = [math.floor(size * scale) for size, scale in zip(own, scales, strict=True)]
         factors = list(scales)
     else:
@@ -42,6 +49,8 @@ def resize(
             factor = (min if keep_aspect_ratio_policy == "not_larger" else max)(factors)
             factors = [factor] * len(own)
             wanted = [math.floor(factor * size + 0.5) for size in own]
+    if not all(0 <= size <= MAX_PLACES for size in wanted):
+        raise OnnxError(f"Resize makes sizes of 0 to {MAX_PLACES:,}, and {wanted} are asked for")
     for number, axis in enumerate(named):
         if factors[number] == 1.0 and wanted[number] == own[number] and not roi:
             continue
@@ -203,7 +212,7 @@ def center_crop_pad(x: Tensor, shape: Ints, *, axes: Ints | None = None) -> Tens
         elif wanted > size:
             before = (wanted - size) // 2
             sides = [0] * (2 * x.dim())
-            at = 2 * (x.dim() - 1 - axis % x.dim())
+            at = 2 * (x.dim() - 1 - from_start(axis, x.dim()))
             sides[at], sides[at + 1] = before, wanted - size - before
             x = functional.pad(x, sides)
     return x

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_loom.compiler.onnx.axes import from_start
 from torch_loom.compiler.onnx.table import Int, op
 
 
@@ -45,7 +46,7 @@ def sequence_insert(values: Any, value: Tensor, position: Int | None = None) -> 
 @op("SequenceErase")
 def sequence_erase(values: Any, position: Int | None = None) -> Any:
     """A sequence without the tensor at a place, or without the last."""
-    at = (len(values) - 1 if position is None else position) % len(values)
+    at = from_start(-1 if position is None else position, len(values))
     return [*values[:at], *values[at + 1 :]]
 
 
