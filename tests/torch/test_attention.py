@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import pytest
 import torch
@@ -78,8 +79,74 @@ def test_multihead_attention_is_queued(need_weights: bool) -> None:
 
 def test_a_named_kernel_refuses_sizes_that_do_not_fit() -> None:
     query, key = torch.ones(2, 3, 5, 4, device="loom"), torch.ones(2, 2, 5, 4, device="loom")
-    with pytest.raises(RuntimeError, match=r"efficient_attention: .* \[2, 3, 5, 4\], \[2, 2, 5, 4\]"):
+    with pytest.raises(RuntimeError, match=r"product_attention: .* \[2, 3, 5, 4\], \[2, 2, 5, 4\]"):
         torch.ops.aten._scaled_dot_product_efficient_attention(query, key, key, None, False)
+
+
+def saved_by(
+    name: str, dropout: float
+) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor, torch.Tensor]:
+    operands = [torch.randn(1, 2, 6, 8, device="loom") for _ in range(3)]
+    if name == "flash":
+        out, logsumexp, *_, seed, _, _ = torch.ops.aten._scaled_dot_product_flash_attention(
+            *operands, dropout
+        )
+    else:
+        out, logsumexp, seed, _ = torch.ops.aten._scaled_dot_product_efficient_attention(
+            *operands, None, True, dropout
+        )
+    return operands, out, logsumexp, seed
+
+
+@pytest.mark.parametrize("name", ["flash", "efficient"])
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"gradient": torch.ones(1, 2, 0, 8)}, r"the gradient must be Float of the sizes \[1, 2, 6, 8\]"),
+        ({"gradient": torch.ones(1, 2, 9, 8)}, r"the gradient must be .*\[1, 2, 9, 8\]"),
+        ({"out": torch.ones(1, 2, 0, 8)}, "the output must be"),
+        ({"logsumexp": torch.ones(1, 1, 6)}, r"logsumexp must be .*\[1, 1, 6\]"),
+        ({"key": torch.ones(1, 2, 3, 8)}, "with sizes that fit"),
+        ({"seed": torch.empty(0, dtype=torch.int64)}, "state of dropout must be what forward returned"),
+    ],
+)
+def test_a_named_gradient_refuses_what_forward_did_not_return(
+    name: str, wrong: dict[str, torch.Tensor], words: str
+) -> None:
+    (query, key, value), out, logsumexp, seed = saved_by(name, 0.5)
+    given = {"gradient": out, "key": key, "out": out, "logsumexp": logsumexp, "seed": seed}
+    given |= {argument: tensor.to("loom") for argument, tensor in wrong.items()}
+    operands = (given["gradient"], query, given["key"], value)
+    saved = (given["out"], given["logsumexp"])
+    aten, seeds = torch.ops.aten, (given["seed"], given["seed"])
+    gradients_of = {
+        "flash": lambda: aten._scaled_dot_product_flash_attention_backward(
+            *operands, *saved, None, None, 6, 6, 0.5, False, *seeds
+        ),
+        "efficient": lambda: aten._scaled_dot_product_efficient_attention_backward(
+            *operands, None, *saved, *seeds, 0.5, [True, True, True, False]
+        ),
+    }
+    with pytest.raises(RuntimeError, match=words):
+        gradients_of[name]()
+
+
+@pytest.mark.parametrize("dropout", [-0.1, 1.5, math.nan])
+def test_a_named_kernel_refuses_what_is_no_probability(dropout: float) -> None:
+    with pytest.raises(RuntimeError, match="probability from 0 to 1, got"):
+        saved_by("flash", dropout)
+
+
+def test_logsumexp_of_rows_without_keys_and_behind_the_query_is_infinite() -> None:
+    query, key = torch.ones(1, 1, 5, 8, device="loom"), torch.ones(1, 1, 3, 8, device="loom")
+    sums = torch.ops.aten._scaled_dot_product_flash_attention(query, key, key, 0.0, True)[1]
+    assert sums[0, 0, :2].isposinf().all()
+    assert sums[0, 0, 2:].isfinite().all()
+    empty = key[:, :, :0]
+    assert torch.ops.aten._scaled_dot_product_flash_attention(query, empty, empty)[1].isposinf().all()
+    tiles = torch.ops.aten._scaled_dot_product_efficient_attention(query, key, key, None, True)[1]
+    assert tiles[0, 0, :5].isfinite().all()
+    assert tiles[0, 0, 5:].isposinf().all()
 
 
 def test_dropout_draws_from_the_device() -> None:

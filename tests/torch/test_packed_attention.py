@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.attention.varlen import AuxRequest, varlen_attn, varlen_attn_out
+
+if TYPE_CHECKING:
+    from tests.conftest import PythonRunner
 
 DTYPE = torch.bfloat16
 WIDTH = 16
@@ -129,6 +133,86 @@ def test_what_flash_attention_refuses_is_refused() -> None:
         varlen_attn(*[query] * 3, starts([9]), starts([9]), 9, 9)
     with pytest.raises(RuntimeError, match="probability from 0 to 1, got 2"):
         flash(query, starts([6]), dropout=2.0)
+
+
+def test_what_sizes_and_dtypes_tell_is_refused_at_the_call() -> None:
+    query, cumulative = packed(6, 2, 0).to("loom"), starts([2, 4])
+    pages = torch.zeros(2, 2, dtype=torch.int32, device="loom")
+
+    def refused(words: str, key: Tensor, value: Tensor, own: Tensor = cumulative, **options: object) -> None:
+        with pytest.raises(RuntimeError, match=words):
+            torch.ops.aten._flash_attention_forward(
+                query, key, value, own, options.pop("starts_k", own), 4, 4, 0.0, False, False, **options
+            )
+
+    refused("cu_seqlens_q must have dtype int32, got Long", query, query, cumulative.long())
+    refused("batch size must be positive", query, query, cumulative[:1])
+    refused("must be both set or both not set", query, query, starts_k=None)
+    refused("do not fit together", query, query[:3])
+    refused("do not fit together", query[:, :1], query)
+    refused("must have 3 dimensions", query, query[:, 0])
+    refused("must divide number of heads in query, got 0 and 2", query[:, :0], query[:, :0])
+    refused("contiguous last dimension", query, query.mT.contiguous().mT)
+    refused("slopes must be .*got \\[3\\]", query, query, alibi_slopes=torch.ones(3, device="loom"))
+    refused("seqused_k must have dtype int32", query, query, seqused_k=cumulative[:2].long())
+    refused("must have 4 dimensions", query, query, seqused_k=cumulative[:2], block_table=pages)
+    output, sums, state, unused, _ = flash(query, starts([6]), 0.5)
+    for gradient, own_sums, own_state, words in (
+        (query[:, :1], sums, state, "the gradient must be BFloat16"),
+        (query, sums[:1], state, "logsumexp must be what forward returned"),
+        (query, sums, state[:0], "state of dropout must be what forward returned"),
+    ):
+        with pytest.raises(RuntimeError, match=words):
+            torch.ops.aten._flash_attention_backward(
+                gradient,
+                *[query] * 3,
+                output,
+                own_sums,
+                *[starts([6])] * 2,
+                6,
+                6,
+                0.5,
+                False,
+                own_state,
+                unused,
+            )
+    with pytest.raises(RuntimeError, match="out must have the shape of the query"):
+        varlen_attn_out(query.new_empty(3, *query.shape), *[query] * 3, cumulative, cumulative, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("used", "table", "words"),
+    [
+        ([3, 9], [[0, 1], [2, 3]], "seqused_k of sequence 1 must be from 0 to 8, got 9"),
+        ([-1, 3], [[0, 1], [2, 3]], "seqused_k of sequence 0 must be from 0 to 8, got -1"),
+        ([6, 3], [[0, -1], [2, 3]], "block_table of sequence 0 must have numbers of 4 pages, got -1"),
+        ([3, 6], [[0, -7], [2, 9]], "block_table of sequence 1 must have numbers of 4 pages, got 9"),
+        ([3, 3], [[0, -7], [2, 9]], None),  # pages that are not used
+    ],
+)
+def test_pages_and_lengths_that_do_not_exist(
+    used: list[int], table: list[list[int]], words: str | None, fork_loom: PythonRunner
+) -> None:
+    fork_loom(
+        f"""
+        import torch
+        from torch.nn.attention.varlen import varlen_attn
+
+        def numbers(values):
+            return torch.tensor(values, dtype=torch.int32, device="loom")
+
+        query, pool = (torch.ones(shape, device="loom").half() for shape in ((2, 2, 16), (4, 4, 2, 16)))
+        try:
+            output = varlen_attn(
+                query, pool, pool, numbers([0, 1, 2]), None, 1, 8,
+                seqused_k=numbers({used}), block_table=numbers({table}),
+            )
+            torch.loom.synchronize()
+            assert {words!r} is None and (output == 1).all()
+        except RuntimeError as error:
+            assert {words!r} is not None and {words!r} in str(error), error
+        """
+    )
 
 
 def flash(query: Tensor, cumulative: Tensor, dropout: float) -> tuple[Tensor, ...]:

@@ -11,10 +11,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/zeros.h>
 
 #include <array>
 #include <cmath>
@@ -108,7 +108,8 @@ Tensor empty_like_output(const Tensor& query, int64_t width, bool is_by_time) {
 Tensor empty_logsumexp(const Tensor& query, std::optional<int64_t> rows) {
   const std::array<int64_t, 3> sizes = {query.size(0), query.size(1), rows.value_or(query.size(2))};
   const auto options = query.options().dtype(at::toOpMathType(query.scalar_type()));
-  return rows.value_or(0) > query.size(2) ? at::zeros(sizes, options) : at::empty(sizes, options);
+  return rows.value_or(0) > query.size(2) ? at::full(sizes, std::numeric_limits<double>::infinity(), options)
+                                          : at::empty(sizes, options);
 }
 Tensor laid_out_as(const Tensor& own, const Tensor& computed) {
   const bool fits = computed.scalar_type() == own.scalar_type() && computed.strides() == own.strides();
@@ -144,6 +145,10 @@ std::tuple<Tensor, Tensor, Tensor> engine_attention(const Tensor& query, const T
     }
     computed = at::matmul(weights, call.value);
     sums = at::logsumexp(scores.to(at::toOpMathType(query.scalar_type())), {-1});
+    // As CUDA's flash kernel has it for a query that sees no key.
+    if (!bias.has_value() && !sum_rows.has_value())
+      sums.masked_fill_(sums.eq(-std::numeric_limits<double>::infinity()),
+                        std::numeric_limits<double>::infinity());
   }
   const Tensor output = laid_out_as(empty_like_output(query, value.size(-1), sum_rows.has_value()), computed);
   const Tensor logsumexp = empty_logsumexp(query, sum_rows);

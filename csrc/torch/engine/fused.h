@@ -17,7 +17,7 @@ namespace loom::glue {
 // time, width], key and value with as many heads or a divisor of that. Output [batch, heads, time, width of
 // value], log Σ exp of the scores [batch, heads, time], and the seed and offset of dropout. With `sum_rows`
 // as CUDA's memory-efficient kernel returns them: the output lies in memory by time, and the second has so
-// many rows, of which those behind the query's are 0; if 0, none.
+// many rows, of which those behind the query's are ∞; if 0, none.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> engine_attention(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
     const std::optional<at::Tensor>& bias, double dropout, bool is_causal, std::optional<double> scale,

@@ -33,15 +33,10 @@ class Sequences {
     if (!own_.is_packed()) return;
     starts_q_ = numbers(*own_.starts_q);
     if (is_given(own_.used_k)) used_k_ = numbers(*own_.used_k);
-    if (!is_given(own_.pages)) starts_k_ = is_given(own_.starts_k) ? numbers(*own_.starts_k) : starts_q_;
+    if (!is_given(own_.pages)) starts_k_ = numbers(*own_.starts_k);
     check(starts_q_, own_.query.size(0), "queries");
-    TORCH_CHECK(used_k_.empty() || used_k_.size() + 1 == starts_q_.size(),
-                "attention of packed sequences: ", starts_q_.size() - 1,
-                " sequences, but lengths of the keys of ", used_k_.size());
     if (!starts_k_.empty()) check(starts_k_, own_.key.size(0), "keys");
-    TORCH_CHECK(starts_k_.empty() || starts_k_.size() == starts_q_.size(),
-                "attention of packed sequences: ", starts_q_.size() - 1, " sequences of queries and ",
-                starts_k_.size() - 1, " of keys");
+    for (size_t i = 0; i < used_k_.size(); ++i) check_used(static_cast<int64_t>(i));
   }
 
   // (heads, rows, width), in float32; a view or a copy.
@@ -56,6 +51,8 @@ class Sequences {
   Tensor sums_of(const Tensor& sums, int64_t i) const {
     if (!own_.is_packed()) return sums[i].narrow(-1, 0, own_.query.size(1));
     const int64_t rows = starts_q_[i + 1] - starts_q_[i];
+    TORCH_CHECK(sums.dim() == 2 || rows <= sums.size(-1), "attention of packed sequences: sequence ", i,
+                " has ", rows, " queries, more than max_seqlen_q says: sums have ", sums.size(-1), " rows");
     return sums.dim() == 3 ? sums[i].narrow(-1, 0, rows) : sums.narrow(-1, starts_q_[i], rows);
   }
 
@@ -84,18 +81,35 @@ class Sequences {
                 rows, ", got ", at::IntArrayRef(starts));
   }
 
+  // Pages behind the keys that a sequence uses may have any number.
+  int64_t num_pages(int64_t i) const {
+    const int64_t page = std::max<int64_t>(own_.key.size(1), 1);
+    return (used_k_[i] + page - 1) / page;
+  }
+  void check_used(int64_t i) const {
+    const bool is_paged = is_given(own_.pages);
+    const int64_t room = is_paged ? own_.pages->size(1) * own_.key.size(1) : starts_k_[i + 1] - starts_k_[i];
+    TORCH_CHECK(used_k_[i] >= 0 && used_k_[i] <= room,
+                "attention of packed sequences: seqused_k of sequence ", i, " must be from 0 to ", room,
+                ", got ", used_k_[i]);
+    if (!is_paged) return;
+    for (const int64_t page : numbers((*own_.pages)[i].narrow(0, 0, num_pages(i)))) {
+      TORCH_CHECK(page >= 0 && page < own_.key.size(0),
+                  "attention of packed sequences: block_table of sequence ", i, " must have numbers of ",
+                  own_.key.size(0), " pages, got ", page);
+    }
+  }
+
   Tensor rows(const Tensor& tensor, const std::vector<int64_t>& starts, int64_t i) const {
     return own_.is_packed() ? tensor.narrow(0, starts[i], starts[i + 1] - starts[i]) : tensor[i];
   }
   Tensor keys(const Tensor& tensor, int64_t i) const {
-    const int64_t used = used_k_.empty() ? std::numeric_limits<int64_t>::max() : used_k_[i];
     if (is_given(own_.pages)) {
-      return tensor.index_select(0, (*own_.pages)[i].to(at::kLong).clamp_min(0))
-          .flatten(0, 1)
-          .narrow(0, 0, used);
+      const Tensor pages = (*own_.pages)[i].narrow(0, 0, num_pages(i));
+      return tensor.index_select(0, pages).flatten(0, 1).narrow(0, 0, used_k_[i]);
     }
     const Tensor all = rows(tensor, starts_k_, i);
-    return all.narrow(0, 0, std::min(used, all.size(0)));
+    return used_k_.empty() ? all : all.narrow(0, 0, used_k_[i]);
   }
   static Tensor by_head(const Tensor& rows) { return rows.transpose(0, 1).to(at::kFloat); }
 

@@ -7,6 +7,7 @@
 
 #include "torch/core/extension_points.h"
 #include "torch/core/registration.h"
+#include "torch/kernels/attention_checks.h"
 #include "torch/kernels/attention_choice.h"
 #include "torch/kernels/attention_dropout.h"
 #include "torch/kernels/fused_attention.h"
@@ -54,7 +55,8 @@ int64_t last_sees_all(const Tensor& query, const Tensor& key, bool is_causal) {
 
 FlashResult flash_attention(const Tensor& query, const Tensor& key, const Tensor& value, double dropout_p,
                             bool is_causal, bool return_debug_mask, std::optional<double> scale) {
-  check_attention(query, key, value, {}, "_scaled_dot_product_flash_attention");
+  check_operands(query, key, value, {}, dropout_p);
+  if (is_cuda(query)) check_flash(query, key, value);
   auto [output, logsumexp, state] = fused_attention(query, key, value, {}, dropout_p, is_causal, scale,
                                                     last_sees_all(query, key, is_causal));
   const Tensor none;
@@ -86,17 +88,17 @@ std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(
     const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& output,
     const Tensor& logsumexp, const Tensor&, const Tensor&, c10::SymInt, c10::SymInt, double dropout_p,
     bool is_causal, const Tensor& seed, const Tensor&, std::optional<double> scale) {
+  check_operands(query, key, value, {}, dropout_p);
   warn_of_order(query, "Flash Attention");
-  auto [dq, dk, dv, none] = fused_attention_backward(gradient, query, key, value, {}, false, output,
-                                                     logsumexp, seed.view(at::kLong), dropout_p, is_causal,
-                                                     scale, last_sees_all(query, key, is_causal));
+  auto [dq, dk, dv, none] =
+      fused_attention_backward(gradient, query, key, value, {}, false, output, logsumexp, seed, dropout_p,
+                               is_causal, scale, last_sees_all(query, key, is_causal));
   return {dq, dk, dv};
 }
 
 AttentionGradients efficient_by_head(const Tensor& query, const Tensor& key, const Tensor& value,
                                      const std::optional<Tensor>& bias, bool compute_logsumexp,
                                      double dropout_p, bool is_causal, std::optional<double> scale) {
-  check_attention(query, key, value, bias, "_scaled_dot_product_efficient_attention");
   auto [output, logsumexp, state] = efficient_attention(query, key, value, bias, compute_logsumexp, dropout_p,
                                                         is_causal, scale, /*diagonal=*/0);
   return {output, logsumexp, state.select(0, 0), state.select(0, 1)};

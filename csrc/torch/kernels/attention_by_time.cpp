@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/SymInt.h>
 
+#include <limits>
+
 #include "torch/core/optional_tensor.h"
 #include "torch/core/registration.h"
 #include "torch/kernels/fused_attention.h"
@@ -33,6 +35,9 @@ struct Triangle {
   static constexpr int64_t kFromTopLeft = 1, kFromBottomRight = 2;
 };
 
+// Where sequences start is told by int32.
+constexpr int64_t kMaxLength = std::numeric_limits<int32_t>::max();
+
 // Packed sequences are a batch of one.
 Tensor without_batch(const Tensor& tensor, bool is_packed) { return is_packed ? tensor.squeeze(0) : tensor; }
 Tensor with_batch(const Tensor& tensor, bool is_packed) { return is_packed ? tensor.unsqueeze(0) : tensor; }
@@ -47,6 +52,11 @@ PackedCall packed_call(const Tensor& query, const Tensor& key, const Tensor& val
               "_efficient_attention_forward: seqstart_q and seqstart_k must be given together");
   TORCH_CHECK(!is_packed || query.size(0) == 1,
               "_efficient_attention_forward: packed sequences are a batch of 1, got ", query.size(0));
+  TORCH_CHECK(query.size(0) == key.size(0) && query.size(0) == value.size(0),
+              "_efficient_attention_forward: batches of query, key and value differ: ", query.size(0), ", ",
+              key.size(0), ", ", value.size(0));
+  TORCH_CHECK(max_q >= 0 && max_q <= kMaxLength,
+              "_efficient_attention_forward: max_seqlen_q must be from 0 to ", kMaxLength, ", got ", max_q);
   TORCH_CHECK(window.value_or(0) <= 0 || triangle.is_causal,
               "_efficient_attention_forward: a window_size needs a causal mask, got custom_mask_type 0");
   PackedCall call;
@@ -65,6 +75,13 @@ PackedCall packed_call(const Tensor& query, const Tensor& key, const Tensor& val
   return call;
 }
 
+void check_dims(const Tensor& query, const Tensor& key, const Tensor& value) {
+  for (const Tensor* tensor : {&query, &key, &value}) {
+    TORCH_CHECK(tensor->dim() == 4, "_efficient_attention: tensors must be [batch, time, heads, width], got ",
+                tensor->sizes());
+  }
+}
+
 bool is_dense(const std::optional<Tensor>& starts, std::optional<int64_t> window) {
   return !is_given(starts) && window.value_or(0) <= 0;
 }
@@ -78,10 +95,10 @@ EfficientByTime efficient_by_time(const Tensor& query, const Tensor& key, const 
                                   int64_t custom_mask_type, bool compute_logsumexp,
                                   std::optional<double> scale, const std::optional<Tensor>& used_k,
                                   std::optional<int64_t> window) {
+  check_dims(query, key, value);
   const Triangle triangle(query, key, custom_mask_type);
   if (is_dense(starts_q, window) && !is_given(starts_k) && !is_given(used_k)) {
     const Tensor by_head[] = {query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)};
-    check_attention(by_head[0], by_head[1], by_head[2], bias, "_efficient_attention_forward");
     auto [output, logsumexp, state] =
         efficient_attention(by_head[0], by_head[1], by_head[2], bias, compute_logsumexp, dropout_p,
                             triangle.is_causal, scale, triangle.diagonal);
@@ -111,6 +128,8 @@ AttentionGradients efficient_by_time_backward(const Tensor& gradient, const Tens
                                               const Tensor& seed, const Tensor&, int64_t custom_mask_type,
                                               bool wants_bias, std::optional<double> scale,
                                               std::optional<int64_t>, std::optional<int64_t> window, bool) {
+  check_dims(query, key, value);
+  check_dims(gradient, output, query);
   const Triangle triangle(query, key, custom_mask_type);
   if (is_dense(starts_q, window)) {
     auto [dq, dk, dv, db] = fused_attention_backward(

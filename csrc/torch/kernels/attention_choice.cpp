@@ -6,6 +6,7 @@
 #include <array>
 
 #include "torch/core/device.h"
+#include "torch/core/optional_tensor.h"
 #include "torch/kernels/fused_op.h"
 
 namespace loom::glue {
@@ -123,34 +124,39 @@ SDPBackend choose_as_cuda(const sdp_params& call) {
   TORCH_CHECK(false, "No available kernel. Aborting execution.");
 }
 
+}  // namespace
+
 bool is_cuda(const Tensor& tensor) {
   return device_type() == c10::DeviceType::CUDA && tensor.device().type() == device_type() &&
          devices().device(resolve_device(tensor.device()).index()).chip().is_gpu;
 }
 
-}  // namespace
-
-bool is_shaped_for_fused(const Tensor& query, const Tensor& key, const Tensor& value,
-                         const std::optional<Tensor>& mask, bool is_causal, bool enable_gqa) {
+bool operands_fit(const Tensor& query, const Tensor& key, const Tensor& value,
+                  const std::optional<Tensor>& mask, bool enable_gqa) {
   if (query.is_nested() || key.is_nested() || value.is_nested()) return false;
   if (query.dim() != 4 || key.dim() != 4 || value.dim() != 4) return false;
   const c10::ScalarType dtype = query.scalar_type();
   if (!at::isFloatingType(dtype) || key.scalar_type() != dtype || value.scalar_type() != dtype) return false;
   // Sizes are symbols while a program with dynamic shapes is traced.
-  if (query.sym_numel() == 0 || key.sym_numel() == 0 || value.sym_numel() == 0) return false;
   const c10::SymInt heads = query.sym_size(1), shared = key.sym_size(1);
   const bool fits = key.sym_size(0) == query.sym_size(0) && value.sym_size(0) == query.sym_size(0) &&
                     value.sym_size(1) == shared && key.sym_size(2) == value.sym_size(2) &&
                     key.sym_size(3) == query.sym_size(3) &&
-                    (enable_gqa ? heads % shared == 0 : heads == shared);
+                    (enable_gqa && shared != 0 ? heads % shared == 0 : heads == shared);
   if (!fits || !mask.has_value() || !mask->defined()) return fits;
-  if (is_causal || (mask->dim() != 2 && mask->dim() != 4)) return false;
+  if (mask->dim() != 2 && mask->dim() != 4) return false;
   const std::array<c10::SymInt, 4> scores = {query.sym_size(0), heads, query.sym_size(2), key.sym_size(2)};
   for (int64_t from_end = 1; from_end <= mask->dim(); ++from_end) {
     const c10::SymInt size = mask->sym_size(-from_end);
     if (size != 1 && size != scores[4 - from_end]) return false;
   }
   return true;
+}
+
+bool is_shaped_for_fused(const Tensor& query, const Tensor& key, const Tensor& value,
+                         const std::optional<Tensor>& mask, bool is_causal, bool enable_gqa) {
+  return operands_fit(query, key, value, mask, enable_gqa) && query.sym_numel() != 0 &&
+         key.sym_numel() != 0 && value.sym_numel() != 0 && !(is_causal && is_given(mask));
 }
 
 bool can_use_flash_attention(const sdp_params& call, bool is_told) {

@@ -14,7 +14,13 @@ int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const a
                          const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
                          std::optional<double> scale, bool enable_gqa);
 
-// Whether one kernel computes such a call, of tensors [batch, heads, time, width] of one floating dtype.
+// Whether the device is one that programs know as CUDA, and its chip has CUDA's kernels.
+bool is_cuda(const at::Tensor& tensor);
+
+// Whether these are [batch, heads, time, width] of one floating dtype, and a mask of their scores.
+bool operands_fit(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                  const std::optional<at::Tensor>& mask, bool enable_gqa);
+// Whether one kernel computes such a call.
 bool is_shaped_for_fused(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                          const std::optional<at::Tensor>& mask, bool is_causal, bool enable_gqa);
 

@@ -7,6 +7,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -23,6 +24,10 @@ namespace {
 // The random numbers that decided on dropout under a seed: a weight was kept where its number is greater than
 // the probability. PyTorch's tests of CUDA's kernels ask for them.
 Tensor& fill_dropout_mask(Tensor& self, double, int64_t seed, int64_t) {
+  TORCH_CHECK(
+      self.scalar_type() == at::kFloat && self.dim() == 4 && self.is_contiguous(),
+      "_fill_mem_eff_dropout_mask_ needs a contiguous mask [batch, heads, time, time] of float32, got ",
+      self.scalar_type(), " of ", self.sizes(), " with the strides ", self.strides());
   return self.is_meta() ? self : fill_with_dropout_numbers(self, generator_from(static_cast<uint64_t>(seed)));
 }
 
@@ -42,7 +47,8 @@ Tensor dropout_numbers(const Tensor& weights, const Tensor& state, int64_t seque
 
 Tensor signed_weights(const Tensor& query, const Tensor& key, double dropout_p, bool is_causal,
                       std::optional<double> scale, const Tensor& state, int64_t sequence) {
-  const Tensor all_keys = key.repeat_interleave(query.size(1) / key.size(1), 1).to(at::kFloat);
+  const int64_t repeats = query.size(1) / std::max<int64_t>(key.size(1), 1);
+  const Tensor all_keys = key.repeat_interleave(repeats, 1).to(at::kFloat);
   Tensor scores = at::matmul(query.to(at::kFloat), all_keys.transpose(-2, -1))
                       .mul_(scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1)))));
   const int64_t rows = query.size(2), columns = key.size(2);

@@ -1,6 +1,7 @@
 #include "torch/kernels/fused_attention.h"
 
 #include "torch/engine/fused.h"
+#include "torch/kernels/attention_checks.h"
 #include "torch/kernels/attention_choice.h"
 #include "torch/kernels/fused_op.h"
 #include "torch/kernels/register.h"
@@ -14,6 +15,7 @@ std::tuple<Tensor, Tensor, Tensor> fused_attention(const Tensor& query, const Te
                                                    double dropout_p, bool is_causal,
                                                    std::optional<double> scale, int64_t diagonal,
                                                    std::optional<int64_t> sum_rows) {
+  check_operands(query, key, value, bias, dropout_p);
   using Signature = std::tuple<Tensor, Tensor, Tensor>(
       const Tensor&, const Tensor&, const Tensor&, const std::optional<Tensor>&, double, bool,
       std::optional<double>, int64_t, std::optional<int64_t>, std::optional<at::Generator>);
@@ -35,8 +37,10 @@ AttentionGradients fused_attention_backward(const Tensor& gradient, const Tensor
   static const auto op =
       find_fused<Signature>("loom_fused::_scaled_dot_product_fused_attention_overrideable_backward");
   const std::optional<Tensor> given = bias.defined() ? std::optional<Tensor>(bias) : std::nullopt;
-  return op.call(gradient, query, key, value, given, wants_bias && bias.defined(), output, logsumexp, seed,
-                 dropout_p, is_causal, scale, diagonal, is_by_time);
+  check_operands(query, key, value, given, dropout_p);
+  check_saved(gradient, query, value, output, logsumexp);
+  return op.call(gradient, query, key, value, given, wants_bias && bias.defined(), output, logsumexp,
+                 seed_of(seed, dropout_p), dropout_p, is_causal, scale, diagonal, is_by_time);
 }
 
 int64_t in_tiles(int64_t rows) {
@@ -49,17 +53,9 @@ std::tuple<Tensor, Tensor, Tensor> efficient_attention(const Tensor& query, cons
                                                        bool compute_logsumexp, double dropout_p,
                                                        bool is_causal, std::optional<double> scale,
                                                        int64_t diagonal) {
+  if (is_cuda(query)) check_efficient(query);
   return fused_attention(query, key, value, bias, dropout_p, is_causal, scale, diagonal,
                          compute_logsumexp ? in_tiles(query.size(2)) : 0);
-}
-
-void check_attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                     const std::optional<Tensor>& bias, const char* op) {
-  TORCH_CHECK(
-      is_shaped_for_fused(query, key, value, bias, /*is_causal=*/false, /*enable_gqa=*/true), op,
-      ": query, key and value must be [batch, heads, time, width] of one floating dtype, with elements "
-      "and sizes that fit, and the bias must expand to [batch, heads, time, time]; got ",
-      query.sizes(), ", ", key.sizes(), ", ", value.sizes());
 }
 
 void register_fused_attention() {

@@ -30,10 +30,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> efficient_attention(
     const std::optional<at::Tensor>& bias, bool compute_logsumexp, double dropout_p, bool is_causal,
     std::optional<double> scale, int64_t diagonal);
 
-// Refuses what a program passes to a kernel by name and no kernel takes.
-void check_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                     const std::optional<at::Tensor>& bias, const char* op);
-
 // What CUDA's flash kernel returns, whatever the layout of the operands.
 using FlashResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt,
                                at::Tensor, at::Tensor, at::Tensor>;

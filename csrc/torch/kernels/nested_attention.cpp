@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "torch/core/registration.h"
+#include "torch/kernels/attention_checks.h"
 #include "torch/kernels/attention_choice.h"
 #include "torch/kernels/attention_dropout.h"
 #include "torch/kernels/fused_attention.h"
@@ -36,7 +37,11 @@ struct Packed {
   Packed(const Tensor& tensor, int64_t batch, int64_t heads) {
     std::vector<Tensor> sequences = tensor.unbind(0);
     TORCH_CHECK(!sequences.empty(), "attention of a nested tensor without sequences");
-    if (static_cast<int64_t>(sequences.size()) != batch) sequences.resize(batch, sequences.front());
+    const int64_t own_batch = tensor.size(0), own_heads = heads_of(tensor);
+    TORCH_CHECK((own_batch == batch || own_batch == 1) && (own_heads == heads || own_heads == 1),
+                "attention of nested tensors: ", own_batch, " sequences of ", own_heads, " heads do not fit ",
+                batch, " of ", heads);
+    sequences.resize(batch, sequences.front());
     std::vector<int32_t> firsts{0};
     for (Tensor& sequence : sequences) {
       sequence = sequence.expand({heads, -1, -1}).transpose(0, 1);
@@ -45,7 +50,7 @@ struct Packed {
       firsts.push_back(static_cast<int32_t>(firsts.back() + lengths.back()));
     }
     starts = at::tensor(firsts).to(tensor.device());
-    const bool is_expanded = batch != tensor.size(0) || heads != heads_of(tensor);
+    const bool is_expanded = batch != own_batch || heads != own_heads;
     const std::optional<Tensor> memory = is_expanded ? std::nullopt : memory_of(tensor);
     // The memory may go on behind the sequences, as where the tensor is a part of another.
     const int64_t width = sequences.front().size(2), num_rows = firsts.back();
@@ -123,6 +128,7 @@ Tensor signed_weights_of(const PackedOperands& packed, double dropout, bool is_c
 FlashResult nested_flash(const Tensor& query, const Tensor& key, const Tensor& value, double dropout_p,
                          bool is_causal, bool return_debug_mask, std::optional<double> scale) {
   const PackedOperands packed(query, key, value);
+  check_flash(packed.query.rows, packed.key.rows, packed.value.rows);
   auto [output, sums, state] = packed_attention(packed.call(dropout_p, is_causal, scale));
   return {packed.query.nested_over(output),
           sums,
@@ -145,7 +151,7 @@ std::tuple<Tensor, Tensor, Tensor> nested_flash_backward(
   const int64_t batch = query.size(0), heads = heads_of(query);
   const auto [dq, dk, dv] =
       packed_attention_backward(packed.call(dropout_p, is_causal, scale), Packed(gradient, batch, heads).rows,
-                                Packed(output, batch, heads).rows, sums, seed.view(at::kLong));
+                                Packed(output, batch, heads).rows, sums, seed);
   return {packed.query.nested_over(dq), packed.key.nested_over(dk), packed.value.nested_over(dv)};
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "torch/engine/fused.h"
+#include "torch/kernels/attention_checks.h"
 #include "torch/kernels/fused_op.h"
 #include "torch/kernels/register.h"
 
@@ -22,11 +23,7 @@ using OptionalInt = std::optional<int64_t>;
 PackedAttention checked(const PackedCall& own) {
   const Tensor& query = own.query;
   const Tensor& key = own.key;
-  TORCH_CHECK(key.scalar_type() == query.scalar_type() && own.value.scalar_type() == query.scalar_type(),
-              "query, key and value must have the same dtype, got ", query.scalar_type(), ", ",
-              key.scalar_type(), " and ", own.value.scalar_type());
-  TORCH_CHECK(own.dropout >= 0 && own.dropout <= 1, "dropout must be a probability from 0 to 1, got ",
-              own.dropout);
+  TORCH_CHECK(query.dim() > 0, "attention: a query without dimensions");
   PackedAttention call{query,
                        key,
                        own.value,
@@ -40,14 +37,7 @@ PackedAttention checked(const PackedCall& own) {
                        own.is_from_top,
                        own.left.value_or(-1),
                        own.is_causal ? 0 : own.right.value_or(-1)};
-  const int64_t dims = call.is_packed() ? 3 : 4;
-  TORCH_CHECK(query.dim() == dims, "_flash_attention_forward: a query of the shape ", query.sizes(),
-              call.is_packed() ? " is not (rows, heads, width)" : " is not (batch, rows, heads, width)");
-  TORCH_CHECK(call.heads() % std::max<int64_t>(key.size(-2), 1) == 0,
-              "_flash_attention_forward: ", call.heads(), " heads of the query are no multiple of ",
-              key.size(-2), " of the key");
-  TORCH_CHECK(!is_given(own.pages) || is_given(own.used_k),
-              "_flash_attention_forward: block_table needs seqused_k");
+  check_packed(call);
   return call;
 }
 
@@ -70,28 +60,24 @@ std::tuple<Tensor, Tensor, Tensor> run_backward(const Tensor& gradient, const Te
                                                 double dropout, bool is_causal, const Tensor& seed,
                                                 std::optional<double> scale, OptionalInt left,
                                                 OptionalInt right, bool is_from_top) {
-  return engine_packed_attention_backward(checked({query,
-                                                   key,
-                                                   value,
-                                                   starts_q,
-                                                   starts_k,
-                                                   max_q,
-                                                   max_k,
-                                                   dropout,
-                                                   is_causal,
-                                                   scale,
-                                                   left,
-                                                   right,
-                                                   {},
-                                                   {},
-                                                   {},
-                                                   is_from_top}),
-                                          gradient, output, sums, seed);
-}
-
-void check_flash(const Tensor& query) {
-  TORCH_CHECK(query.scalar_type() == at::kHalf || query.scalar_type() == at::kBFloat16,
-              "FlashAttention only support fp16 and bf16 data type");
+  const PackedAttention call = checked({query,
+                                        key,
+                                        value,
+                                        starts_q,
+                                        starts_k,
+                                        max_q,
+                                        max_k,
+                                        dropout,
+                                        is_causal,
+                                        scale,
+                                        left,
+                                        right,
+                                        {},
+                                        {},
+                                        {},
+                                        is_from_top});
+  check_packed_saved(call, gradient, output, sums);
+  return engine_packed_attention_backward(call, gradient, output, sums, seed);
 }
 
 using Forward = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
@@ -101,7 +87,7 @@ Forward flash_forward(const Tensor& query, const Tensor& key, const Tensor& valu
                       bool is_causal, bool, std::optional<double> scale, OptionalInt window_size_left,
                       OptionalInt window_size_right, OptionalTensor seqused_k, OptionalTensor alibi_slopes,
                       OptionalTensor block_table, OptionalInt) {
-  check_flash(query);
+  check_flash(query, key, value);
   auto [output, sums, state] =
       packed_attention({query, key, value, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, scale,
                         window_size_left, window_size_right, seqused_k, alibi_slopes, block_table});
@@ -115,13 +101,17 @@ Tensor flash_forward_inplace(Tensor& out, const Tensor& query, const Tensor& key
                              OptionalInt window_size_left, OptionalInt window_size_right,
                              OptionalTensor seqused_k, OptionalTensor alibi_slopes,
                              OptionalTensor block_table, OptionalInt) {
-  check_flash(query);
+  check_flash(query, key, value);
   TORCH_CHECK(dropout_p == 0, "_flash_attention_forward_no_dropout_inplace: dropout must be 0, got ",
               dropout_p);
-  auto [output, sums, state] = engine_packed_attention(
+  const PackedAttention call =
       checked({query, key, value, cum_seq_q, cum_seq_k, max_q, max_k, 0, is_causal, scale, window_size_left,
-               window_size_right, seqused_k, alibi_slopes, block_table}),
-      std::nullopt, std::nullopt);
+               window_size_right, seqused_k, alibi_slopes, block_table});
+  TORCH_CHECK(out.scalar_type() == query.scalar_type(), "Output must have the same dtype as inputs, got ",
+              out.scalar_type());
+  TORCH_CHECK(out.sizes() == query.sizes(), "out must have the shape of the query, ", query.sizes(), ", got ",
+              out.sizes());
+  auto [output, sums, state] = engine_packed_attention(call, std::nullopt, std::nullopt);
   out.copy_(output);
   return sums;
 }
@@ -131,10 +121,10 @@ std::tuple<Tensor, Tensor, Tensor> flash_backward(
     const Tensor& logsumexp, const Tensor& cum_seq_q, const Tensor& cum_seq_k, int64_t max_q, int64_t max_k,
     double dropout_p, bool is_causal, const Tensor& rng_state, const Tensor&, std::optional<double> scale,
     OptionalInt window_size_left, OptionalInt window_size_right) {
-  check_flash(query);
+  check_flash(query, key, value);
   return packed_attention_backward({query, key, value, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p,
                                     is_causal, scale, window_size_left, window_size_right},
-                                   grad_out, out, logsumexp, rng_state.view(at::kLong));
+                                   grad_out, out, logsumexp, rng_state);
 }
 
 }  // namespace
@@ -153,8 +143,8 @@ std::tuple<Tensor, Tensor, Tensor> packed_attention_backward(const PackedCall& c
   using Signature = decltype(run_backward);
   static const auto op = find_fused<Signature>("loom_fused::_flash_attention_backward");
   return op.call(gradient, call.query, call.key, call.value, output, sums, call.starts_q, call.starts_k,
-                 call.max_q, call.max_k, call.dropout, call.is_causal, seed, call.scale, call.left,
-                 call.right, call.is_from_top);
+                 call.max_q, call.max_k, call.dropout, call.is_causal, seed_of(seed, call.dropout),
+                 call.scale, call.left, call.right, call.is_from_top);
 }
 
 void register_packed_attention() {
