@@ -6,6 +6,7 @@
 #include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/device_mismatch.h"
 #include "torch/dispatch/engine_call.h"
+#include "torch/dispatch/fast_route.h"
 #include "torch/dispatch/graph.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/infer.h"
@@ -83,6 +84,25 @@ bool spans_devices(const Op& op, const torch::jit::Stack& stack) {
     for (const c10::IValue& tensor : value.toListRef()) span.add(tensor.toTensor());
   }
   return span.is_mixed();
+}
+
+bool takes_fast_route(const Op& op, const torch::jit::Stack& stack) {
+  FastRoute route(op.handle.schema().name());
+  std::vector<std::vector<at::Tensor>> lists;
+  lists.reserve(op.num_arguments);  // the route refers to them
+  for (size_t i = stack.size() - op.num_arguments; i < stack.size(); ++i) {
+    const c10::IValue& value = stack[i];
+    if (value.isTensorList()) {
+      route.add(at::TensorList(lists.emplace_back(value.toTensorVector())));
+    } else if (value.isScalar()) {
+      route.add(value.toScalar());
+    } else if (value.isList()) {
+      for (const c10::IValue& number : value.toListRef()) {
+        if (number.isScalar()) route.add(number.toScalar());
+      }
+    }
+  }
+  return route.is_taken();
 }
 
 bool has_host_indices(const Op& op, const torch::jit::Stack& stack) {
@@ -334,7 +354,7 @@ void run(const c10::OperatorHandle& handle, torch::jit::Stack* stack, bool is_by
   Op& op = Op::of(handle);
   TORCH_CHECK_NOT_IMPLEMENTED(op.is_served(), "The operator '", op.name(), "' is not implemented for ",
                               device_name(), " devices");
-  if ((op.is_foreach && (spans_devices(op, *stack) || !has_foreach())) ||
+  if ((op.is_foreach && (spans_devices(op, *stack) || !has_foreach() || !takes_fast_route(op, *stack))) ||
       (op.is_traced_in_parts && is_tracing_parts())) {
     handle.redispatchBoxed(one_by_one_keys(), stack);
     return;

@@ -16,6 +16,7 @@
 #include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/device_mismatch.h"
 #include "torch/dispatch/engine_call.h"
+#include "torch/dispatch/fast_route.h"
 #include "torch/dispatch/infer.h"
 #include "torch/dispatch/kernel_words.h"
 #include "torch/dispatch/lend.h"
@@ -187,7 +188,9 @@ struct Borrowed<At, Return(Arguments...)> {
     if constexpr ((std::is_same_v<Arguments, at::TensorList> || ...)) {
       DeviceSpan span;
       (add_list(span, arguments), ...);
-      if (span.is_mixed() || !has_foreach()) {
+      FastRoute route(At::name);
+      (route.add(arguments), ...);
+      if (span.is_mixed() || !has_foreach() || !route.is_taken()) {
         return At::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
       }
     }

@@ -42,11 +42,15 @@ std::string call_name(CommandKind kind) {
   }
 }
 
-// An op's kernel, unlike the op itself in every table.
+// An op's kernel, unlike the op itself in every table. Under CUDA's name one for lists of tensors has the
+// name by which tools look for CUDA's.
 std::string kernel_name(const std::string& op_name) {
-  constexpr std::string_view kAten = "aten::";
+  constexpr std::string_view kAten = "aten::", kForeach = "_foreach_";
   const bool is_aten = op_name.compare(0, kAten.size(), kAten) == 0;
-  return device_name() + "::" + (is_aten ? op_name.substr(kAten.size()) : op_name);
+  const std::string own = is_aten ? op_name.substr(kAten.size()) : op_name;
+  const bool is_list =
+      device_type() == c10::DeviceType::CUDA && own.compare(0, kForeach.size(), kForeach) == 0;
+  return device_name() + "::" + (is_list ? "multi_tensor_apply_kernel<" + own + ">" : own);
 }
 
 bool is_work(CommandKind kind) {
