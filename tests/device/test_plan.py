@@ -135,8 +135,10 @@ def test_values_are_zero_and_a_warning_names_the_line() -> None:
         def read() -> float:
             return float(x.sum())
 
-        with pytest.warns(UserWarning, match=r"test_plan\.py:\d+: reads a value"):
+        line = read.__code__.co_firstlineno + 1
+        with pytest.warns(UserWarning, match="reads a value") as told:
             assert read() == 0
+        assert [(warning.filename, warning.lineno) for warning in told] == [(__file__, line)]
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert read() == 0  # told once
