@@ -101,6 +101,7 @@ void ProfileRecorder::begin(const Command& command) {
   record.stream = command.stream;
   // Ops by their names without the overload, as PyTorch's profiler has them.
   record.name = command.op == nullptr ? command.name : command.op->name;
+  record.shape_class = command.op == nullptr ? runtime::ShapeClass::kBytesMoved : command.op->shape_class;
   record.event = command.event;
   record.bytes = cleared != 0 ? cleared : command.bytes;
   record.direction = command.kind == CommandKind::kCopy ? direction_of(command) : "";

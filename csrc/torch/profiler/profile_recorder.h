@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/op_record.h"
 #include "runtime/tape.h"
 #include "runtime/timing.h"
 
@@ -33,6 +34,7 @@ class ProfileRecorder final : public runtime::TapeReader {
     int device;
     int64_t stream;
     std::string name;
+    runtime::ShapeClass shape_class;  // of the op, if it is one's kernel
     const void* event;
     size_t bytes;
     const char* direction;  // of a copy

@@ -42,15 +42,18 @@ std::string call_name(CommandKind kind) {
   }
 }
 
-// An op's kernel, unlike the op itself in every table. Under CUDA's name one for lists of tensors has the
-// name by which tools look for CUDA's.
-std::string kernel_name(const std::string& op_name) {
+// An op's kernel, unlike the op itself in every table. Under CUDA's name those for lists of tensors and for
+// matrix products have the names by which tools look for CUDA's.
+std::string kernel_name(const std::string& op_name, runtime::ShapeClass shape_class) {
   constexpr std::string_view kAten = "aten::", kForeach = "_foreach_";
   const bool is_aten = op_name.compare(0, kAten.size(), kAten) == 0;
   const std::string own = is_aten ? op_name.substr(kAten.size()) : op_name;
-  const bool is_list =
-      device_type() == c10::DeviceType::CUDA && own.compare(0, kForeach.size(), kForeach) == 0;
-  return device_name() + "::" + (is_list ? "multi_tensor_apply_kernel<" + own + ">" : own);
+  const std::string prefix = device_name() + "::";
+  if (device_type() != c10::DeviceType::CUDA) return prefix + own;
+  if (own.compare(0, kForeach.size(), kForeach) == 0)
+    return prefix + "multi_tensor_apply_kernel<" + own + ">";
+  if (shape_class == runtime::ShapeClass::kMatmul) return prefix + "gemm<" + own + ">";
+  return prefix + own;
 }
 
 bool is_work(CommandKind kind) {
@@ -131,7 +134,7 @@ void ProfileRows::add_work(const Record& record, uint32_t flow) {
   const auto [type, name] = [&]() -> std::pair<ActivityType, std::string> {
     if (record.kind == CommandKind::kCopy) return {ActivityType::GPU_MEMCPY, record.direction};
     if (record.kind == CommandKind::kFill) return {ActivityType::GPU_MEMSET, "Memset (Device)"};
-    return {ActivityType::CONCURRENT_KERNEL, kernel_name(record.name)};
+    return {ActivityType::CONCURRENT_KERNEL, kernel_name(record.name, record.shape_class)};
   }();
   if (!wants(type)) return;
   rows_.insert(row);

@@ -7,11 +7,11 @@ runtime submits, so that it runs on the current stream, is kept by graphs, and i
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch._inductor.async_compile import AsyncCompile, get_compile_threads
-from torch._inductor.codecache import CppCodeCache, LambdaFuture
+from torch._inductor.codecache import CppCodeCache, LambdaFuture, clear_on_fresh_cache
 
 from torch_loom import _C
 
@@ -19,6 +19,18 @@ _ENTRY = "loom_entry_"
 
 # (device index, sizes, strides, dtype): what generated code makes its buffers with.
 make_buffer = _C.empty_strided
+
+
+@clear_on_fresh_cache
+class KernelCache(CppCodeCache):
+    """Inductor's cache of compiled libraries, with the header precompiled that all kernels begin with."""
+
+    cache: dict[str, Callable[[], ctypes.CDLL]] = {}
+    cache_clear = staticmethod(cache.clear)
+
+    @classmethod
+    def _get_uncompiled_header(cls, device: str) -> str | None:
+        return "torch/csrc/inductor/cpp_prefix.h"
 
 
 def compile_kernel(name: str, argument_types: Sequence[str], source: str) -> Any:
@@ -35,24 +47,22 @@ def compile_kernel(name: str, argument_types: Sequence[str], source: str) -> Any
         numbers. A tensor of the host without dimensions that the kernel only reads is copied to the device.
         Inductor's future of that where it compiles in other processes.
     """
-    entry = _entry(argument_types)
+    whole = source + _entry(argument_types)
     if get_compile_threads() <= 1:
-        return _kernel(name, argument_types, CppCodeCache.load(entry, optimized_code=source))
-    load = CppCodeCache.load_async(entry, submit_fn=AsyncCompile.submit, optimized_code=source)
+        return _kernel(name, argument_types, KernelCache.load(whole))
+    load = KernelCache.load_async(whole, submit_fn=AsyncCompile.submit)
     return LambdaFuture(lambda: _kernel(name, argument_types, load()))
 
 
 def _entry(argument_types: Sequence[str]) -> str:
     """The C++ text of the entry point: tensors first, then numbers of eight bytes each."""
-    parameters, arguments = [], []
+    arguments = []
     num_tensors = num_numbers = 0
     for argument_type in argument_types:
         if argument_type.endswith("*"):
-            parameters.append("void*")
-            arguments.append(f"addresses[{num_tensors}]")
+            arguments.append(f"static_cast<{argument_type}>(addresses[{num_tensors}])")
             num_tensors += 1
         else:
-            parameters.append(argument_type)
             read = "as_real" if _is_real(argument_type) else "static_cast<int64_t>"
             arguments.append(f"{read}(numbers[{num_numbers}])")
             num_numbers += 1
@@ -61,7 +71,6 @@ def _entry(argument_types: Sequence[str]) -> str:
 #include <cstring>
 #include <exception>
 #include <string>
-extern "C" void kernel({", ".join(parameters)});
 [[maybe_unused]] static double as_real(int64_t bits) {{
   double value;
   std::memcpy(&value, &bits, sizeof value);
