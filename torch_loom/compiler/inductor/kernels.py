@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 from torch._inductor.async_compile import AsyncCompile, get_compile_threads
-from torch._inductor.codecache import CppCodeCache, LambdaFuture, clear_on_fresh_cache
+from torch._inductor.codecache import CppCodeCache, LambdaFuture
+from torch._inductor.utils import clear_on_fresh_cache
 
 from torch_loom import _C
 
@@ -25,7 +27,8 @@ make_buffer = _C.empty_strided
 class KernelCache(CppCodeCache):
     """Inductor's cache of compiled libraries, with the header precompiled that all kernels begin with."""
 
-    cache: dict[str, Callable[[], ctypes.CDLL]] = {}
+    # Declared as the base class declares it.
+    cache: dict[str, Callable[[], ctypes.CDLL | ModuleType]] = {}  # noqa: RUF012
     cache_clear = staticmethod(cache.clear)
 
     @classmethod
