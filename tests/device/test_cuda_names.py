@@ -38,26 +38,8 @@ REFUSED: dict[ModuleType, tuple[str, ...]] = {
         "version",
     ),
     tunable: (
-        "enable",
-        "get_filename",
-        "get_max_tuning_duration",
-        "get_max_tuning_iterations",
-        "get_results",
-        "get_rotating_buffer_size",
-        "get_validators",
-        "is_enabled",
         "mgpu_tune_gemm_in_file",
-        "read_file",
-        "record_untuned_enable",
-        "record_untuned_is_enabled",
-        "set_filename",
-        "set_max_tuning_duration",
-        "set_max_tuning_iterations",
-        "set_numerical_check_tolerances",
-        "set_rotating_buffer_size",
         "tune_gemm_in_file",
-        "tuning_enable",
-        "tuning_is_enabled",
     ),
 }
 
@@ -65,33 +47,15 @@ REFUSED: dict[ModuleType, tuple[str, ...]] = {
 def test_no_name_of_pytorchs_modules_is_missed() -> None:
     assert set(REFUSED[green_contexts]) == set(torch.cuda.green_contexts.__all__)
     assert set(REFUSED[gds]) == set(torch.cuda.gds.__all__)
-    assert set(REFUSED[tunable]) == set(torch.cuda.tunable.__all__)
+    assert set(tunable.__all__) == set(torch.cuda.tunable.__all__)
 
 
 @pytest.mark.exercises(
     "torch.cuda.gds.GdsFile",
     "torch.cuda.gds.gds_deregister_buffer",
     "torch.cuda.gds.gds_register_buffer",
-    "torch.cuda.tunable.enable",
-    "torch.cuda.tunable.get_filename",
-    "torch.cuda.tunable.get_max_tuning_duration",
-    "torch.cuda.tunable.get_max_tuning_iterations",
-    "torch.cuda.tunable.get_results",
-    "torch.cuda.tunable.get_rotating_buffer_size",
-    "torch.cuda.tunable.get_validators",
-    "torch.cuda.tunable.is_enabled",
     "torch.cuda.tunable.mgpu_tune_gemm_in_file",
-    "torch.cuda.tunable.read_file",
-    "torch.cuda.tunable.record_untuned_enable",
-    "torch.cuda.tunable.record_untuned_is_enabled",
-    "torch.cuda.tunable.set_filename",
-    "torch.cuda.tunable.set_max_tuning_duration",
-    "torch.cuda.tunable.set_max_tuning_iterations",
-    "torch.cuda.tunable.set_numerical_check_tolerances",
-    "torch.cuda.tunable.set_rotating_buffer_size",
     "torch.cuda.tunable.tune_gemm_in_file",
-    "torch.cuda.tunable.tuning_enable",
-    "torch.cuda.tunable.tuning_is_enabled",
     "torch.cuda.cudart",
     "torch.cuda.check_error",
     "torch.cuda.cudaStatus",
@@ -246,3 +210,48 @@ def test_annotations_of_captured_work() -> None:
     assert marks.get_kernel_annotations() == {}
     graph.replay()
     assert z.tolist() == [10.0] * 3
+
+
+@pytest.mark.exercises(
+    "torch.cuda.tunable.enable",
+    "torch.cuda.tunable.get_filename",
+    "torch.cuda.tunable.get_max_tuning_duration",
+    "torch.cuda.tunable.get_max_tuning_iterations",
+    "torch.cuda.tunable.get_results",
+    "torch.cuda.tunable.get_rotating_buffer_size",
+    "torch.cuda.tunable.get_validators",
+    "torch.cuda.tunable.is_enabled",
+    "torch.cuda.tunable.read_file",
+    "torch.cuda.tunable.record_untuned_enable",
+    "torch.cuda.tunable.record_untuned_is_enabled",
+    "torch.cuda.tunable.set_filename",
+    "torch.cuda.tunable.set_max_tuning_duration",
+    "torch.cuda.tunable.set_max_tuning_iterations",
+    "torch.cuda.tunable.set_numerical_check_tolerances",
+    "torch.cuda.tunable.set_rotating_buffer_size",
+    "torch.cuda.tunable.tuning_enable",
+    "torch.cuda.tunable.tuning_is_enabled",
+)
+def test_settings_of_tunable_op_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunable, "_settings", tunable._Settings())
+    asked = tunable.is_enabled, tunable.tuning_is_enabled, tunable.record_untuned_is_enabled
+    assert [ask() for ask in asked] == [False, True, False]
+    tunable.enable()
+    tunable.tuning_enable(False)
+    tunable.record_untuned_enable()
+    assert [ask() for ask in asked] == [True, False, True]
+    assert (tunable.get_max_tuning_duration(), tunable.get_max_tuning_iterations()) == (30, 100)
+    tunable.set_max_tuning_duration(5)
+    tunable.set_max_tuning_iterations(7)
+    tunable.set_rotating_buffer_size(3)
+    kept = tunable.get_max_tuning_duration(), tunable.get_max_tuning_iterations()
+    assert (*kept, tunable.get_rotating_buffer_size()) == (5, 7, 3)
+    assert tunable.get_filename() == "tunableop_results0.csv"
+    tunable.set_filename("mine.csv", insert_device_ordinal=True)
+    assert tunable.get_filename() == "mine0.csv"
+    tunable.set_numerical_check_tolerances(True, 1e-5, 1e-5)
+    x = torch.ones(2, 2, device="loom")
+    assert (x @ x).tolist() == [[2, 2], [2, 2]]
+    assert tunable.get_results() == ()
+    assert not tunable.read_file("mine0.csv")
+    assert ("PT_VERSION", "2.13.0") in tunable.get_validators()

@@ -53,6 +53,7 @@ REFUSAL_CASES: dict[str, str] = {
     "transform": "a Fourier transform along a dimension whose size is not a power of two",
     "absent": "every call: PyTorch has no kernel of the op for CUDA",
     "integer_product": "a shape that CUDA's product of int8 matrices does not take",
+    "least_squares": "a driver of LAPACK's that CUDA's libraries lack",
     "scaled_product": "a shape, layout or dtype that CUDA's product of float8 matrices does not take",
 }
 """Which calls are refused; `tools/op_table.py` makes C++'s enumeration of it."""
@@ -119,6 +120,7 @@ REFUSALS: dict[str, Refusal] = {
     "_int_mm": Refusal("", "nothing", "integer_product"),
     "_scaled_mm": Refusal("", "nothing", "scaled_product"),
     "_scaled_mm_v2": Refusal("", "nothing", "scaled_product"),
+    "linalg_lstsq": Refusal("", "nothing", "least_squares"),
     "histc": Refusal("histc", "numbers"),
     "igamma": Refusal("igamma_cuda", "wide", "promoted"),
     "igamma_": Refusal("igamma_cuda", "wide", "promoted"),

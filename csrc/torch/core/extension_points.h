@@ -34,6 +34,10 @@ struct BackendHooks : at::PrivateUse1HooksInterface {
 struct CudaHooks : at::CUDAHooksInterface {
   virtual void resize(const c10::Storage& storage, size_t bytes) const = 0;
   bool hasCUDA() const final { return true; }
+  // Libraries that a program may prefer; there is one kernel for each op whichever it is.
+  bool hasMAGMA() const final { return true; }
+  bool hasCuSOLVER() const final { return true; }
+  bool hasCuBLASLt() const final { return true; }
   int getNumGPUs() const final { return deviceCount(); }
   c10::DeviceIndex current_device() const final { return getCurrentDevice(); }
   at::Allocator* getCUDADeviceAllocator() const final { return c10::GetAllocator(device_type()); }

@@ -74,6 +74,27 @@ void store(const at::Tensor& result, const at::Tensor& out) {
   out.copy_(result);
 }
 
+// Whether the op's own kernel has computed the call; its results are then on the stack.
+bool is_computed_apart(const Op& op, torch::jit::Stack& stack) {
+  const size_t first = stack.size() - op.num_arguments;
+  std::vector<at::Tensor> results, outs;
+  {
+    const OutputAllocations::Suspended on_host;
+    results = op.own_kernel(c10::ArrayRef<c10::IValue>(stack).slice(first));
+  }
+  if (results.empty()) return false;
+  const auto& formal = op.handle.schema().arguments();
+  for (size_t i = 0; i < formal.size(); ++i) {
+    if (formal[i].is_out()) outs.push_back(stack[first + i].toTensor());
+  }
+  stack.resize(first);
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (i < outs.size()) store(results[i], outs[i]);
+    stack.emplace_back(i < outs.size() ? outs[i] : results[i].clone());
+  }
+  return true;
+}
+
 // The arguments of one call in the wider dtype, and what becomes of its results.
 class WideCall {
  public:
@@ -161,6 +182,8 @@ bool refuse_or_widen(const Op& op, c10::ArrayRef<c10::IValue> arguments, int dev
 }
 
 void call_kernel(const Op& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (op.own_kernel != nullptr && is_computed_apart(op, *stack)) [[unlikely]]
+    return;
   if (op.widened_dtypes != 0) [[unlikely]] {
     const auto arguments = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - op.num_arguments);
     if (const std::optional<Type> narrow = narrow_of(op, arguments))

@@ -125,6 +125,7 @@ Op::Op(const c10::OperatorHandle& own_handle)
       alert(alert_of(record.full_name)),
       refusal(refusal_of(record.full_name)),
       widened_dtypes(widened_dtypes_of(record.full_name)),
+      own_kernel(own_kernel_of(record.name)),
       asked_dtypes(refused_dtypes_of(refusal) | widened_dtypes),
       key_(&own_handle.schema()),
       shape_function_(is_fused(own_handle) ? ShapeFunction() : cpp_shape_function(record.full_name)),
@@ -158,7 +159,9 @@ void Op::read_schema() {
   for (size_t i = 0; i < num_arguments; ++i) {
     const c10::Argument& argument = schema.arguments()[i];
     const c10::Type& type = *argument.real_type();
-    if (argument.name() == "unsafe") unsafe_argument_ = i;
+    if (argument.name() == "unsafe" || argument.name() == "check_errors") {
+      asked_to_look_ = AskedToLook{i, argument.name() == "check_errors"};
+    }
     // That the engine's kernel takes one number does not say that it takes another.
     const bool by_type =
         is_number(type) && !facts.has(op_flag::kSizedByNumbers) && !facts.has(op_flag::kEngineChecks);

@@ -10,6 +10,7 @@
 
 #include "runtime/op_record.h"
 #include "torch/engine/output_masks.h"
+#include "torch/engine/own_kernels.h"
 #include "torch/ops/alerts.h"
 #include "torch/ops/fallback.h"
 #include "torch/ops/op_facts.h"
@@ -62,6 +63,7 @@ class Op {
   const Alert* const alert;                 // null: deterministic on every chip
   const Refusal* const refusal;             // null: CUDA has kernels for all that the engine has
   const fallback::DtypeSet widened_dtypes;  // that the engine computes in wider ones; 0 but for the name cuda
+  const OwnKernel own_kernel;               // null: the engine's is run
   const fallback::DtypeSet asked_dtypes;    // those, and those that CUDA refuses: such calls are looked at
   std::vector<Argument> arguments;          // those that are not kOther
   std::vector<KeyPart> key_parts;           // of every argument
@@ -71,11 +73,12 @@ class Op {
   bool can_queue = false, is_index = false;
   // The host learns a size or a value from it; `is_index_put`: only with masks, or indices of the host's.
   bool is_data_dependent = false, is_index_put = false, is_repeat = false;
-  // The host looks at its values before it goes on, unless told by the argument `unsafe` not to.
+  // The host looks at its values before it goes on, unless told by the argument `unsafe` or `check_errors`
+  // not to.
   bool looks_at_values(const torch::jit::Stack& stack) const {
-    return facts.has(op_flag::kHostWaits) &&
-           !(unsafe_argument_.has_value() &&
-             stack[stack.size() - num_arguments + *unsafe_argument_].toBool());
+    if (!facts.has(op_flag::kHostWaits)) return false;
+    if (!asked_to_look_.has_value()) return true;
+    return stack[stack.size() - num_arguments + asked_to_look_->place].toBool() == asked_to_look_->if_true;
   }
   // Values decide the size of a result, whether or not the host must learn it.
   bool has_sizes_of_values = false;
@@ -94,7 +97,11 @@ class Op {
   void read_schema();
   bool fits(const c10::OperatorHandle& other) const;
 
-  std::optional<size_t> unsafe_argument_;  // its place
+  struct AskedToLook {
+    size_t place;
+    bool if_true;
+  };
+  std::optional<AskedToLook> asked_to_look_;
   const void* const key_;
   const ShapeFunction shape_function_;
   const bool is_permanent_;  // PyTorch's own and ours: never taken away

@@ -107,6 +107,12 @@ void refuse_as_cuda(const Refusal& refusal, c10::ArrayRef<c10::IValue> arguments
     return check_scaled_product(arguments, refusal.num_out == 0 ? nullptr : &arguments.back().toTensor(),
                                 chip);
   }
+  if (refusal.when == Refusal::Case::kLeastSquares) {
+    const auto driver = arguments[3].toOptional<c10::string_view>();
+    TORCH_CHECK(!driver.has_value() || *driver == "gels",
+                "torch.linalg.lstsq: `driver` other than `gels` is not supported on CUDA");
+    return;
+  }
   const std::vector<at::Tensor> operands =
       operands_of(arguments.slice(0, arguments.size() - refusal.num_out));
   if (operands.empty()) return;
@@ -115,7 +121,9 @@ void refuse_as_cuda(const Refusal& refusal, c10::ArrayRef<c10::IValue> arguments
   if (is_taken(refusal, type)) return;
   switch (refusal.when) {
     case Refusal::Case::kFilled:
-      if (std::any_of(operands.begin(), operands.end(), [](const auto& own) { return own.numel() == 0; })) {
+      // Operands of two dtypes are another error.
+      if (std::any_of(operands.begin(), operands.end(),
+                      [type](const auto& own) { return own.numel() == 0 || own.scalar_type() != type; })) {
         return;
       }
       break;
@@ -133,6 +141,7 @@ void refuse_as_cuda(const Refusal& refusal, c10::ArrayRef<c10::IValue> arguments
     case Refusal::Case::kAbsent:
     case Refusal::Case::kIntegerProduct:
     case Refusal::Case::kScaledProduct:
+    case Refusal::Case::kLeastSquares:
       break;
   }
   refuse(refusal.kernel, type);

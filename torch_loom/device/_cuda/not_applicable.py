@@ -28,31 +28,7 @@ REASONS: dict[str, tuple[str, str]] = {
     "GreenContext": _PARTITION,
     **{f"gds.{name}": _STORAGE for name in ("GdsFile", "gds_deregister_buffer", "gds_register_buffer")},
     **{f"nccl.{name}": _NCCL for name in ("init_rank", "unique_id", "version")},
-    **{
-        f"tunable.{name}": _TUNING
-        for name in (
-            "enable",
-            "get_filename",
-            "get_max_tuning_duration",
-            "get_max_tuning_iterations",
-            "get_results",
-            "get_rotating_buffer_size",
-            "get_validators",
-            "is_enabled",
-            "mgpu_tune_gemm_in_file",
-            "read_file",
-            "record_untuned_enable",
-            "record_untuned_is_enabled",
-            "set_filename",
-            "set_max_tuning_duration",
-            "set_max_tuning_iterations",
-            "set_numerical_check_tolerances",
-            "set_rotating_buffer_size",
-            "tune_gemm_in_file",
-            "tuning_enable",
-            "tuning_is_enabled",
-        )
-    },
+    **{f"tunable.{name}": _TUNING for name in ("mgpu_tune_gemm_in_file", "tune_gemm_in_file")},
 }
 
 

@@ -1,7 +1,153 @@
-"""``torch.cuda.tunable``: every function raises NotApplicableError, as there is no GEMM library to tune."""
+"""``torch.cuda.tunable``: TunableOp's settings, which are kept and change nothing.
+
+TunableOp times the matrix products of cuBLAS and rocBLAS and takes the fastest. Here each op has one kernel,
+so there is nothing to choose: results stay empty, and a file of untuned products is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
 
 from torch_loom.device._cuda.not_applicable import functions
 
 globals().update(functions("tunable"))
 
-__all__ = sorted(functions("tunable"))
+__all__ = [
+    "enable",
+    "get_filename",
+    "get_max_tuning_duration",
+    "get_max_tuning_iterations",
+    "get_results",
+    "get_rotating_buffer_size",
+    "get_validators",
+    "is_enabled",
+    "read_file",
+    "record_untuned_enable",
+    "record_untuned_is_enabled",
+    "set_filename",
+    "set_max_tuning_duration",
+    "set_max_tuning_iterations",
+    "set_numerical_check_tolerances",
+    "set_rotating_buffer_size",
+    "tuning_enable",
+    "tuning_is_enabled",
+    *sorted(functions("tunable")),
+]
+
+
+@dataclass
+class _Settings:
+    """What a program has set; the values before are those of PyTorch's TunableOp."""
+
+    enabled: bool = False
+    tuning: bool = True
+    recording: bool = False
+    duration_ms: int = 30
+    iterations: int = 100
+    filename: str = "tunableop_results0.csv"
+    rotating_buffer_mib: int = 0
+
+
+_settings = _Settings()
+
+
+def enable(val: bool = True) -> None:
+    """Keep whether TunableOp is to be used."""
+    _settings.enabled = bool(val)
+
+
+def is_enabled() -> bool:
+    """Return what :func:`enable` was given last; False before."""
+    return _settings.enabled
+
+
+def tuning_enable(val: bool = True) -> None:
+    """Keep whether products without a known best kernel are to be timed."""
+    _settings.tuning = bool(val)
+
+
+def tuning_is_enabled() -> bool:
+    """Return what :func:`tuning_enable` was given last; True before."""
+    return _settings.tuning
+
+
+def record_untuned_enable(val: bool = True) -> None:
+    """Keep whether products that are not timed are to be written to a file. None is."""
+    _settings.recording = bool(val)
+
+
+def record_untuned_is_enabled() -> bool:
+    """Return what :func:`record_untuned_enable` was given last; False before."""
+    return _settings.recording
+
+
+def set_max_tuning_duration(duration: int) -> None:
+    """Keep for how many milliseconds a product may be timed."""
+    _settings.duration_ms = max(int(duration), 0)
+
+
+def get_max_tuning_duration() -> int:
+    """Return what :func:`set_max_tuning_duration` was given last, in milliseconds; 30 before."""
+    return _settings.duration_ms
+
+
+def set_max_tuning_iterations(iterations: int) -> None:
+    """Keep how often a product may be timed."""
+    _settings.iterations = max(int(iterations), 0)
+
+
+def get_max_tuning_iterations() -> int:
+    """Return what :func:`set_max_tuning_iterations` was given last; 100 before."""
+    return _settings.iterations
+
+
+def set_filename(filename: str, insert_device_ordinal: bool = False) -> None:
+    """Keep the name of the file of results, which is never written.
+
+    Args:
+        filename: the name.
+        insert_device_ordinal: whether the current device's number is put before the name's suffix.
+    """
+    stem, dot, suffix = filename.rpartition(".")
+    if insert_device_ordinal:
+        index = torch.accelerator.current_device_index()
+        filename = f"{stem}{index}{dot}{suffix}" if dot else f"{filename}{index}"
+    _settings.filename = filename
+
+
+def get_filename() -> str:
+    """Return the name of the file of results."""
+    return _settings.filename
+
+
+def get_results() -> tuple[tuple[str, str, str, float], ...]:
+    """Return the results of timing: none."""
+    return ()
+
+
+def get_validators() -> tuple[tuple[str, str], ...]:
+    """Return what results depend on: PyTorch's version."""
+    return (("PT_VERSION", torch.__version__.partition("+")[0]),)
+
+
+def read_file(filename: str | None = None) -> bool:
+    """Return whether results were read from a file: False, there are none to use."""
+    return False
+
+
+def set_rotating_buffer_size(buffer_size: int) -> None:
+    """Keep the size of the buffer, in MiB, that timing would rotate its operands through."""
+    _settings.rotating_buffer_mib = max(int(buffer_size), 0)
+
+
+def get_rotating_buffer_size() -> int:
+    """Return what :func:`set_rotating_buffer_size` was given last, in MiB; 0 before."""
+    return _settings.rotating_buffer_mib
+
+
+def set_numerical_check_tolerances(
+    enable: bool, atol: float | None = None, rtol: float | None = None
+) -> None:
+    """Take the tolerances with which timed products would be compared."""

@@ -92,6 +92,8 @@ FAMILIES = (
         facts={
             "unboxed": "sum sum.dim_IntList mean mean.dim",
             "borrows_whole": "count_nonzero",
+            # Which norm none is of no elements.
+            "engine_checks": "linalg_vector_norm linalg_vector_norm.out",
         },
     ),
     Family(

@@ -192,7 +192,10 @@ FAMILIES = (
         flops=factorisation(2, 3),
         tolerance="iterative",
         # Their kernels give a strided `out` other strides.
-        facts={"engine_infers": "ormqr linalg_householder_product orgqr"},
+        facts={
+            "engine_infers": "ormqr linalg_householder_product orgqr",
+            "host_waits": "linalg_cholesky_ex.* linalg_lu_factor_ex.* linalg_ldl_factor_ex.* linalg_inv_ex.*",
+        },
     ),
     Family(
         "eigenvalues and singular values",
@@ -202,7 +205,12 @@ FAMILIES = (
         flops=factorisation(9, 1),
         tolerance="iterative",
         # The strides of the vectors.
-        facts={"borrows_whole": "linalg_lstsq", "engine_infers": "linalg_eig linalg_eigvals"},
+        facts={
+            "borrows_whole": "linalg_lstsq",
+            "engine_infers": "linalg_eig linalg_eigvals",
+            "host_waits": "linalg_eig.* linalg_eigvals.* _linalg_eigvals _linalg_eigh.* _linalg_svd.* "
+            "linalg_lstsq.*",
+        },
     ),
     Family(
         "solves",
@@ -211,7 +219,12 @@ FAMILIES = (
         "linalg_ldl_solve _linalg_solve_ex linalg_solve_ex",
         flops=triangular_solve,
         tolerance="iterative",
-        facts={"borrows_whole": "cholesky_solve"},
+        facts={
+            "borrows_whole": "cholesky_solve",
+            "host_waits": "_linalg_solve_ex.*",
+            # Solutions from the right are conjugate views.
+            "engine_infers": "linalg_lu_solve",
+        },
     ),
     Family("cross products", "elementwise", "linalg_cross cross", flops=per_input(3)),
     Family(
