@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -84,6 +85,18 @@ def pytest_pycollect_makemodule(module_path: Path) -> None:
     add_names(module_path.read_text(encoding="utf-8"))
 
 
+def super_of_definition(kind: type, instance: object) -> Any:
+    """Stand for ``super(self.__class__, self)``, which the classes of PyTorch 2.13's tests call without end.
+
+    They derive from the class that is written in the file. This finds the class whose method calls it.
+    """
+    code = sys._getframe(1).f_code
+    for base in type(instance).__mro__:
+        if any(getattr(method, "__code__", None) is code for method in vars(base).values()):
+            return super(base, instance)
+    return super(kind, instance)
+
+
 def is_in_share(name: str, share: str) -> bool:
     """Return whether a test is in a share, ``"FIRST-LAST/PARTS"``: by its name within its file."""
     chosen, _, parts = share.partition("/")
@@ -97,7 +110,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of other shares."""
+    """Leave out the tests of other shares; let `super(self.__class__, self)` end."""
+    for module in {item.module for item in items if isinstance(item, pytest.Function)}:
+        if module.__file__ is not None and "super(self.__class__" in Path(module.__file__).read_text():
+            module.super = super_of_definition
     share = config.getoption("--share")
     left_out = [item for item in items if not is_in_share(item.nodeid.rpartition("/")[2], share)]
     config.hook.pytest_deselected(items=left_out)

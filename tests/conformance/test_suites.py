@@ -117,3 +117,17 @@ def test_a_share_of_an_older_file(
     monkeypatch.delattr(helpers, "tf32_is_not_fp32", raising=False)
     assert suite_plugin.add_names("tf32_is_not_fp32()") == ["tf32_is_not_fp32"]
     assert suite_plugin.add_names("tf32_is_not_fp32()") == []
+
+
+def test_an_older_class_sets_itself_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """PyTorch's device classes derive from the class of the file, whose `self.__class__` is then another."""
+    (tmp_path / "test_old.py").write_text(
+        "import unittest\n"
+        "class TestOld(unittest.TestCase):\n"
+        "    def setUp(self):\n        super(self.__class__, self).setUp()\n        self.is_up = True\n"
+        "class TestOldCUDA(TestOld):\n"
+        "    def test_up(self):\n        assert self.is_up\n"
+    )
+    plugin = "-p tests.conformance.suite_plugin"
+    assert suites.main([str(tmp_path), "--no-write", "--pytest", plugin]) == 0
+    assert "test_old.py: 1 passed, 0 failed" in capsys.readouterr().out

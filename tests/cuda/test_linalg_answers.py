@@ -1,4 +1,4 @@
-"""Linear algebra under the name cuda: errors at the call, and what CUDA's libraries compute and LAPACK does not."""
+"""Linear algebra under the name cuda: errors at the call, and what CUDA's libraries compute."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_errors_are_raised_at_the_call(fork_python: PythonRunner, stream: str) -
                 ("eigvals", lambda: torch.linalg.eigvals(lost)),
             ):
                 torch.cuda._sleep(1_000_000)
-                raises("RuntimeError", f"torch.linalg.{{kind}}: input tensor should not contain infs or NaNs", call)
+                raises("RuntimeError", f"torch.linalg.{{kind}}: input tensor should not contain", call)
             for call in (
                 lambda: torch.linalg.cholesky_ex(singular, check_errors=True),
                 lambda: torch.linalg.inv_ex(singular, check_errors=True),
@@ -69,7 +69,8 @@ def test_what_cuda_computes(fork_python: PythonRunner) -> None:
                 lu, pivots, info = torch.linalg.lu_factor_ex(a, pivot=False)
                 few = min(shape[-2:])
                 assert pivots.dtype == torch.int32 and info.shape == shape[:-2] and not info.any()
-                assert torch.equal(pivots, torch.arange(1, few + 1, device="cuda").int().expand(*shape[:-2], few))
+                rows = torch.arange(1, few + 1, device="cuda").int()
+                assert torch.equal(pivots, rows.expand(*shape[:-2], few))
                 torch.testing.assert_close(lu.triu()[..., :few, :], upper)
         a = torch.randn(3, 3, dtype=torch.float64, device="cuda") + 5 * torch.eye(3, device="cuda")
         b = torch.randn(3, 2, dtype=torch.float64, device="cuda")
