@@ -222,7 +222,7 @@ FAMILIES = (
         facts={
             "borrows_whole": "cholesky_solve",
             "host_waits": "_linalg_solve_ex.*",
-            # Solutions from the right are conjugate views.
+            # What its shape function conjugates from the right, the kernel makes conjugate by a bit.
             "engine_infers": "linalg_lu_solve",
         },
     ),
