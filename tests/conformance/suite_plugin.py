@@ -88,10 +88,11 @@ def pytest_pycollect_makemodule(module_path: Path) -> None:
 def super_of_definition(kind: type, instance: object) -> Any:
     """Stand for ``super(self.__class__, self)``, which the classes of PyTorch 2.13's tests call without end.
 
-    They derive from the class that is written in the file. This finds the class whose method calls it.
+    They derive from the class that is written in the file, and may have copies of its methods. This finds the
+    last class with the method that calls it.
     """
     code = sys._getframe(1).f_code
-    for base in type(instance).__mro__:
+    for base in reversed(type(instance).__mro__):
         if any(getattr(method, "__code__", None) is code for method in vars(base).values()):
             return super(base, instance)
     return super(kind, instance)

@@ -126,6 +126,7 @@ def test_an_older_class_sets_itself_up(tmp_path: Path, capsys: pytest.CaptureFix
         "class TestOld(unittest.TestCase):\n"
         "    def setUp(self):\n        super(self.__class__, self).setUp()\n        self.is_up = True\n"
         "class TestOldCUDA(TestOld):\n"
+        "    setUp = TestOld.setUp\n"
         "    def test_up(self):\n        assert self.is_up\n"
     )
     plugin = "-p tests.conformance.suite_plugin"
