@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tools.blocks import markdown_table
 
-from .known_suites import KNOWN, KNOWN_GROUPS, NOT_RUN
+from .known_suites import KNOWN, KNOWN_GROUPS, NOT_RUN, OLDER_PYTORCH
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "conformance.md"
@@ -188,6 +188,44 @@ def _run_once(options: argparse.Namespace, file: Path, place: str) -> FileResult
         return FileResult(file.name, failures=[Failure("the file", reason, what_it_needs(done.stderr))])
 
 
+def twin_on_the_cpu(test: str) -> str:
+    """Return the name of the same test for the device cpu; of a test without a device, its own."""
+    return test.replace("CUDA.", "CPU.").replace("_cuda", "_cpu")
+
+
+def mark_failures_of_the_cpu(options: argparse.Namespace, result: FileResult) -> None:
+    """Say of each unexplained failure whether the test fails on the device cpu without torch-loom, too."""
+    unexplained = [failure for failure in result.failures if failure.needs is None and not failure.reason]
+    [file, *_] = [*options.folder.rglob(result.name), None]
+    if not unexplained or file is None:
+        return
+    names = {twin_on_the_cpu(failure.test).rpartition(".")[2] for failure in unexplained}
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        run = [
+            *(
+                options.python,
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                "--noconftest",
+                "-o",
+                "addopts=",
+            ),
+            *("-p", "tests.conformance.suite_plugin", f"--junit-xml={report}"),
+            *("-k", " or ".join(sorted(names)), f"--timeout={options.test_timeout}", file.name),
+        ]
+        subprocess.run(run, cwd=file.parent, env=env, capture_output=True, timeout=options.timeout)
+        found = read_reports([report]) if report.exists() else []
+    failed = {failure.test for again in found for failure in again.failures}
+    for failure in unexplained:
+        if twin_on_the_cpu(failure.test) in failed:
+            failure.needs, failure.reason = OLDER_PYTORCH, "fails on the device cpu, too, with PyTorch 2.13"
+
+
 def section(title: str, results: Sequence[FileResult]) -> str:
     """Return the section of the document: a table of the files, and every failure."""
     rows = [
@@ -255,6 +293,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--again", action="store_true", help="run tests that failed once more, each in its own process"
     )
     parser.add_argument("--reports", nargs="+", type=Path, help="read these, and run nothing")
+    parser.add_argument(
+        "--baseline",
+        action="store_true",
+        help="run what failed on the device cpu, too, without torch-loom, and say what fails there",
+    )
     parser.add_argument("--no-write", action="store_true", help="leave docs/conformance.md alone")
     options = parser.parse_args(arguments)
     options.folder = options.folder.resolve()
@@ -296,6 +339,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         show(results[-1:])
     if options.reports:
         results = read_reports(options.reports)
+    if options.baseline:
+        for result in results:
+            mark_failures_of_the_cpu(options, result)
+    if options.reports or options.baseline:
         show(results)
     if not options.no_write:
         title = options.title or options.folder.name

@@ -132,3 +132,22 @@ def test_an_older_class_sets_itself_up(tmp_path: Path, capsys: pytest.CaptureFix
     plugin = "-p tests.conformance.suite_plugin"
     assert suites.main([str(tmp_path), "--no-write", "--pytest", plugin]) == 0
     assert "test_old.py: 1 passed, 0 failed" in capsys.readouterr().out
+
+
+def test_what_fails_on_the_cpu_too_is_of_an_older_pytorch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test_both.py").write_text(
+        "class TestOpsCPU:\n"
+        "    def test_old_cpu(self):\n        raise ValueError\n"
+        "    def test_new_cpu(self):\n        pass\n"
+        "class TestOpsCUDA:\n"
+        "    def test_old_cuda(self):\n        raise ValueError\n"
+        "    def test_new_cuda(self):\n        raise ValueError\n"
+    )
+    assert suites.main([str(tmp_path), "--no-write", "--baseline", "--pytest=-k cuda"]) == 1
+    printed = capsys.readouterr().out
+    assert (
+        "TestOpsCUDA.test_old_cuda: [the PyTorch that it was written for] fails on the device cpu" in printed
+    )
+    assert "TestOpsCUDA.test_new_cuda: [failed] ValueError" in printed

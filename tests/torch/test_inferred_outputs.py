@@ -65,11 +65,6 @@ FIRST_CALLS: list[tuple[str, Callable[[Tensor], Any], str]] = [
         lambda x: F.embedding_bag(torch.arange(2, device=x.device), x, torch.arange(1, device=x.device)),
         "engine",
     ),
-    (
-        "eigenvalues",
-        lambda x: torch.linalg.eigvals(x @ x.t(), out=x.to(torch.cfloat).t()[:0].squeeze()),
-        "engine",
-    ),
     ("labels", lambda x: F.multilabel_margin_loss(x[0], (x[0] * 0).long(), reduction="none"), "engine"),
     ("out of a method", lambda x: torch.ormqr(_eye(x), _eye(x)[0], _eye(x), out=_eye(x).t()[:0]), "engine"),
     ("lstm", _lstm, "engine"),
