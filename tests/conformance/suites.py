@@ -203,21 +203,10 @@ def mark_failures_of_the_cpu(options: argparse.Namespace, result: FileResult) ->
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        run = [
-            *(
-                options.python,
-                "-m",
-                "pytest",
-                "-q",
-                "-p",
-                "no:cacheprovider",
-                "--noconftest",
-                "-o",
-                "addopts=",
-            ),
-            *("-p", "tests.conformance.suite_plugin", f"--junit-xml={report}"),
-            *("-k", " or ".join(sorted(names)), f"--timeout={options.test_timeout}", file.name),
-        ]
+        pytest = [options.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts="]
+        plugin = ["--noconftest", "-p", "tests.conformance.suite_plugin", f"--junit-xml={report}"]
+        chosen = ["-k", " or ".join(sorted(names)), f"--timeout={options.test_timeout}", file.name]
+        run = [*pytest, *plugin, *chosen]
         subprocess.run(run, cwd=file.parent, env=env, capture_output=True, timeout=options.timeout)
         found = read_reports([report]) if report.exists() else []
     failed = {failure.test for again in found for failure in again.failures}
