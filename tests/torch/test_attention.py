@@ -11,6 +11,8 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+import torch_loom.device as loom
+
 
 @pytest.mark.parametrize("masking", ["none", "causal", "bool", "float"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -158,6 +160,31 @@ def test_dropout_draws_from_the_device() -> None:
     torch.loom.manual_seed(1)
     assert torch.equal(scaled_dot_product_attention(x, x, x, dropout_p=0.5), first)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_numbers_of_dropout_are_philox_of_seed_and_offset() -> None:
+    numbers = torch.ops.aten._fill_mem_eff_dropout_mask_(torch.empty(1, 1, 2, 3, device="loom"), 0.1, 42, 0)
+    # The first number that cuRAND's Philox has under this seed, as `torch.rand(1, device="cuda")` shows it.
+    assert round(numbers.flatten()[0].item(), 4) == 0.6130
+    kernel = torch.ops.aten._scaled_dot_product_efficient_attention
+    backward = torch.ops.aten._scaled_dot_product_efficient_attention_backward
+    x = torch.rand(2, 3, 5, 8, generator=torch.Generator().manual_seed(1))
+    loom.manual_seed(7)
+    for expected_offset in (0, 4):
+        q, k, v = (x.to("loom") * factor for factor in (1, 2, 3))
+        output, sums, seed, offset = kernel(q, k, v, None, True, 0.3)
+        assert (seed.item(), offset.item()) == (7, expected_offset)
+        drawn = torch.ops.aten._fill_mem_eff_dropout_mask_(
+            torch.empty(2, 3, 5, 5, device="loom"), 0.3, 7, expected_offset
+        ).cpu()
+        own = [(x * factor).requires_grad_() for factor in (1, 2, 3)]
+        weights = (own[0] @ own[1].mT / 8**0.5).softmax(-1) * (drawn > 0.3) / 0.7
+        wanted = weights @ own[2]
+        torch.testing.assert_close(output.cpu(), wanted)
+        found = backward(output, q, k, v, None, output, sums, seed, offset, 0.3, [True] * 3 + [False])
+        torch.testing.assert_close(
+            tuple(gradient.cpu() for gradient in found[:3]), torch.autograd.grad(wanted, own, wanted.detach())
+        )
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -140,8 +140,7 @@ std::tuple<Tensor, Tensor, Tensor> engine_attention(const Tensor& query, const T
     const Tensor scores = call.scores();
     Tensor weights = at::_safe_softmax(scores, -1);
     if (dropout > 0) {
-      draw_seed(state, std::move(generator));
-      weights = weights.mul(kept_weights(weights, dropout, generator_of(state)));
+      weights = weights.mul(kept_weights(weights, dropout, draw_numbers(state, generator)));
     }
     computed = at::matmul(weights, call.value);
     sums = at::logsumexp(scores.to(at::toOpMathType(query.scalar_type())), {-1});
@@ -158,8 +157,8 @@ std::tuple<Tensor, Tensor, Tensor> engine_attention(const Tensor& query, const T
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> engine_attention_backward(
     const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value, OptionalTensor bias,
-    bool wants_bias, const Tensor& output, const Tensor& logsumexp, const Tensor& seed, double dropout,
-    bool is_causal, std::optional<double> scale, int64_t diagonal, bool is_by_time) {
+    bool wants_bias, const Tensor& output, const Tensor& logsumexp, const Tensor& seed, const Tensor& offset,
+    double dropout, bool is_causal, std::optional<double> scale, int64_t diagonal, bool is_by_time) {
   const auto empty_gradient = [&](const Tensor& operand) {
     return is_by_time ? empty_by_time(operand, operand.size(-1)) : at::empty_like(operand);
   };
@@ -179,7 +178,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> engine_attention_backward(
     const Tensor weights = at::_safe_softmax(call.scores(), -1);
     Tensor kept, dropped = weights;
     if (dropout > 0) {
-      kept = kept_weights(weights, dropout, generator_of(seed));
+      kept = kept_weights(weights, dropout, DropoutNumbers(seed, offset));
       dropped = weights.mul(kept);
     }
     dv = at::matmul(dropped.transpose(-2, -1), upstream);

@@ -1,10 +1,13 @@
 #include "torch/engine/dropout.h"
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/Generator.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 
-#include <mutex>
+#include <algorithm>
+
+#include "runtime/philox.h"
 
 namespace loom::glue {
 
@@ -12,33 +15,51 @@ namespace {
 
 using at::Tensor;
 
-// float32, whatever the weights are: the numbers do not depend on the dtype of the call.
-Tensor numbers_like(const Tensor& weights, const at::Generator& generator) {
-  return at::empty(weights.sizes(), weights.options().dtype(at::kFloat)).uniform_(0, 1, generator);
-}
+constexpr int64_t kWords = 4;  // of a call of Philox
+
+// Of 32 bits, as cuRAND: above 0 and up to 1.
+float in_unit_interval(uint32_t word) { return static_cast<float>(word) * 0x1p-32F + 0x1p-33F; }
 
 }  // namespace
 
-at::Generator generator_from(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
+DropoutNumbers::DropoutNumbers(const Tensor& seed, const Tensor& offset, int64_t sequence)
+    : seed(static_cast<uint64_t>(*seed.const_data_ptr<int64_t>())),
+      offset(static_cast<uint64_t>(*offset.const_data_ptr<int64_t>())),
+      sequence(static_cast<uint64_t>(sequence)) {}
 
-void draw_seed(const Tensor& state, std::optional<at::Generator> generator) {
-  auto* cpu =
-      at::get_generator_or_default<at::CPUGeneratorImpl>(generator, at::detail::getDefaultCPUGenerator());
-  const std::lock_guard<std::mutex> lock(cpu->mutex_);
-  *state.mutable_data_ptr<int64_t>() = static_cast<int64_t>(cpu->random64());
+Tensor& DropoutNumbers::fill(Tensor& self) const {
+  // float32, whatever the weights are: the numbers do not depend on the dtype of the call.
+  const Tensor numbers = at::empty(self.sizes(), self.options().dtype(at::kFloat));
+  float* const values = numbers.mutable_data_ptr<float>();
+  const int64_t count = numbers.numel();
+  constexpr int64_t kGrain = 2048;
+  constexpr uint64_t kFirstBit = 40;  // no sequence has as many weights
+  at::parallel_for(0, (count + kWords - 1) / kWords, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const auto words =
+          runtime::philox(seed, (sequence << kFirstBit) + static_cast<uint64_t>(block), offset);
+      const int64_t first = block * kWords;
+      for (int64_t i = 0; i < std::min(kWords, count - first); ++i) {
+        values[first + i] = in_unit_interval(words[static_cast<size_t>(i)]);
+      }
+    }
+  });
+  return self.copy_(numbers);
 }
 
-at::Generator generator_of(const Tensor& state, int64_t sequence) {
-  return generator_from(static_cast<uint64_t>(*state.const_data_ptr<int64_t>()) + sequence);
+DropoutNumbers draw_numbers(const Tensor& state, const std::optional<at::Generator>& generator) {
+  TORCH_INTERNAL_ASSERT(generator.has_value());
+  const DropoutNumbers numbers(generator->current_seed(), generator->get_offset());
+  auto* const both = state.mutable_data_ptr<int64_t>();
+  both[0] = static_cast<int64_t>(numbers.seed);
+  both[1] = static_cast<int64_t>(numbers.offset);
+  return numbers;
 }
 
-Tensor kept_weights(const Tensor& weights, double dropout, const at::Generator& generator) {
+Tensor kept_weights(const Tensor& weights, double dropout, const DropoutNumbers& numbers) {
   if (dropout >= 1) return at::zeros_like(weights);
-  return numbers_like(weights, generator).gt(dropout).to(weights.scalar_type()).div_(1 - dropout);
-}
-
-Tensor& fill_with_dropout_numbers(Tensor& self, const at::Generator& generator) {
-  return self.copy_(numbers_like(self, generator));
+  Tensor drawn = at::empty(weights.sizes(), weights.options().dtype(at::kFloat));
+  return numbers.fill(drawn).gt(dropout).to(weights.scalar_type()).div_(1 - dropout);
 }
 
 }  // namespace loom::glue

@@ -26,8 +26,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> engine_attention(
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> engine_attention_backward(
     const at::Tensor& gradient, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
     const std::optional<at::Tensor>& bias, bool wants_bias, const at::Tensor& output,
-    const at::Tensor& logsumexp, const at::Tensor& seed, double dropout, bool is_causal,
-    std::optional<double> scale, int64_t diagonal, bool is_by_time);
+    const at::Tensor& logsumexp, const at::Tensor& seed, const at::Tensor& offset, double dropout,
+    bool is_causal, std::optional<double> scale, int64_t diagonal, bool is_by_time);
 
 // Attention of sequences packed one behind another: query (rows, heads, width), and where each sequence
 // starts. Else: query (batch, rows, heads, width). Key and value have as many heads, or a divisor of that.
@@ -48,11 +48,9 @@ struct PackedAttention {
 std::tuple<at::Tensor, at::Tensor, at::Tensor> engine_packed_attention(
     const PackedAttention& call, std::optional<int64_t> sum_rows, std::optional<at::Generator> generator);
 // The gradients of query, key and value.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> engine_packed_attention_backward(const PackedAttention& call,
-                                                                                const at::Tensor& gradient,
-                                                                                const at::Tensor& output,
-                                                                                const at::Tensor& sums,
-                                                                                const at::Tensor& seed);
+std::tuple<at::Tensor, at::Tensor, at::Tensor> engine_packed_attention_backward(
+    const PackedAttention& call, const at::Tensor& gradient, const at::Tensor& output, const at::Tensor& sums,
+    const at::Tensor& seed, const at::Tensor& offset);
 
 // Whether the engine runs a layer of an LSTM whole: for float32, with biases and without projections.
 bool has_lstm_layer();

@@ -28,9 +28,20 @@ at::mt19937 engine_at(uint64_t seed, uint64_t offset) {
 }
 static_assert(at::MERSENNE_STATE_N % 4 == 0);
 
+// Tells its offset, too, to kernels that draw from Philox themselves.
+class EngineGenerator final : public at::CPUGeneratorImpl {
+ public:
+  void set_offset(uint64_t offset) override { offset_ = offset; }
+  uint64_t get_offset() const override { return offset_; }
+
+ private:
+  uint64_t offset_ = 0;
+};
+
 void fill(const at::Generator& engine, uint64_t seed, uint64_t offset) {
-  auto* impl = static_cast<at::CPUGeneratorImpl*>(engine.unsafeGetGeneratorImpl());
+  auto* impl = static_cast<EngineGenerator*>(engine.unsafeGetGeneratorImpl());
   impl->set_engine(engine_at(seed, offset));
+  impl->set_offset(offset);
   impl->set_next_float_normal_sample(std::nullopt);
   impl->set_next_double_normal_sample(std::nullopt);
 }
@@ -42,12 +53,12 @@ void CapturedDraw::refill() const { fill(engine, random->seed, random->offset + 
 at::Generator engine_generator(const at::Generator& source, bool is_kept) {
   const auto* impl = static_cast<const LoomGenerator*>(source.unsafeGetGeneratorImpl());
   const CapturedRandom start = take(*impl->state(), kOffsetStep);
-  thread_local const at::Generator own = at::make_generator<at::CPUGeneratorImpl>();
-  at::Generator engine = is_kept ? at::make_generator<at::CPUGeneratorImpl>() : own;
+  thread_local const at::Generator own = at::make_generator<EngineGenerator>();
+  at::Generator engine = is_kept ? at::make_generator<EngineGenerator>() : own;
   fill(engine, start.seed, start.offset);
   return engine;
 }
 
-at::Generator new_engine_generator() { return at::make_generator<at::CPUGeneratorImpl>(); }
+at::Generator new_engine_generator() { return at::make_generator<EngineGenerator>(); }
 
 }  // namespace loom::glue

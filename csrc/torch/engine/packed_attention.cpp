@@ -145,7 +145,7 @@ std::tuple<Tensor, Tensor, Tensor> engine_packed_attention(const PackedAttention
   sums.fill_(kInfinity);
   state.zero_();
   const Sequences sequences(call);
-  if (call.dropout > 0) draw_seed(state, std::move(generator));
+  if (call.dropout > 0) draw_numbers(state, generator);
   for (int64_t i = 0; i < call.count(); ++i) {
     const Tensor query = sequences.query_of(call.query, i), key = sequences.key_of(call.key, i);
     if (query.size(1) == 0 || key.size(1) == 0) continue;
@@ -153,7 +153,8 @@ std::tuple<Tensor, Tensor, Tensor> engine_packed_attention(const PackedAttention
     const Tensor sum = scores.logsumexp(-1);
     const Tensor sees_none = sum.eq(-kInfinity);
     Tensor weights = scores.sub(sum.unsqueeze(-1)).exp_().masked_fill_(sees_none.unsqueeze(-1), 0);
-    if (call.dropout > 0) weights.mul_(kept_weights(weights, call.dropout, generator_of(state, i)));
+    if (call.dropout > 0)
+      weights.mul_(kept_weights(weights, call.dropout, DropoutNumbers(state[0], state[1], i)));
     sequences.queries_of(output, i).copy_(
         at::matmul(weights, sequences.key_of(call.value, i)).transpose(0, 1));
     if (sums.size(-1) != 0) sequences.sums_of(sums, i).copy_(sum.masked_fill(sees_none, kInfinity));
@@ -164,7 +165,8 @@ std::tuple<Tensor, Tensor, Tensor> engine_packed_attention(const PackedAttention
 std::tuple<Tensor, Tensor, Tensor> engine_packed_attention_backward(const PackedAttention& call,
                                                                     const Tensor& gradient,
                                                                     const Tensor& output, const Tensor& sums,
-                                                                    const Tensor& seed) {
+                                                                    const Tensor& seed,
+                                                                    const Tensor& offset) {
   std::tuple<Tensor, Tensor, Tensor> gradients{at::empty_like(call.query), at::empty_like(call.key),
                                                at::empty_like(call.value)};
   if (call.query.is_meta()) return gradients;
@@ -181,7 +183,7 @@ std::tuple<Tensor, Tensor, Tensor> engine_packed_attention_backward(const Packed
     Tensor of_weights = at::matmul(upstream, sequences.key_of(call.value, i).transpose(1, 2));
     Tensor used = weights;
     if (call.dropout > 0) {
-      const Tensor kept = kept_weights(weights, call.dropout, generator_of(seed, i));
+      const Tensor kept = kept_weights(weights, call.dropout, DropoutNumbers(seed, offset, i));
       of_weights.mul_(kept);
       used = weights.mul(kept);
     }

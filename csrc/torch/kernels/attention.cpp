@@ -40,10 +40,10 @@ AttentionGradients attention_backward(const Tensor& gradient, const Tensor& quer
                                       const Tensor& value, const Tensor& bias, std::array<bool, 4> needed,
                                       const Tensor& output, const Tensor& logsumexp, const Tensor&,
                                       const Tensor&, c10::SymInt, c10::SymInt, double dropout_p,
-                                      bool is_causal, const Tensor& seed, const Tensor&,
+                                      bool is_causal, const Tensor& seed, const Tensor& offset,
                                       std::optional<double> scale) {
-  return fused_attention_backward(gradient, query, key, value, bias, needed[3], output, logsumexp, seed,
-                                  dropout_p, is_causal, scale);
+  return fused_attention_backward(gradient, query, key, value, bias, needed[3], output, logsumexp,
+                                  saved_state(seed, offset, dropout_p), dropout_p, is_causal, scale);
 }
 
 // CUDA's fused kernels, which programs also call by their names: here they are the chip's one kernel.
@@ -87,12 +87,12 @@ void warn_of_order(const Tensor& query, const char* kernel) {
 std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(
     const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& output,
     const Tensor& logsumexp, const Tensor&, const Tensor&, c10::SymInt, c10::SymInt, double dropout_p,
-    bool is_causal, const Tensor& seed, const Tensor&, std::optional<double> scale) {
+    bool is_causal, const Tensor& rng_state, const Tensor& unused, std::optional<double> scale) {
   check_operands(query, key, value, {}, dropout_p);
   warn_of_order(query, "Flash Attention");
-  auto [dq, dk, dv, none] =
-      fused_attention_backward(gradient, query, key, value, {}, false, output, logsumexp, seed, dropout_p,
-                               is_causal, scale, last_sees_all(query, key, is_causal));
+  auto [dq, dk, dv, none] = fused_attention_backward(
+      gradient, query, key, value, {}, false, output, logsumexp, saved_state(rng_state, unused, dropout_p),
+      dropout_p, is_causal, scale, last_sees_all(query, key, is_causal));
   return {dq, dk, dv};
 }
 
@@ -106,12 +106,14 @@ AttentionGradients efficient_by_head(const Tensor& query, const Tensor& key, con
 
 AttentionGradients efficient_by_head_backward(const Tensor& gradient, const Tensor& query, const Tensor& key,
                                               const Tensor& value, const Tensor& bias, const Tensor& output,
-                                              const Tensor& logsumexp, const Tensor& seed, const Tensor&,
-                                              double dropout_p, std::array<bool, 4> needed, bool is_causal,
+                                              const Tensor& logsumexp, const Tensor& seed,
+                                              const Tensor& offset, double dropout_p,
+                                              std::array<bool, 4> needed, bool is_causal,
                                               std::optional<double> scale) {
   warn_of_order(query, "Memory Efficient attention");
-  return fused_attention_backward(gradient, query, key, value, bias, needed[3], output, logsumexp, seed,
-                                  dropout_p, is_causal, scale, /*diagonal=*/0, /*is_by_time=*/true);
+  return fused_attention_backward(gradient, query, key, value, bias, needed[3], output, logsumexp,
+                                  saved_state(seed, offset, dropout_p), dropout_p, is_causal, scale,
+                                  /*diagonal=*/0, /*is_by_time=*/true);
 }
 
 }  // namespace

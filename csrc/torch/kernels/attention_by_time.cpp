@@ -120,29 +120,29 @@ EfficientByTime efficient_by_time(const Tensor& query, const Tensor& key, const 
   return {with_batch(output, is_given(starts_q)), sums, state.select(0, 0), state.select(0, 1), max_q, max_k};
 }
 
-AttentionGradients efficient_by_time_backward(const Tensor& gradient, const Tensor& query, const Tensor& key,
-                                              const Tensor& value, const std::optional<Tensor>& bias,
-                                              const Tensor& output, const std::optional<Tensor>& starts_q,
-                                              const std::optional<Tensor>& starts_k, c10::SymInt max_q,
-                                              c10::SymInt max_k, const Tensor& logsumexp, double dropout_p,
-                                              const Tensor& seed, const Tensor&, int64_t custom_mask_type,
-                                              bool wants_bias, std::optional<double> scale,
-                                              std::optional<int64_t>, std::optional<int64_t> window, bool) {
+AttentionGradients efficient_by_time_backward(
+    const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value,
+    const std::optional<Tensor>& bias, const Tensor& output, const std::optional<Tensor>& starts_q,
+    const std::optional<Tensor>& starts_k, c10::SymInt max_q, c10::SymInt max_k, const Tensor& logsumexp,
+    double dropout_p, const Tensor& seed, const Tensor& offset, int64_t custom_mask_type, bool wants_bias,
+    std::optional<double> scale, std::optional<int64_t>, std::optional<int64_t> window, bool) {
   check_dims(query, key, value);
   check_dims(gradient, output, query);
   const Triangle triangle(query, key, custom_mask_type);
   if (is_dense(starts_q, window)) {
     auto [dq, dk, dv, db] = fused_attention_backward(
         gradient.transpose(1, 2), query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2),
-        bias.value_or(Tensor()), wants_bias, output.transpose(1, 2), logsumexp, seed, dropout_p,
-        triangle.is_causal, scale, triangle.diagonal, /*is_by_time=*/true);
+        bias.value_or(Tensor()), wants_bias, output.transpose(1, 2), logsumexp,
+        saved_state(seed, offset, dropout_p), dropout_p, triangle.is_causal, scale, triangle.diagonal,
+        /*is_by_time=*/true);
     return {dq.transpose(1, 2), dk.transpose(1, 2), dv.transpose(1, 2), db};
   }
   const bool is_packed = is_given(starts_q);
-  const auto [dq, dk, dv] = packed_attention_backward(
-      packed_call(query, key, value, starts_q, starts_k, max_q.expect_int(), max_k.expect_int(), dropout_p,
-                  triangle, scale, window),
-      without_batch(gradient, is_packed), without_batch(output, is_packed), logsumexp, seed);
+  const auto [dq, dk, dv] =
+      packed_attention_backward(packed_call(query, key, value, starts_q, starts_k, max_q.expect_int(),
+                                            max_k.expect_int(), dropout_p, triangle, scale, window),
+                                without_batch(gradient, is_packed), without_batch(output, is_packed),
+                                logsumexp, saved_state(seed, offset, dropout_p));
   return {with_batch(dq, is_packed), with_batch(dk, is_packed), with_batch(dv, is_packed), Tensor()};
 }
 

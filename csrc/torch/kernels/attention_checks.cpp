@@ -154,12 +154,18 @@ void check_efficient(const Tensor& query) {
               "Only fp32, half & bf16 supported at the moment, got ", dtype);
 }
 
-Tensor seed_of(const Tensor& state, double dropout) {
-  const bool is_unsigned = state.scalar_type() == at::kUInt64;
-  TORCH_CHECK(dropout == 0 || ((is_unsigned || state.scalar_type() == at::kLong) && state.numel() > 0),
-              "attention: the state of dropout must be what forward returned, got ", state.scalar_type(),
-              " of ", state.sizes());
-  return is_unsigned ? state.view(at::kLong) : state;
+DropoutState saved_state(const Tensor& seed, const Tensor& offset, double dropout) {
+  if (dropout == 0) return {seed, seed};
+  const bool is_one = seed.numel() == 2;
+  const auto number = [](const Tensor& state, const char* name) {
+    const bool is_unsigned = state.scalar_type() == at::kUInt64;
+    TORCH_CHECK((is_unsigned || state.scalar_type() == at::kLong) && state.numel() == 1,
+                "attention: the state of dropout must be what forward returned, got a ", name, " of ",
+                state.scalar_type(), " and the shape ", state.sizes());
+    return is_unsigned ? state.view(at::kLong) : state;
+  };
+  return {number(is_one ? seed.select(0, 0) : seed, "seed"),
+          number(is_one ? seed.select(0, 1) : offset, "offset")};
 }
 
 }  // namespace loom::glue

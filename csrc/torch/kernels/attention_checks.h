@@ -24,7 +24,11 @@ void check_packed_saved(const PackedAttention& call, const at::Tensor& gradient,
 void check_flash(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value);
 void check_efficient(const at::Tensor& query);
 
-// The number that dropout drew, whichever integers of 64 bits an op passes it as.
-at::Tensor seed_of(const at::Tensor& state, double dropout);
+// Where the random numbers of dropout started, one number of int64 each.
+struct DropoutState {
+  at::Tensor seed, offset;
+};
+// As an op returned it, of whichever integers of 64 bits: in two tensors, or both in the first one.
+DropoutState saved_state(const at::Tensor& seed, const at::Tensor& offset, double dropout);
 
 }  // namespace loom::glue

@@ -23,17 +23,18 @@ namespace {
 
 // The random numbers that decided on dropout under a seed: a weight was kept where its number is greater than
 // the probability. PyTorch's tests of CUDA's kernels ask for them.
-Tensor& fill_dropout_mask(Tensor& self, double, int64_t seed, int64_t) {
+Tensor& fill_dropout_mask(Tensor& self, double, int64_t seed, int64_t offset) {
   TORCH_CHECK(
       self.scalar_type() == at::kFloat && self.dim() == 4 && self.is_contiguous(),
       "_fill_mem_eff_dropout_mask_ needs a contiguous mask [batch, heads, time, time] of float32, got ",
       self.scalar_type(), " of ", self.sizes(), " with the strides ", self.strides());
-  return self.is_meta() ? self : fill_with_dropout_numbers(self, generator_from(static_cast<uint64_t>(seed)));
+  if (self.is_meta()) return self;
+  return DropoutNumbers(static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)).fill(self);
 }
 
 // The same of a state that lies on the device.
 Tensor& fill_from_state(Tensor& self, const Tensor& state, int64_t sequence) {
-  return self.is_meta() ? self : fill_with_dropout_numbers(self, generator_of(state, sequence));
+  return self.is_meta() ? self : DropoutNumbers(state[0], state[1], sequence).fill(self);
 }
 
 Tensor dropout_numbers(const Tensor& weights, const Tensor& state, int64_t sequence) {

@@ -1,7 +1,6 @@
 #include "torch/kernels/fused_attention.h"
 
 #include "torch/engine/fused.h"
-#include "torch/kernels/attention_checks.h"
 #include "torch/kernels/attention_choice.h"
 #include "torch/kernels/fused_op.h"
 #include "torch/kernels/register.h"
@@ -27,20 +26,21 @@ std::tuple<Tensor, Tensor, Tensor> fused_attention(const Tensor& query, const Te
 
 AttentionGradients fused_attention_backward(const Tensor& gradient, const Tensor& query, const Tensor& key,
                                             const Tensor& value, const Tensor& bias, bool wants_bias,
-                                            const Tensor& output, const Tensor& logsumexp, const Tensor& seed,
-                                            double dropout_p, bool is_causal, std::optional<double> scale,
-                                            int64_t diagonal, bool is_by_time) {
+                                            const Tensor& output, const Tensor& logsumexp,
+                                            const DropoutState& state, double dropout_p, bool is_causal,
+                                            std::optional<double> scale, int64_t diagonal, bool is_by_time) {
   if (!gradient.defined()) return {};
   using Signature = std::tuple<Tensor, Tensor, Tensor, Tensor>(
       const Tensor&, const Tensor&, const Tensor&, const Tensor&, const std::optional<Tensor>&, bool,
-      const Tensor&, const Tensor&, const Tensor&, double, bool, std::optional<double>, int64_t, bool);
+      const Tensor&, const Tensor&, const Tensor&, const Tensor&, double, bool, std::optional<double>,
+      int64_t, bool);
   static const auto op =
       find_fused<Signature>("loom_fused::_scaled_dot_product_fused_attention_overrideable_backward");
   const std::optional<Tensor> given = bias.defined() ? std::optional<Tensor>(bias) : std::nullopt;
   check_operands(query, key, value, given, dropout_p);
   check_saved(gradient, query, value, output, logsumexp);
   return op.call(gradient, query, key, value, given, wants_bias && bias.defined(), output, logsumexp,
-                 seed_of(seed, dropout_p), dropout_p, is_causal, scale, diagonal, is_by_time);
+                 state.seed, state.offset, dropout_p, is_causal, scale, diagonal, is_by_time);
 }
 
 int64_t in_tiles(int64_t rows) {
@@ -69,7 +69,8 @@ void register_fused_attention() {
       engine_attention);
   define_fused(
       "_scaled_dot_product_fused_attention_overrideable_backward(Tensor gradient, Tensor query, Tensor key, "
-      "Tensor value, Tensor? bias, bool wants_bias, Tensor output, Tensor logsumexp, Tensor seed, float "
+      "Tensor value, Tensor? bias, bool wants_bias, Tensor output, Tensor logsumexp, Tensor seed, Tensor "
+      "offset, float "
       "dropout_p, bool is_causal, *, float? scale=None, int diagonal=0, bool is_by_time=False) -> (Tensor, "
       "Tensor, Tensor, "
       "Tensor)",

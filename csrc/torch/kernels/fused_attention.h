@@ -7,6 +7,8 @@
 #include <optional>
 #include <tuple>
 
+#include "torch/kernels/attention_checks.h"
+
 namespace loom::glue {
 
 using AttentionGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
@@ -19,7 +21,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_attention(
 AttentionGradients fused_attention_backward(const at::Tensor& gradient, const at::Tensor& query,
                                             const at::Tensor& key, const at::Tensor& value,
                                             const at::Tensor& bias, bool wants_bias, const at::Tensor& output,
-                                            const at::Tensor& logsumexp, const at::Tensor& seed,
+                                            const at::Tensor& logsumexp, const DropoutState& state,
                                             double dropout_p, bool is_causal, std::optional<double> scale,
                                             int64_t diagonal = 0, bool is_by_time = false);
 

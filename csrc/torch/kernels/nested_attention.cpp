@@ -145,13 +145,13 @@ FlashResult nested_flash(const Tensor& query, const Tensor& key, const Tensor& v
 std::tuple<Tensor, Tensor, Tensor> nested_flash_backward(
     const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& output,
     const Tensor& sums, const Tensor&, const Tensor&, c10::SymInt, c10::SymInt, double dropout_p,
-    bool is_causal, const Tensor& seed, const Tensor&, std::optional<double> scale) {
+    bool is_causal, const Tensor& rng_state, const Tensor& unused, std::optional<double> scale) {
   if (!gradient.defined()) return {};
   const PackedOperands packed(query, key, value);
   const int64_t batch = query.size(0), heads = heads_of(query);
-  const auto [dq, dk, dv] =
-      packed_attention_backward(packed.call(dropout_p, is_causal, scale), Packed(gradient, batch, heads).rows,
-                                Packed(output, batch, heads).rows, sums, seed);
+  const auto [dq, dk, dv] = packed_attention_backward(
+      packed.call(dropout_p, is_causal, scale), Packed(gradient, batch, heads).rows,
+      Packed(output, batch, heads).rows, sums, saved_state(rng_state, unused, dropout_p));
   return {packed.query.nested_over(dq), packed.key.nested_over(dk), packed.value.nested_over(dv)};
 }
 

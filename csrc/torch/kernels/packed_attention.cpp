@@ -58,8 +58,8 @@ std::tuple<Tensor, Tensor, Tensor> run_backward(const Tensor& gradient, const Te
                                                 const Tensor& sums, OptionalTensor starts_q,
                                                 OptionalTensor starts_k, int64_t max_q, int64_t max_k,
                                                 double dropout, bool is_causal, const Tensor& seed,
-                                                std::optional<double> scale, OptionalInt left,
-                                                OptionalInt right, bool is_from_top) {
+                                                const Tensor& offset, std::optional<double> scale,
+                                                OptionalInt left, OptionalInt right, bool is_from_top) {
   const PackedAttention call = checked({query,
                                         key,
                                         value,
@@ -77,7 +77,7 @@ std::tuple<Tensor, Tensor, Tensor> run_backward(const Tensor& gradient, const Te
                                         {},
                                         is_from_top});
   check_packed_saved(call, gradient, output, sums);
-  return engine_packed_attention_backward(call, gradient, output, sums, seed);
+  return engine_packed_attention_backward(call, gradient, output, sums, seed, offset);
 }
 
 using Forward = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
@@ -119,12 +119,12 @@ Tensor flash_forward_inplace(Tensor& out, const Tensor& query, const Tensor& key
 std::tuple<Tensor, Tensor, Tensor> flash_backward(
     const Tensor& grad_out, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& out,
     const Tensor& logsumexp, const Tensor& cum_seq_q, const Tensor& cum_seq_k, int64_t max_q, int64_t max_k,
-    double dropout_p, bool is_causal, const Tensor& rng_state, const Tensor&, std::optional<double> scale,
-    OptionalInt window_size_left, OptionalInt window_size_right) {
+    double dropout_p, bool is_causal, const Tensor& rng_state, const Tensor& unused,
+    std::optional<double> scale, OptionalInt window_size_left, OptionalInt window_size_right) {
   check_flash(query, key, value);
   return packed_attention_backward({query, key, value, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p,
                                     is_causal, scale, window_size_left, window_size_right},
-                                   grad_out, out, logsumexp, rng_state);
+                                   grad_out, out, logsumexp, saved_state(rng_state, unused, dropout_p));
 }
 
 }  // namespace
@@ -139,12 +139,12 @@ std::tuple<Tensor, Tensor, Tensor> packed_attention(const PackedCall& call, Opti
 
 std::tuple<Tensor, Tensor, Tensor> packed_attention_backward(const PackedCall& call, const Tensor& gradient,
                                                              const Tensor& output, const Tensor& sums,
-                                                             const Tensor& seed) {
+                                                             const DropoutState& state) {
   using Signature = decltype(run_backward);
   static const auto op = find_fused<Signature>("loom_fused::_flash_attention_backward");
   return op.call(gradient, call.query, call.key, call.value, output, sums, call.starts_q, call.starts_k,
-                 call.max_q, call.max_k, call.dropout, call.is_causal, seed_of(seed, call.dropout),
-                 call.scale, call.left, call.right, call.is_from_top);
+                 call.max_q, call.max_k, call.dropout, call.is_causal, state.seed, state.offset, call.scale,
+                 call.left, call.right, call.is_from_top);
 }
 
 void register_packed_attention() {
@@ -160,7 +160,7 @@ void register_packed_attention() {
   define_fused(
       "_flash_attention_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor "
       "logsumexp, Tensor? cum_seq_q, Tensor? cum_seq_k, int max_q, int max_k, float dropout_p, bool "
-      "is_causal, Tensor rng_state, " +
+      "is_causal, Tensor seed, Tensor offset, " +
           window + ", bool is_from_top=False) -> (Tensor, Tensor, Tensor)",
       run_backward);
   library(own_key()).impl("_flash_attention_forward", flash_forward);

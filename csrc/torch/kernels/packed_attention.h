@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "torch/core/optional_tensor.h"
+#include "torch/kernels/attention_checks.h"
 
 namespace loom::glue {
 
@@ -29,6 +30,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> packed_attention_backward(const P
                                                                          const at::Tensor& gradient,
                                                                          const at::Tensor& output,
                                                                          const at::Tensor& sums,
-                                                                         const at::Tensor& seed);
+                                                                         const DropoutState& state);
 
 }  // namespace loom::glue
