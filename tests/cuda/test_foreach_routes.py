@@ -46,6 +46,7 @@ FAST = {
     "copies to another dtype": "torch._foreach_copy_(double, x)",
     "on its side": "torch._foreach_add(turned, turned)",
     "complex": "torch._foreach_exp(imaginary)",
+    "powers of a number": "torch._foreach_pow(2, whole)",
 }
 SLOW = {
     "dtypes": "torch._foreach_add(half, 1)",
@@ -56,6 +57,8 @@ SLOW = {
     "number of another dtype": "torch._foreach_add(whole, 0.5)",
     "quotients of whole numbers": "torch._foreach_div(whole, 2)",
     "roots of whole numbers": "torch._foreach_sqrt(whole)",
+    "larger of whole numbers": "torch._foreach_maximum(whole, 2)",
+    "norms of another order": "torch._foreach_norm(x, 3)",
     "size of complex numbers": "torch._foreach_abs(imaginary)",
 }
 

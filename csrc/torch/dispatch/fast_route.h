@@ -17,7 +17,10 @@ class FastRoute {
   explicit FastRoute(std::string_view op) : op_(op) {}
 
   void add(at::TensorList tensors) { lists_.push_back(tensors); }
-  void add(const at::Scalar& scalar) { scalars_.push_back(scalar); }
+  void add(const at::Scalar& scalar) {
+    if (lists_.empty()) starts_with_number_ = true;
+    scalars_.push_back(scalar);
+  }
   void add(at::ArrayRef<at::Scalar> scalars) {
     scalars_.insert(scalars_.end(), scalars.begin(), scalars.end());
   }
@@ -31,6 +34,7 @@ class FastRoute {
   const std::string_view op_;
   c10::SmallVector<at::TensorList, 3> lists_;
   std::vector<at::Scalar> scalars_;
+  bool starts_with_number_ = false;
 };
 
 }  // namespace loom::glue
