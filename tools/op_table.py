@@ -106,7 +106,8 @@ def refusal_dtypes() -> str:
 
 def widened() -> str:
     """Return the ops that the engine computes in wider dtypes than their operands', sorted."""
-    return rows_of(ops.WIDENED, lambda op, narrow: f'{{"{op}", {enumerator(narrow)}}}')
+    of_lists = {f"_foreach_{op}": narrow for op, narrow in ops.WIDENED.items() if "." not in op}
+    return rows_of(of_lists | ops.WIDENED, lambda op, narrow: f'{{"{op}", {enumerator(narrow)}}}')
 
 
 def widened_dtypes() -> str:

@@ -73,6 +73,14 @@ def test_calls_on_dtypes_that_the_cpu_lacks(fork_python: PythonRunner) -> None:
         assert (c + 1).dtype == torch.complex32 and torch.angle(c).dtype == torch.float16
         flag = torch.tensor([True, False], device="cuda")
         assert torch.abs(flag).dtype == torch.bool and F.softsign(flag).dtype == torch.float32
+        # Lists of such tensors.
+        assert [t.dtype for t in torch._foreach_abs([flag, flag])] == [torch.bool] * 2
+        several, outs = [c.clone(), c[:1].clone()], [torch.empty_like(c)]
+        torch._foreach_exp_(several)
+        for one, t in zip(several, (c, c[:1]), strict=True):
+            assert torch.view_as_real(one).equal(torch.view_as_real(torch.exp(t)))
+        torch.ops.aten._foreach_exp.out([c], out=outs)
+        assert torch.view_as_real(outs[0]).equal(torch.view_as_real(torch.exp(c)))
         # Promoted to what the CPU has a kernel for.
         assert torch.div(c, torch.ones(3, device="cuda")).dtype == torch.complex64
 

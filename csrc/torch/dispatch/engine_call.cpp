@@ -45,22 +45,32 @@ Type narrowed(Type type, Type narrow) {
 
 bool is_tensor(const c10::IValue& value) { return value.isTensor() && value.toTensor().defined(); }
 
+// The tensors of an argument.
+std::vector<at::Tensor> tensors_of(const c10::IValue& value) {
+  if (value.isTensorList()) return value.toTensorVector();
+  return is_tensor(value) ? std::vector{value.toTensor()} : std::vector<at::Tensor>();
+}
+
 // The dtype that the op's operands are promoted to, if the engine has no kernel for it.
 std::optional<Type> narrow_of(const Op& op, c10::ArrayRef<c10::IValue> arguments) {
   const auto is_lacking = [&](Type type) { return (op.widened_dtypes & set_of({type})) != 0; };
   // Most calls end here.
   if (std::none_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) {
-        return is_tensor(value) && is_lacking(value.toTensor().scalar_type());
+        if (is_tensor(value)) return is_lacking(value.toTensor().scalar_type());
+        const std::vector<at::Tensor> listed = tensors_of(value);
+        return std::any_of(listed.begin(), listed.end(),
+                           [&](const at::Tensor& tensor) { return is_lacking(tensor.scalar_type()); });
       })) {
     return std::nullopt;
   }
   const auto& formal = op.handle.schema().arguments();
   std::vector<at::Tensor> operands;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    if (!is_tensor(arguments[i]) || formal[i].is_out()) continue;
-    const at::Tensor& tensor = arguments[i].toTensor();
-    if (tensor.layout() != c10::kStrided || tensor.is_meta()) return std::nullopt;
-    operands.push_back(tensor);
+    if (formal[i].is_out()) continue;
+    for (const at::Tensor& tensor : tensors_of(arguments[i])) {
+      if (tensor.layout() != c10::kStrided || tensor.is_meta()) return std::nullopt;
+      operands.push_back(tensor);
+    }
   }
   if (operands.empty()) return std::nullopt;
   const Type type = at::native::result_type(operands);
@@ -102,7 +112,7 @@ class WideCall {
       : op_(op), narrow_(narrow), stack_(stack), first_(stack.size() - op.num_arguments) {
     const auto& formal = op.handle.schema().arguments();
     for (size_t i = 0; i < formal.size(); ++i) {
-      if (formal[i].is_out()) outs_.push_back(stack[first_ + i].toTensor());
+      if (formal[i].is_out() && stack[first_ + i].isTensor()) outs_.push_back(stack[first_ + i].toTensor());
     }
   }
 
@@ -119,7 +129,8 @@ class WideCall {
       }
     }
     for (const Written& written : written_) {
-      if (!written.own.is_same(written.wide)) written.own.copy_(written.wide);
+      if (!written.own.is_same(written.wide))
+        store(written.wide.to(narrowed(written.wide.scalar_type(), narrow_)), written.own);
     }
     for (size_t i = 0; i < op_.num_returns; ++i) narrow(stack_[first_ + i], i);
   }
@@ -133,14 +144,14 @@ class WideCall {
     const auto& formal = op_.handle.schema().arguments();
     for (size_t i = 0; i < formal.size(); ++i) {
       c10::IValue& value = stack_[first_ + i];
-      if (formal[i].is_out()) {
-        const at::TensorOptions options = value.toTensor().options();
-        value = at::empty({0}, options.dtype(wide_of(value.toTensor().scalar_type())));
+      if (formal[i].is_out() && value.isTensor()) {
+        value = empty_wide(value.toTensor());
       } else if (is_tensor(value)) {
-        const at::Tensor tensor = value.toTensor();
-        value = tensor.to(wide_of(tensor.scalar_type()));
-        if (formal[i].alias_info() != nullptr && formal[i].alias_info()->isWrite())
-          written_.push_back({tensor, value.toTensor()});
+        value = widened(formal[i], value.toTensor());
+      } else if (value.isTensorList()) {
+        std::vector<at::Tensor> listed = value.toTensorVector();
+        for (at::Tensor& tensor : listed) tensor = widened(formal[i], tensor);
+        value = std::move(listed);
       } else if (formal[i].real_type()->kind() == c10::TypeKind::ScalarTypeType && value.isInt() &&
                  value.toScalarType() == narrow_) {
         value = static_cast<int64_t>(wide_of(narrow_));
@@ -148,22 +159,37 @@ class WideCall {
     }
   }
 
+  static at::Tensor empty_wide(const at::Tensor& out) {
+    return at::empty({0}, out.options().dtype(wide_of(out.scalar_type())));
+  }
+
+  // What the op writes to is copied back.
+  at::Tensor widened(const c10::Argument& formal, const at::Tensor& tensor) {
+    at::Tensor wide = formal.is_out() ? empty_wide(tensor) : tensor.to(wide_of(tensor.scalar_type()));
+    if (formal.alias_info() != nullptr && formal.alias_info()->isWrite()) written_.push_back({tensor, wide});
+    return wide;
+  }
+
   void narrow(c10::IValue& result, size_t place) {
-    if (!is_tensor(result)) return;
-    const at::Tensor tensor = result.toTensor();
-    const Type type = narrowed(tensor.scalar_type(), narrow_);
-    if (place < outs_.size()) {
-      store(tensor.to(type), outs_[place]);
+    if (result.isTensorList()) {
+      std::vector<at::Tensor> listed = result.toTensorVector();
+      for (at::Tensor& tensor : listed) tensor = own_of(tensor);
+      result = std::move(listed);
+    } else if (is_tensor(result) && place < outs_.size()) {
+      const at::Tensor tensor = result.toTensor();
+      store(tensor.to(narrowed(tensor.scalar_type(), narrow_)), outs_[place]);
       result = outs_[place];
-      return;
+    } else if (is_tensor(result)) {
+      result = own_of(result.toTensor());
     }
+  }
+
+  // What a result is in the place of: an operand that was written to, or the same in the narrow dtype.
+  at::Tensor own_of(const at::Tensor& tensor) const {
     for (const Written& written : written_) {
-      if (tensor.is_same(written.wide)) {
-        result = written.own;
-        return;
-      }
+      if (tensor.is_same(written.wide)) return written.own;
     }
-    result = tensor.to(type);
+    return tensor.to(narrowed(tensor.scalar_type(), narrow_));
   }
 
   const Op& op_;
