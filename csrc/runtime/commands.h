@@ -52,11 +52,14 @@ class Issue {
   Issue(const Issue&) = delete;
   Issue& operator=(const Issue&) = delete;
 
-  // A new command, to be filled in before begin().
+  // A new command, to be filled in before begin(). One that has begun has failed then.
   Command& describe(CommandKind kind, StreamRef stream) noexcept {
     return describe(kind, stream, name_of(kind));
   }
   Command& describe(CommandKind kind, StreamRef stream, const char* name) noexcept {
+    if (state_ == State::kBegun) [[unlikely]] {
+      end_failed();
+    }
     state_ = State::kDescribed;
     return *new (&command_) Command(runtime::describe(kind, stream.device, stream.id, name));
   }

@@ -87,8 +87,10 @@ def test_what_cuda_computes(fork_python: PythonRunner) -> None:
         assert info.item() == 2 and lu.tolist() == [[1, 1, 1], [1, 0, 0], [1, 0, 0]]
         singular = torch.zeros(2, 3, 3, device="cuda")
         assert torch.linalg.lu_factor_ex(singular, pivot=False)[2].tolist() == [1, 1]
-        raises("RuntimeError", "pivot is zero",
+        raises("RuntimeError", "U[1,1] is zero and using it on lu_solve",
                lambda: torch.linalg.lu_factor_ex(singular, pivot=False, check_errors=True))
+        raises("NotImplementedError", "not implemented for 'Half'",
+               lambda: torch.linalg.lu(torch.eye(3, device="cuda").half(), pivot=False))
 
         # A singular factor is no error.
         factor = torch.eye(3, device="cuda")

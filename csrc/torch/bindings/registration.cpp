@@ -55,6 +55,7 @@ constexpr Registration kRegistrations[] = {
     register_packed_attention,
     register_optimizers,
     register_linear,
+    register_lists,
     register_nested_attention,
     register_nested,
     register_quantized,

@@ -3,6 +3,7 @@
 #include <ATen/core/List.h>
 
 #include "runtime/capture.h"
+#include "torch/core/device_memory.h"
 #include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/device_mismatch.h"
 #include "torch/dispatch/engine_call.h"
@@ -250,7 +251,7 @@ bool call_engine(Op& op, torch::jit::Stack* stack, Lending& lending) {
   } catch (const std::exception& error) {
     if (!lending.runs_kernels() && !arguments.empty()) rethrow_in_kernel_words(op, arguments);
     const auto* const own = dynamic_cast<const c10::Error*>(&error);
-    if (arguments.empty() || own == nullptr) throw;
+    if (arguments.empty() || own == nullptr || lending.output_allocations().refused_bytes() != 0) throw;
     stack->resize(first);
     stack->insert(stack->end(), arguments.begin(), arguments.end());
     assert_or_rethrow(op, stack, lending, *own);
@@ -260,11 +261,24 @@ bool call_engine(Op& op, torch::jit::Stack* stack, Lending& lending) {
 
 void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceKey key) {
   const bool is_known = lending.knows_allocations(op.output_allocations);
+  torch::jit::Stack arguments;
+  if (!is_known && !op.writes && lending.runs_kernels()) {
+    lending.bound_allocations();
+    arguments.assign(stack->end() - static_cast<std::ptrdiff_t>(op.num_arguments), stack->end());
+  }
   // The first run in place shows what such a call returns, for when it is queued or captured.
   if (!is_known && key.empty()) key = key_to_teach(op, *stack, lending);
+  const size_t first = stack->size() - op.num_arguments;
   fill_generator(op, stack, lending.device(), /*is_kept=*/false, /*is_captured=*/false);
   if (is_known && !key.empty()) lending.forget_allocations(op.output_allocations);
-  if (!call_engine(op, stack, lending)) return;
+  try {
+    if (!call_engine(op, stack, lending)) return;
+  } catch (const c10::OutOfMemoryError&) {
+    if (lending.output_allocations().refused_bytes() == 0) throw;
+    stack->resize(first);
+    stack->insert(stack->end(), arguments.begin(), arguments.end());
+    return queue_bounded(op, stack, lending);
+  }
   if (!key.empty()) teach(op, key, *stack, lending);
   if (op.writes) lending.write_back();
   for (size_t i = stack->size() - op.num_returns; i < stack->size(); ++i) adopt_result(lending, (*stack)[i]);
@@ -285,6 +299,14 @@ void run_lent(Op& op, torch::jit::Stack* stack, Lending& lending) {
     return skip_or_raise(op, stack, lending);
   InferenceKey key = key_of(op, *stack, lending);
   if (!try_queue(op, stack, lending, key)) run_in_place(op, stack, lending, std::move(key));
+}
+
+void queue_bounded(Op& op, torch::jit::Stack* stack, Lending& lending) {
+  if (try_queue(op, stack, lending, key_of(op, *stack, lending))) return;
+  // The words of the device's memory.
+  const size_t bytes = lending.output_allocations().refused_bytes();
+  free_device_memory(take_device_memory(lending.target(), bytes));
+  throw;
 }
 
 void run_lent_in_place(Op& op, torch::jit::Stack* stack, Lending& lending) {

@@ -18,5 +18,9 @@ void run_boxed_by_keys(const c10::OperatorHandle& handle, torch::jit::Stack* sta
 void run_lent(Op& op, torch::jit::Stack* stack, Lending& lending);
 // The same for a stream that does.
 void run_lent_in_place(Op& op, torch::jit::Stack* stack, Lending& lending);
+// In the handler of the error that the kernel, run in this thread, has needed more memory than the device
+// has: queues the op, whose results have the device's memory before it runs, or raises that there is not
+// enough.
+void queue_bounded(Op& op, torch::jit::Stack* stack, Lending& lending);
 
 }  // namespace loom::glue

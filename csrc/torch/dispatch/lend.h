@@ -102,6 +102,9 @@ class Lending {
   // Looks for what earlier calls showed of the kernel's allocations. False: the run that follows sees all of
   // them and shows it.
   bool knows_allocations(OutputAllocationTable& table);
+  // After it was false, for a kernel that writes to no operand: memory that the device does not have is
+  // refused before the kernel has it of the host.
+  void bound_allocations() { allocations_.bound_by(*target_); }
   // The run that follows shows them again.
   void forget_allocations(OutputAllocationTable& table) {
     allocations_ = OutputAllocations::learning();

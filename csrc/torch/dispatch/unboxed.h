@@ -241,6 +241,7 @@ struct Borrowed<At, Return(Arguments...)> {
     InferenceKey key;
     if (!lending.knows_allocations(op.output_allocations)) [[unlikely]] {
       key = key_to_teach(op, boxed_arguments(lent), lending);
+      if constexpr (!kWrites) lending.bound_allocations();
     }
     const auto run = [&](auto&&... engine_arguments) -> decltype(auto) {
       return At::redispatch(lending.engine_keys(), engine_arguments...);
@@ -301,6 +302,10 @@ struct Borrowed<At, Return(Arguments...)> {
   [[gnu::noinline]] static Return asserted(Op& op, const Lent& lent, Lending& lending,
                                            const std::exception& error, Arguments... arguments) {
     torch::jit::Stack stack = boxed_arguments(lent);
+    if (lending.output_allocations().refused_bytes() != 0) {
+      queue_bounded(op, &stack, lending);
+      return returned(stack, std::forward<Arguments>(arguments)...);
+    }
     if (!lending.runs_kernels()) rethrow_in_kernel_words(op, stack);
     const auto* const own = dynamic_cast<const c10::Error*>(&error);
     if (!has_device_asserts || own == nullptr) throw;

@@ -32,13 +32,28 @@ namespace {
 
 // What the engine's kernel takes of the host, to be written at once.
 c10::DataPtr host_memory_of(c10::Allocator& host, size_t bytes) {
-  c10::DataPtr memory = host.allocate(bytes);
-  if (bytes >= host_memory::kLargeBytes) [[unlikely]]
-    check_host_room(memory.get(), bytes);
+  if (bytes < host_memory::kLargeBytes) [[likely]]
+    return host.allocate(bytes);
+  c10::DataPtr memory;
+  try {
+    memory = host.allocate(bytes);
+  } catch (const c10::Error&) {
+    throw_short_of_host(bytes);
+  }
+  check_host_room(memory.get(), bytes);
   return memory;
 }
 
 }  // namespace
+
+void OutputAllocations::check_bound(size_t bytes) {
+  if (device_ == nullptr || bytes < host_memory::kLargeBytes) [[likely]]
+    return;
+  if (static_cast<int64_t>(bytes) <= device_->allocator->memory_info().total_bytes) return;
+  refused_bytes_ = bytes;
+  C10_THROW_ERROR(OutOfMemoryError,
+                  "the kernel needs " + std::to_string(bytes) + " bytes at once, more than the device has");
+}
 
 c10::DataPtr OutputAllocations::allocate(size_t bytes, c10::Allocator& host) {
   const size_t index = count_++;
@@ -54,6 +69,7 @@ c10::DataPtr OutputAllocations::allocate(size_t bytes, c10::Allocator& host) {
       }
       return host_memory_of(host, bytes);
     case Mode::kLearning: {
+      check_bound(bytes);
       c10::DataPtr memory = host_memory_of(host, bytes);
       seen_.push_back({memory.get(), bytes});
       return memory;

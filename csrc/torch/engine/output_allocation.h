@@ -36,6 +36,12 @@ class OutputAllocations {
     mask_ = mask;
   }
 
+  // While these are learned: an allocation of more than the device has throws, before the host has to find
+  // it. For kernels that have written nothing by then.
+  void bound_by(const runtime::Device& device) { device_ = &device; }
+  // The bytes of the one that threw, or 0.
+  size_t refused_bytes() const { return refused_bytes_; }
+
   struct Allocation {
     void* address;
     size_t bytes;
@@ -80,11 +86,12 @@ class OutputAllocations {
  private:
   enum class Mode : uint8_t { kKnown, kLearning, kPlaced };
   explicit OutputAllocations(Mode mode) : mode_(mode) {}
+  void check_bound(size_t bytes);
 
   Mode mode_;
   const runtime::Device* device_ = nullptr;
   OutputMask mask_ = 0;
-  size_t count_ = 0;
+  size_t count_ = 0, refused_bytes_ = 0;
   const void* latest_output_ = nullptr;
   const Place* places_ = nullptr;
   size_t num_places_ = 0;

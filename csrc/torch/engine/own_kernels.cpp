@@ -1,5 +1,6 @@
 #include "torch/engine/own_kernels.h"
 
+#include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/_linalg_svd.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/arange.h>
@@ -71,6 +72,10 @@ Tensors decompose_by_driver(Arguments arguments) {
 // LU factors without row exchanges, both in one matrix in column-major order, and for each matrix the number,
 // from 1, of the first pivot that is zero, else 0.
 std::pair<at::Tensor, at::Tensor> factor_in_place_order(const at::Tensor& matrices) {
+  const c10::ScalarType dtype = matrices.scalar_type();
+  TORCH_CHECK_NOT_IMPLEMENTED(dtype == at::kFloat || dtype == at::kDouble || dtype == at::kComplexFloat ||
+                                  dtype == at::kComplexDouble,
+                              "\"lu_factor_cusolver\" not implemented for '", dtype, "'");
   at::Tensor lu = at::empty_like(matrices.mT(), at::MemoryFormat::Contiguous).mT();
   lu.copy_(matrices);
   const int64_t rows = lu.size(-2), columns = lu.size(-1), num_pivots = std::min(rows, columns);
@@ -100,10 +105,7 @@ Tensors factor_without_pivoting(Arguments arguments) {
   sizes.pop_back();
   sizes.back() = num_pivots;
   const at::Tensor pivots = at::arange(1, num_pivots + 1, lu.options().dtype(at::kInt)).expand(sizes);
-  if (arguments[2].toBool()) {
-    TORCH_CHECK(!info.any().item<bool>(), "torch.linalg.lu_factor_ex: a pivot is zero, and using it on ",
-                "lu_solve would result in a division by zero.");
-  }
+  if (arguments[2].toBool()) at::_linalg_check_errors(info, "torch.linalg.lu_factor_ex", info.dim() == 0);
   return {lu, pivots.contiguous(), info};
 }
 

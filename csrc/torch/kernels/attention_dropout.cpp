@@ -23,7 +23,9 @@ namespace {
 
 // The random numbers that decided on dropout under a seed: a weight was kept where its number is greater than
 // the probability. PyTorch's tests of CUDA's kernels ask for them.
-Tensor& fill_dropout_mask(Tensor& self, double, int64_t seed, int64_t offset) {
+Tensor& fill_dropout_mask(Tensor& self, double dropout_p, int64_t seed, int64_t offset) {
+  TORCH_CHECK(dropout_p >= 0 && dropout_p <= 1,
+              "_fill_mem_eff_dropout_mask_: dropout_p must be a probability from 0 to 1, got ", dropout_p);
   TORCH_CHECK(
       self.scalar_type() == at::kFloat && self.dim() == 4 && self.is_contiguous(),
       "_fill_mem_eff_dropout_mask_ needs a contiguous mask [batch, heads, time, time] of float32, got ",

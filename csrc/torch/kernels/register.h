@@ -16,6 +16,7 @@ void register_recurrent_cells();
 void register_sync_batch_norm();
 void register_optimizers();
 void register_linear();
+void register_lists();
 void register_sparse();
 void register_sparse_csr();
 void register_nested_attention();
