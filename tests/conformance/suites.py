@@ -188,6 +188,11 @@ def _run_once(options: argparse.Namespace, file: Path, place: str) -> FileResult
         return FileResult(file.name, failures=[Failure("the file", reason, what_it_needs(done.stderr))])
 
 
+def file_of(options: argparse.Namespace, result: FileResult) -> Path:
+    """Return the file of tests that a report is of, wherever in the folder it is."""
+    return next(options.folder.rglob(result.name), options.folder / result.name)
+
+
 def twin_on_the_cpu(test: str) -> str:
     """Return the name of the same test for the device cpu; of a test without a device, its own."""
     return test.replace("CUDA.", "CPU.").replace("_cuda", "_cpu")
@@ -196,9 +201,9 @@ def twin_on_the_cpu(test: str) -> str:
 def mark_failures_of_the_cpu(options: argparse.Namespace, result: FileResult) -> None:
     """Say of each unexplained failure whether the test fails on the device cpu without torch-loom, too."""
     unexplained = [failure for failure in result.failures if failure.needs is None and not failure.reason]
-    [file, *_] = [*options.folder.rglob(result.name), None]
-    if not unexplained or file is None:
+    if not unexplained:
         return
+    file = file_of(options, result)
     names = {twin_on_the_cpu(failure.test).rpartition(".")[2] for failure in unexplained}
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     with tempfile.TemporaryDirectory() as folder:
@@ -281,7 +286,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--again", action="store_true", help="run tests that failed once more, each in its own process"
     )
-    parser.add_argument("--reports", nargs="+", type=Path, help="read these, and run nothing")
+    parser.add_argument("--reports", nargs="+", type=Path, help="read these, and run no file")
     parser.add_argument(
         "--baseline",
         action="store_true",
@@ -328,6 +333,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         show(results[-1:])
     if options.reports:
         results = read_reports(options.reports)
+        if options.again:
+            results = [run_again(options, file_of(options, result), result) for result in results]
     if options.baseline:
         for result in results:
             mark_failures_of_the_cpu(options, result)
