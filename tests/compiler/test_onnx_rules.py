@@ -308,6 +308,16 @@ def test_the_least_integer_is_divided() -> None:
     assert run(body, ends.replace("{-1, 2}", "{-1, -1}"), torch.tensor([7, least])).tolist() == [-7, least]
 
 
+@pytest.mark.parametrize("kind", ["uint8", "int8", "int16", "int32", "int64"])
+def test_integers_that_pytorch_divides_are_divided(kind: str) -> None:
+    ends = f"({kind}[3] x) => ({kind}[3] y) <{kind}[3] m={{2, 3, 4}}>"
+    assert run("y = Div (x, m)", ends, torch.tensor([6, 8, 9], dtype=getattr(torch, kind))).tolist() == [
+        3,
+        2,
+        2,
+    ]
+
+
 def test_a_truth_is_a_byte_that_is_not_zero() -> None:
     model = parsed(
         "c = Cast <to = 7> (w) y = Add (c, x)", "(int64[3] x) => (int64[3] y) <bool[3] w={0, 1, 1}>"

@@ -204,7 +204,7 @@ def mark_failures_of_the_cpu(options: argparse.Namespace, result: FileResult) ->
     if not unexplained:
         return
     file = file_of(options, result)
-    names = {twin_on_the_cpu(failure.test).rpartition(".")[2] for failure in unexplained}
+    names = {re.sub(r"\[.*", "", twin_on_the_cpu(failure.test)).rpartition(".")[2] for failure in unexplained}
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
@@ -212,7 +212,15 @@ def mark_failures_of_the_cpu(options: argparse.Namespace, result: FileResult) ->
         plugin = ["--noconftest", "-p", "tests.conformance.suite_plugin", f"--junit-xml={report}"]
         chosen = ["-k", " or ".join(sorted(names)), f"--timeout={options.test_timeout}", file.name]
         run = [*pytest, *plugin, *chosen]
-        subprocess.run(run, cwd=file.parent, env=env, capture_output=True, timeout=options.timeout)
+        try:
+            done = subprocess.run(
+                run, cwd=file.parent, env=env, capture_output=True, text=True, timeout=options.timeout
+            )
+            said = first_line(done.stderr[-400:])
+        except subprocess.TimeoutExpired:
+            said = f"over {options.timeout} s"
+        if not report.exists():
+            print(f"{result.name} was not run on the device cpu: {said}", file=sys.stderr)
         found = read_reports([report]) if report.exists() else []
     failed = {failure.test for again in found for failure in again.failures}
     for failure in unexplained:

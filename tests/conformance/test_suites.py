@@ -127,6 +127,7 @@ def test_an_older_class_sets_itself_up(tmp_path: Path, capsys: pytest.CaptureFix
         "    def setUp(self):\n        super(self.__class__, self).setUp()\n        self.is_up = True\n"
         "class TestOldCUDA(TestOld):\n"
         "    setUp = TestOld.setUp\n"
+        "    def tearDown(self):\n        super().tearDown()\n"
         "    def test_up(self):\n        assert self.is_up\n"
     )
     plugin = "-p tests.conformance.suite_plugin"
@@ -138,16 +139,22 @@ def test_what_fails_on_the_cpu_too_is_of_an_older_pytorch(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "test_both.py").write_text(
+        "import pytest\n"
         "class TestOpsCPU:\n"
         "    def test_old_cpu(self):\n        raise ValueError\n"
         "    def test_new_cpu(self):\n        pass\n"
+        "    @pytest.mark.parametrize('x', ['a-b'])\n"
+        "    def test_each_cpu(self, x):\n        raise ValueError\n"
         "class TestOpsCUDA:\n"
         "    def test_old_cuda(self):\n        raise ValueError\n"
         "    def test_new_cuda(self):\n        raise ValueError\n"
+        "    @pytest.mark.parametrize('x', ['a-b'])\n"
+        "    def test_each_cuda(self, x):\n        raise ValueError\n"
     )
     assert suites.main([str(tmp_path), "--no-write", "--baseline", "--pytest=-k cuda"]) == 1
     printed = capsys.readouterr().out
     assert (
         "TestOpsCUDA.test_old_cuda: [the PyTorch that it was written for] fails on the device cpu" in printed
     )
+    assert "TestOpsCUDA.test_each_cuda[a-b]: [the PyTorch that it was written for]" in printed
     assert "TestOpsCUDA.test_new_cuda: [failed] ValueError" in printed

@@ -210,6 +210,12 @@ for words, call in (
         raise AssertionError(words)
     except RuntimeError as error:
         assert words in str(error), error
+query, few = (x.detach().requires_grad_() for x in (query, made(heads=1)))
+try:
+    flash(query, few, few)[0].backward(query.detach())
+    raise AssertionError("gradients of keys that stand for others")
+except RuntimeError as error:
+    assert "3 of 4, got 3 of 1" in str(error), error
 none = made(heads=0)
 assert flash(none, none, none, 0.5, False, True)[-1].numel() == 0
 """,

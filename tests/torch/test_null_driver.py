@@ -89,6 +89,9 @@ def test_errors_are_real_and_values_are_constants(warm_python: PythonRunner) -> 
         assert "Triggered" not in str(caught[0].message)
         assert caught[0].filename == raises.__code__.co_filename
         assert x.cpu().shape == (3, 4)
+        square = x.new_zeros(3, 3)
+        assert torch.linalg.eigvals(square).shape == (3,)
+        assert torch.cholesky_inverse(square).shape == (3, 3)
         """,
         NULL,
     )

@@ -28,6 +28,7 @@ using Tensors = std::vector<at::Tensor>;
 
 // LAPACK's kernel writes beyond its memory where a value is no number.
 Tensors check_finite(Arguments arguments) {
+  if (arguments[0].toTensor().is_meta()) return {};
   TORCH_CHECK(at::isfinite(arguments[0].toTensor()).all().item<bool>(),
               "torch.linalg.eigvals: input tensor should not contain infs or NaNs.");
   return {};
@@ -36,7 +37,8 @@ Tensors check_finite(Arguments arguments) {
 // A factor with a zero on its diagonal: no error on CUDA.
 Tensors invert_singular(Arguments arguments) {
   const at::Tensor& factor = arguments[0].toTensor();
-  if (factor.dim() < 2 || factor.size(-1) != factor.size(-2)) return {};  // the engine says what is wrong
+  if (factor.is_meta() || factor.dim() < 2 || factor.size(-1) != factor.size(-2))
+    return {};  // the engine says what is wrong
   if (!factor.diagonal(0, -2, -1).eq(0).any().item<bool>()) return {};
   const at::Tensor unit = at::eye(factor.size(-1), factor.options()).expand_as(factor);
   return {at::cholesky_solve(unit, factor, arguments[1].toBool())};

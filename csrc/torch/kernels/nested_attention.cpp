@@ -149,6 +149,12 @@ std::tuple<Tensor, Tensor, Tensor> nested_flash_backward(
   if (!gradient.defined()) return {};
   const PackedOperands packed(query, key, value);
   const int64_t batch = query.size(0), heads = heads_of(query);
+  for (const Tensor* tensor : {&key, &value}) {
+    TORCH_CHECK(
+        tensor->size(0) == batch && heads_of(*tensor) == heads,
+        "gradients of attention of nested tensors need as many sequences and heads of keys and values ",
+        "as of queries, ", batch, " of ", heads, ", got ", tensor->size(0), " of ", heads_of(*tensor));
+  }
   const auto [dq, dk, dv] = packed_attention_backward(
       packed.call(dropout_p, is_causal, scale), Packed(gradient, batch, heads).rows,
       Packed(output, batch, heads).rows, sums, saved_state(rng_state, unused, dropout_p));

@@ -62,10 +62,11 @@ def div(x: Number, y: Number, *, numbers_dtype: torch.dtype | None = None) -> Te
         x = torch.full((), x, dtype=numbers_dtype, device=y.device if isinstance(y, Tensor) else None)
     if (isinstance(x, Tensor) and x.is_floating_point()) or (isinstance(y, Tensor) and y.is_floating_point()):
         return x / y  # type: ignore[no-any-return]
+    # Of the least number the quotient by -1 is no number of the dtype, and ends the process.
     if isinstance(y, Tensor) and y.dtype.is_signed:
-        # Of the least number the quotient by -1 is no number of the dtype, and ends the process.
         return torch.where(y == -1, -x, torch.div(x, torch.where(y == -1, 1, y), rounding_mode="trunc"))
-    return -x if y == -1 else torch.div(x, y, rounding_mode="trunc")
+    is_negated = not isinstance(y, Tensor) and y == -1
+    return -x if is_negated else torch.div(x, y, rounding_mode="trunc")
 
 
 @op("Mod")
