@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tools.blocks import markdown_table
 
-from .known_suites import KNOWN, KNOWN_GROUPS, NOT_RUN, OLDER_PYTORCH
+from .known_suites import FAILS_ON_THE_CPU, KNOWN, KNOWN_GROUPS, NOT_RUN
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "conformance.md"
@@ -189,13 +189,19 @@ def _run_once(options: argparse.Namespace, file: Path, place: str) -> FileResult
 
 
 def file_of(options: argparse.Namespace, result: FileResult) -> Path:
-    """Return the file of tests that a report is of, wherever in the folder it is."""
-    return next(options.folder.rglob(result.name), options.folder / result.name)
+    """Return the file of tests that a report is of, wherever in the folder it is; it must be the only one."""
+    # A report has no paths, and its modules are named from a root that only the run knew.
+    found = sorted(options.folder.rglob(result.name))
+    if len(found) > 1:
+        places = ", ".join(str(file.parent.relative_to(options.folder)) for file in found)
+        raise SystemExit(f"{options.folder} has {result.name} in {places}: give the folder of the tests run")
+    return found[0] if found else options.folder / result.name
 
 
 def twin_on_the_cpu(test: str) -> str:
     """Return the name of the same test for the device cpu; of a test without a device, its own."""
-    return test.replace("CUDA.", "CPU.").replace("_cuda", "_cpu")
+    before, device, after = test.replace("CUDA.", "CPU.").rpartition("_cuda")
+    return f"{before}_cpu{after}" if device else after
 
 
 def mark_failures_of_the_cpu(options: argparse.Namespace, result: FileResult) -> None:
@@ -225,7 +231,7 @@ def mark_failures_of_the_cpu(options: argparse.Namespace, result: FileResult) ->
     failed = {failure.test for again in found for failure in again.failures}
     for failure in unexplained:
         if twin_on_the_cpu(failure.test) in failed:
-            failure.needs, failure.reason = OLDER_PYTORCH, "fails on the device cpu, too, with PyTorch 2.13"
+            failure.needs, failure.reason = FAILS_ON_THE_CPU
 
 
 def section(title: str, results: Sequence[FileResult]) -> str:

@@ -81,6 +81,10 @@ def test_calls_on_dtypes_that_the_cpu_lacks(fork_python: PythonRunner) -> None:
             assert torch.view_as_real(one).equal(torch.view_as_real(torch.exp(t)))
         torch.ops.aten._foreach_exp.out([c], out=outs)
         assert torch.view_as_real(outs[0]).equal(torch.view_as_real(torch.exp(c)))
+        # One tensor in two places of a list is written twice.
+        twice = torch.ones(2, dtype=torch.complex32, device="cuda")
+        torch._foreach_div_([twice, twice], 2)
+        assert torch.view_as_real(twice)[:, 0].tolist() == [0.25, 0.25]
         # Promoted to what the CPU has a kernel for.
         assert torch.div(c, torch.ones(3, device="cuda")).dtype == torch.complex64
 

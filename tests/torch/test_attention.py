@@ -79,12 +79,6 @@ def test_multihead_attention_is_queued(need_weights: bool) -> None:
     torch.testing.assert_close(got.cpu(), expected)
 
 
-def test_a_named_kernel_refuses_sizes_that_do_not_fit() -> None:
-    query, key = torch.ones(2, 3, 5, 4, device="loom"), torch.ones(2, 2, 5, 4, device="loom")
-    with pytest.raises(RuntimeError, match=r"product_attention: .* \[2, 3, 5, 4\], \[2, 2, 5, 4\]"):
-        torch.ops.aten._scaled_dot_product_efficient_attention(query, key, key, None, False)
-
-
 def saved_by(
     name: str, dropout: float
 ) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -108,7 +102,7 @@ def saved_by(
         ({"gradient": torch.ones(1, 2, 9, 8)}, r"the gradient must be .*\[1, 2, 9, 8\]"),
         ({"out": torch.ones(1, 2, 0, 8)}, "the output must be"),
         ({"logsumexp": torch.ones(1, 1, 6)}, r"logsumexp must be .*\[1, 1, 6\]"),
-        ({"key": torch.ones(1, 2, 3, 8)}, "with sizes that fit"),
+        ({"key": torch.ones(1, 2, 3, 8)}, "key and value must have one length, got 3 and 6"),
         ({"seed": torch.empty(0, dtype=torch.int64)}, "state of dropout must be what forward returned"),
     ],
 )
@@ -131,6 +125,30 @@ def test_a_named_gradient_refuses_what_forward_did_not_return(
     }
     with pytest.raises(RuntimeError, match=words):
         gradients_of[name]()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"query": torch.ones(2, 6, 8)}, r"must be \[batch, heads, time, width\], got \[2, 6, 8\]"),
+        ({"query": torch.ones(())}, r"must be \[batch, heads, time, width\], got \[\]"),
+        ({"value": torch.ones(1, 2, 6, 8).half()}, "one floating dtype, got Float, Float and Half"),
+        ({"key": torch.ones(3, 2, 6, 8)}, "one batch size, got 1, 3 and 1"),
+        ({"query": torch.ones(1, 3, 6, 8)}, "heads of the query, 3, or a divisor of them, got 2 and 2"),
+        ({"key": torch.ones(1, 4, 6, 8)}, "heads of the query, 2, or a divisor of them, got 4 and 2"),
+        ({"key": torch.ones(1, 2, 6, 16)}, "query and key must have one width, got 8 and 16"),
+        ({"bias": torch.ones(1, 2, 6, 5)}, r"a bias must expand to .*\[1, 2, 6, 6\], got \[1, 2, 6, 5\]"),
+        ({"bias": torch.ones(1, 2, 6, 6).bool()}, "should match query's dtype, Float, got Bool"),
+    ],
+)
+def test_a_named_kernel_says_which_operand_does_not_fit(wrong: dict[str, torch.Tensor], words: str) -> None:
+    given: dict[str, torch.Tensor | None] = {
+        name: torch.ones(1, 2, 6, 8) for name in ("query", "key", "value")
+    }
+    given |= {"bias": None, **wrong}
+    operands = [None if one is None else one.to("loom") for one in given.values()]
+    with pytest.raises(RuntimeError, match=words):
+        torch.ops.aten._scaled_dot_product_efficient_attention(*operands, False)
 
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.5, math.nan])

@@ -133,6 +133,10 @@ def test_what_flash_attention_refuses_is_refused() -> None:
         varlen_attn(*[query] * 3, starts([9]), starts([9]), 9, 9)
     with pytest.raises(RuntimeError, match="probability from 0 to 1, got 2"):
         flash(query, starts([6]), dropout=2.0)
+    with pytest.raises(
+        RuntimeError, match="sequence 1 has 4 queries, more than max_seqlen_q, 3: a GPU would"
+    ):
+        varlen_attn(*[query] * 3, starts([2, 4]), starts([2, 4]), 3, 4)
 
 
 def test_what_sizes_and_dtypes_tell_is_refused_at_the_call() -> None:

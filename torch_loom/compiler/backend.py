@@ -18,10 +18,10 @@ from torch import fx
 
 from torch_loom import config
 from torch_loom.chips import Chip, load
-from torch_loom.compiler.eager_kernels import eager_kernels
 from torch_loom.compiler.ir import computes, facts
 from torch_loom.compiler.options import Options, configuration
 from torch_loom.compiler.passes import EAGER_PASSES, Context, PassRecord, run
+from torch_loom.compiler.patches import eager_kernels
 from torch_loom.errors import CompilerOptionError
 from torch_loom.image.replay import Replayer
 

@@ -163,10 +163,16 @@ class WideCall {
     return at::empty({0}, out.options().dtype(wide_of(out.scalar_type())));
   }
 
-  // What the op writes to is copied back.
+  // What the op writes to is copied back. A list may name a tensor twice: the second write builds on the first.
   at::Tensor widened(const c10::Argument& formal, const at::Tensor& tensor) {
+    const bool is_written = formal.alias_info() != nullptr && formal.alias_info()->isWrite();
+    if (is_written) {
+      for (const Written& written : written_) {
+        if (tensor.is_same(written.own)) return written.wide;
+      }
+    }
     at::Tensor wide = formal.is_out() ? empty_wide(tensor) : tensor.to(wide_of(tensor.scalar_type()));
-    if (formal.alias_info() != nullptr && formal.alias_info()->isWrite()) written_.push_back({tensor, wide});
+    if (is_written) written_.push_back({tensor, wide});
     return wide;
   }
 

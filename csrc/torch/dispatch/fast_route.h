@@ -10,7 +10,7 @@
 
 namespace loom::glue {
 
-// Is given the arguments of a call, in their order.
+// Is given the arguments of a call, in their order. Holds views of the lists: it must not outlast the call.
 class FastRoute {
  public:
   // "aten::_foreach_add_"

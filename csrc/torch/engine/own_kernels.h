@@ -1,5 +1,5 @@
-// Ops whose kernel of the engine is not run as it is: CUDA's computes something else, or the engine's lacks
-// what CUDA's has, or ends the process.
+// Kernels that replace the engine's. The engine's is not used where CUDA's gives another result, where it lacks
+// a case that CUDA's has, or where it ends the process.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,10 +10,10 @@
 
 namespace loom::glue {
 
-// Takes the arguments on the engine. Returns the results; none: the engine's kernel is to be run.
+// Takes the arguments as tensors of the engine. Returns the results, or nothing: then the engine's kernel runs.
 using OwnKernel = std::vector<at::Tensor> (*)(c10::ArrayRef<c10::IValue> arguments);
 
-// Null for most ops. `name` has no overload: "aten::linalg_lu".
+// Returns null for an op that the engine's kernel computes. `name` has no overload: "aten::linalg_lu".
 OwnKernel own_kernel_of(std::string_view name);
 
 }  // namespace loom::glue

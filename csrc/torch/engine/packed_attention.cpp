@@ -35,6 +35,7 @@ class Sequences {
     if (is_given(own_.used_k)) used_k_ = numbers(*own_.used_k);
     if (!is_given(own_.pages)) starts_k_ = numbers(*own_.starts_k);
     check(starts_q_, own_.query.size(0), "queries");
+    for (int64_t i = 0; i < own_.count(); ++i) check_length(i);
     if (!starts_k_.empty()) check(starts_k_, own_.key.size(0), "keys");
     for (size_t i = 0; i < used_k_.size(); ++i) check_used(static_cast<int64_t>(i));
   }
@@ -52,7 +53,7 @@ class Sequences {
     if (!own_.is_packed()) return sums[i].narrow(-1, 0, own_.query.size(1));
     const int64_t rows = starts_q_[i + 1] - starts_q_[i];
     TORCH_CHECK(sums.dim() == 2 || rows <= sums.size(-1), "attention of packed sequences: sequence ", i,
-                " has ", rows, " queries, more than max_seqlen_q says: sums have ", sums.size(-1), " rows");
+                " has ", rows, " queries, but logsumexp has ", sums.size(-1), " rows");
     return sums.dim() == 3 ? sums[i].narrow(-1, 0, rows) : sums.narrow(-1, starts_q_[i], rows);
   }
 
@@ -79,6 +80,12 @@ class Sequences {
                     starts.back() <= rows,
                 "attention of packed sequences: where sequences of ", kind, " start must rise from 0 to ",
                 rows, ", got ", at::IntArrayRef(starts));
+  }
+
+  void check_length(int64_t i) const {
+    const int64_t length = starts_q_[i + 1] - starts_q_[i];
+    TORCH_CHECK(length <= own_.max_q, "attention of packed sequences: sequence ", i, " has ", length,
+                " queries, more than max_seqlen_q, ", own_.max_q, ": a GPU would leave the others out");
   }
 
   // Pages behind the keys that a sequence uses may have any number.

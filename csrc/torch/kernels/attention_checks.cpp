@@ -64,14 +64,34 @@ void check_sizes(const PackedAttention& call) {
 
 void check_operands(const Tensor& query, const Tensor& key, const Tensor& value, OptionalTensor bias,
                     double dropout) {
-  const bool has_bias = is_given(bias);
-  TORCH_CHECK(
-      operands_fit(query, key, value, bias, /*enable_gqa=*/true),
-      "scaled_dot_product_attention: query, key and value must be [batch, heads, time, width] of one "
-      "floating dtype, with sizes that fit, and the bias must expand to [batch, heads, time, time]; got ",
-      query.sizes(), ", ", key.sizes(), ", ", value.sizes(), " of ", query.scalar_type(), ", ",
-      key.scalar_type(), ", ", value.scalar_type(), ", bias ", has_bias ? bias->sizes() : at::IntArrayRef());
   check_dropout(dropout);
+  TORCH_CHECK(!is_given(bias) || bias->scalar_type() == query.scalar_type(),
+              "invalid dtype for bias - should match query's dtype, ", query.scalar_type(), ", got ",
+              bias->scalar_type());
+  if (operands_fit(query, key, value, bias, /*enable_gqa=*/true)) return;
+  const c10::ScalarType dtype = query.scalar_type();
+  TORCH_CHECK(!query.is_nested() && !key.is_nested() && !value.is_nested(),
+              "attention: query, key and value must be dense, got nested tensors");
+  TORCH_CHECK(query.dim() == 4 && key.dim() == 4 && value.dim() == 4,
+              "attention: query, key and value must be [batch, heads, time, width], got ", query.sizes(), ", ",
+              key.sizes(), " and ", value.sizes());
+  TORCH_CHECK(at::isFloatingType(dtype) && key.scalar_type() == dtype && value.scalar_type() == dtype,
+              "attention: query, key and value must have one floating dtype, got ", dtype, ", ",
+              key.scalar_type(), " and ", value.scalar_type());
+  TORCH_CHECK(key.size(0) == query.size(0) && value.size(0) == query.size(0),
+              "attention: query, key and value must have one batch size, got ", query.size(0), ", ",
+              key.size(0), " and ", value.size(0));
+  TORCH_CHECK(key.size(1) == value.size(1) &&
+                  (key.size(1) == 0 ? query.size(1) == 0 : query.size(1) % key.size(1) == 0),
+              "attention: key and value must have the heads of the query, ", query.size(1),
+              ", or a divisor of them, got ", key.size(1), " and ", value.size(1));
+  TORCH_CHECK(key.size(2) == value.size(2), "attention: key and value must have one length, got ", key.size(2),
+              " and ", value.size(2));
+  TORCH_CHECK(key.size(3) == query.size(3), "attention: query and key must have one width, got ",
+              query.size(3), " and ", key.size(3));
+  TORCH_CHECK(false, "attention: a bias must expand to [batch, heads, time of query, time of key], [",
+              query.size(0), ", ", query.size(1), ", ", query.size(2), ", ", key.size(2), "], got ",
+              bias->sizes());
 }
 
 void check_saved(const Tensor& gradient, const Tensor& query, const Tensor& value, const Tensor& output,
@@ -155,6 +175,7 @@ void check_efficient(const Tensor& query) {
 }
 
 DropoutState saved_state(const Tensor& seed, const Tensor& offset, double dropout) {
+  // Nothing is drawn, and what forward saved then has no fixed form: a caller may give anything.
   if (dropout == 0) return {seed, seed};
   const bool is_one = seed.numel() == 2;
   const auto number = [](const Tensor& state, const char* name) {

@@ -32,6 +32,7 @@ PackedAttention checked(const PackedCall& own) {
                        own.used_k,
                        own.slopes,
                        own.pages,
+                       own.max_q,
                        own.dropout,
                        own.scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1)))),
                        own.is_from_top,

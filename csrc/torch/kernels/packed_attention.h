@@ -14,7 +14,8 @@ namespace loom::glue {
 struct PackedCall {
   at::Tensor query, key, value;
   std::optional<at::Tensor> starts_q, starts_k;
-  int64_t max_q, max_k;  // Only the cost of a call depends on them.
+  // The longest sequences. No sequence may have more queries; of keys, only the cost of a call depends on it.
+  int64_t max_q, max_k;
   double dropout;
   bool is_causal;
   std::optional<double> scale;

@@ -54,7 +54,7 @@ def register_with_inductor() -> None:
     from torch_loom.compiler.inductor.codegen import LoomCppScheduling, LoomWrapperCodegen
     from torch_loom.compiler.inductor.flex_attention import decompose
     from torch_loom.compiler.inductor.overrides import LoomOpOverrides
-    from torch_loom.compiler.inductor.patches import (
+    from torch_loom.compiler.patches import (
         ask_for_no_triton,
         capture_as_loom,
         generate_as_cpp,
@@ -72,14 +72,15 @@ def register_with_inductor() -> None:
     ask_for_no_triton(name)
     schedule_as_cpp(name)
     generate_as_cpp(name)
-    pad_by_ops()
+    if name == config.CUDA_NAME:
+        pad_by_ops()
     capture_as_loom(name)
     decompose(name)
 
 
 def register_trees() -> None:
     """Under CUDA's name, have what PyTorch captures by CUDA's trees captured as graphs of the device."""
-    from torch_loom.compiler.inductor.patches import capture_backend_as_loom
+    from torch_loom.compiler.patches import capture_backend_as_loom
 
     if config.device_name() == config.CUDA_NAME:
         capture_backend_as_loom()

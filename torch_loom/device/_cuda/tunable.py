@@ -1,7 +1,9 @@
 """``torch.cuda.tunable``: TunableOp's settings, which are kept and change nothing.
 
 TunableOp times the matrix products of cuBLAS and rocBLAS and takes the fastest. Here each op has one kernel,
-so there is nothing to choose: results stay empty, and a file of untuned products is refused.
+so there is nothing to choose: results stay empty, and a file of untuned products is refused. Settings are the
+process's. The variables ``PYTORCH_TUNABLEOP_*`` are not read: the values before are TunableOp's without them.
+A value of another type than a setter's raises RuntimeError, as PyTorch's binding does.
 """
 
 from __future__ import annotations
@@ -53,9 +55,22 @@ class _Settings:
 _settings = _Settings()
 
 
+def _flag(function: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise RuntimeError(f"torch.cuda.tunable.{function} expects a bool, but got {type(value).__name__}")
+    return value
+
+
+def _count(function: str, value: object) -> int:
+    """Return a whole number; one below 0 counts as 0, as in TunableOp."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RuntimeError(f"torch.cuda.tunable.{function} expects an int, but got {type(value).__name__}")
+    return max(value, 0)
+
+
 def enable(val: bool = True) -> None:
     """Keep whether TunableOp is to be used."""
-    _settings.enabled = bool(val)
+    _settings.enabled = _flag("enable", val)
 
 
 def is_enabled() -> bool:
@@ -65,7 +80,7 @@ def is_enabled() -> bool:
 
 def tuning_enable(val: bool = True) -> None:
     """Keep whether products without a known best kernel are to be timed."""
-    _settings.tuning = bool(val)
+    _settings.tuning = _flag("tuning_enable", val)
 
 
 def tuning_is_enabled() -> bool:
@@ -75,7 +90,7 @@ def tuning_is_enabled() -> bool:
 
 def record_untuned_enable(val: bool = True) -> None:
     """Keep whether products that are not timed are to be written to a file. None is."""
-    _settings.recording = bool(val)
+    _settings.recording = _flag("record_untuned_enable", val)
 
 
 def record_untuned_is_enabled() -> bool:
@@ -84,8 +99,8 @@ def record_untuned_is_enabled() -> bool:
 
 
 def set_max_tuning_duration(duration: int) -> None:
-    """Keep for how many milliseconds a product may be timed."""
-    _settings.duration_ms = max(int(duration), 0)
+    """Keep for how many milliseconds a product may be timed; 0: without a limit."""
+    _settings.duration_ms = _count("set_max_tuning_duration", duration)
 
 
 def get_max_tuning_duration() -> int:
@@ -94,8 +109,8 @@ def get_max_tuning_duration() -> int:
 
 
 def set_max_tuning_iterations(iterations: int) -> None:
-    """Keep how often a product may be timed."""
-    _settings.iterations = max(int(iterations), 0)
+    """Keep how often a product may be timed; 0: without a limit."""
+    _settings.iterations = _count("set_max_tuning_iterations", iterations)
 
 
 def get_max_tuning_iterations() -> int:
@@ -110,6 +125,10 @@ def set_filename(filename: str, insert_device_ordinal: bool = False) -> None:
         filename: the name.
         insert_device_ordinal: whether the current device's number is put before the name's suffix.
     """
+    if not isinstance(filename, str):
+        raise RuntimeError(
+            f"torch.cuda.tunable.set_filename expects a string, but got {type(filename).__name__}"
+        )
     stem, dot, suffix = filename.rpartition(".")
     if insert_device_ordinal:
         index = torch.accelerator.current_device_index()
@@ -123,7 +142,7 @@ def get_filename() -> str:
 
 
 def get_results() -> tuple[tuple[str, str, str, float], ...]:
-    """Return the results of timing: none."""
+    """Return the results of timing, (op, sizes, kernel, milliseconds) each: none."""
     return ()
 
 
@@ -133,13 +152,17 @@ def get_validators() -> tuple[tuple[str, str], ...]:
 
 
 def read_file(filename: str | None = None) -> bool:
-    """Return whether results were read from a file: False, there are none to use."""
+    """Return whether results were read from a file: False, there are none to use.
+
+    Args:
+        filename: the file, which is not opened; :func:`get_filename` where None.
+    """
     return False
 
 
 def set_rotating_buffer_size(buffer_size: int) -> None:
     """Keep the size of the buffer, in MiB, that timing would rotate its operands through."""
-    _settings.rotating_buffer_mib = max(int(buffer_size), 0)
+    _settings.rotating_buffer_mib = _count("set_rotating_buffer_size", buffer_size)
 
 
 def get_rotating_buffer_size() -> int:
@@ -150,4 +173,11 @@ def get_rotating_buffer_size() -> int:
 def set_numerical_check_tolerances(
     enable: bool, atol: float | None = None, rtol: float | None = None
 ) -> None:
-    """Take the tolerances with which timed products would be compared."""
+    """Take the tolerances with which timed products would be compared, and compare none.
+
+    Args:
+        enable: whether they would be compared.
+        atol: the absolute tolerance, in the unit of the products; PyTorch's own where None.
+        rtol: the relative tolerance; PyTorch's own where None.
+    """
+    _flag("set_numerical_check_tolerances", enable)

@@ -1,17 +1,27 @@
-"""What has to be changed in Inductor itself, since it compares device types with names of its own."""
+"""All changes to PyTorch's compilers where they have no extension point.
+
+Most are Inductor's, which compares device types with names of its own. Each stands with its reason and the
+upstream issue, to be removed when that is closed; docs/upstream.md has them, too.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+
+_lock = threading.RLock()
 
 
 def is_no_gpu(name: str) -> None:
     """Let Inductor treat the device as one that it does not know, under the name cuda too.
 
     It takes cuda for a device of Triton's: it looks for Triton and lowers to what its kernels alone have.
+    No upstream issue: no other backend has the name.
     """
     from torch._inductor import config
     from torch._inductor.utils import GPU_TYPES
@@ -25,6 +35,7 @@ def ask_for_no_triton(name: str) -> None:
     """Let the scheduler make the device's code without Triton, under the name cuda too.
 
     Without Triton it refuses cuda devices whose capability is below 7, whatever code is generated for them.
+    No upstream issue: no other backend has the name.
     """
     from torch._inductor.codegen.common import get_scheduling_for_device
     from torch._inductor.scheduler import Scheduler
@@ -64,7 +75,8 @@ def pad_by_ops() -> None:
     """Let PyTorch's ops pad jagged tensors in compiled programs.
 
     The lowerings of these ops ask for the type cuda; what they make of it searches for the row of an element
-    within the kernel, which generated C++ cannot.
+    within the kernel, which generated C++ cannot. On the CPU they fall back to the same ops, so that nothing
+    changes there. No upstream issue.
     """
     from torch._inductor.lowering import lowerings, make_fallback
 
@@ -78,7 +90,7 @@ def generate_as_cpp(name: str) -> None:
     """Let the code generator answer C++ where it asks what is generated for the device.
 
     It takes what it does not know for Triton, whose kernels keep the dtype of an index elsewhere: the check
-    of an index fails with an AssertionError in vectorised C++.
+    of an index fails with an AssertionError in vectorised C++. No upstream issue.
     """
     from torch._inductor import utils
 
@@ -106,7 +118,8 @@ def capture_as_loom(name: str) -> None:
 
     Inductor captures on CUDA alone, by graph trees: they ask its allocator for checkpoints and make tensors
     of them in C++ that other builds lack. Its setting ``cudagraph_policy`` is one for all devices and takes
-    no graph apart, so what runs on the host in between could not be captured around.
+    no graph apart, so what runs on the host in between could not be captured around. pytorch/pytorch
+    #132856.
     """
     from torch._inductor import compile_fx
 
@@ -139,7 +152,8 @@ def capture_as_loom(name: str) -> None:
 def capture_backend_as_loom() -> None:
     """Let ``torch.compile(backend="cudagraphs")`` capture graphs as ``mode="reduce-overhead"`` does.
 
-    It asks CUDA's trees without Inductor, in a process whose devices have CUDA's name.
+    It asks CUDA's trees without Inductor, in a process whose devices have CUDA's name. pytorch/pytorch
+    #132856.
     """
     from torch._inductor import cudagraph_trees
 
@@ -214,3 +228,41 @@ def _leave_trees_alone(name: str) -> None:
             original(graph, forward_device)
 
     output_code.maybe_handle_backward_generation = maybe_handle_backward_generation
+
+
+@contextlib.contextmanager
+def eager_kernels() -> Iterator[None]:
+    """Trace interpolation as one op while this is entered, so that the kernel of eager mode computes it.
+
+    PyTorch registers definitions of these ops in Python, beside its tables of decompositions: tracing with
+    symbolic sizes takes them whatever table it is given, and their last bits differ from the kernels'. They
+    are the process's, so a thread that traces for another compiler meanwhile sees whole ops, too.
+    pytorch/pytorch #116684 and #113024.
+    """
+    keys = (torch._C.DispatchKey.CompositeImplicitAutograd, torch._C.DispatchKey.Autograd)
+    with _lock:
+        left_out = []
+        for overload in _interpolations():
+            found = {key: overload.py_kernels[key] for key in keys if key in overload.py_kernels}
+            if found:
+                left_out.append((overload, found))
+        for overload, found in left_out:
+            for key in found:
+                del overload.py_kernels[key]
+            overload._dispatch_cache.clear()
+        try:
+            yield
+        finally:
+            for overload, found in left_out:
+                overload.py_kernels.update(found)
+                overload._dispatch_cache.clear()
+
+
+def _interpolations() -> Iterator[Any]:
+    kinds = ("linear1d", "bilinear2d", "trilinear3d", "bicubic2d", "nearest1d", "nearest2d", "nearest3d")
+    exact = ("nearest_exact1d", "nearest_exact2d", "nearest_exact3d")
+    smooth = ("bilinear2d_aa", "bicubic2d_aa", "lanczos2d_aa")
+    for name in [*(f"upsample_{kind}" for kind in kinds), *(f"_upsample_{one}" for one in (*exact, *smooth))]:
+        packet = getattr(torch.ops.aten, name, None)  # by the version of PyTorch
+        for overload in packet.overloads() if packet is not None else ():
+            yield getattr(packet, overload)
