@@ -110,6 +110,11 @@ def widened() -> str:
     return rows_of(of_lists | ops.WIDENED, lambda op, narrow: f'{{"{op}", {enumerator(narrow)}}}')
 
 
+def widened_sparse() -> str:
+    """Return the same for calls with a sparse operand."""
+    return rows_of(ops.WIDENED_SPARSE, lambda op, narrow: f'{{"{op}", {enumerator(narrow)}}}')
+
+
 def widened_dtypes() -> str:
     """Return the sets of dtypes that kernels of the engine lack."""
     return dtype_sets(ops.WIDENED_SETS)
@@ -221,6 +226,7 @@ FILES = {
     "refusal_cases.inc": refusal_cases,
     "refusal_dtypes.inc": refusal_dtypes,
     "widened.inc": widened,
+    "widened_sparse.inc": widened_sparse,
     "widened_dtypes.inc": widened_dtypes,
     "public_names.inc": public_names,
     "whole_ops.inc": whole_ops,
@@ -246,7 +252,7 @@ def unknown_ops() -> list[str]:
         for op in named
         if (f"aten::{op[:-2]}" not in bases if op.endswith(".*") else f"aten::{op}" not in known)
     ]
-    listed = [*ops.ALERTS, *ops.REFUSALS, *ops.WIDENED]
+    listed = [*ops.ALERTS, *ops.REFUSALS, *ops.WIDENED, *ops.WIDENED_SPARSE]
     return sorted([*unknown, *(op for op in listed if f"aten::{op}" not in known | bases)])
 
 

@@ -9,7 +9,7 @@ from torch_loom.ops.model import FACTS, SHAPE_CLASSES, TOLERANCES, Call, Family,
 from torch_loom.ops.nondeterminism import ALERTS, CASES, Alert
 from torch_loom.ops.refusals import REFUSAL_CASES, REFUSALS, TAKES, Refusal
 from torch_loom.ops.table import DEFAULT, FAMILIES, PUBLIC_NAMES, facts_of, family_of, has_entry
-from torch_loom.ops.widening import WIDENED, WIDENED_SETS
+from torch_loom.ops.widening import WIDENED, WIDENED_SETS, WIDENED_SPARSE
 
 __all__ = [
     "ALERTS",
@@ -25,6 +25,7 @@ __all__ = [
     "TOLERANCES",
     "WIDENED",
     "WIDENED_SETS",
+    "WIDENED_SPARSE",
     "Alert",
     "Call",
     "Family",

@@ -8,7 +8,7 @@ what PyTorch's own tests expect: ``dtypesIfCUDA`` of its operator database, with
 
 from __future__ import annotations
 
-__all__ = ["WIDENED", "WIDENED_SETS"]
+__all__ = ["WIDENED", "WIDENED_SETS", "WIDENED_SPARSE"]
 
 WIDENED_SETS: dict[str, tuple[str, ...]] = {
     "half": ("Half",),
@@ -41,5 +41,15 @@ _LISTS: dict[str, str] = {
     "integers": "histc",
 }
 
+# By what the kernels of CUDA and cuSPARSE take (aten/src/ATen/native/sparse/cuda): cuSPARSE sums products of
+# half precision in float32, as the wider call does.
+_SPARSE_LISTS: dict[str, str] = {
+    "half": "add.Tensor add_.Tensor add.out sub.Tensor sub_.Tensor sub.out",
+    "halves": "mm addmm addmm_ addmv addmv_ mv _sparse_sparse_matmul",
+}
+
 WIDENED: dict[str, str] = {op: which for which, names in _LISTS.items() for op in names.split()}
 """The set of an op, by its name without ``aten::``; a name without an overload stands for all of them."""
+
+WIDENED_SPARSE: dict[str, str] = {op: which for which, names in _SPARSE_LISTS.items() for op in names.split()}
+"""The same where an operand is sparse."""

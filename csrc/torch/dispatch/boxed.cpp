@@ -242,7 +242,7 @@ bool call_engine(Op& op, torch::jit::Stack* stack, Lending& lending) {
         keep_arguments();  // with indices for masks
       }
       if (lending.is_by_keys()) {
-        op.handle.callBoxed(stack);
+        call_kernel_by_keys(op, stack);
       } else {
         call_kernel(op, lending.engine_keys(), stack);
       }

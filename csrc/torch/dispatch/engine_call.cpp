@@ -17,6 +17,7 @@ namespace loom::glue {
 namespace {
 
 using Type = c10::ScalarType;
+using fallback::DtypeSet;
 using fallback::set_of;
 
 // What stands for a dtype that a kernel lacks.
@@ -51,36 +52,45 @@ std::vector<at::Tensor> tensors_of(const c10::IValue& value) {
   return is_tensor(value) ? std::vector{value.toTensor()} : std::vector<at::Tensor>();
 }
 
+bool is_in(DtypeSet set, Type type) { return (set & set_of({type})) != 0; }
+
 // The dtype that the op's operands are promoted to, if the engine has no kernel for it.
 std::optional<Type> narrow_of(const Op& op, c10::ArrayRef<c10::IValue> arguments) {
-  const auto is_lacking = [&](Type type) { return (op.widened_dtypes & set_of({type})) != 0; };
+  const DtypeSet any = op.widened_dtypes | op.widened_sparse_dtypes;
   // Most calls end here.
   if (std::none_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) {
-        if (is_tensor(value)) return is_lacking(value.toTensor().scalar_type());
+        if (is_tensor(value)) return is_in(any, value.toTensor().scalar_type());
         const std::vector<at::Tensor> listed = tensors_of(value);
         return std::any_of(listed.begin(), listed.end(),
-                           [&](const at::Tensor& tensor) { return is_lacking(tensor.scalar_type()); });
+                           [&](const at::Tensor& tensor) { return is_in(any, tensor.scalar_type()); });
       })) {
     return std::nullopt;
   }
   const auto& formal = op.handle.schema().arguments();
   std::vector<at::Tensor> operands;
+  bool is_sparse = false;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (formal[i].is_out()) continue;
     for (const at::Tensor& tensor : tensors_of(arguments[i])) {
-      if (tensor.layout() != c10::kStrided || tensor.is_meta()) return std::nullopt;
+      if (tensor.is_meta()) return std::nullopt;
+      is_sparse |= tensor.layout() != c10::kStrided;
       operands.push_back(tensor);
     }
   }
-  if (operands.empty()) return std::nullopt;
+  const DtypeSet lacking = is_sparse ? op.widened_sparse_dtypes : op.widened_dtypes;
+  if (operands.empty() || lacking == 0) return std::nullopt;
   const Type type = at::native::result_type(operands);
-  return is_lacking(type) ? std::optional(type) : std::nullopt;
+  return is_in(lacking, type) ? std::optional(type) : std::nullopt;
 }
 
 void store(const at::Tensor& result, const at::Tensor& out) {
   TORCH_CHECK(c10::canCast(result.scalar_type(), out.scalar_type()), "result type ", result.scalar_type(),
               " can't be cast to the desired output type ", out.scalar_type());
-  at::native::resize_output(out, result.sizes());
+  if (out.layout() == c10::kStrided) {
+    at::native::resize_output(out, result.sizes());
+  } else {
+    out.resize_as_sparse_(result);
+  }
   out.copy_(result);
 }
 
@@ -116,7 +126,9 @@ class WideCall {
     }
   }
 
-  void run(c10::DispatchKeySet keys) {
+  // `call` runs the op on the stack.
+  template <typename Call>
+  void run(Call call) {
     {
       const OutputAllocations::Suspended on_host;
       const auto given = c10::ArrayRef<c10::IValue>(stack_).slice(first_);
@@ -125,7 +137,7 @@ class WideCall {
         stack_.emplace_back(*std::move(made));
       } else {
         widen();
-        op_.handle.redispatchBoxed(keys, &stack_);
+        call();
       }
     }
     for (const Written& written : written_) {
@@ -159,11 +171,14 @@ class WideCall {
     }
   }
 
-  static at::Tensor empty_wide(const at::Tensor& out) {
-    return at::empty({0}, out.options().dtype(wide_of(out.scalar_type())));
+  // Kernels of sparse operands take a result's size as it is; others give it one, and warn of another than 0.
+  at::Tensor empty_wide(const at::Tensor& out) const {
+    const auto options = out.options().dtype(wide_of(out.scalar_type()));
+    return op_.widened_sparse_dtypes != 0 ? at::empty(out.sizes(), options) : at::empty({0}, options);
   }
 
-  // What the op writes to is copied back. A list may name a tensor twice: the second write builds on the first.
+  // What the op writes to is copied back. A list may name a tensor twice: the second write builds on the
+  // first.
   at::Tensor widened(const c10::Argument& formal, const at::Tensor& tensor) {
     const bool is_written = formal.alias_info() != nullptr && formal.alias_info()->isWrite();
     if (is_written) {
@@ -206,22 +221,33 @@ class WideCall {
   std::vector<Written> written_;
 };
 
+bool is_widening(const Op& op) { return (op.widened_dtypes | op.widened_sparse_dtypes) != 0; }
+
+template <typename Call>
+void call_or_widen(const Op& op, torch::jit::Stack& stack, Call call) {
+  if (is_widening(op)) [[unlikely]] {
+    const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - op.num_arguments);
+    if (const std::optional<Type> narrow = narrow_of(op, arguments))
+      return WideCall(op, *narrow, stack).run(call);
+  }
+  call();
+}
+
 }  // namespace
 
 bool refuse_or_widen(const Op& op, c10::ArrayRef<c10::IValue> arguments, int device) {
   if (op.refusal != nullptr) refuse_as_cuda(*op.refusal, arguments, device);
-  return op.widened_dtypes != 0 && narrow_of(op, arguments).has_value();
+  return is_widening(op) && narrow_of(op, arguments).has_value();
 }
 
 void call_kernel(const Op& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (op.own_kernel != nullptr && is_computed_apart(op, *stack)) [[unlikely]]
     return;
-  if (op.widened_dtypes != 0) [[unlikely]] {
-    const auto arguments = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - op.num_arguments);
-    if (const std::optional<Type> narrow = narrow_of(op, arguments))
-      return WideCall(op, *narrow, *stack).run(keys);
-  }
-  op.handle.redispatchBoxed(keys, stack);
+  call_or_widen(op, *stack, [&] { op.handle.redispatchBoxed(keys, stack); });
+}
+
+void call_kernel_by_keys(const Op& op, torch::jit::Stack* stack) {
+  call_or_widen(op, *stack, [&] { op.handle.callBoxed(stack); });
 }
 
 }  // namespace loom::glue

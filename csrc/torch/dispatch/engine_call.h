@@ -15,5 +15,7 @@ bool refuse_or_widen(const Op& op, c10::ArrayRef<c10::IValue> arguments, int dev
 // Calls the kernel of `keys` with the arguments at the end of the stack, tensors of the engine, and leaves
 // its results there.
 void call_kernel(const Op& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+// Calls the kernel that the operands' own keys lead to: one of them is sparse, nested or quantized.
+void call_kernel_by_keys(const Op& op, torch::jit::Stack* stack);
 
 }  // namespace loom::glue

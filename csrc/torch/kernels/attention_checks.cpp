@@ -73,8 +73,8 @@ void check_operands(const Tensor& query, const Tensor& key, const Tensor& value,
   TORCH_CHECK(!query.is_nested() && !key.is_nested() && !value.is_nested(),
               "attention: query, key and value must be dense, got nested tensors");
   TORCH_CHECK(query.dim() == 4 && key.dim() == 4 && value.dim() == 4,
-              "attention: query, key and value must be [batch, heads, time, width], got ", query.sizes(), ", ",
-              key.sizes(), " and ", value.sizes());
+              "attention: query, key and value must be [batch, heads, time, width], got ", query.sizes(),
+              ", ", key.sizes(), " and ", value.sizes());
   TORCH_CHECK(at::isFloatingType(dtype) && key.scalar_type() == dtype && value.scalar_type() == dtype,
               "attention: query, key and value must have one floating dtype, got ", dtype, ", ",
               key.scalar_type(), " and ", value.scalar_type());
@@ -85,8 +85,8 @@ void check_operands(const Tensor& query, const Tensor& key, const Tensor& value,
                   (key.size(1) == 0 ? query.size(1) == 0 : query.size(1) % key.size(1) == 0),
               "attention: key and value must have the heads of the query, ", query.size(1),
               ", or a divisor of them, got ", key.size(1), " and ", value.size(1));
-  TORCH_CHECK(key.size(2) == value.size(2), "attention: key and value must have one length, got ", key.size(2),
-              " and ", value.size(2));
+  TORCH_CHECK(key.size(2) == value.size(2), "attention: key and value must have one length, got ",
+              key.size(2), " and ", value.size(2));
   TORCH_CHECK(key.size(3) == query.size(3), "attention: query and key must have one width, got ",
               query.size(3), " and ", key.size(3));
   TORCH_CHECK(false, "attention: a bias must expand to [batch, heads, time of query, time of key], [",

@@ -125,6 +125,7 @@ Op::Op(const c10::OperatorHandle& own_handle)
       alert(alert_of(record.full_name)),
       refusal(refusal_of(record.full_name)),
       widened_dtypes(widened_dtypes_of(record.full_name)),
+      widened_sparse_dtypes(widened_sparse_dtypes_of(record.full_name)),
       own_kernel(own_kernel_of(record.name)),
       asked_dtypes(refused_dtypes_of(refusal) | widened_dtypes),
       key_(&own_handle.schema()),

@@ -10,5 +10,7 @@ namespace loom::glue {
 
 // What an op's kernel of the engine lacks, from torch_loom/ops/widening.py; nothing under any name but cuda.
 fallback::DtypeSet widened_dtypes_of(std::string_view full_name);
+// The same where an operand is sparse.
+fallback::DtypeSet widened_sparse_dtypes_of(std::string_view full_name);
 
 }  // namespace loom::glue
