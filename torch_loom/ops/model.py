@@ -31,7 +31,7 @@ FACTS: dict[str, str] = {
     "python_infers": "PyTorch's C++ shape function differs from the engine's kernel, the Python one does not",
     "host_checks": "on a GPU the host looks at its values before the kernel runs, and raises at once what a "
     "kernel would assert",
-    "divides_integers": "divides whole numbers by its second tensor, where a GPU takes zero without an error",
+    "divides_integers": "divides whole numbers by its second tensor, where a GPU takes any without an error",
     "engine_checks": "its shape function takes arguments that the engine's kernel refuses: before such a "
     "call is queued, the kernel is tried on zeros or ones, where they take up to 64 MiB",
     "host_waits": "on a GPU the host waits for these values, unless its argument `unsafe` is true or its "

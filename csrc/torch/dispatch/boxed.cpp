@@ -234,8 +234,8 @@ bool call_engine(Op& op, torch::jit::Stack* stack, Lending& lending) {
   if (has_device_asserts && lending.runs_kernels()) keep_arguments();
   try {
     lending.run([&] {
-      if (has_device_asserts && op.facts.has(op_flag::kDividesIntegers)) {
-        avoid_zero_divisors(*stack, op.num_arguments);
+      if (op.facts.has(op_flag::kDividesIntegers)) {
+        prepare_integer_division(*stack, op.num_arguments, /*takes_zeros=*/has_device_asserts);
       }
       if (!lending.runs_kernels()) {
         if (run_without_values(op, stack)) return;

@@ -116,8 +116,8 @@ class QueuedOp {
     OutputAllocations output_allocations =
         learns ? OutputAllocations::learning() : OutputAllocations(places_.data(), places_.size());
     torch::jit::Stack stack = runs_once_ && !has_device_asserts ? std::move(arguments_) : arguments_;
-    if (has_device_asserts && op_.facts.has(op_flag::kDividesIntegers)) {
-      avoid_zero_divisors(stack, stack.size());
+    if (op_.facts.has(op_flag::kDividesIntegers)) {
+      prepare_integer_division(stack, stack.size(), /*takes_zeros=*/has_device_asserts);
     }
     if (c10::get_default_dtype_as_scalartype() != default_dtype_) [[unlikely]] {
       keep_default_dtype(op_, stack, *inferred_, default_dtype_);

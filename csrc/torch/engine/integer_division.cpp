@@ -1,32 +1,66 @@
 #include "torch/engine/integer_division.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/native/TypeProperties.h>
 #include <ATen/ops/any.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/logical_and.h>
 #include <ATen/ops/masked_fill.h>
+#include <ATen/ops/where.h>
+
+#include <limits>
 
 #include "torch/engine/output_allocation.h"
 
 namespace loom::glue {
 
-void avoid_zero_divisors(torch::jit::Stack& stack, size_t num_arguments) {
-  const size_t first = stack.size() - num_arguments;
-  const c10::IValue& dividend = stack[first];
-  if (!stack[first + 1].isTensor()) return;
-  const at::Tensor& divisor = stack[first + 1].toTensor();
-  const auto is_whole = [](const at::Tensor& tensor) {
-    return tensor.defined() && c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
-  };
-  const bool divides_whole = dividend.isTensor() ? is_whole(dividend.toTensor()) : !dividend.isDouble();
-  if (!divides_whole || !is_whole(divisor) || divisor.is_meta()) return;
-  const OutputAllocations::Suspended on_host;
-  const at::Tensor is_zero = at::eq(divisor, 0);
-  if (!at::any(is_zero).item<bool>()) return;
-  at::Tensor replaced = at::masked_fill(divisor, is_zero, 1);
+namespace {
+
+using at::Tensor;
+
+bool is_whole(const Tensor& tensor) {
+  return tensor.defined() && c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
+}
+
+Tensor without_zeros(const Tensor& divisor) {
+  const Tensor is_zero = at::eq(divisor, 0);
+  if (!at::any(is_zero).item<bool>()) return divisor;
+  Tensor replaced = at::masked_fill(divisor, is_zero, 1);
   if (divisor.unsafeGetTensorImpl()->is_wrapped_number()) {
     replaced.unsafeGetTensorImpl()->set_wrapped_number(true);
   }
-  stack[first + 1] = std::move(replaced);
+  return replaced;
+}
+
+// Narrower numbers are divided as int32, which holds their quotients.
+Tensor without_overflow(const Tensor& dividend, const Tensor& divisor) {
+  const c10::ScalarType type = at::native::result_type({dividend, divisor});
+  if ((type != at::kInt && type != at::kLong) || dividend.scalar_type() != type) return divisor;
+  const Tensor is_minus_one = at::eq(divisor, -1);
+  if (!at::any(is_minus_one).item<bool>()) return divisor;
+  const int64_t least =
+      type == at::kInt ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int64_t>::min();
+  const Tensor overflows = at::logical_and(is_minus_one, at::eq(dividend, least));
+  if (!at::any(overflows).item<bool>()) return divisor;
+  // As wide as the result, so that it promotes as before.
+  return at::where(overflows, 1, divisor.to(type));
+}
+
+}  // namespace
+
+void prepare_integer_division(torch::jit::Stack& stack, size_t num_arguments, bool takes_zeros) {
+  const size_t first = stack.size() - num_arguments;
+  const c10::IValue& dividend = stack[first];
+  if (!stack[first + 1].isTensor()) return;
+  // div's rounding mode: without one the quotients are no whole numbers.
+  if (num_arguments > 2 && stack[first + 2].isNone()) return;
+  const Tensor& divisor = stack[first + 1].toTensor();
+  const bool divides_whole = dividend.isTensor() ? is_whole(dividend.toTensor()) : !dividend.isDouble();
+  if (!divides_whole || !is_whole(divisor) || divisor.is_meta()) return;
+  const OutputAllocations::Suspended on_host;
+  Tensor prepared = takes_zeros ? without_zeros(divisor) : divisor;
+  if (dividend.isTensor()) prepared = without_overflow(dividend.toTensor(), prepared);
+  stack[first + 1] = std::move(prepared);
 }
 
 }  // namespace loom::glue

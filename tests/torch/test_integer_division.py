@@ -1,0 +1,67 @@
+"""Quotients that no register holds: a GPU wraps around, where the CPU ends the process."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from tests.conftest import PythonRunner
+
+Divide = Callable[[torch.Tensor, torch.Tensor | int], torch.Tensor]
+
+
+def truncated(x: torch.Tensor, y: torch.Tensor | int) -> torch.Tensor:
+    return torch.div(x, y, rounding_mode="trunc")
+
+
+def floored(x: torch.Tensor, y: torch.Tensor | int) -> torch.Tensor:
+    return torch.div(x, y, rounding_mode="floor")
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64])
+@pytest.mark.parametrize("divide", [truncated, floored, torch.floor_divide, operator.ifloordiv])
+def test_the_least_number_over_minus_one_is_itself(divide: Divide, dtype: torch.dtype) -> None:
+    least = torch.iinfo(dtype).min
+    several = torch.tensor([-1, -1, 2], dtype=dtype, device="loom")
+    for divisor, last in ((-1, least), (several, least // 2)):
+        x = torch.tensor([least, 7, least], dtype=dtype, device="loom")
+        result = divide(x, divisor)
+        assert result.dtype == dtype
+        assert result.tolist() == [least, -7, last]
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64])
+@pytest.mark.parametrize("divide", [torch.remainder, torch.fmod, operator.imod])
+def test_nothing_is_left_of_a_division_by_minus_one(divide: Divide, dtype: torch.dtype) -> None:
+    x = torch.tensor([torch.iinfo(dtype).min, 7], dtype=dtype, device="loom")
+    assert divide(x, -1).tolist() == [0, 0]
+
+
+def test_a_busy_stream_and_broadcast_operands() -> None:
+    least = torch.iinfo(torch.int64).min
+    x = torch.tensor([[least], [5]], device="loom")
+    y = torch.tensor([-1, 5], device="loom")
+    with torch.loom.stream(torch.loom.Stream()):
+        result = truncated(x, y)
+    torch.loom.synchronize()
+    assert result.tolist() == [[least, -(2**63) // 5 + 1], [-5, 1]]
+
+
+def test_true_division_by_zero_stays_infinite(fork_python: PythonRunner) -> None:
+    """Under the name cuda, too, where whole quotients by zero are some number."""
+    fork_python(
+        """
+        import torch
+
+        x, zero = torch.tensor([4, -4], device="cuda"), torch.tensor([0, 0], device="cuda")
+        infinite = [float("inf"), -float("inf")]
+        assert torch.div(x, zero, rounding_mode=None).tolist() == infinite
+        assert torch.div(x, zero).tolist() == infinite
+        torch.div(x, zero, rounding_mode="trunc")
+        torch.cuda.synchronize()
+        """,
+        {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"},
+    )
