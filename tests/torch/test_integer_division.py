@@ -54,6 +54,7 @@ def test_true_division_by_zero_stays_infinite(fork_python: PythonRunner) -> None
     """Under the name cuda, too, where whole quotients by zero are some number."""
     fork_python(
         """
+        import torch_loom
         import torch
 
         x, zero = torch.tensor([4, -4], device="cuda"), torch.tensor([0, 0], device="cuda")
