@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -30,12 +31,15 @@ std::mutex& running_mutex = *new std::mutex;
 std::weak_ptr<ProfileRecorder>& running_recorder = *new std::weak_ptr<ProfileRecorder>;
 
 // What is to be added to clock::now_ns() for nanoseconds since 1970: from the quickest of a few readings of
-// both clocks.
+// both clocks. A simulated one passes with what the device is given to do, and the host's with the program:
+// they agree where the profile starts, as its rows of the host are the host's.
 int64_t clock_offset_ns() {
   int64_t offset = 0, best_gap = std::numeric_limits<int64_t>::max();
   for (int i = 0; i < 5; ++i) {
     const int64_t before = runtime::clock::now_ns();
-    const int64_t since_1970 = runtime::clock::wall_ns();
+    const int64_t since_1970 = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::system_clock::now().time_since_epoch())
+                                   .count();
     const int64_t gap = runtime::clock::now_ns() - before;
     if (gap >= best_gap) continue;
     best_gap = gap;
@@ -67,8 +71,9 @@ class Session final : public libkineto::IActivityProfilerSession {
   ~Session() override { detach(); }
 
   void start() override {
-    clock_offset_ns_ = clock_offset_ns();
     runtime::simulated::settle();
+    is_simulated_ = runtime::simulated::is_on();
+    clock_offset_ns_ = clock_offset_ns();
     runtime::tape::attach(recorder_);
     is_attached_ = true;
     const std::lock_guard<std::mutex> lock(running_mutex);
@@ -78,6 +83,10 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   void stop() override {
     detach();
+    // The simulated clock has begun since then, with the first use of a device.
+    if (!is_simulated_ && runtime::simulated::is_on()) {
+      clock_offset_ns_ = runtime::clock::wall_ns() - runtime::clock::now_ns();
+    }
     try {
       drain_devices();
     } catch (const std::exception& error) {
@@ -123,7 +132,7 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   const std::set<ActivityType> types_;
   const std::shared_ptr<ProfileRecorder> recorder_ = std::make_shared<ProfileRecorder>();
-  bool is_attached_ = false;
+  bool is_attached_ = false, is_simulated_ = false;
   int64_t clock_offset_ns_ = 0;
   std::vector<std::string> errors_;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;

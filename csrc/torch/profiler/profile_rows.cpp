@@ -1,6 +1,7 @@
 #include "torch/profiler/profile_rows.h"
 
 #include <algorithm>
+#include <atomic>
 #include <string_view>
 
 #include "torch/core/device.h"
@@ -12,8 +13,14 @@ namespace {
 using libkineto::ActivityType;
 using runtime::CommandKind;
 
-// Ids of our rows, beyond those that PyTorch gives to ops: a number is looked up among both.
-constexpr uint32_t kFirstFlow = 1U << 30;
+// An id of a row, beyond those that PyTorch gives to ops: a number is looked up among both. As there, those
+// of later profiles are others.
+uint32_t next_flow() {
+  constexpr uint32_t kFirst = 1U << 30;
+  static std::atomic<uint32_t> count{0};
+  return kFirst + count.fetch_add(1, std::memory_order_relaxed) % kFirst;
+}
+
 // The row of what concerns all streams of a device. Kineto takes no negative ones, and has those of its own
 // from a million on.
 constexpr int64_t kAllStreams = 999999;
@@ -67,8 +74,7 @@ ProfileRows::ProfileRows(int64_t clock_offset_ns, const std::set<ActivityType>& 
     : clock_offset_ns_(clock_offset_ns),
       types_(types),
       find_op_(std::move(find_op)),
-      buffer_(std::make_unique<libkineto::CpuTraceBuffer>()),
-      last_flow_(kFirstFlow) {
+      buffer_(std::make_unique<libkineto::CpuTraceBuffer>()) {
   buffer_->span.name = device_name_upper();
   buffer_->span.iteration = 0;
   buffer_->gpuOpCount = 0;
@@ -91,7 +97,7 @@ void ProfileRows::add(const std::deque<Record>& records) {
   for (const Record& record : records) {
     const auto key = std::pair(record.thread, Row(record.device, record.stream));
     const bool is_replayed = is_work(record.kind) && record.times->returned_ns < 0;
-    const uint32_t flow = is_replayed ? replays_[key] : ++last_flow_;
+    const uint32_t flow = is_replayed ? replays_[key] : next_flow();
     if (record.kind == CommandKind::kReplay) replays_[key] = flow;
     if (!is_replayed) add_launch(record, flow);
     if (is_work(record.kind)) {
@@ -236,7 +242,7 @@ void ProfileRows::add_annotations() {
     Activity& activity = make(ActivityType::GPU_USER_ANNOTATION, name, span.start_ns, span.end_ns);
     activity.device = key.second.first;
     activity.resource = static_cast<int32_t>(key.second.second);
-    activity.id = static_cast<int32_t>(++last_flow_);
+    activity.id = static_cast<int32_t>(next_flow());
   }
 }
 

@@ -53,7 +53,6 @@ class ProfileRows {
   const std::set<libkineto::ActivityType> types_;
   const libkineto::getLinkedActivityCallback find_op_;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
-  uint32_t last_flow_;
   std::set<Row> rows_;
   // By thread, device and stream: the graph launch that the records of its commands follow.
   std::map<std::pair<int32_t, Row>, uint32_t> replays_;
