@@ -56,6 +56,7 @@ constexpr Registration kRegistrations[] = {
     register_optimizers,
     register_linear,
     register_lists,
+    register_windows,
     register_nested_attention,
     register_nested,
     register_quantized,

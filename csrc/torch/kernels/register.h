@@ -17,6 +17,7 @@ void register_sync_batch_norm();
 void register_optimizers();
 void register_linear();
 void register_lists();
+void register_windows();
 void register_sparse();
 void register_sparse_csr();
 void register_nested_attention();

@@ -116,7 +116,8 @@ FAMILIES = (
         "fills",
         "factory",
         "fill zero full ones zeros eye arange range linspace logspace tril_indices triu_indices "
-        "_efficientzerotensor zeros_like ones_like full_like new_zeros new_ones new_full scalar_tensor",
+        "kaiser_window _efficientzerotensor zeros_like ones_like full_like new_zeros new_ones new_full "
+        "scalar_tensor",
         tolerance="exact",
         facts={
             "unboxed": "_foreach_zero_",
