@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from torch import nn
+from torch._inductor.utils import run_and_get_code
 
 from tests.device.tape_programs import listening
 from torch_loom.errors import DeviceTypeError
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.conftest import PythonRunner
+
+
+LOOPS = re.compile(r"r'''\n(.*?)'''", re.DOTALL)  # in the code of a graph: the source of each kernel
 
 
 @pytest.fixture(autouse=True)
@@ -157,3 +162,36 @@ def test_under_other_settings(warm_python: PythonRunner, settings: dict[str, str
         settings,
     )
     assert shown.stdout.strip() == f"torch.Size([8]) {name}:0"
+
+
+class _Rules(nn.Module):
+    """What Inductor has rules of its own for where it generates C++."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(96)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        normal = self.norm(x)
+        joined = torch.cat([normal.sin(), x.cos() + 1], dim=-1)
+        padded = nn.functional.pad(joined, (0, 3))
+        several = sum(torch.sigmoid(padded + i) for i in range(10))
+        return torch.softmax(several, -1).var(-1)
+
+
+def loops(device: str) -> list[str]:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    x = torch.randn(4, 4, 96).to(device)
+    with torch.no_grad(), torch._inductor.config.patch(force_disable_caches=True):
+        _, codes = run_and_get_code(torch.compile(_Rules().to(device)), x)
+    return [
+        body.replace("// submitted to the device\n", "").strip() for body in LOOPS.findall("".join(codes))
+    ]
+
+
+def test_loops_are_those_of_the_cpu() -> None:
+    """Variances in two steps, tensors put together by copies, as much in one loop."""
+    on_device, on_cpu = loops("loom"), loops("cpu")
+    assert on_cpu
+    assert on_device == on_cpu

@@ -71,6 +71,60 @@ def schedule_as_cpp(name: str) -> None:
     BaseSchedulerNode.is_cpu = is_cpu  # type: ignore[method-assign]
 
 
+def lower_as_cpp(name: str) -> None:
+    """Let the lowerings apply to the device the rules for C++ that they keep for the CPU.
+
+    They ask for the type cpu where they mean loops in C++: a variance takes two steps, since Welford's is
+    slow in vectors; more is computed in one loop; tensors are put side by side by copies of each. The rules
+    for other types are for Triton's kernels. pytorch/pytorch #189138.
+    """
+    from torch._inductor import config, ir, lowering
+
+    if getattr(ir.is_cpu, "_loom_original", None) is not None:
+        return
+    originals: Any = {
+        function: getattr(module, function)
+        for module, function in (
+            (ir, "is_cpu"),
+            (lowering, "use_two_step_variance"),
+            (lowering, "_pad_as_cat"),
+        )
+    }
+
+    def is_cpu(x: Any) -> bool:
+        return ir.get_device_type(x) in ("cpu", name)
+
+    def use_two_step_variance(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if ir.get_device_type(x) != name:
+            return originals["use_two_step_variance"](x, *args, **kwargs)
+        # The threshold of types that it does not know.
+        with config.patch(unroll_reductions_threshold=config.cpp.use_two_step_variance_threshold):
+            return originals["use_two_step_variance"](x, *args, **kwargs)
+
+    def pad_as_cat(x: Any, *args: Any) -> Any:
+        return None if ir.get_device_type(x) == name else originals["_pad_as_cat"](x, *args)
+
+    is_cpu._loom_original = originals["is_cpu"]  # type: ignore[attr-defined]
+    patched: Any = ir, lowering
+    patched[0].is_cpu = is_cpu
+    patched[1].use_two_step_variance = use_two_step_variance
+    patched[1]._pad_as_cat = pad_as_cat
+    op = torch.ops.aten.cat.default
+    lowering.lowerings[op] = _copied_together(lowering.lowerings[op], name)
+
+
+def _copied_together(cat: Any, name: str) -> Any:
+    from torch._inductor import config, ir
+
+    def lower(inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if ir.get_device_type(inputs[0]) != name:
+            return cat(inputs, *args, **kwargs)
+        with config.patch(max_pointwise_cat_inputs=0, max_complex_pointwise_cat_inputs=0):
+            return cat(inputs, *args, **kwargs)
+
+    return lower
+
+
 def pad_by_ops() -> None:
     """Let PyTorch's ops pad jagged tensors in compiled programs.
 

@@ -59,6 +59,7 @@ def register_with_inductor() -> None:
         capture_as_loom,
         generate_as_cpp,
         is_no_gpu,
+        lower_as_cpp,
         pad_by_ops,
         schedule_as_cpp,
     )
@@ -71,6 +72,7 @@ def register_with_inductor() -> None:
     is_no_gpu(name)
     ask_for_no_triton(name)
     schedule_as_cpp(name)
+    lower_as_cpp(name)
     generate_as_cpp(name)
     if name == config.CUDA_NAME:
         pad_by_ops()
