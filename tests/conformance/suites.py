@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tools.blocks import markdown_table
 
-from .known_suites import FAILS_ON_THE_CPU, KNOWN, KNOWN_GROUPS, NOT_RUN
+from .known_suites import FAILS_ON_THE_CPU, KNOWN, KNOWN_GROUPS, NOT_RUN, OLDER_PYTORCH
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "conformance.md"
@@ -34,6 +34,7 @@ INTRODUCTION = (
     "(passed + failed), without those.\n"
 )
 MESSAGE_CHARACTERS = 160
+_WHOLE = "the file"  # in the place of a test
 # The folders of an absolute path: where the tests were is nobody's concern.
 _FOLDERS = re.compile(r"(?<![\w:/.])(?:/[\w.+-]+)+/(?=[\w.+-])")
 
@@ -44,6 +45,11 @@ NEEDS = {
     "a CUDA kernel or Triton": r"mta_called|[Tt]riton|nvcc|\.cu\b|CUDA_HOME|libtorch_cuda|ninja is required",
     "a library of NVIDIA's": r"NotApplicableError|[Nn]ccl|NCCL|cu[Dd][Nn][Nn]|cudart|nvml|NVML|cublas|MIOPEN",
     "a package that is not installed": r"ModuleNotFoundError|No module named",
+    # It has no named tensors, another helper for samples of vmap, and other helpers for tests.
+    OLDER_PYTORCH: (
+        r"keyword argument 'names'|names=tuple|Exception: too many values to unpack"
+        r"|cannot import name '\w+' from 'torch\."
+    ),
 }
 
 
@@ -96,6 +102,8 @@ def read_reports(reports: Iterable[Path]) -> list[FileResult]:
             if not module:
                 module, group = group, ""
             file, test = f"{module.rpartition('.')[2]}.py", f"{group}.{case.get('name')}"
+            if not case.get("classname"):  # what could not be imported
+                file, test = f"{case.get('name')}.py", _WHOLE
             outcome = _outcome(case, file, test)
             # A failure and an error of its teardown are two cases.
             if not isinstance(seen.setdefault(file, {}).get(test), Failure):
@@ -181,21 +189,40 @@ def _run_once(options: argparse.Namespace, file: Path, place: str) -> FileResult
             # Threads that a test has left may outlast all tests.
             if report.exists():
                 return next(iter(read_reports([report])), FileResult(file.name))
-            return FileResult(file.name, failures=[Failure("the file", f"over {options.timeout} s", None)])
+            return FileResult(file.name, failures=[Failure(_WHOLE, f"over {options.timeout} s", None)])
         if report.exists():
             return next(iter(read_reports([report])), FileResult(file.name))
         reason = f"no report, exit status {done.returncode}: {first_line(done.stderr[-400:])}"
-        return FileResult(file.name, failures=[Failure("the file", reason, what_it_needs(done.stderr))])
+        return FileResult(file.name, failures=[Failure(_WHOLE, reason, what_it_needs(done.stderr))])
 
 
 def file_of(options: argparse.Namespace, result: FileResult) -> Path:
-    """Return the file of tests that a report is of, wherever in the folder it is; it must be the only one."""
-    # A report has no paths, and its modules are named from a root that only the run knew.
-    found = sorted(options.folder.rglob(result.name))
-    if len(found) > 1:
+    """Return the file of tests that a report is of: the one of its name that has the tests that failed.
+
+    A report has no paths, and its modules are named from a root that only the run knew.
+    """
+    named = sorted(options.folder.rglob(result.name), key=lambda file: (len(file.parts), file))
+    tests = [failure.test.partition(".") for failure in result.failures]
+
+    def has_tests(file: Path) -> bool:
+        text = file.read_text(encoding="utf-8", errors="replace")
+        classes = {"", *re.findall(r"\bclass (\w+)", text)}
+        methods = tuple(re.findall(r"\bdef (test\w+)", text))
+        # Names of tests that were made for one device are longer by it.
+        return all(
+            {group, re.sub("(CPU|CUDA)$", "", group)} & classes and test.startswith(methods)
+            for group, _, test in tests
+            if group != _WHOLE
+        )
+
+    found = [file for file in named if has_tests(file)] or named
+    at_top = [file for file in found if file.parent == options.folder]
+    if len(found) > 1 and not at_top:
         places = ", ".join(str(file.parent.relative_to(options.folder)) for file in found)
-        raise SystemExit(f"{options.folder} has {result.name} in {places}: give the folder of the tests run")
-    return found[0] if found else options.folder / result.name
+        raise SystemExit(
+            f"{result.name} is in {places} of {options.folder}: give the folder of the tests run"
+        )
+    return next(iter([*at_top, *found]), options.folder / result.name)
 
 
 def twin_on_the_cpu(test: str) -> str:

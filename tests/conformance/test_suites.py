@@ -49,6 +49,32 @@ def test_failures_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "TestIt.test_fails" in printed
 
 
+def test_the_file_of_a_report_has_its_tests(tmp_path: Path) -> None:
+    for folder, test in (("a", "one"), ("b", "two"), ("c", "two")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "test_x.py").write_text(f"class TestIt:\n    def test_{test}(self): ...\n")
+    options = suites.parse([str(tmp_path)])
+
+    def file_of(test: str) -> Path:
+        return suites.file_of(
+            options, suites.FileResult("test_x.py", failures=[suites.Failure(test, "", None)])
+        )
+
+    assert file_of("TestItCUDA.test_one_cuda_float32") == tmp_path / "a" / "test_x.py"
+    with pytest.raises(SystemExit, match=r"test_x\.py is in b, c of"):
+        file_of("TestIt.test_two")
+    (tmp_path / "test_x.py").write_text("class TestIt:\n    def test_two(self): ...\n")
+    assert file_of("TestIt.test_two") == tmp_path / "test_x.py"
+
+
+def test_a_file_that_is_not_imported_is_one_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test_old.py").write_text("from torch.jit import no_such_name\n")
+    assert suites.main([str(tmp_path), "--no-write"]) == 0
+    assert "test_old.py: 0 passed, 0 failed, 1 need more" in capsys.readouterr().out
+
+
 def test_sections_replace_their_own() -> None:
     result = suites.FileResult("test_a.py", 3, 1, [suites.Failure("A.b", "x | y", None)])
     first = suites.with_section("# Conformance\n\nown\n", "One", suites.section("One", [result]))
