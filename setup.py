@@ -21,7 +21,8 @@ try:
 except ModuleNotFoundError as error:
     raise SystemExit(
         "torch-loom is compiled against the torch that is installed, and there is none in this environment: "
-        "run `pip install torch==2.13.0`, then `pip install --no-build-isolation .`"
+        "run `pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu`, then "
+        "`pip install --no-build-isolation .`"
     ) from error
 
 ROOT = Path(__file__).resolve().parent

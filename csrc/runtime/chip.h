@@ -24,12 +24,13 @@ enum class FusedKernel : uint8_t {
   kOptimizer,         // an optimizer's step on lists of tensors
   kCrossEntropy,      // log-softmax with the loss
   kAttentionStrides,  // attention of operands whose rows are not consecutive elements
+  kRmsNorm,           // normalisation by the root mean square, forward and backward
 };
 
 // What descriptions call them, by number.
-inline constexpr std::array<std::string_view, 9> kFusedKernelNames = {
-    "attention", "attention_mask", "attention_dropout", "rnn_layer",        "rnn_cell",
-    "foreach",   "optimizer",      "cross_entropy",     "attention_strides"};
+inline constexpr std::array<std::string_view, 10> kFusedKernelNames = {
+    "attention", "attention_mask", "attention_dropout", "rnn_layer",         "rnn_cell",
+    "foreach",   "optimizer",      "cross_entropy",     "attention_strides", "rms_norm"};
 
 // A set of them: bit 1 << number.
 using FusedKernels = uint32_t;

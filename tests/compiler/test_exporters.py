@@ -53,7 +53,7 @@ def check_onnx_export(dynamo: bool, module: Cell, inputs: tuple[torch.Tensor, ..
 
 
 def test_an_onnx_export_by_tracing(cell: tuple[Cell, tuple[torch.Tensor, ...]], tmp_path: Path) -> None:
-    pytest.importorskip("onnx", reason="the package onnx is not installed: pip install torch-loom[onnx]")
+    pytest.importorskip("onnx", reason="the package onnx is not installed: pip install onnx")
     check_onnx_export(False, *cell, tmp_path / "cell.onnx")
 
 

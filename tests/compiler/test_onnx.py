@@ -17,7 +17,7 @@ from tests.compiler.onnx_models import MODELS, parsed, saved
 from torch_loom.compiler import load_onnx
 from torch_loom.errors import CompilerOptionError, ExportError, OnnxError
 
-onnx = pytest.importorskip("onnx", reason="the package onnx is not installed: pip install torch-loom[onnx]")
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed: pip install onnx")
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from tests.compiler.onnx_nodes import check, tensor
 from torch_loom.compiler import load_onnx
 from torch_loom.errors import OnnxError
 
-onnx = pytest.importorskip("onnx", reason="the package onnx is not installed: pip install torch-loom[onnx]")
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed: pip install onnx")
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 # What they need is not read: see docs/conformance.md.

@@ -16,7 +16,7 @@ from torch_loom.compiler import load_onnx
 from torch_loom.compiler.onnx import Float, Int, Ints, op, table
 from torch_loom.errors import OnnxError
 
-onnx = pytest.importorskip("onnx", reason="the package onnx is not installed: pip install torch-loom[onnx]")
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed: pip install onnx")
 
 
 def run(body: str, signature: str, *inputs: Any) -> Any:

@@ -375,7 +375,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.reports:
         results = read_reports(options.reports)
         if options.again:
-            results = [run_again(options, file_of(options, result), result) for result in results]
+            results = [
+                run_again(options, file_of(options, result), result) if result.failed else result
+                for result in results
+            ]
     if options.baseline:
         for result in results:
             mark_failures_of_the_cpu(options, result)

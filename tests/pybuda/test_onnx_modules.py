@@ -16,7 +16,7 @@ from tests.compiler.onnx_models import MODELS, parsed, saved
 from torch_loom import pybuda
 from torch_loom.errors import OnnxError
 
-onnx = pytest.importorskip("onnx", reason="the package onnx is not installed: pip install torch-loom[onnx]")
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed: pip install onnx")
 
 Silicon, Golden = pybuda.BackendType.Silicon, pybuda.BackendType.Golden
 

@@ -87,7 +87,7 @@ def test_demo_without_scikit_learn_says_what_to_install(loom, monkeypatch):
     result = loom("demo", "--device", "cpu")
     assert result.exit_code == 1
     assert result.stderr.splitlines() == [
-        "error: scikit-learn is not installed; the demo needs it: pip install torch-loom[demo]"
+        "error: scikit-learn is not installed; the demo needs it: pip install scikit-learn"
     ]
 
 

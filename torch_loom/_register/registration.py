@@ -6,6 +6,7 @@ import atexit
 import importlib
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -106,6 +107,13 @@ def _load_extension() -> None:
     try:
         importlib.import_module("torch_loom._C")
     except ImportError as error:
+        folder = Path(__file__).parents[2]
+        if (folder / "csrc").is_dir() and not list((folder / "torch_loom").glob("_C.*.so")):
+            raise ExtensionError(
+                f"{folder} has torch-loom's sources without the compiled extension, and Python imports them. "
+                "Start Python in another folder to import what is installed, or build the extension here: "
+                "`pip install --no-build-isolation -e .`"
+            ) from error
         raise ExtensionError(
             f"The extension torch_loom._C could not be loaded ({error}). It was not built, or against "
             f"another torch than {torch.__version__}: build torch-loom again."

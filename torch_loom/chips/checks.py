@@ -26,7 +26,7 @@ AMP_DTYPES = ("float16", "bfloat16")
 # What `fused_kernels` may name.
 FUSED_KERNELS = (
     *("attention", "attention_mask", "attention_dropout", "rnn_layer", "rnn_cell", "foreach", "optimizer"),
-    *("cross_entropy", "attention_strides"),
+    *("cross_entropy", "attention_strides", "rms_norm"),
 )
 
 

@@ -98,7 +98,8 @@ class Chip:
         "attention_strides: also of operands whose rows are not consecutive elements; rnn_layer: one "
         "direction of an LSTM layer over a whole sequence, in float32; rnn_cell: what follows "
         "the matrix products in the cells of LSTM and GRU; foreach: ops on lists of tensors, as optimizers "
-        "use them; optimizer: whole steps of optimizers; cross_entropy: log-softmax together with the loss",
+        "use them; optimizer: whole steps of optimizers; cross_entropy: log-softmax together with the loss; "
+        "rms_norm: normalisation by the root mean square, forward and backward",
         default=(),
     )
     deterministic: bool = figure(

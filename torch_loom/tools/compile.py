@@ -205,8 +205,11 @@ def _failed(path: Path, what: str, error: Exception) -> CompilerOptionError:
     from torch_loom.compiler.failures import line_of
 
     line = line_of(error)
+    hint = ""
+    if "not compiled with CUDA" in str(error):
+        hint = ". loom compile takes a model of the CPU, whatever chip it is for: leave .cuda() out"
     return CompilerOptionError(
-        f"{path}: {what}: {type(error).__name__}: {error}" + (f" ({line})" if line else "")
+        f"{path}: {what}: {type(error).__name__}: {error}" + (f" ({line})" if line else "") + hint
     )
 
 

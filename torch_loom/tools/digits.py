@@ -18,7 +18,7 @@ class MissingDemoDependencyError(RuntimeError):
     """The demo's extra is not installed."""
 
     def __init__(self, module: str) -> None:
-        super().__init__(f"{module} is not installed; the demo needs it: pip install torch-loom[demo]")
+        super().__init__(f"{module} is not installed; the demo needs it: pip install {module}")
 
 
 @dataclass(frozen=True)

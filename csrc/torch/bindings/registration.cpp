@@ -57,6 +57,7 @@ constexpr Registration kRegistrations[] = {
     register_linear,
     register_lists,
     register_windows,
+    register_rms_norm,
     register_nested_attention,
     register_nested,
     register_quantized,

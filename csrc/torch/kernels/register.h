@@ -18,6 +18,7 @@ void register_optimizers();
 void register_linear();
 void register_lists();
 void register_windows();
+void register_rms_norm();
 void register_sparse();
 void register_sparse_csr();
 void register_nested_attention();

@@ -61,9 +61,7 @@ def package(name: str = "onnx") -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise OnnxError(
-            f"reading ONNX models needs the package onnx ({error}): pip install torch-loom[onnx]"
-        ) from error
+        raise OnnxError(f"reading ONNX models needs the package onnx ({error}): pip install onnx") from error
 
 
 def is_model(value: Any) -> bool:

@@ -1,0 +1,128 @@
+// Normalisation by the root mean square as one command, as on GPUs. Its parts are those of PyTorch's
+// decompositions, in their order, so that compiled programs round alike.
+#include <ATen/OpMathType.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
+
+#include <limits>
+#include <numeric>
+#include <string>
+#include <tuple>
+
+#include "torch/core/optional_tensor.h"
+#include "torch/engine/engine.h"
+#include "torch/kernels/fused_op.h"
+#include "torch/kernels/register.h"
+
+namespace loom::glue {
+
+namespace {
+
+using at::Tensor;
+using Pair = std::tuple<Tensor, Tensor>;
+
+// The dimensions of `tensor` from `first` to `last`.
+c10::DimVector dims_between(int64_t first, int64_t last) {
+  c10::DimVector dims(static_cast<size_t>(last - first));
+  std::iota(dims.begin(), dims.end(), first);
+  return dims;
+}
+
+int64_t check_rms_norm_shape(const char* op, const Tensor& input, at::IntArrayRef shape) {
+  const int64_t first = input.dim() - static_cast<int64_t>(shape.size());
+  TORCH_CHECK(!shape.empty() && first >= 0 && input.sizes().slice(static_cast<size_t>(first)) == shape, op,
+              ": normalized_shape must be the last sizes of the input, ", input.sizes(), ", got ", shape);
+  return first;
+}
+
+void check_rms_norm_weight(const char* op, OptionalTensor weight, at::IntArrayRef shape) {
+  TORCH_CHECK(!is_given(weight) || weight->sizes() == shape, op, ": weight must have the sizes ", shape,
+              ", got ", weight->sizes());
+}
+
+Pair rms_norm_parts(const Tensor& input, at::IntArrayRef shape, OptionalTensor weight,
+                    std::optional<double> eps) {
+  const int64_t first = check_rms_norm_shape("_fused_rms_norm", input, shape);
+  check_rms_norm_weight("_fused_rms_norm", weight, shape);
+  const c10::ScalarType type = at::toOpMathType(input.scalar_type());
+  const bool is_double = c10::toRealValueType(type) == at::kDouble;
+  const double least =
+      is_double ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  const Tensor wide = input.to(type);
+  const Tensor rstd = at::rsqrt(
+      at::pow(wide, 2).mean(dims_between(first, input.dim()), /*keepdim=*/true).add(eps.value_or(least)));
+  Tensor result = wide.mul(rstd);
+  if (is_given(weight)) result = result.mul(*weight);
+  return {result.contiguous().to(input.scalar_type()), rstd.contiguous()};
+}
+
+Pair rms_norm_backward_parts(const Tensor& gradient, const Tensor& input, at::IntArrayRef shape,
+                             const Tensor& rstd, OptionalTensor weight, std::array<bool, 2> wanted) {
+  const int64_t first = check_rms_norm_shape("_fused_rms_norm_backward", input, shape);
+  check_rms_norm_weight("_fused_rms_norm_backward", weight, shape);
+  TORCH_CHECK(gradient.sizes() == input.sizes(),
+              "_fused_rms_norm_backward: the gradient must have the sizes ", input.sizes(), ", got ",
+              gradient.sizes());
+  const bool wants_weight = wanted[1] && is_given(weight);
+  Pair gradients;
+  auto& [of_input, of_weight] = gradients;
+  if (input.numel() == 0) {
+    if (wanted[0]) of_input = at::zeros(input.sizes(), input.options());
+    if (wants_weight) of_weight = at::zeros(shape, input.options());
+    return gradients;
+  }
+  const c10::ScalarType type = at::toOpMathType(input.scalar_type());
+  const auto widened = [&](const Tensor& tensor) { return tensor.to(type).contiguous(); };
+  Tensor scale = rstd;
+  while (scale.dim() < input.dim()) scale = scale.unsqueeze(-1);
+  const Tensor upstream = widened(gradient), normal = widened(input).mul(scale);
+  if (wanted[0]) {
+    const auto items = static_cast<double>(c10::multiply_integers(shape));
+    const Tensor of_normal = is_given(weight) ? upstream.mul(widened(*weight)) : upstream;
+    const Tensor along = at::sum(normal.mul(of_normal), dims_between(first, input.dim()), /*keepdim=*/true);
+    of_input = of_normal.sub(normal.div(items).mul(along)).mul(scale).to(input.scalar_type());
+  }
+  if (wants_weight) {
+    Tensor of_rows = upstream.mul(normal);
+    if (first > 0) of_rows = at::sum(of_rows, dims_between(0, first));
+    of_weight = of_rows.to(input.scalar_type());
+  }
+  return gradients;
+}
+
+bool has_rms_norm(const Tensor& input) { return chip_has(runtime::FusedKernel::kRmsNorm, input); }
+
+Pair rms_norm(const Tensor& input, at::IntArrayRef shape, const std::optional<Tensor>& weight,
+              std::optional<double> eps) {
+  if (!has_rms_norm(input)) return rms_norm_parts(input, shape, weight, eps);
+  static const auto op = find_fused<decltype(rms_norm_parts)>("loom_fused::_fused_rms_norm");
+  return op.call(input, shape, weight, eps);
+}
+
+Pair rms_norm_backward(const Tensor& gradient, const Tensor& input, at::IntArrayRef shape, const Tensor& rstd,
+                       const std::optional<Tensor>& weight, std::array<bool, 2> wanted) {
+  if (!has_rms_norm(input)) return rms_norm_backward_parts(gradient, input, shape, rstd, weight, wanted);
+  static const auto op =
+      find_fused<decltype(rms_norm_backward_parts)>("loom_fused::_fused_rms_norm_backward");
+  return op.call(gradient, input, shape, rstd, weight, wanted);
+}
+
+}  // namespace
+
+void register_rms_norm() {
+  define_fused(
+      "_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)",
+      rms_norm_parts);
+  define_fused(
+      "_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, "
+      "Tensor? weight, bool[2] output_mask) -> (Tensor, Tensor)",
+      rms_norm_backward_parts);
+  torch::Library& m = library(own_key());
+  m.impl("_fused_rms_norm", rms_norm);
+  m.impl("_fused_rms_norm_backward", rms_norm_backward);
+}
+
+}  // namespace loom::glue
