@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -31,15 +30,12 @@ std::mutex& running_mutex = *new std::mutex;
 std::weak_ptr<ProfileRecorder>& running_recorder = *new std::weak_ptr<ProfileRecorder>;
 
 // What is to be added to clock::now_ns() for nanoseconds since 1970: from the quickest of a few readings of
-// both clocks. A simulated one passes with what the device is given to do, and the host's with the program:
-// they agree where the profile starts, as its rows of the host are the host's.
+// both clocks.
 int64_t clock_offset_ns() {
   int64_t offset = 0, best_gap = std::numeric_limits<int64_t>::max();
   for (int i = 0; i < 5; ++i) {
     const int64_t before = runtime::clock::now_ns();
-    const int64_t since_1970 = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                   std::chrono::system_clock::now().time_since_epoch())
-                                   .count();
+    const int64_t since_1970 = runtime::clock::wall_ns();
     const int64_t gap = runtime::clock::now_ns() - before;
     if (gap >= best_gap) continue;
     best_gap = gap;
@@ -73,6 +69,7 @@ class Session final : public libkineto::IActivityProfilerSession {
   void start() override {
     runtime::simulated::settle();
     is_simulated_ = runtime::simulated::is_on();
+    began_ns_ = runtime::clock::now_ns();
     clock_offset_ns_ = clock_offset_ns();
     runtime::tape::attach(recorder_);
     is_attached_ = true;
@@ -103,6 +100,9 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   void processTrace(libkineto::ActivityLogger& logger, libkineto::getLinkedActivityCallback find_op,
                     int64_t start_ns, int64_t /*end_ns*/) override {
+    // A simulated clock passes with what the device is given to do, the host's with the program. They agree
+    // where the profile starts, since its rows of the host are by the host's.
+    if (is_simulated_ && start_ns != 0) clock_offset_ns_ = start_ns - began_ns_;
     ProfileRows rows(clock_offset_ns_, types_, std::move(find_op));
     rows.add(recorder_->take());
     rows.log(logger, start_ns);
@@ -133,7 +133,7 @@ class Session final : public libkineto::IActivityProfilerSession {
   const std::set<ActivityType> types_;
   const std::shared_ptr<ProfileRecorder> recorder_ = std::make_shared<ProfileRecorder>();
   bool is_attached_ = false, is_simulated_ = false;
-  int64_t clock_offset_ns_ = 0;
+  int64_t began_ns_ = 0, clock_offset_ns_ = 0;
   std::vector<std::string> errors_;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
 };
