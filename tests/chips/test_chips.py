@@ -246,6 +246,14 @@ def test_an_unknown_name_lists_the_known() -> None:
         chips.load("b300")
 
 
+@pytest.mark.parametrize(("text", "name"), [("wormhole", "wormhole_b0"), ("h20", "h200")])
+def test_an_unknown_name_is_answered_with_the_nearest(text: str, name: str) -> None:
+    with pytest.raises(
+        ChipError, match=f"There is no chip '{text}'\\. Did you mean '{name}'\\? Shipped are: a100"
+    ):
+        chips.load(text)
+
+
 @pytest.mark.slow
 def test_import_reads_no_chip(run_python: PythonRunner) -> None:
     run_python(

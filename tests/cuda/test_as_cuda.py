@@ -212,6 +212,18 @@ def test_loom_run(tmp_path: Path, launch: list[str]) -> None:
     assert "cuda:0 3 atom ['--chip', 'theirs']" in done.stdout
 
 
+def test_no_devices_is_said_in_torch_cudas_words(fork_python: PythonRunner) -> None:
+    fork_python(
+        """
+        import torch_loom
+        assert not torch.cuda.is_available() and torch.cuda.device_count() == 0
+        for use in (lambda: torch.ones(2, device="cuda"), lambda: torch.ones(2).cuda(), torch.cuda.init):
+            raises("NoDeviceError", "No CUDA GPUs are available: TORCH_LOOM_DEVICES='0'", use)
+        """,
+        {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_DEVICES": "0"},
+    )
+
+
 def test_loom_run_refuses_bad_values(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "torch_loom.tools.cli", "run", "--devices", "many", "x.py"],

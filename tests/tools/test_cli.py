@@ -1,5 +1,6 @@
 """The `loom` command: each sub-command's output, exit status and errors."""
 
+import json
 import os
 import sys
 
@@ -61,6 +62,17 @@ def test_env_shows_the_value_in_force(loom, monkeypatch):
     result = loom("env")
     assert result.exit_code == 0
     assert "123MiB" in result.stdout
+
+
+def test_env_as_json_has_each_variable_with_its_value_and_source(loom, monkeypatch):
+    monkeypatch.setenv("TORCH_LOOM_MEMORY", "123MiB")
+    result = loom("env", "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert list(found) == [setting.env for setting in SETTINGS]
+    memory, clock = found["TORCH_LOOM_MEMORY"], found["TORCH_LOOM_CLOCK"]
+    assert (memory["value"], memory["source"]) == ("123MiB", "environment")
+    assert (clock["value"], clock["source"]) == ("simulated", "default")
 
 
 @pytest.mark.parametrize(

@@ -237,9 +237,12 @@ def load(chip: str | os.PathLike[str]) -> Chip:
     """
     text = os.fsdecode(chip)
     if isinstance(chip, str) and not text.endswith(".toml") and os.path.basename(text) == text:
-        if text not in available():
+        names = available()
+        if text not in names:
+            close = difflib.get_close_matches(text, names, n=1) or [name for name in names if text in name]
+            meant = f" Did you mean {close[0]!r}?" if text and close else ""
             raise ChipError(
-                f"There is no chip {shown(text)}. Shipped are: {', '.join(available())}; the path of a "
+                f"There is no chip {shown(text)}.{meant} Shipped are: {', '.join(names)}; the path of a "
                 "description of your own ends in .toml."
             )
         return _Reader(Path(__file__).with_name(f"{text}.toml")).read()

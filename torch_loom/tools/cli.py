@@ -31,11 +31,13 @@ def demo(
 
 
 @app.command()
-def env() -> None:
+def env(
+    is_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
     """List every environment variable with type, default, current value and meaning."""
     from torch_loom.tools.env import run
 
-    run()
+    run(is_json)
 
 
 chips_app = typer.Typer(help="List, show, check, fit and measure chips.", invoke_without_command=True)

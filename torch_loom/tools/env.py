@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from rich.console import RenderableType
@@ -56,10 +57,33 @@ def listing() -> Iterator[RenderableType]:
         yield Padding(meaning, (0, 0, 0, 4))
 
 
-def run() -> None:
+def as_json() -> str:
+    """Returns all settings as a JSON object by the variable's name.
+
+    Each has ``value`` and ``default``, texts or null; ``source``, where the value comes from; ``type``,
+    ``takes`` and ``meaning``, sentences.
+    """
+    found = {}
+    for setting in SETTINGS:
+        value, source = raw_value(setting)
+        found[setting.env] = {
+            "value": value,
+            "default": setting.default,
+            "source": source,
+            "type": setting.type_name,
+            "takes": setting.allowed,
+            "meaning": setting.meaning,
+        }
+    return json.dumps(found, indent=2)
+
+
+def run(is_json: bool = False) -> None:
     """Prints all settings; ends with exit status 1 if the values cannot be used."""
-    for part in (table(),) if console.out.width >= TABLE_COLUMNS else listing():
-        console.out.print(part)
+    if is_json:
+        print(as_json())
+    else:
+        for part in (table(),) if console.out.width >= TABLE_COLUMNS else listing():
+            console.out.print(part)
     try:
         for chip in dict.fromkeys(resolve().chips):
             chips.load(chip)

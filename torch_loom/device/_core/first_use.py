@@ -289,7 +289,9 @@ def _no_device_message(settings: config.Settings) -> str:
             config.CUDA_VISIBLE_DEVICES if settings.device_name == config.CUDA_NAME else config.RBLN_DEVICES
         )
         setting = config.VISIBLE_DEVICES if is_loom else vendors
-    return f"No {settings.device_name} devices are available: {config.describe(setting)}"
+    # torch.cuda's sentence, word for word: libraries and tests search for it.
+    what = "CUDA GPUs" if settings.device_name == config.CUDA_NAME else f"{settings.device_name} devices"
+    return f"No {what} are available: {config.describe(setting)}"
 
 
 def _lazy_call(callable: Callable[[], None], kind: str | None = None) -> None:
