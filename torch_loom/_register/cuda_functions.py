@@ -44,6 +44,8 @@ def provide(module: ModuleType) -> None:
         setattr(torch._C, name, function if isinstance(function, type) else _own(name, function))
     torch._C._has_cuda = True
     torch._C._show_config = _show_config(torch._C._parallel_info)
+    computed = "_dispatch_has_computed_kernel_for_dispatch_key"
+    setattr(torch._C, computed, _has_kernel_on_card(getattr(torch._C, computed)))
 
 
 def _own(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,6 +54,27 @@ def _own(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     call.__name__ = call.__qualname__ = name
+    return call
+
+
+def _has_kernel_on_card(is_dispatched: Callable[[str, Any], bool]) -> Callable[[str, Any], bool]:
+    # Every op is dispatched to the device's kernel for all, which refuses those that nobody has written for
+    # CUDA. torch._custom_ops.impl asks by this before it takes a kernel of the program's.
+    composites = (
+        "CompositeImplicitAutograd",
+        "CompositeExplicitAutograd",
+        "CompositeExplicitAutogradNonFunctional",
+    )
+
+    def call(op: str, key: Any) -> bool:
+        if key not in ("CUDA", torch._C.DispatchKey.CUDA) or not is_dispatched(op, key):
+            return is_dispatched(op, key)
+        has_own = any(
+            torch._C._dispatch_has_kernel_for_dispatch_key(op, one) for one in ("CUDA", *composites)
+        )
+        return has_own or bool(_C.op_facts(*op.split("."))["is_served"])
+
+    call.__name__ = call.__qualname__ = "_dispatch_has_computed_kernel_for_dispatch_key"
     return call
 
 

@@ -12,12 +12,13 @@ namespace loom::glue {
 namespace {
 
 py::dict op_facts(const std::string& name, const std::string& overload) {
-  const Op& op = Op::named(name.c_str(), overload.c_str());
+  Op& op = Op::named(name.c_str(), overload.c_str());
   py::dict facts;
   facts["name"] = op.record.full_name;
   facts["id"] = op.record.id;
   facts["shape_class"] = runtime::name_of(op.record.shape_class);
   facts["flags"] = op.facts.flags;
+  facts["is_served"] = op.is_served();
   facts["can_queue"] = op.can_queue;
   facts["has_cpp_shape_function"] = static_cast<bool>(op.shape_function());
   return facts;
