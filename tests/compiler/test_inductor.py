@@ -195,3 +195,16 @@ def test_loops_are_those_of_the_cpu() -> None:
     on_device, on_cpu = loops("loom"), loops("cpu")
     assert on_cpu
     assert on_device == on_cpu
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bool, torch.float64])
+def test_the_device_computes_with_scalars_of_the_host(dtype: torch.dtype) -> None:
+    def program(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return one + other, one * other, torch.where(other > 1, one, other)
+
+    x, scalar = torch.rand(2, 3, device="loom"), torch.ones((), dtype=dtype)
+    compiled = torch.compile(program)
+    for operands in ((x, scalar), (scalar, x)):
+        for result, expected in zip(compiled(*operands), program(*operands), strict=True):
+            assert result.device == expected.device == x.device
+            torch.testing.assert_close(result, expected, rtol=0, atol=0)

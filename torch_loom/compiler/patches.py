@@ -125,6 +125,26 @@ def _copied_together(cat: Any, name: str) -> Any:
     return lower
 
 
+def compute_on_device(name: str) -> None:
+    """Let the device compute what it and a scalar tensor of the CPU are the operands of.
+
+    The lowering of elementwise ops looks for an operand on a GPU, of the types that Inductor knows. It finds
+    none on another device and takes that of the first operand: the result is on the CPU if that is the
+    scalar. No upstream issue.
+    """
+    from torch._inductor import lowering
+
+    original: Any = lowering.is_gpu
+    if getattr(original, "_loom_original", None) is not None:
+        return
+
+    def is_gpu(device: str | None) -> bool:
+        return device == name or original(device)
+
+    is_gpu._loom_original = original  # type: ignore[attr-defined]
+    lowering.is_gpu = is_gpu
+
+
 def pad_by_ops() -> None:
     """Let PyTorch's ops pad jagged tensors in compiled programs.
 

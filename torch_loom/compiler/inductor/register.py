@@ -57,6 +57,7 @@ def register_with_inductor() -> None:
     from torch_loom.compiler.patches import (
         ask_for_no_triton,
         capture_as_loom,
+        compute_on_device,
         generate_as_cpp,
         is_no_gpu,
         lower_as_cpp,
@@ -73,6 +74,7 @@ def register_with_inductor() -> None:
     ask_for_no_triton(name)
     schedule_as_cpp(name)
     lower_as_cpp(name)
+    compute_on_device(name)
     generate_as_cpp(name)
     if name == config.CUDA_NAME:
         pad_by_ops()
