@@ -134,7 +134,8 @@ def compute_on_device(name: str) -> None:
     """
     from torch._inductor import lowering
 
-    original: Any = lowering.is_gpu
+    patched: Any = lowering
+    original = patched.is_gpu
     if getattr(original, "_loom_original", None) is not None:
         return
 
@@ -142,7 +143,7 @@ def compute_on_device(name: str) -> None:
         return device == name or original(device)
 
     is_gpu._loom_original = original  # type: ignore[attr-defined]
-    lowering.is_gpu = is_gpu
+    patched.is_gpu = is_gpu
 
 
 def pad_by_ops() -> None:
