@@ -137,6 +137,7 @@ def test_a_named_gradient_refuses_what_forward_did_not_return(
         ({"query": torch.ones(1, 3, 6, 8)}, "heads of the query, 3, or a divisor of them, got 2 and 2"),
         ({"key": torch.ones(1, 4, 6, 8)}, "heads of the query, 2, or a divisor of them, got 4 and 2"),
         ({"key": torch.ones(1, 2, 6, 16)}, "query and key must have one width, got 8 and 16"),
+        ({"bias": torch.ones(2, 6, 6)}, r"a bias must have 2 or 4 dimensions, got \[2, 6, 6\]"),
         ({"bias": torch.ones(1, 2, 6, 5)}, r"a bias must expand to .*\[1, 2, 6, 6\], got \[1, 2, 6, 5\]"),
         ({"bias": torch.ones(1, 2, 6, 6).bool()}, "should match query's dtype, Float, got Bool"),
     ],

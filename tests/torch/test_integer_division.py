@@ -40,6 +40,44 @@ def test_nothing_is_left_of_a_division_by_minus_one(divide: Divide, dtype: torch
     assert divide(x, -1).tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("device", ["loom", "cpu"])
+def test_a_dividend_of_a_wider_dtype(device: str) -> None:
+    """Without dimensions it is narrowed to the divisor's dtype, in which its quotient is none."""
+    least = torch.iinfo(torch.int32).min
+    x = torch.tensor(least, device=device)
+    y = torch.tensor([-1, 2] * 20, dtype=torch.int32, device="loom")
+    for divisor in (y, y[::2]):
+        result = truncated(x, divisor)
+        assert result.dtype == torch.int32
+        assert result[0] == least
+
+
+def signed(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return operands of both signs, the least number and -1 among them."""
+    values = torch.tensor(
+        [torch.iinfo(dtype).min, -7, -6, -1, 0, 1, 5, 6, torch.iinfo(dtype).max], dtype=dtype
+    )
+    divisors = torch.tensor([-3, -2, -1, 1, 2, 3], dtype=dtype)
+    return values.repeat_interleave(6), divisors.repeat(9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64])
+@pytest.mark.parametrize("divide", [truncated, floored, torch.remainder, torch.fmod])
+def test_compiled_quotients_are_those_of_eager_mode(divide: Divide, dtype: torch.dtype) -> None:
+    x, y = (one.to("loom") for one in signed(dtype))
+    compiled = torch.compile(divide)
+    assert compiled(x, y).tolist() == divide(x, y).tolist()
+    assert compiled(x[0], y[0]).item() == divide(x[0], y[0]).item()
+
+
+@pytest.mark.slow
+def test_a_compiled_quotient_by_zero_is_an_error() -> None:
+    x = torch.arange(40, device="loom")
+    with pytest.raises(RuntimeError, match=r"compiled kernel .* failed: .*integer_div"):
+        torch.compile(truncated)(x, x)
+
+
 def test_a_busy_stream_and_broadcast_operands() -> None:
     least = torch.iinfo(torch.int64).min
     x = torch.tensor([[least], [5]], device="loom")
@@ -61,7 +99,11 @@ def test_true_division_by_zero_stays_infinite(fork_python: PythonRunner) -> None
         infinite = [float("inf"), -float("inf")]
         assert torch.div(x, zero, rounding_mode=None).tolist() == infinite
         assert torch.div(x, zero).tolist() == infinite
-        torch.div(x, zero, rounding_mode="trunc")
+        for mode in ("trunc", "floor"):
+            eager = torch.div(x, zero, rounding_mode=mode)
+            assert torch.compile(torch.div)(x, zero, rounding_mode=mode).tolist() == eager.tolist()
+        for rest in (torch.remainder, torch.fmod, lambda x, y: x % y, lambda x, y: x % 0):
+            assert torch.compile(rest)(x, zero).tolist() == rest(x, zero).tolist()
         torch.cuda.synchronize()
         """,
         {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"},

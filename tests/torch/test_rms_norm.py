@@ -96,6 +96,14 @@ def test_what_does_not_fit_is_refused() -> None:
         torch.ops.aten._fused_rms_norm(x, [4], None, None)
     with pytest.raises(RuntimeError, match=r"weight must have the sizes \[8\], got \[4\]"):
         torch.ops.aten._fused_rms_norm(x, [8], torch.ones(4, device="loom"), None)
+    with pytest.raises(
+        NotImplementedError, match="_fused_rms_norm takes a floating or complex input, got Int"
+    ):
+        torch.ops.aten._fused_rms_norm(x.int(), [8], None, None)
+    for sizes in ([], [3, 1], [2, 8], [5, 2, 1]):
+        rstd = torch.ones(sizes, device="loom")
+        with pytest.raises(RuntimeError, match=r"rstd must have the sizes \[2, 1\], got \["):
+            torch.ops.aten._fused_rms_norm_backward(x, x, [8], rstd, None, [True, True])
 
 
 @pytest.mark.parametrize("chip", ["atom", "grayskull"])

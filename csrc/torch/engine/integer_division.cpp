@@ -32,15 +32,16 @@ Tensor without_zeros(const Tensor& divisor) {
   return replaced;
 }
 
-// Narrower numbers are divided as int32, which holds their quotients.
+// Narrower numbers are divided as int32, which holds their quotients. A dividend without dimensions may be of
+// a wider dtype than the one that is divided in.
 Tensor without_overflow(const Tensor& dividend, const Tensor& divisor) {
   const c10::ScalarType type = at::native::result_type({dividend, divisor});
-  if ((type != at::kInt && type != at::kLong) || dividend.scalar_type() != type) return divisor;
+  if (type != at::kInt && type != at::kLong) return divisor;
   const Tensor is_minus_one = at::eq(divisor, -1);
   if (!at::any(is_minus_one).item<bool>()) return divisor;
   const int64_t least =
       type == at::kInt ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int64_t>::min();
-  const Tensor overflows = at::logical_and(is_minus_one, at::eq(dividend, least));
+  const Tensor overflows = at::logical_and(is_minus_one, at::eq(dividend.to(type), least));
   if (!at::any(overflows).item<bool>()) return divisor;
   // As wide as the result, so that it promotes as before.
   return at::where(overflows, 1, divisor.to(type));

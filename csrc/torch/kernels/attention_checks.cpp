@@ -89,6 +89,8 @@ void check_operands(const Tensor& query, const Tensor& key, const Tensor& value,
               key.size(2), " and ", value.size(2));
   TORCH_CHECK(key.size(3) == query.size(3), "attention: query and key must have one width, got ",
               query.size(3), " and ", key.size(3));
+  TORCH_CHECK(bias->dim() == 2 || bias->dim() == 4, "attention: a bias must have 2 or 4 dimensions, got ",
+              bias->sizes());
   TORCH_CHECK(false, "attention: a bias must expand to [batch, heads, time of query, time of key], [",
               query.size(0), ", ", query.size(1), ", ", query.size(2), ", ", key.size(2), "], got ",
               bias->sizes());

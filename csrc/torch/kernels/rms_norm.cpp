@@ -1,5 +1,5 @@
 // Normalisation by the root mean square as one command, as on GPUs. Its parts are those of PyTorch's
-// decompositions, in their order, so that compiled programs round alike.
+// decompositions, in their order, so that programs compiled for the backend loom round alike.
 #include <ATen/OpMathType.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/pow.h>
@@ -7,6 +7,7 @@
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -43,10 +44,26 @@ void check_rms_norm_weight(const char* op, OptionalTensor weight, at::IntArrayRe
               ", got ", weight->sizes());
 }
 
+void check_rms_norm_dtype(const char* op, const Tensor& input) {
+  const c10::ScalarType dtype = input.scalar_type();
+  TORCH_CHECK_NOT_IMPLEMENTED(c10::isFloatingType(dtype) || c10::isComplexType(dtype), op,
+                              " takes a floating or complex input, got ", dtype);
+}
+
+// One number for each row, as the forward pass returns them: the input's sizes, 1 where it normalises.
+void check_rstd(const char* op, const Tensor& rstd, const Tensor& input, int64_t first) {
+  c10::DimVector sizes(input.sizes());
+  std::fill(sizes.begin() + first, sizes.end(), 1);
+  const at::IntArrayRef rows = input.sizes().slice(0, static_cast<size_t>(first));
+  TORCH_CHECK(rstd.sizes() == sizes || rstd.sizes() == rows, op, ": rstd must have the sizes ",
+              at::IntArrayRef(sizes), ", got ", rstd.sizes());
+}
+
 Pair rms_norm_parts(const Tensor& input, at::IntArrayRef shape, OptionalTensor weight,
                     std::optional<double> eps) {
   const int64_t first = check_rms_norm_shape("_fused_rms_norm", input, shape);
   check_rms_norm_weight("_fused_rms_norm", weight, shape);
+  check_rms_norm_dtype("_fused_rms_norm", input);
   const c10::ScalarType type = at::toOpMathType(input.scalar_type());
   const bool is_double = c10::toRealValueType(type) == at::kDouble;
   const double least =
@@ -63,6 +80,8 @@ Pair rms_norm_backward_parts(const Tensor& gradient, const Tensor& input, at::In
                              const Tensor& rstd, OptionalTensor weight, std::array<bool, 2> wanted) {
   const int64_t first = check_rms_norm_shape("_fused_rms_norm_backward", input, shape);
   check_rms_norm_weight("_fused_rms_norm_backward", weight, shape);
+  check_rms_norm_dtype("_fused_rms_norm_backward", input);
+  check_rstd("_fused_rms_norm_backward", rstd, input, first);
   TORCH_CHECK(gradient.sizes() == input.sizes(),
               "_fused_rms_norm_backward: the gradient must have the sizes ", input.sizes(), ", got ",
               gradient.sizes());

@@ -54,37 +54,29 @@ def register_with_inductor() -> None:
     from torch_loom.compiler.inductor.codegen import LoomCppScheduling, LoomWrapperCodegen
     from torch_loom.compiler.inductor.flex_attention import decompose
     from torch_loom.compiler.inductor.overrides import LoomOpOverrides
-    from torch_loom.compiler.patches import (
-        ask_for_no_triton,
-        capture_as_loom,
-        compute_on_device,
-        generate_as_cpp,
-        is_no_gpu,
-        lower_as_cpp,
-        pad_by_ops,
-        schedule_as_cpp,
-    )
+    from torch_loom.compiler.patches import captures, rules
 
     name = config.device_name()
     register_backend_for_device(
         name, LoomCppScheduling, LoomWrapperCodegen, None, WrapperFxCodegen, GeneratedBy()
     )
     register_device_op_overrides(name, LoomOpOverrides(name))
-    is_no_gpu(name)
-    ask_for_no_triton(name)
-    schedule_as_cpp(name)
-    lower_as_cpp(name)
-    compute_on_device(name)
-    generate_as_cpp(name)
+    rules.is_no_gpu(name)
+    rules.ask_for_no_triton(name)
+    rules.schedule_as_cpp(name)
+    rules.lower_as_cpp(name)
+    rules.compute_on_device(name)
+    rules.divide_whole_numbers(name, takes_zeros=config.resolve().asserts == "device")
+    rules.generate_as_cpp(name)
     if name == config.CUDA_NAME:
-        pad_by_ops()
-    capture_as_loom(name)
+        rules.pad_by_ops()
+    captures.capture_as_loom(name)
     decompose(name)
 
 
 def register_trees() -> None:
     """Under CUDA's name, have what PyTorch captures by CUDA's trees captured as graphs of the device."""
-    from torch_loom.compiler.patches import capture_backend_as_loom
+    from torch_loom.compiler.patches.captures import capture_backend_as_loom
 
     if config.device_name() == config.CUDA_NAME:
         capture_backend_as_loom()

@@ -1,20 +1,22 @@
-"""All changes to PyTorch's compilers where they have no extension point.
-
-Most are Inductor's, which compares device types with names of its own. Each stands with its reason and the
-upstream issue, to be removed when that is closed; docs/upstream.md has them, too.
-"""
+"""What Inductor makes of an op: the rules for C++, which it keeps for the type cpu, and a GPU's answers."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-_lock = threading.RLock()
+__all__ = [
+    "ask_for_no_triton",
+    "compute_on_device",
+    "divide_whole_numbers",
+    "generate_as_cpp",
+    "is_no_gpu",
+    "lower_as_cpp",
+    "pad_by_ops",
+    "schedule_as_cpp",
+]
 
 
 def is_no_gpu(name: str) -> None:
@@ -146,6 +148,78 @@ def compute_on_device(name: str) -> None:
     patched.is_gpu = is_gpu
 
 
+def divide_whole_numbers(name: str, takes_zeros: bool) -> None:
+    """Let compiled quotients of whole numbers end in a number or an error, as those of eager mode do.
+
+    Quotients that are rounded to zero are computed by the processor's own instruction, which ends the process
+    for a zero and for the least number over -1; the other roundings look for both first. Only operands on the
+    device are treated so. No upstream issue; docs/upstream.md has a script.
+
+    Args:
+        name: of the device.
+        takes_zeros: whether a quotient by zero is some number, as on a GPU, instead of an error.
+    """
+    from torch._inductor import ir, lowering
+    from torch._inductor.virtualized import ops
+
+    patched: Any = lowering
+    original: Any = patched.truncdiv
+    if getattr(original, "_loom_original", None) is not None:
+        return
+    pointwise: Any = patched.make_pointwise
+
+    def is_own(*operands: Any) -> bool:
+        return any(isinstance(one, ir.IRNode) and ir.get_device_type(one) == name for one in operands)
+
+    def truncdiv(a: Any, b: Any) -> Any:
+        if not is_own(a, b):
+            return original(a, b)
+        dtype = b.get_dtype()
+
+        def towards_zero(a: Any, b: Any) -> Any:
+            floor, zero = ops.floordiv(a, b), ops.constant(0, dtype)
+            is_below = ops.logical_and(ops.lt(floor, zero), ops.ne(ops.remainder(a, b), zero))
+            return ops.where(is_below, ops.add(floor, ops.constant(1, dtype)), floor)
+
+        return pointwise(towards_zero)(a, b)
+
+    truncdiv._loom_original = original  # type: ignore[attr-defined]
+    patched.truncdiv = truncdiv
+    if not takes_zeros:
+        return
+
+    def is_whole(value: Any) -> bool:
+        return isinstance(value, int) or (isinstance(value, ir.IRNode) and patched.is_integer_type(value))
+
+    def without_zeros(divisor: Any) -> Any:
+        if isinstance(divisor, int):
+            return divisor or 1
+        dtype = divisor.get_dtype()
+
+        def replaced(value: Any) -> Any:
+            return ops.where(ops.eq(value, ops.constant(0, dtype)), ops.constant(1, dtype), value)
+
+        return pointwise(replaced)(divisor)
+
+    def guarded(lower: Any) -> Any:
+        def call(a: Any, b: Any, **kwargs: Any) -> Any:
+            divides = kwargs.get("rounding_mode", "trunc") is not None
+            if divides and is_own(a, b) and is_whole(a) and is_whole(b):
+                b = without_zeros(b)
+            return lower(a, b, **kwargs)
+
+        return call
+
+    aten: Any = torch.ops.aten
+    prims: Any = torch.ops.prims
+    rounded = [aten.div.Tensor_mode, aten.div.Scalar_mode, prims.div.default]
+    rests = [aten.remainder, aten.fmod, prims.fmod, prims.remainder]
+    rounded += [getattr(packet, overload) for packet in rests for overload in packet.overloads()]
+    for op in rounded:
+        if op in lowering.lowerings:
+            lowering.lowerings[op] = guarded(lowering.lowerings[op])
+
+
 def pad_by_ops() -> None:
     """Let PyTorch's ops pad jagged tensors in compiled programs.
 
@@ -186,158 +260,3 @@ def generate_as_cpp(name: str) -> None:
             vars(module).get("get_current_backend") is original
         ):
             module.get_current_backend = get_current_backend  # type: ignore[attr-defined]
-
-
-def capture_as_loom(name: str) -> None:
-    """Let ``mode="reduce-overhead"`` capture what was compiled for the device.
-
-    Inductor captures on CUDA alone, by graph trees: they ask its allocator for checkpoints and make tensors
-    of them in C++ that other builds lack. Its setting ``cudagraph_policy`` is one for all devices and takes
-    no graph apart, so what runs on the host in between could not be captured around. pytorch/pytorch
-    #132856.
-    """
-    from torch._inductor import compile_fx
-
-    original: Any = compile_fx.cudagraphify
-    if getattr(original, "_loom_original", None) is not None:
-        return
-
-    def cudagraphify(model: Any, static_input_idxs: Any = (), **kwargs: Any) -> Any:
-        from torch_loom.compiler.inductor.graphs import capture
-
-        own = capture(model, static_input_idxs, **kwargs)
-        if name == "cuda" or not torch.cuda.is_available():
-            return own
-        # Beside GPUs, the inputs say whose graph it is.
-        gpu = original(model, static_input_idxs, **kwargs)
-
-        def run(inputs: Any) -> Any:
-            is_gpu = any(isinstance(one, torch.Tensor) and one.device.type == "cuda" for one in inputs)
-            return (gpu if is_gpu else own)(inputs)
-
-        return run
-
-    cudagraphify._loom_original = original  # type: ignore[attr-defined]
-    compile_fx.cudagraphify = cudagraphify
-    _allow_captures(name)
-    _cut_as_for_gpus(name)
-    _leave_trees_alone(name)
-
-
-def capture_backend_as_loom() -> None:
-    """Let ``torch.compile(backend="cudagraphs")`` capture graphs as ``mode="reduce-overhead"`` does.
-
-    It asks CUDA's trees without Inductor, in a process whose devices have CUDA's name. pytorch/pytorch
-    #132856.
-    """
-    from torch._inductor import cudagraph_trees
-
-    trees: Any = cudagraph_trees
-
-    def cudagraphify_impl(model: Any, inputs: Any, static_input_idxs: Any, **kwargs: Any) -> Any:
-        from torch_loom.compiler.inductor.graphs import capture
-
-        run = capture(model, static_input_idxs, **kwargs)
-        return lambda inputs: run(inputs)  # the backend sets an attribute of it
-
-    class Manager:
-        def set_to_running_backward(self) -> None:
-            """Do nothing: no tree is here whose generation would change."""
-
-        def __bool__(self) -> bool:
-            return False  # an optimizer asks which tensors a tree holds
-
-    trees.cudagraphify_impl = cudagraphify_impl
-    # Of a backward pass that is not captured.
-    trees.get_manager = lambda device_index, create_if_none_exists=True: Manager()
-
-
-def _allow_captures(name: str) -> None:
-    """Let Inductor's check of a graph's devices pass for one device of this name, as for one of CUDA."""
-    from torch._inductor import cudagraph_utils as checks
-    from torch._inductor.utils import is_using_cudagraph_partition
-
-    utils: Any = checks
-    original: Any = utils.check_multiple_devices_or_any_cpu_nodes
-
-    def check_devices(nodes: dict[Any, Any]) -> str | None:
-        seen = {device.type for device in nodes if device.type != "meta"}
-        ignored = {"cpu"} if is_using_cudagraph_partition() else set()
-        if seen - ignored == {name} and len([one for one in nodes if one.type == name]) == 1:
-            return None
-        reason: str | None = original(nodes)
-        if reason is not None and name != "cuda" and name in seen:
-            utils.cudagraphs_log.warning(reason)  # which Inductor does for CUDA alone
-        return reason
-
-    utils.check_multiple_devices_or_any_cpu_nodes = check_devices
-
-
-def _cut_as_for_gpus(name: str) -> None:
-    """Let the scheduler cut graphs around what runs on the host, which to it is all that is no GPU."""
-    from torch._inductor.scheduler import Scheduler
-    from torch._inductor.utils import GPU_TYPES
-
-    original: Any = Scheduler.should_partition
-
-    def should_partition(self: Any, node: Any) -> str | None:
-        GPU_TYPES.append(name)
-        try:
-            reason: str | None = original(self, node)
-        finally:
-            GPU_TYPES.remove(name)
-        return reason
-
-    Scheduler.should_partition = should_partition  # type: ignore[method-assign]
-
-
-def _leave_trees_alone(name: str) -> None:
-    """Let a backward pass that is not captured run without the manager of CUDA's trees."""
-    from torch._inductor import output_code as code
-
-    output_code: Any = code
-    original: Any = output_code.maybe_handle_backward_generation
-
-    def maybe_handle_backward_generation(graph: Any, forward_device: Any) -> None:
-        if name not in graph.device_types:
-            original(graph, forward_device)
-
-    output_code.maybe_handle_backward_generation = maybe_handle_backward_generation
-
-
-@contextlib.contextmanager
-def eager_kernels() -> Iterator[None]:
-    """Trace interpolation as one op while this is entered, so that the kernel of eager mode computes it.
-
-    PyTorch registers definitions of these ops in Python, beside its tables of decompositions: tracing with
-    symbolic sizes takes them whatever table it is given, and their last bits differ from the kernels'. They
-    are the process's, so a thread that traces for another compiler meanwhile sees whole ops, too.
-    pytorch/pytorch #116684 and #113024.
-    """
-    keys = (torch._C.DispatchKey.CompositeImplicitAutograd, torch._C.DispatchKey.Autograd)
-    with _lock:
-        left_out = []
-        for overload in _interpolations():
-            found = {key: overload.py_kernels[key] for key in keys if key in overload.py_kernels}
-            if found:
-                left_out.append((overload, found))
-        for overload, found in left_out:
-            for key in found:
-                del overload.py_kernels[key]
-            overload._dispatch_cache.clear()
-        try:
-            yield
-        finally:
-            for overload, found in left_out:
-                overload.py_kernels.update(found)
-                overload._dispatch_cache.clear()
-
-
-def _interpolations() -> Iterator[Any]:
-    kinds = ("linear1d", "bilinear2d", "trilinear3d", "bicubic2d", "nearest1d", "nearest2d", "nearest3d")
-    exact = ("nearest_exact1d", "nearest_exact2d", "nearest_exact3d")
-    smooth = ("bilinear2d_aa", "bicubic2d_aa", "lanczos2d_aa")
-    for name in [*(f"upsample_{kind}" for kind in kinds), *(f"_upsample_{one}" for one in (*exact, *smooth))]:
-        packet = getattr(torch.ops.aten, name, None)  # by the version of PyTorch
-        for overload in packet.overloads() if packet is not None else ():
-            yield getattr(packet, overload)
