@@ -136,7 +136,6 @@ KNOWN: dict[tuple[str, str], tuple[str | None, str]] = {
                 "random_from_to_cuda_bfloat16 random_from_to_cuda_float64",
             ),
             ("type_promotion", "TypePromotion", FAILS_ON_THE_CPU, "cat_out_different_dtypes_cuda"),
-            ("type_promotion", "TypePromotion", _DTYPE_OF_CUDA, "sparse_add_cuda sparse_sub_cuda"),
         )
         for test in tests.split()
     },

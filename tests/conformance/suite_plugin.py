@@ -39,6 +39,10 @@ def _binary_ops(module: ModuleType) -> Any:
     return module.binary_ufuncs
 
 
+def _has_triton_on_cuda(module: ModuleType) -> bool:
+    return bool(module.HAS_CUDA_AND_TRITON)
+
+
 def _device_type_helper(name: str) -> Callable[[ModuleType], Any]:
     def of(module: ModuleType) -> Any:
         return getattr(importlib.import_module(f"{HELPERS}.common_device_type"), name)
@@ -55,6 +59,8 @@ def _skip_ops(module: ModuleType) -> Callable[..., Any]:
 # By the module of the helpers: the older name, and what makes its value from that module.
 NAMES: dict[str, dict[str, Callable[[ModuleType], Any]]] = {
     "common_cuda": {"tf32_is_not_fp32": _is_tf32_lossy},
+    "inductor_utils": {"HAS_CUDA": _has_triton_on_cuda},
+    "triton_utils": {"HAS_CUDA": _has_triton_on_cuda},
     "common_mkldnn": {"bf32_on_and_off": _lowered_precisions},
     "common_nn": {"new_module_tests": _module_tests},
     "common_methods_invocations": {
