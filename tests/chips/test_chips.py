@@ -254,6 +254,12 @@ def test_an_unknown_name_is_answered_with_the_nearest(text: str, name: str) -> N
         chips.load(text)
 
 
+@pytest.mark.parametrize("text", ["1", "o", "cuda", ""])
+def test_a_name_near_none_is_answered_with_the_list_alone(text: str) -> None:
+    with pytest.raises(ChipError, match=f"There is no chip '{text}'\\. Shipped are: a100"):
+        chips.load(text)
+
+
 @pytest.mark.slow
 def test_import_reads_no_chip(run_python: PythonRunner) -> None:
     run_python(

@@ -191,7 +191,7 @@ def loops(device: str) -> list[str]:
 
 
 def test_loops_are_those_of_the_cpu() -> None:
-    """Variances in two steps, tensors put together by copies, as much in one loop."""
+    """The same C++: variances in two steps, cat by copies, loops of equal size."""
     on_device, on_cpu = loops("loom"), loops("cpu")
     assert on_cpu
     assert on_device == on_cpu

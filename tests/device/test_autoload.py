@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from torch_loom import errors
+from torch_loom._register import registration
+from torch_loom.errors import ExtensionError
 
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
@@ -107,6 +110,22 @@ def test_a_missing_extension_does_not_break_import(run_python: PythonRunner) -> 
     )
     assert done.stdout.startswith("ExtensionError The extension torch_loom._C could not be loaded")
     assert done.stderr.count("torch-loom is not available") == 1
+
+
+@pytest.mark.parametrize(
+    ("is_built", "message"),
+    [(False, "sources without the compiled extension"), (True, "could not be loaded (no symbol)")],
+)
+def test_sources_that_are_not_built_are_told_apart(
+    is_built: bool, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(name: str) -> None:
+        raise ImportError("no symbol")
+
+    monkeypatch.setattr(registration.importlib, "import_module", refuse)
+    monkeypatch.setattr(registration, "_has_extension", lambda folder: is_built)
+    with pytest.raises(ExtensionError, match=re.escape(message)):
+        registration._load_extension()
 
 
 def test_another_name(fork_python: PythonRunner) -> None:

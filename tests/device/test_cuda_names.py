@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from types import ModuleType
 
 import pytest
@@ -255,3 +257,27 @@ def test_settings_of_tunable_op_are_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     assert tunable.get_results() == ()
     assert not tunable.read_file("mine0.csv")
     assert ("PT_VERSION", "2.13.0") in tunable.get_validators()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("enable", (1,)),
+        ("tuning_enable", ("yes",)),
+        ("record_untuned_enable", (None,)),
+        ("set_max_tuning_duration", (1.5,)),
+        ("set_max_tuning_iterations", (True,)),
+        ("set_rotating_buffer_size", (2**80,)),
+        ("set_filename", (3,)),
+        ("set_filename", ("a.csv", "yes")),
+        ("read_file", (3,)),
+        ("set_numerical_check_tolerances", (True, "a")),
+        ("set_numerical_check_tolerances", (True, None, [])),
+    ],
+)
+def test_settings_of_tunable_op_take_their_types_alone(name: str, arguments: tuple[object, ...]) -> None:
+    before = dataclasses.replace(tunable._settings)
+    wrong = re.escape(repr(arguments[-1]))
+    with pytest.raises(RuntimeError, match=rf"torch\.cuda\.tunable\.{name} expects .*, but got {wrong}"):
+        getattr(tunable, name)(*arguments)
+    assert tunable._settings == before

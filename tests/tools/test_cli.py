@@ -174,6 +174,8 @@ def test_picture_has_a_caption_for_each_digit():
     ("arguments", "message"),
     [
         (("run", "--device", "2", "x.py"), "no option --device"),
+        (("plan", "--foo", "x.py"), "loom plan has no option --foo; `loom plan --help` lists them"),
+        (("plan", "-m", "x"), "instead of -m MODULE, give the file that starts it"),
         (("run", "--", "no-such-command"), "no-such-command cannot be run"),
         (("run", "--memory", "lots", "x.py"), "not a size"),
         (("run", "--chip", "h20", "x.py"), "no chip 'h20'"),

@@ -96,10 +96,9 @@ def test_what_does_not_fit_is_refused() -> None:
         torch.ops.aten._fused_rms_norm(x, [4], None, None)
     with pytest.raises(RuntimeError, match=r"weight must have the sizes \[8\], got \[4\]"):
         torch.ops.aten._fused_rms_norm(x, [8], torch.ones(4, device="loom"), None)
-    with pytest.raises(
-        NotImplementedError, match="_fused_rms_norm takes a floating or complex input, got Int"
-    ):
-        torch.ops.aten._fused_rms_norm(x.int(), [8], None, None)
+    for dtype, name in ((torch.int32, "Int"), (torch.float8_e4m3fn, "Float8_e4m3fn")):
+        with pytest.raises(NotImplementedError, match=f"takes a floating or complex input .*, got {name}"):
+            torch.ops.aten._fused_rms_norm(x.to(dtype), [8], None, None)
     for sizes in ([], [3, 1], [2, 8], [5, 2, 1]):
         rstd = torch.ones(sizes, device="loom")
         with pytest.raises(RuntimeError, match=r"rstd must have the sizes \[2, 1\], got \["):

@@ -6,6 +6,7 @@ import atexit
 import importlib
 import sys
 from collections.abc import Callable
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -108,7 +109,7 @@ def _load_extension() -> None:
         importlib.import_module("torch_loom._C")
     except ImportError as error:
         folder = Path(__file__).parents[2]
-        if (folder / "csrc").is_dir() and not list((folder / "torch_loom").glob("_C.*.so")):
+        if (folder / "csrc").is_dir() and not _has_extension(folder / "torch_loom"):
             raise ExtensionError(
                 f"{folder} has torch-loom's sources without the compiled extension, and Python imports them. "
                 "Start Python in another folder to import what is installed, or build the extension here: "
@@ -118,6 +119,10 @@ def _load_extension() -> None:
             f"The extension torch_loom._C could not be loaded ({error}). It was not built, or against "
             f"another torch than {torch.__version__}: build torch-loom again."
         ) from error
+
+
+def _has_extension(folder: Path) -> bool:
+    return any((folder / f"_C{suffix}").exists() for suffix in EXTENSION_SUFFIXES)
 
 
 def _stop_threads_at_exit() -> None:

@@ -239,8 +239,9 @@ def load(chip: str | os.PathLike[str]) -> Chip:
     if isinstance(chip, str) and not text.endswith(".toml") and os.path.basename(text) == text:
         names = available()
         if text not in names:
-            close = difflib.get_close_matches(text, names, n=1) or [name for name in names if text in name]
-            meant = f" Did you mean {close[0]!r}?" if text and close else ""
+            begun = [name for name in names if len(text) > 2 and name.startswith(text)]
+            close = difflib.get_close_matches(text, names, n=1) or begun
+            meant = f" Did you mean {close[0]!r}?" if close else ""
             raise ChipError(
                 f"There is no chip {shown(text)}.{meant} Shipped are: {', '.join(names)}; the path of a "
                 "description of your own ends in .toml."

@@ -64,7 +64,7 @@ class TFModule(Module):
         except ImportError as error:
             raise PyBudaError(
                 f"TFModule {name!r} needs TensorFlow, which is not installed: pip install "
-                "torch-loom[tensorflow], or use PyTorchModule"
+                "tensorflow-cpu, or use PyTorchModule"
             ) from error
         self.module, self._tensorflow = module, tensorflow
         self._tape: Any = None

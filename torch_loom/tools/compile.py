@@ -207,7 +207,7 @@ def _failed(path: Path, what: str, error: Exception) -> CompilerOptionError:
     line = line_of(error)
     hint = ""
     if "not compiled with CUDA" in str(error):
-        hint = ". loom compile takes a model of the CPU, whatever chip it is for: leave .cuda() out"
+        hint = ". Leave the model on the CPU, or set TORCH_LOOM_DEVICE_NAME=cuda"
     return CompilerOptionError(
         f"{path}: {what}: {type(error).__name__}: {error}" + (f" ({line})" if line else "") + hint
     )

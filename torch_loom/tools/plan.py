@@ -45,10 +45,9 @@ def run(script: Sequence[str], options: dict[str, Any]) -> None:
     from torch_loom.tools import console, misplaced
 
     if script[0].startswith("-"):
-        console.fail(
-            f"loom plan has no option {script[0]}; `loom plan --help` lists them. It takes a script: for a "
-            "module (-m) give the file that starts it"
-        )
+        if script[0] == "-m":
+            console.fail("loom plan takes a script: instead of -m MODULE, give the file that starts it")
+        console.fail(f"loom plan has no option {script[0]}; `loom plan --help` lists them")
     console.check_folders(options["json"], options["html"])
     path = Path(script[0])
     try:

@@ -171,7 +171,7 @@ class WideCall {
     }
   }
 
-  // Kernels of sparse operands take a result's size as it is; others give it one, and warn of another than 0.
+  // Sparse kernels require an out of the final size; others resize it, and warn unless it is empty.
   at::Tensor empty_wide(const at::Tensor& out) const {
     const auto options = out.options().dtype(wide_of(out.scalar_type()));
     return op_.widened_sparse_dtypes != 0 ? at::empty(out.sizes(), options) : at::empty({0}, options);

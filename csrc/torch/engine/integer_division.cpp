@@ -41,6 +41,13 @@ Tensor without_overflow(const Tensor& dividend, const Tensor& divisor) {
   if (!at::any(is_minus_one).item<bool>()) return divisor;
   const int64_t least =
       type == at::kInt ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int64_t>::min();
+  if (dividend.layout() != c10::kStrided) {
+    const Tensor values = dividend.is_sparse() ? dividend._values() : dividend.values();
+    TORCH_CHECK(!at::any(at::eq(values.to(type), least)).item<bool>(),
+                "The quotient of a sparse tensor with the value ", least, " and -1 is not a number of ",
+                type);
+    return divisor;
+  }
   const Tensor overflows = at::logical_and(is_minus_one, at::eq(dividend.to(type), least));
   if (!at::any(overflows).item<bool>()) return divisor;
   // As wide as the result, so that it promotes as before.

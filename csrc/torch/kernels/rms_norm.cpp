@@ -46,8 +46,9 @@ void check_rms_norm_weight(const char* op, OptionalTensor weight, at::IntArrayRe
 
 void check_rms_norm_dtype(const char* op, const Tensor& input) {
   const c10::ScalarType dtype = input.scalar_type();
-  TORCH_CHECK_NOT_IMPLEMENTED(c10::isFloatingType(dtype) || c10::isComplexType(dtype), op,
-                              " takes a floating or complex input, got ", dtype);
+  const bool is_taken = c10::isComplexType(dtype) || (c10::isFloatingType(dtype) && input.element_size() > 1);
+  TORCH_CHECK_NOT_IMPLEMENTED(is_taken, op, " takes a floating or complex input of 16 bits and more, got ",
+                              dtype);
 }
 
 // One number for each row, as the forward pass returns them: the input's sizes, 1 where it normalises.

@@ -65,9 +65,9 @@ class Op {
   const fallback::DtypeSet widened_dtypes;  // that the engine computes in wider ones; 0 but for the name cuda
   const fallback::DtypeSet widened_sparse_dtypes;  // the same where an operand is sparse
   const OwnKernel own_kernel;                      // null: the engine's is run
-  const fallback::DtypeSet asked_dtypes;  // those, and those that CUDA refuses: such calls are looked at
-  std::vector<Argument> arguments;        // those that are not kOther
-  std::vector<KeyPart> key_parts;         // of every argument
+  const fallback::DtypeSet asked_dtypes;           // widened_dtypes, and those that CUDA refuses
+  std::vector<Argument> arguments;                 // those that are not kOther
+  std::vector<KeyPart> key_parts;                  // of every argument
   size_t num_arguments = 0, num_returns = 0;
   bool is_foreach = false, has_generator = false, writes = false;
   // Its results are tensors whose metadata the arguments decide. `is_index`: only without masks.

@@ -80,7 +80,7 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   void stop() override {
     detach();
-    // The simulated clock has begun since then, with the first use of a device.
+    // The first use of a device started the simulated clock during this profile: align at its end.
     if (!is_simulated_ && runtime::simulated::is_on()) {
       clock_offset_ns_ = runtime::clock::wall_ns() - runtime::clock::now_ns();
     }
@@ -100,8 +100,8 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   void processTrace(libkineto::ActivityLogger& logger, libkineto::getLinkedActivityCallback find_op,
                     int64_t start_ns, int64_t /*end_ns*/) override {
-    // A simulated clock passes with what the device is given to do, the host's with the program. They agree
-    // where the profile starts, since its rows of the host are by the host's.
+    // The simulated clock and the host's drift apart. They are aligned at the profile's start, where Kineto
+    // places the host's rows.
     if (is_simulated_ && start_ns != 0) clock_offset_ns_ = start_ns - began_ns_;
     ProfileRows rows(clock_offset_ns_, types_, std::move(find_op));
     rows.add(recorder_->take());

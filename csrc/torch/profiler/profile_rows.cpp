@@ -13,8 +13,7 @@ namespace {
 using libkineto::ActivityType;
 using runtime::CommandKind;
 
-// An id of a row, beyond those that PyTorch gives to ops: a number is looked up among both. As there, those
-// of later profiles are others.
+// PyTorch looks these ids up in one map with its own: they start beyond those, and no profile repeats them.
 uint32_t next_flow() {
   constexpr uint32_t kFirst = 1U << 30;
   static std::atomic<uint32_t> count{0};

@@ -61,7 +61,9 @@ def package(name: str = "onnx") -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise OnnxError(f"reading ONNX models needs the package onnx ({error}): pip install onnx") from error
+        raise OnnxError(
+            f"reading ONNX models needs the package onnx ({error}): pip install 'onnx>=1.19'"
+        ) from error
 
 
 def is_model(value: Any) -> bool:

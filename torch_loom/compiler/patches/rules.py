@@ -99,7 +99,7 @@ def lower_as_cpp(name: str) -> None:
     def use_two_step_variance(x: Any, *args: Any, **kwargs: Any) -> Any:
         if ir.get_device_type(x) != name:
             return originals["use_two_step_variance"](x, *args, **kwargs)
-        # The threshold of types that it does not know.
+        # For a type that it does not know, it reads this threshold.
         with config.patch(unroll_reductions_threshold=config.cpp.use_two_step_variance_threshold):
             return originals["use_two_step_variance"](x, *args, **kwargs)
 

@@ -55,16 +55,21 @@ class _Settings:
 _settings = _Settings()
 
 
+def _expect(function: str, what: str, value: object, is_right: bool) -> None:
+    if not is_right:
+        kind = type(value).__name__
+        raise RuntimeError(f"torch.cuda.tunable.{function} expects {what}, but got {value!r} ({kind})")
+
+
 def _flag(function: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise RuntimeError(f"torch.cuda.tunable.{function} expects a bool, but got {type(value).__name__}")
-    return value
+    _expect(function, "a bool", value, isinstance(value, bool))
+    return bool(value)
 
 
-def _count(function: str, value: object) -> int:
+def _count(function: str, value: int) -> int:
     """Return a whole number; one below 0 counts as 0, as in TunableOp."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise RuntimeError(f"torch.cuda.tunable.{function} expects an int, but got {type(value).__name__}")
+    is_whole = isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+    _expect(function, "an int of 64 bits", value, is_whole)
     return max(value, 0)
 
 
@@ -125,10 +130,8 @@ def set_filename(filename: str, insert_device_ordinal: bool = False) -> None:
         filename: the name.
         insert_device_ordinal: whether the current device's number is put before the name's suffix.
     """
-    if not isinstance(filename, str):
-        raise RuntimeError(
-            f"torch.cuda.tunable.set_filename expects a string, but got {type(filename).__name__}"
-        )
+    _expect("set_filename", "a string", filename, isinstance(filename, str))
+    _flag("set_filename", insert_device_ordinal)
     stem, dot, suffix = filename.rpartition(".")
     if insert_device_ordinal:
         index = torch.accelerator.current_device_index()
@@ -157,6 +160,7 @@ def read_file(filename: str | None = None) -> bool:
     Args:
         filename: the file, which is not opened; :func:`get_filename` where None.
     """
+    _expect("read_file", "a string or None", filename, filename is None or isinstance(filename, str))
     return False
 
 
@@ -181,3 +185,6 @@ def set_numerical_check_tolerances(
         rtol: the relative tolerance; PyTorch's own where None.
     """
     _flag("set_numerical_check_tolerances", enable)
+    for limit in (atol, rtol):
+        is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
+        _expect("set_numerical_check_tolerances", "a float or None", limit, limit is None or is_number)
