@@ -150,9 +150,9 @@ void set_initializer(std::function<void()> callback) {
 void initialize(const Config& config) {
   std::lock_guard<std::mutex> lock(init_mutex);
   if (is_initialized()) throw InvalidArgument("the devices are initialised already");
-  std::vector<int> physical;
-  for (const DeviceConfig& device : config.devices) physical.push_back(device.physical);
-  activity_board::start(physical);
+  std::vector<activity_board::Listed> listed;
+  for (const DeviceConfig& device : config.devices) listed.push_back({device.physical, device.chip.name});
+  activity_board::start(listed);
   // Leaked on purpose: tensors held by other static objects are freed after this file's statics would be.
   auto runtime = std::make_unique<Runtime>(config);
   pthread_atfork(nullptr, nullptr, after_fork_in_child);

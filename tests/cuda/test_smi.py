@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tests.conftest import PythonRunner
+from torch_loom import chips
 
 NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB", "TORCH_LOOM_MACHINE": "smi_test"}
 
@@ -35,6 +36,37 @@ def test_smi_shows_who_uses_a_device() -> None:
     assert "120MiB / 2048MiB" in table
     assert f"PID {user.pid:>9}" in table
     assert len({len(line) for line in table.splitlines() if line}) == 1
+
+
+@pytest.mark.slow
+def test_smi_shows_the_chips_of_those_who_use_them() -> None:
+    """In another shell its own settings say nothing of a program under `loom run`."""
+    program = "import torch\nx = torch.ones(30 << 20, device='cuda:2')\nprint(x.is_cuda, flush=True)\ninput()"
+    machine = {"TORCH_LOOM_MACHINE": "smi_test_of_others"}
+    env = {name: value for name, value in os.environ.items() if not name.startswith("TORCH_LOOM_")} | machine
+    theirs = {**env, "TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_CHIP": "a100", "TORCH_LOOM_DEVICES": "3"}
+    smi = [sys.executable, "-m", "torch_loom.tools.cli", "smi"]
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env=theirs, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as user:
+        assert user.stdin is not None
+        assert user.stdout is not None
+        assert user.stdout.readline() == "True\n"
+        text = subprocess.run([*smi, "--json"], env=env, capture_output=True, text=True, check=True).stdout
+        table = subprocess.run(smi, env=env, capture_output=True, text=True, check=True).stdout
+        user.communicate("\n")
+    first, _, used = json.loads(text)["devices"]
+    assert first["name"] == "loom1"
+    a100 = chips.load("a100")
+    assert (used["index"], used["name"], used["processes"]) == (
+        2,
+        a100.product_name,
+        {str(user.pid): 120 << 20},
+    )
+    assert used["memory_total_bytes"] == a100.memory_bytes
+    assert used["power_limit_milliwatts"] == 1000 * a100.power_max_watts
+    assert used["uuid"] not in (first["uuid"], "")
+    assert f"120MiB / {a100.memory_bytes >> 20}MiB" in table
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ def test_a_busy_device_and_an_idle_one(monkeypatch: pytest.MonkeyPatch) -> None:
     busy_clock(monkeypatch)
     assert 40 <= loom.utilization() <= loom.memory_usage() <= 100
     for share in (0.0, 0.25, 1.0):
-        monkeypatch.setattr(telemetry, "_share", lambda _index, share=share: share)
+        monkeypatch.setattr(telemetry.activity, "busy_share", lambda _physical, share=share: (share, share))
         watts = chip.power_idle_watts + share * (chip.power_max_watts - chip.power_idle_watts)
         assert loom.power_draw() == round(1000 * watts)
         degrees = chip.temperature_max_celsius - chip.temperature_idle_celsius
@@ -320,13 +320,19 @@ def test_what_others_write_is_checked() -> None:
     assert parsed.pid == pid
     assert activity._parse(bytes(good), pid + 1, 0) is None  # a forked child's view of its parent's
     assert activity._parse(bytes(good), pid, 63) is None
-    for offset, value in ((8, 2), (16, 65), (20, 257), (24, 63), (28, 7), (28, 32)):
+    for offset, value in ((8, 1), (16, 65), (20, 257), (24, 63), (28, 7), (28, 32)):
         bad = good.copy()
         bad[offset : offset + 4] = value.to_bytes(4, sys.byteorder)
         assert activity._parse(bytes(bad), pid, 0) is None, (offset, value)
+    for figure in (72, 80):  # memory that is taken, and all of it
+        bad = good.copy()
+        bad[figure : figure + 8] = (1 << 60).to_bytes(8, sys.byteorder)
+        assert activity._parse(bytes(bad), pid, 0) is None
     bad = good.copy()
-    bad[72:80] = (1 << 60).to_bytes(8, sys.byteorder)
-    assert activity._parse(bytes(bad), pid, 0) is None
+    bad[88:120] = b"\xff" * 32
+    named = activity._parse(bytes(bad), pid, 0)
+    assert named is not None
+    assert named.chip == "\ufffd" * 32
     # Nonsense in the buckets stays between 0 and 100 percent.
     bad = good.copy()
     bad[4096:] = b"\xff" * (len(bad) - 4096)

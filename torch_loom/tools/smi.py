@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 _MIB = 1 << 20
 _WIDTH = 91
@@ -45,38 +47,89 @@ class DeviceState:
 def states() -> list[DeviceState]:
     """Return what is known of each device, this process's own use aside.
 
+    They are those of the settings and those that other processes use. A device that others use is the chip
+    that it is to them.
+
     Raises:
         ConfigurationError: a setting has a bad value.
     """
     import torch
 
-    if not torch.loom.is_available():  # type: ignore[attr-defined]
-        return []
-    return [_state(index) for index in range(torch.loom.device_count())]  # type: ignore[attr-defined]
-
-
-def _state(index: int) -> DeviceState:
-    from torch_loom.device import devices, telemetry
-    from torch_loom.device._core.first_use import _chip_figures
     from torch_loom.device.telemetry import activity
+
+    ours = range(torch.loom.device_count()) if torch.loom.is_available() else ()  # type: ignore[attr-defined]
+    own = [_own_state(index) for index in ours]
+    others = activity.devices_of_others() - {state.index for state in own}
+    return sorted([*own, *map(_state_of_others, others)], key=lambda state: state.index)
+
+
+def _own_state(index: int) -> DeviceState:
+    from torch_loom.device import devices
+    from torch_loom.device._core.first_use import _chip_figures
 
     properties = devices.get_device_properties(index)
     physical = properties.extra["physical_index"]
     assert isinstance(physical, int)
-    figures = _chip_figures(index)
+    chip = properties.extra["chip"]
+    assert isinstance(chip, str)
+    kind = _Kind(chip, properties.name, properties.total_memory, _chip_figures(index))
+    return _state(physical, _kind_of_others(physical) or kind)
+
+
+def _state_of_others(physical: int) -> DeviceState:
+    kind = _kind_of_others(physical)
+    return _state(physical, kind or _Kind("", "of several chips", 0, {}))
+
+
+@dataclass(frozen=True)
+class _Kind:
+    chip: str
+    name: str  # that the card calls itself
+    total_bytes: int
+    figures: Mapping[str, Any]
+
+
+def _kind_of_others(physical: int) -> _Kind | None:
+    """Return what the processes that use a device take it for; None: nobody does, or they differ."""
+    from torch_loom import chips
+    from torch_loom.device.telemetry import activity
+    from torch_loom.errors import ChipError
+
+    users = [process for process in activity.processes(physical) if process.memory_bytes > 0]
+    kinds = {(process.chip, process.capacity_bytes) for process in users}
+    if len(kinds) != 1:
+        return None
+    chip, capacity_bytes = kinds.pop()
+    try:
+        figures = dict(vars(chips.load(chip)))
+    except ChipError:  # described in a file of theirs
+        figures = {}
+    return _Kind(chip, figures.get("product_name") or chip, capacity_bytes, figures)
+
+
+def _state(physical: int, kind: _Kind) -> DeviceState:
+    from torch_loom.device._core.properties import uuid_of
+    from torch_loom.device.telemetry import Simulated, activity, percent
+
     found = activity.processes(physical)
+    kernels, all_use = activity.busy_share(physical)
+    simulated = Simulated(kind.chip, kind.figures, kernels)
+
+    def knows(figure: str) -> bool:
+        return bool(kind.figures.get(figure))
+
     return DeviceState(
         index=physical,
-        name=properties.name,
-        uuid=f"GPU-{properties.uuid}",
+        name=kind.name,
+        uuid=f"GPU-{uuid_of(physical)}",
         memory_used_bytes=sum(process.memory_bytes for process in found),
-        memory_total_bytes=properties.total_memory,
-        utilization_percent=telemetry.utilization(index),
-        memory_utilization_percent=telemetry.memory_usage(index),
-        power_milliwatts=telemetry.power_draw(index) if figures["power_max_watts"] else None,
-        power_limit_milliwatts=round(1000 * figures["power_max_watts"]) or None,
-        temperature_celsius=telemetry.temperature(index) if figures["temperature_max_celsius"] else None,
-        clock_mhz=telemetry.clock_rate(index) if figures["clock_mhz"] else None,
+        memory_total_bytes=kind.total_bytes,
+        utilization_percent=percent(kernels),
+        memory_utilization_percent=percent(all_use),
+        power_milliwatts=simulated.power_milliwatts() if knows("power_max_watts") else None,
+        power_limit_milliwatts=round(1000 * kind.figures.get("power_max_watts", 0)) or None,
+        temperature_celsius=simulated.temperature_celsius() if knows("temperature_max_celsius") else None,
+        clock_mhz=simulated.clock_mhz() if knows("clock_mhz") else None,
         processes={process.pid: process.memory_bytes for process in found if process.memory_bytes > 0},
     )
 

@@ -18,11 +18,12 @@ namespace {
 using driver::StreamActivity;
 
 constexpr size_t kMaxDevices = 64, kStreams = kNumStreamIds + 1, kSlotsOffset = 4096;
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 struct DeviceEntry {
   uint32_t physical, unused;
-  std::atomic<uint64_t> memory_bytes;
+  std::atomic<uint64_t> memory_bytes, capacity_bytes;
+  char chip[32];
 };
 
 struct Header {
@@ -31,7 +32,7 @@ struct Header {
   uint32_t unused[8];
   DeviceEntry devices[kMaxDevices];
 };
-static_assert(sizeof(Header) == 64 + 16 * kMaxDevices && sizeof(Header) <= kSlotsOffset);
+static_assert(sizeof(Header) == 64 + 56 * kMaxDevices && sizeof(Header) <= kSlotsOffset);
 static_assert(activity_board::kOwnStream == kNumStreamIds);
 
 // Never unmapped: streams run until the process ends.
@@ -49,25 +50,27 @@ void leave_to_the_parent() {
 
 }  // namespace
 
-void activity_board::start(const std::vector<int>& physical) {
-  const size_t size = kSlotsOffset + physical.size() * kStreams * sizeof(StreamActivity);
-  if (physical.size() > kMaxDevices) return;
+void activity_board::start(const std::vector<Listed>& devices) {
+  const size_t size = kSlotsOffset + devices.size() * kStreams * sizeof(StreamActivity);
+  if (devices.size() > kMaxDevices) return;
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) fail("no memory for the activity of the devices");
   auto* header = static_cast<Header*>(memory);
   std::memcpy(header->magic, "LOOMACT", 8);
   header->version = kVersion;
   header->process = static_cast<uint32_t>(getpid());
-  header->num_devices = static_cast<uint32_t>(physical.size());
+  header->num_devices = static_cast<uint32_t>(devices.size());
   header->num_streams = kStreams;
   header->num_buckets = driver::activity::kNumBuckets;
   header->bucket_shift = static_cast<uint32_t>(driver::activity::bucket_shift(clock::ticks_per_second()));
   auto* const slots = reinterpret_cast<StreamActivity*>(static_cast<char*>(memory) + kSlotsOffset);
-  for (size_t i = 0; i < physical.size() * kStreams; ++i) {
+  for (size_t i = 0; i < devices.size() * kStreams; ++i) {
     slots[i].prepare(static_cast<int>(header->bucket_shift));
   }
-  for (size_t i = 0; i < physical.size(); ++i) {
-    header->devices[i].physical = static_cast<uint32_t>(physical[i]);
+  for (size_t i = 0; i < devices.size(); ++i) {
+    DeviceEntry& entry = header->devices[i];
+    entry.physical = static_cast<uint32_t>(devices[i].physical);
+    devices[i].chip.copy(entry.chip, sizeof(entry.chip) - 1);
   }
   board_bytes = size;
   board.store(header, std::memory_order_release);
@@ -91,8 +94,10 @@ void activity_board::note_memory(const driver::Driver& driver, int device, int d
     return;
   }
   const driver::MemoryInfo memory = driver.memory_info(driver_index);
-  header->devices[device].memory_bytes.store(static_cast<uint64_t>(memory.total_bytes - memory.free_bytes),
-                                             std::memory_order_relaxed);
+  DeviceEntry& entry = header->devices[device];
+  entry.memory_bytes.store(static_cast<uint64_t>(memory.total_bytes - memory.free_bytes),
+                           std::memory_order_relaxed);
+  entry.capacity_bytes.store(static_cast<uint64_t>(memory.total_bytes), std::memory_order_relaxed);
 }
 
 void activity_board::publish(int file) {

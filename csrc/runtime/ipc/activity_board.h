@@ -5,7 +5,8 @@
 //   0     "LOOMACT\0", then u32 version, process id, number of devices, streams per device, buckets per
 //   stream,
 //         bucket shift (driver/activity.h)
-//   64    per device: u32 physical index, u32 unused, u64 bytes of device memory that are taken
+//   64    per device: u32 physical index, u32 unused, u64 bytes of device memory that are taken, u64 of all,
+//         the chip's name in 32 bytes, cut to 31
 //   4096  per device, per stream: StreamActivity
 #pragma once
 
@@ -18,8 +19,13 @@
 
 namespace loom::runtime::activity_board {
 
-// Once, before the devices are made. `physical`: index by index, the physical device.
-void start(const std::vector<int>& physical);
+struct Listed {
+  int physical = 0;  // the device's index among those of the machine
+  std::string chip;
+};
+
+// Once, before the devices are made, index by index.
+void start(const std::vector<Listed>& devices);
 // Where a stream of a device, by its id, tells what it runs; null before start() and for ids beyond the
 // pools'.
 driver::StreamActivity* slot(int device, int64_t stream) noexcept;

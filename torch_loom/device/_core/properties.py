@@ -73,6 +73,11 @@ class DeviceProperties:
     extra: Mapping[str, object] = field(default_factory=dict, compare=False)
 
 
+def uuid_of(physical: int) -> _uuid.UUID:
+    """Return the identifier of a device of this machine, by its physical index."""
+    return _uuid.uuid5(_UUID_NAMESPACE, f"{config.resolve().machine}/{_place(physical)}")
+
+
 def _place(physical: int) -> str:
     # A device of a dry run is no device of the machine.
     return f"dry run/{physical}" if _C.world() else str(physical)
@@ -115,7 +120,7 @@ def properties_of(index: int) -> DeviceProperties:
         shared_memory_per_multiprocessor=figures["shared_memory_per_core_bytes"],
         is_integrated=figures["is_integrated"],
         gcnArchName=str(own["name"]),
-        uuid=_uuid.uuid5(_UUID_NAMESPACE, f"{config.resolve().machine}/{_place(physical)}"),
+        uuid=uuid_of(physical),
         pci_bus_id=physical + 1,
         extra=known,
     )

@@ -8,6 +8,9 @@ A capacity is each process's own: others lessen neither ``mem_get_info`` nor wha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from torch.types import Device
 
 from torch_loom import _C
@@ -30,6 +33,50 @@ _MIB = 1 << 20
 _NOWHERE = -1
 
 
+@dataclass(frozen=True)
+class Simulated:
+    """What a device of a chip draws, how warm it is and how fast its clock runs, by how busy it is.
+
+    Attributes:
+        chip: its name.
+        figures: its description's, by name; 0: not known.
+        share: for which share of the last second kernels ran, 0 … 1.
+    """
+
+    chip: str
+    figures: Mapping[str, float]
+    share: float
+
+    def power_milliwatts(self) -> int:
+        """Return what it draws: between idle and highest power.
+
+        Raises:
+            ChipError: the description has no such figure; so for the others.
+        """
+        return round(1000 * self._between("power_idle_watts", "power_max_watts"))
+
+    def temperature_celsius(self) -> int:
+        """Return its temperature: between the one when idle and the highest."""
+        return round(self._between("temperature_idle_celsius", "temperature_max_celsius"))
+
+    def clock_mhz(self) -> int:
+        """Return its clock: the highest if a kernel ran, else the one when idle."""
+        return int(self._figure("clock_mhz" if self.share > 0 else "clock_idle_mhz"))
+
+    def _between(self, low: str, high: str) -> float:
+        least = self._figure(low)
+        return least + (self._figure(high) - least) * self.share
+
+    def _figure(self, name: str) -> float:
+        value = self.figures[name]
+        if not value:
+            raise ChipError(
+                f"The chip {self.chip!r} has no {name!r} in its description; add it to a description "
+                "of your own (TORCH_LOOM_CHIP=path.toml)"
+            )
+        return value
+
+
 def utilization(device: Device = None) -> int:
     """Return for how many percent of the last second kernels ran on a device, in any process. Measured.
 
@@ -42,7 +89,7 @@ def utilization(device: Device = None) -> int:
     Raises:
         InvalidDeviceError: there is no such device.
     """
-    return _percent(activity.busy_share(_physical_index(device))[0])
+    return percent(activity.busy_share(_physical_index(device))[0])
 
 
 def memory_usage(device: Device = None) -> int:
@@ -57,7 +104,7 @@ def memory_usage(device: Device = None) -> int:
     Raises:
         InvalidDeviceError: there is no such device.
     """
-    return _percent(activity.busy_share(_physical_index(device))[1])
+    return percent(activity.busy_share(_physical_index(device))[1])
 
 
 def power_draw(device: Device = None) -> int:
@@ -71,9 +118,7 @@ def power_draw(device: Device = None) -> int:
         ChipError: the chip's description does not say what it draws.
         InvalidDeviceError: there is no such device.
     """
-    index = _existing_index(device)
-    low, high = _figure("power_idle_watts", index), _figure("power_max_watts", index)
-    return round(1000 * (low + (high - low) * _share(index)))
+    return Simulated(*_figures_and_share(device)).power_milliwatts()
 
 
 def temperature(device: Device = None) -> int:
@@ -87,9 +132,7 @@ def temperature(device: Device = None) -> int:
         ChipError: the chip's description does not give its temperatures.
         InvalidDeviceError: there is no such device.
     """
-    index = _existing_index(device)
-    low, high = _figure("temperature_idle_celsius", index), _figure("temperature_max_celsius", index)
-    return round(low + (high - low) * _share(index))
+    return Simulated(*_figures_and_share(device)).temperature_celsius()
 
 
 def clock_rate(device: Device = None) -> int:
@@ -104,8 +147,7 @@ def clock_rate(device: Device = None) -> int:
         ChipError: the chip's description does not give its clocks.
         InvalidDeviceError: there is no such device.
     """
-    index = _existing_index(device)
-    return int(_figure("clock_mhz", index) if _share(index) > 0 else _figure("clock_idle_mhz", index))
+    return Simulated(*_figures_and_share(device)).clock_mhz()
 
 
 def device_memory_used(device: Device = None) -> int:
@@ -156,20 +198,12 @@ def _physical_index(device: Device) -> int:
     return physical
 
 
-def _share(index: int) -> float:
-    return activity.busy_share(_physical_index(index))[0]
+def _figures_and_share(device: Device) -> tuple[str, Mapping[str, float], float]:
+    index = _existing_index(device)
+    share = activity.busy_share(_physical_index(index))[0]
+    return _C.chip(index).name, _chip_figures(index), share
 
 
-def _percent(share: float) -> int:
+def percent(share: float) -> int:
     # What ran at all is not 0.
     return min(100, max(round(100 * share), 1 if share > 0 else 0))
-
-
-def _figure(name: str, index: int) -> float:
-    value = _chip_figures(index)[name]
-    if not value:
-        raise ChipError(
-            f"The chip {_C.chip(index).name!r} has no {name!r} in its description; add it to a description "
-            "of your own (TORCH_LOOM_CHIP=path.toml)"
-        )
-    return value

@@ -31,9 +31,9 @@ ALONE = "none"
 
 # As in csrc/runtime/ipc/activity_board.h.
 _HEADER = struct.Struct("=8s6I")
-_DEVICE = struct.Struct("=IIQ")
+_DEVICE = struct.Struct("=IIQQ32s")
 _MAGIC = b"LOOMACT\0"
-_VERSION = 1
+_VERSION = 2
 _DEVICES_OFFSET, _STREAMS_OFFSET = 64, 4096
 _NUM_BUCKETS = 64
 _STREAM_BYTES = 64 + 16 * _NUM_BUCKETS
@@ -55,6 +55,8 @@ class Process:
     Attributes:
         pid: its id.
         memory_bytes: device memory that it has taken.
+        capacity_bytes: device memory that there is for it; 0 before it takes any.
+        chip: the name of the chip that the device is to it, cut to 31 bytes.
         streams: of each stream that ever ran anything, 136 words: when what runs now began, whether that is
             a copy, six unused; then the buckets of its kernels and those of its copies.
         bucket_shift: a bucket is 2**this ticks.
@@ -62,6 +64,8 @@ class Process:
 
     pid: int
     memory_bytes: int
+    capacity_bytes: int
+    chip: str
     streams: tuple[memoryview, ...]
     bucket_shift: int
 
@@ -134,6 +138,14 @@ def processes(physical_device: int) -> list[Process]:
     return found
 
 
+def devices_of_others() -> set[int]:
+    """Return the physical indices of the devices whose memory other processes have taken."""
+    places = range(MAX_DEVICES)
+    contents = list(_others())
+    found = {place: [_parse(content, pid, place) for pid, content in contents] for place in places}
+    return {place for place, users in found.items() if any(user and user.memory_bytes for user in users)}
+
+
 def _others() -> Iterator[tuple[int, bytes]]:
     if _prefix is None:
         return
@@ -185,11 +197,13 @@ def _parse(content: bytes, pid: int, physical_device: int) -> Process | None:
     if len(content) < _STREAMS_OFFSET + num_devices * num_streams * _STREAM_BYTES:
         return None
     for index in range(num_devices):
-        physical, _, memory_bytes = _DEVICE.unpack_from(content, _DEVICES_OFFSET + index * _DEVICE.size)
+        place = _DEVICES_OFFSET + index * _DEVICE.size
+        physical, _, memory_bytes, capacity_bytes, chip = _DEVICE.unpack_from(content, place)
         if physical != physical_device:
             continue
-        if memory_bytes > MAX_MEMORY_BYTES:
+        if max(memory_bytes, capacity_bytes) > MAX_MEMORY_BYTES:
             return None
+        name = chip.partition(b"\0")[0].decode(errors="replace")
         first = _STREAMS_OFFSET + index * num_streams * _STREAM_BYTES
         starts = range(first, first + num_streams * _STREAM_BYTES, _STREAM_BYTES)
         view = memoryview(content)
@@ -198,7 +212,7 @@ def _parse(content: bytes, pid: int, physical_device: int) -> Process | None:
             for start in starts
             if content.count(0, start, start + _STREAM_BYTES) != _STREAM_BYTES
         )
-        return Process(pid, memory_bytes, streams, shift)
+        return Process(pid, memory_bytes, capacity_bytes, name, streams, shift)
     return None
 
 
