@@ -126,6 +126,21 @@ KNOWN: dict[tuple[str, str], tuple[str | None, str]] = {
             for dtype in ("float32", "float64", "complex64", "complex128")
         )
     },
+    **{
+        ("test_ctx_manager.py", f"CtxManagerTests.test_cuda_{test}"): (
+            OLDER_PYTORCH,
+            "counts the ops that PyTorch 2.6 traced of streams and events",
+        )
+        for test in (
+            *("event_across_graph_break", "event_method", "stream_context_manager1", "stream_method"),
+            "event_method_create_stream_outside_of_compile",
+        )
+    },
+    ("test_ctx_manager.py", "CtxManagerTests.test_cuda_event_created_outside_of_graph"): (
+        None,
+        "a race: a product writes what another stream reads; the engine's writes partial sums on the way, "
+        "cuBLAS only the same values again",
+    ),
     ("test_torch.py", "TestTorch.test_storage_dead_weak_ref"): FAILS_ON_THE_CPU,
     ("test_torch.py", "TestVitalSignsCudaCUDA.test_cuda_vitals_gpu_only_cuda"): _NO_VITALS,
     ("test_torch.py", "TestTorchDeviceTypeCUDA.test_nondeterministic_alert_histc_cuda"): (

@@ -45,8 +45,12 @@ NEEDS = {
     "a CUDA kernel or Triton": r"mta_called|[Tt]riton|nvcc|\.cu\b|CUDA_HOME|libtorch_cuda|ninja is required",
     "a library of NVIDIA's": r"NotApplicableError|[Nn]ccl|NCCL|cu[Dd][Nn][Nn]|cudart|nvml|NVML|cublas|MIOPEN",
     "a package that is not installed": r"ModuleNotFoundError|No module named",
-    # It has no named tensors, and other names. Those of torch.cuda are this project's.
-    OLDER_PYTORCH: r"keyword argument 'names'|names=tuple|cannot import name '\w+' from 'torch\.(?!cuda\b)",
+    # It has no named tensors, other names (those of torch.cuda are this project's), and sets the executor of
+    # TorchScript where the test file is the program.
+    OLDER_PYTORCH: (
+        r"keyword argument 'names'|names=tuple|GRAPH_EXECUTOR must be set"
+        r"|cannot import name '\w+' from 'torch\.(?!cuda\b)"
+    ),
 }
 # Of one file alone, by its name: texts that elsewhere would hide a failure of this project's.
 NEEDS_OF_FILES = {
