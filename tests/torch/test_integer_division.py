@@ -78,6 +78,9 @@ def test_compiled_quotients_are_those_of_eager_mode(divide: Divide, dtype: torch
     compiled = torch.compile(divide)
     assert compiled(x, y).tolist() == divide(x, y).tolist()
     assert compiled(x[0], y[0]).item() == divide(x[0], y[0]).item()
+    for number in (-1, 3):
+        assert compiled(x, number).tolist() == divide(x, number).tolist()
+    assert compiled(x, y.to(torch.int64)).tolist() == divide(x, y.to(torch.int64)).tolist()
 
 
 @pytest.mark.slow

@@ -174,7 +174,7 @@ def divide_whole_numbers(name: str, takes_zeros: bool) -> None:
     def truncdiv(a: Any, b: Any) -> Any:
         if not is_own(a, b):
             return original(a, b)
-        dtype = b.get_dtype()
+        dtype = next(one for one in (a, b) if isinstance(one, ir.IRNode)).get_dtype()
 
         def towards_zero(a: Any, b: Any) -> Any:
             floor, zero = ops.floordiv(a, b), ops.constant(0, dtype)
