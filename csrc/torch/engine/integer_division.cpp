@@ -42,8 +42,8 @@ Tensor without_overflow(const Tensor& dividend, const Tensor& divisor) {
   const int64_t least =
       type == at::kInt ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int64_t>::min();
   if (dividend.layout() != c10::kStrided) {
-    const Tensor values = dividend.is_sparse() ? dividend._values() : dividend.values();
-    TORCH_CHECK(!at::any(at::eq(values.to(type), least)).item<bool>(),
+    // The engine divides no others than COO.
+    TORCH_CHECK(!dividend.is_sparse() || !at::any(at::eq(dividend._values().to(type), least)).item<bool>(),
                 "The quotient of a sparse tensor with the value ", least, " and -1 is not a number of ",
                 type);
     return divisor;
