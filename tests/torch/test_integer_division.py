@@ -115,6 +115,10 @@ def test_true_division_by_zero_stays_infinite(fork_python: PythonRunner) -> None
             assert torch.compile(torch.div)(x, zero, rounding_mode=mode).tolist() == eager.tolist()
         for rest in (torch.remainder, torch.fmod, lambda x, y: x % y, lambda x, y: x % 0):
             assert torch.compile(rest)(x, zero).tolist() == rest(x, zero).tolist()
+        for divide in (lambda x, n: x % n, lambda x, n: torch.div(x, n, rounding_mode="trunc"), torch.fmod):
+            compiled = torch.compile(divide, dynamic=True)
+            for number in (3, 5, 0, -2):
+                assert compiled(x, number).tolist() == divide(x, number).tolist(), number
         torch.cuda.synchronize()
         """,
         {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"},

@@ -159,8 +159,10 @@ def divide_whole_numbers(name: str, takes_zeros: bool) -> None:
         name: of the device.
         takes_zeros: whether a quotient by zero is some number, as on a GPU, instead of an error.
     """
+    import sympy  # type: ignore[import-untyped]
     from torch._inductor import ir, lowering
     from torch._inductor.virtualized import ops
+    from torch.utils._sympy.functions import Where
 
     patched: Any = lowering
     original: Any = patched.truncdiv
@@ -189,11 +191,15 @@ def divide_whole_numbers(name: str, takes_zeros: bool) -> None:
         return
 
     def is_whole(value: Any) -> bool:
+        if isinstance(value, sympy.Basic):
+            return bool(value.is_integer)
         return isinstance(value, int) or (isinstance(value, ir.IRNode) and patched.is_integer_type(value))
 
     def without_zeros(divisor: Any) -> Any:
         if isinstance(divisor, int):
             return divisor or 1
+        if isinstance(divisor, sympy.Basic):  # a number of the program's that changes from call to call
+            return Where(sympy.Eq(divisor, 0), sympy.Integer(1), divisor)
         dtype = divisor.get_dtype()
 
         def replaced(value: Any) -> Any:
