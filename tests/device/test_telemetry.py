@@ -203,8 +203,9 @@ for line in sys.stdin:
 """
 
 
-def shared_files() -> list[str]:
-    return [name for name in os.listdir("/dev/shm") if "-telemetry_test_" in name]
+def shared_files(machine: str) -> list[str]:
+    """Names of the files that this test's processes share: other runs of this file have other machines."""
+    return [name for name in os.listdir("/dev/shm") if f"-{machine}-" in name]
 
 
 @pytest.fixture
@@ -214,7 +215,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     yield name
     for _ in activity._others():
         pass
-    assert not shared_files()
+    assert not shared_files(name)
 
 
 def read_line(stream: IO[str] | None) -> str:
@@ -243,21 +244,22 @@ def test_another_process_is_seen_until_it_is_killed(machine: str) -> None:
         assert str(child.pid) not in loom.list_gpu_processes(0)
         assert loom.utilization(1) > 0
         assert loom.mem_get_info(1) == free  # each process has a capacity of its own
-        assert len(shared_files()) == 1
+        assert len(shared_files(machine)) == 1
         child.send_signal(signal.SIGKILL)
         child.wait()
     assert loom.device_memory_used(1) == own
     assert str(child.pid) not in loom.list_gpu_processes(1)
-    assert not shared_files()
+    assert not shared_files(machine)
 
 
 def test_a_process_that_ends_leaves_nothing(machine: str, fork_loom: PythonRunner) -> None:
     fork_loom(
         """
         import torch_loom, os
-        assert not [name for name in os.listdir("/dev/shm") if "-telemetry_test_" in name]
+        ours = "-" + os.environ["TORCH_LOOM_MACHINE"] + "-"
+        assert not [name for name in os.listdir("/dev/shm") if ours in name]
         x = torch.ones(1 << 20, device="loom")
-        files = [name for name in os.listdir("/dev/shm") if "-telemetry_test_" in name]
+        files = [name for name in os.listdir("/dev/shm") if ours in name]
         assert len(files) == 1, files
         mine = torch.loom.device_memory_used(0)
         # A child that is forked now holds no lock, and writes nothing that the parent publishes.
@@ -307,8 +309,8 @@ def test_left_over_and_broken_files(machine: str) -> None:
     os.mkfifo(f"/dev/shm/{prefix}pipe")
     # Nobody holds them: none counts, those that are files are removed, the others are left alone.
     assert loom.device_memory_used(0) == before
-    assert sorted(shared_files()) == [f"{prefix}link", f"{prefix}pipe"]
-    for name in shared_files():
+    assert sorted(shared_files(machine)) == [f"{prefix}link", f"{prefix}pipe"]
+    for name in shared_files(machine):
         os.unlink(f"/dev/shm/{name}")
 
 

@@ -167,7 +167,7 @@ def test_run_image_names_what_the_image_takes(script: Path, tmp_path: Path) -> N
             (),
             "inputs() failed: KeyError",
         ),
-        ("import torch; model = torch.nn.ReLU().cuda()", (), "or set TORCH_LOOM_DEVICE_NAME=cuda"),
+        ("import torch; model = torch.nn.Linear(2, 2).cuda()", (), "or set TORCH_LOOM_DEVICE_NAME=cuda"),
         ("import torch\nmodel = torch.nn.Rlu()", (), "net.py:2, in <module>, `model = torch.nn.Rlu()`"),
     ],
 )
