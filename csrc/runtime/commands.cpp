@@ -105,7 +105,10 @@ void fill_timed(const Target& to, void* destination, uint8_t value, size_t bytes
 void Issue::end() {
   if (state_ != State::kBegun) return;
   state_ = State::kEnded;
-  if (times_ != nullptr) times_->returned_ns = clock::now_ns();
+  if (times_ != nullptr) {
+    times_->host_returned_ns = clock::host_ns();
+    times_->returned_ns = clock::now_ns();
+  }
   if (!tape::is_end_told(command_.kind)) return;
   command_.times = nullptr;
   tape::end(command_, told_);

@@ -16,8 +16,11 @@ namespace loom::runtime {
 struct CommandTimes {
   const int64_t issued_ns = clock::now_ns();
   std::atomic<int64_t> returned_ns{-1};  // the call that issued it has returned
-  std::atomic<int64_t> began_ns{-1};     // of kernels, copies, fills
-  std::atomic<int64_t> ended_ns{-1};     // written last: then all of them are known
+  // The same two by the host's own clock, whatever the time is simulated to be.
+  const int64_t host_issued_ns = clock::host_ns();
+  std::atomic<int64_t> host_returned_ns{-1};
+  std::atomic<int64_t> began_ns{-1};  // of kernels, copies, fills
+  std::atomic<int64_t> ended_ns{-1};  // written last: then all of them are known
 };
 
 namespace timing {

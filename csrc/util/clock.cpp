@@ -8,12 +8,6 @@ std::atomic<Source*> detail::source{nullptr};
 
 namespace {
 
-int64_t system_ns() noexcept {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 // What turns the source's time into nanoseconds since 1970.
 std::atomic<int64_t> source_epoch_ns{0};
 
@@ -27,15 +21,21 @@ Moment now() { return {host_ticks(), std::chrono::steady_clock::now()}; }
 }  // namespace
 
 void set_source(Source* source) noexcept {
-  if (source != nullptr) source_epoch_ns.store(system_ns() - source->now_ns(), std::memory_order_relaxed);
+  if (source != nullptr) source_epoch_ns.store(host_wall_ns() - source->now_ns(), std::memory_order_relaxed);
   detail::source.store(source, std::memory_order_release);
+}
+
+int64_t host_wall_ns() noexcept {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 int64_t wall_ns() noexcept {
   if (Source* other = detail::source.load(std::memory_order_acquire)) [[unlikely]] {
     return source_epoch_ns.load(std::memory_order_relaxed) + other->now_ns();
   }
-  return system_ns();
+  return host_wall_ns();
 }
 
 uint64_t Source::ticks() noexcept {

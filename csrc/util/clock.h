@@ -45,6 +45,9 @@ inline int64_t now_ns() noexcept {
 // Nanoseconds since 1970. A simulated clock goes on from the moment at which it was set.
 int64_t wall_ns() noexcept;
 
+// The same of the host's own clock.
+int64_t host_wall_ns() noexcept;
+
 // The processor's own counter, read in a third of the time that a clock takes. The same in all threads and
 // processes.
 inline uint64_t host_ticks() noexcept {

@@ -82,6 +82,8 @@ def test_profiles_have_rows_of_the_device(warm_python: PythonRunner) -> None:
                 x.zero_()
             rows = [event.name for event in prof.events() if event.device_type == DeviceType.CUDA]
             assert rows == ["cuda::gemm<mm>", "Memcpy DtoH (Device -> Pageable)", "Memset (Device)"], rows
+            host = [event.name for event in prof.events() if event.device_type == DeviceType.CPU]
+            assert {"cudaLaunchKernel", "cudaMemcpyAsync", "cudaMemsetAsync"} <= set(host), host
         assert "CUDA time total" in prof.key_averages().table(sort_by="cuda_time_total")
         [product] = [event for event in prof.key_averages() if event.key == "aten::mm"]
         assert product.device_time_total > 0

@@ -210,6 +210,46 @@ def test_a_profile_has_device_time() -> None:
     assert first == second
 
 
+def test_the_work_of_a_profile_stands_behind_its_calls() -> None:
+    def profiled() -> tuple[list[int], list[int]]:
+        """Start of each kernel and copy since the first one, and its duration, in nanoseconds."""
+        with torch.profiler.profile() as profile:
+            x = torch.ones(64, 64, device="loom")
+            (x @ x).relu().sum().item()
+            x.cos_()
+        assert profile.profiler is not None
+        assert profile.profiler.kineto_results is not None
+        events = profile.profiler.kineto_results.events()
+        ops = {event.correlation_id(): event for event in events if event.name().startswith("aten::")}
+        calls = {
+            event.correlation_id(): event
+            for event in events
+            if event.name() in {"loomLaunchKernel", "loomMemcpyAsync"}
+        }
+        work = [
+            event
+            for event in events
+            if event.device_type() == torch.autograd.DeviceType.PrivateUse1 and "Sync" not in event.name()
+        ]
+        work.sort(key=lambda event: event.start_ns())
+        assert len(work) == len(calls) == 6
+        for event in work:
+            call = calls[event.correlation_id()]
+            op = ops[event.linked_correlation_id()]
+            assert op.start_ns() <= call.start_ns()
+            assert call.end_ns() <= op.end_ns()
+            assert call.start_ns() < event.start_ns()
+        for before, after in itertools.pairwise(work):
+            assert before.end_ns() <= after.start_ns()
+        *waited_for, _ = work  # the host waited for item(): what came then stands behind its own call
+        return (
+            [event.start_ns() - work[0].start_ns() for event in waited_for],
+            [event.duration_ns() for event in work],
+        )
+
+    assert profiled() == profiled()
+
+
 def test_events_must_have_been_recorded() -> None:
     start, end = (torch.loom.Event(enable_timing=True) for _ in range(2))
     start.record()

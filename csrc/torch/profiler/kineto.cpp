@@ -29,14 +29,14 @@ std::atomic<unsigned long> profiles{0};
 std::mutex& running_mutex = *new std::mutex;
 std::weak_ptr<ProfileRecorder>& running_recorder = *new std::weak_ptr<ProfileRecorder>;
 
-// What is to be added to clock::now_ns() for nanoseconds since 1970: from the quickest of a few readings of
+// What is to be added to the host's clock for nanoseconds since 1970: from the quickest of a few readings of
 // both clocks.
-int64_t clock_offset_ns() {
+int64_t host_offset_ns() {
   int64_t offset = 0, best_gap = std::numeric_limits<int64_t>::max();
   for (int i = 0; i < 5; ++i) {
-    const int64_t before = runtime::clock::now_ns();
-    const int64_t since_1970 = runtime::clock::wall_ns();
-    const int64_t gap = runtime::clock::now_ns() - before;
+    const int64_t before = runtime::clock::host_ns();
+    const int64_t since_1970 = runtime::clock::host_wall_ns();
+    const int64_t gap = runtime::clock::host_ns() - before;
     if (gap >= best_gap) continue;
     best_gap = gap;
     offset = since_1970 - before - gap / 2;
@@ -68,9 +68,7 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   void start() override {
     runtime::simulated::settle();
-    is_simulated_ = runtime::simulated::is_on();
-    began_ns_ = runtime::clock::now_ns();
-    clock_offset_ns_ = clock_offset_ns();
+    host_offset_ns_ = host_offset_ns();
     runtime::tape::attach(recorder_);
     is_attached_ = true;
     const std::lock_guard<std::mutex> lock(running_mutex);
@@ -80,10 +78,6 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   void stop() override {
     detach();
-    // The first use of a device started the simulated clock during this profile: align at its end.
-    if (!is_simulated_ && runtime::simulated::is_on()) {
-      clock_offset_ns_ = runtime::clock::wall_ns() - runtime::clock::now_ns();
-    }
     try {
       drain_devices();
     } catch (const std::exception& error) {
@@ -100,10 +94,7 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   void processTrace(libkineto::ActivityLogger& logger, libkineto::getLinkedActivityCallback find_op,
                     int64_t start_ns, int64_t /*end_ns*/) override {
-    // The simulated clock and the host's drift apart. They are aligned at the profile's start, where Kineto
-    // places the host's rows.
-    if (is_simulated_ && start_ns != 0) clock_offset_ns_ = start_ns - began_ns_;
-    ProfileRows rows(clock_offset_ns_, types_, std::move(find_op));
+    ProfileRows rows(host_offset_ns_, runtime::simulated::is_on(), types_, std::move(find_op));
     rows.add(recorder_->take());
     rows.log(logger, start_ns);
     buffer_ = rows.buffer();
@@ -132,8 +123,8 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   const std::set<ActivityType> types_;
   const std::shared_ptr<ProfileRecorder> recorder_ = std::make_shared<ProfileRecorder>();
-  bool is_attached_ = false, is_simulated_ = false;
-  int64_t began_ns_ = 0, clock_offset_ns_ = 0;
+  bool is_attached_ = false;
+  int64_t host_offset_ns_ = 0;
   std::vector<std::string> errors_;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <string_view>
 
 #include "torch/core/device.h"
@@ -66,11 +67,27 @@ bool is_work(CommandKind kind) {
   return kind == CommandKind::kKernel || kind == CommandKind::kCopy || kind == CommandKind::kFill;
 }
 
+// Whether the host waited for what it issued: what it issues next is after that.
+bool is_waited_for(const ProfileRecorder::Record& record) {
+  switch (record.kind) {
+    case CommandKind::kSynchronizeStream:
+    case CommandKind::kSynchronizeEvent:
+    case CommandKind::kSynchronizeDevice:
+      return true;
+    default: {
+      const runtime::CommandTimes& times = *record.times;
+      return is_work(record.kind) && times.ended_ns >= 0 && times.ended_ns <= times.returned_ns;
+    }
+  }
+}
+
 }  // namespace
 
-ProfileRows::ProfileRows(int64_t clock_offset_ns, const std::set<ActivityType>& types,
+ProfileRows::ProfileRows(int64_t host_offset_ns, bool is_simulated, const std::set<ActivityType>& types,
                          libkineto::getLinkedActivityCallback find_op)
-    : clock_offset_ns_(clock_offset_ns),
+    : host_offset_ns_(host_offset_ns),
+      is_simulated_(is_simulated),
+      device_offset_ns_(is_simulated ? std::numeric_limits<int64_t>::min() : host_offset_ns),
       types_(types),
       find_op_(std::move(find_op)),
       buffer_(std::make_unique<libkineto::CpuTraceBuffer>()) {
@@ -79,41 +96,57 @@ ProfileRows::ProfileRows(int64_t clock_offset_ns, const std::set<ActivityType>& 
   buffer_->gpuOpCount = 0;
 }
 
-ProfileRows::Activity& ProfileRows::make(ActivityType type, const std::string& name, int64_t start_ns,
-                                         int64_t end_ns) {
+ProfileRows::Activity& ProfileRows::make(ActivityType type, const std::string& name, Span span) {
   buffer_->emplace_activity(buffer_->span, type, name);
   Activity& activity = *buffer_->activities.back();
-  activity.startTime = start_ns + clock_offset_ns_;
-  activity.endTime = std::max(start_ns, end_ns) + clock_offset_ns_;
-  libkineto::TraceSpan& span = buffer_->span;
-  span.startTime =
-      buffer_->activities.size() == 1 ? activity.startTime : std::min(span.startTime, activity.startTime);
-  span.endTime = std::max(span.endTime, activity.endTime);
+  activity.startTime = span.start_ns;
+  activity.endTime = std::max(span.start_ns, span.end_ns);
+  libkineto::TraceSpan& whole = buffer_->span;
+  whole.startTime =
+      buffer_->activities.size() == 1 ? activity.startTime : std::min(whole.startTime, activity.startTime);
+  whole.endTime = std::max(whole.endTime, activity.endTime);
   return activity;
 }
 
-void ProfileRows::add(const std::deque<Record>& records) {
-  for (const Record& record : records) {
-    const auto key = std::pair(record.thread, Row(record.device, record.stream));
-    const bool is_replayed = is_work(record.kind) && record.times->returned_ns < 0;
-    const uint32_t flow = is_replayed ? replays_[key] : next_flow();
-    if (record.kind == CommandKind::kReplay) replays_[key] = flow;
-    if (!is_replayed) add_launch(record, flow);
-    if (is_work(record.kind)) {
-      add_work(record, flow);
-    } else {
-      add_wait(record, flow);
-    }
+// Simulated time and the host's are different times. A device's work keeps its durations and distances, and
+// stands behind the calls that issued it: between two waits of the host all of it is moved by as much as the
+// call that came latest asks for.
+void ProfileRows::move_behind_calls(Records::const_iterator first, Records::const_iterator last) {
+  for (; first != last; ++first) {
+    const runtime::CommandTimes& times = *first->times;
+    device_offset_ns_ = std::max(device_offset_ns_, times.host_issued_ns - times.issued_ns + host_offset_ns_);
+  }
+}
+
+void ProfileRows::add(const Records& records) {
+  for (auto first = records.begin(); first != records.end();) {
+    auto last = std::find_if(first, records.end(), is_waited_for);
+    if (last != records.end()) ++last;
+    if (is_simulated_) move_behind_calls(first, last);
+    for (; first != last; ++first) add(*first);
   }
   add_annotations();
 }
 
+void ProfileRows::add(const Record& record) {
+  const auto key = std::pair(record.thread, Row(record.device, record.stream));
+  const bool is_replayed = is_work(record.kind) && record.times->returned_ns < 0;
+  const uint32_t flow = is_replayed ? replays_[key] : next_flow();
+  if (record.kind == CommandKind::kReplay) replays_[key] = flow;
+  if (!is_replayed) add_launch(record, flow);
+  if (is_work(record.kind)) {
+    add_work(record, flow);
+  } else {
+    add_wait(record, flow);
+  }
+}
+
 // The call on the host's row, where the flow to the device's begins.
 void ProfileRows::add_launch(const Record& record, uint32_t flow) {
-  if (!wants(runtime_activity())) return;
+  if (!wants_calls()) return;
   const runtime::CommandTimes& times = *record.times;
-  Activity& call = make(runtime_activity(), call_name(record.kind), times.issued_ns,
-                        std::max<int64_t>(times.returned_ns, times.issued_ns));
+  Activity& call = make(runtime_activity(), call_name(record.kind),
+                        {times.host_issued_ns + host_offset_ns_, times.host_returned_ns + host_offset_ns_});
   call.device = libkineto::processId();
   call.resource = record.thread;
   call.threadId = record.thread;
@@ -130,8 +163,8 @@ void ProfileRows::add_launch(const Record& record, uint32_t flow) {
 // What ran on a stream, when it ran there.
 void ProfileRows::add_work(const Record& record, uint32_t flow) {
   const runtime::CommandTimes& times = *record.times;
-  const int64_t ended_ns = times.ended_ns, began_ns = times.began_ns;
-  if (ended_ns < 0) return;  // dropped, or never submitted
+  if (times.ended_ns < 0) return;  // dropped, or never submitted
+  const int64_t began_ns = times.began_ns + device_offset_ns_, ended_ns = times.ended_ns + device_offset_ns_;
   const Row row(record.device, record.stream);
   int64_t& reached_ns = reached_ns_[row];
   reached_ns = std::max(reached_ns, ended_ns);
@@ -143,12 +176,12 @@ void ProfileRows::add_work(const Record& record, uint32_t flow) {
   }();
   if (!wants(type)) return;
   rows_.insert(row);
-  Activity& work = make(type, name, began_ns, ended_ns);
+  Activity& work = make(type, name, {began_ns, ended_ns});
   work.device = record.device;
   work.resource = static_cast<int32_t>(record.stream);
   work.id = static_cast<int32_t>(flow);
   work.linked = record.op == 0 ? nullptr : find_op_(static_cast<int32_t>(record.op));
-  if (wants(runtime_activity())) {
+  if (wants_calls()) {
     work.flow.id = flow;
     work.flow.type = libkineto::kLinkAsyncCpuGpu;
     work.flow.start = 0;
@@ -156,7 +189,7 @@ void ProfileRows::add_work(const Record& record, uint32_t flow) {
   work.addMetadata("device", record.device);
   work.addMetadata("stream", record.stream);
   work.addMetadata("correlation", flow);
-  work.addMetadata("queued", times.issued_ns + clock_offset_ns_);
+  work.addMetadata("queued", times.issued_ns + device_offset_ns_);
   if (record.kind == CommandKind::kKernel) return;
   work.addMetadata("bytes", record.bytes);
   if (ended_ns > began_ns) {
@@ -170,17 +203,18 @@ void ProfileRows::add_work(const Record& record, uint32_t flow) {
 void ProfileRows::add_wait(const Record& record, uint32_t flow) {
   const runtime::CommandTimes& times = *record.times;
   Row row(record.device, record.stream);
-  Span span{times.issued_ns, std::max<int64_t>(times.returned_ns, times.issued_ns)};
+  const int64_t issued_ns = times.issued_ns + device_offset_ns_;
+  Span span{issued_ns, times.returned_ns + device_offset_ns_};
   std::string name;
   switch (record.kind) {
     case CommandKind::kRecordEvent:
-      events_[record.event] = {row, std::max(reached_ns_[row], times.issued_ns)};
+      events_[record.event] = {row, std::max(reached_ns_[row], issued_ns)};
       return;
     case CommandKind::kWaitEvent: {
       const auto recorded = events_.find(record.event);
       if (recorded == events_.end()) return;
       int64_t& reached_ns = reached_ns_[row];
-      span = {std::max(reached_ns, times.issued_ns), recorded->second.second};
+      span = {std::max(reached_ns, issued_ns), recorded->second.second};
       if (span.end_ns <= span.start_ns) return;
       reached_ns = span.end_ns;
       name = "Stream Wait Event";
@@ -205,7 +239,7 @@ void ProfileRows::add_wait(const Record& record, uint32_t flow) {
   }
   if (!wants(ActivityType::CONCURRENT_KERNEL)) return;
   rows_.insert(row);
-  Activity& wait = make(ActivityType::CUDA_SYNC, name, span.start_ns, span.end_ns);
+  Activity& wait = make(ActivityType::CUDA_SYNC, name, span);
   wait.device = row.first;
   wait.resource = static_cast<int32_t>(row.second);
   wait.id = static_cast<int32_t>(flow);
@@ -238,7 +272,7 @@ void ProfileRows::add_annotations() {
       if (scope == nullptr) continue;
       name = scope->name();
     }
-    Activity& activity = make(ActivityType::GPU_USER_ANNOTATION, name, span.start_ns, span.end_ns);
+    Activity& activity = make(ActivityType::GPU_USER_ANNOTATION, name, span);
     activity.device = key.second.first;
     activity.resource = static_cast<int32_t>(key.second.second);
     activity.id = static_cast<int32_t>(next_flow());

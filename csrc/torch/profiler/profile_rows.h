@@ -18,8 +18,9 @@ namespace loom::glue {
 
 class ProfileRows {
  public:
-  // `clock_offset_ns`: what turns the recorder's times into those since 1970. `types`: which rows are wanted.
-  ProfileRows(int64_t clock_offset_ns, const std::set<libkineto::ActivityType>& types,
+  // `host_offset_ns`: what turns the host's times into those since 1970. `is_simulated`: the devices' times
+  // are not the host's. `types`: which rows are wanted.
+  ProfileRows(int64_t host_offset_ns, bool is_simulated, const std::set<libkineto::ActivityType>& types,
               libkineto::getLinkedActivityCallback find_op);
 
   // Turns records, in the order of their issue, into rows.
@@ -36,20 +37,31 @@ class ProfileRows {
   using Activity = libkineto::GenericTraceActivity;
   using Row = std::pair<int, int64_t>;  // device and stream
 
+  using Records = std::deque<Record>;
+
+  // Like all times below, in nanoseconds since 1970.
   struct Span {
     int64_t start_ns, end_ns;
   };
 
-  Activity& make(libkineto::ActivityType type, const std::string& name, int64_t start_ns, int64_t end_ns);
+  Activity& make(libkineto::ActivityType type, const std::string& name, Span span);
   bool wants(libkineto::ActivityType type) const { return types_.count(type) != 0; }
+  // A profile of the device alone asks for those of PrivateUse1, whatever the device is called.
+  bool wants_calls() const {
+    return wants(runtime_activity()) || wants(libkineto::ActivityType::PRIVATEUSE1_RUNTIME);
+  }
 
+  void move_behind_calls(Records::const_iterator first, Records::const_iterator last);
+  void add(const Record& record);
   void add_launch(const Record& record, uint32_t flow);
   void add_work(const Record& record, uint32_t flow);
   void add_wait(const Record& record, uint32_t flow);
   void annotate(const Record& record, Span span);
   void add_annotations();
 
-  const int64_t clock_offset_ns_;
+  const int64_t host_offset_ns_;
+  const bool is_simulated_;
+  int64_t device_offset_ns_;  // what turns the devices' times into those since 1970; never falls
   const std::set<libkineto::ActivityType> types_;
   const libkineto::getLinkedActivityCallback find_op_;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
