@@ -213,8 +213,9 @@ def test_a_profile_has_device_time() -> None:
 def test_the_work_of_a_profile_stands_behind_its_calls() -> None:
     def profiled() -> tuple[list[int], list[int]]:
         """Start of each kernel and copy since the first one, and its duration, in nanoseconds."""
+        x = torch.ones(64, 64, device="loom").add(1)  # it is on the device under the lazy policy, too
         with torch.profiler.profile() as profile:
-            x = torch.ones(64, 64, device="loom")
+            x.mul_(0.5)
             (x @ x).relu().sum().item()
             x.cos_()
         assert profile.profiler is not None

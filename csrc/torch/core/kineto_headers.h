@@ -12,6 +12,7 @@
 #include <output_base.h>
 #include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
 
+#include <set>
 #include <utility>
 
 #include "torch/core/device_type.h"
@@ -22,6 +23,13 @@ namespace loom::glue {
 inline libkineto::ActivityType runtime_activity() {
   return device_type() == c10::DeviceType::PrivateUse1 ? libkineto::ActivityType::PRIVATEUSE1_RUNTIME
                                                        : libkineto::ActivityType::CUDA_RUNTIME;
+}
+
+// Whether these are rows of calls into a device's runtime. A profile of the device alone asks for those of
+// PrivateUse1, whatever the device is called.
+inline bool has_runtime_activity(const std::set<libkineto::ActivityType>& types) {
+  return types.count(runtime_activity()) != 0 ||
+         types.count(libkineto::ActivityType::PRIVATEUSE1_RUNTIME) != 0;
 }
 
 // Kineto asks whatever is registered here, whichever the device type.

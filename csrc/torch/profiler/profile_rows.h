@@ -46,10 +46,7 @@ class ProfileRows {
 
   Activity& make(libkineto::ActivityType type, const std::string& name, Span span);
   bool wants(libkineto::ActivityType type) const { return types_.count(type) != 0; }
-  // A profile of the device alone asks for those of PrivateUse1, whatever the device is called.
-  bool wants_calls() const {
-    return wants(runtime_activity()) || wants(libkineto::ActivityType::PRIVATEUSE1_RUNTIME);
-  }
+  bool wants_calls() const { return has_runtime_activity(types_); }
 
   void move_behind_calls(Records::const_iterator first, Records::const_iterator last);
   void add(const Record& record);
