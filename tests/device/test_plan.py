@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._inductor.utils import run_and_get_code
 
 from torch_loom import _C
 from torch_loom.errors import DryRunError
@@ -66,6 +67,21 @@ def test_compiled_modules_are_planned_whole(way: str) -> None:
         program()
     assert any("fused" in each.name for each in plan.ops()), "Dynamo broke the graph"
     assert plan.memory_by_category()["parameters"] >= 4 * (64 * 256 + 256 + 256 * 8 + 8)
+
+
+@pytest.mark.slow
+def test_constants_of_compiled_code_have_their_values() -> None:
+    # What is known when the code is compiled is not read from a device that computes nothing.
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        three = torch.full((8,), 1.5, device=x.device) * 2
+        return x * three + (three - 3)
+
+    with torch.loom.dry_run(devices=1), warnings.catch_warnings():
+        warnings.filterwarnings("error", message="reads a value")
+        y, code = run_and_get_code(torch.compile(scaled), torch.ones(4, 8, device="loom"))
+    assert y.shape == (4, 8)
+    assert "static_cast<float>(3.0)" in code[0]
+    assert "static_cast<float>(0.0)" not in code[0]
 
 
 def test_the_peak_has_the_line_that_made_it() -> None:

@@ -66,6 +66,7 @@ def register_with_inductor() -> None:
     rules.schedule_as_cpp(name)
     rules.lower_as_cpp(name)
     rules.compute_on_device(name)
+    rules.fold_on_host(name)
     rules.divide_whole_numbers(name, takes_zeros=config.resolve().asserts == "device")
     rules.generate_as_cpp(name)
     if name == config.CUDA_NAME:

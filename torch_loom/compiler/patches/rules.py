@@ -11,6 +11,7 @@ __all__ = [
     "ask_for_no_triton",
     "compute_on_device",
     "divide_whole_numbers",
+    "fold_on_host",
     "generate_as_cpp",
     "is_no_gpu",
     "lower_as_cpp",
@@ -146,6 +147,47 @@ def compute_on_device(name: str) -> None:
 
     is_gpu._loom_original = original  # type: ignore[attr-defined]
     patched.is_gpu = is_gpu
+
+
+def fold_on_host(name: str) -> None:
+    """Let the joint graph's constants be evaluated on the CPU.
+
+    Inductor evaluates them where they will lie, and reads the values: each is a wait for the device, and
+    in a dry run, which has no values, what was 2 becomes 0 and a product by it is left out of the plan. No
+    upstream issue; the function has a note that it should compute on the CPU.
+    """
+    from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
+    from torch.utils import _pytree as pytree
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from torch_loom import _C
+
+    original: Any = UniformValueConstantFolder._deduce_value
+    if getattr(original, "_loom_original", None) is not None:
+        return
+
+    def on_host(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.cpu() if value.device.type == name else value
+        return torch.device("cpu") if isinstance(value, torch.device) and value.type == name else value
+
+    class OnHost(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        ) -> Any:
+            args, kwargs = pytree.tree_map(on_host, (args, kwargs or {}))
+            return func(*args, **kwargs)
+
+    def deduce_value(self: Any, node: Any) -> Any:
+        with OnHost():  # type: ignore[no-untyped-call]
+            value = original(self, node)
+        is_on_device = isinstance(value, torch.Tensor) and value.device.type == name
+        if is_on_device and _C.device_properties(value.device.index)["driver"] == "null":
+            return self.unknown_value  # a constant whose value was left out of a dry run
+        return value
+
+    deduce_value._loom_original = original  # type: ignore[attr-defined]
+    UniformValueConstantFolder._deduce_value = deduce_value  # type: ignore[method-assign]
 
 
 def divide_whole_numbers(name: str, takes_zeros: bool) -> None:
