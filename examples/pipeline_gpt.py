@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn import functional
 
 from torch_loom import pybuda
-from torch_loom.pybuda.pybudaglobal import state
+from torch_loom.pybuda.run.session import running
 
 CONTEXT, WIDTH, HEADS, VOCABULARY = 32, 64, 4, 128
 MICROBATCHES, BATCH = 4, 8
@@ -151,7 +151,7 @@ def train(first: pybuda.TTDevice, last: pybuda.CPUDevice, num_steps: int) -> tup
     pybuda.run_training(steps=num_steps, microbatch_count=MICROBATCHES, loss_queue=losses)
     got = [float(losses.get()[0].value()) for _ in range(num_steps * MICROBATCHES)]
     pybuda.sync()
-    return got, state.session.pipeline.report().draw()
+    return got, running.session.pipeline.report().draw()
 
 
 def generate(first: pybuda.TTDevice, prompt: torch.Tensor, length: int) -> torch.Tensor:
@@ -183,7 +183,7 @@ def main() -> None:
     print(picture)
     tokens = generate(first, torch.tensor(list(b"Return the ")), CONTEXT)
     print(bytes(tokens.tolist()).decode())
-    print(state.session.pipeline.report().draw())
+    print(running.session.pipeline.report().draw())
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn import functional
 
 from torch_loom import pybuda
-from torch_loom.pybuda.pybudaglobal import state
+from torch_loom.pybuda.run.session import running
 
 
 class Embeddings(nn.Module):
@@ -141,7 +141,7 @@ def run(first: pybuda.TTDevice, inputs: Sequence[torch.Tensor]) -> tuple[list[to
     got = [outputs.get()[0].value() for _ in inputs]
     rate = len(inputs) / (time.perf_counter() - begin)
     pybuda.sync()
-    return got, rate, state.session.pipeline.report().draw()
+    return got, rate, running.session.pipeline.report().draw()
 
 
 def save(model: nn.Sequential, sample: torch.Tensor, path: str) -> str:

@@ -16,7 +16,8 @@ from tests.pybuda.models import SIZE, Projection
 from torch_loom import pybuda
 from torch_loom.errors import ImageError, PipelineError
 from torch_loom.pybuda.enums import BackendDevice, BackendType
-from torch_loom.pybuda.pybudaglobal import get_devices, state
+from torch_loom.pybuda.pybudaglobal import get_devices
+from torch_loom.pybuda.run.session import running
 
 NUM_THREADS, NUM_PUSHES = 8, 25
 
@@ -50,7 +51,7 @@ def test_a_fork_has_neither_the_devices_nor_the_pipeline() -> None:
     device = pybuda.TTDevice("tt0", module=Projection("m"))
     device.push_to_inputs(torch.rand(2, SIZE))
     pybuda.run_inference(_sequential=True)
-    pipeline = state.session.pipeline
+    pipeline = running.session.pipeline
     child = os.fork()
     if child == 0:
         code = 1
@@ -61,7 +62,7 @@ def test_a_fork_has_neither_the_devices_nor_the_pipeline() -> None:
             with pytest.raises(PipelineError, match="fork of it"):
                 pipeline.sync()
             assert time.monotonic() - begun < 10
-            code = 10 * len(get_devices()) + (state.session is not None)
+            code = 10 * len(get_devices()) + (running.session is not None)
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -6,6 +6,7 @@
 from torch_loom.pybuda import (
     _C,
     config,
+    module,
     op,
     optimizers,
     pybudaglobal,
@@ -65,6 +66,14 @@ from torch_loom.pybuda.tensor import SomeTensor, Tensor, TensorShape
 from torch_loom.pybuda.ttdevice import TTDevice
 from torch_loom.pybuda.tti import TTDeviceImage
 from torch_loom.pybuda.verify import VerifyConfig
+from torch_loom.pybuda.verify.verify import verify_module, verify_module_pipeline
+
+# Names that the original has in a module which here stands below the one that defines them.
+for _module, _names in (
+    (module, {"OnnxModule": OnnxModule, "TFModule": TFModule}),
+    (verify, {"verify_module": verify_module, "verify_module_pipeline": verify_module_pipeline}),
+):
+    vars(_module).update(_names)
 
 TFGraphDefModule = absent_frontend("TFGraphDefModule", "TensorFlow graphs")
 TFLiteModule = absent_frontend("TFLiteModule", "TensorFlow Lite")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Mapping
@@ -17,11 +18,10 @@ from torch_loom.pipeline.links import Feed
 from torch_loom.pybuda.config import _get_global_compiler_config
 from torch_loom.pybuda.device_loop import DeviceLoop
 from torch_loom.pybuda.module import Module, PyBudaModule
-from torch_loom.pybuda.pybudaglobal import state
 from torch_loom.pybuda.runner import BudaRunner
 from torch_loom.pybuda.tensor import Tensor, to_torch
 
-__all__ = ["Device"]
+__all__ = ["Device", "Program", "program"]
 
 
 class Device(DeviceLoop):
@@ -52,7 +52,7 @@ class Device(DeviceLoop):
         self._batch: dict[int, int] = {}
         self._inputs: dict[int, Channel[Feed]] = {}
         self._targets: dict[int, Channel[Feed]] = {}
-        state.register(self)
+        program.register(self)
 
     # Placement
 
@@ -63,7 +63,7 @@ class Device(DeviceLoop):
             PyBudaError: no module, one that this kind of device cannot run, or two of one name.
         """
         placed = list(module) if isinstance(module, (tuple, list)) else [module]
-        names = {known.name for device in state.devices for known in device.modules}
+        names = {known.name for device in program.devices for known in device.modules}
         for one in placed:
             if not isinstance(one, Module):
                 raise PyBudaError(
@@ -231,8 +231,8 @@ class Device(DeviceLoop):
 
     def _changed(self) -> None:
         """End a running pipeline that uses the old placement."""
-        if self.stage is not None and state.session is not None:
-            state.session.close()
+        if self.session is not None:
+            self.session.close()
         self.stage = None
 
     def _check_batch(self, values: tuple[torch.Tensor, ...]) -> None:
@@ -280,3 +280,35 @@ def _batch_of(values: tuple[torch.Tensor, ...]) -> int:
 def is_buda(module: Module) -> bool:
     """Whether a module is written in PyBuda's ops."""
     return isinstance(module, PyBudaModule)
+
+
+class Program:
+    """The devices of this process, in the order in which they were made: the pipeline that they form."""
+
+    def __init__(self) -> None:
+        self.devices: list[Device] = []
+
+    @property
+    def placed(self) -> list[Device]:
+        """The devices that have modules."""
+        return [device for device in self.devices if device.modules]
+
+    def register(self, device: Device) -> None:
+        """Append a device.
+
+        Raises:
+            PyBudaError: another has its name.
+        """
+        if any(known.name == device.name for known in self.devices):
+            raise PyBudaError(
+                f"there is a device {device.name!r} already: take another name, or call pybuda_reset()"
+            )
+        self.devices.append(device)
+
+    def forget(self) -> None:
+        """Begin anew: in a fork, where devices and their workers are the parent's."""
+        self.devices = []
+
+
+program = Program()
+os.register_at_fork(after_in_child=program.forget)

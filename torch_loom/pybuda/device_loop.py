@@ -6,20 +6,43 @@ import contextlib
 import queue
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from torch_loom.errors import LoomError, PipelineStoppedError, PyBudaError
 from torch_loom.pipeline import Command as EngineCommand
 from torch_loom.pipeline import CommandType as EngineCommandType
-from torch_loom.pipeline import Stage, stage_error
+from torch_loom.pipeline import Pipeline, Stage, stage_error
 from torch_loom.pipeline.transfer import flatten_outputs
-from torch_loom.pybuda.pybudaglobal import state
+from torch_loom.pipeline.worker import Worker
 from torch_loom.pybuda.run.commands import Command, CommandType
 from torch_loom.pybuda.tensor import Tensor
 
-__all__ = ["DeviceLoop"]
+__all__ = ["DeviceLoop", "DeviceSession"]
+
+
+class DeviceSession(Protocol):
+    """What a device asks of the pipeline that it runs in; ``run.session.Session`` answers."""
+
+    training: bool
+    pipeline: Pipeline
+
+    @property
+    def ended(self) -> bool:
+        """Whether the pipeline failed or was shut down."""
+
+    def worker_of(self, device: DeviceLoop) -> Worker | None:
+        """Return the device's worker while the pipeline runs, or None."""
+
+    def shares(self, device: DeviceLoop) -> bool:
+        """Whether the pipeline runs over several processes."""
+
+    def place_of(self, device: DeviceLoop) -> int:
+        """Return where the device stands in the pipeline."""
+
+    def close(self) -> bool:
+        """End the pipeline; whether all devices ended in time."""
 
 
 class DeviceLoop:
@@ -32,12 +55,13 @@ class DeviceLoop:
     shutdown_event: threading.Event
     microbatch_size: int
     microbatch_count: int
+    session: DeviceSession | None = None
+    """The pipeline that the device is part of, from its start to its end."""
     _saved: tuple[list[torch.Tensor], tuple[torch.Tensor, ...], dict[str, torch.Tensor]] | None = None
 
     def push_to_command_queue(self, cmd: Command) -> None:
         """Send a command to the device's worker; where no pipeline runs, to the queue that ``run`` reads."""
-        session = state.session
-        worker = session.worker_of(self) if session is not None else None
+        worker = self.session.worker_of(self) if self.session is not None else None
         if worker is None:
             self.command_queue.put(cmd)
         else:
@@ -52,8 +76,7 @@ class DeviceLoop:
                 answer: dict[str, Any] | None = self.response_queue.get(timeout=0.05)
                 return answer
             except queue.Empty:
-                session = state.session
-                if self.shutdown_event.is_set() or (session is not None and session.ended):
+                if self.shutdown_event.is_set() or (self.session is not None and self.session.ended):
                     return None
 
     def get_next_command(self, command_queue: queue.Queue[Command]) -> Command | None:
@@ -118,10 +141,10 @@ class DeviceLoop:
             PyBudaError: the pipeline was not initialized.
             StageError: a module failed; the error is an instance of the original's class too.
         """
-        stage = self._stage()
+        stage, session = self._running()
         with self._naming("forward"):
             for _ in range(loop_count):
-                stage.forward(state.session.training)
+                stage.forward(session.training)
 
     def generate(self, loop_count: int, write_index: int) -> None:
         """Run micro-batches forward in generation; modules know where they write.
@@ -191,7 +214,7 @@ class DeviceLoop:
         Raises:
             PipelineError: a name or shape that the device does not have.
         """
-        stage = self._made_stage()
+        stage = self.make_stage()
         for values in [parameters] if isinstance(parameters, dict) else parameters:
             stage.update({name: value_of_tensor(value) for name, value in values.items()})
 
@@ -201,8 +224,8 @@ class DeviceLoop:
         Raises:
             StageError: a device of the pipeline failed.
         """
-        if state.session is not None and state.session.worker_of(self) is not None:
-            state.session.pipeline.sync()
+        if self.session is not None and self.session.worker_of(self) is not None:
+            self.session.pipeline.sync()
 
     def shutdown_device(self) -> None:
         """Drop what is left in the device's queues, and end its own loop."""
@@ -212,8 +235,19 @@ class DeviceLoop:
                 left.get_nowait()
         self.drop_queued()
 
+    # What the device's own class says.
+
+    def make_stage(self) -> Stage:
+        """Return the stage of the placed modules."""
+        raise NotImplementedError
+
+    def chosen_module(self) -> int | None:
+        """Return the place of the module that runs alone; None: all run, in order."""
+        raise NotImplementedError
+
     def drop_queued(self) -> None:
         """Forget what was pushed."""
+        raise NotImplementedError
 
     def cpueval_forward(
         self,
@@ -290,9 +324,9 @@ class DeviceLoop:
 
     def reference_stage(self) -> Stage:
         """Return a copy of the stage on the host, exact, with the device's present parameters."""
-        stage = self._made_stage()
+        stage = self.make_stage()
         loss = stage.loss if isinstance(stage.loss, torch.nn.Module) else None
-        chosen = self.chosen_module()  # type: ignore[attr-defined]
+        chosen = self.chosen_module()
         return Stage(
             f"{self.name}: reference", stage.modules, "cpu", loss=loss, keep_modules=False, chosen=chosen
         )
@@ -311,23 +345,22 @@ class DeviceLoop:
 
     def _values(self, what: str) -> dict[str, torch.Tensor]:
         """The stage's parameters or gradients; of a stage on another rank while the pipeline runs."""
-        stage, session = self._made_stage(), state.session
+        stage, session = self.make_stage(), self.session
         if session is not None and session.shares(self):
             values: dict[str, torch.Tensor] = getattr(session.pipeline, what)()[session.place_of(self)]
         else:
             values = getattr(stage, what)()
         return values
 
-    def _made_stage(self) -> Stage:
-        stage: Stage = self.make_stage()  # type: ignore[attr-defined]
-        return stage
+    def _running(self) -> tuple[Stage, DeviceSession]:
+        if self.stage is None or self.stage.links is None or self.session is None:
+            raise PyBudaError(f"device {self.name!r} has no running pipeline: initialize_pipeline() first")
+        if self.session.ended:
+            raise PipelineStoppedError("the pipeline has ended: initialize_pipeline() again")
+        return self.stage, self.session
 
     def _stage(self) -> Stage:
-        if self.stage is None or self.stage.links is None or state.session is None:
-            raise PyBudaError(f"device {self.name!r} has no running pipeline: initialize_pipeline() first")
-        if state.session.ended:
-            raise PipelineStoppedError("the pipeline has ended: initialize_pipeline() again")
-        return self.stage
+        return self._running()[0]
 
 
 def _leaf(value: Any, needs_grad: bool) -> torch.Tensor:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 from torch_loom.errors import PyBudaError
 from torch_loom.pybuda.parameter import Parameter
+from torch_loom.pybuda.runner import BudaRunner
 from torch_loom.pybuda.tensor import Tensor, to_torch
 
 __all__ = [
@@ -28,6 +29,9 @@ class Module:
     Args:
         name: unique among the modules that are placed.
     """
+
+    run_alone: ClassVar[Callable[[Module, tuple[Any, ...]], list[Tensor]]]
+    """What ``run`` does; the run functions, which stand on modules, give it."""
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str) or not name:
@@ -60,17 +64,7 @@ class Module:
         Raises:
             PyBudaError: other modules are placed on devices.
         """
-        from torch_loom.pybuda.pybudaglobal import state
-        from torch_loom.pybuda.run.api import run_inference
-
-        others = [m.name for device in state.devices for m in device.modules if m is not self]
-        if others:
-            raise PyBudaError(
-                f"module {self.name!r} cannot run by itself while others are placed ({', '.join(others)}): "
-                "push to the first device and call run_inference(), or remove_modules() first"
-            )
-        outputs: list[Tensor] = run_inference(self, inputs=[tuple(args)]).get()
-        return outputs
+        return Module.run_alone(self, args)
 
     def get_parameters(self) -> list[Parameter]:
         """Return the module's parameters."""
@@ -324,8 +318,6 @@ class PyBudaModule(Module):
 
     def torch_module(self) -> nn.Module:
         """Return what runs: an ``nn.Module`` that holds the parameters and calls ``forward``."""
-        from torch_loom.pybuda.runner import BudaRunner
-
         return BudaRunner(self)
 
     def forward_names(self) -> list[str]:
@@ -392,12 +384,3 @@ def _with_named_inputs(forward: Callable[..., Any]) -> Callable[..., Any]:
             self.__dict__["_within"] = False
 
     return run
-
-
-def __getattr__(name: str) -> Any:
-    # PyBuda has these here; they import this module.
-    if name in ("OnnxModule", "TFModule"):
-        from torch_loom.pybuda import frontends
-
-        return getattr(frontends, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

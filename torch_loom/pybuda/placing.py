@@ -19,8 +19,10 @@ from torch_loom.errors import PyBudaError
 from torch_loom.image.executable import Executable
 from torch_loom.ops import family_of
 from torch_loom.pybuda import query
+from torch_loom.pybuda.chip_device import ChipDevice
 from torch_loom.pybuda.compiler_config import CompilerConfig
 from torch_loom.pybuda.config import _get_global_compiler_config
+from torch_loom.pybuda.device import Device
 from torch_loom.pybuda.enums import DeviceMode, PerfTraceLevel
 from torch_loom.pybuda.tracing import InOrder
 
@@ -50,7 +52,7 @@ _WITHOUT_EFFECT = {
 }
 
 
-def compiled(device: Any, inputs: Sequence[torch.Tensor], **more: Any) -> Executable:
+def compiled(device: ChipDevice, inputs: Sequence[torch.Tensor], **more: Any) -> Executable:
     """Compile what a TTDevice runs for its chips, under the program's configuration.
 
     Args:
@@ -60,8 +62,6 @@ def compiled(device: Any, inputs: Sequence[torch.Tensor], **more: Any) -> Execut
     Raises:
         LoomError: the compiler refuses the modules or the options.
     """
-    from torch_loom.pybuda.ttdevice import chip_name
-
     config = _get_global_compiler_config()
     _warn_without_effect(config)
     stage = device.make_stage()
@@ -71,13 +71,12 @@ def compiled(device: Any, inputs: Sequence[torch.Tensor], **more: Any) -> Execut
         torch.empty(value.shape, dtype=value.dtype, device=place) if value.is_meta else value.to(place)
         for value in inputs
     ]
-    chip = device.arch.name.lower() if device.arch is not None else chip_name(device.chip_ids[0])
     options = {**_options(config), **_numbers(device, config), **more}
     with applied(_overrides(config)), preserve_node_meta():
         made: Executable = compile_module(
             modules,
             given,
-            chip=chip,
+            chip=device.chip,
             num_chips=len(stage.devices),
             device=place,
             cache=False,  # a plan has the ops' names, which are no part of its key
@@ -92,7 +91,11 @@ def wants_files(config: CompilerConfig) -> bool:
 
 
 def write_files(
-    devices: Sequence[Any], inputs: Sequence[torch.Tensor], here: Sequence[bool], *, perf_trace: bool = False
+    devices: Sequence[Device],
+    inputs: Sequence[torch.Tensor],
+    here: Sequence[bool],
+    *,
+    perf_trace: bool = False,
 ) -> None:
     """Compile each TTDevice of a pipeline and write its netlist and trace into a folder of its name.
 
@@ -114,7 +117,7 @@ def write_files(
     values = tuple(value.detach().to("meta") for value in inputs)
     known: set[str] = set()
     for place, (device, is_here) in enumerate(zip(devices, here, strict=True)):
-        if getattr(device, "device_mode", None) is DeviceMode.RunOnly:
+        if isinstance(device, ChipDevice) and device.device_mode is DeviceMode.RunOnly:
             left = [other.name for other in devices[place + 1 :]]
             if left:
                 warnings.warn(
@@ -122,7 +125,7 @@ def write_files(
                     stacklevel=2,
                 )
             break
-        if is_here and hasattr(device, "chip_ids"):
+        if is_here and isinstance(device, ChipDevice):
             executable = compiled(device, values)
             executable.write_outputs(folder / device.name, level)
             known.update(op["name"] for epoch in executable.plan["epochs"] for op in epoch["ops"])
@@ -150,7 +153,7 @@ def _options(config: CompilerConfig) -> dict[str, Any]:
     return found
 
 
-def _numbers(device: Any, config: CompilerConfig) -> dict[str, Any]:
+def _numbers(device: ChipDevice, config: CompilerConfig) -> dict[str, Any]:
     chosen = config.default_df_override or (device.fp32_fallback if device.emulates() else None)
     found = {"numerics": "formats" if device.emulates() else "exact"}
     return found if chosen is None else {**found, "default_df_override": chosen.name}

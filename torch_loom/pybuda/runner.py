@@ -4,19 +4,45 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import nn
 
 from torch_loom.errors import PyBudaError
 from torch_loom.pybuda import trace
+from torch_loom.pybuda.parameter import Parameter
 from torch_loom.pybuda.tensor import Tensor, TensorBase
 
 __all__ = ["BudaRunner"]
 
 MAX_KEPT = 1024  # values of a tapped op that nobody reads
+
+
+class Tap(Protocol):
+    """Which output of which op is tapped."""
+
+    op_name: str
+    output_index: int
+
+
+class Runnable(Protocol):
+    """What a runner asks of the module that it runs."""
+
+    name: str
+
+    @property
+    def _tapouts(self) -> Sequence[Tap]: ...
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the module on tensors of PyBuda."""
+
+    def get_parameters(self) -> Sequence[Parameter]:
+        """Return the parameters, those of modules within too."""
+
+    def named_constants(self) -> Mapping[str, Tensor]:
+        """Return the constants that have values, by full name."""
 
 
 class BudaRunner(nn.Module):
@@ -25,7 +51,7 @@ class BudaRunner(nn.Module):
     Parameters have the names of PyBuda: ``module.attribute``.
     """
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Runnable) -> None:
         super().__init__()
         self.buda = module
         self.taps: dict[tuple[str, int], deque[torch.Tensor]] = {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy
 import torch
@@ -52,6 +53,9 @@ class TensorShape:
 
 class TensorBase:
     """What tensors and parameters share: arithmetic."""
+
+    operators: ClassVar[dict[str, Callable[[str, Any, Any], Tensor]]] = {}
+    """The ops behind ``+``, ``-`` and ``*``, by their names; ``op``, which stands on tensors, gives them."""
 
     def __add__(self, other: Any) -> Tensor:
         return _binary("Add", self, other)
@@ -218,10 +222,7 @@ def to_torch(value: Any) -> torch.Tensor:
 
 
 def _binary(op: str, left: Any, right: Any) -> Tensor:
-    from torch_loom.pybuda.op import eltwise_binary
-
-    made: Tensor = getattr(eltwise_binary, op)("", left, right)
-    return made
+    return TensorBase.operators[op]("", left, right)
 
 
 def _imported(name: str) -> Any:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
 
-from torch_loom import numerics
 from torch_loom.errors import PyBudaError
 from torch_loom.pipeline import Stage, StageParameters
+from torch_loom.pybuda.chip_device import ChipDevice, check_types, chips_of
+from torch_loom.pybuda.chips import chip_name, device_type
 from torch_loom.pybuda.config import CompilerConfig, _get_global_compiler_config
-from torch_loom.pybuda.device import Device
 from torch_loom.pybuda.device_loop import value_of_tensor
 from torch_loom.pybuda.enums import BackendDevice, BackendType, DeviceMode
 from torch_loom.pybuda.formats import DataFormat
@@ -22,40 +21,17 @@ from torch_loom.pybuda.frontends import TFModule
 from torch_loom.pybuda.module import Module
 from torch_loom.pybuda.optimizers import Optimizer
 from torch_loom.pybuda.parameter import Parameter
-from torch_loom.pybuda.pybudaglobal import state
 from torch_loom.pybuda.schedulers import LearningRateScheduler
 from torch_loom.pybuda.tensor import Tensor
+from torch_loom.pybuda.tracing import traced
+from torch_loom.pybuda.tti import ImageModule, TTDeviceImage, compile_image
+from torch_loom.pybuda.verify.config import VerifyConfig
+from torch_loom.pybuda.verify.stages import check, verify_device
 
-if TYPE_CHECKING:
-    from torch_loom.pybuda.tti import TTDeviceImage
-
-__all__ = ["TTDevice", "chip_name", "device_type", "num_chips_available"]
-
-# Which combinations compute in Tensix formats (docs/numerics.md); all others are exact.
-EMULATING = {BackendType.Silicon, BackendType.Versim, BackendType.Emulation}
-TENSIX = {"grayskull", "wormhole_b0", "blackhole"}
+__all__ = ["TTDevice"]
 
 
-def device_type() -> str:
-    """Return the name of PyTorch's device type that the chips have."""
-    found = torch.accelerator.current_accelerator()
-    if found is None:
-        raise PyBudaError("there is no device: TORCH_LOOM_DEVICES says how many there are")
-    return found.type
-
-
-def num_chips_available() -> int:
-    """Return the number of virtual chips."""
-    return torch.accelerator.device_count()
-
-
-def chip_name(index: int) -> str:
-    """Return the name of a virtual chip, such as ``loom1`` or ``wormhole_b0``."""
-    module = torch.get_device_module(device_type())
-    return str(module.get_device_properties(index).name)
-
-
-class TTDevice(Device):
+class TTDevice(ChipDevice):
     """Runs modules on virtual chips; PyTorch modules as copies, whose parameters are the device's own.
 
     Args:
@@ -89,31 +65,20 @@ class TTDevice(Device):
         mp_context: Any = None,
         module: Module | list[Module] | None = None,
     ) -> None:
-        self.chip_ids = _chips(name, num_chips, chip_ids)
-        for argument, value, kind in (
-            ("arch", arch, BackendDevice),
-            ("devtype", devtype, BackendType),
-            ("device_mode", device_mode, DeviceMode),
-            ("optimizer", optimizer, Optimizer),
-            ("scheduler", scheduler, LearningRateScheduler),
-            ("fp32_fallback", fp32_fallback, DataFormat),
-        ):
-            if value is not None and not isinstance(value, kind):
-                raise PyBudaError(f"TTDevice {name!r}: {argument} is {value!r}; it is a {kind.__name__}")
-        super().__init__(name, mp_context)
-        self.arch = arch
-        self.devtype = devtype or BackendType.Silicon
-        self.devtype_given = devtype is not None
-        self.device_mode = device_mode or DeviceMode.CompileAndRun
+        check_types(name, optimizer=(optimizer, Optimizer), scheduler=(scheduler, LearningRateScheduler))
+        super().__init__(
+            name,
+            chips_of(name, num_chips, chip_ids),
+            arch=arch,
+            devtype=devtype,
+            device_mode=device_mode,
+            fp32_fallback=fp32_fallback,
+            mp_context=mp_context,
+        )
         self.optimizer, self.scheduler = optimizer, scheduler
-        self.fp32_fallback = fp32_fallback
         self._active_subgraph = 0
         if module is not None:
             self.place_module(module)
-
-    def torch_device(self) -> torch.device:
-        """Return the first chip's device."""
-        return torch.device(device_type(), self.chip_ids[0])
 
     def get_device_config(self, compiler_cfg: CompilerConfig | None = None) -> dict[str, Any]:
         """Return which chips are used and what they are: ``chip_ids``, ``arch``, ``devtype``, ``chips``."""
@@ -141,8 +106,8 @@ class TTDevice(Device):
                 f"set_active_subgraph: {subgraph_index} is none of the {number} sub-graphs{hint}"
             )
         self._active_subgraph = subgraph_index
-        session = state.session
-        if self._has_subgraphs() and session is not None and not session.ended and self in session.devices:
+        session = self.session
+        if self._has_subgraphs() and session is not None and not session.ended:
             place = session.place_of(self)
             session.pipeline.choose(place, subgraph_index, self.input_channel() if place == 0 else None)
 
@@ -169,7 +134,7 @@ class TTDevice(Device):
         targets: Sequence[Tensor] = [],
         microbatch_size: int = 0,
         microbatch_count: int = 1,
-        verify_cfg: Any = None,
+        verify_cfg: VerifyConfig | None = None,
     ) -> tuple[Tensor, ...]:
         """Make the modules ready for inputs of these shapes and return the outputs, as shapes.
 
@@ -182,8 +147,6 @@ class TTDevice(Device):
         self.microbatch_size, self.microbatch_count = microbatch_size, microbatch_count
         self.make_stage()
         if verify_cfg is not None and all(value.has_value() for value in inputs):
-            from torch_loom.pybuda.verify.stages import verify_device
-
             verify_device(self, [value.value() for value in inputs], verify_cfg)
         return tuple(Tensor(output) for output in self.output_shapes([value._value for value in inputs]))
 
@@ -203,7 +166,7 @@ class TTDevice(Device):
         sample_inputs: Any = (),
         sample_targets: Any = (),
         microbatch_count: int = 1,
-        verify_cfg: Any = None,
+        verify_cfg: VerifyConfig | None = None,
         cpueval_outputs: Any = None,
     ) -> TTDeviceImage:
         """Compile the modules and write them to a file, which ``load_image`` runs.
@@ -218,15 +181,11 @@ class TTDevice(Device):
             PyBudaError: arch, devtype or inputs are missing, or training is asked for: images run inference.
             VerificationError: a compared value differs.
         """
-        from torch_loom.pybuda.tti import compile_image
-
         if training or len(sample_targets):
             raise PyBudaError("compile_to_image: images run inference; leave out training and sample_targets")
         inputs = tuple(sample_inputs.values()) if isinstance(sample_inputs, dict) else tuple(sample_inputs)
         image = compile_image(self, img_path, inputs, microbatch_count)
         if verify_cfg is not None and verify_cfg.enabled:
-            from torch_loom.pybuda.verify.stages import check, verify_device
-
             values = [value_of_tensor(value) for value in inputs]
             verify_device(self, values, verify_cfg)
             got = self.reference_stage().compute(tuple(values))
@@ -244,8 +203,6 @@ class TTDevice(Device):
             PyBudaError: neither or both of ``img`` and ``img_path``.
             ImageError: the file is no image of a TTDevice.
         """
-        from torch_loom.pybuda.tti import ImageModule, TTDeviceImage
-
         if (img is None) == (img_path is None):
             raise PyBudaError("load_image takes either img or img_path")
         if img is None:
@@ -269,7 +226,7 @@ class TTDevice(Device):
         graph_name: str = "default_graph",
         compiler_cfg: CompilerConfig | None = None,
         trace_only: bool = False,
-        verify_cfg: Any = None,
+        verify_cfg: VerifyConfig | None = None,
     ) -> tuple[Any, ...]:
         """Trace the modules and return the graph and the outputs.
 
@@ -281,8 +238,6 @@ class TTDevice(Device):
             PyBudaError: no inputs; or no targets for a placed loss, unless only a trace is asked for.
             StageError: a module cannot be traced.
         """
-        from torch_loom.pybuda.tracing import traced
-
         if not inputs:
             raise PyBudaError("generate_graph needs the inputs of one micro-batch; shapes are enough")
         if self.loss_module is not None and not target_tensors and not trace_only:
@@ -382,29 +337,7 @@ class TTDevice(Device):
             keep_modules=False,
             more_devices=[torch.device(device_type(), chip) for chip in self.chip_ids[1:]],
             # A process has no configuration of the program's: it gets what holds now.
-            numbers=self._numbers if self.mp_context is None else self._chosen_numbers(),
-        )
-
-    def emulates(self) -> bool:
-        """Whether the device computes in the formats of its chip."""
-        name = self.arch.name.lower() if self.arch is not None else chip_name(self.chip_ids[0])
-        return self.devtype in EMULATING and name in TENSIX
-
-    def _numbers(self) -> AbstractContextManager[object]:
-        """The numbers of the chip: exact, or those of its formats."""
-        made: AbstractContextManager[object] = self._chosen_numbers()()
-        return made
-
-    def _chosen_numbers(self) -> Callable[[], Any]:
-        # An image has its numbers compiled in.
-        if not self.emulates() or self.device_mode is DeviceMode.RunOnly:
-            return nullcontext
-        config = _get_global_compiler_config()
-        return functools.partial(
-            numerics.emulate,
-            config.default_df_override or self.fp32_fallback,
-            fidelity=config.default_math_fidelity,
-            accumulate=config.default_accumulate_df,
+            numbers=self.numbers if self.mp_context is None else self.chosen_numbers(),
         )
 
 
@@ -422,23 +355,3 @@ class _Scheduler:
         self._scheduler.step()
         for group in self._optimizer.param_groups:
             group["lr"] = self._scheduler.optimizer.learning_rate
-
-
-def _chips(name: str, num_chips: int | None, chip_ids: Any) -> list[int]:
-    available = num_chips_available()
-    if chip_ids is not None:
-        flat = [chip[0] if isinstance(chip, tuple) else chip for chip in chip_ids]
-        if num_chips not in (None, len(flat)):
-            raise PyBudaError(
-                f"TTDevice {name!r}: num_chips is {num_chips}, and {len(flat)} chip_ids are given"
-            )
-    elif num_chips is None:
-        flat = [0]
-    else:
-        flat = list(range(num_chips or available))
-    if not flat or any(not isinstance(c, int) or not 0 <= c < available for c in flat):
-        raise PyBudaError(
-            f"TTDevice {name!r}: chips {flat} were asked for, and there are {available}, from 0: "
-            "TORCH_LOOM_DEVICES says how many there are"
-        )
-    return flat

@@ -14,6 +14,8 @@ from torch_loom.errors import ImageError, PyBudaError
 from torch_loom.image import file
 from torch_loom.image.executable import Executable
 from torch_loom.pipeline.transfer import flatten_outputs
+from torch_loom.pybuda.chip_device import ChipDevice
+from torch_loom.pybuda.chips import device_type
 from torch_loom.pybuda.enums import BackendDevice, BackendType
 from torch_loom.pybuda.module import Module
 from torch_loom.pybuda.placing import compiled
@@ -98,8 +100,6 @@ class ImageModule(Module):
 
     def torch_module(self) -> nn.Module:
         """Return what runs on the device's first chip."""
-        from torch_loom.pybuda.ttdevice import device_type
-
         place = torch.device(device_type(), self.image.chip_ids[0])
         return _Runner(Executable.load(self.image.path, place))
 
@@ -117,7 +117,7 @@ class _Runner(nn.Module):
 
 
 def compile_image(
-    device: Any, img_path: str | os.PathLike[str] | None, sample_inputs: Sequence[Any], count: int
+    device: ChipDevice, img_path: str | os.PathLike[str] | None, sample_inputs: Sequence[Any], count: int
 ) -> TTDeviceImage:
     """Compile the modules of a device for its chip and write them to a file.
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from torch_loom.errors import PyBudaError
-from torch_loom.pybuda.tensor import Tensor
-from torch_loom.pybuda.trace import apply
+from torch_loom.pybuda.op.apply import apply
+from torch_loom.pybuda.tensor import Tensor, TensorBase
 
 Torch = Any  # a torch.Tensor; several of its methods have no types
 
@@ -122,3 +122,6 @@ def LessEqual(name: str, operandA: Any, operandB: Any) -> Tensor:
 def LogicalAnd(name: str, operandA: Any, operandB: Any) -> Tensor:
     """1 where both are not zero, else 0."""
     return _comparison("logical_and", name, operandA, operandB, torch.logical_and)
+
+
+TensorBase.operators.update(Add=Add, Subtract=Subtract, Multiply=Multiply)

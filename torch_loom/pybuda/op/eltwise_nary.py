@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from torch_loom.errors import PyBudaError
+from torch_loom.pybuda.op.apply import apply
 from torch_loom.pybuda.tensor import Tensor
-from torch_loom.pybuda.trace import apply
 
 Torch = Any  # a torch.Tensor; several of its methods have no types
 

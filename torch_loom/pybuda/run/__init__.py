@@ -1,5 +1,1 @@
-"""Running what is placed on devices."""
-
-from torch_loom.pybuda.run import api
-
-__all__ = ["api"]
+"""Running pipelines: ``pybuda.run.api`` has the functions."""

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch_loom.errors import PyBudaError
+from torch_loom.pybuda.chips import chip_name, num_chips_available
+from torch_loom.pybuda.device import Device, program
 from torch_loom.pybuda.enums import BackendDevice, DeviceMode
+from torch_loom.pybuda.generation import set_position
 from torch_loom.pybuda.module import Module
-from torch_loom.pybuda.pybudaglobal import state
 from torch_loom.pybuda.run.ready import (
     check_session,
     inference_session,
@@ -19,11 +21,11 @@ from torch_loom.pybuda.run.ready import (
     replace_session,
     require_pushed,
     require_targets,
-    running_pipeline,
+    running_session,
     verify,
 )
+from torch_loom.pybuda.run.session import running
 from torch_loom.pybuda.tensor import Tensor, to_torch
-from torch_loom.pybuda.ttdevice import chip_name, num_chips_available
 
 __all__ = [
     "detect_available_devices",
@@ -86,14 +88,13 @@ def run_inference(
     check_session()
     if module is not None:
         place_alone(module)
-    if not any(device.modules for device in state.devices):
+    if not program.placed:
         if inputs:
             raise PyBudaError("run_inference: inputs were given, and no module is placed to take them")
         warnings.warn("Nothing to do: no module is placed on a device", stacklevel=2)
         return output_queue
-    first = next(device for device in state.devices if device.modules)
     for one in inputs:
-        first.push_to_inputs(one)
+        program.placed[0].push_to_inputs(one)
     verify(_verify_cfg)
     session = inference_session(output_queue, _perf_trace)
     if output_queue is not None:
@@ -251,7 +252,7 @@ def run_forward(input_count: int = 1, _sequential: bool = False) -> None:
     Raises:
         PyBudaError: no pipeline is initialized.
     """
-    running_pipeline("run_forward").forward(input_count, inline=_sequential)
+    running_session("run_forward").pipeline.forward(input_count, inline=_sequential)
 
 
 def run_backward(input_count: int = 1, zero_grad: bool = False, _sequential: bool = False) -> None:
@@ -265,7 +266,7 @@ def run_backward(input_count: int = 1, zero_grad: bool = False, _sequential: boo
         PyBudaError: no pipeline is initialized.
         PipelineError: it does not train, or there were fewer forwards.
     """
-    running_pipeline("run_backward").backward(input_count, zero_grad=zero_grad, inline=_sequential)
+    running_session("run_backward").pipeline.backward(input_count, zero_grad=zero_grad, inline=_sequential)
 
 
 def run_optimizer(checkpoint: bool = False, _sequential: bool = False) -> None:
@@ -274,7 +275,7 @@ def run_optimizer(checkpoint: bool = False, _sequential: bool = False) -> None:
     Raises:
         PyBudaError: no pipeline is initialized.
     """
-    running_pipeline("run_optimizer").step(checkpoint=checkpoint, inline=_sequential)
+    running_session("run_optimizer").pipeline.step(checkpoint=checkpoint, inline=_sequential)
 
 
 def run_schedulers(_sequential: bool = False) -> None:
@@ -283,7 +284,7 @@ def run_schedulers(_sequential: bool = False) -> None:
     Raises:
         PyBudaError: no pipeline is initialized.
     """
-    running_pipeline("run_schedulers").step_schedulers(inline=_sequential)
+    running_session("run_schedulers").pipeline.step_schedulers(inline=_sequential)
 
 
 def run_generate(
@@ -306,28 +307,30 @@ def run_generate(
     """
     if write_index < 0 and (tokens_per_iter < 1 or token_id < 0):
         raise PyBudaError("run_generate needs write_index >= 0, or tokens_per_iter > 0 and token_id >= 0")
-    from torch_loom.pybuda.generation import set_position
-
-    pipeline = running_pipeline("run_generate")
-    session = state.session
+    session = running_session("run_generate")
+    pipeline = session.pipeline
     start = write_index * 32 if write_index >= 0 else token_id
     for device in session.devices:
         set_position(pipeline, session.place_of(device), start, max(tokens_per_iter, 1))
     pipeline.forward(input_count, inline=_sequential)
 
 
-def get_parameter_checkpoint(device: Any = None, _sequential: bool = False) -> list[dict[str, Tensor]]:
+def get_parameter_checkpoint(
+    device: Device | None = None, _sequential: bool = False
+) -> list[dict[str, Tensor]]:
     """Return the parameters' values by name: a list with a dict for each device, or for the given one."""
     return _of_devices(device, "checkpoint", "get_parameter_checkpoint")
 
 
-def get_parameter_gradients(device: Any = None, _sequential: bool = False) -> list[dict[str, Tensor]]:
+def get_parameter_gradients(
+    device: Device | None = None, _sequential: bool = False
+) -> list[dict[str, Tensor]]:
     """Return the accumulated gradients by name: a list with a dict for each device, or for the given one."""
     return _of_devices(device, "gradients", "get_parameter_gradients")
 
 
 def update_device_parameters(
-    device: Any = None,
+    device: Device | None = None,
     parameters: Sequence[dict[str, Any]] = [],
     _sequential: bool = False,
 ) -> None:
@@ -341,8 +344,8 @@ def update_device_parameters(
         PyBudaError: another number of dicts than devices.
         PipelineError: a name or shape that a device does not have.
     """
-    pipeline = running_pipeline("update_device_parameters")
-    session = state.session
+    session = running_session("update_device_parameters")
+    pipeline = session.pipeline
     devices = session.devices if device is None else [device]
     if len(parameters) != len(devices):
         raise PyBudaError(
@@ -358,22 +361,22 @@ def update_device_parameters(
 
 def get_loss_queue() -> Any:
     """Return the queue of losses of the running pipeline, or None."""
-    return state.session.loss_queue if state.session is not None else None
+    return running.session.loss_queue if running.session is not None else None
 
 
 def get_checkpoint_queue() -> Any:
     """Return the queue of checkpoints of the running pipeline, or None."""
-    return state.session.checkpoint_queue if state.session is not None else None
+    return running.session.checkpoint_queue if running.session is not None else None
 
 
 def get_intermediates_queue() -> Any:
     """Return the queue of the ops in ``op_intermediates_to_save``, or None."""
-    return state.session.intermediates_queue if state.session is not None else None
+    return running.session.intermediates_queue if running.session is not None else None
 
 
 def error_raised() -> bool:
     """Whether a device of the running pipeline has failed; queues and calls raise its error."""
-    return state.session is not None and state.session.error is not None
+    return running.session is not None and running.session.error is not None
 
 
 def sync() -> None:
@@ -382,15 +385,15 @@ def sync() -> None:
     Raises:
         StageError: a device failed.
     """
-    if state.session is not None:
-        state.session.pipeline.sync()
+    if running.session is not None:
+        running.session.pipeline.sync()
 
 
 def shutdown() -> None:
     """End the running pipeline and drop what is queued. Returns within 10 s, from any state, twice too."""
-    if state.session is not None:
-        state.session.close()
-    for device in state.devices:
+    if running.session is not None:
+        running.session.close()
+    for device in program.devices:
         device.drop_queued()
 
 
@@ -401,12 +404,24 @@ def detect_available_devices() -> list[Any]:
     return [known.get(name.lower(), name) for name in names]
 
 
-def _of_devices(device: Any, what: str, name: str) -> list[dict[str, Tensor]]:
-    pipeline = running_pipeline(name)
-    place = None if device is None else state.session.place_of(device)
-    found: list[dict[str, Any]] = getattr(pipeline, what)()
+def _of_devices(device: Device | None, what: str, name: str) -> list[dict[str, Tensor]]:
+    session = running_session(name)
+    place = None if device is None else session.place_of(device)
+    found: list[dict[str, Any]] = getattr(session.pipeline, what)()
     wrapped = [{key: Tensor(value) for key, value in one.items()} for one in found]
     return wrapped if place is None else [wrapped[place]]
 
 
+def _run_alone(module: Module, args: tuple[Any, ...]) -> list[Tensor]:
+    others = [other.name for device in program.devices for other in device.modules if other is not module]
+    if others:
+        raise PyBudaError(
+            f"module {module.name!r} cannot run by itself while others are placed ({', '.join(others)}): "
+            "push to the first device and call run_inference(), or remove_modules() first"
+        )
+    outputs: list[Tensor] = run_inference(module, inputs=[args]).get()
+    return outputs
+
+
+Module.run_alone = _run_alone
 atexit.register(shutdown)

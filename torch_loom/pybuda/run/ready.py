@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from torch_loom.errors import PyBudaError
-from torch_loom.pipeline import Pipeline
+from torch_loom.pybuda.device import program
 from torch_loom.pybuda.module import Module
-from torch_loom.pybuda.pybudaglobal import state
-from torch_loom.pybuda.run.session import Session, check_training, has_inputs
+from torch_loom.pybuda.run.session import Session, check_training, has_inputs, running
 from torch_loom.pybuda.ttdevice import TTDevice
 
 __all__ = [
@@ -20,7 +19,7 @@ __all__ = [
     "replace_session",
     "require_pushed",
     "require_targets",
-    "running_pipeline",
+    "running_session",
     "verify",
 ]
 
@@ -31,15 +30,15 @@ def place_alone(module: Module) -> None:
     """Let a module be all that is placed; nothing changes if it is already."""
     if not isinstance(module, Module):
         raise PyBudaError(f"run_inference takes a module of PyBuda, not {type(module).__name__}: wrap it")
-    placed = [one for device in state.devices for one in device.modules]
+    placed = [one for device in program.devices for one in device.modules]
     if placed == [module]:
         return
-    for device in state.devices:
+    for device in program.devices:
         device.remove_modules()
         device.remove_loss_module()
-    if not state.devices:
+    if not program.devices:
         TTDevice(AUTO_DEVICE)
-    state.devices[0].place_module(module)
+    program.devices[0].place_module(module)
 
 
 def verify(verify_cfg: Any, inputs: Sequence[Any] | None = None) -> None:
@@ -48,7 +47,7 @@ def verify(verify_cfg: Any, inputs: Sequence[Any] | None = None) -> None:
         return
     from torch_loom.pybuda.verify.stages import verify_devices
 
-    devices = [device for device in state.devices if device.modules] or nothing_placed()
+    devices = program.placed or nothing_placed()
     if inputs is None:
         inputs = [value.value() for value in devices[0].get_first_inputs(peek=True)[1]]
     verify_devices(devices, inputs, verify_cfg)
@@ -56,8 +55,8 @@ def verify(verify_cfg: Any, inputs: Sequence[Any] | None = None) -> None:
 
 def inference_session(output_queue: Any, perf_trace: bool = False) -> Session:
     """Return the running pipeline for inference, or start one."""
-    with state.lock:
-        session: Session | None = state.session
+    with running.lock:
+        session = running.session
         if session is not None and not session.training and not session.ended and not session.compile_only:
             return session
         require_pushed(training=False)
@@ -67,32 +66,32 @@ def inference_session(output_queue: Any, perf_trace: bool = False) -> Session:
 def replace_session(*, training: bool, **options: Any) -> Session:
     """End the running pipeline, keeping what was pushed for the next, and start one."""
     if training:
-        check_training([device for device in state.devices if device.modules] or nothing_placed())
-    with state.lock:
-        if state.session is not None:
-            state.session.pipeline.shutdown(keep_queued=True)
-        state.session = None
-        session = state.session = Session(training, **options)
+        check_training(program.placed or nothing_placed())
+    with running.lock:
+        if running.session is not None:
+            running.session.pipeline.shutdown(keep_queued=True)
+            running.session.leave()
+        session = running.session = Session(training, **options)
     return session
 
 
-def nothing_placed() -> list[Any]:
+def nothing_placed() -> NoReturn:
     """Refuse to go on: nothing is placed."""
     raise PyBudaError("nothing is placed: place_module() on a device first")
 
 
 def check_session() -> None:
     """Raise the error of a pipeline that failed; shutdown() clears it."""
-    if state.session is not None and state.session.error is not None:
-        raise state.session.error
+    if running.session is not None and running.session.error is not None:
+        raise running.session.error
 
 
 def require_pushed(training: bool) -> None:
     """Refuse to go on where nothing is placed or pushed."""
-    if not any(device.modules for device in state.devices):
+    if not program.placed:
         nothing_placed()
     if training:
-        check_training([device for device in state.devices if device.modules])
+        check_training(program.placed)
     if not has_inputs():
         raise PyBudaError("Inputs must be pushed into the first device before trying to compile the model.")
     if training:
@@ -101,16 +100,16 @@ def require_pushed(training: bool) -> None:
 
 def require_targets() -> None:
     """Refuse to go on without targets on the last device."""
-    devices = [device for device in state.devices if device.modules] or nothing_placed()
+    devices = program.placed or nothing_placed()
     check_training(devices)
     if not len(devices[-1].target_channel()):
         raise PyBudaError("Targets must be pushed into the last device before trying to compile the model.")
 
 
-def running_pipeline(what: str) -> Pipeline:
-    """Return the pipeline that was initialized."""
+def running_session(what: str) -> Session:
+    """Return the session that was initialized."""
     check_session()
-    if state.session is None:
+    if running.session is None:
         raise PyBudaError(f"{what} needs an initialized pipeline: initialize_pipeline() first")
-    pipeline: Pipeline = state.session.require()
-    return pipeline
+    running.session.require()
+    return running.session

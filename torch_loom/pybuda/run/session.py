@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections import deque
@@ -13,15 +14,17 @@ import torch
 from torch_loom.errors import PyBudaError
 from torch_loom.pipeline import GuardedQueue, Pipeline, StageError
 from torch_loom.pipeline.worker import Worker
+from torch_loom.pybuda.chip_device import ChipDevice
 from torch_loom.pybuda.config import _get_global_compiler_config
+from torch_loom.pybuda.device import Device, program
+from torch_loom.pybuda.device_loop import DeviceLoop
 from torch_loom.pybuda.enums import DeviceMode
 from torch_loom.pybuda.placing import wants_files, write_files
-from torch_loom.pybuda.pybudaglobal import state
 from torch_loom.pybuda.run.progress import Progress
 from torch_loom.pybuda.runner import BudaRunner
 from torch_loom.pybuda.tensor import Tensor
 
-__all__ = ["Session", "check_training", "has_inputs"]
+__all__ = ["Running", "Session", "check_training", "has_inputs", "running"]
 
 
 class Session:
@@ -46,7 +49,7 @@ class Session:
         perf_trace: bool = False,
     ) -> None:
         config = _get_global_compiler_config()
-        self.devices = [device for device in state.devices if device.modules]
+        self.devices = program.placed
         if not self.devices:
             raise PyBudaError("nothing is placed: place_module() on a device first")
         if training:
@@ -102,6 +105,8 @@ class Session:
                 for module in stage.modules.values():
                     if isinstance(module, BudaRunner):
                         module.on_op = saved.add
+        for device in self.devices:
+            device.session = self
 
     def _write_files(self, samples: Sequence[torch.Tensor] | None, perf_trace: bool) -> None:
         if samples is None:
@@ -119,15 +124,15 @@ class Session:
         """The first failure of a device, or None."""
         return self.pipeline.error
 
-    def worker_of(self, device: Any) -> Worker | None:
+    def worker_of(self, device: DeviceLoop) -> Worker | None:
         """Return the worker of a device while the pipeline runs, or None."""
         return self.pipeline.worker(self.devices.index(device)) if device in self.devices else None
 
-    def shares(self, device: Any) -> bool:
+    def shares(self, device: DeviceLoop) -> bool:
         """Whether a device is part of a running pipeline over several processes."""
         return device in self.devices and self.pipeline.distributed and not self.ended
 
-    def place_of(self, device: Any) -> int:
+    def place_of(self, device: DeviceLoop) -> int:
         """Return where a device stands among those that have modules.
 
         Raises:
@@ -153,11 +158,36 @@ class Session:
         ended = self.pipeline.shutdown()
         if self.progress is not None:
             self.progress.close()
+        self.leave()
         for device in self.devices:
             device.drop_queued()
-        if state.session is self:
-            state.session = None
         return ended
+
+    def leave(self) -> None:
+        """No longer be the session of the program and of its devices."""
+        for device in self.devices:
+            if device.session is self:
+                device.session = None
+        if running.session is self:
+            running.session = None
+
+
+class Running:
+    """The session of this process, and the lock that is held while one starts or is replaced."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        self.lock = threading.RLock()
+
+    def forget(self) -> None:
+        """Begin anew: in a fork, where the workers are the parent's."""
+        self.lock = threading.RLock()
+        if self.session is not None:
+            self.session.leave()
+
+
+running = Running()
+os.register_at_fork(after_in_child=running.forget)
 
 
 class _Intermediates:
@@ -179,17 +209,17 @@ class _Intermediates:
 
 def has_inputs() -> bool:
     """Whether the first device that has modules has inputs in its queue."""
-    devices = [device for device in state.devices if device.modules]
+    devices = program.placed
     return bool(devices) and len(devices[0].input_channel()) > 0
 
 
-def check_training(devices: list[Any]) -> None:
+def check_training(devices: Sequence[Device]) -> None:
     """Say whether these devices can train.
 
     Raises:
         PyBudaError: the loss is missing, or not on the last device alone.
     """
-    with_loss = [device.name for device in state.devices if device.loss_module is not None]
+    with_loss = [device.name for device in program.devices if device.loss_module is not None]
     if with_loss != [devices[-1].name]:
         placed = ", ".join(with_loss) or "no device"
         raise PyBudaError(
@@ -197,7 +227,7 @@ def check_training(devices: list[Any]) -> None:
             f"it is placed on {placed}"
         )
     for device in devices:
-        if getattr(device, "device_mode", None) is DeviceMode.RunOnly:
+        if isinstance(device, ChipDevice) and device.device_mode is DeviceMode.RunOnly:
             raise PyBudaError(f"device {device.name!r} has mode RunOnly and cannot train")
 
 

@@ -3,7 +3,6 @@
 from torch_loom.pybuda.verify.compare import Comparison, compare_tensors, correlation
 from torch_loom.pybuda.verify.config import VerifyConfig
 from torch_loom.pybuda.verify.stages import Checked, verify_device
-from torch_loom.pybuda.verify.verify import verify_module, verify_module_pipeline
 
 __all__ = [
     "Checked",
@@ -12,6 +11,4 @@ __all__ = [
     "compare_tensors",
     "correlation",
     "verify_device",
-    "verify_module",
-    "verify_module_pipeline",
 ]

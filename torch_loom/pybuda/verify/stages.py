@@ -14,7 +14,9 @@ from torch_loom.compiler.frontend import exported
 from torch_loom.compiler.options import configuration
 from torch_loom.compiler.passes import PLAN_PASSES, Context, run
 from torch_loom.errors import LoomError, VerificationError
+from torch_loom.pipeline import Stage
 from torch_loom.pipeline.transfer import flatten_outputs
+from torch_loom.pybuda.device import Device
 from torch_loom.pybuda.tracing import InOrder
 from torch_loom.pybuda.verify.compare import Comparison, compare_tensors
 from torch_loom.pybuda.verify.config import VerifyConfig
@@ -45,7 +47,7 @@ def check(
     return Checked(stage, name, compared)
 
 
-def verify_device(device: Any, inputs: Sequence[torch.Tensor], config: VerifyConfig) -> list[Checked]:
+def verify_device(device: Device, inputs: Sequence[torch.Tensor], config: VerifyConfig) -> list[Checked]:
     """Compare a device with PyTorch on the host: compiler passes, outputs and, in training, gradients.
 
     Args:
@@ -75,7 +77,7 @@ def verify_device(device: Any, inputs: Sequence[torch.Tensor], config: VerifyCon
 
 
 def verify_devices(
-    devices: Sequence[Any], inputs: Sequence[torch.Tensor] | None, config: VerifyConfig | None
+    devices: Sequence[Device], inputs: Sequence[torch.Tensor] | None, config: VerifyConfig | None
 ) -> None:
     """Verify devices in a row before they run, each on what PyTorch makes of the one before; see above.
 
@@ -92,7 +94,7 @@ def verify_devices(
 
 
 def _passes(
-    stage: Any, inputs: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], config: VerifyConfig
+    stage: Stage, inputs: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], config: VerifyConfig
 ) -> list[Checked]:
     place = stage.device
     given = tuple(value.to(place) for value in inputs)
@@ -134,7 +136,7 @@ def _interpreted(
 
 
 def _gradients(
-    stage: Any, golden: Any, inputs: Sequence[torch.Tensor], config: VerifyConfig
+    stage: Stage, golden: Stage, inputs: Sequence[torch.Tensor], config: VerifyConfig
 ) -> list[Checked]:
     """The gradients of a weighted sum of the outputs, which tells outputs and elements apart."""
     found = []
