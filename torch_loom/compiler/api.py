@@ -6,6 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import nn
 from torch_loom import config
 from torch_loom.chips import Chip, load
 from torch_loom.compiler import overrides
-from torch_loom.compiler.cache import entry_for
+from torch_loom.compiler.cache import Entry, entry_for
 from torch_loom.compiler.frontend import Exported, exported, folded_of, state_of
 from torch_loom.compiler.ir import value_of
 from torch_loom.compiler.lowering import changed, plan_data, program_of
@@ -97,23 +98,75 @@ def compile_module(
         >>> torch.equal(run(x), net(x))
         True
     """
-    _check_types(chip=chip, dump=dump, checks=checks, cache=cache, sample_kwargs=sample_kwargs)
-    if progress is not None and not callable(progress):
-        raise CompilerOptionError(f"progress={progress!r}: it takes a function of the name of a pass")
-    own = configuration().but(**options)
-    if "numerics" not in options and _wants_formats(own):
-        own = own.but(numerics="formats")
+    _check_types(
+        chip=chip, dump=dump, checks=checks, cache=cache, sample_kwargs=sample_kwargs, progress=progress
+    )
+    _check_training(optimizer, loss)
+    own = _options_of(options)
     place = device_of(device, CompilerOptionError)
+    target = _target_of(chip, num_chips, own, place)
+    args, kwargs = _samples_of(sample_inputs), dict(sample_kwargs or {})
+    if isinstance(module, str | os.PathLike) or is_model(module):
+        _tell(progress, "import")
+        module = _imported(module, (*args, *kwargs.values()))
+    with named_errors(module):
+        args, kwargs = on_one_device(module, args, kwargs, place)
+        task = _Task(
+            module=module,
+            args=args,
+            kwargs=kwargs,
+            place=place,
+            target=target,
+            options=own,
+            training=None if optimizer is None else (optimizer, loss),
+            dump=None if dump is None else Path(dump),
+            checks=checks,
+            progress=progress,
+        )
+        executable = _kept_or_compiled(task, config.compile_cache() if cache else None)
+    if own.backend_output_dir:
+        executable.write_outputs(own.backend_output_dir, own.performance_trace)
+    return executable
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What is compiled and for what, checked."""
+
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    place: torch.device
+    target: Target
+    options: Options
+    training: tuple[torch.optim.Optimizer, Loss | None] | None
+    dump: Path | None
+    checks: bool
+    progress: Callable[[str], None] | None
+
+
+def _options_of(given: Mapping[str, Any]) -> Options:
+    own = configuration().but(**given)
+    return own.but(numerics="formats") if "numerics" not in given and _wants_formats(own) else own
+
+
+def _target_of(chip: str | Chip | None, num_chips: int, options: Options, place: torch.device) -> Target:
     described = chip if isinstance(chip, Chip) else load(chip) if chip is not None else _chip_of(place)
     if type(num_chips) is not int or not 1 <= num_chips <= MAX_CHIPS:
         raise CompilerOptionError(f"num_chips={num_chips!r}: it takes a number from 1 to {MAX_CHIPS}")
-    target = target_of(described, own, num_chips)
-    if not isinstance(sample_inputs, tuple | list):
+    return target_of(described, options, num_chips)
+
+
+def _samples_of(given: Any) -> tuple[Any, ...]:
+    if not isinstance(given, tuple | list):
         raise CompilerOptionError(
-            f"sample_inputs is a {type(sample_inputs).__name__}; it takes a tuple of what the forward takes, "
+            f"sample_inputs is a {type(given).__name__}; it takes a tuple of what the forward takes, "
             "such as (x,); arguments by name go into sample_kwargs"
         )
-    args, kwargs = tuple(sample_inputs), dict(sample_kwargs or {})
+    return tuple(given)
+
+
+def _check_training(optimizer: Any, loss: Any) -> None:
     if loss is not None and optimizer is None:
         raise CompilerOptionError("loss: it is for training; give the optimizer, too")
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
@@ -121,54 +174,6 @@ def compile_module(
             f"optimizer is a {type(optimizer).__name__}; it takes a torch.optim.Optimizer of the module's "
             "parameters"
         )
-    if isinstance(module, str | os.PathLike) or is_model(module):
-        _tell(progress, "import")
-        module = _imported(module, (*args, *kwargs.values()))
-    with named_errors(module):
-        args, kwargs = on_one_device(module, args, kwargs, place)
-        entry, executable = None, None
-        folder = config.compile_cache()
-        if (
-            cache
-            and optimizer is None
-            and folder is not None
-            and dump is None
-            and not checks
-            and isinstance(module, nn.Module)
-        ):
-            begun = time.perf_counter()
-            _tell(progress, "cache")
-            entry = entry_for(module, args, kwargs, own, target, place, folder)
-            executable = entry.load() if entry is not None else None
-            if executable is not None:
-                executable.plan["passes"] = [vars(_record("cache", begun, executable.num_ops))]
-                executable.plan["options"] = changed(own)
-        if executable is None:
-            _tell(progress, "export")
-            begun = time.perf_counter()
-            if optimizer is None:
-                source = exported(module, args, kwargs, place)
-            else:
-                source = exported_step(module, args, kwargs, place, optimizer, loss)
-            source.specs.update(specs_of(module, args, kwargs))
-            if source.updates and isinstance(module, nn.Module):
-                _warn_of_copies(module, place)
-            context = Context(
-                chip=target.chip,
-                options=own,
-                parameters=dict(source.parameters),
-                checks=checks,
-                dump=None if dump is None else Path(dump),
-                progress=progress,
-                updated=frozenset(source.updates),
-                records=[_record("export", begun, len(source.graph.graph.nodes))],
-            )
-            executable = _compiled(module, source, context, target, place)
-            if entry is not None:
-                entry.store(executable, source.sources, context.parameters, context.folded)
-    if own.backend_output_dir:
-        executable.write_outputs(own.backend_output_dir, own.performance_trace)
-    return executable
 
 
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
@@ -177,6 +182,7 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "checks": ((bool,), "True or False"),
     "cache": ((bool,), "True or False"),
     "sample_kwargs": ((Mapping,), "a dictionary of arguments by name"),
+    "progress": ((Callable,), "a function of the name of a pass"),  # type: ignore[dict-item]
 }
 
 
@@ -188,27 +194,65 @@ def _check_types(**given: Any) -> None:
             raise CompilerOptionError(f"{name}={value!r}: it takes {words}")
 
 
-def _compiled(
-    module: nn.Module, source: Exported, context: Context, target: Target, place: torch.device
-) -> Executable:
-    graph = run(source.graph, PLAN_PASSES, context)
-    plan = _planned(graph, context, target)
-    saved = context.options.op_intermediates_to_save
-    program = program_of(graph, context.parameters, source.updates, saved)
-    batch = next(
-        (
-            int(value_of(n).shape[0])
-            for n in graph.graph.find_nodes(op="placeholder")
-            if n.name not in context.parameters and value_of(n).dim()
-        ),
-        1,
+def _kept_or_compiled(task: _Task, folder: Path | None) -> Executable:
+    """Take what was compiled earlier from the folder, or compile it and keep it there."""
+    needs_passes = task.training is not None or task.dump is not None or task.checks
+    if folder is None or needs_passes or not isinstance(task.module, nn.Module):
+        return _compiled(task)
+    begun = time.perf_counter()
+    _tell(task.progress, "cache")
+    entry = entry_for(task.module, task.args, task.kwargs, task.options, task.target, task.place, folder)
+    executable = entry.load() if entry is not None else None
+    if executable is None:
+        return _compiled(task, entry)
+    executable.plan["passes"] = [vars(_record("cache", begun, executable.num_ops))]
+    executable.plan["options"] = changed(task.options)
+    return executable
+
+
+def _compiled(task: _Task, entry: Entry | None = None) -> Executable:
+    """Compile, and keep the result where an entry of the cache is given."""
+    _tell(task.progress, "export")
+    begun = time.perf_counter()
+    if task.training is None:
+        source = exported(task.module, task.args, task.kwargs, task.place)
+    else:
+        source = exported_step(task.module, task.args, task.kwargs, task.place, *task.training)
+    source.specs.update(specs_of(task.module, task.args, task.kwargs))
+    if source.updates and isinstance(task.module, nn.Module):
+        _warn_of_copies(task.module, task.place)
+    context = Context(
+        chip=task.target.chip,
+        options=task.options,
+        parameters=dict(source.parameters),
+        checks=task.checks,
+        dump=task.dump,
+        progress=task.progress,
+        updated=frozenset(source.updates),
+        records=[_record("export", begun, len(source.graph.graph.nodes))],
     )
-    used = {name: context.parameters[name] for name in program.tensors}
-    data = plan_data(graph, plan, target, context, batch)
-    specs = {**source.specs, "saved": list(saved)}
-    folded = folded_of(module, place, source.sources, context.parameters, *context.folded)
+    executable = _placed(task, source, context)
+    if entry is not None:
+        entry.store(executable, source.sources, context.parameters, context.folded)
+    return executable
+
+
+def _placed(task: _Task, source: Exported, context: Context) -> Executable:
+    """Run the passes and plan where each op of the exported graph runs."""
+    graph = run(source.graph, PLAN_PASSES, context)
+    plan = _planned(graph, context, task.target)
+    saved = task.options.op_intermediates_to_save
+    program = program_of(graph, context.parameters, source.updates, saved)
+    inputs = [n for n in graph.graph.find_nodes(op="placeholder") if n.name not in context.parameters]
+    batch = next((int(value_of(n).shape[0]) for n in inputs if value_of(n).dim()), 1)
     return Executable(
-        program, used, data, specs, place, replays=context.options.backend_opt_level >= 1, folded=folded
+        program,
+        {name: context.parameters[name] for name in program.tensors},
+        plan_data(graph, plan, task.target, context, batch),
+        {**source.specs, "saved": list(saved)},
+        task.place,
+        replays=task.options.backend_opt_level >= 1,
+        folded=folded_of(task.module, task.place, source.sources, context.parameters, *context.folded),
     )
 
 
@@ -220,7 +264,7 @@ def _warn_of_copies(module: nn.Module, place: torch.device) -> None:
                 f"runs change parameters or buffers, and {name} is on {tensor.device}: a copy on {place} "
                 f"changes and the module does not. Move the module first, module.to({str(place)!r}), then "
                 "make its optimizer",
-                stacklevel=3,
+                stacklevel=5,  # who called compile_module
             )
             return
 

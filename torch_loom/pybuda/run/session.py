@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from torch_loom.errors import PyBudaError
-from torch_loom.pipeline import GuardedQueue, Pipeline, StageError
+from torch_loom.pipeline import GuardedQueue, Pipeline, Stage, StageError
 from torch_loom.pipeline.worker import Worker
 from torch_loom.pybuda.chip_device import ChipDevice
-from torch_loom.pybuda.config import _get_global_compiler_config
+from torch_loom.pybuda.config import CompilerConfig, _get_global_compiler_config
 from torch_loom.pybuda.device import Device, program
 from torch_loom.pybuda.device_loop import DeviceLoop
 from torch_loom.pybuda.enums import DeviceMode
@@ -49,27 +49,14 @@ class Session:
         perf_trace: bool = False,
     ) -> None:
         config = _get_global_compiler_config()
-        self.devices = program.placed
-        if not self.devices:
-            raise PyBudaError("nothing is placed: place_module() on a device first")
-        if training:
-            check_training(self.devices)
-        inside = [device.name for device in self.devices if device.mp_context is not None]
-        if config.op_intermediates_to_save and inside:
-            raise PyBudaError(
-                f"op_intermediates_to_save: devices in processes of their own keep none: {', '.join(inside)}"
-            )
+        self.devices = _ready_devices(training, config)
         self.training = training
         self.compile_only = compile_only
         stages = [device.make_stage() for device in self.devices]
-        self.output_queue = output_queue
-        self.checkpoint_queue = checkpoint_queue
+        self.output_queue = queue.Queue() if output_queue is None and not training else output_queue
+        self.checkpoint_queue = queue.Queue() if checkpoint_queue is None and training else checkpoint_queue
         self.loss_queue = loss_queue
         self.intermediates_queue = queue.Queue[Any]() if config.op_intermediates_to_save else None
-        if output_queue is None and not training:
-            self.output_queue = queue.Queue()
-        if checkpoint_queue is None and training:
-            self.checkpoint_queue = queue.Queue()
         self.progress = Progress(total) if config.show_progress else None
         self.pipeline = Pipeline(
             stages,
@@ -96,15 +83,9 @@ class Session:
             gradient_taps=debug,
             on_done=self.progress,
         )
-
         if self.intermediates_queue is not None:
-            saved = _Intermediates(
-                config.op_intermediates_to_save, self.pipeline.guard(self.intermediates_queue)
-            )
-            for stage in stages:
-                for module in stage.modules.values():
-                    if isinstance(module, BudaRunner):
-                        module.on_op = saved.add
+            sink = self.pipeline.guard(self.intermediates_queue)
+            _keep_intermediates(stages, config.op_intermediates_to_save, sink)
         for device in self.devices:
             device.session = self
 
@@ -188,6 +169,30 @@ class Running:
 
 running = Running()
 os.register_at_fork(after_in_child=running.forget)
+
+
+def _ready_devices(training: bool, config: CompilerConfig) -> list[Device]:
+    """Return the devices that have modules, if they can run."""
+    devices = program.placed
+    if not devices:
+        raise PyBudaError("nothing is placed: place_module() on a device first")
+    if training:
+        check_training(devices)
+    inside = [device.name for device in devices if device.mp_context is not None]
+    if config.op_intermediates_to_save and inside:
+        raise PyBudaError(
+            f"op_intermediates_to_save: devices in processes of their own keep none: {', '.join(inside)}"
+        )
+    return devices
+
+
+def _keep_intermediates(stages: Sequence[Stage], names: list[str], sink: GuardedQueue) -> None:
+    """Let the values of the named ops go to a queue."""
+    saved = _Intermediates(names, sink)
+    for stage in stages:
+        for module in stage.modules.values():
+            if isinstance(module, BudaRunner):
+                module.on_op = saved.add
 
 
 class _Intermediates:
