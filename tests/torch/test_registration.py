@@ -13,6 +13,8 @@ from tests.test_layers import ROOT, cpp_files
 STATIC = re.compile(
     r"\bTORCH_LIBRARY(_IMPL|_FRAGMENT)?\s*\(|\bC10_REGISTER_\w+\s*\(|\bREGISTER_\w+\s*\(|\bC10_DECLARE_REGISTRY"
     r"|\bregistered\s*="
+    r"|^(?!constexpr)\S.*=\s*\[[^\]]*\]\s*(\(\s*\))?\s*\{",  # a value by a function, outside of any
+    re.MULTILINE,
 )
 
 
@@ -26,6 +28,8 @@ def test_no_file_registers_in_static_initialisers() -> None:
     assert STATIC.search("TORCH_LIBRARY_IMPL(aten, CUDA, m) {")
     assert STATIC.search("REGISTER_PRIVATEUSE1_DISPATCH(stub, &f)")
     assert STATIC.search("C10_REGISTER_GUARD_IMPL(CUDA, GuardImpl);")
+    assert STATIC.search("[[maybe_unused]] const bool hooked = [] {")
+    assert not STATIC.search("  static const bool is_done = [] {")
 
 
 def test_only_core_names_pytorchs_device_type() -> None:

@@ -31,6 +31,7 @@ constexpr Registration kRegistrations[] = {
     register_guard,
     register_hooks,
     register_ddp_timer,
+    register_alloc_conf,
     register_allocator,
     register_host_allocator,
     register_storages,

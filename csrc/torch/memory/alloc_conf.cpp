@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "torch/core/device.h"
+#include "torch/memory/register.h"
 
 namespace loom::glue {
 
@@ -174,12 +175,14 @@ std::optional<double>& new_memory_fraction() {
   return fraction;
 }
 
-// Called by PyTorch after its own parser, whose values are in force already.
-[[maybe_unused]] const bool hooked = [] {
-  // With a hook, PyTorch refuses keys that neither it nor the hook knows.
+}  // namespace
+
+void register_alloc_conf() {
+  // Called by PyTorch after its own parser, whose values are in force already. With a hook, PyTorch refuses
+  // keys that neither it nor the hook knows, and keys that it knows already.
   std::unordered_set<std::string> foreign_keys(keys_of_cuda().begin(), keys_of_cuda().end());
-  for (const std::string& key : AcceleratorAllocatorConfig::getKeys()) foreign_keys.erase(key);
   foreign_keys.insert(kMemoryFraction);
+  for (const std::string& key : AcceleratorAllocatorConfig::getKeys()) foreign_keys.erase(key);
   const std::function<void(const std::string&)> previous = AcceleratorAllocatorConfig::getConfigParserHook();
   AcceleratorAllocatorConfig::registerDeviceConfigParserHook(
       [previous](const std::string& text) {
@@ -189,10 +192,7 @@ std::optional<double>& new_memory_fraction() {
         if (runtime::is_initialized() && !runtime::in_bad_fork()) apply_alloc_conf();
       },
       foreign_keys);
-  return true;
-}();
-
-}  // namespace
+}
 
 void check_alloc_conf(const std::string& text) {
   for (const Setting& setting : split(text)) check(setting);

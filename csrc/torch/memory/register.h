@@ -3,6 +3,7 @@
 
 namespace loom::glue {
 
+void register_alloc_conf();
 void register_allocator();
 void register_host_allocator();
 void register_storages();
