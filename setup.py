@@ -1,4 +1,7 @@
-"""Builds the C++ extensions against the torch that is installed: `_C`, and `_C_testing` for the tests."""
+"""Builds the C++ extensions against the torch that is installed: `_C`, and `_C_testing` for the tests.
+
+Beside them a library that needs neither PyTorch nor Python, NVML's.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,12 @@ CSRC = ROOT / "csrc"
 OUTPUT = ROOT / "build" / "temp"
 
 # Folders of csrc that include no header of PyTorch.
-PLAIN = ("util", "driver", "runtime", "numerics")
+PLAIN = ("util", "driver", "runtime", "numerics", "nvml")
 # Only in a development build: bindings for the tests, and a driver in a library of its own.
 TESTING = "testing"
+# A library of its own, under the name by which programs look for NVIDIA's.
+NVML = "nvml"
+NVML_LIBRARY = "libnvidia-ml.so.1"
 # What is compiled once: for files without PyTorch's headers, and for those with them.
 PRECOMPILED = {"plain": "util/precompiled.h", "torch": "torch/core/precompiled.h"}
 # What a driver in a library of its own is compiled against: in the wheel, beside the package's other headers.
@@ -214,11 +220,16 @@ class Build(build_ext):
     def run(self) -> None:
         is_development = self.inplace or getattr(self, "editable_mode", False)
         file = NinjaFile()
-        objects = {room: file.compile(merged_units(room)) for room in rooms() if room != TESTING}
+        objects = {room: file.compile(merged_units(room)) for room in rooms() if room not in (TESTING, NVML)}
         plain = [each for room, made in objects.items() if room.split("/")[0] in PLAIN for each in made]
         own = [each for room, made in objects.items() if room.split("/")[0] not in PLAIN for each in made]
         library = Path(self.get_ext_fullpath("torch_loom._C")).resolve()
         built = [(library, [*own, *plain])]
+        file.link(
+            OUTPUT / NVML_LIBRARY,
+            [*file.compile(merged_units(NVML)), *objects["util"]],
+            f"-pthread -Wl,-soname,{NVML_LIBRARY}",
+        )
         if is_development:
             tests = file.compile(merged_units(TESTING))
             built.append((Path(self.get_ext_fullpath("torch_loom._C_testing")).resolve(), [*tests, *plain]))
@@ -234,6 +245,7 @@ class Build(build_ext):
         library.parent.mkdir(parents=True, exist_ok=True)
         for path, _ in built:
             install(OUTPUT / path.name, path)
+        install(OUTPUT / NVML_LIBRARY, library.with_name("nvml") / "lib" / NVML_LIBRARY)
         for name in CONTRACT:
             text = (CSRC / name).read_text(encoding="utf-8")
             write_if_changed(library.with_name("include") / name, text)
@@ -245,6 +257,7 @@ def install(source: Path, target: Path) -> None:
     """Puts a new library in the place of an old one, which a running process may have mapped."""
     if target.exists() and target.stat().st_mtime_ns == source.stat().st_mtime_ns:
         return
+    target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.new")
     shutil.copy2(source, temporary)
     temporary.replace(target)

@@ -18,6 +18,7 @@ TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2|aten)\b|^(Python\.h|pybind11
 CPP_LAYERS = {
     "util": set(),
     "numerics": set(),
+    "nvml": {"driver", "util"},
     "driver": set(),
     "driver/host": {"driver", "util"},
     # A driver is known by its contract alone: nothing above includes driver/host.
@@ -48,11 +49,12 @@ ALLOWED = {
     "config": {"errors"},
     "as_cuda": {"config"},
     "errors": set(),
-    "_register": {"_C", "_built_with", "chips", "compiler", "device"} | BESIDE,
+    "_register": {"_C", "_built_with", "chips", "compiler", "device", "nvml"} | BESIDE,
     "device": {"_C", "ops"} | BESIDE,
     **{layer: {"_C", *STAIRCASE[:number]} | BESIDE for number, layer in enumerate(STAIRCASE)},
     "pybuda": {"_C", "device", *STAIRCASE} | BESIDE,
-    "tools": {"_C", "device", *STAIRCASE} | BESIDE,
+    "tools": {"_C", "device", "nvml", *STAIRCASE} | BESIDE,
+    "nvml": {"chips"} | BESIDE,
     "distributed": {"_C", "device"} | BESIDE,
 }
 

@@ -62,6 +62,7 @@ def patch(module: ModuleType) -> None:
         cuda_functions,
         cuda_kernels,
         cuda_nccl,
+        cuda_nvml,
         cuda_sharing,
     )
 
@@ -72,6 +73,7 @@ def patch(module: ModuleType) -> None:
     cuda_kernels.refuse()
     cuda_collectives.provide()
     cuda_nccl.provide()
+    cuda_nvml.provide()
 
 
 def _patch_storages() -> None:

@@ -39,6 +39,7 @@ from torch_loom.config.settings import (
     MACHINE,
     MEMORY,
     MEMORY_POLICY,
+    NVML,
     PROTECT,
     RBLN_DEVICE_MAP,
     RBLN_DEVICES,
@@ -60,13 +61,15 @@ from torch_loom.config.sources import (
     complaint,
     describe_with,
     export,
+    machine_texts,
     num_launched_ranks,
+    put_first,
     raw_text,
     reject_unknown_variables,
     required,
     value_of,
 )
-from torch_loom.config.values import Settings
+from torch_loom.config.values import Settings, device_uuid
 from torch_loom.errors import AlreadyInitializedError, ConfigurationError
 
 __all__ = [
@@ -74,6 +77,7 @@ __all__ = [
     "CUDA_VISIBLE_DEVICES",
     "DEVICES",
     "ENV_PREFIX",
+    "NVML",
     "RBLN_DEVICES",
     "SETTINGS",
     "VISIBLE_DEVICES",
@@ -86,13 +90,16 @@ __all__ = [
     "cuda_version",
     "describe",
     "device_name",
+    "device_uuid",
     "export",
     "is_blas_deterministic",
     "is_rbln_diagnosed",
     "kernel_cache",
     "kernel_cache_refused",
+    "machine_texts",
     "num_launched_ranks",
     "parse_size",
+    "put_first",
     "raw_value",
     "resolve",
 ]

@@ -224,6 +224,17 @@ CUDA_VERSION = Setting(
     parse=parse_cuda_version,
     configurable=False,
 )
+NVML = Setting(
+    name="nvml",
+    env="TORCH_LOOM_NVML",
+    type_name="text",
+    default=None,
+    allowed="what `loom run` writes",
+    meaning="What libnvidia-ml.so.1 and nvidia-smi know of the devices. Written by `loom run` and `import "
+    "torch`, not by people; only under the device name cuda.",
+    parse=str,
+    configurable=False,
+)
 DRIVER = Setting(
     name="driver",
     env="TORCH_LOOM_DRIVER",
@@ -398,6 +409,7 @@ SETTINGS: tuple[Setting[object], ...] = cast(
         CUDA_LAUNCH_BLOCKING,
         CUBLAS_WORKSPACE_CONFIG,
         CUDA_VERSION,
+        NVML,
         DRIVER,
         LAUNCH,
         ASSERTS,

@@ -12,7 +12,16 @@ from collections.abc import Mapping
 from typing import Literal, TypeVar
 
 from torch_loom.config import rbln
-from torch_loom.config.settings import CHIP, DEVICE_NAME, SETTINGS, Setting
+from torch_loom.config.settings import (
+    CHIP,
+    CUDA_VERSION,
+    DEVICE_NAME,
+    DEVICES,
+    MACHINE,
+    MEMORY,
+    SETTINGS,
+    Setting,
+)
 from torch_loom.errors import AlreadyInitializedError, ConfigurationError
 
 __all__ = [
@@ -23,7 +32,9 @@ __all__ = [
     "complaint",
     "describe_with",
     "export",
+    "machine_texts",
     "num_launched_ranks",
+    "put_first",
     "raw_text",
     "reject_unknown_variables",
     "required",
@@ -121,3 +132,17 @@ def export(values: Mapping[str, str | None]) -> None:
         value = values.get(setting.name)
         if value is not None:
             os.environ[setting.env] = value
+
+
+def machine_texts() -> dict[str, str | None]:
+    """Return the variables that say what devices the machine has, unchecked; None: not set."""
+    names = [DEVICE_NAME.env, DEVICES.env, CHIP.env, MEMORY.env, MACHINE.env, CUDA_VERSION.env]
+    return {name: os.environ.get(name) for name in (*names, "LOCAL_WORLD_SIZE")}
+
+
+def put_first(variable: str, folder: str) -> None:
+    """Put a folder before the others of a search path in the environment."""
+    default = os.defpath if variable == "PATH" else ""
+    found = os.environ.get(variable, default).split(os.pathsep)
+    others = [each for each in found if each not in (folder, "")]
+    os.environ[variable] = os.pathsep.join([folder, *others])

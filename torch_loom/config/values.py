@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 
 from torch_loom.config import rbln
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "device_uuid"]
+
+_NAMESPACE = uuid.UUID("b0a7a1b6-35d5-5bd0-9df2-4bd6e7a0c1f3")
+
+
+def device_uuid(machine: str, place: str) -> uuid.UUID:
+    """Return the identifier of a device, by its machine's name and its place there: the same everywhere."""
+    return uuid.uuid5(_NAMESPACE, f"{machine}/{place}")
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from torch_loom import config
-from torch_loom.chips import load
 from torch_loom.errors import ConfigurationError
+from torch_loom.nvml import description
 from torch_loom.tools import misplaced
 
 # What options set, by the name of the setting.
@@ -31,9 +31,9 @@ def run(arguments: Sequence[str], values: Values) -> None:
         raise ConfigurationError(f"loom run has no option {arguments[0]}; `loom run --help` lists them")
     misplaced.warn("run", arguments)
     config.export({"device_name": config.CUDA_NAME, **values})
-    # Bad values are told here, not by the program.
-    for chip in dict.fromkeys(config.resolve().chips):
-        load(chip)
+    # Bad values are told here, not by the program: this reads the chips.
+    description.export(config.resolve())
+    description.offer()
     sys.stdout.flush()
     sys.stderr.flush()
     line = [sys.executable, *arguments] if is_python else list(arguments)

@@ -1,6 +1,7 @@
 """NVML for programs that ask it through ``pynvml``: ``import torch_loom.compat.nvml`` makes that import work.
 
-Only where there is no ``pynvml`` installed; a real one goes on asking the driver of the machine's GPUs.
+Under the name cuda an installed nvidia-ml-py finds the devices by itself (:mod:`torch_loom.nvml`). This is
+for the other device names, and for where none is installed.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import importlib.util
 import sys
 
+from torch_loom.nvml import description
+
 __all__ = ["install"]
 
 
 def install() -> None:
-    """Let ``import pynvml`` find :mod:`torch_loom.compat.nvml.pynvml`, unless there is another."""
+    """Let ``import pynvml`` work, and find the devices, under every device name."""
+    description.load()
     if "pynvml" in sys.modules or importlib.util.find_spec("pynvml") is not None:
         return
     from torch_loom.compat.nvml import pynvml

@@ -12,7 +12,6 @@ from torch_loom.device._core.first_use import _chip_figures, _product_name
 
 __all__ = ["DeviceProperties"]
 
-_UUID_NAMESPACE = _uuid.UUID("b0a7a1b6-35d5-5bd0-9df2-4bd6e7a0c1f3")
 _KHZ_PER_MHZ = 1000
 
 
@@ -75,7 +74,7 @@ class DeviceProperties:
 
 def uuid_of(physical: int) -> _uuid.UUID:
     """Return the identifier of a device of this machine, by its physical index."""
-    return _uuid.uuid5(_UUID_NAMESPACE, f"{config.resolve().machine}/{_place(physical)}")
+    return config.device_uuid(config.resolve().machine, _place(physical))
 
 
 def _place(physical: int) -> str:

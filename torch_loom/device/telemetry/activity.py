@@ -74,12 +74,14 @@ def _join(settings: config.Settings) -> None:
     """Let the other processes of the machine see what this one does. Where that fails it works alone."""
     global _prefix, _published, _failure
     if settings.machine == ALONE:
+        _publish_unnamed()
         return
     prefix = f"torch-loom-{os.geteuid()}-{settings.machine}-"
     try:
         _published = _publish(prefix)
     except (OSError, RuntimeError) as error:
         _failure = str(error)
+        _publish_unnamed()
         return
     _prefix = prefix
     atexit.register(_withdraw, os.getpid())
@@ -107,6 +109,14 @@ def _publish(prefix: str) -> str:
             raise
         else:
             return path  # the file stays open: closing it would give up the lock
+
+
+def _publish_unnamed() -> None:
+    # NVML's library, in this process, reads what is published. It finds this among the open files.
+    with contextlib.suppress(OSError):  # a sandbox may refuse it: then NVML does not see this process's use
+        file = os.memfd_create("torch-loom-activity")
+        os.ftruncate(file, _C.activity_bytes())
+        _C.publish_activity(file)
 
 
 def _withdraw(process: int) -> None:
