@@ -33,8 +33,6 @@ int lanes_per_core(const Device& device) {
   return has_64 ? 64 : 128;
 }
 
-bool is_of_nvidia(const Device& device) { return device.name.compare(0, 6, "NVIDIA") == 0; }
-
 int brand_of(const Device& device) {
   const auto has = [&](const char* word) { return device.name.find(word) != std::string::npos; };
   constexpr int kUnknownBrand = 0, kTesla = 2, kGeForce = 5, kTitan = 6, kNvidiaRtx = 13, kNvidia = 14;
@@ -42,14 +40,14 @@ int brand_of(const Device& device) {
   if (has("TITAN")) return kTitan;
   if (has("RTX")) return kNvidiaRtx;
   if (has("Tesla")) return kTesla;
-  return is_of_nvidia(device) ? kNvidia : kUnknownBrand;
+  return device.is_of_nvidia() ? kNvidia : kUnknownBrand;
 }
 
 template <class Info>
 void fill_place(const Device& device, Info& info) {
   info.domain = info.device = info.pci_subsystem_id = 0;
   info.bus = static_cast<unsigned>(device.index) + 1;
-  info.pci_device_id = is_of_nvidia(device) ? 0x10DE : 0;  // the vendor; no card has the device 0
+  info.pci_device_id = device.is_of_nvidia() ? 0x10DE : 0;  // the vendor; no card has the device 0
 }
 
 std::string bus_id_of(const Device& device, const char* format) {
@@ -87,7 +85,7 @@ LOOM_NVML nvmlDeviceGetCudaComputeCapability(Handle handle, int* major, int* min
 }
 LOOM_NVML nvmlDeviceGetNumGpuCores(Handle handle, unsigned* out) {
   return with_device(handle, [&](const Device& device) {
-    if (!is_of_nvidia(device)) return kNotSupported;
+    if (!device.is_of_nvidia()) return kNotSupported;
     return put_known(out, device.num_cores * lanes_per_core(device));
   });
 }

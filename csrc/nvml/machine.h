@@ -20,7 +20,8 @@ struct Device {
   int clock_mhz = 0, clock_idle_mhz = 0, memory_clock_mhz = 0, memory_bus_bits = 0, num_links = 0;
   double link_gbps = 0;
 
-  bool has_ecc() const { return memory_bus_bits >= 1024; }  // stacked memory, of cards for servers
+  bool is_of_nvidia() const { return name.compare(0, 6, "NVIDIA") == 0; }
+  bool has_ecc() const { return is_of_nvidia() && memory_bus_bits >= 1024; }  // cards for servers
 };
 
 struct Machine {

@@ -1,4 +1,4 @@
-"""`loom smi` and NVML: what they say of the devices and who uses them."""
+"""`loom smi`: what it says of the devices and who uses them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-from tests.conftest import PythonRunner
 from torch_loom import chips
 
 NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB", "TORCH_LOOM_MACHINE": "smi_test"}
@@ -67,40 +66,3 @@ def test_smi_shows_the_chips_of_those_who_use_them() -> None:
     assert used["power_limit_milliwatts"] == 1000 * a100.power_max_watts
     assert used["uuid"] not in (first["uuid"], "")
     assert f"120MiB / {a100.memory_bytes >> 20}MiB" in table
-
-
-@pytest.mark.slow
-def test_nvml(warm_python: PythonRunner) -> None:
-    warm_python(
-        """
-        import torch, torch_loom.compat.nvml, pynvml
-        try:
-            pynvml.nvmlDeviceGetCount()
-        except pynvml.NVMLError as error:
-            assert error.value == pynvml.NVML_ERROR_UNINITIALIZED
-        else:
-            raise AssertionError
-        pynvml.nvmlInit()
-        assert pynvml.nvmlDeviceGetCount() == 2
-        x = torch.ones(10 << 20, device="cuda:1")
-        handle = pynvml.nvmlDeviceGetHandleByIndex(1)
-        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-        assert (memory.total, memory.used, memory.free) == (2 << 30, 40 << 20, (2 << 30) - (40 << 20))
-        assert pynvml.nvmlDeviceGetName(handle) == "NVIDIA H200"
-        assert pynvml.nvmlDeviceGetHandleByUUID(pynvml.nvmlDeviceGetUUID(handle)) == 1
-        import os
-        [process] = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
-        assert (process.pid, process.usedGpuMemory) == (os.getpid(), 40 << 20)
-        assert 0 <= pynvml.nvmlDeviceGetUtilizationRates(handle).gpu <= 100
-        for wrong in (lambda: pynvml.nvmlDeviceGetName(2), lambda: pynvml.nvmlDeviceGetHandleByUUID("GPU-0")):
-            try:
-                wrong()
-            except pynvml.NVMLError:
-                pass
-            else:
-                raise AssertionError
-        assert torch.cuda.utilization(1) >= 0
-        pynvml.nvmlShutdown()
-        """,
-        NAME,
-    )

@@ -1,0 +1,51 @@
+"""The environment of a program under `loom run`, without the second that starting one takes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+
+import pytest
+
+from tests import forking
+from torch_loom import config
+from torch_loom.nvml import description
+
+Environment = Callable[..., dict[str, str]]
+Program = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def under_loom_run(monkeypatch: pytest.MonkeyPatch) -> Environment:
+    """``under_loom_run(TORCH_LOOM_CHIP="a100")``: the environment under settings, on another machine."""
+
+    def make(**settings: str) -> dict[str, str]:
+        machine = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MACHINE": f"nvml_test_{os.getpid()}"}
+        wanted = forking.environment({**machine, "TORCH_LOOM_DEVICES": "2", **settings})
+        for name in set(os.environ) - set(wanted):
+            monkeypatch.delenv(name)
+        for name, value in wanted.items():
+            monkeypatch.setenv(name, value)
+        description.export(config.resolve())
+        description.offer()
+        made = dict(os.environ)
+        monkeypatch.undo()
+        return made
+
+    return make
+
+
+@pytest.fixture
+def run_without_torch() -> Program:
+    """``run_without_torch(code, env)``: run a program that finds ``pynvml`` and may not import torch."""
+
+    def run(code: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        program = f"import pynvml\n{textwrap.dedent(code)}\nimport sys\nassert 'torch' not in sys.modules"
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        return forking.checked(done, True)
+
+    return run
