@@ -34,7 +34,7 @@ CSRC = ROOT / "csrc"
 OUTPUT = ROOT / "build" / "temp"
 
 # Folders of csrc that include no header of PyTorch.
-PLAIN = ("util", "driver", "runtime", "numerics", "nvml")
+PLAIN = ("util", "driver", "runtime", "numerics", "nvml", "telemetry")
 # Only in a development build: bindings for the tests, and a driver in a library of its own.
 TESTING = "testing"
 # A library of its own, under the name by which programs look for NVIDIA's.
@@ -227,7 +227,7 @@ class Build(build_ext):
         built = [(library, [*own, *plain])]
         file.link(
             OUTPUT / NVML_LIBRARY,
-            [*file.compile(merged_units(NVML)), *objects["util"]],
+            [*file.compile(merged_units(NVML)), *objects["telemetry"], *objects["util"]],
             f"-pthread -Wl,-soname,{NVML_LIBRARY}",
         )
         if is_development:

@@ -18,20 +18,21 @@ TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2|aten)\b|^(Python\.h|pybind11
 CPP_LAYERS = {
     "util": set(),
     "numerics": set(),
-    "nvml": {"driver", "util"},
+    "telemetry": {"driver", "util"},
+    "nvml": {"telemetry", "util"},
     "driver": set(),
     "driver/host": {"driver", "util"},
     # A driver is known by its contract alone: nothing above includes driver/host.
     "runtime": {"driver", "runtime/ipc", "runtime/memory", "util"},
-    "runtime/ipc": {"driver", "runtime", "runtime/memory", "util"},
+    "runtime/ipc": {"driver", "runtime", "runtime/memory", "telemetry", "util"},
     "runtime/memory": {"driver", "runtime", "runtime/ipc", "util"},
-    "testing": {"driver", "runtime", "runtime/memory", "util"},
+    "testing": {"driver", "runtime", "runtime/memory", "telemetry", "util"},
 }
 # csrc/torch in order; hooks and profiler do not know kernels. All may include what is outside csrc/torch.
 TORCH_ROOMS = [
     *("core", "engine", "numerics", "ops", "memory", "dispatch", "kernels", "hooks", "profiler", "bindings")
 ]
-BELOW_TORCH = {"numerics", "driver", "runtime", "runtime/ipc", "runtime/memory", "util"}
+BELOW_TORCH = {"numerics", "driver", "runtime", "runtime/ipc", "runtime/memory", "telemetry", "util"}
 for place, room in enumerate(TORCH_ROOMS):
     below = set(TORCH_ROOMS[:place]) - (set() if room == "bindings" else {"kernels", "hooks", "profiler"})
     CPP_LAYERS[f"torch/{room}"] = {f"torch/{name}" for name in below} | BELOW_TORCH

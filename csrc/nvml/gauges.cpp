@@ -5,23 +5,42 @@
 #include <cmath>
 
 #include "nvml/session.h"
+#include "util/clock.h"
 
 using namespace loom::nvml;
+namespace telemetry = loom::telemetry;
 
 namespace {
 
 constexpr unsigned kNoInstance = 0xFFFFFFFF;
 
+using telemetry::Busy;
+using telemetry::Process;
+
+Busy busy_of(const std::vector<Process>& processes) {
+  return telemetry::busy_share(processes, loom::clock::host_ticks());
+}
+Busy busy_of(const Device& device) { return busy_of(processes_of(device)); }
+
+// What was busy at all is not 0.
+unsigned percent(double share) {
+  const auto rounded = static_cast<unsigned>(std::nearbyint(100 * share));
+  return std::min(100U, std::max(rounded, share > 0 ? 1U : 0U));
+}
+
 double between(double low, double high, double share) { return low + (high - low) * share; }
 
 int milliwatts(double watts) { return static_cast<int>(std::nearbyint(1000 * watts)); }
 
-uint64_t used_bytes(const Device& device, const Use& use) {
-  return std::min(use.memory_bytes(), device.memory_bytes);
+// The capacity is each process's own, so that together they may have taken more.
+uint64_t used_bytes(const Device& device) {
+  uint64_t sum = 0;
+  for (const Process& process : processes_of(device)) sum += process.memory_bytes;
+  return std::min(sum, device.memory_bytes);
 }
 
 std::vector<Process> users_of(const Device& device) {
-  std::vector<Process> users = use_of(device).processes;
+  std::vector<Process> users = processes_of(device);
   std::erase_if(users, [](const Process& process) { return process.memory_bytes == 0; });
   return users;
 }
@@ -43,7 +62,7 @@ Return put_clock(Handle handle, unsigned domain, unsigned* out, bool is_highest)
     if (domain >= kNumClocks) return kInvalidArgument;
     if (domain == kClockMemory) return put_known(out, device.memory_clock_mhz);
     if (domain == kClockVideo || device.clock_mhz == 0) return kNotSupported;
-    const bool is_high = is_highest || device.clock_idle_mhz == 0 || use_of(device).busy.kernels > 0;
+    const bool is_high = is_highest || device.clock_idle_mhz == 0 || busy_of(device).kernels > 0;
     return put(out, is_high ? device.clock_mhz : device.clock_idle_mhz);
   });
 }
@@ -51,7 +70,7 @@ Return put_clock(Handle handle, unsigned domain, unsigned* out, bool is_highest)
 Return put_power(Handle handle, unsigned* out) {
   return with_device(handle, [&](const Device& device) {
     if (device.power_max_watts == 0) return kNotSupported;
-    const double share = use_of(device).busy.kernels;
+    const double share = busy_of(device).kernels;
     return put(out, milliwatts(between(device.power_idle_watts, device.power_max_watts, share)));
   });
 }
@@ -61,7 +80,7 @@ Return put_temperature(Handle handle, unsigned sensor, Out* out) {
   return with_device(handle, [&](const Device& device) {
     if (sensor != 0) return kInvalidArgument;
     if (device.temperature_max_celsius == 0) return kNotSupported;
-    const double share = use_of(device).busy.kernels;
+    const double share = busy_of(device).kernels;
     const double degrees = between(device.temperature_idle_celsius, device.temperature_max_celsius, share);
     return put(out, std::nearbyint(degrees));
   });
@@ -84,7 +103,7 @@ uint64_t now_us() {
 
 LOOM_NVML nvmlDeviceGetMemoryInfo(Handle handle, Memory* out) {
   return with_device(handle, [&](const Device& device) {
-    const uint64_t used = used_bytes(device, use_of(device));
+    const uint64_t used = used_bytes(device);
     return put(out, Memory{device.memory_bytes, device.memory_bytes - used, used});
   });
 }
@@ -92,7 +111,7 @@ LOOM_NVML nvmlDeviceGetMemoryInfo_v2(Handle handle, MemoryV2* out) {
   return with_device(handle, [&](const Device& device) {
     if (out == nullptr) return kInvalidArgument;
     if (out->version != version_of<MemoryV2>(2)) return kArgumentVersionMismatch;
-    const uint64_t used = used_bytes(device, use_of(device));
+    const uint64_t used = used_bytes(device);
     *out = {out->version, device.memory_bytes, 0, device.memory_bytes - used, used};
     return kSuccess;
   });
@@ -108,7 +127,7 @@ LOOM_NVML nvmlDeviceGetBAR1MemoryInfo(Handle handle, Bar1Memory* out) {
 
 LOOM_NVML nvmlDeviceGetUtilizationRates(Handle handle, Utilization* out) {
   return with_device(handle, [&](const Device& device) {
-    const Busy busy = use_of(device).busy;
+    const Busy busy = busy_of(device);
     return put(out, Utilization{percent(busy.kernels), percent(busy.kernels_or_copies)});
   });
 }
@@ -216,7 +235,7 @@ LOOM_NVML nvmlDeviceGetSupportedGraphicsClocks(Handle handle, unsigned memory_cl
 // Why the clock is lower than it could be: nothing runs, or no reason.
 LOOM_NVML nvmlDeviceGetCurrentClocksEventReasons(Handle handle, uint64_t* out) {
   return with_device(handle,
-                     [&](const Device& device) { return put(out, use_of(device).busy.kernels > 0 ? 0 : 1); });
+                     [&](const Device& device) { return put(out, busy_of(device).kernels > 0 ? 0 : 1); });
 }
 LOOM_NVML nvmlDeviceGetCurrentClocksThrottleReasons(Handle handle, uint64_t* out) {
   return nvmlDeviceGetCurrentClocksEventReasons(handle, out);
@@ -267,7 +286,7 @@ LOOM_NVML nvmlDeviceGetProcessUtilization(Handle handle, ProcessUtilization* out
     const uint64_t now = now_us();
     if (users.empty() || last_seen >= now) return kNotFound;
     return put_list(count, out, users.size(), [&](size_t i) {
-      const Busy& busy = users[i].busy;
+      const Busy busy = busy_of({users[i]});
       return ProcessUtilization{static_cast<unsigned>(users[i].pid), now, percent(busy.kernels),
                                 percent(busy.kernels_or_copies),     0,   0};
     });

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <string>
 
-#include "nvml/activity_reader.h"
 #include "nvml/machine.h"
+#include "telemetry/activity_reader.h"
 
 namespace loom::nvml {
 
@@ -67,6 +67,8 @@ Return put_list(unsigned* count, Item* out, size_t size, Make make) {
   return kSuccess;
 }
 
-inline Use use_of(const Device& device) { return use_of(machine()->name, device.index); }
+inline std::vector<telemetry::Process> processes_of(const Device& device) {
+  return telemetry::users_of(machine()->name, device.index);
+}
 
 }  // namespace loom::nvml

@@ -16,6 +16,8 @@ auto unlocked(F&& call) -> decltype(call()) {
 void bind_driver(pybind11::module_& parent);
 // Time that a test sets.
 void bind_clock(pybind11::module_& parent);
+// What is read of published activity.
+void bind_activity(pybind11::module_& parent);
 // An allocator of its own.
 void bind_allocator(pybind11::module_& parent);
 

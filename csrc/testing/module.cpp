@@ -8,4 +8,5 @@ PYBIND11_MODULE(_C_testing, m) {
   loom::testing::bind_driver(m);
   loom::testing::bind_allocator(m);
   loom::testing::bind_clock(m);
+  loom::testing::bind_activity(m);
 }

@@ -18,6 +18,7 @@ import torch
 import torch_loom.device as loom
 from tests.conftest import PythonRunner
 from torch_loom import _C, chips
+from torch_loom._C_testing import activity as pages
 from torch_loom.device import telemetry
 from torch_loom.device.telemetry import activity
 from torch_loom.errors import ChipError, InvalidDeviceError
@@ -31,7 +32,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     loom.init()
     for device in range(loom.device_count()):
         loom.synchronize(device)
-    monkeypatch.setattr(activity, "_prefix", None)
+    monkeypatch.setattr(activity, "_machine", activity.ALONE)
     monkeypatch.setattr(activity, "_failure", None)
 
 
@@ -88,7 +89,7 @@ def test_a_busy_device_and_an_idle_one(monkeypatch: pytest.MonkeyPatch) -> None:
         assert loom.temperature() == round(chip.temperature_idle_celsius + share * degrees)
         assert loom.clock_rate() == (chip.clock_mhz if share else chip.clock_idle_mhz)
     monkeypatch.undo()
-    monkeypatch.setattr(activity, "_prefix", None)
+    monkeypatch.setattr(activity, "_machine", activity.ALONE)
     clock = busy_clock(monkeypatch)
     busy = loom.power_draw()
     assert 1000 * chip.power_idle_watts < busy <= 1000 * chip.power_max_watts
@@ -128,15 +129,16 @@ def test_shares_of_overlapping_streams() -> None:
     shift, length = 10, 1 << 10
     now = 100 * length
 
-    def stream(kernels: dict[int, int], copies: dict[int, int], began: int = 0) -> memoryview:
+    def stream(kernels: dict[int, int], copies: dict[int, int], began: int = 0) -> list[int]:
         words = [began, *[0] * 7, *[0] * 128]
         for kind, spent in enumerate((kernels, copies)):
             for number, ticks in spent.items():
                 words[8 + 64 * kind + number % 64] = number << 32 | ticks
-        return memoryview(b"".join(word.to_bytes(8, sys.byteorder) for word in words)).cast("Q")
+        return words
 
-    def share(*streams: memoryview) -> tuple[float, float]:
-        return activity._busy_share(list(streams), shift, now, 10 * length)
+    def share(*streams: list[int]) -> tuple[float, float]:
+        found: tuple[float, float] = pages.busy_share(list(streams), shift, now, 10 * length)
+        return found
 
     half = stream(dict.fromkeys(range(90, 100), length // 2), {})
     assert share(half) == pytest.approx((0.5, 0.5))
@@ -211,10 +213,9 @@ def shared_files(machine: str) -> list[str]:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     name = f"telemetry_test_{os.getpid()}"
-    monkeypatch.setattr(activity, "_prefix", f"torch-loom-{os.geteuid()}-{name}-")
+    monkeypatch.setattr(activity, "_machine", name)
     yield name
-    for _ in activity._others():
-        pass
+    activity.processes(0)
     assert not shared_files(name)
 
 
@@ -265,7 +266,9 @@ def test_a_process_that_ends_leaves_nothing(machine: str, fork_loom: PythonRunne
         # A child that is forked now holds no lock, and writes nothing that the parent publishes.
         pid = os.fork()
         if pid == 0:
-            os._exit(len(torch_loom.device.telemetry.activity._others.__doc__ or "") != 0)
+            from torch_loom.device.telemetry import activity
+            users = [each.pid for each in activity.processes(0)]
+            os._exit(users != [os.getppid()])  # the parent is another process to it
         assert os.waitpid(pid, 0)[1] == 0
         assert torch.loom.device_memory_used(0) == mine
         from torch_loom.device.telemetry import activity
@@ -298,8 +301,7 @@ def test_without_shared_memory(how: str, fork_loom: PythonRunner, tmp_path: Path
 
 
 def test_left_over_and_broken_files(machine: str) -> None:
-    prefix = activity._prefix
-    assert prefix is not None
+    prefix = f"torch-loom-{os.geteuid()}-{machine}-"
     before = loom.device_memory_used(0)
     good = _C.activity()
     contents = [b"", b"x" * 5000, good[:5000], good.replace(b"LOOMACT", b"LOOMOLD"), good]
@@ -314,32 +316,28 @@ def test_left_over_and_broken_files(machine: str) -> None:
         os.unlink(f"/dev/shm/{name}")
 
 
-def test_what_others_write_is_checked() -> None:
+def test_what_others_write_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     good = bytearray(_C.activity())
     pid = os.getpid()
-    parsed = activity._parse(bytes(good), pid, 0)
-    assert parsed is not None
-    assert parsed.pid == pid
-    assert activity._parse(bytes(good), pid + 1, 0) is None  # a forked child's view of its parent's
-    assert activity._parse(bytes(good), pid, 63) is None
+    parsed = pages.parse(bytes(good), pid)
+    assert [(each.pid, each.physical) for each in parsed] == [(pid, 0), (pid, 1)]
+    assert pages.parse(bytes(good), pid + 1) == []  # a forked child's view of its parent's
     for offset, value in ((8, 1), (16, 65), (20, 257), (24, 63), (28, 7), (28, 32)):
         bad = good.copy()
         bad[offset : offset + 4] = value.to_bytes(4, sys.byteorder)
-        assert activity._parse(bytes(bad), pid, 0) is None, (offset, value)
+        assert pages.parse(bytes(bad), pid) == [], (offset, value)
     for figure in (72, 80):  # memory that is taken, and all of it
         bad = good.copy()
         bad[figure : figure + 8] = (1 << 60).to_bytes(8, sys.byteorder)
-        assert activity._parse(bytes(bad), pid, 0) is None
+        assert [each.physical for each in pages.parse(bytes(bad), pid)] == [1]
     bad = good.copy()
     bad[88:120] = b"\xff" * 32
-    named = activity._parse(bytes(bad), pid, 0)
-    assert named is not None
-    assert named.chip == "\ufffd" * 32
+    assert pages.parse(bytes(bad), pid)[0].chip == b"\xff" * 32
+    monkeypatch.setattr(_C, "activity_processes", lambda _: [(0, pid, 1, 1, b"\xff" * 32)])
+    assert activity.processes(0)[0].chip == "\ufffd" * 32
     # Nonsense in the buckets stays between 0 and 100 percent.
     bad = good.copy()
     bad[4096:] = b"\xff" * (len(bad) - 4096)
-    wild = activity._parse(bytes(bad), pid, 0)
-    assert wild is not None
-    now, per_second = _C.clock_ticks()
-    share = activity._busy_share(list(wild.streams), wild.bucket_shift, now, int(per_second))
+    now, _ = _C.clock_ticks()
+    share = pages.parse(bytes(bad), pid)[0].busy_share(now)
     assert all(0 <= each <= 1 for each in share)

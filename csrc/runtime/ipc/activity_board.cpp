@@ -10,6 +10,7 @@
 
 #include "runtime/clock.h"
 #include "runtime/worlds.h"
+#include "telemetry/activity_page.h"
 
 namespace loom::runtime {
 
@@ -17,22 +18,12 @@ namespace {
 
 using driver::StreamActivity;
 
-constexpr size_t kMaxDevices = 64, kStreams = kNumStreamIds + 1, kSlotsOffset = 4096;
-constexpr uint32_t kVersion = 2;
+using telemetry::DeviceEntry;
+using telemetry::kMaxDevices;
+using telemetry::kStreamsOffset;
+using Header = telemetry::PageHeader;
 
-struct DeviceEntry {
-  uint32_t physical, unused;
-  std::atomic<uint64_t> memory_bytes, capacity_bytes;
-  char chip[32];
-};
-
-struct Header {
-  char magic[8];
-  uint32_t version, process, num_devices, num_streams, num_buckets, bucket_shift;
-  uint32_t unused[8];
-  DeviceEntry devices[kMaxDevices];
-};
-static_assert(sizeof(Header) == 64 + 56 * kMaxDevices && sizeof(Header) <= kSlotsOffset);
+constexpr size_t kStreams = kNumStreamIds + 1;
 static_assert(activity_board::kOwnStream == kNumStreamIds);
 
 // Never unmapped: streams run until the process ends.
@@ -51,19 +42,19 @@ void leave_to_the_parent() {
 }  // namespace
 
 void activity_board::start(const std::vector<Listed>& devices) {
-  const size_t size = kSlotsOffset + devices.size() * kStreams * sizeof(StreamActivity);
+  const size_t size = kStreamsOffset + devices.size() * kStreams * sizeof(StreamActivity);
   if (devices.size() > kMaxDevices) return;
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) fail("no memory for the activity of the devices");
   auto* header = static_cast<Header*>(memory);
-  std::memcpy(header->magic, "LOOMACT", 8);
-  header->version = kVersion;
+  std::memcpy(header->magic, telemetry::kPageMagic, sizeof header->magic);
+  header->version = telemetry::kPageVersion;
   header->process = static_cast<uint32_t>(getpid());
   header->num_devices = static_cast<uint32_t>(devices.size());
   header->num_streams = kStreams;
   header->num_buckets = driver::activity::kNumBuckets;
   header->bucket_shift = static_cast<uint32_t>(driver::activity::bucket_shift(clock::ticks_per_second()));
-  auto* const slots = reinterpret_cast<StreamActivity*>(static_cast<char*>(memory) + kSlotsOffset);
+  auto* const slots = reinterpret_cast<StreamActivity*>(static_cast<char*>(memory) + kStreamsOffset);
   for (size_t i = 0; i < devices.size() * kStreams; ++i) {
     slots[i].prepare(static_cast<int>(header->bucket_shift));
   }
@@ -82,7 +73,7 @@ StreamActivity* activity_board::slot(int device, int64_t stream) noexcept {
   const auto slot = static_cast<size_t>(stream);
   if (header == nullptr || static_cast<uint32_t>(device) >= header->num_devices || slot >= kStreams)
     return nullptr;
-  auto* first = reinterpret_cast<StreamActivity*>(reinterpret_cast<char*>(header) + kSlotsOffset);
+  auto* first = reinterpret_cast<StreamActivity*>(reinterpret_cast<char*>(header) + kStreamsOffset);
   return first + static_cast<size_t>(device) * kStreams + slot;
 }
 

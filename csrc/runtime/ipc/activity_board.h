@@ -1,13 +1,5 @@
 // What the devices of this process do, in one piece of memory that other processes may read: device memory
-// that is taken, and when each stream ran what. Private until it is published.
-//
-// Layout, native byte order (read by torch_loom/device/telemetry/activity.py):
-//   0     "LOOMACT\0", then u32 version, process id, number of devices, streams per device, buckets per
-//   stream,
-//         bucket shift (driver/activity.h)
-//   64    per device: u32 physical index, u32 unused, u64 bytes of device memory that are taken, u64 of all,
-//         the chip's name in 32 bytes, cut to 31
-//   4096  per device, per stream: StreamActivity
+// that is taken, and when each stream ran what (telemetry/activity_page.h). Private until it is published.
 #pragma once
 
 #include <cstddef>

@@ -14,6 +14,7 @@
 #include "runtime/clock.h"
 #include "runtime/ipc/activity_board.h"
 #include "runtime/simulated_clock.h"
+#include "telemetry/activity_reader.h"
 #include "torch/bindings/guarded.h"
 #include "torch/core/device.h"
 
@@ -94,6 +95,18 @@ void bind_busy(py::module_& m) {
   m.def("activity", [] { return py::bytes(board::snapshot()); });
   m.def("activity_bytes", [] { return board::bytes(); });
   m.def("publish_activity", guarded([](int file) { translated([&] { board::publish(file); }); }));
+  m.def("activity_processes", [](const std::string& machine) {
+    py::list found;
+    for (const telemetry::Process& process : telemetry::processes(machine)) {
+      found.append(py::make_tuple(process.physical, process.pid, process.memory_bytes, process.capacity_bytes,
+                                  py::bytes(process.chip)));
+    }
+    return found;
+  });
+  m.def("busy_share", [](const std::string& machine, int physical, uint64_t now) {
+    const telemetry::Busy busy = telemetry::busy_share(telemetry::users_of(machine, physical), now);
+    return py::make_tuple(busy.kernels, busy.kernels_or_copies);
+  });
   m.def("clock_ticks", [] {
     const double per_second = runtime::clock::ticks_per_second();
     return py::make_tuple(runtime::clock::host_ticks(), per_second);
