@@ -14,11 +14,11 @@ from typing import IO
 
 import pytest
 import torch
+from torch_loom._C_testing import activity as pages
 
 import torch_loom.device as loom
 from tests.conftest import PythonRunner
 from torch_loom import _C, chips
-from torch_loom._C_testing import activity as pages
 from torch_loom.device import telemetry
 from torch_loom.device.telemetry import activity
 from torch_loom.errors import ChipError, InvalidDeviceError
