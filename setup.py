@@ -228,7 +228,7 @@ class Build(build_ext):
         file.link(
             OUTPUT / NVML_LIBRARY,
             [*file.compile(merged_units(NVML)), *objects["telemetry"], *objects["util"]],
-            f"-pthread -Wl,-soname,{NVML_LIBRARY}",
+            f"-s -pthread -Wl,-soname,{NVML_LIBRARY}",
         )
         if is_development:
             tests = file.compile(merged_units(TESTING))
@@ -245,7 +245,9 @@ class Build(build_ext):
         library.parent.mkdir(parents=True, exist_ok=True)
         for path, _ in built:
             install(OUTPUT / path.name, path)
-        install(OUTPUT / NVML_LIBRARY, library.with_name("nvml") / "lib" / NVML_LIBRARY)
+        # Some programs look for the name without a version. A wheel has no links.
+        for name in (NVML_LIBRARY, NVML_LIBRARY.removesuffix(".1")):
+            install(OUTPUT / NVML_LIBRARY, library.with_name("nvml") / "lib" / name)
         for name in CONTRACT:
             text = (CSRC / name).read_text(encoding="utf-8")
             write_if_changed(library.with_name("include") / name, text)
