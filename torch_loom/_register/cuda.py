@@ -20,6 +20,16 @@ NAME = config.CUDA_NAME
 # A module's own, and what is the same in every module.
 _KEPT = frozenset({"__name__", "__file__", "__path__", "__spec__", "__loader__", "__package__", "__cached__"})
 
+# Functions of torch.cuda that answer as on a GPU, given the functions of torch._C that they call.
+_PYTORCHS_OWN = {
+    "torch.cuda": {
+        *("CudaError", "check_error", "cudaStatus", "cudart"),
+        *("get_arch_list", "get_gencode_flags", "is_available"),
+    },
+    "torch.cuda.nccl": {"version"},
+    "torch.cuda.profiler": {"check_error", "cudart"},
+}
+
 # PyTorch's own stay: they stand on torch.amp, which knows this device, and warn that they are deprecated.
 _THEIRS = frozenset({"amp"})
 
@@ -45,7 +55,8 @@ def take_over(module: ModuleType) -> None:
 
 
 def _overlay(theirs: ModuleType, ours: ModuleType) -> None:
-    names: dict[str, Any] = {name: value for name, value in vars(ours).items() if name not in _KEPT}
+    kept = _KEPT | _PYTORCHS_OWN.get(theirs.__name__, set())
+    names: dict[str, Any] = {name: value for name, value in vars(ours).items() if name not in kept}
     if "__all__" in names:
         names["__all__"] = [*dict.fromkeys([*getattr(theirs, "__all__", ()), *names["__all__"]])]
     vars(theirs).update(names)
@@ -63,10 +74,12 @@ def patch(module: ModuleType) -> None:
         cuda_kernels,
         cuda_nccl,
         cuda_nvml,
+        cuda_runtime,
         cuda_sharing,
     )
 
     cuda_functions.provide(module)
+    cuda_runtime.provide(module.profiler.start, module.profiler.stop)
     cuda_exchange.restrict()
     cuda_sharing.install()
     cuda_answers.give()

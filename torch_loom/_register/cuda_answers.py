@@ -7,18 +7,53 @@ from typing import Any
 
 import torch
 import torch.autograd.profiler
+from torch.backends import ContextProp
 from torch.profiler import ProfilerActivity
 
 from torch_loom import config
+from torch_loom._register import cuda_release
+from torch_loom.device._core import first_use
+from torch_loom.device._cuda import not_applicable
 
 
 def give() -> None:
     """Put the answers in place."""
-    _refuse_cudnn()
-    version = config.cuda_version()
-    if version is not None:
-        torch.version.cuda = version
+    config.cuda_version("")  # raises ConfigurationError for a bad value
+    _say_version()
+    _answer_for_cudnn()
+    _refuse_flags_of_other_chips()
     _profile_devices()
+
+
+def _say_version() -> None:
+    # Which chip the devices are is known when they are first used, and may be asked for before.
+    module: Any = torch.version
+    del module.cuda
+
+    def answer(name: str) -> str | None:
+        if name != "cuda":
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+        return cuda_release.cuda_version()
+
+    def settle(_: config.Settings) -> None:
+        # Dynamo reads the attributes of modules from their dictionaries.
+        vars(module).setdefault("cuda", cuda_release.cuda_version())
+
+    module.__getattr__ = answer
+    first_use.at_first_use(settle)
+
+
+def _refuse_flags_of_other_chips() -> None:
+    # PyTorch writes nvcc's options from names such as sm_90.
+    original = torch.cuda.get_gencode_flags
+
+    @functools.wraps(original)
+    def get_gencode_flags() -> str:
+        if not all(name.startswith("sm_") for name in torch.cuda.get_arch_list()):
+            not_applicable.refuse("get_gencode_flags")
+        return original()
+
+    torch.cuda.get_gencode_flags = get_gencode_flags
 
 
 def _profile_devices() -> None:
@@ -69,12 +104,29 @@ def _translated_last(function: Any, ours: Any, theirs: Any) -> Any:
 _library: Any = None  # kept: what it registered goes with it
 
 
-def _refuse_cudnn() -> None:
+def _answer_for_cudnn() -> None:
     # PyTorch asks on CUDA devices whether cuDNN or MIOpen takes the call; the engine's own kernel does.
     global _library
-    # RNNs ask for each tensor of theirs, and are warned that PyTorch was built without it. The module's own
-    # names stand in its dictionary; to set an attribute would set a flag of cuDNN's.
-    torch.backends.cudnn.__dict__["is_acceptable"] = lambda tensor: False
+
+    def is_available() -> bool:
+        """Return whether the default wheel of this PyTorch has cuDNN."""
+        return cuda_release.cuda_version() is not None
+
+    def version() -> int | None:
+        """Return the version of cuDNN in the default wheel of this PyTorch."""
+        return cuda_release.cudnn_number() if is_available() else None
+
+    def is_acceptable(tensor: torch.Tensor) -> bool:
+        """Return whether cuDNN would take a tensor: no kernel of it runs."""
+        return False
+
+    for function in (is_available, version, is_acceptable):
+        # The module's own names stand in its dictionary; to set an attribute would set a flag of cuDNN's.
+        torch.backends.cudnn.__dict__[function.__name__] = function
+    functions: Any = torch._C
+    type(torch.backends.cudnn).benchmark_limit = ContextProp(
+        functions._cuda_get_cudnn_benchmark_limit, functions._cuda_set_cudnn_benchmark_limit
+    )
     library: Any = torch.library.Library  # has no types
     _library = library("aten", "IMPL", "CUDA")
     for op in ("_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"):

@@ -6,14 +6,15 @@ when they are called.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import torch
 
-from torch_loom import _C, config
+from torch_loom import _C
+from torch_loom._register import cuda_libraries, cuda_release
+from torch_loom.device._core import first_use
 from torch_loom.device._core.first_use import _chip_names, _lazy_init
 
 # cuDNN's and cuBLAS's figures that programs set and read back; nothing here depends on them.
@@ -38,10 +39,12 @@ def provide(module: ModuleType) -> None:
         **_pool_functions(),
         **_figure_functions(),
         **_attention_functions(),
+        **cuda_libraries.functions(module),
         **_classes(module),
     }
-    for name, function in functions.items():
-        setattr(torch._C, name, function if isinstance(function, type) else _own(name, function))
+    for name, value in functions.items():
+        is_function = callable(value) and not isinstance(value, type)
+        setattr(torch._C, name, _own(name, value) if is_function else value)
     torch._C._has_cuda = True
     torch._C._show_config = _show_config(torch._C._parallel_info)
     computed = "_dispatch_has_computed_kernel_for_dispatch_key"
@@ -86,6 +89,15 @@ def _initialized(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _starting_driver(function: Callable[[], Any]) -> Callable[[], Any]:
+    # Starts CUDA's driver on a GPU; torch.cuda.device_count() asks NVML, which does not.
+    def call() -> Any:
+        first_use._poison_forks()
+        return function()
+
+    return call
+
+
 def _device_functions(module: ModuleType) -> dict[str, Any]:
     return {
         "_cuda_init": module.init,
@@ -93,13 +105,14 @@ def _device_functions(module: ModuleType) -> dict[str, Any]:
         "_cuda_setDevice": module.set_device,
         "_cuda_exchangeDevice": module._exchange_device,
         "_cuda_maybeExchangeDevice": module._maybe_exchange_device,
-        "_cuda_getDeviceCount": module.device_count,
+        "_cuda_getDeviceCount": _starting_driver(module.device_count),
         "_cuda_synchronize": lambda: module.synchronize(),
         "_cuda_canDeviceAccessPeer": module.can_device_access_peer,
-        "_cuda_isInBadFork": _C.is_in_bad_fork,
+        "_cuda_isInBadFork": first_use._is_in_bad_fork,
         "_cuda_hasPrimaryContext": _C.device_has_context,
-        "_cuda_getArchFlags": lambda: " ".join(module.get_arch_list()) or None,
-        "_cuda_getCompiledVersion": compiled_version,
+        "_cuda_getArchFlags": _starting_driver(lambda: " ".join(module.get_arch_list()) or None),
+        "_cuda_getCompiledVersion": cuda_release.cuda_version_number,
+        "_cuda_getDriverVersion": cuda_release.cuda_version_number,
         "_cuda_set_sync_debug_mode": module.set_sync_debug_mode,
         "_cuda_get_sync_debug_mode": module.get_sync_debug_mode,
         "_cuda_sleep": module._sleep,
@@ -143,6 +156,24 @@ def _memory_functions(module: ModuleType) -> dict[str, Any]:
         given = {**dict(zip(names, rest, strict=False)), **named}
         memory._record_memory_history(enabled, context, stacks, **given)
 
+    def record_legacy(
+        enabled: bool,
+        record_context: bool,
+        max_entries: int,
+        alloc_context: bool,
+        cpp_context: bool,
+        clear_history: bool,
+        *rest: Any,
+    ) -> None:
+        memory._record_memory_history(
+            "all" if enabled else None,
+            context="alloc" if alloc_context else "state" if record_context else None,
+            stacks="all" if cpp_context else "python",
+            max_entries=max_entries,
+            clear_history=clear_history,
+            skip_actions=rest[2] if len(rest) > 2 else None,
+        )
+
     def change(allocator: Any) -> None:
         memory.change_current_allocator(memory.allocators._Allocator(allocator))
 
@@ -158,6 +189,7 @@ def _memory_functions(module: ModuleType) -> dict[str, Any]:
         "_cuda_resetPeakHostMemoryStats": memory.reset_peak_host_memory_stats,
         "_cuda_memorySnapshot": snapshot,
         "_cuda_record_memory_history": record,
+        "_cuda_record_memory_history_legacy": record_legacy,
         "_cuda_isHistoryEnabled": lambda: bool(_C.memory_snapshot((0, 0), True)["device_traces"]),
         "_cuda_allocationTraceback": memory.history._allocation_traceback,
         "_cuda_setMemoryMetadata": _C.set_memory_metadata,
@@ -248,20 +280,18 @@ def _classes(module: ModuleType) -> dict[str, Any]:
         "_cuda_CUDAAllocator": _C.MemorySource,
         "_cuda_CUDAAllocator_AllocatorState": _C.PoolCheckpoint,
         "_graph_pool_handle": module.graph_pool_handle,
+        "_construct_CUDA_Tensor_From_Storage_And_Metadata": _tensor_over,
     }
+
+
+def _tensor_over(metadata: dict[str, Any], storage: torch.UntypedStorage) -> torch.Tensor:
+    """Return a tensor over a storage, as its metadata says: dtype, size, stride and storage_offset."""
+    tensor = torch.empty(0, dtype=metadata["dtype"], device=storage.device)
+    return tensor.set_(storage, metadata["storage_offset"], metadata["size"], metadata["stride"])  # type: ignore[call-overload, no-any-return]
 
 
 def _nothing(*args: Any) -> None:
     """Do nothing: there is no workspace to clear."""
-
-
-def compiled_version() -> int:
-    """Return the version of CUDA that programs are told, as 12080 for 12.8; 0 without one."""
-    version = config.cuda_version()
-    if version is None:
-        return 0
-    major, minor = re.findall(r"\d+", version)[:2]
-    return int(major) * 1000 + int(minor) * 10
 
 
 def _show_config(parallel_info: Callable[[], str]) -> Callable[[], str]:

@@ -19,8 +19,6 @@ from torch_loom._register import cuda_collectives
 NAME = "nccl"
 # PyTorch's own for NCCL.
 _TIMEOUT = timedelta(minutes=10)
-# The first one that has all that PyTorch asks a version for: there is none.
-_VERSION = (2, 10, 0)
 
 
 class _Config:
@@ -57,7 +55,6 @@ def provide() -> None:
     c10d.ProcessGroupNCCL = package.ProcessGroupNCCL = group
     c10d._NCCL_AVAILABLE = True
     c10d.default_pg_nccl_timeout = _TIMEOUT
-    torch.cuda.nccl.version = lambda: _VERSION
     _reach_the_host(c10d.BackendConfig)
     _coalesce(c10d.ProcessGroup)
     # split_group copies its parent's options.

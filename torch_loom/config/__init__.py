@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from torch_loom.config import rbln
-from torch_loom.config.parsers import parse_size
+from torch_loom.config.parsers import NO_CUDA_VERSION, parse_size
 from torch_loom.config.settings import (
     ASSERTS,
     CHAOS_SEED,
@@ -164,13 +164,17 @@ def compile_cache() -> Path | None:
     return None if folder is None else Path(folder)
 
 
-def cuda_version() -> str | None:
+def cuda_version(default: str) -> str | None:
     """Return the version of CUDA that ``torch.version.cuda`` says under CUDA's name; None for none.
+
+    Args:
+        default: what to return where TORCH_LOOM_CUDA_VERSION is not set.
 
     Raises:
         ConfigurationError: TORCH_LOOM_CUDA_VERSION is no version.
     """
-    return value_of(CUDA_VERSION, {})
+    version = value_of(CUDA_VERSION, {})
+    return None if version == NO_CUDA_VERSION else version or default
 
 
 def kernel_cache() -> Path:

@@ -168,8 +168,11 @@ def parse_blas_workspace(text: str) -> bool:
     return text in (":4096:8", ":16:8")
 
 
+NO_CUDA_VERSION = "none"
+
+
 def parse_cuda_version(text: str) -> str:
-    if re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", text) is None:
+    if text != NO_CUDA_VERSION and re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", text) is None:
         raise ValueError("not a version")
     return text
 

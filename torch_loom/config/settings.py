@@ -81,7 +81,8 @@ DEVICES = Setting(
     type_name="integer",
     default="2",
     allowed=f"0 to {MAX_DEVICES}",
-    meaning="How many devices the machine has; as many as a list of chips or memories has, if not set.",
+    meaning="How many devices the machine has; as many as a list of chips or memories has, if not set. Under "
+    "the name cuda the default is 1, or as many as LOCAL_WORLD_SIZE says, which torchrun sets.",
     parse=parse_devices,
 )
 CHIP = Setting(
@@ -219,8 +220,9 @@ CUDA_VERSION = Setting(
     env="TORCH_LOOM_CUDA_VERSION",
     type_name="version",
     default=None,
-    allowed="major.minor (12.8)",
-    meaning="What torch.version.cuda says under the device name cuda; libraries that see it may load CUDA's.",
+    allowed="major.minor (12.8); none",
+    meaning="What torch.version.cuda says under the device name cuda. If not set: on a GPU of NVIDIA's the "
+    "version that the default wheel of this PyTorch is for, on another chip none.",
     parse=parse_cuda_version,
     configurable=False,
 )

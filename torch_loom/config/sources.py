@@ -8,10 +8,11 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, TypeVar
 
 from torch_loom.config import rbln
+from torch_loom.config.parsers import MAX_DEVICES
 from torch_loom.config.settings import (
     CHIP,
     CUDA_VERSION,
@@ -47,8 +48,20 @@ Source = Literal["configure", "environment", "default"]
 ENV_PREFIX = "TORCH_LOOM_"
 # The name under which the devices are CUDA's.
 CUDA_NAME = "cuda"
-# What the devices are by default under names that belong to a vendor's.
-_CHIPS_OF_NAMES = {rbln.NAME: rbln.CHIP, CUDA_NAME: "h200"}
+
+
+def _devices_of_cuda() -> str:
+    # A machine with one GPU, or with one for each process that torchrun has started on it: libraries that see
+    # several in one process wrap models in DataParallel, or refuse.
+    text = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return str(min(max(int(text), 1), MAX_DEVICES)) if text.isdecimal() else "1"
+
+
+# Defaults under names that belong to a vendor's, by the names of settings.
+_DEFAULTS_OF_NAMES: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    rbln.NAME: {CHIP.name: lambda: rbln.CHIP},
+    CUDA_NAME: {CHIP.name: lambda: "h200", DEVICES.name: _devices_of_cuda},
+}
 
 
 def raw_text(setting: Setting[T], overrides: Mapping[str, str]) -> tuple[str | None, Source]:
@@ -56,9 +69,8 @@ def raw_text(setting: Setting[T], overrides: Mapping[str, str]) -> tuple[str | N
         return overrides[setting.name], "configure"
     if setting.env in os.environ:
         return os.environ[setting.env], "environment"
-    if setting.name == CHIP.name and os.environ.get(DEVICE_NAME.env) in _CHIPS_OF_NAMES:
-        return _CHIPS_OF_NAMES[os.environ[DEVICE_NAME.env]], "default"
-    return setting.default, "default"
+    defaults = _DEFAULTS_OF_NAMES.get(os.environ.get(DEVICE_NAME.env, ""), {})
+    return defaults[setting.name]() if setting.name in defaults else setting.default, "default"
 
 
 def num_launched_ranks() -> int:

@@ -93,7 +93,7 @@ def describe(settings: config.Settings | None = None) -> str:
         ChipError: there is no such chip, or its description cannot be used.
     """
     settings = settings or config.resolve()
-    version = config.cuda_version() or _DEFAULT_CUDA
+    version = config.cuda_version(_DEFAULT_CUDA) or _DEFAULT_CUDA
     major, minor = (int(number) for number in version.split(".")[:2])
     newest = max(_DRIVERS)
     driver = _DRIVERS[min((known for known in _DRIVERS if known >= (major, minor)), default=newest)]

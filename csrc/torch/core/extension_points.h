@@ -42,6 +42,12 @@ struct CudaHooks : at::CUDAHooksInterface {
   c10::DeviceIndex current_device() const final { return getCurrentDevice(); }
   at::Allocator* getCUDADeviceAllocator() const final { return c10::GetAllocator(device_type()); }
   void deviceSynchronize(c10::DeviceIndex index) const final;
+
+  // How many plans of transforms each device may keep: a figure that programs set and read. No plan is made.
+  int64_t cuFFTGetPlanCacheMaxSize(c10::DeviceIndex index) const final;
+  void cuFFTSetPlanCacheMaxSize(c10::DeviceIndex index, int64_t max_size) const final;
+  int64_t cuFFTGetPlanCacheSize(c10::DeviceIndex index) const final;
+  void cuFFTClearPlanCache(c10::DeviceIndex index) const final;
 };
 
 template <template <typename Base> class Hooks>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import sys
 import threading
@@ -18,6 +19,8 @@ __all__ = ["init", "is_initialized"]
 _lock = threading.RLock()
 _initializing = False
 _ready = False
+_is_poisoning_forks = False
+_is_poisoned_child = False
 _ChipLoader = Callable[[str], "tuple[_C.Chip, Mapping[str, float]]"]
 _load_chip: _ChipLoader | None = None
 # Of each device that the program sees, and while a dry run is under way of each of the program's own.
@@ -58,8 +61,14 @@ _deferred = _Deferred()
 
 
 def _is_in_bad_fork() -> bool:
-    """Return whether this process was forked from one that had already used the devices."""
-    return _C.is_in_bad_fork()
+    """Return whether this process was forked from one that had used the devices, or started their driver."""
+    return _is_poisoned_child or _C.is_in_bad_fork()
+
+
+def _poison_forks() -> None:
+    """Let no child that is forked from now on use the devices: their driver has been started."""
+    global _is_poisoning_forks
+    _is_poisoning_forks = True
 
 
 def is_initialized() -> bool:
@@ -84,7 +93,7 @@ def _lazy_init() -> None:
     if is_initialized():
         return
     name = config.device_name()
-    if _C.is_in_bad_fork():
+    if _is_in_bad_fork():
         raise ForkError(
             f"Cannot re-initialize {name.upper()} in forked subprocess. To use {name.upper()} with "
             "multiprocessing, you must use the 'spawn' start method"
@@ -262,7 +271,28 @@ def _chip_figures(index: int | None = None) -> Mapping[str, float]:
 
 def _product_name(index: int) -> str:
     """Return what the card that a device is calls itself; empty for what is no GPU."""
-    name: str = getattr(_chip_figures(index), "product_name", "")
+    return _product_of(_chip_figures(index))
+
+
+def _is_gpu() -> bool:
+    """Return whether the program's first device is, or would be, a GPU of NVIDIA's.
+
+    Raises:
+        ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
+    """
+    if _figures:
+        return bool(_product_of(_figures[0]))
+    return _is_gpu_chip(config.resolve().chip)
+
+
+@functools.lru_cache(maxsize=1)
+def _is_gpu_chip(chip: str) -> bool:
+    # Asked again and again before the first use, and a description takes some 40 ms to read.
+    return bool(_product_of(read_chip(chip)[1]))
+
+
+def _product_of(figures: Mapping[str, float]) -> str:
+    name: str = getattr(figures, "product_name", "")
     return name
 
 
@@ -319,13 +349,14 @@ def _peek_device_count() -> int:
         return 0
 
 
-def _renew_lock() -> None:
+def _after_fork_in_child() -> None:
+    global _lock, _initializing, _is_poisoned_child
     # Another thread of the parent may have held it while the process was forked.
-    global _lock, _initializing
     _lock = threading.RLock()
     _initializing = False
+    _is_poisoned_child = _is_poisoning_forks
 
 
-os.register_at_fork(after_in_child=_renew_lock)
+os.register_at_fork(after_in_child=_after_fork_in_child)
 _C.set_initializer(_lazy_init)
 _C.set_device_count_peek(_peek_device_count)
