@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 MAY_BE_REFUSED = re.compile(
     r"cudart|check_error|cudaStatus|current_blas_handle|current_solver_handle|get_gencode_flags|gds\..*"
     r"|(green_contexts\.)?GreenContext|tunable\..*|nccl\.(unique_id|init_rank|version)"
-    r"|profiler\.(cudart|check_error)"
+    r"|profiler\.(cudart|check_error)|_graph_annotations\._\w+"
 )
 
 

@@ -256,24 +256,39 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Return whether the current device computes in bfloat16. False if there are none.
 
+    Under the name cuda this initialises the devices, as it does on a GPU.
+
     Args:
         including_emulation: whether it counts that every dtype is computed, also one that the chip lacks.
 
     Raises:
         ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
     """
-    return is_available() and (including_emulation or "bfloat16" in _chip().dtypes)
+    if not is_available():
+        return False
+    _initialize_as_cuda()
+    return including_emulation or "bfloat16" in _chip().dtypes
+
+
+def _initialize_as_cuda() -> None:
+    # To CUDA these questions are a first use: no child that is forked afterwards can use the devices.
+    if DEVICE_TYPE == config.CUDA_NAME:
+        _lazy_init()
 
 
 def is_tf32_supported() -> bool:
     """Return whether the current device's chip can round the operands of float32 matrix products to TF32.
 
-    Here they are always computed in full. False if there are no devices.
+    Here they are always computed in full. False if there are no devices. Under the name cuda this initialises
+    the devices, as it does on a GPU.
 
     Raises:
         ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
     """
-    return is_available() and bool(_chip_figures()["tf32"])
+    if not is_available():
+        return False
+    _initialize_as_cuda()
+    return bool(_chip_figures()["tf32"])
 
 
 def get_arch_list() -> list[str]:

@@ -16,6 +16,7 @@ _TUNING = (
 _STORAGE = "cuFile, NVIDIA's GPUDirect Storage", "files reach a device through the host: read and copy"
 _PARTITION = "a CUDA green context, a share of a GPU's multiprocessors", "a loom device is not divided"
 _NCCL = "a communicator of NCCL", "the collectives here are copies and additions in one process"
+_NODES = "a node of CUDA's graphs, as cuda.bindings reads it", "a graph keeps commands of the tape"
 
 # The name without its module's prefix -> the object that it stands for, and why there is none.
 REASONS: dict[str, tuple[str, str]] = {
@@ -28,6 +29,13 @@ REASONS: dict[str, tuple[str, str]] = {
     "GreenContext": _PARTITION,
     **{f"gds.{name}": _STORAGE for name in ("GdsFile", "gds_deregister_buffer", "gds_register_buffer")},
     **{f"nccl.{name}": _NCCL for name in ("init_rank", "unique_id", "version")},
+    **{
+        f"_graph_annotations.{name}": _NODES
+        for name in (
+            *("_check_cuda_bindings", "_collect_descendants", "_get_annotatable_types"),
+            *("_get_capture_state", "_get_dependent_nodes", "_get_root_nodes"),
+        )
+    },
     **{f"tunable.{name}": _TUNING for name in ("mgpu_tune_gemm_in_file", "tune_gemm_in_file")},
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 
 from torch_loom import _C
+from torch_loom.device._cuda.not_applicable import functions
 from torch_loom.device.graphs.capture import LoomGraph, is_current_stream_capturing
 from torch_loom.device.streams import current_stream
 from torch_loom.device.streams import stream as stream_context
@@ -33,14 +35,27 @@ __all__ = [
     "resolve_pending_annotations",
 ]
 
+logger = logging.getLogger(__name__)
+
 Annotation = str | dict[str, Any]
 
-_annotations: defaultdict[int, list[Any]] = defaultdict(list)
+_kernel_annotations: defaultdict[int, list[Any]] = defaultdict(list)
 # Annotations of scopes that have ended, the inner ones first, and what was captured in each.
-_pending: list[tuple[Any, list[int]]] = []
+_pending_scopes: list[tuple[Any, list[int]]] = []
 # Above the ids of streams, so that a trace shows lanes of their own.
-_stream_ids = itertools.count(60)
-_stream_id_of: dict[tuple[int, int] | str, int] = {}
+_stream_id_counter = 60
+_stream_id_map: dict[int | str, int] = {}
+# The capture whose annotations were resolved last.
+_last_capture_graph_id: int | None = None
+
+# What PyTorch's module reads through the package cuda.bindings, which is not asked.
+_HAS_CUDA_BINDINGS = False
+_cuda_runtime = None
+_ANNOTATABLE_TYPES: set[Any] | None = None
+_tools_id_available: bool | None = True
+_CaptureState = tuple[Any, list[Any]]
+_ExistingDirectDependents = dict[int, set[int]]
+globals().update(functions("_graph_annotations"))
 
 
 class _CapturedCommands:
@@ -115,7 +130,7 @@ def mark_kernels(annotation: Annotation) -> Iterator[None]:
     finally:
         scopes.pop()
     if found:
-        _pending.append(({"str": annotation} if isinstance(annotation, str) else annotation, found))
+        _pending_scopes.append(({"str": annotation} if isinstance(annotation, str) else annotation, found))
 
 
 @contextlib.contextmanager
@@ -126,7 +141,7 @@ def mark_stream(stream: torch.Stream, annotation: Annotation) -> Iterator[None]:
     """
     if _commands.is_enabled and stream != current_stream():
         named: dict[str, Any] = {"str": annotation} if isinstance(annotation, str) else annotation
-        named["stream"] = _id_for((stream.device_index, stream.stream_id))
+        named["stream"] = _get_stream_id(stream)
         annotation = named
     with mark_kernels(annotation), stream_context(stream):
         yield
@@ -134,19 +149,22 @@ def mark_stream(stream: torch.Stream, annotation: Annotation) -> Iterator[None]:
 
 def resolve_pending_annotations() -> None:
     """Write what the scopes that have ended say to the map of :func:`get_kernel_annotations`."""
+    global _last_capture_graph_id
     by_command: defaultdict[int, list[Any]] = defaultdict(list)
-    for annotation, identities in _pending:
+    for annotation, identities in _pending_scopes:
         for identity in identities:
             by_command[identity].append(annotation)
-    _pending.clear()
+    _pending_scopes.clear()
+    if by_command:
+        _last_capture_graph_id = next(iter(by_command)) >> 32
     for identity, said in by_command.items():
         if len(said) == 1:
-            _annotations[identity].append(said[0])
+            _kernel_annotations[identity].append(said[0])
             continue
         merged: dict[str, Any] = {}
         for annotation in reversed(said):
             merged.update(annotation if isinstance(annotation, dict) else {"name": annotation})
-        _annotations[identity].append(merged)
+        _kernel_annotations[identity].append(merged)
 
 
 def remap_to_exec_graph(torch_cuda_graph: LoomGraph) -> None:
@@ -161,13 +179,13 @@ def remap_to_exec_graph(torch_cuda_graph: LoomGraph) -> None:
 
 def get_kernel_annotations() -> dict[int, list[Any]]:
     """Return the annotations, by the identities of the commands; not a copy."""
-    return _annotations
+    return _kernel_annotations
 
 
 def clear_kernel_annotations() -> None:
     """Forget all annotations, those not resolved included."""
-    _annotations.clear()
-    _pending.clear()
+    _kernel_annotations.clear()
+    _pending_scopes.clear()
 
 
 def get_stream_for_pg(pg_key: str) -> int:
@@ -175,7 +193,31 @@ def get_stream_for_pg(pg_key: str) -> int:
     return _id_for(pg_key)
 
 
-def _id_for(key: tuple[int, int] | str) -> int:
-    if key not in _stream_id_of:
-        _stream_id_of[key] = next(_stream_ids)
-    return _stream_id_of[key]
+def _get_stream_id(stream: torch.Stream) -> int:
+    """Return a number for a stream: always the same one, and no process group's."""
+    return _id_for(stream.native_handle)  # type: ignore[attr-defined]
+
+
+def _id_for(key: int | str) -> int:
+    global _stream_id_counter
+    if key not in _stream_id_map:
+        _stream_id_map[key] = _stream_id_counter
+        _stream_id_counter += 1
+    return _stream_id_map[key]
+
+
+def _probe_tools_id() -> bool:
+    """Return whether commands of a graph have identities: they do."""
+    return True
+
+
+def _is_tools_id_unavailable() -> bool:
+    """Return whether commands of a graph have none."""
+    return not _probe_tools_id()
+
+
+def __getattr__(name: str) -> bool:
+    # A variable of PyTorch's module, which its functions set.
+    if name == "_annotations_enabled":
+        return _commands.is_enabled
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
