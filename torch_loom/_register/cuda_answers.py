@@ -123,9 +123,10 @@ def _answer_for_cudnn() -> None:
     for function in (is_available, version, is_acceptable):
         # The module's own names stand in its dictionary; to set an attribute would set a flag of cuDNN's.
         torch.backends.cudnn.__dict__[function.__name__] = function
-    functions: Any = torch._C
-    type(torch.backends.cudnn).benchmark_limit = ContextProp(
-        functions._cuda_get_cudnn_benchmark_limit, functions._cuda_set_cudnn_benchmark_limit
+    flags: Any = type(torch.backends.cudnn)
+    make_flag: Any = ContextProp
+    flags.benchmark_limit = make_flag(
+        torch._C._cuda_get_cudnn_benchmark_limit, torch._C._cuda_set_cudnn_benchmark_limit
     )
     library: Any = torch.library.Library  # has no types
     _library = library("aten", "IMPL", "CUDA")

@@ -1,4 +1,4 @@
-"""The errors of the CUDA runtime library by number, in its own words (``cudaGetErrorString`` of CUDA 13.0)."""
+"""The errors of the CUDA runtime library by number, in its words (``cudaGetErrorString`` of CUDA 13.0)."""
 
 from __future__ import annotations
 

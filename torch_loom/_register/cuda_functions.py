@@ -287,7 +287,7 @@ def _classes(module: ModuleType) -> dict[str, Any]:
 def _tensor_over(metadata: dict[str, Any], storage: torch.UntypedStorage) -> torch.Tensor:
     """Return a tensor over a storage, as its metadata says: dtype, size, stride and storage_offset."""
     tensor = torch.empty(0, dtype=metadata["dtype"], device=storage.device)
-    return tensor.set_(storage, metadata["storage_offset"], metadata["size"], metadata["stride"])  # type: ignore[call-overload, no-any-return]
+    return tensor.set_(storage, metadata["storage_offset"], metadata["size"], metadata["stride"])
 
 
 def _nothing(*args: Any) -> None:

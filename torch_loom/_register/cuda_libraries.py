@@ -1,4 +1,4 @@
-"""Functions of ``torch._C`` that stand for libraries: cuDNN, NCCL, TunableOp, the jiterator, Triton's launcher.
+"""Functions of ``torch._C`` that stand for libraries: cuDNN, NCCL, TunableOp, jiterator, Triton's launcher.
 
 What has a counterpart here is answered by it; the others say what they stand for.
 """

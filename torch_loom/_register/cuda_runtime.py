@@ -1,7 +1,7 @@
-"""``torch._C._cudart``, the functions of the CUDA runtime library that PyTorch binds: ``torch.cuda.cudart()``.
+"""``torch._C._cudart``, the functions of the CUDA runtime library that ``torch.cuda.cudart()`` returns.
 
-They return errors by number, as the library does, where the rest of this package raises. What PyTorch builds on
-them (``torch.cuda.check_error``, ``torch.cuda.CudaError``) stays PyTorch's own.
+They return errors by number, as the library does, where the rest of this package raises. What PyTorch builds
+on them (``torch.cuda.check_error``, ``torch.cuda.CudaError``) stays PyTorch's own.
 """
 
 from __future__ import annotations
