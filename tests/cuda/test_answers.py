@@ -8,30 +8,16 @@ import pytest
 
 from tests.conftest import PythonRunner
 
-NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"}
+NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB", "TORCH_LOOM_DEVICES": "2"}
 
 
 @pytest.mark.slow
 def test_names_of_cuda_builds(warm_python: PythonRunner) -> None:
-    """Each function that PyTorch's own Python calls by name is there, and does what torch.cuda's does."""
+    """Functions that PyTorch's own Python calls by name do what torch.cuda's do; test_names_of_c has all."""
     warm_python(
         """
-        import pathlib, re, torch
+        import torch
         c = torch._C
-        folder = pathlib.Path(torch.__file__).parent
-        used = set()
-        for file in ("cuda", "backends", "_inductor", "_dynamo", "accelerator", "utils"):
-            for path in (folder / file).rglob("*.py"):
-                text = path.read_text()
-                used |= set(re.findall(r"torch\\._C\\.(_cuda_[A-Za-z]\\w+)", text))
-                for block in re.findall(r"from torch\\._C import (\\([^)]*\\)|.*)", text):
-                    used |= set(re.findall(r"\\b_cuda_[A-Za-z]\\w+", block))
-        absent = {name for name in used if not hasattr(c, name)}
-        assert len(used) > 60
-        # Of TunableOp, and of functions of torch.cuda that are replaced whole.
-        replaced = {"_cuda_record_memory_history_legacy", "_cuda_jiterator_compile_and_launch_kernel"}
-        absent = {name for name in absent if "tun" not in name} - replaced
-        assert absent == set(), absent
         x = torch.ones(1000, device="cuda")
         c._cuda_setDevice(1)
         assert c._cuda_getDevice() == 1 == c._cuda_exchangeDevice(0) and torch.cuda.current_device() == 0
@@ -49,8 +35,7 @@ def test_names_of_cuda_builds(warm_python: PythonRunner) -> None:
         c._cuda_cudaCachingAllocator_raw_delete(address)
         assert isinstance(side, c._CudaStreamBase) and isinstance(torch.cuda.Event(), c._CudaEventBase)
         torch.backends.cudnn.benchmark_limit = 5
-        assert torch.backends.cuda.is_built() and torch.backends.cudnn.version() is None
-        assert c._cuda_get_cudnn_benchmark_limit() in (5, 10)
+        assert c._cuda_get_cudnn_benchmark_limit() == 5
         try:
             c._cuda_getCheckpointState(0, (0, 1))
         except ValueError as error:
@@ -182,14 +167,13 @@ def test_variables_of_cuda(run_python: PythonRunner) -> None:
                 assert settings.sanitizer
             else:
                 assert not settings.sanitizer
-        assert torch.version.cuda == {version!r}
         """
-    variables = {"CUDA_LAUNCH_BLOCKING": "1", "TORCH_CUDA_SANITIZER": "1", "TORCH_LOOM_CUDA_VERSION": "12.8"}
-    run_python(program.format(expected=("blocking", True), version="12.8"), {**NAME, **variables})
-    run_python(program.format(expected=("auto", False), version=None), NAME)
+    variables = {"CUDA_LAUNCH_BLOCKING": "1", "TORCH_CUDA_SANITIZER": "1"}
+    run_python(program.format(expected=("blocking", True)), {**NAME, **variables})
+    run_python(program.format(expected=("auto", False)), NAME)
     # Our own setting comes first, and under another name CUDA's mean nothing.
     ours = {"TORCH_LOOM_LAUNCH": "chaos"}
-    run_python(program.format(expected=("chaos", True), version="12.8"), {**NAME, **variables, **ours})
+    run_python(program.format(expected=("chaos", True)), {**NAME, **variables, **ours})
     run_python(
         "from torch_loom import config; assert config.resolve().launch == 'auto'",
         {"CUDA_LAUNCH_BLOCKING": "1", "CUDA_VISIBLE_DEVICES": "0"},

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import PythonRunner
 
-NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"}
+NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB", "TORCH_LOOM_DEVICES": "2"}
 
 
 @pytest.mark.slow

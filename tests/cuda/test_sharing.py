@@ -54,7 +54,12 @@ def test_every_layout_travels(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(tmp_path / "program.py")],
-        env={**os.environ, "TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "1GiB"},
+        env={
+            **os.environ,
+            "TORCH_LOOM_DEVICE_NAME": "cuda",
+            "TORCH_LOOM_MEMORY": "1GiB",
+            "TORCH_LOOM_DEVICES": "2",
+        },
         capture_output=True,
         text=True,
         timeout=100,

@@ -11,7 +11,12 @@ import pytest
 
 from torch_loom import chips
 
-NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB", "TORCH_LOOM_MACHINE": "smi_test"}
+NAME = {
+    "TORCH_LOOM_DEVICE_NAME": "cuda",
+    "TORCH_LOOM_MEMORY": "2GiB",
+    "TORCH_LOOM_DEVICES": "2",
+    "TORCH_LOOM_MACHINE": "smi_test",
+}
 
 
 @pytest.mark.slow

@@ -174,7 +174,7 @@ def test_the_line_is_the_programs(warm_python: PythonRunner) -> None:
         net(torch.tensor([0, 9, 1, 2], device="cuda"))
         torch.cuda.synchronize()
         """,
-        {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "1GiB"},
+        {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "1GiB", "TORCH_LOOM_DEVICES": "2"},
         check=False,
     )
     assert ":9): index out of range" in done.stderr

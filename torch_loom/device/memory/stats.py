@@ -45,6 +45,12 @@ def _used_index(device: Device) -> int | None:
     return None
 
 
+def _is_unused_cuda() -> bool:
+    # CUDA's statistics are empty until it is initialised, and asking for them is no first use: a child that is
+    # forked afterwards can use the devices.
+    return DEVICE_TYPE == config.CUDA_NAME and not is_initialized()
+
+
 # The groups and figures that the vendor of the name rbln has, and its counters.
 _VENDORS_NAMES = frozenset(
     [
@@ -59,7 +65,7 @@ _VENDORS_NAMES = frozenset(
 
 def _all_stats(device: Device = None) -> OrderedDict[str, int]:
     """Return the statistics of a device's allocator under all their names, sorted as CUDA's are."""
-    if device is None and _device_count() == 0:
+    if (device is None and _device_count() == 0) or _is_unused_cuda():
         return OrderedDict()
     return OrderedDict(sorted(_C.memory_stats(_existing_index(device)).items()))
 
@@ -88,7 +94,7 @@ def memory_stats(device: Device = None) -> OrderedDict[str, int]:
     ``lazy.materialized_bytes`` of device memory were taken at first uses since the start, which were
     ``lazy.materializations``.
 
-    Empty if there are no devices.
+    Empty if there are no devices, and under the name cuda until they have been used.
 
     Args:
         device: which one; the current one if None.
@@ -134,6 +140,8 @@ def _figure(device: Device, figure: int) -> int:
             return value
         if _device_count() == 0:
             return 0
+    if _is_unused_cuda():
+        return 0
     return _C.memory_figure(_existing_index(device), figure)
 
 
