@@ -122,7 +122,10 @@ def run_program(
     chip: Annotated[
         str | None, typer.Option(help=f"The chip that the devices are. [default: {DEFAULT_CHIP}]")
     ] = None,
-    devices: Annotated[str | None, typer.Option(help="How many devices there are.")] = None,
+    devices: Annotated[
+        str | None,
+        typer.Option(help="How many devices there are. [default: 1; under torchrun one for each local rank]"),
+    ] = None,
     memory: Annotated[str | None, typer.Option(help="Memory of each device, as in 16GiB.")] = None,
     launch: Annotated[str | None, typer.Option(help="auto, blocking or chaos.")] = None,
     sanitize: Annotated[bool, typer.Option("--sanitize", help="Report races between streams.")] = False,

@@ -46,8 +46,8 @@ def _used_index(device: Device) -> int | None:
 
 
 def _is_unused_cuda() -> bool:
-    # CUDA's statistics are empty until it is initialised, and asking for them is no first use: a child that is
-    # forked afterwards can use the devices.
+    # CUDA's statistics are empty until it is initialised, and asking for them is no first use: a child that
+    # is forked afterwards can use the devices.
     return DEVICE_TYPE == config.CUDA_NAME and not is_initialized()
 
 
