@@ -132,6 +132,10 @@ def test_functions_that_have_a_counterpart_are_that(fork_python: PythonRunner) -
         c._cuda_record_memory_history_legacy(True, True, 10, False, False, False, False, False, [])
         assert c._cuda_isHistoryEnabled()
         c._cuda_record_memory_history_legacy(False, True, 1, False, False, True, False, False, [])
+        # PyTorch's own functions call torch._C by the names of their modules.
+        torch.cuda.memory._record_memory_history_legacy(True, trace_alloc_max_entries=10)
+        assert c._cuda_isHistoryEnabled()
+        torch.cuda.memory._record_memory_history_impl(None)
         """,
         {**NAME, "TORCH_LOOM_DEVICES": "2"},
     )

@@ -56,6 +56,10 @@ def take_over(module: ModuleType) -> None:
 
 def _overlay(theirs: ModuleType, ours: ModuleType) -> None:
     kept = _KEPT | _PYTORCHS_OWN.get(theirs.__name__, set())
+    # What PyTorch's module imports stays: functions that we do not have call torch._C by the name that ours
+    # has for torch_loom._C.
+    kept |= {name for name, value in vars(theirs).items() if isinstance(value, ModuleType)}
+    kept -= set(getattr(ours, "SUBMODULES", ()))
     names: dict[str, Any] = {name: value for name, value in vars(ours).items() if name not in kept}
     if "__all__" in names:
         names["__all__"] = [*dict.fromkeys([*getattr(theirs, "__all__", ()), *names["__all__"]])]
