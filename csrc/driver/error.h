@@ -34,7 +34,16 @@ namespace __attribute__((visibility("default"))) loom {
 
   // Not allowed while a stream is being captured by a graph, or a capture went wrong.
   struct CaptureError : Error {
-    using Error::Error;
+    // CUDA's number, name and words for what went wrong.
+    struct Kind {
+      int number;
+      const char *name, *sentence;
+    };
+    CaptureError(const Kind& kind, const std::string& detail)
+        : Error(std::string(kind.sentence) + " (" + detail + ")"), kind(kind), detail(detail) {}
+
+    Kind kind;
+    std::string detail;  // what was refused or wrong
   };
 
   // Memory or an event of another process cannot be shared, or no longer exists.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 #include <unordered_map>
@@ -69,10 +70,26 @@ thread_local int num_relaxed = 0;
 
 using Guard = std::lock_guard<std::mutex>;
 
-std::string not_permitted(const std::string& reason) {
-  std::string text = "operation not permitted when stream is capturing (";
-  return text.append(reason).append(")");
-}
+constexpr CaptureError::Kind kUnsupported{900, "cudaErrorStreamCaptureUnsupported",
+                                          "operation not permitted when stream is capturing"};
+constexpr CaptureError::Kind kInvalidated{901, "cudaErrorStreamCaptureInvalidated",
+                                          "operation failed due to a previous error during capture"};
+constexpr CaptureError::Kind kMerge{902, "cudaErrorStreamCaptureMerge",
+                                    "operation would result in a merge of separate capture sequences"};
+constexpr CaptureError::Kind kUnmatched{903, "cudaErrorStreamCaptureUnmatched",
+                                        "capture was not ended in the same stream as it began"};
+constexpr CaptureError::Kind kUnjoined{904, "cudaErrorStreamCaptureUnjoined",
+                                       "capturing stream has unjoined work"};
+constexpr CaptureError::Kind kIsolation{905, "cudaErrorStreamCaptureIsolation",
+                                        "dependency created on uncaptured work in another stream"};
+constexpr CaptureError::Kind kImplicit{
+    906, "cudaErrorStreamCaptureImplicit",
+    "operation would make the legacy stream depend on a capturing blocking stream"};
+constexpr CaptureError::Kind kEvent{
+    907, "cudaErrorCapturedEvent", "operation not permitted on an event last recorded in a capturing stream"};
+constexpr CaptureError::Kind kWrongThread{
+    908, "cudaErrorStreamCaptureWrongThread",
+    "attempt to terminate a thread-local capture sequence from another thread"};
 
 std::string name_of(StreamRef stream) {
   return "stream " + std::to_string(stream.id) + " of device " + std::to_string(stream.device);
@@ -85,23 +102,24 @@ CaptureRef find(StreamRef stream) {
   return nullptr;
 }
 
-[[noreturn]] void refuse(Capture& capture, const std::string& message) {
-  capture.fail(message);
-  throw CaptureError(message);
+[[noreturn]] void refuse(Capture& capture, const CaptureError::Kind& kind, const std::string& detail) {
+  const CaptureError error(kind, detail);
+  capture.fail(error.what());
+  throw error;
 }
 
 // Refuses what the modes of the captures under way forbid this thread.
 void forbid_by_mode(const std::string& what) {
   if (num_relaxed != 0) return;
   bool is_forbidden = false;
-  const std::string message = not_permitted(what);
+  const CaptureError error(kUnsupported, what);
   for (const CaptureRef& capture : captures) {
     if (capture->mode == CaptureMode::kRelaxed) continue;
     if (capture->mode == CaptureMode::kThreadLocal && capture->thread != std::this_thread::get_id()) continue;
-    capture->fail(message);
+    capture->fail(error.what());
     is_forbidden = true;
   }
-  if (is_forbidden) throw CaptureError(message);
+  if (is_forbidden) throw error;
 }
 
 bool concerns(const Capture& capture, int device) {
@@ -130,23 +148,21 @@ std::string unjoined(Capture& capture) {
   return names;
 }
 
-// What is wrong with ending a capture there; empty when nothing is.
-std::string objection(Capture& capture, StreamRef stream) {
-  if (!capture.failure.empty()) {
-    return "operation failed due to a previous error during capture: " + capture.failure;
-  }
+// What is wrong with ending a capture there; none when nothing is.
+std::optional<CaptureError> objection(Capture& capture, StreamRef stream) {
+  if (!capture.failure.empty()) return CaptureError(kInvalidated, capture.failure);
   if (!(stream == capture.origin)) {
-    return "capture was not ended in the same stream as it began: it began on " + name_of(capture.origin) +
-           ", " + name_of(stream) + " is current";
+    return CaptureError(kUnmatched,
+                        "it began on " + name_of(capture.origin) + ", " + name_of(stream) + " is current");
   }
   if (capture.mode != CaptureMode::kRelaxed && capture.thread != std::this_thread::get_id()) {
-    return "attempt to terminate a thread-local capture sequence from another thread";
+    return CaptureError(kWrongThread, "only one whose mode is relaxed ends in any thread");
   }
   if (const std::string names = unjoined(capture); !names.empty()) {
-    return "capturing stream has unjoined work: " + name_of(capture.origin) + " must wait for an event of " +
-           names + " before the capture ends";
+    return CaptureError(kUnjoined, name_of(capture.origin) + " must wait for an event of " + names +
+                                       " before the capture ends");
   }
-  return "";
+  return std::nullopt;
 }
 
 CachingAllocator& allocator_of(const Capture& capture, int device) {
@@ -206,10 +222,10 @@ void leave_pools(const Capture& capture, bool keeps_use) {
 // Appends a node; its stream's next depends on it.
 void append(Capture& capture, Node node) {
   const Guard lock(mutex);
-  if (capture.has_ended) throw CaptureError("the capture of " + name_of(node.stream) + " has ended");
-  if (!capture.failure.empty()) {
-    throw CaptureError("operation failed due to a previous error during capture: " + capture.failure);
+  if (capture.has_ended) {
+    throw CaptureError(kInvalidated, "the capture of " + name_of(node.stream) + " has ended");
   }
+  if (!capture.failure.empty()) throw CaptureError(kInvalidated, capture.failure);
   Capture::Member& member = *capture.find(node.stream);
   node.after.assign(member.frontier.begin(), member.frontier.end());
   member.frontier = {capture.recording->add(std::move(node))};
@@ -219,9 +235,7 @@ void append(Capture& capture, Node node) {
 
 CaptureRef begin(StreamRef stream, CaptureMode mode, PoolId pool, void* owner) {
   if (stream.id == 0) {
-    throw CaptureError(
-        "graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them on "
-        "the default stream.)");
+    throw CaptureError(kUnsupported, "the default stream cannot be captured; replays may run on it");
   }
   auto capture = std::make_shared<Capture>();
   capture->world = &get();
@@ -234,7 +248,7 @@ CaptureRef begin(StreamRef stream, CaptureMode mode, PoolId pool, void* owner) {
   {
     const Guard lock(mutex);
     if (find(stream) != nullptr) {
-      throw CaptureError(not_permitted(name_of(stream) + " is captured already"));
+      throw CaptureError(kUnsupported, name_of(stream) + " is captured already");
     }
     captures.push_back(capture);
     num_captures.fetch_add(1, std::memory_order_relaxed);
@@ -249,17 +263,17 @@ CaptureRef begin(StreamRef stream, CaptureMode mode, PoolId pool, void* owner) {
 }
 
 std::shared_ptr<Recording> end(const CaptureRef& capture, StreamRef stream) {
-  std::string problem;
+  std::optional<CaptureError> problem;
   {
     const Guard lock(mutex);
-    if (capture->has_ended) throw CaptureError("the capture has ended already");
+    if (capture->has_ended) throw CaptureError(kInvalidated, "the capture has ended already");
     problem = objection(*capture, stream);
     take_off(capture);
   }
-  leave_pools(*capture, /*keeps_use=*/problem.empty());
-  if (!problem.empty()) {
+  leave_pools(*capture, /*keeps_use=*/!problem.has_value());
+  if (problem.has_value()) {
     capture->recording.reset();
-    throw CaptureError(problem);
+    throw *std::move(problem);
   }
   return std::move(capture->recording);
 }
@@ -286,11 +300,6 @@ void* owner_of(StreamRef stream) {
   const Guard lock(mutex);
   const CaptureRef capture = find(stream);
   return capture == nullptr ? nullptr : capture->owner;
-}
-
-void invalidate(StreamRef stream, const std::string& reason) {
-  const Guard lock(mutex);
-  if (const CaptureRef capture = find(stream)) capture->fail(reason);
 }
 
 CaptureRef of(StreamRef stream) {
@@ -326,30 +335,34 @@ void keep_fill(Capture& capture, StreamRef stream, void* destination, uint8_t va
   append(capture, std::move(node));
 }
 
-void forbid_on_device(int device, const char* what) {
+void forbid_on_device(int device, const std::string& what) {
   const Guard lock(mutex);
   for (const CaptureRef& capture : captures) {
     if (capture->thread == std::this_thread::get_id() && concerns(*capture, device)) {
-      refuse(*capture, not_permitted(what));
+      refuse(*capture, kUnsupported, what);
     }
   }
   forbid_by_mode(what);
 }
 
-void forbid_on(StreamRef stream, const char* what) {
+void forbid_on(StreamRef stream, const std::string& what) {
   const Guard lock(mutex);
   if (const CaptureRef capture = find(stream)) {
-    refuse(*capture, not_permitted(std::string(what) + ", on " + name_of(stream)));
+    refuse(*capture, kUnsupported, what + ", on " + name_of(stream));
   }
   forbid_by_mode(what);
 }
 
-void forbid_on(driver::Event event, const char* what) {
+void forbid_memory(StreamRef stream) {
+  const Guard lock(mutex);
+  if (find(stream) == nullptr)
+    forbid_by_mode("an allocation that takes memory of the device, for " + name_of(stream));
+}
+
+void forbid_on(driver::Event event, const std::string& what) {
   const Guard lock(mutex);
   if (const auto mark = marks.find(event); mark != marks.end()) {
-    refuse(*mark->second.capture,
-           std::string("operation not permitted on an event last recorded in a capturing stream (") + what +
-               ")");
+    refuse(*mark->second.capture, kEvent, what);
   }
   forbid_by_mode(what);
 }
@@ -373,18 +386,19 @@ bool keep_wait(StreamRef stream, driver::Event event) {
     const auto mark = marks.find(event);
     if (mark == marks.end()) {
       if (own == nullptr) return false;
-      refuse(*own, "dependency created on uncaptured work in another stream (" + name_of(stream) +
-                       ", which is captured, was to wait for an event recorded outside of the capture)");
+      refuse(
+          *own, kIsolation,
+          name_of(stream) + ", which is captured, was to wait for an event recorded outside of the capture");
     }
     Capture& capture = *mark->second.capture;
     if (own != nullptr && own.get() != &capture) {
-      own->fail("operation would result in a merge of separate capture sequences");
-      refuse(capture, own->failure);
+      const std::string what = name_of(stream) + " was to wait for an event of another capture";
+      own->fail(CaptureError(kMerge, what).what());
+      refuse(capture, kMerge, what);
     }
     if (own == nullptr) {
       if (stream.id == 0) {
-        refuse(capture, "operation would make the legacy stream depend on a capturing blocking stream (" +
-                            name_of(stream) + " was to wait for an event of a capture)");
+        refuse(capture, kImplicit, name_of(stream) + " was to wait for an event of a capture");
       }
       capture.members.push_back({stream, {}});
       auto& devices = capture.devices;

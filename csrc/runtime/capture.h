@@ -41,8 +41,6 @@ void abort(const CaptureRef& capture) noexcept;
 void abort_all() noexcept;
 // The owner of the capture of a stream, or null.
 void* owner_of(StreamRef stream);
-// Makes the capture of a stream fail, if there is one: its end raises `reason`.
-void invalidate(StreamRef stream, const std::string& reason);
 
 // --- for commands ---
 
@@ -56,9 +54,11 @@ void keep_fill(Capture& capture, StreamRef stream, void* destination, uint8_t va
 
 // Throw CaptureError, and make the captures that it concerns fail, when this thread must not do `what` now:
 // it is about a captured stream or event, or a capture's mode forbids it.
-void forbid_on_device(int device, const char* what);
-void forbid_on(StreamRef stream, const char* what);
-void forbid_on(driver::Event event, const char* what);
+void forbid_on_device(int device, const std::string& what);
+void forbid_on(StreamRef stream, const std::string& what);
+void forbid_on(driver::Event event, const std::string& what);
+// The same when memory for `stream` would be taken from the driver and no capture takes it for itself.
+void forbid_memory(StreamRef stream);
 
 // An event recorded on a captured stream belongs to the capture until it is recorded elsewhere or the capture
 // ends; true when it does, and then the driver is not told.

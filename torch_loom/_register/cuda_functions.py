@@ -224,6 +224,12 @@ def _pool_functions() -> dict[str, Any]:
         "_cuda_setCheckpointPoolState": _initialized(_C.restore_pool),
         "_cuda_checkPoolLiveAllocations": _initialized(_C.pool_has_exactly),
         "_has_Standard_Deleter": _C.owns_device_memory,
+        "_tensors_data_ptrs_at_indices_equal": _C.tensors_are_at,
+        "_construct_CUDA_Tensor_From_Storage_And_Metadata": _C.tensor_over,
+        "_free_And_Remove_DeleterFn": _C.free_memory_of,
+        "_set_storage_access_error_msg": _C.forbid_tensor,
+        "_set_storage_data_ptr_access_error_msg": _C.forbid_storage,
+        "_clear_storage_data_ptr_access_error_msg": _C.permit_storage,
     }
 
 

@@ -104,6 +104,7 @@ Block* CachingAllocator::new_segment(Guard& lock, Pool& pool, size_t rounded, in
   const size_t bytes = pool.is_cached ? config_.segment_bytes(rounded) : rounded;
   if (source != nullptr) return sourced_segment(lock, pool, source, bytes, stream, context);
   if (config_.expandable_segments && pool.is_cached) return extend_segment(pool, rounded, stream, context);
+  if (capture::is_underway()) capture::forbid_memory({logical_device_, stream});
   void* memory = take_from_driver(bytes);
   return memory == nullptr ? nullptr : add_segment(pool, stream, false, memory, bytes, context);
 }

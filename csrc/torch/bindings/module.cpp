@@ -199,6 +199,7 @@ PYBIND11_MODULE(_C, m) {
   m.attr("built_torch_version") = LOOM_BUILT_TORCH_VERSION;
   bind_registration(m);
   bind_graphs(m);
+  bind_trees(m);
   bind_tape(m);
   bind_clock(m);
   bind_nvtx(m);
@@ -214,7 +215,7 @@ PYBIND11_MODULE(_C, m) {
         py::arg("device_asserts"));
   m.def("enter_dry_run", guarded(enter_dry_run), py::kw_only(), py::arg("devices"));
   m.def("leave_dry_run", guarded(leave_dry_run));
-  m.def("run_backward_in_this_thread", &run_backward_in_this_thread);
+  m.def("choose_backward_thread", &choose_backward_thread);
   m.def("world", [] { return runtime::detail::world.load(); });
   m.def("chip", guarded([](std::optional<int64_t> index) {
           const int64_t own = index.has_value() ? *index : resolve_device(std::nullopt).index();

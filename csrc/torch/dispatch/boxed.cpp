@@ -195,11 +195,6 @@ void mix_argument(Lending& lending, const c10::IValue& value) {
   }
 }
 
-[[noreturn]] void refuse_capture(runtime::StreamRef stream, const std::string& reason) {
-  runtime::capture::invalidate(stream, reason);
-  TORCH_CHECK(false, reason);
-}
-
 // Queues the op when what it returns can be known before it runs.
 bool try_queue(Op& op, torch::jit::Stack* stack, Lending& lending, const InferenceKey& key) {
   std::string reason;
@@ -210,12 +205,13 @@ bool try_queue(Op& op, torch::jit::Stack* stack, Lending& lending, const Inferen
   const bool known = inferred != nullptr && inferred->can_queue;
   if (is_captured && !known) {
     const bool is_unseen = inferred == nullptr && !key.empty();
-    refuse_capture(stream, op.name() + std::string(" cannot be captured by a graph: ") +
-                               (is_unseen ? "what it returns for such arguments is not known (" + reason +
-                                                "); if it is right, run it once before the capture"
-                                          : "what it returns depends on values that are only known when it "
-                                            "has run, or an operand that it writes shares memory with "
-                                            "itself or another"));
+    const std::string what =
+        op.name() + std::string(" cannot be captured by a graph: ") +
+        (is_unseen ? "what it returns for such arguments is not known (" + reason +
+                         "); if it is right, run it once before the capture"
+                   : "what it returns depends on values that are only known when it has run, or an operand "
+                     "that it writes shares memory with itself or another");
+    translated([&] { runtime::capture::forbid_on(stream, what); });
   }
   if (!known) return false;
   CapturedDraw draw = fill_generator(op, stack, lending.device(), /*is_kept=*/true, is_captured);

@@ -169,7 +169,8 @@ bool LoomGraph::writes_to(const void* begin, size_t bytes) const {
 }
 
 void LoomGraph::replay() {
-  TORCH_CHECK(recording_ != nullptr, "Called replay() without a preceding successful capture.");
+  TORCH_CHECK(recording_ != nullptr, "Called ", device_name_upper(),
+              "Graph::replay without a preceding successful capture.");
   TORCH_CHECK(is_seen(),
               "replay(): the graph was captured on devices that the program does not "
               "see now: a dry run has begun or ended since; capture it anew");
@@ -197,7 +198,8 @@ void LoomGraph::reset() {
 }
 
 at::MempoolId_t LoomGraph::pool() const {
-  TORCH_CHECK(pool_ != runtime::PoolId(0, 0), "Called pool() without a preceding successful capture.");
+  TORCH_CHECK(pool_ != runtime::PoolId(0, 0), "Called ", device_name_upper(),
+              "Graph::pool() without a preceding successful capture.");
   return pool_;
 }
 
@@ -240,11 +242,10 @@ CapturedDraw LoomGraph::draw_from(const at::Generator& generator, const char* op
     source = find(state);
   }
   if (source == nullptr) {
-    const std::string reason = std::string(op_name) +
-                               " draws from a generator that is not registered with the graph that is being "
-                               "captured: call register_generator_state(generator) before the capture";
-    runtime::capture::invalidate(runtime::current_stream_of(generator.device().index()), reason);
-    TORCH_CHECK(false, reason);
+    TORCH_CHECK(false, "Attempt to increase offset for a ", device_name_upper(),
+                " generator not in capture mode. (", op_name,
+                " draws from a generator that is not registered with the graph that is being captured: call "
+                "register_generator_state(generator) before the capture)");
   }
   const uint64_t offset = std::exchange(source->offset, source->offset + kOffsetStep);
   source->is_drawn = true;

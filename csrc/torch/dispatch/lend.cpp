@@ -39,20 +39,24 @@ void make_writable(const at::Tensor& alias, c10::StorageImpl* original) {
 
 // The autograd engine hands the backward of an accelerator to a thread of its own, so that issuing work for
 // it does not wait for the CPU's. Here work runs in the thread that issues it: the hand-off would cost two
-// wake-ups a backward (more than a small model's whole step) and buy nothing. Done once per thread, at its
-// first op: whoever calls torch.autograd.set_multithreading_enabled(True) later has the engine's threads.
-void run_backward_in_this_thread() {
+// wake-ups a backward and buy nothing. In CUDA's name programs meet CUDA's thread all the same, which does
+// not see what is local to theirs; in a dry run, which may have more devices than there are threads, they do
+// not. Done once per thread, at its first op: a program may call
+// torch.autograd.set_multithreading_enabled() later.
+void choose_backward_thread() {
   LOOM_FAST_ACCESS static constinit thread_local bool done = false;
   if (done) [[likely]] {
     return;
   }
   done = true;
+  if (device_type() == c10::DeviceType::CUDA && runtime::detail::world.load() == 0) return;
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
 }
 
 void check_has_memory(const at::Tensor& tensor, const char* op_name) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  if (impl->unsafe_storage().data() != nullptr || impl->numel() == 0 || tensor._is_zerotensor()) [[likely]] {
+  // storage() throws where a graph's result has lost its memory to a later run.
+  if (impl->storage().data() != nullptr || impl->numel() == 0 || tensor._is_zerotensor()) [[likely]] {
     return;
   }
   TORCH_CHECK(false, op_name, ": a tensor of shape ", tensor.sizes(), " on ", tensor.device(),
@@ -62,7 +66,7 @@ void check_has_memory(const at::Tensor& tensor, const char* op_name) {
 
 Lending::Lending(const runtime::OpRecord& op, OperandPolicy policy, Telling telling)
     : op_(op), policy_(policy) {
-  run_backward_in_this_thread();
+  choose_backward_thread();
   if (runtime::must_describe_kernel()) [[unlikely]] {
     description_.emplace();
   } else if (runtime::simulated::is_on()) [[unlikely]] {

@@ -217,8 +217,9 @@ class Lending {
   const EngineScope scope_;
 };
 
-// Has autograd run backward passes in the thread that asks for them, the first time that a thread calls this.
-void run_backward_in_this_thread();
+// Has autograd run backward passes in the thread that asks for them, or in its own in CUDA's name, the first
+// time that a thread calls this.
+void choose_backward_thread();
 
 // Throws when a tensor with elements has no memory behind it: its storage was made smaller.
 void check_has_memory(const at::Tensor& tensor, const char* op_name);

@@ -75,14 +75,6 @@ def register_with_inductor() -> None:
     decompose(name)
 
 
-def register_trees() -> None:
-    """Under CUDA's name, have what PyTorch captures by CUDA's trees captured as graphs of the device."""
-    from torch_loom.compiler.patches.captures import capture_backend_as_loom
-
-    if config.device_name() == config.CUDA_NAME:
-        capture_backend_as_loom()
-
-
 def register_own_backend() -> None:
     """Register the compiler of our own as ``torch.compile(backend=…)``, under the device's name and loom."""
     from torch._dynamo.backends.registry import register_backend

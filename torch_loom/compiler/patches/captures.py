@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["capture_as_loom", "capture_backend_as_loom"]
+__all__ = ["capture_as_loom"]
 
 
 def capture_as_loom(name: str) -> None:
@@ -19,15 +19,16 @@ def capture_as_loom(name: str) -> None:
     """
     from torch._inductor import compile_fx
 
+    _cut_as_for_gpus(name)
     original: Any = compile_fx.cudagraphify
-    if getattr(original, "_loom_original", None) is not None:
+    if name == "cuda" or getattr(original, "_loom_original", None) is not None:
         return
 
     def cudagraphify(model: Any, static_input_idxs: Any = (), **kwargs: Any) -> Any:
         from torch_loom.compiler.inductor.graphs import capture
 
         own = capture(model, static_input_idxs, **kwargs)
-        if name == "cuda" or not torch.cuda.is_available():
+        if not torch.cuda.is_available():
             return own
         # Beside GPUs, the inputs say whose graph it is.
         gpu = original(model, static_input_idxs, **kwargs)
@@ -41,36 +42,7 @@ def capture_as_loom(name: str) -> None:
     cudagraphify._loom_original = original  # type: ignore[attr-defined]
     compile_fx.cudagraphify = cudagraphify
     _allow_captures(name)
-    _cut_as_for_gpus(name)
     _leave_trees_alone(name)
-
-
-def capture_backend_as_loom() -> None:
-    """Let ``torch.compile(backend="cudagraphs")`` capture graphs as ``mode="reduce-overhead"`` does.
-
-    It asks CUDA's trees without Inductor, in a process whose devices have CUDA's name. pytorch/pytorch
-    #132856.
-    """
-    from torch._inductor import cudagraph_trees
-
-    trees: Any = cudagraph_trees
-
-    def cudagraphify_impl(model: Any, inputs: Any, static_input_idxs: Any, **kwargs: Any) -> Any:
-        from torch_loom.compiler.inductor.graphs import capture
-
-        run = capture(model, static_input_idxs, **kwargs)
-        return lambda inputs: run(inputs)  # the backend sets an attribute of it
-
-    class Manager:
-        def set_to_running_backward(self) -> None:
-            """Do nothing: no tree is here whose generation would change."""
-
-        def __bool__(self) -> bool:
-            return False  # an optimizer asks which tensors a tree holds
-
-    trees.cudagraphify_impl = cudagraphify_impl
-    # Of a backward pass that is not captured.
-    trees.get_manager = lambda device_index, create_if_none_exists=True: Manager()
 
 
 def _allow_captures(name: str) -> None:

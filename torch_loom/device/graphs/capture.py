@@ -159,8 +159,9 @@ CUDAGraph = LoomGraph
 class graph:  # noqa: N801 (CUDA's name)
     """Context manager that captures what is submitted inside of it.
 
-    It waits for the device and empties its cache first. When the body raises, the capture is dropped and the
-    exception goes on.
+    It waits for the device and empties its cache first. When the body raises, the capture ends all the same:
+    the exception goes on, unless it has made the capture fail. Then the end of the capture raises, and the
+    exception is its context.
 
     Args:
         cuda_graph: what captures.
@@ -170,6 +171,7 @@ class graph:  # noqa: N801 (CUDA's name)
 
     Raises:
         TypeError: ``cuda_graph`` is no graph or ``stream`` no stream.
+        torch.AcceleratorError: as :meth:`LoomGraph.capture_end`.
     """
 
     # One for each device, by its index, and apart for the last dry run's: captures that share a pool share
@@ -227,9 +229,6 @@ class graph:  # noqa: N801 (CUDA's name)
         exc_traceback: TracebackType | None,
     ) -> None:
         try:
-            if exc_type is None:
-                self.cuda_graph.capture_end()
-            else:
-                self.cuda_graph.reset()
+            self.cuda_graph.capture_end()
         finally:
             self._context.__exit__(exc_type, exc_value, exc_traceback)

@@ -73,6 +73,7 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
         self._plan: DryRunPlan | None = None
         self._host = CostlessHost()
         self._files = KeptFiles(self._host)
+        self._backward_threads: torch.autograd.set_multithreading_enabled | None = None
 
     def __enter__(self) -> DryRunPlan:
         first_use.init()
@@ -81,7 +82,7 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
                 f"torch.{DEVICE_TYPE}.dry_run(): a dry run is under way, and one cannot be within another: "
                 "its devices are those of the whole process. End it first."
             )
-        _C.run_backward_in_this_thread()
+        _C.choose_backward_thread()
         devices, figures = _described(self._request)
         if (reason := first_use.see_dry_run(devices, figures)) is not None:
             raise DryRunError(f"torch.{DEVICE_TYPE}.dry_run(): {reason}")
@@ -92,6 +93,9 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
             _C.take_value_reads()  # those of others
             self._files.start()
             self._host.__enter__()  # type: ignore[no-untyped-call]
+            if DEVICE_TYPE == config.CUDA_NAME:
+                # There the engine's threads are the default, and they are as many as the program's devices.
+                self._backward_threads = torch.autograd.set_multithreading_enabled(False)
         except BaseException:
             self._files.stop()
             _C.stop_simulating_time()
@@ -116,6 +120,8 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
             self._host.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
             plan._end()
         finally:
+            if self._backward_threads is not None:
+                self._backward_threads.__exit__(None, None, None)
             self._files.stop()
             _C.stop_simulating_time()
             first_use.see_program()
