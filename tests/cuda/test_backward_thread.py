@@ -71,7 +71,8 @@ def test_devices_streams_errors_and_reentrant_passes(warm_python: PythonRunner) 
         x = torch.ones(3, device="cuda:1", requires_grad=True)
         with torch.cuda.stream(side):
             y = x * 2
-            y.register_hook(lambda g: seen.append((torch.cuda.current_device(), torch.cuda.current_stream() == side)))
+            where = lambda: (torch.cuda.current_device(), torch.cuda.current_stream() == side)
+            y.register_hook(lambda g: seen.append(where()))
             z = y.exp()
         z.sum().backward()
         assert seen == [(1, True)], seen
@@ -90,7 +91,8 @@ def test_devices_streams_errors_and_reentrant_passes(warm_python: PythonRunner) 
 
         x = torch.ones(3, device="cuda", requires_grad=True)
         for is_watched in (False, True):
-            with warnings.catch_warnings(record=True) as warned, torch.autograd.set_detect_anomaly(is_watched):
+            watch = torch.autograd.set_detect_anomaly(is_watched)
+            with warnings.catch_warnings(record=True) as warned, watch:
                 warnings.simplefilter("always")
                 try:
                     Failing.apply(x).sum().backward()

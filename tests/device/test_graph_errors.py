@@ -137,7 +137,7 @@ def test_data_dependent_ops_are_refused_by_name() -> None:
             call()
 
 
-def test_an_exception_in_the_body_goes_on_and_drops_the_capture() -> None:
+def test_an_exception_in_the_body_goes_on_and_ends_the_capture() -> None:
     graph = loom.LoomGraph()
     x = ones(4)
 
@@ -148,12 +148,49 @@ def test_an_exception_in_the_body_goes_on_and_drops_the_capture() -> None:
 
     with pytest.raises(KeyError, match="mine"):
         fail()
+    graph.replay()  # what was captured before it
+    assert x.tolist() == [2.0] * 4
+    graph.reset()
     with pytest.raises(RuntimeError, match="out of memory"), loom.graph(graph):
-        torch.empty(2**46, device="loom")
+        torch.cat([x + 1, torch.empty(2**46, device="loom")])
+    graph.reset()
     with loom.graph(graph):
         x += 1
     graph.replay()
-    assert x.tolist() == [2.0] * 4
+    assert x.tolist() == [3.0] * 4
+
+
+def test_an_error_of_the_capture_is_raised_at_its_end_with_the_first_as_context() -> None:
+    x = ones(4)
+    with (
+        pytest.raises(CaptureError, match=r"^LOOM error: operation failed due to a previous error") as found,
+        loom.graph(loom.LoomGraph()),
+    ):
+        x.sum().item()
+    first = found.value.__context__
+    assert isinstance(first, CaptureError)
+    assert str(first).startswith("LOOM error: operation not permitted when stream is capturing")
+    assert loom.current_stream() == loom.default_stream()
+
+
+@pytest.mark.parametrize(
+    ("mode", "elsewhere", "here"),
+    [("global", True, True), ("thread_local", False, True), ("relaxed", False, False)],
+)
+def test_memory_for_streams_that_are_not_captured(mode: str, elsewhere: bool, here: bool) -> None:
+    def allocate() -> None:
+        torch.empty(64 << 20, device="loom:1", dtype=torch.uint8)
+
+    loom.empty_cache()
+    for is_refused, call in ((elsewhere, lambda: in_thread(allocate)), (here, allocate)):
+        graph = loom.LoomGraph()
+        with contextlib.ExitStack() as stack:
+            if is_refused:
+                stack.enter_context(pytest.raises(CaptureError, match="takes memory of the device"))
+            with loom.graph(graph, capture_error_mode=mode):
+                ones(4).add_(1)
+                call()
+        loom.empty_cache()
 
 
 def test_end_on_another_stream_names_both() -> None:

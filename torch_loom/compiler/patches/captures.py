@@ -6,22 +6,33 @@ from typing import Any
 
 import torch
 
+from torch_loom import config
+
 __all__ = ["capture_as_loom"]
 
 
 def capture_as_loom(name: str) -> None:
     """Let ``mode="reduce-overhead"`` capture what was compiled for the device.
 
-    Inductor captures on CUDA alone, by graph trees: they ask its allocator for checkpoints and make tensors
+    In CUDA's name Inductor does that by itself, once it cuts graphs as it does for GPUs.
+    """
+    _cut_as_for_gpus(name)
+    if name != config.CUDA_NAME:
+        _replay_as_loom(name)
+
+
+def _replay_as_loom(name: str) -> None:
+    """Let Inductor capture graphs of the device.
+
+    It captures on CUDA alone, by graph trees: they ask its allocator for checkpoints and make tensors
     of them in C++ that other builds lack. Its setting ``cudagraph_policy`` is one for all devices and takes
     no graph apart, so what runs on the host in between could not be captured around. pytorch/pytorch
     #132856.
     """
     from torch._inductor import compile_fx
 
-    _cut_as_for_gpus(name)
     original: Any = compile_fx.cudagraphify
-    if name == "cuda" or getattr(original, "_loom_original", None) is not None:
+    if getattr(original, "_loom_original", None) is not None:
         return
 
     def cudagraphify(model: Any, static_input_idxs: Any = (), **kwargs: Any) -> Any:
@@ -59,7 +70,7 @@ def _allow_captures(name: str) -> None:
         if seen - ignored == {name} and len([one for one in nodes if one.type == name]) == 1:
             return None
         reason: str | None = original(nodes)
-        if reason is not None and name != "cuda" and name in seen:
+        if reason is not None and name in seen:
             utils.cudagraphs_log.warning(reason)  # which Inductor does for CUDA alone
         return reason
 
@@ -72,6 +83,8 @@ def _cut_as_for_gpus(name: str) -> None:
     from torch._inductor.utils import GPU_TYPES
 
     original: Any = Scheduler.should_partition
+    if getattr(original, "_loom_original", None) is not None:
+        return
 
     def should_partition(self: Any, node: Any) -> str | None:
         GPU_TYPES.append(name)
@@ -81,6 +94,7 @@ def _cut_as_for_gpus(name: str) -> None:
             GPU_TYPES.remove(name)
         return reason
 
+    should_partition._loom_original = original  # type: ignore[attr-defined]
     Scheduler.should_partition = should_partition  # type: ignore[method-assign]
 
 
