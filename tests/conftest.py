@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.gate import Gate
 
 PythonRunner = Callable[..., "subprocess.CompletedProcess[str]"]
-_PROCESSES = {"run_python", "warm_python", "fork_python", "fork_loom"}
+_PROCESSES = {"run_python", "warm_python", "fork_python", "fork_loom", "fork_cuda"}
 _NUM_MODULES = pytest.StashKey[int]()  # that were imported when objects were last frozen
 
 
@@ -208,6 +208,15 @@ def fork_loom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PythonRunner
     """
     modules = ("torch", "torch_loom", "torch_loom.chips.estimator")  # the last one is what first use imports
     with forking.serving(tmp_path_factory.mktemp("fork_loom"), *modules) as server:
+        yield server.run
+
+
+@pytest.fixture(scope="session")
+def fork_cuda(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PythonRunner]:
+    """Like ``fork_loom``, with the devices under the name cuda."""
+    modules = ("torch", "torch_loom", "torch_loom.chips.estimator")
+    name = {"TORCH_LOOM_DEVICE_NAME": "cuda"}
+    with forking.serving(tmp_path_factory.mktemp("fork_cuda"), *modules, env=name) as server:
         yield server.run
 
 

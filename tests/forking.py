@@ -82,16 +82,17 @@ class ForkServer:
 
 
 @contextmanager
-def serving(folder: Path, *modules: str) -> Iterator[ForkServer]:
-    """Start an interpreter that has imported these modules, without any setting of torch-loom's.
+def serving(folder: Path, *modules: str, env: Mapping[str, str] | None = None) -> Iterator[ForkServer]:
+    """Start an interpreter that has imported these modules, without any other setting of torch-loom's.
 
     Args:
         folder: where the output of programs is kept.
         modules: what is imported, in this order; `torch` registers no device by itself.
+        env: settings of the interpreter, which its children inherit.
     """
     with subprocess.Popen(
         [sys.executable, "-c", _SERVER, *modules],
-        env=environment({"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}),
+        env=environment({"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **(env or {})}),
         cwd=_ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import torch
 
+from tools import reports
+
 from . import known_failures, suites
 from .examine import GRADIENT_DTYPES, OUT_SAMPLES
 from .model import FAMILIES, CaseResult
@@ -87,6 +89,7 @@ _SECTIONS = (
     ("Other ways to call an op", "modes", _COMMAND),
     ("Compiled ops", "compiled", f"{_COMMAND} --compiled"),
     ("ONNX", "onnx", "python -m tests.compiler.onnx_nodes"),
+    (reports.TITLE, reports.BLOCK, reports.COMMAND),
 )
 
 

@@ -80,3 +80,14 @@ def test_accumulation_and_checkpointing(tmp_path: Path) -> None:
     trainer.train()
     assert_on_cuda(trainer.model.parameters())
     assert losses(trainer)[-1] < losses(trainer)[0]
+
+
+@pytest.mark.report(
+    "huggingface/transformers", "`TrainingArguments(tf32=True)` opens on a card that has TF32"
+)
+@pytest.mark.xfail(strict=True, reason="what a library asks first")
+def test_tf32(tmp_path: Path) -> None:
+    from transformers.utils import is_torch_tf32_available
+
+    assert is_torch_tf32_available()
+    assert TrainingArguments(str(tmp_path), tf32=True, report_to=[]).tf32

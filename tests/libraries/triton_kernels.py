@@ -48,9 +48,9 @@ assert out.is_cuda and out.unique().tolist() == [2]
 """
 
 
-def run(tmp_path: Path, interpret: str) -> subprocess.CompletedProcess[str]:
+def run(tmp_path: Path, program: str, interpret: str) -> subprocess.CompletedProcess[str]:
     script = tmp_path / "kernels.py"  # Triton reads the source
-    script.write_text(PROGRAM, encoding="utf-8")
+    script.write_text(program, encoding="utf-8")
     environment = {**os.environ, "TRITON_INTERPRET": interpret}
     return subprocess.run(
         [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=250
@@ -58,13 +58,73 @@ def run(tmp_path: Path, interpret: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_interpreted_kernels_run(tmp_path: Path) -> None:
-    done = run(tmp_path, "1")
+    done = run(tmp_path, PROGRAM, "1")
     assert done.returncode == 0, done.stderr
 
 
 def test_other_launches_are_refused_by_name(tmp_path: Path) -> None:
-    done = run(tmp_path, "0")
+    done = run(tmp_path, PROGRAM, "0")
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert "NotApplicableError: add_kernel (" in last
     assert "TRITON_INTERPRET=1" in last
+
+
+SCALARS = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def add_scalar(x, out, scalar, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) + scalar.to(tl.float32), mask=at < n)
+
+for scalar in (0.5, 3, 1.0):
+    x, out = torch.ones(8, device="cuda"), torch.empty(8, device="cuda")
+    add_scalar[(1,)](x, out, scalar, 8, BLOCK=8)
+    assert out.tolist() == [1 + scalar] * 8
+"""
+
+
+@pytest.mark.report("triton-lang/triton", "scalar arguments of a kernel are values with `.to`")
+@pytest.mark.xfail(strict=True, reason="scalars of interpreted Triton kernels")
+def test_scalar_arguments(tmp_path: Path) -> None:
+    done = run(tmp_path, SCALARS, "1")
+    assert done.returncode == 0, done.stderr
+
+
+LIGER = """
+import torch
+from liger_kernel.transformers import LigerCrossEntropyLoss, LigerRMSNorm
+norm, x = LigerRMSNorm(64).to("cuda"), torch.randn(2, 8, 64, device="cuda", requires_grad=True)
+torch.testing.assert_close(norm(x), torch.nn.functional.rms_norm(x, (64,), norm.weight, 1e-6))
+scores = torch.randn(8, 100, device="cuda", requires_grad=True)
+labels = torch.randint(100, (8,), device="cuda")
+expected = torch.nn.functional.cross_entropy(scores.detach(), labels)
+torch.testing.assert_close(LigerCrossEntropyLoss()(scores, labels), expected)
+"""
+
+
+@pytest.mark.report("linkedin/Liger-Kernel", "norm and loss of Liger's kernels")
+@pytest.mark.xfail(strict=True, reason="Triton kernels of libraries")
+def test_liger(tmp_path: Path) -> None:
+    pytest.importorskip("liger_kernel")
+    done = run(tmp_path, LIGER, "1")
+    assert done.returncode == 0, done.stderr
+
+
+LINEAR_ATTENTION = """
+import torch
+from fla.ops.linear_attn import fused_recurrent_linear_attn
+q, k, v = (torch.randn(1, 8, 2, 16, device="cuda") for _ in range(3))
+found, _ = fused_recurrent_linear_attn(q, k, v, normalize=False)
+scores = torch.einsum("bihd,bjhd->bhij", q * 16**-0.5, k).tril()
+torch.testing.assert_close(found, torch.einsum("bhij,bjhd->bihd", scores, v), rtol=1e-3, atol=1e-3)
+"""
+
+
+@pytest.mark.report("fla-org/flash-linear-attention", "recurrent linear attention")
+@pytest.mark.xfail(strict=True, reason="Triton kernels of libraries")
+def test_linear_attention(tmp_path: Path) -> None:
+    pytest.importorskip("fla")
+    done = run(tmp_path, LINEAR_ATTENTION, "1")
+    assert done.returncode == 0, done.stderr

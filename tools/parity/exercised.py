@@ -11,7 +11,7 @@ from pathlib import Path
 _MARKER = "exercises"
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _ASSERTING = re.compile(r"assert_|check_|raises$|warns$|fail$")
-_ASSERTING_TEXT = re.compile(r"\bassert\b|\braises\(")
+_ASSERTING_TEXT = re.compile(r"\bassert(?:_\w+)?\b|\braises\(")
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ def _texts(marker: ast.Call) -> list[str]:
     return [str(text) for text in texts]
 
 
-class _Reader:
-    """One file of tests."""
+class Reader:
+    """One file of tests, read without running it."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
@@ -88,11 +88,11 @@ class _Reader:
         own = [name for d in node.decorator_list for m in _marked(d) for name in _texts(m)]
         names = [*inherited, *own]
         if names:
-            words, asserts = self._used(node)
+            words, asserts = self.used(node)
             unique = tuple(dict.fromkeys(names))
             yield MarkedTest(self.path, prefix + node.name, unique, frozenset(words), asserts)
 
-    def _used(self, node: ast.stmt) -> tuple[set[str], bool]:
+    def used(self, node: ast.stmt) -> tuple[set[str], bool]:
         """Returns the words of a statement and of what it uses of this file, and whether they assert."""
         words: set[str] = set()
         asserts = False
@@ -165,7 +165,7 @@ def marked_tests(folder: Path) -> list[MarkedTest]:
     for path in sorted(folder.rglob("test_*.py")):
         relative = path.relative_to(folder).as_posix()
         try:
-            found += _Reader(relative, path.read_text(encoding="utf-8")).tests()
+            found += Reader(relative, path.read_text(encoding="utf-8")).tests()
         except ValueError as error:
             raise ValueError(f"{relative}, {error}") from error
     return found

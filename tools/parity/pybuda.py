@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.blocks import markdown_table
-from tools.parity.exercised import MarkedTest, _Reader
+from tools.parity.exercised import MarkedTest, Reader
 
 FILE = "docs/pybuda_parity.md"
 MAX_TESTS = 2
@@ -111,10 +111,10 @@ def tests(root: Path) -> list[MarkedTest]:
 
 def _tests(folder: Path) -> Iterator[MarkedTest]:
     for path in sorted(folder.glob("test_*.py")):
-        reader = _Reader(f"pybuda/{path.name}", path.read_text(encoding="utf-8"))
+        reader = Reader(f"pybuda/{path.name}", path.read_text(encoding="utf-8"))
         for node in reader.tree.body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                words, asserts = reader._used(node)
+                words, asserts = reader.used(node)
                 if asserts:
                     yield MarkedTest(f"pybuda/{path.name}", node.name, (), frozenset(words), asserts)
 
