@@ -218,7 +218,13 @@ def meta_headers() -> str:
     return HEAD + "".join(f"#include <ATen/ops/{header}>\n" for header in headers)
 
 
+def blas_ops() -> str:
+    """Return the names of the ops that call the library of matrix products on a GPU, sorted."""
+    return HEAD + "".join(f'"{op}",\n' for op in ops_with("calls_blas"))
+
+
 FILES = {
+    "blas_ops.inc": blas_ops,
     "alerts.inc": alerts,
     "alert_cases.inc": alert_cases,
     "op_facts.inc": op_facts,

@@ -57,6 +57,7 @@ struct Info {
   bool unified_addresses;
   bool peer_access;        // copies between devices need no staging on the host
   bool shared_memory;      // false: share() and map_shared() throw NotSupported
+  bool memory_rooms;       // false: allocate() refuses a Place that is not empty with NotSupported
   bool stream_priorities;  // false: StreamOptions::priority changes nothing
   bool stream_activity;    // false: StreamOptions::activity is never written
 };
@@ -101,6 +102,14 @@ struct SharedMemory {
   ShareHandle handle;  // the same for as long as the memory is allocated, another's never
   size_t bytes;        // of all that a receiver maps
   size_t offset;       // where in it the address asked about lies
+  size_t reach;        // bytes from there on that this process has in one piece
+};
+
+// Where allocate() puts memory; empty: anywhere. A room is a range of addresses in which memory comes and
+// goes in place, as a vendor's virtual memory offers it.
+struct Place {
+  size_t room_bytes = 0;  // not 0: at the start of a new room of so many bytes
+  void* at = nullptr;     // not null: at this address of a room
 };
 
 struct StreamOptions {
@@ -149,13 +158,17 @@ class Driver {
   // Throws InvalidArgument for zero bytes, and for a device outside 0 … device_count − 1, as do all methods
   // below. Throws OutOfMemory, with all its numbers, when `bytes`, rounded up to the driver's granularity,
   // are more than are free; nothing changes then. Holes between allocations cost no memory.
-  virtual void* allocate(int device, size_t bytes) = 0;
+  // A room keeps its addresses until all memory in it was given back. Throws InvalidArgument for memory that
+  // does not fit into its room, starts at no multiple of 2 MiB, or overlaps memory that is there.
+  virtual void* allocate(int device, size_t bytes, Place place = {}) = 0;
   // Host memory that copies can reach without staging, aligned to 64 bytes. Throws InvalidArgument for zero
   // bytes, OutOfMemory when the host has no more.
   virtual void* allocate_host(size_t bytes) = 0;
   // Gives back what allocate(), allocate_host() or map_shared() returned, at once: the caller has waited for
-  // all work that uses it. Throws InvalidArgument for any other address; null is a no-op.
-  virtual void deallocate(void* address) = 0;
+  // all work that uses it. Throws InvalidArgument for any other address; null is a no-op. Of memory in a room
+  // it gives back the `bytes` at `address`, multiples of 2 MiB wherever they lie in it; of other memory all,
+  // and `bytes` is 0.
+  virtual void deallocate(void* address, size_t bytes = 0) = 0;
   // Free and total bytes; what was allocated counts as rounded up to the driver's granularity.
   virtual MemoryInfo memory_info(int device) const = 0;
   // Where an address lies, interior addresses included. All of a device's address range counts as that
@@ -280,7 +293,7 @@ struct DriverLibrary {
 };
 
 // Another number whenever something above changes.
-constexpr uint32_t kContractVersion = 2;
+constexpr uint32_t kContractVersion = 3;
 
 #define LOOM_DRIVER_LIBRARY(create)                                                                  \
   extern "C" __attribute__((visibility("default"))) const ::loom::driver::DriverLibrary loom_driver; \

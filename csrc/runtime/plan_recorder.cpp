@@ -18,21 +18,18 @@ constexpr int64_t kRoundingBytes = 512;
 
 }  // namespace
 
-PlanRecorder::PlanRecorder(std::function<void(int)> at_peak, std::function<bool()> is_backward,
-                           std::vector<Workspace> workspaces)
+PlanRecorder::PlanRecorder(std::function<void(int)> at_peak, std::vector<ReductionUnits> units)
     : TapeReader(kMemory | kinds_of({CommandKind::kKernel}), kWork),
       at_peak_(std::move(at_peak)),
-      is_backward_(std::move(is_backward)),
-      workspaces_(std::move(workspaces)),
-      used_(workspaces_.size()),
-      peak_(workspaces_.size()),
-      taken_(workspaces_.size()) {}
+      units_(std::move(units)),
+      used_(units_.size()),
+      peak_(units_.size()) {}
 
 void PlanRecorder::begin(const Command& command) {
   const auto device = static_cast<size_t>(command.device);
   if (command.device < 0 || device >= used_.size()) return;
   if (command.kind == CommandKind::kKernel) {
-    take_library_memory(command);
+    take_partial_sums(command);
     return;
   }
   const auto address = reinterpret_cast<uint64_t>(command.address);
@@ -92,62 +89,13 @@ PlanRecorder::Kept PlanRecorder::kept() const {
   return kept_;
 }
 
-void PlanRecorder::take_library_memory(const Command& command) {
-  if (command.op == nullptr) return;
-  const Workspace& workspace = workspaces_[static_cast<size_t>(command.device)];
-  if (command.op->shape_class == ShapeClass::kReduction) {
-    take_partial_sums(command, workspace);
-  } else if (command.op->shape_class == ShapeClass::kMatmul) {
-    take_workspaces(command, workspace);
-  }
-}
-
-void PlanRecorder::take_partial_sums(const Command& command, const Workspace& workspace) {
-  if (const size_t bytes = reduction_bytes(command, workspace.units); bytes != 0) {
-    get().device(command.device).allocator->deallocate(take(command.device, command.stream, bytes));
-  }
-}
-
-void PlanRecorder::take_workspaces(const Command& command, const Workspace& workspace) {
-  const bool has_bias =
-      command.inputs.size() == 3 && std::any_of(command.inputs.begin(), command.inputs.end(),
-                                                [](const Operand& operand) { return operand.num_dims == 1; });
-  bool is_new = false, is_first_linear = false;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    Taken& taken = taken_[static_cast<size_t>(command.device)];
-    is_new = taken.lanes.emplace(std::this_thread::get_id(), is_backward_(), command.stream).second;
-    is_first_linear = has_bias && !std::exchange(taken.has_linear, taken.has_linear || has_bias);
-  }
-  if (is_new && workspace.bytes != 0) keep(command, workspace.bytes);
-  if (is_first_linear && workspace.linear_bytes != 0) keep(command, workspace.linear_bytes);
-}
-
-void* PlanRecorder::take(int device, int64_t stream, size_t bytes) {
-  takes_workspace = true;
-  void* block = nullptr;
-  try {
-    block = get().device(device).allocator->allocate(bytes, stream);
-  } catch (...) {
-    takes_workspace = false;
-    throw;
-  }
-  takes_workspace = false;
-  return block;
-}
-
-void PlanRecorder::keep(const Command& command, size_t bytes) {
-  void* const block = take(command.device, command.stream, bytes);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  taken_[static_cast<size_t>(command.device)].blocks.push_back(block);
-}
-
-void PlanRecorder::release_workspaces() noexcept {
-  for (size_t device = 0; device < taken_.size(); ++device) {
-    for (void* const memory : std::exchange(taken_[device].blocks, {})) {
-      get().device(static_cast<int>(device)).allocator->deallocate(memory);
-    }
-  }
+void PlanRecorder::take_partial_sums(const Command& command) {
+  if (command.op == nullptr || command.op->shape_class != ShapeClass::kReduction) return;
+  const size_t bytes = reduction_bytes(command, units_[static_cast<size_t>(command.device)]);
+  if (bytes == 0) return;
+  const TakingWorkspace taking;
+  CachingAllocator& allocator = *get().device(command.device).allocator;
+  allocator.deallocate(allocator.allocate(bytes, command.stream));
 }
 
 }  // namespace loom::runtime

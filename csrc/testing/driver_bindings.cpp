@@ -167,6 +167,7 @@ void bind_figures(py::module_& m) {
       .def_readonly("unified_addresses", &Info::unified_addresses)
       .def_readonly("peer_access", &Info::peer_access)
       .def_readonly("shared_memory", &Info::shared_memory)
+      .def_readonly("memory_rooms", &Info::memory_rooms)
       .def_readonly("stream_priorities", &Info::stream_priorities)
       .def_readonly("stream_activity", &Info::stream_activity);
   py::class_<MemoryInfo>(m, "MemoryInfo")
@@ -179,7 +180,8 @@ void bind_figures(py::module_& m) {
                                                 memory.handle.size());
                              })
       .def_readonly("bytes", &SharedMemory::bytes)
-      .def_readonly("offset", &SharedMemory::offset);
+      .def_readonly("offset", &SharedMemory::offset)
+      .def_readonly("reach", &SharedMemory::reach);
   py::class_<Address>(m, "Address")
       .def_readonly("kind", &Address::kind)
       .def_readonly("device", &Address::device)
@@ -190,12 +192,19 @@ void bind_figures(py::module_& m) {
 }
 
 void bind_memory(DriverClass& cls) {
-  cls.def("allocate",
-          [](Driver& driver, int device, size_t bytes) {
-            return to_int(unlocked([&] { return driver.allocate(device, bytes); }));
-          })
-      .def("deallocate", [](Driver& driver,
-                            uint64_t address) { unlocked([&] { driver.deallocate(to_pointer(address)); }); })
+  cls.def(
+         "allocate",
+         [](Driver& driver, int device, size_t bytes, size_t room_bytes, uint64_t at) {
+           return to_int(
+               unlocked([&] { return driver.allocate(device, bytes, {room_bytes, to_pointer(at)}); }));
+         },
+         py::arg("device"), py::arg("bytes"), py::arg("room_bytes") = 0, py::arg("at") = 0)
+      .def(
+          "deallocate",
+          [](Driver& driver, uint64_t address, size_t bytes) {
+            unlocked([&] { driver.deallocate(to_pointer(address), bytes); });
+          },
+          py::arg("address"), py::arg("bytes") = 0)
       .def("memory_info", [](const Driver& driver,
                              int device) { return unlocked([&] { return driver.memory_info(device); }); })
       .def("share",

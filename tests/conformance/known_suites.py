@@ -237,7 +237,6 @@ KNOWN: dict[tuple[str, str], tuple[str | None, str]] = {
         None,
         "two halves of a device's memory fit: only tensors take any of it, where a card's context does, too",
     ),
-    (_CUDA, "TestCuda.test_cublas_workspace_explicit_allocation"): (NVIDIA, "memory that cuBLAS works in"),
 }
 
 # Every test of these groups, where the table above has none of it.

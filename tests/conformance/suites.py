@@ -57,6 +57,10 @@ NEEDS_OF_FILES = {
     # The helper that makes the samples returns more values.
     "test_vmap.py": {OLDER_PYTORCH: r"Exception: too many values to unpack"},
 }
+# What a file sets where it is the program, which it is not under pytest.
+ENVIRONMENTS = {
+    "test_cuda_expandable_segments.py": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+}
 
 
 @dataclass
@@ -183,6 +187,7 @@ def run_file(options: argparse.Namespace, file: Path, place: str = "") -> FileRe
 def _run_once(options: argparse.Namespace, file: Path, place: str) -> FileResult:
     places = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(place for place in places if place)}
+    env |= ENVIRONMENTS.get(file.name, {})
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         try:

@@ -125,6 +125,67 @@ def test_the_worst_holes_cost_nothing(name: str) -> None:
     assert all(chip.driver.locate(address).device == 0 for address in live)
 
 
+def test_rooms(chip: Chip) -> None:
+    """allocate: A room keeps its addresses until all memory in it was given back. Throws InvalidArgument for
+    memory that does not fit into its room, starts at no multiple of 2 MiB, or overlaps memory that is there.
+    deallocate: Of memory in a room it gives back the `bytes` at `address`, multiples of 2 MiB wherever they
+    lie in it; of other memory all, and `bytes` is 0."""
+    if not chip.driver.info().memory_rooms:
+        for place in ({"room_bytes": GRANULE_BYTES}, {"at": chip.driver.allocate(0, GRANULE_BYTES)}):
+            with pytest.raises(driver.NotSupported, match="no rooms"):
+                chip.driver.allocate(0, GRANULE_BYTES, **place)
+        return
+    room_bytes = 2 * CAPACITY_BYTES
+    start = chip.driver.allocate(0, 2 * GRANULE_BYTES, room_bytes=room_bytes)
+    after = [chip.driver.allocate(0, GRANULE_BYTES) for _ in range(4)]
+    assert all(not start <= address < start + room_bytes for address in after)
+    for address in after:
+        chip.driver.deallocate(address)
+    far = start + room_bytes - GRANULE_BYTES
+    assert chip.driver.allocate(0, GRANULE_BYTES, at=far) == far
+    middle = start + 2 * GRANULE_BYTES
+    assert chip.driver.allocate(0, 3 * GRANULE_BYTES, at=middle) == middle
+    assert chip.used_bytes() == 6 * GRANULE_BYTES
+    for where, size in [(far, 2), (middle - GRANULE_BYTES, 1), (middle + GRANULE_BYTES // 2, 1), (middle, 9)]:
+        with pytest.raises(driver.InvalidArgument, match=r"allocate: .* (room|overlap)"):
+            chip.driver.allocate(0, size * GRANULE_BYTES, at=where)
+    with pytest.raises(driver.InvalidArgument, match="do not fit into a room"):
+        chip.driver.allocate(0, 2 * GRANULE_BYTES, room_bytes=GRANULE_BYTES)
+    # A hole that covers the end of one piece and the start of the next.
+    chip.driver.deallocate(start + GRANULE_BYTES, 2 * GRANULE_BYTES)
+    assert chip.used_bytes() == 4 * GRANULE_BYTES
+    for where, size in [(start, 2), (start + GRANULE_BYTES, 1), (start, 0), (start + 512, 1)]:
+        with pytest.raises(driver.InvalidArgument, match="the room of device 0 has no"):
+            chip.driver.deallocate(where, size * GRANULE_BYTES)
+    assert chip.driver.allocate(0, GRANULE_BYTES, at=start + GRANULE_BYTES) == start + GRANULE_BYTES
+    if chip.runs:
+        chip.driver.write(start, bytes([7]) * 2 * GRANULE_BYTES)
+        assert chip.driver.read(start + GRANULE_BYTES - 1, 2) == bytes([7, 7])
+    chip.driver.deallocate(start, 2 * GRANULE_BYTES)
+    chip.driver.deallocate(middle + GRANULE_BYTES, 2 * GRANULE_BYTES)
+    chip.driver.deallocate(far, GRANULE_BYTES)
+    assert chip.used_bytes() == 0
+    with pytest.raises(driver.InvalidArgument, match="no room of device 0"):
+        chip.driver.allocate(0, GRANULE_BYTES, at=start)  # it has ended with its memory
+    plain = chip.driver.allocate(0, 2 * GRANULE_BYTES)
+    with pytest.raises(driver.InvalidArgument, match="lie in no room"):
+        chip.driver.deallocate(plain, GRANULE_BYTES)
+
+
+def test_a_room_on_a_full_device(chip: Chip) -> None:
+    """allocate: Throws OutOfMemory, with all its numbers, when `bytes`, rounded up to the driver's
+    granularity, are more than are free; nothing changes then."""
+    if not chip.driver.info().memory_rooms:
+        return
+    start = chip.driver.allocate(0, CAPACITY_BYTES, room_bytes=2 * CAPACITY_BYTES)
+    for place in ({"at": start + CAPACITY_BYTES}, {"room_bytes": GRANULE_BYTES}):
+        with pytest.raises(driver.OutOfMemory, match="0 of .* are free"):
+            chip.driver.allocate(0, GRANULE_BYTES, **place)
+    chip.driver.deallocate(start + GRANULE_BYTES, GRANULE_BYTES)
+    chip.driver.allocate(0, GRANULE_BYTES, at=start + CAPACITY_BYTES)
+    assert chip.used_bytes() == CAPACITY_BYTES
+
+
 def test_random_patterns_fit(chip: Chip) -> None:
     """allocate: Holes between allocations cost no memory."""
     rng = random.Random(0)

@@ -39,6 +39,37 @@ def test_share_and_map(chip: Chip) -> None:
     assert chip.driver.read(address, 6) == b"answer"
 
 
+def test_share_in_a_room(chip: Chip) -> None:
+    """share: Makes the allocation around a device address memory that other processes can map, once; its
+    addresses and contents stay, whatever runs meanwhile.
+    deallocate: Of memory in a room it gives back the `bytes` at `address`, multiples of 2 MiB wherever they
+    lie in it; of other memory all, and `bytes` is 0."""
+    if not chip.shares or not chip.driver.info().memory_rooms:
+        return
+    start = chip.driver.allocate(0, 2 * GRANULE_BYTES, room_bytes=CAPACITY_BYTES)
+    chip.driver.allocate(0, 2 * GRANULE_BYTES, at=start + 2 * GRANULE_BYTES)
+    chip.driver.write(start + 3 * GRANULE_BYTES, b"contents")
+    # Two pieces side by side are one; what comes beside it later is another.
+    shared = chip.driver.share(0, start + GRANULE_BYTES)
+    sizes = (shared.bytes, shared.offset, shared.reach)
+    assert sizes == (4 * GRANULE_BYTES, GRANULE_BYTES, 3 * GRANULE_BYTES)
+    end = chip.driver.allocate(0, GRANULE_BYTES, at=start + 4 * GRANULE_BYTES)
+    assert chip.driver.share(0, end).handle != shared.handle
+    peer = other(chip)
+    mapped = peer.driver.map_shared(0, shared.handle, shared.bytes)
+    chip.driver.deallocate(start + GRANULE_BYTES, GRANULE_BYTES)
+    rest = chip.driver.share(0, start + 3 * GRANULE_BYTES)
+    assert rest.handle == shared.handle
+    assert (rest.offset, rest.reach) == (3 * GRANULE_BYTES, GRANULE_BYTES)
+    assert chip.driver.share(0, start).reach == GRANULE_BYTES
+    peer.driver.write(mapped + 3 * GRANULE_BYTES, b"an answer")
+    assert chip.driver.read(start + 3 * GRANULE_BYTES, 9) == b"an answer"
+    # What comes back to the hole is nobody else's.
+    hole = chip.driver.allocate(0, GRANULE_BYTES, at=start + GRANULE_BYTES)
+    chip.driver.write(hole, b"private")
+    assert peer.driver.read(mapped + GRANULE_BYTES, 7) == bytes(7)
+
+
 def test_share_while_kernels_run(chip: Chip) -> None:
     """share: Makes the allocation around a device address memory that other processes can map, once; its
     addresses and contents stay, whatever runs meanwhile."""

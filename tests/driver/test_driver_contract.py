@@ -48,6 +48,7 @@ CAPABILITIES = [
     "unified_addresses",
     "peer_access",
     "shared_memory",
+    "memory_rooms",
     "stream_priorities",
     "stream_activity",
 ]
@@ -67,7 +68,7 @@ def test_what_each_driver_can() -> None:
         for name in ("virtual", "null", MIRROR)
     }
     assert set(CAPABILITIES) - can["virtual"] == {"sticky_failures", "stream_priorities"}
-    assert can["null"] == {"unified_addresses", "peer_access"}
+    assert can["null"] == {"unified_addresses", "peer_access", "memory_rooms"}
     assert can[MIRROR] == {"executes_kernels", "queues_kernels", "sticky_failures", "shared_memory"}
 
 

@@ -17,10 +17,8 @@ from torch_loom._register import cuda_libraries, cuda_release
 from torch_loom.device._core import first_use
 from torch_loom.device._core.first_use import _chip_names, _lazy_init
 
-# cuDNN's and cuBLAS's figures that programs set and read back; nothing here depends on them.
+# cuDNN's figures that programs set and read back; nothing here depends on them.
 _KEPT_FIGURES: dict[str, int | bool] = {
-    "cublas_workspace_bytes": 0,
-    "cublaslt_workspace_bytes": 0,
     "cudnn_benchmark_limit": 10,
     "conv_benchmark_empty_cache": False,
 }
@@ -119,7 +117,7 @@ def _device_functions(module: ModuleType) -> dict[str, Any]:
         "_cuda_ipc_collect": module.ipc_collect,
         "_cuda_getCurrentBlasHandle": module.current_blas_handle,
         "_cuda_getCurrentSolverHandle": module.current_solver_handle,
-        "_cuda_clearCublasWorkspaces": _nothing,
+        "_cuda_clearCublasWorkspaces": _initialized(_C.clear_workspaces),
     }
 
 
@@ -244,12 +242,21 @@ def _figure_functions() -> dict[str, Any]:
             "_cuda_get_conv_benchmark_empty_cache",
             "_cudnn_set_conv_benchmark_empty_cache",
         ),
-        **pair("cublas_workspace_bytes", "_cuda_getCublasWorkspaceSize", "_cuda_setCublasWorkspaceSize"),
-        **pair(
-            "cublaslt_workspace_bytes", "_cuda_getCublasLtWorkspaceSize", "_cuda_setCublasLtWorkspaceSize"
-        ),
-        "_cuda_resetCublasWorkspaceSize": lambda: _keep("cublas_workspace_bytes", 0),
-        "_cuda_resetCublasLtWorkspaceSize": lambda: _keep("cublaslt_workspace_bytes", 0),
+        **_workspace_functions("Cublas", is_linear=False),
+        **_workspace_functions("CublasLt", is_linear=True),
+    }
+
+
+def _workspace_functions(library: str, *, is_linear: bool) -> dict[str, Any]:
+    def choose(bytes: int) -> None:
+        if bytes < 0:
+            raise ValueError(f"the workspace of {library} cannot have a negative size, got {bytes!r}")
+        _C.set_workspace_bytes(is_linear, bytes)
+
+    return {
+        f"_cuda_get{library}WorkspaceSize": _initialized(lambda: _C.workspace_bytes(is_linear)),
+        f"_cuda_set{library}WorkspaceSize": choose,
+        f"_cuda_reset{library}WorkspaceSize": lambda: _C.set_workspace_bytes(is_linear, None),
     }
 
 
@@ -294,10 +301,6 @@ def _tensor_over(metadata: dict[str, Any], storage: torch.UntypedStorage) -> tor
     """Return a tensor over a storage, as its metadata says: dtype, size, stride and storage_offset."""
     tensor = torch.empty(0, dtype=metadata["dtype"], device=storage.device)
     return tensor.set_(storage, metadata["storage_offset"], metadata["size"], metadata["stride"])
-
-
-def _nothing(*args: Any) -> None:
-    """Do nothing: there is no workspace to clear."""
 
 
 def _show_config(parallel_info: Callable[[], str]) -> Callable[[], str]:

@@ -172,7 +172,11 @@ class Chip:
         0,
     )
     linear_workspace_bytes: int = figure(
-        checks.size(), "device memory taken once, for matrix products to which a bias is added", "bytes", 0
+        checks.size(),
+        "the same of matrix products to which a bias is added, where they do not work in the same memory "
+        "(TORCH_CUBLASLT_UNIFIED_WORKSPACE is 0)",
+        "bytes",
+        0,
     )
     derating: float = figure(checks.share(), "of all rates, what a plan may count on", "share", 1.0)
     is_integrated: bool = figure(checks.flag(), "whether it shares the host's memory", default=False)

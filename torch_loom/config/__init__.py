@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +25,8 @@ from torch_loom.config.settings import (
     COMPILE_CACHE,
     COMPILER,
     CUBLAS_WORKSPACE_CONFIG,
+    CUBLASLT_UNIFIED_WORKSPACE,
+    CUBLASLT_WORKSPACE_SIZE,
     CUDA_LAUNCH_BLOCKING,
     CUDA_SANITIZER,
     CUDA_VERSION,
@@ -146,7 +149,26 @@ def is_rbln_diagnosed() -> bool:
 
 def is_blas_deterministic() -> bool:
     """Return whether CUBLAS_WORKSPACE_CONFIG makes CUDA's matrix products reproducible."""
-    return required(CUBLAS_WORKSPACE_CONFIG, {})
+    return required(CUBLAS_WORKSPACE_CONFIG, {}) in (":4096:8", ":16:8")
+
+
+def blas_workspaces() -> tuple[int | None, int | None, bool, str]:
+    """Return what the environment says of the memory that libraries of matrix products work in.
+
+    Returns:
+        Bytes for products, bytes for products with a bias (None: nothing is said), whether the latter share
+        the memory of the former, and the name of the variable that says no size, or an empty text.
+    """
+    text = required(CUBLAS_WORKSPACE_CONFIG, {})
+    pairs = re.findall(r":([0-9]+):([0-9]+)", text)
+    bytes = sum(int(kib) * 1024 * int(count) for kib, count in pairs) if pairs else None
+    linear = re.match(r"\s*([0-9]+)", required(CUBLASLT_WORKSPACE_SIZE, {}))
+    return (
+        bytes,
+        int(linear[1]) * 1024 if linear else None,
+        required(CUBLASLT_UNIFIED_WORKSPACE, {}),
+        CUBLAS_WORKSPACE_CONFIG.env if text and not pairs else "",
+    )
 
 
 def compiler() -> str:

@@ -163,11 +163,6 @@ def parse_cuda_flag(text: str) -> bool:
     return text.strip() not in ("", "0")
 
 
-def parse_blas_workspace(text: str) -> bool:
-    # The two layouts whose products are reproducible; the library takes any other text for no.
-    return text in (":4096:8", ":16:8")
-
-
 NO_CUDA_VERSION = "none"
 
 

@@ -16,7 +16,6 @@ from torch_loom.config.parsers import (
     MAX_DEVICES,
     MAX_SEED,
     one_of,
-    parse_blas_workspace,
     parse_chips,
     parse_compile_cache,
     parse_cuda_devices,
@@ -209,10 +208,31 @@ CUBLAS_WORKSPACE_CONFIG = Setting(
     env="CUBLAS_WORKSPACE_CONFIG",
     type_name="text",
     default="",
-    allowed=":4096:8, :16:8; anything else is neither",
-    meaning="With either, matrix products are deterministic to torch.use_deterministic_algorithms; read "
-    "at the first product that asks, only under the device name cuda.",
-    parse=parse_blas_workspace,
+    allowed=":KiB:count, as often as wanted",
+    meaning="What the library of matrix products takes of a GPU's memory on each stream. With :4096:8 or "
+    ":16:8 products are deterministic to torch.use_deterministic_algorithms. Read at the first product, "
+    "under the device name cuda and in dry runs.",
+    parse=str,
+    configurable=False,
+)
+CUBLASLT_WORKSPACE_SIZE = Setting(
+    name="cublaslt_workspace_size",
+    env="CUBLASLT_WORKSPACE_SIZE",
+    type_name="KiB",
+    default="",
+    allowed="a whole number",
+    meaning="The same of products with a bias, where TORCH_CUBLASLT_UNIFIED_WORKSPACE is 0.",
+    parse=str,
+    configurable=False,
+)
+CUBLASLT_UNIFIED_WORKSPACE = Setting(
+    name="cublaslt_unified_workspace",
+    env="TORCH_CUBLASLT_UNIFIED_WORKSPACE",
+    type_name="flag",
+    default="1",
+    allowed="0, 1",
+    meaning="Whether products with a bias share the workspace of the others.",
+    parse=parse_flag,
     configurable=False,
 )
 CUDA_VERSION = Setting(
@@ -410,6 +430,8 @@ SETTINGS: tuple[Setting[object], ...] = cast(
         CUDA_VISIBLE_DEVICES,
         CUDA_LAUNCH_BLOCKING,
         CUBLAS_WORKSPACE_CONFIG,
+        CUBLASLT_WORKSPACE_SIZE,
+        CUBLASLT_UNIFIED_WORKSPACE,
         CUDA_VERSION,
         NVML,
         DRIVER,

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace loom::driver {
 
@@ -18,7 +21,7 @@ size_t round_up(size_t bytes, size_t granule) { return (bytes + granule - 1) / g
 
 AddressSpace::AddressSpace(int device, int64_t capacity_bytes, HostAccess access)
     : device_(device), capacity_bytes_(static_cast<size_t>(capacity_bytes)), access_(access) {
-  reserve();
+  reserve(0);
 }
 
 AddressSpace::~AddressSpace() {
@@ -29,10 +32,9 @@ AddressSpace::~AddressSpace() {
     munmap(reinterpret_cast<void*>(range.engine_begin), range.bytes + kGranuleBytes);
     close(range.file);
   }
-  for (const auto& [address, shared] : shared_) {
-    if (shared.file != -1) close(shared.file);
-  }
 }
+
+AddressSpace::SharedFile::~SharedFile() { close(descriptor); }
 
 bool AddressSpace::map(Range& range) const {
   // One granule more than is used: a gap between this range and the next, so that free ranges of two
@@ -67,13 +69,14 @@ bool AddressSpace::map(Range& range) const {
   return false;
 }
 
-void AddressSpace::reserve() {
+void AddressSpace::reserve(size_t bytes) {
   const size_t num_ranges = num_ranges_.load();
   Range range;
   bool is_mapped = false;
   errno = ENOMEM;
   if (num_ranges < kMaxRanges && capacity_bytes_ <= SIZE_MAX / 4) {
-    range.bytes = round_up(2 * capacity_bytes_, kGranuleBytes);
+    // One more granule, since the host's pages are smaller.
+    range.bytes = round_up(std::max(2 * capacity_bytes_, bytes + kGranuleBytes), kGranuleBytes);
     is_mapped = map(range);
   }
   if (!is_mapped) {
@@ -126,11 +129,11 @@ uintptr_t AddressSpace::take(size_t bytes) {
 
 uintptr_t AddressSpace::take_or_reserve(size_t bytes) {
   if (const uintptr_t address = take(bytes)) return address;
-  reserve();
+  reserve(bytes);
   return take(bytes);
 }
 
-void* AddressSpace::allocate(size_t bytes) {
+void* AddressSpace::allocate(size_t bytes, Place place) {
   if (bytes == 0) throw InvalidArgument("allocate: bytes must be at least 1, got 0");
   std::lock_guard<std::mutex> lock(mutex_);
   const size_t free_bytes = capacity_bytes_ - used_bytes_;
@@ -145,43 +148,143 @@ void* AddressSpace::allocate(size_t bytes) {
   if (bytes > free_bytes || round_up(bytes, kGranuleBytes) > free_bytes) throw out_of_memory("");
   const size_t rounded = round_up(bytes, kGranuleBytes);
   uintptr_t address = 0;
-  try {
-    address = take_or_reserve(rounded);
-  } catch (const Error& error) {
-    throw out_of_memory(std::string(" but in pieces, and the host has no more addresses: ") + error.what());
+  if (place.at != nullptr) {
+    address = take_in_room(reinterpret_cast<uintptr_t>(place.at), rounded);
+  } else {
+    if (place.room_bytes != 0 && place.room_bytes < rounded) {
+      throw InvalidArgument("allocate: " + std::to_string(bytes) + " bytes do not fit into a room of " +
+                            std::to_string(place.room_bytes));
+    }
+    try {
+      const size_t room_bytes = round_up(std::min(place.room_bytes, SIZE_MAX / 4), kGranuleBytes);
+      address = take_or_reserve(std::max(rounded, room_bytes));
+      if (room_bytes != 0) rooms_.emplace(address, Room{room_bytes, rounded});
+    } catch (const Error& error) {
+      throw out_of_memory(std::string(" but in pieces, and the host has no more addresses: ") + error.what());
+    }
+    allocations_.emplace(address, rounded);
   }
-  allocations_.emplace(address, rounded);
   used_bytes_ += rounded;
   return reinterpret_cast<void*>(address);
 }
 
-void AddressSpace::deallocate(void* address) {
-  if (address == nullptr) return;
-  std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = allocations_.find(reinterpret_cast<uintptr_t>(address));
-  if (found == allocations_.end()) {
-    if (const auto foreign = shared_.find(reinterpret_cast<uintptr_t>(address)); foreign != shared_.end()) {
-      const auto [start, shared] = *foreign;
-      shared_.erase(foreign);
-      if (map_back(start, shared.bytes)) put_back(start, shared.bytes);
-      return;
-    }
-    throw InvalidArgument(
-        "deallocate: the address was not returned by allocate() or map_shared() on device " +
-        std::to_string(device_));
+std::map<uintptr_t, AddressSpace::Room>::iterator AddressSpace::room_of(uintptr_t address) {
+  const auto after = rooms_.upper_bound(address);
+  if (after == rooms_.begin()) return rooms_.end();
+  const auto room = std::prev(after);
+  return address - room->first < room->second.bytes ? room : rooms_.end();
+}
+
+uintptr_t AddressSpace::take_in_room(uintptr_t address, size_t bytes) {
+  const auto room = room_of(address);
+  if (room == rooms_.end() || address % kGranuleBytes != 0 ||
+      bytes > room->first + room->second.bytes - address) {
+    throw InvalidArgument("allocate: no room of device " + std::to_string(device_) + " has place for " +
+                          std::to_string(bytes) + " bytes at this address");
   }
-  const auto [start, bytes] = *found;
-  allocations_.erase(found);
-  used_bytes_ -= bytes;
-  const auto shared = shared_.find(start);
-  if (shared == shared_.end()) {
-    give_back(start, bytes);
-    put_back(start, bytes);
+  auto next = allocations_.lower_bound(address);
+  const bool has_previous = next != allocations_.begin();
+  const auto previous = has_previous ? std::prev(next) : allocations_.end();
+  if ((next != allocations_.end() && next->first < address + bytes) ||
+      (has_previous && previous->first + previous->second > address)) {
+    throw InvalidArgument("allocate: the " + std::to_string(bytes) +
+                          " bytes overlap memory that is in the room of device " + std::to_string(device_));
+  }
+  room->second.used_bytes += bytes;
+  // Memory next to each other is one allocation, so that it can be shared as one, unless a part is already.
+  const auto joins = [&](std::map<uintptr_t, size_t>::iterator each) {
+    return room_of(each->first) == room && !shared_.contains(each->first);
+  };
+  auto place = has_previous && previous->first + previous->second == address && joins(previous)
+                   ? previous
+                   : allocations_.emplace(address, 0).first;
+  place->second += bytes;
+  if (next != allocations_.end() && next->first == address + bytes && joins(next)) {
+    place->second += next->second;
+    allocations_.erase(next);
+  }
+  return address;
+}
+
+void AddressSpace::deallocate(void* pointer, size_t bytes) {
+  if (pointer == nullptr) return;
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (const auto room = room_of(address); room != rooms_.end()) return release_in_room(room, address, bytes);
+  if (bytes != 0) {
+    throw InvalidArgument("deallocate: the " + std::to_string(bytes) +
+                          " bytes lie in no room: only all of an allocation can be given back");
+  }
+  const auto found = allocations_.find(address);
+  if (found != allocations_.end()) {
+    const size_t all = found->second;
+    if (cut(address, address, all)) put_back(address, all);
     return;
   }
-  close(shared->second.file);
-  shared_.erase(shared);
-  if (map_back(start, bytes)) put_back(start, bytes);
+  if (const auto foreign = shared_.find(address); foreign != shared_.end()) {
+    const size_t all = foreign->second.bytes;
+    shared_.erase(foreign);
+    if (map_back(address, all)) put_back(address, all);
+    return;
+  }
+  throw InvalidArgument("deallocate: the address was not returned by allocate() or map_shared() on device " +
+                        std::to_string(device_));
+}
+
+void AddressSpace::release_in_room(std::map<uintptr_t, Room>::iterator room, uintptr_t address,
+                                   size_t bytes) {
+  // The allocations that the range covers, one behind the other without a hole.
+  std::vector<uintptr_t> parts;
+  auto part = allocations_.upper_bound(address);
+  if (part != allocations_.begin()) --part;
+  uintptr_t covered = address;
+  for (; part != allocations_.end() && part->first <= covered && covered < address + bytes; ++part) {
+    if (part->first + part->second <= covered) break;
+    parts.push_back(part->first);
+    covered = part->first + part->second;
+  }
+  if (bytes == 0 || address % kGranuleBytes != 0 || bytes % kGranuleBytes != 0 || covered < address + bytes) {
+    throw InvalidArgument("deallocate: the room of device " + std::to_string(device_) + " has no " +
+                          std::to_string(bytes) + " bytes of memory at this address");
+  }
+  for (const uintptr_t begin : parts) {
+    const uintptr_t from = std::max(begin, address);
+    const uintptr_t to = std::min(begin + allocations_.at(begin), address + bytes);
+    if (cut(begin, from, to - from)) continue;
+    throw Error("deallocate: the host does not take back memory of device " + std::to_string(device_) +
+                " that was shared: " + std::strerror(errno));
+  }
+  room->second.used_bytes -= bytes;
+  if (room->second.used_bytes != 0) return;
+  put_back(room->first, room->second.bytes);
+  rooms_.erase(room);
+}
+
+bool AddressSpace::cut(uintptr_t begin, uintptr_t address, size_t bytes) {
+  const size_t all = allocations_.at(begin);
+  const size_t before = address - begin, after = all - before - bytes;
+  allocations_.erase(begin);
+  used_bytes_ -= bytes;
+  if (before != 0) allocations_.emplace(begin, before);
+  if (after != 0) allocations_.emplace(address + bytes, after);
+  const auto found = shared_.find(begin);
+  if (found == shared_.end()) {
+    give_back(address, bytes);
+    return true;
+  }
+  const Shared shared = std::move(found->second);
+  shared_.erase(found);
+  // Of the rest, what is left in the file keeps its place there: others may have mapped it.
+  const auto keep = [&](size_t first, size_t size) {
+    if (size == 0) return;
+    const size_t moved = shared.moved <= first ? 0 : std::min(shared.moved - first, size);
+    shared_.emplace(begin + first, Shared{shared.file, size, moved, shared.offset + first});
+  };
+  keep(0, before);
+  keep(before + bytes, after);
+  fallocate(shared.file->descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+            static_cast<off_t>(shared.offset + before), static_cast<off_t>(bytes));
+  return map_back(address, bytes);
 }
 
 void AddressSpace::put_back(uintptr_t start, size_t bytes) {

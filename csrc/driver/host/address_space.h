@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "driver/driver.h"
@@ -25,8 +26,8 @@ class AddressSpace {
   AddressSpace(const AddressSpace&) = delete;
   AddressSpace& operator=(const AddressSpace&) = delete;
 
-  void* allocate(size_t bytes);
-  void deallocate(void* address);
+  void* allocate(size_t bytes, Place place = {});
+  void deallocate(void* address, size_t bytes = 0);
   MemoryInfo info() const;
   // address_space_sharing.cpp
   SharedMemory share(const void* address);
@@ -56,7 +57,7 @@ class AddressSpace {
  private:
   // A reservation is larger than the capacity, and another one is made when holes between allocations leave
   // no room: a chip maps pages, so holes do not cost it memory. Their number grows with the logarithm of the
-  // capacity.
+  // capacity, and with the number of rooms.
   struct Range {
     uintptr_t begin = 0;
     size_t bytes = 0;
@@ -64,16 +65,26 @@ class AddressSpace {
     uintptr_t engine_begin = 0;
     int file = -1;
   };
-  static constexpr size_t kMaxRanges = 64;
-  // What lies in a file of its own, since other processes share it.
+  static constexpr size_t kMaxRanges = 256;
+  struct SharedFile {
+    const int descriptor;
+    const size_t bytes;
+    ~SharedFile();
+  };
+  // What lies in a file, since other processes share it.
   struct Shared {
-    int file = -1;     // -1: another process's, which is open for as long as it is mapped
-    size_t bytes = 0;  // of the allocation
-    size_t moved = 0;  // of them, those that are in the file: all, unless the host refused
+    std::shared_ptr<const SharedFile> file;  // null: another process's
+    size_t bytes = 0;                        // of the allocation
+    size_t moved = 0;   // of them, those that are in the file: all, unless the host refused
+    size_t offset = 0;  // in the file; not 0 for what is left of memory in a room
+  };
+  struct Room {
+    size_t bytes;
+    size_t used_bytes;
   };
 
-  // Throws Error when the host refuses.
-  void reserve();
+  // So many bytes or more. Throws Error when the host refuses.
+  void reserve(size_t bytes);
   // False, with errno, when the host refuses.
   bool map(Range& range) const;
   const Range* range_of(uintptr_t device_address) const noexcept;
@@ -85,6 +96,14 @@ class AddressSpace {
   // The same, with another reservation if need be. Throws Error.
   uintptr_t take_or_reserve(size_t bytes);
   void put_back(uintptr_t address, size_t bytes);
+
+  // Room that an address lies in, or the end.
+  std::map<uintptr_t, Room>::iterator room_of(uintptr_t address);
+  uintptr_t take_in_room(uintptr_t address, size_t bytes);
+  void release_in_room(std::map<uintptr_t, Room>::iterator room, uintptr_t address, size_t bytes);
+  // Gives back a part of the allocation at `begin`; the rest stays. False, with errno, when the host does not
+  // take the addresses back: they cannot be used again.
+  bool cut(uintptr_t begin, uintptr_t address, size_t bytes);
 
   // address_space_sharing.cpp. These throw SharingError when the host refuses.
   void move_to_file(uintptr_t address, Shared& shared) const;
@@ -100,8 +119,9 @@ class AddressSpace {
   std::atomic<size_t> num_ranges_{0};  // published: looking an address up takes no lock
   size_t used_bytes_ = 0;
   std::map<uintptr_t, size_t> free_ranges_;  // address -> bytes, coalesced
-  std::map<uintptr_t, size_t> allocations_;  // address -> bytes, whole granules
-  std::map<uintptr_t, Shared> shared_;       // some of the allocations, and what map_shared() returned
+  std::map<uintptr_t, size_t> allocations_;  // address -> bytes, whole granules; in a room as few as can be
+  std::map<uintptr_t, Room> rooms_;
+  std::map<uintptr_t, Shared> shared_;  // some of the allocations, and what map_shared() returned
 };
 
 }  // namespace loom::driver

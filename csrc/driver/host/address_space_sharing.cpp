@@ -124,8 +124,8 @@ void AddressSpace::move_to_file(uintptr_t address, Shared& shared) const {
     const size_t bytes = std::min(kChunkBytes, shared.bytes - shared.moved);
     const uintptr_t begin = address + shared.moved;
     const auto* const from = static_cast<const char*>(engine_address(begin));
-    write_contents(shared.file, shared.moved, from, bytes);
-    map_file(begin, bytes, shared.file, shared.moved);
+    write_contents(shared.file->descriptor, shared.offset + shared.moved, from, bytes);
+    map_file(begin, bytes, shared.file->descriptor, shared.offset + shared.moved);
     if (access_ == HostAccess::kFenced) give_back(begin, bytes);
     shared.moved += bytes;
   }
@@ -143,7 +143,9 @@ SharedMemory AddressSpace::share(const void* address) {
     return *std::prev(allocation);
   };
   const auto describe = [&](const Shared& shared, uintptr_t begin) {
-    return SharedMemory{handle_of(shared.file), shared.bytes, value - begin};
+    const size_t offset = value - begin;
+    return SharedMemory{handle_of(shared.file->descriptor), shared.file->bytes, shared.offset + offset,
+                        shared.bytes - offset};
   };
   if (access_ == HostAccess::kNone) {
     throw NotSupported("share: this driver's memory has no contents that another process could see");
@@ -159,7 +161,10 @@ SharedMemory AddressSpace::share(const void* address) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto [begin, bytes] = find();
     auto known = shared_.find(begin);
-    if (known == shared_.end()) known = shared_.emplace(begin, Shared{make_file(bytes), bytes, 0}).first;
+    if (known == shared_.end()) {
+      std::shared_ptr<const SharedFile> file(new SharedFile{make_file(bytes), bytes});
+      known = shared_.emplace(begin, Shared{std::move(file), bytes, 0, 0}).first;
+    }
     move_to_file(begin, known->second);
     result = describe(known->second, begin);
   });
@@ -196,7 +201,7 @@ void* AddressSpace::map_shared(const ShareHandle& handle, size_t bytes) {
     if (map_back(address, bytes)) put_back(address, bytes);
     throw;
   }
-  shared_.emplace(address, Shared{-1, bytes, bytes});
+  shared_.emplace(address, Shared{nullptr, bytes, bytes, 0});
   return reinterpret_cast<void*>(address);
 }
 

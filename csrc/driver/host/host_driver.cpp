@@ -83,7 +83,7 @@ AddressSpace& HostDriver::space(int device) const {
   return *spaces_[static_cast<size_t>(device)];
 }
 
-void* HostDriver::allocate(int device, size_t bytes) {
+void* HostDriver::allocate(int device, size_t bytes, Place place) {
   AddressSpace& own = space(device);
   // What is taken in small pieces is written at once. A large piece may never be: its writes are asked for.
   const size_t soon = bytes <= kWrittenSoonBytes ? bytes : 0;
@@ -92,7 +92,7 @@ void* HostDriver::allocate(int device, size_t bytes) {
     throw OutOfMemory("out of memory: " + host_memory::describe(), device, static_cast<int64_t>(bytes),
                       memory.free_bytes, memory.total_bytes);
   }
-  return own.allocate(bytes);
+  return own.allocate(bytes, place);
 }
 
 MemoryInfo HostDriver::memory_info(int device) const { return space(device).info(); }
@@ -140,11 +140,11 @@ void* HostDriver::allocate_host(size_t bytes) {
   return address;
 }
 
-void HostDriver::deallocate(void* address) {
+void HostDriver::deallocate(void* address, size_t bytes) {
   if (address == nullptr) return;
   Address where{};
   for (const auto& space : spaces_) {
-    if (space->locate(address, &where)) return space->deallocate(address);
+    if (space->locate(address, &where)) return space->deallocate(address, bytes);
   }
   {
     std::lock_guard<std::mutex> lock(host_mutex_);

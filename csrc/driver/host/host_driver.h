@@ -22,9 +22,9 @@ class HostDriver : public Driver {
 
   const Info& info() const noexcept override { return info_; }
 
-  void* allocate(int device, size_t bytes) override;
+  void* allocate(int device, size_t bytes, Place place) override;
   void* allocate_host(size_t bytes) override;
-  void deallocate(void* address) override;
+  void deallocate(void* address, size_t bytes) override;
   MemoryInfo memory_info(int device) const override;
   Address locate(const void* address) const noexcept override;
   void register_memory(int device, void* address, size_t bytes) override;

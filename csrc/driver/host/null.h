@@ -20,6 +20,7 @@ class NullDriver final : public HostDriver {
                     .unified_addresses = true,
                     .peer_access = true,
                     .shared_memory = false,  // there are no contents that another process could see
+                    .memory_rooms = true,
                     .stream_priorities = false,
                     .stream_activity = false},
                    config) {}

@@ -18,6 +18,7 @@ class VirtualDriver final : public HostDriver {
                     .unified_addresses = !config.protect,
                     .peer_access = true,
                     .shared_memory = true,
+                    .memory_rooms = true,
                     .stream_priorities = false,  // the host's scheduler shares its cores among the workers
                     .stream_activity = true},
                    config) {}

@@ -243,7 +243,7 @@ std::string send(void* address, size_t bytes) {
     untold::drain_stream(device.driver(), stream);
   }
   const driver::SharedMemory memory = device.driver().share(device.driver_index, address);
-  if (block_bytes > memory.bytes - memory.offset) {
+  if (block_bytes > memory.reach) {
     throw SharingError(
         "the memory lies in several pieces of an expandable segment: send a clone() made with "
         "expandable_segments:False (PYTORCH_ALLOC_CONF)");

@@ -43,24 +43,31 @@ std::string CachingAllocator::out_of_memory_message(size_t asked, size_t alloc_b
                         std::to_string(logical_device_) + " has a total capacity of " +
                         format_bytes(memory.total_bytes) + " of which " + format_bytes(memory.free_bytes) +
                         " is free. ";
-  if (is_sourced) message += "The pluggable allocator, which gives the memory, returned null. ";
-  if (asked != alloc_bytes) message += text(asked) + " asked for. ";
-  message += "This process has " + text(reserved) + " memory in use. ";
+  const auto in_use = static_cast<size_t>(std::max<int64_t>(memory.total_bytes - memory.free_bytes, 0));
+  message += "Including non-PyTorch memory, this process has " + text(std::max(in_use, reserved)) +
+             " memory in use. ";
   if (fraction_) message += text(limit_bytes()) + " allowed; ";
+  message += "Of the allocated memory " + text(allocated) + " is allocated by PyTorch, ";
+  if (in_private > 0) {
+    message += "with " + text(in_private) + " allocated in private pools (e.g., CUDA Graphs), ";
+  }
+  message += "and " + text(reserved - allocated) + " is reserved by PyTorch but unallocated. ";
+  // What CUDA does not say stands here, so that its sentences are found whole.
+  message += text(static_cast<size_t>(stats_.inactive_split_bytes[0].current)) +
+             " of it is in segments that are split and cannot be given back. ";
+  if (asked != alloc_bytes) message += text(asked) + " asked for. ";
+  if (is_sourced) message += "The pluggable allocator, which gives the memory, returned null. ";
   const bool is_device_full = alloc_bytes > static_cast<size_t>(std::max<int64_t>(memory.free_bytes, 0)) ||
                               (fraction_ && reserved + alloc_bytes > limit_bytes());
   if (!is_device_full && !is_sourced) {
     message += "The device has room, but " + host_memory::describe() +
                "; a dry run (torch.loom.dry_run) plans the program without that memory. ";
   }
-  message += "Of the allocated memory " + text(allocated) + " is allocated by PyTorch, ";
-  if (in_private > 0) {
-    message += "with " + text(in_private) + " allocated in private pools (e.g., graphs), ";
-  }
-  return message + "and " + text(reserved - allocated) + " is reserved by PyTorch but unallocated, " +
-         text(static_cast<size_t>(stats_.inactive_split_bytes[0].current)) +
-         " of it in segments that are split and cannot be given back. If reserved but unallocated memory is "
-         "large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.";
+  return message +
+         "If reserved but unallocated memory is large try setting "
+         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for "
+         "Memory Management  (https://docs.pytorch.org/docs/stable/notes/cuda.html"
+         "#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)";
 }
 
 void CachingAllocator::throw_out_of_memory(Guard& lock, size_t bytes, size_t rounded, const Pool* pool,
@@ -107,20 +114,22 @@ Context CachingAllocator::allocation_context(const void* address) const {
   return block == nullptr || block->extra == nullptr ? nullptr : block->extra->context;
 }
 
-SegmentInfo CachingAllocator::describe(const Segment& segment) const {
-  SegmentInfo info{segment.address(),
-                   segment.bytes,
+SegmentInfo CachingAllocator::describe(const Block& first) const {
+  const Segment& segment = *first.segment;
+  SegmentInfo info{first.address,
+                   0,
                    0,
                    0,
                    0,
                    segment.stream,
                    !segment.pool->is_small,
-                   segment.expandable,
+                   segment.is_expandable(),
                    segment.pool->owner == nullptr ? PoolId{} : segment.pool->owner->id,
                    segment.context,
                    {}};
-  for (const Block* block = segment.first; block != nullptr; block = block->next) {
-    const bool active = !block->is_free();
+  for (const Block* block = &first; block != nullptr && block->mapped; block = block->next) {
+    const bool active = !block->is_free() && !block->leaving;
+    info.total += block->size;
     if (block->allocated) info.allocated += block->size;
     if (active) {
       info.active += block->size;
@@ -137,9 +146,13 @@ MemorySnapshot CachingAllocator::snapshot(PoolId pool, bool with_trace) {
   MemorySnapshot result;
   size_t total_active = 0;
   for (const Segment* segment : segments_) {
-    SegmentInfo info = describe(*segment);
-    total_active += info.active;
-    if (pool == PoolId{} || pool == info.pool) result.segments.push_back(std::move(info));
+    // Of an expandable segment each stretch of mapped memory is shown as one.
+    for (const Block* block = segment->first; block != nullptr; block = block->next) {
+      if (!block->mapped || (block->previous != nullptr && block->previous->mapped)) continue;
+      SegmentInfo info = describe(*block);
+      total_active += info.active;
+      if (pool == PoolId{} || pool == info.pool) result.segments.push_back(std::move(info));
+    }
   }
   std::sort(result.segments.begin(), result.segments.end(),
             [](const SegmentInfo& left, const SegmentInfo& right) { return left.address < right.address; });

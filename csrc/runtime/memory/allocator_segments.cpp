@@ -85,12 +85,14 @@ Block* CachingAllocator::grow(Guard& lock, Pool& pool, size_t bytes, size_t roun
   throw_out_of_memory(lock, bytes, rounded, &pool, stream, context);
 }
 
-// Null when the device, or the share of it that this process may take, has no more.
-void* CachingAllocator::take_from_driver(size_t bytes) {
-  if (fraction_ && static_cast<size_t>(stats_.reserved_bytes[0].current) + bytes > limit_bytes())
-    return nullptr;
+bool CachingAllocator::exceeds_limit(size_t bytes) const {
+  return fraction_ && static_cast<size_t>(stats_.reserved_bytes[0].current) + bytes > limit_bytes();
+}
+
+// Null when the device has no more.
+void* CachingAllocator::take_from_driver(size_t bytes, driver::Place place) {
   try {
-    void* memory = driver_.allocate(driver_index_, bytes);
+    void* memory = driver_.allocate(driver_index_, bytes, place);
     activity_board::note_memory(driver_, logical_device_, driver_index_);
     return memory;
   } catch (const OutOfMemory&) {
@@ -103,59 +105,60 @@ Block* CachingAllocator::new_segment(Guard& lock, Pool& pool, size_t rounded, in
   const SourceRef source = source_of(pool);
   const size_t bytes = pool.is_cached ? config_.segment_bytes(rounded) : rounded;
   if (source != nullptr) return sourced_segment(lock, pool, source, bytes, stream, context);
-  if (config_.expandable_segments && pool.is_cached) return extend_segment(pool, rounded, stream, context);
+  if (exceeds_limit(bytes)) return nullptr;
+  // A driver without rooms has plain segments, as CUDA has where the platform lacks virtual memory.
+  if (config_.expandable_segments && pool.is_cached && driver_.info().memory_rooms)
+    return extend_segment(pool, rounded, stream, context);
   if (capture::is_underway()) capture::forbid_memory({logical_device_, stream});
   void* memory = take_from_driver(bytes);
-  return memory == nullptr ? nullptr : add_segment(pool, stream, false, memory, bytes, context);
+  return memory == nullptr ? nullptr : add_segment(pool, stream, memory, bytes, context);
 }
 
-Block* CachingAllocator::add_segment(Pool& pool, int64_t stream, bool expandable, void* memory, size_t bytes,
-                                     const Context& context) {
+// One block, which is in no index.
+Segment* CachingAllocator::make_segment(Pool& pool, int64_t stream, size_t page_bytes, void* memory,
+                                        size_t bytes, const Context& context) {
   const auto address = reinterpret_cast<uintptr_t>(memory);
-  auto* segment = new Segment{&pool,
-                              stream,
-                              expandable ? placement_.place_growing() : placement_.place(bytes),
-                              expandable,
-                              bytes,
-                              {{address, bytes}},
-                              nullptr,
-                              segments_.size(),
-                              context,
-                              /*source=*/nullptr};
+  const Position position = page_bytes != 0 ? placement_.place_growing() : placement_.place(bytes);
+  Block* const block = store_.take();
+  auto* segment = new Segment{&pool, stream, position,         page_bytes, address,
+                              bytes, block,  segments_.size(), context,    /*source=*/nullptr};
   segments_.push_back(segment);
-  Block* block = store_.take();
   block->address = address;
-  block->position = segment->position;
+  block->position = position;
   block->size = bytes;
   block->segment = segment;
-  segment->first = block;
   if (pool.owner != nullptr) ++pool.owner->num_segments;
+  has_reserved_.store(true, std::memory_order_relaxed);
+  return segment;
+}
+
+Block* CachingAllocator::add_segment(Pool& pool, int64_t stream, void* memory, size_t bytes,
+                                     const Context& context) {
+  Segment* const segment = make_segment(pool, stream, /*page_bytes=*/0, memory, bytes, context);
   increase(pool, stats_.segment, 1);
   increase(pool, stats_.reserved_bytes, bytes);
-  has_reserved_.store(true, std::memory_order_relaxed);
   if (bytes >= config_.max_split_bytes) stats_.oversize_segments.increase(1);
   ++stats_.num_device_alloc;
-  history_.record(expandable ? TraceAction::kSegmentMap : TraceAction::kSegmentAlloc, address, bytes, stream,
+  history_.record(TraceAction::kSegmentAlloc, segment->address, bytes, stream,
                   pool.owner == nullptr ? PoolId{} : pool.owner->id, context);
-  return block;
+  return segment->first;
 }
 
-// Out of the index of free blocks, and not to be extended either.
-void CachingAllocator::take_out(Block* whole, std::vector<Segment*>& segments) {
-  segments.push_back(whole->segment);
-  erase_free(whole);
-  whole->segment->leaving = true;
+// Out of the index of free blocks, and joined with no other.
+void CachingAllocator::take_out(Block* block, std::vector<Block*>& blocks) {
+  blocks.push_back(block);
+  erase_free(block);
+  block->leaving = true;
 }
 
-void CachingAllocator::put_back(Segment* segment) {
-  segment->leaving = false;
-  insert_free(segment->first);
-}
-
-// Takes the free segments of a pool out of use.
-void CachingAllocator::collect_whole(Pool& pool, std::vector<Segment*>& segments) {
-  for (Block* block : pool.all_free_blocks()) {
-    if (!block->is_split()) take_out(block, segments);
+// Takes out what of a pool can be given back: in CUDA's order, which its history shows.
+void CachingAllocator::collect(Pool& pool, std::vector<Block*>& blocks) {
+  const std::vector<Block*> free_blocks = pool.all_free_blocks();
+  for (Block* block : free_blocks) {
+    if (!block->segment->is_expandable() && !block->is_split()) take_out(block, blocks);
+  }
+  for (Block* block : free_blocks) {
+    if (block->segment->is_expandable() && whole_pages(*block).second != 0) take_out(block, blocks);
   }
 }
 
@@ -175,21 +178,17 @@ void CachingAllocator::flush(Guard& lock, int64_t stream, PoolId only) {
     lock.lock();
   }
   if (only == PoolId{}) ++stats_.num_sync_all_streams;
-  std::vector<Segment*> segments;
-  const auto collect = [&](Pool& pool) {
-    collect_whole(pool, segments);
-    collect_tails(pool, segments);
-  };
+  std::vector<Block*> blocks;
   if (only == PoolId{}) {
-    collect(large_);
-    collect(small_);
+    collect(large_, blocks);
+    collect(small_, blocks);
   }
   for (auto& [id, pool] : private_pools_) {
     if (pool->use_count != 0 || (only != PoolId{} && only != id)) continue;
-    collect(pool->large);
-    collect(pool->small);
+    collect(pool->small, blocks);
+    collect(pool->large, blocks);
   }
-  give_back(lock, std::move(segments), stream);
+  give_back(lock, std::move(blocks), stream);
 }
 
 // With a split limit: one cached block above the limit that is large enough goes back, or else several, the
@@ -199,22 +198,25 @@ bool CachingAllocator::release_oversize(Guard& lock, Pool& pool, size_t rounded,
   const size_t wanted = std::max(rounded, config_.max_split_bytes);
   FreeBlocks& free_blocks = pool.free_blocks(stream);
   std::vector<Block*> chosen;
-  if (Block* block = free_blocks.find(wanted); block != nullptr && !block->is_split()) {
+  const auto is_whole = [](const Block& block) {
+    return !block.is_split() && !block.segment->is_expandable();
+  };
+  if (Block* block = free_blocks.find(wanted); block != nullptr && is_whole(*block)) {
     chosen.push_back(block);
   } else {
     const std::vector<Block*> all = free_blocks.all();
     size_t released = 0;
     for (auto each = all.rbegin(); each != all.rend() && released < wanted; ++each) {
       if ((*each)->size < config_.max_split_bytes) break;
-      if ((*each)->is_split()) continue;
+      if (!is_whole(**each)) continue;
       released += (*each)->size;
       chosen.push_back(*each);
     }
     if (released < wanted) return false;
   }
-  std::vector<Segment*> segments;
-  for (Block* block : chosen) take_out(block, segments);
-  give_back(lock, std::move(segments), stream);
+  std::vector<Block*> blocks;
+  for (Block* block : chosen) take_out(block, blocks);
+  give_back(lock, std::move(blocks), stream);
   return true;
 }
 
@@ -229,11 +231,11 @@ void CachingAllocator::collect_garbage(Guard& lock, int64_t stream) {
   std::vector<Block*> candidates;
   double total_age = 0.0;
   for (Block* block : large_.all_free_blocks()) {
-    if (block->is_split() || block->segment->expandable) continue;
+    if (block->is_split() || block->segment->is_expandable()) continue;
     candidates.push_back(block);
     total_age += static_cast<double>(age(block));
   }
-  std::vector<Segment*> segments;
+  std::vector<Block*> blocks;
   double reclaimed = 0.0;
   for (bool found = true; found && reclaimed < target && !candidates.empty();) {
     const double old = total_age / static_cast<double>(candidates.size());
@@ -247,11 +249,11 @@ void CachingAllocator::collect_garbage(Guard& lock, int64_t stream) {
       found = true;
       reclaimed += static_cast<double>(block->size);
       total_age -= static_cast<double>(age(block));
-      take_out(block, segments);
+      take_out(block, blocks);
     }
     candidates = std::move(younger);
   }
-  give_back(lock, std::move(segments), stream);
+  give_back(lock, std::move(blocks), stream);
 }
 
 // Waits until the work submitted to `stream` so far has finished. False when this thread runs a kernel of
@@ -276,11 +278,11 @@ bool CachingAllocator::wait_for_device(int64_t stream) {
   return true;
 }
 
-// Gives segments, which are out of use, to the driver. The lock is let go while the device is waited for: its
-// kernels may allocate. When that throws, the segments are cached as before.
-void CachingAllocator::give_back(Guard& lock, std::vector<Segment*> segments, int64_t stream) {
-  if (segments.empty()) return;
-  std::vector<Segment*> used;
+// Gives blocks, which are out of use, to the driver. The lock is let go while the device is waited for: its
+// kernels may allocate. When that throws, the blocks are cached as before.
+void CachingAllocator::give_back(Guard& lock, std::vector<Block*> blocks, int64_t stream) {
+  if (blocks.empty()) return;
+  std::vector<Block*> used;
   std::exception_ptr failure;
   lock.unlock();
   const Context context = history_.gather(RecordContext::kAll);
@@ -289,26 +291,33 @@ void CachingAllocator::give_back(Guard& lock, std::vector<Segment*> segments, in
   try {
     call_blocking([&] {
       if (wait_for_device(stream)) return;
-      const auto unused =
-          std::stable_partition(segments.begin(), segments.end(), [&](const Segment* segment) {
-            return segment->stream == stream ||
-                   untold::query_stream(driver_, streams_->stream(segment->stream));
-          });
-      used.assign(unused, segments.end());
-      segments.erase(unused, segments.end());
+      const auto unused = std::stable_partition(blocks.begin(), blocks.end(), [&](const Block* block) {
+        return block->segment->stream == stream ||
+               untold::query_stream(driver_, streams_->stream(block->segment->stream));
+      });
+      used.assign(unused, blocks.end());
+      blocks.erase(unused, blocks.end());
     });
-    for (const Segment* segment : segments) return_to_source(*segment);
+    for (const Block* block : blocks) return_to_source(*block->segment);
   } catch (...) {
     failure = std::current_exception();
   }
   lock.lock();
-  for (Segment* segment : segments) failure == nullptr ? destroy(segment, context) : put_back(segment);
-  for (Segment* segment : used) put_back(segment);
+  if (failure != nullptr) used.insert(used.end(), blocks.begin(), blocks.end());
+  for (Block* block : used) {
+    block->leaving = false;
+    settle(block);
+  }
+  if (failure == nullptr) {
+    for (Block* block : blocks) {
+      block->segment->is_expandable() ? unmap_block(block, context) : destroy(block->segment, context);
+    }
+  }
   erase_unused_pools();
   if (failure != nullptr) std::rethrow_exception(failure);
 }
 
-// Another thread holds segments that it has not given back yet: waits for that, and returns true. Returns
+// Another thread holds memory that it has not given back yet: waits for that, and returns true. Returns
 // false at once where there is none, or where that thread may be waiting for the kernel that this thread
 // runs.
 bool CachingAllocator::wait_for_others(Guard& lock, int64_t stream) {
@@ -326,22 +335,22 @@ bool CachingAllocator::wait_for_others(Guard& lock, int64_t stream) {
 
 void CachingAllocator::destroy(Segment* segment, const Context& context) {
   Pool& pool = *segment->pool;
-  for (const Segment::Piece& piece : segment->pieces) {
-    if (segment->source == nullptr) {
-      driver_.deallocate(reinterpret_cast<void*>(piece.address));
-    }
-    ++stats_.num_device_free;
-  }
+  if (segment->source == nullptr) driver_.deallocate(reinterpret_cast<void*>(segment->address));
+  ++stats_.num_device_free;
   activity_board::note_memory(driver_, logical_device_, driver_index_);
   decrease(pool, stats_.segment, 1);
   decrease(pool, stats_.reserved_bytes, segment->bytes);
   note_cached();
   if (segment->bytes >= config_.max_split_bytes) stats_.oversize_segments.decrease(1);
-  history_.record(segment->expandable ? TraceAction::kSegmentUnmap : TraceAction::kSegmentFree,
-                  segment->address(), segment->bytes, segment->stream,
+  history_.record(TraceAction::kSegmentFree, segment->address, segment->bytes, segment->stream,
                   pool.owner == nullptr ? PoolId{} : pool.owner->id,
                   context != nullptr ? context : segment->context);
-  if (!segment->expandable) placement_.remove(segment->position, segment->bytes);
+  placement_.remove(segment->position, segment->bytes);
+  forget(segment);
+}
+
+void CachingAllocator::forget(Segment* segment) {
+  Pool& pool = *segment->pool;
   if (pool.owner != nullptr) --pool.owner->num_segments;
   store_.give_back(segment->first);
   segments_.back()->index = segment->index;

@@ -54,6 +54,8 @@ Block* CachingAllocator::find_free(Pool& pool, size_t rounded, int64_t stream) {
   ++pool.num_searches;
   FreeBlocks& free_blocks = pool.free_blocks(stream);
   Block* block = free_blocks.find(rounded);
+  if (block != nullptr && block->segment->is_expandable()) [[unlikely]]
+    block = choose_expandable(free_blocks, block);
   if (block == nullptr) return nullptr;
   // Blocks above the split limit serve large requests only, and only those of about their size.
   if (rounded < config_.max_split_bytes) {
@@ -69,7 +71,7 @@ bool CachingAllocator::should_split(const Block& block, size_t rounded) const {
   const size_t remaining = block.size - rounded;
   const Pool& pool = *block.segment->pool;
   if (pool.owner != nullptr && pool.owner->no_split) return false;
-  if (pool.is_small || block.segment->expandable) return remaining >= kMinBlockBytes;
+  if (pool.is_small || block.segment->is_expandable()) return remaining >= kMinBlockBytes;
   return rounded < config_.max_split_bytes && remaining > kSmallBytes;
 }
 
@@ -107,21 +109,26 @@ void* CachingAllocator::allocate(size_t bytes, int64_t stream) {
   return address;
 }
 
+Block* CachingAllocator::split_off(Block* block, size_t bytes) {
+  Block* const rest = store_.take();
+  rest->address = block->address + bytes;
+  rest->position = block->position + bytes;
+  rest->size = block->size - bytes;
+  rest->segment = block->segment;
+  rest->previous = block;
+  rest->next = block->next;
+  if (rest->next != nullptr) rest->next->previous = rest;
+  block->next = rest;
+  block->size = bytes;
+  return rest;
+}
+
 // `block` is out of the index of free blocks.
 void CachingAllocator::hand_out(Block* block, size_t bytes, size_t rounded, Context context) {
   const Pool& pool = *block->segment->pool;
   const bool was_split = block->is_split();
   if (should_split(*block, rounded)) {
-    Block* rest = store_.take();
-    rest->address = block->address + rounded;
-    rest->position = block->position + rounded;
-    rest->size = block->size - rounded;
-    rest->segment = block->segment;
-    rest->previous = block;
-    rest->next = block->next;
-    if (rest->next != nullptr) rest->next->previous = rest;
-    block->next = rest;
-    block->size = rounded;
+    Block* const rest = split_off(block, rounded);
     insert_free(rest);
     if (counts_as_split(*block)) {
       if (was_split) {
@@ -256,7 +263,7 @@ void CachingAllocator::free_block(Block* block, Context context) {
     if (more_bytes < 0) decrease(pool, stats_.inactive_split_bytes, static_cast<size_t>(-more_bytes));
   }
   if (!block->segment->pool->is_cached) [[unlikely]] {
-    block->segment->leaving = true;
+    block->leaving = true;
     uncached_.push_back(block->segment);
     return;
   }

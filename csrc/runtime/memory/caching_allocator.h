@@ -79,13 +79,13 @@ struct MemorySnapshot {
 // Which parts of a private pool's memory were in use.
 struct PoolCheckpoint {
   struct Part {
+    uintptr_t address;
     size_t bytes, requested;
-    bool is_allocated;
   };
   struct SegmentState {
     uintptr_t address;
     size_t bytes;
-    std::vector<Part> parts;  // in the order of their addresses
+    std::vector<Part> parts;  // those in use, in the order of their addresses
   };
   PoolId id;
   std::vector<SegmentState> segments;
@@ -195,6 +195,8 @@ class CachingAllocator {
   void join(Block* first, Block* second);
   void insert_free(Block* block);
   void erase_free(Block* block);
+  // Cuts a block, which is in no index, after `bytes`, and returns the rest.
+  Block* split_off(Block* block, size_t bytes);
   // To the tape. Without the lock: its readers may allocate.
   void notify(CommandKind kind, const void* address, size_t bytes, int64_t stream) const;
   void notify_free(const void* address) const;
@@ -209,27 +211,36 @@ class CachingAllocator {
   // allocator_segments.cpp
   Block* grow(Guard& lock, Pool& pool, size_t bytes, size_t rounded, int64_t stream, const Context& context);
   Block* new_segment(Guard& lock, Pool& pool, size_t rounded, int64_t stream, const Context& context);
-  Block* add_segment(Pool& pool, int64_t stream, bool expandable, void* memory, size_t bytes,
-                     const Context& context);
-  void* take_from_driver(size_t bytes);
+  Block* add_segment(Pool& pool, int64_t stream, void* memory, size_t bytes, const Context& context);
+  Segment* make_segment(Pool& pool, int64_t stream, size_t page_bytes, void* memory, size_t bytes,
+                        const Context& context);
+  // True where the process may not take so many bytes more.
+  bool exceeds_limit(size_t bytes) const;
+  void* take_from_driver(size_t bytes, driver::Place place = {});
   void flush(Guard& lock, int64_t stream, PoolId only);
-  // Out of use, and back.
-  void take_out(Block* whole, std::vector<Segment*>& segments);
-  void put_back(Segment* segment);
-  void collect_whole(Pool& pool, std::vector<Segment*>& segments);
+  // Out of use: the only block of a segment, or a block with whole pages of an expandable one.
+  void take_out(Block* block, std::vector<Block*>& blocks);
+  void collect(Pool& pool, std::vector<Block*>& blocks);
   bool release_oversize(Guard& lock, Pool& pool, size_t rounded, int64_t stream);
   void collect_garbage(Guard& lock, int64_t stream);
-  void give_back(Guard& lock, std::vector<Segment*> segments, int64_t stream);
+  void give_back(Guard& lock, std::vector<Block*> blocks, int64_t stream);
   bool wait_for_others(Guard& lock, int64_t stream);
   // `context`: where it was given back, null where that is not recorded.
   void destroy(Segment* segment, const Context& context);
+  void forget(Segment* segment);
   bool wait_for_device(int64_t stream);
   bool drain(driver::Stream stream);
   size_t limit_bytes() const;
 
   // expandable_segments.cpp
   Block* extend_segment(Pool& pool, size_t rounded, int64_t stream, const Context& context);
-  void collect_tails(Pool& pool, std::vector<Segment*>& segments);
+  Block* begin_expandable(Pool& pool, size_t rounded, int64_t stream, const Context& context);
+  Block* find_growable(Pool& pool, size_t rounded, int64_t stream) const;
+  Block* choose_expandable(const FreeBlocks& free_blocks, Block* block) const;
+  Block* map_block(Block* block, size_t bytes, const Context& context);
+  void unmap_block(Block* block, const Context& context);
+  Block* settle(Block* block);
+  void note_mapped(const Block& block, size_t bytes, const Context& context);
 
   // sourced_segments.cpp
   static SourceRef source_of(const Pool& pool) {
@@ -252,6 +263,7 @@ class CachingAllocator {
   void settle_frees();
   void free_parts(Segment& segment, PoolRestored& changed);
   void cut_as_kept(Segment& segment, const PoolCheckpoint::SegmentState& state, PoolRestored& changed);
+  void take_part(Segment& segment, const PoolCheckpoint::Part& part);
 
   // allocator_report.cpp
   // `pool`: from which the memory was to come, null if that is all the same.
@@ -259,7 +271,8 @@ class CachingAllocator {
                                         int64_t stream, Context context);
   std::string out_of_memory_message(size_t asked, size_t alloc_bytes, bool is_sourced,
                                     driver::MemoryInfo memory) const;
-  SegmentInfo describe(const Segment& segment) const;
+  // The mapped blocks from `first` on.
+  SegmentInfo describe(const Block& first) const;
 
   void increase(const Pool& pool, StatArray& stat, size_t amount) {
     stat[0].increase(static_cast<int64_t>(amount));
@@ -276,7 +289,7 @@ class CachingAllocator {
   }
   // A part of a split segment is or is not in use. Expandable segments are not counted: their free parts can
   // be given back.
-  bool counts_as_split(const Block& block) const { return !block.segment->expandable; }
+  bool counts_as_split(const Block& block) const { return !block.segment->is_expandable(); }
 
   driver::Driver& driver_;
   const int driver_index_, logical_device_;

@@ -1,99 +1,167 @@
-// Expandable segments: they grow at their end while the driver's memory goes on there, and shrink again.
+// Expandable segments: rooms of the driver's in which pages come and go, by CUDA's rules.
 #include <algorithm>
 
+#include "runtime/ipc/activity_board.h"
 #include "runtime/memory/caching_allocator.h"
 
 namespace loom::runtime {
 
-// A driver has no way to put memory at a given address, so an expandable segment grows for as long as the
-// driver's next allocation lies right behind it; where it does not, a further segment begins.
-Block* CachingAllocator::extend_segment(Pool& pool, size_t rounded, int64_t stream, const Context& context) {
-  const size_t granule = pool.is_small ? kSmallSegment : config_.large_segment_bytes;
-  Segment* segment = nullptr;
-  for (Segment* each : segments_) {
-    if (each->expandable && !each->leaving && each->pool == &pool && each->stream == stream &&
-        (segment == nullptr || each->position < segment->position)) {
-      segment = each;  // the newest
-    }
-  }
-  Block* tail = nullptr;
-  if (segment != nullptr) {
-    for (tail = segment->first; tail->next != nullptr;) tail = tail->next;
-  }
-  const size_t available = tail != nullptr && tail->is_free() ? tail->size : 0;
-  if (available >= rounded) {
-    // Passed over for the split limit, which protects blocks that cannot be cut to size, or freed since.
-    erase_free(tail);
-    return tail;
-  }
-  const size_t missing = round_up(rounded - available, granule);
-  void* memory = take_from_driver(missing);
-  if (memory == nullptr) return nullptr;
-  const auto address = reinterpret_cast<uintptr_t>(memory);
-  if (tail == nullptr || address != tail->address + tail->size) {
-    const size_t whole = round_up(rounded, granule);
-    if (whole != missing) {
-      driver_.deallocate(memory);
-      memory = take_from_driver(whole);
-      if (memory == nullptr) return nullptr;
-    }
-    return add_segment(pool, stream, true, memory, whole, context);
-  }
-  segment->pieces.push_back({address, missing});
-  segment->bytes += missing;
-  Block* added = store_.take();
-  added->address = address;
-  added->position = tail->position + tail->size;
-  added->size = missing;
-  added->segment = segment;
-  added->previous = tail;
-  tail->next = added;
-  increase(pool, stats_.reserved_bytes, missing);
-  has_reserved_.store(true, std::memory_order_relaxed);
-  ++stats_.num_device_alloc;
-  history_.record(TraceAction::kSegmentMap, address, missing, stream,
-                  pool.owner == nullptr ? PoolId{} : pool.owner->id, context);
-  if (available == 0) return added;
-  erase_free(tail);
-  join(tail, added);
-  return tail;
+std::pair<uintptr_t, size_t> whole_pages(const Block& block) {
+  const Segment& segment = *block.segment;
+  const size_t offset = block.address - segment.address;
+  const size_t begin = round_up(offset, segment.page_bytes);
+  const size_t end = (offset + block.size) / segment.page_bytes * segment.page_bytes;
+  return {segment.address + begin, begin < end ? end - begin : 0};
 }
 
-// The free end of an expandable segment becomes a segment of its own, out of use.
-void CachingAllocator::collect_tails(Pool& pool, std::vector<Segment*>& segments) {
-  for (Block* block : pool.all_free_blocks()) {
-    Segment* segment = block->segment;
-    if (!segment->expandable || block->next != nullptr || block->previous == nullptr) continue;
-    const auto cut =
-        std::find_if(segment->pieces.begin(), segment->pieces.end(),
-                     [&](const Segment::Piece& piece) { return piece.address >= block->address; });
-    if (cut == segment->pieces.end()) continue;
-    const size_t kept = cut->address - block->address;
-    erase_free(block);
-    Block* rest = block;
-    if (kept != 0) {
-      rest = store_.take();
-      rest->address = cut->address;
-      rest->position = block->position + kept;
-      rest->size = block->size - kept;
-      block->size = kept;
-      insert_free(block);
-    } else {
-      block->previous->next = nullptr;
-      block->previous = nullptr;
-    }
-    auto* tail =
-        new Segment{&pool, segment->stream,  rest->position, true,   rest->size, {cut, segment->pieces.end()},
-                    rest,  segments_.size(), nullptr,        nullptr};
-    tail->leaving = true;
-    rest->segment = tail;
-    segments_.push_back(tail);
-    segment->pieces.erase(cut, segment->pieces.end());
-    segment->bytes -= tail->bytes;
-    increase(pool, stats_.segment, 1);
-    if (pool.owner != nullptr) ++pool.owner->num_segments;
-    segments.push_back(tail);
+// Maps as many pages as a request needs, next to free memory where that can be used as well. What is mapped
+// when the device runs out stays, free.
+Block* CachingAllocator::extend_segment(Pool& pool, size_t rounded, int64_t stream, const Context& context) {
+  Block* block = find_growable(pool, rounded, stream);
+  if (block == nullptr) return begin_expandable(pool, rounded, stream, context);
+  if (!block->mapped) block = map_block(block, std::min(block->size, rounded), context);
+  while (block != nullptr && block->size < rounded) {
+    Block* const next = block->next;
+    block = map_block(next, std::min(rounded - block->size, next->size), context);
   }
+  if (block != nullptr) erase_free(block);
+  return block;
+}
+
+// The lowest place in the room of a segment where so many bytes are free or unmapped: an unmapped block, or
+// the free block before it. Null: none has that.
+Block* CachingAllocator::find_growable(Pool& pool, size_t rounded, int64_t stream) const {
+  const auto is_usable = [](const Block* block) {
+    return block != nullptr && (block->is_free() || !block->mapped);
+  };
+  for (auto each = pool.unmapped.lower_bound({stream, 0});
+       each != pool.unmapped.end() && each->first.first == stream; ++each) {
+    Block* first = each->second;
+    if (is_usable(first->previous)) first = first->previous;
+    size_t bytes = 0;
+    for (const Block* block = first; bytes < rounded && is_usable(block); block = block->next) {
+      bytes += block->size;
+    }
+    if (bytes >= rounded) return first;
+  }
+  return nullptr;
+}
+
+// A room is larger than the device, since holes in it cost addresses and no memory.
+Block* CachingAllocator::begin_expandable(Pool& pool, size_t rounded, int64_t stream,
+                                          const Context& context) {
+  const size_t page_bytes = pool.is_small ? kSmallSegment : config_.large_segment_bytes;
+  const auto total = static_cast<size_t>(memory_info().total_bytes);
+  const size_t bytes = round_up(rounded, page_bytes);
+  const size_t room_bytes = std::max(bytes, round_up(total + total / 8, page_bytes));
+  void* const memory = take_from_driver(bytes, {.room_bytes = room_bytes});
+  if (memory == nullptr) return nullptr;
+  Block* const block = make_segment(pool, stream, page_bytes, memory, room_bytes, context)->first;
+  if (bytes < room_bytes) {
+    Block* const rest = split_off(block, bytes);
+    rest->mapped = false;
+    settle(rest);
+  }
+  note_mapped(*block, bytes, context);
+  return block;
+}
+
+// Best fit takes a block for as large as it can become, so that small requests leave room to large ones.
+// Since expandable segments were switched off, their blocks serve nobody.
+Block* CachingAllocator::choose_expandable(const FreeBlocks& free_blocks, Block* block) const {
+  if (!config_.expandable_segments) {
+    while (block != nullptr && block->segment->is_expandable()) block = free_blocks.after(*block);
+    return block;
+  }
+  const auto reach = [](const Block& each) {
+    return each.size + (each.next != nullptr && !each.next->mapped ? each.next->size : 0);
+  };
+  while (block->segment->is_expandable()) {
+    Block* const next = free_blocks.after(*block);
+    if (next == nullptr || reach(*next) >= reach(*block)) break;
+    block = next;
+  }
+  return block;
+}
+
+// Gives the start of an unmapped block memory, and returns the free block that it is part of then. Null: the
+// device has no more.
+Block* CachingAllocator::map_block(Block* block, size_t bytes, const Context& context) {
+  const Segment& segment = *block->segment;
+  const size_t mapped = round_up(bytes, segment.page_bytes);
+  if (take_from_driver(mapped, {.at = reinterpret_cast<void*>(block->address)}) == nullptr) return nullptr;
+  segment.pool->unmapped.erase({segment.stream, block->position});
+  block->mapped = true;
+  if (mapped < block->size) {
+    Block* const rest = split_off(block, mapped);
+    rest->mapped = false;
+    settle(rest);
+  }
+  note_mapped(*block, mapped, context);
+  return settle(block);
+}
+
+void CachingAllocator::note_mapped(const Block& block, size_t bytes, const Context& context) {
+  const Pool& pool = *block.segment->pool;
+  increase(pool, stats_.reserved_bytes, bytes);
+  ++stats_.num_device_alloc;
+  history_.record(TraceAction::kSegmentMap, block.address, bytes, block.segment->stream,
+                  pool.owner == nullptr ? PoolId{} : pool.owner->id, context);
+}
+
+// Gives the whole pages in a block back, which is out of use; what lies before and behind them is free.
+void CachingAllocator::unmap_block(Block* block, const Context& context) {
+  Segment* const segment = block->segment;
+  const Pool& pool = *segment->pool;
+  const auto [address, bytes] = whole_pages(*block);
+  block->leaving = false;
+  Block *before = nullptr, *behind = nullptr;
+  if (address != block->address) {
+    before = block;
+    block = split_off(block, address - block->address);
+  }
+  if (bytes != block->size) behind = split_off(block, bytes);
+  block->mapped = false;
+  if (before != nullptr) settle(before);
+  if (behind != nullptr) settle(behind);
+  driver_.deallocate(reinterpret_cast<void*>(address), bytes);
+  activity_board::note_memory(driver_, logical_device_, driver_index_);
+  decrease(pool, stats_.reserved_bytes, bytes);
+  ++stats_.num_device_free;
+  note_cached();
+  history_.record(TraceAction::kSegmentUnmap, address, bytes, segment->stream,
+                  pool.owner == nullptr ? PoolId{} : pool.owner->id,
+                  context != nullptr ? context : segment->context);
+  block = settle(block);
+  if (block->is_split()) return;
+  segment->pool->unmapped.erase({segment->stream, block->position});
+  forget(segment);
+}
+
+// Joins a block, free or unmapped and in no index, with such neighbours, and puts it into its index.
+Block* CachingAllocator::settle(Block* block) {
+  const auto joins = [&](const Block* other) {
+    return other != nullptr && (block->mapped ? other->is_free() : !other->mapped);
+  };
+  const auto take_from_index = [&](Block* other) {
+    if (other->mapped) return erase_free(other);
+    other->segment->pool->unmapped.erase({other->segment->stream, other->position});
+  };
+  if (Block* const previous = block->previous; joins(previous)) {
+    take_from_index(previous);
+    join(previous, block);
+    block = previous;
+  }
+  if (Block* const next = block->next; joins(next)) {
+    take_from_index(next);
+    join(block, next);
+  }
+  if (block->mapped) {
+    insert_free(block);
+  } else {
+    block->segment->pool->unmapped.emplace(std::pair{block->segment->stream, block->position}, block);
+  }
+  return block;
 }
 
 }  // namespace loom::runtime

@@ -24,6 +24,15 @@ Block* FreeBlocks::find(size_t bytes) const {
   return place.index == runs_[place.run].size() ? nullptr : runs_[place.run][place.index].block;
 }
 
+Block* FreeBlocks::after(const Block& block) const {
+  auto [run, index] = lower_bound(block.size, block.position);
+  if (++index == runs_[run].size()) {
+    index = 0;
+    ++run;
+  }
+  return run == runs_.size() ? nullptr : runs_[run][index].block;
+}
+
 void FreeBlocks::insert(Block* block) {
   const Entry entry{block->size, block->position, block};
   if (runs_.empty()) {
@@ -63,8 +72,13 @@ std::vector<Block*> FreeBlocks::all() const {
 
 std::vector<Block*> Pool::all_free_blocks() const {
   std::vector<Block*> blocks;
-  for (const auto& [stream, free_blocks] : by_stream_) {
-    const std::vector<Block*> some = free_blocks.all();
+  const std::map<int64_t, const FreeBlocks*> streams = [&] {
+    std::map<int64_t, const FreeBlocks*> sorted;
+    for (const auto& [stream, free_blocks] : by_stream_) sorted.emplace(stream, &free_blocks);
+    return sorted;
+  }();
+  for (const auto& [stream, free_blocks] : streams) {
+    const std::vector<Block*> some = free_blocks->all();
     blocks.insert(blocks.end(), some.begin(), some.end());
   }
   return blocks;
@@ -106,7 +120,8 @@ Block* BlockStore::take() {
   Block* block = spare_;
   spare_ = block->next;
   block->previous = block->next = nullptr;
-  block->allocated = false;
+  block->allocated = block->leaving = false;
+  block->mapped = true;
   block->requested = 0;
   return block;
 }

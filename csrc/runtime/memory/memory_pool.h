@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "driver/driver.h"
@@ -34,10 +36,14 @@ struct Block {
   Segment* segment = nullptr;
   Block *previous = nullptr, *next = nullptr;
   bool allocated = false;  // the program holds it
+  bool mapped = true;      // false: addresses of an expandable segment without memory
+  bool leaving = false;    // out of use: a thread gives it back without holding the lock
   uint64_t freed_at = 0;   // the pool's count of searches when it became free
   std::unique_ptr<BlockExtra> extra;
 
-  bool is_free() const { return !allocated && (extra == nullptr || extra->num_events == 0); }
+  bool is_free() const {
+    return !allocated && mapped && !leaving && (extra == nullptr || extra->num_events == 0);
+  }
   bool is_split() const { return previous != nullptr || next != nullptr; }
   BlockExtra& more() {
     if (extra == nullptr) extra = std::make_unique<BlockExtra>();
@@ -45,25 +51,20 @@ struct Block {
   }
 };
 
-// Memory taken from the driver: one allocation, or several adjacent ones when it is expandable.
+// Memory taken from the driver: one allocation, or a room where pages come and go when it is expandable.
 struct Segment {
-  struct Piece {
-    uintptr_t address;
-    size_t bytes;
-  };
   Pool* pool;
   int64_t stream;
   Position position;
-  bool expandable;
-  size_t bytes;
-  std::vector<Piece> pieces;  // ascending, adjacent
+  size_t page_bytes;  // of an expandable segment; 0: it is none
+  uintptr_t address;
+  size_t bytes;  // of an expandable segment those of its room
   Block* first;
   size_t index;  // in the allocator's list
   Context context;
-  SourceRef source;      // who provided it; null: the driver
-  bool leaving = false;  // out of use: a thread gives it back without holding the lock
+  SourceRef source;  // who provided it; null: the driver
 
-  uintptr_t address() const { return pieces.front().address; }
+  bool is_expandable() const { return page_bytes != 0; }
 };
 
 // The free blocks of one stream in one pool, ordered by size, then position: a sorted array cut into short
@@ -72,6 +73,8 @@ class FreeBlocks {
  public:
   // The first block of at least `bytes`, or null.
   Block* find(size_t bytes) const;
+  // The one behind `block`, or null.
+  Block* after(const Block& block) const;
   void insert(Block* block);
   void erase(const Block* block);
   // In order.
@@ -99,6 +102,9 @@ class FreeBlocks {
 
 struct PrivatePool;
 
+// The whole pages that lie in a block of an expandable segment: where they begin, and their bytes.
+std::pair<uintptr_t, size_t> whole_pages(const Block& block);
+
 struct Pool {
   Pool(bool is_small, PrivatePool* owner, bool is_cached = true)
       : is_small(is_small), is_cached(is_cached), owner(owner) {}
@@ -118,7 +124,11 @@ struct Pool {
     last_ = &by_stream_[stream];
     return *last_;
   }
+  // By stream, then in order.
   std::vector<Block*> all_free_blocks() const;
+
+  // Of its expandable segments, by stream and position.
+  std::map<std::pair<int64_t, Position>, Block*> unmapped;
 
  private:
   std::unordered_map<int64_t, FreeBlocks> by_stream_;  // its values stay where they are

@@ -5,6 +5,24 @@
 
 namespace loom::runtime {
 
+namespace {
+
+// Whether the memory of all parts is there: an expandable segment may have given some back.
+bool has_parts(const Segment& segment, const PoolCheckpoint::SegmentState& state) {
+  const Block* block = segment.first;
+  for (const PoolCheckpoint::Part& part : state.parts) {
+    for (size_t covered = 0; covered < part.bytes;) {
+      const uintptr_t address = part.address + covered;
+      while (block != nullptr && block->address + block->size <= address) block = block->next;
+      if (block == nullptr || !block->mapped || block->leaving) return false;
+      covered = std::min(part.bytes, block->address + block->size - part.address);
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
 PrivatePool& CachingAllocator::existing_pool(PoolId id) const {
   const auto found = private_pools_.find(id);
   if (found != private_pools_.end()) return *found->second;
@@ -26,18 +44,18 @@ PoolCheckpoint CachingAllocator::checkpoint(PoolId id) {
   PoolCheckpoint kept{id, {}};
   for (const Segment* segment : segments_of(existing_pool(id))) {
     PoolCheckpoint::SegmentState& state = kept.segments.emplace_back();
-    state.address = segment->address();
+    state.address = segment->address;
     state.bytes = segment->bytes;
     for (const Block* block = segment->first; block != nullptr; block = block->next) {
       refuse_unsettled(*block);
-      state.parts.push_back({block->size, block->requested, block->allocated});
+      if (block->allocated) state.parts.push_back({block->address, block->size, block->requested});
     }
   }
   return kept;
 }
 
 void CachingAllocator::refuse_unsettled(const Block& block) const {
-  if (block.allocated || block.is_free()) return;
+  if (block.allocated || block.is_free() || !block.mapped) return;
   throw Error("the private pool has memory that other streams still use: synchronize device " +
               std::to_string(logical_device_) + " before its state is kept or put back");
 }
@@ -69,13 +87,13 @@ PoolRestored CachingAllocator::restore(const PoolCheckpoint& kept) {
     std::vector<Segment*> targets;
     for (const PoolCheckpoint::SegmentState& state : kept.segments) {
       const auto found = std::find_if(segments.begin(), segments.end(), [&](const Segment* segment) {
-        return segment->address() == state.address && segment->bytes == state.bytes && !segment->leaving;
+        return segment->address == state.address && segment->bytes == state.bytes &&
+               has_parts(*segment, state);
       });
       if (found == segments.end()) {
         throw InvalidArgument(
             "the private pool has other segments than when its state was kept: it has given memory back "
-            "(hold it, by a graph or a MemPool, for as long as its state is used), or a segment has grown "
-            "(expandable_segments:True)");
+            "(hold it, by a graph or a MemPool, for as long as its state is used)");
       }
       targets.push_back(*found);
     }
@@ -104,37 +122,32 @@ void CachingAllocator::free_parts(Segment& segment, PoolRestored& changed) {
   }
 }
 
-// The segment is one free block.
+// All of the segment that is mapped is free.
 void CachingAllocator::cut_as_kept(Segment& segment, const PoolCheckpoint::SegmentState& state,
                                    PoolRestored& changed) {
-  const Pool& pool = *segment.pool;
-  Block* block = segment.first;
-  erase_free(block);
-  for (size_t i = 0; i < state.parts.size(); ++i) {
-    const PoolCheckpoint::Part& part = state.parts[i];
-    if (i + 1 < state.parts.size()) {
-      Block* const rest = store_.take();
-      rest->address = block->address + part.bytes;
-      rest->position = block->position + part.bytes;
-      rest->size = block->size - part.bytes;
-      rest->segment = &segment;
-      rest->previous = block;
-      block->next = rest;
-      block->size = part.bytes;
-    }
-    Block* const next = block->next;
-    if (part.is_allocated) {
-      changed.allocated.push_back(block->address);
-      count_allocated(*block, part.requested);
-    } else {
-      insert_free(block);
-      if (block->is_split() && counts_as_split(*block)) {
-        increase(pool, stats_.inactive_split, 1);
-        increase(pool, stats_.inactive_split_bytes, block->size);
-      }
-    }
-    block = next;
+  for (const PoolCheckpoint::Part& part : state.parts) {
+    changed.allocated.push_back(part.address);
+    take_part(segment, part);
   }
+  const Pool& pool = *segment.pool;
+  for (const Block* block = segment.first; block != nullptr; block = block->next) {
+    if (!block->is_free() || !block->is_split() || !counts_as_split(*block)) continue;
+    increase(pool, stats_.inactive_split, 1);
+    increase(pool, stats_.inactive_split_bytes, block->size);
+  }
+}
+
+void CachingAllocator::take_part(Segment& segment, const PoolCheckpoint::Part& part) {
+  Block* block = segment.first;
+  while (block->address + block->size <= part.address) block = block->next;
+  erase_free(block);
+  if (block->address != part.address) {
+    Block* const rest = split_off(block, part.address - block->address);
+    insert_free(block);
+    block = rest;
+  }
+  if (block->size != part.bytes) insert_free(split_off(block, part.bytes));
+  count_allocated(*block, part.requested);
 }
 
 std::map<uintptr_t, size_t> CachingAllocator::blocks_in_use(PoolId id) const {

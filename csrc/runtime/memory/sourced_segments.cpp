@@ -27,8 +27,8 @@ Block* CachingAllocator::sourced_segment(Guard& lock, Pool& pool, const SourceRe
   if (memory == nullptr) return nullptr;
   const auto address = reinterpret_cast<uintptr_t>(memory);
   for (const Segment* segment : segments_) {
-    if (segment->leaving || address >= segment->address() + segment->bytes ||
-        segment->address() >= address + bytes) {
+    if (segment->first->leaving || address >= segment->address + segment->bytes ||
+        segment->address >= address + bytes) {
       continue;
     }
     throw InvalidArgument("the pluggable allocator returned memory of device " +
@@ -36,7 +36,7 @@ Block* CachingAllocator::sourced_segment(Guard& lock, Pool& pool, const SourceRe
                           " that overlaps memory which is in use: it gave an address twice, or its blocks "
                           "are smaller than it was asked for");
   }
-  Block* const block = add_segment(pool, stream, false, memory, bytes, context);
+  Block* const block = add_segment(pool, stream, memory, bytes, context);
   block->segment->source = source;
   return block;
 }
@@ -45,7 +45,7 @@ Block* CachingAllocator::sourced_segment(Guard& lock, Pool& pool, const SourceRe
 void CachingAllocator::return_to_source(const Segment& segment) noexcept {
   if (segment.source == nullptr) return;
   const MemorySource::Place place{logical_device_, driver_index_, streams_->stream(segment.stream)};
-  segment.source->deallocate(driver_, reinterpret_cast<void*>(segment.address()), segment.bytes, place);
+  segment.source->deallocate(driver_, reinterpret_cast<void*>(segment.address), segment.bytes, place);
 }
 
 // Gives back what is not cached. All work that uses it has finished.

@@ -57,11 +57,7 @@ using Blocks = std::map<uintptr_t, size_t>;  // addresses and bytes
 Blocks blocks_of(const PoolCheckpoint& checkpoint) {
   Blocks blocks;
   for (const PoolCheckpoint::SegmentState& segment : checkpoint.segments) {
-    uintptr_t address = segment.address;
-    for (const PoolCheckpoint::Part& part : segment.parts) {
-      if (part.is_allocated) blocks.emplace(address, part.bytes);
-      address += part.bytes;
-    }
+    for (const PoolCheckpoint::Part& part : segment.parts) blocks.emplace(part.address, part.bytes);
   }
   return blocks;
 }

@@ -2,7 +2,6 @@
 
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
-#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <array>
@@ -19,6 +18,7 @@
 #include "torch/core/device.h"
 #include "torch/dispatch/no_values.h"
 #include "torch/memory/lazy.h"
+#include "torch/memory/workspaces.h"
 
 namespace py = pybind11;
 
@@ -79,10 +79,13 @@ class PlanRecorder {
   using Figures = std::tuple<size_t, size_t, int64_t, int64_t>;
 
   PlanRecorder(py::object at_peak, const std::vector<Figures>& figures) {
-    std::vector<runtime::PlanRecorder::Workspace> workspaces;
+    std::vector<workspaces::Sizes> sizes;
+    std::vector<runtime::ReductionUnits> units;
     for (const auto& [bytes, linear_bytes, num_cores, threads] : figures) {
-      workspaces.push_back({bytes, linear_bytes, {num_cores, threads}});
+      sizes.push_back({bytes, linear_bytes});
+      units.push_back({num_cores, threads});
     }
+    workspaces::provide(world_, std::move(sizes));
     auto* const callback = new py::object(std::move(at_peak));  // leaked, as above
     recorder_ = std::make_shared<runtime::PlanRecorder>(
         [callback](int device) {
@@ -95,7 +98,7 @@ class PlanRecorder {
             error.discard_as_unraisable("the plan of a dry run");
           }
         },
-        [] { return torch::autograd::get_current_graph_task_id() != -1; }, std::move(workspaces));
+        std::move(units));
   }
   void attach() {
     const py::gil_scoped_release no_gil;
@@ -107,7 +110,7 @@ class PlanRecorder {
   void detach() {
     const py::gil_scoped_release no_gil;
     translated([&] { runtime::tape::detach(recorder_); });
-    recorder_->release_workspaces();
+    workspaces::end(world_);
   }
   size_t position() const { return recorder_->position(); }
   // Of a tensor's device memory; 0: it has none, or takes it where it is first used.
@@ -129,6 +132,7 @@ class PlanRecorder {
   }
 
  private:
+  runtime::Runtime& world_ = devices();  // that of the dry run
   std::shared_ptr<runtime::PlanRecorder> recorder_;
 };
 

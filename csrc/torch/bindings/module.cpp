@@ -31,6 +31,7 @@
 #include "torch/hooks/shutdown.h"
 #include "torch/memory/alloc_conf.h"
 #include "torch/memory/lazy.h"
+#include "torch/memory/workspaces.h"
 #include "torch/ops/alerts.h"
 #include "torch/ops/fallback.h"
 #include "util/host_memory.h"
@@ -45,6 +46,22 @@ namespace {
 py::object& peek_callback() {
   static auto* callback = new py::object;
   return *callback;
+}
+
+workspaces::Library library_of(bool is_linear) {
+  return is_linear ? workspaces::Library::kLinear : workspaces::Library::kPlain;
+}
+
+// Of each: cuBLAS's bytes, cuBLASLt's, whether they share a workspace, the variable that says no size.
+using BlasRules = std::tuple<std::optional<size_t>, std::optional<size_t>, bool, std::string>;
+
+void set_blas_rules(std::function<BlasRules()> ask) {
+  // Leaked, so that no Python object is released after the interpreter has gone.
+  auto* const kept = new std::function<BlasRules()>(std::move(ask));
+  workspaces::set_rules([kept] {
+    auto [bytes, linear_bytes, is_shared, not_understood] = (*kept)();
+    return workspaces::Rules{bytes, linear_bytes, is_shared, std::move(not_understood)};
+  });
 }
 
 int peek_device_count() noexcept {
@@ -228,6 +245,25 @@ PYBIND11_MODULE(_C, m) {
         [](py::object settle) { leave_policy_open(caller_of(std::move(settle))); });
   m.def("close_memory_policy", guarded(close_policy), py::arg("are_lazy"));
   m.def("set_blas_determinism", &set_blas_determinism);
+  m.def("set_blas_rules", set_blas_rules);
+  m.def("provide_workspaces", guarded([](const std::vector<std::pair<size_t, size_t>>& figures) {
+          std::vector<workspaces::Sizes> sizes;
+          for (const auto& [bytes, linear_bytes] : figures) sizes.push_back({bytes, linear_bytes});
+          workspaces::provide(devices(), std::move(sizes));
+        }));
+  m.def("clear_workspaces", guarded([] {
+          const py::gil_scoped_release no_gil;
+          workspaces::clear(devices());
+        }));
+  m.def("workspace_bytes", guarded([](bool is_linear) {
+          const int device = resolve_device(std::nullopt).index();
+          const py::gil_scoped_release no_gil;
+          return workspaces::bytes_of(library_of(is_linear), device);
+        }));
+  m.def("set_workspace_bytes", [](bool is_linear, std::optional<size_t> bytes) {
+    const py::gil_scoped_release no_gil;
+    workspaces::set_bytes(library_of(is_linear), bytes);
+  });
   m.def("set_device_count_peek", [](py::object callback) { peek_callback() = std::move(callback); });
   m.def("is_initialized", [] { return runtime::is_initialized(); });
   m.def("is_in_bad_fork", [] { return runtime::in_bad_fork(); });

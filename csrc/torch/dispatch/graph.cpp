@@ -11,6 +11,7 @@
 #include "torch/core/device.h"
 #include "torch/core/device_memory.h"
 #include "torch/dispatch/queued_op.h"
+#include "torch/memory/workspaces.h"
 
 namespace loom::glue {
 
@@ -127,6 +128,7 @@ void LoomGraph::capture_begin(at::MempoolId_t pool, at::GraphCaptureMode mode) {
                                    static_cast<GraphRandom*>(this));
   });
   pool_ = wanted;
+  stream_ = runtime::current_stream_of(device_).id;
 }
 
 void LoomGraph::capture_end() {
@@ -185,7 +187,11 @@ void LoomGraph::forget_recording() noexcept {
   // Replays under way hold the recording, and the pool's memory is given back only when its streams are idle.
   queue_.reset();
   recording_.reset();
-  if (pool_ != runtime::PoolId{0, 0}) own_->allocator->release_pool(pool_);
+  if (pool_ != runtime::PoolId{0, 0}) {
+    // What was taken in the capture lies in the pool, and would keep its memory.
+    workspaces::clear(*own_, stream_);
+    own_->allocator->release_pool(pool_);
+  }
   pool_ = {0, 0};
 }
 

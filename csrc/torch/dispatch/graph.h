@@ -60,6 +60,7 @@ class LoomGraph final : public at::GraphImplInterface, public GraphRandom {
   const bool keeps_graph_;
   bool is_debugged_ = false;
   int device_ = -1;
+  int64_t stream_ = 0;              // that the capture began on
   runtime::Device* own_ = nullptr;  // the device of that index where the capture began
   runtime::worlds::Pin pin_;        // which must be there for as long as the graph is
   runtime::PoolId pool_{0, 0};      // {0, 0}: none is in use

@@ -15,6 +15,7 @@
 #include "torch/memory/allocator.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/resize.h"
+#include "torch/memory/workspaces.h"
 #include "torch/memory/worlds.h"
 #include "util/thread_local.h"
 
@@ -244,8 +245,20 @@ void Lending::resize_loan(size_t index, at::IntArrayRef sizes, at::IntArrayRef s
   refresh_alias(loan.alias, original);
 }
 
+// Products of nothing are none.
+void Lending::take_workspace() {
+  const auto is_empty = [](const Loan& loan) { return loan.original().numel() == 0; };
+  if (std::any_of(loans_.begin(), loans_.end(), is_empty)) return;
+  const bool has_bias = loans_.size() == 3 && std::any_of(loans_.begin(), loans_.end(), [](const Loan& loan) {
+                          return loan.original().dim() == 1;
+                        });
+  workspaces::take(*target_, runtime::current_stream_of(device_), op_, has_bias);
+}
+
 bool Lending::runs_in_place() {
   const runtime::Device& own = target();
+  if (workspaces::may_be_taken(op_.shape_class)) [[unlikely]]
+    take_workspace();
   // Without arithmetic nothing waits for a worker.
   if (!own.runs_kernels()) return true;
   if (has_asserted.load(std::memory_order_relaxed)) [[unlikely]]

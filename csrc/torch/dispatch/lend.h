@@ -168,6 +168,7 @@ class Lending {
       translated([&] { runtime::simulated::run_kernel(device_, stream_.id, cost_ns_); });
     }
   }
+  void take_workspace();
   uint64_t cost_key() const noexcept;
   bool has_moved(const Loan& loan) const;
   bool make_own(c10::DataPtr& memory, size_t bytes);

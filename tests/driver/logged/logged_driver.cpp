@@ -32,6 +32,7 @@ class LoggedDriver final : public HostDriver {
                     .unified_addresses = !config.protect,
                     .peer_access = true,
                     .shared_memory = true,
+                    .memory_rooms = true,
                     .stream_priorities = false,
                     .stream_activity = true},
                    config) {}

@@ -324,7 +324,8 @@ SharedMemory Memory::share(int index, const void* address) const {
     throw SharingError(std::string("cannot share device memory: ") + std::strerror(errno));
   }
   const FileName name{getpid(), found->second.file, status.st_ino};
-  SharedMemory memory{{}, found->second.bytes, value - found->first};
+  const size_t offset = value - found->first;
+  SharedMemory memory{{}, found->second.bytes, offset, found->second.bytes - offset};
   std::memcpy(memory.handle.data(), &name, sizeof name);
   return memory;
 }

@@ -26,6 +26,7 @@ Info info_of(const DriverConfig& config) {
           .unified_addresses = false,
           .peer_access = false,
           .shared_memory = true,
+          .memory_rooms = false,
           .stream_priorities = false,
           .stream_activity = false};
 }
@@ -39,9 +40,12 @@ class Mirror final : public Driver {
 
   const Info& info() const noexcept override { return info_; }
 
-  void* allocate(int device, size_t bytes) override { return memory_.allocate(device, bytes); }
+  void* allocate(int device, size_t bytes, Place place) override {
+    if (place.room_bytes != 0 || place.at != nullptr) throw NotSupported("mirror has no rooms for memory");
+    return memory_.allocate(device, bytes);
+  }
   void* allocate_host(size_t bytes) override { return memory_.allocate_host(bytes); }
-  void deallocate(void* address) override { memory_.deallocate(address); }
+  void deallocate(void* address, size_t /*bytes*/) override { memory_.deallocate(address); }
   MemoryInfo memory_info(int device) const override { return memory_.info(device); }
   Address locate(const void* address) const noexcept override { return memory_.locate(address); }
   void register_memory(int device, void* address, size_t bytes) override {

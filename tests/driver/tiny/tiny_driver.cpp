@@ -48,12 +48,14 @@ class TinyDriver final : public Driver {
               .unified_addresses = true,
               .peer_access = true,
               .shared_memory = false,
+              .memory_rooms = false,
               .stream_priorities = false,
               .stream_activity = false} {}
 
   const Info& info() const noexcept override { return info_; }
 
-  void* allocate(int device, size_t bytes) override {
+  void* allocate(int device, size_t bytes, Place place) override {
+    if (place.room_bytes != 0 || place.at != nullptr) throw NotSupported("tiny has no rooms for memory");
     check_device(device);
     const size_t rounded = (bytes + kGranule - 1) / kGranule * kGranule;
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -68,7 +70,7 @@ class TinyDriver final : public Driver {
     const std::lock_guard<std::mutex> lock(mutex_);
     return take(-1, 64, bytes, (bytes + 63) / 64 * 64);
   }
-  void deallocate(void* address) override {
+  void deallocate(void* address, size_t /*bytes*/) override {
     if (address == nullptr) return;
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = ranges_.find(static_cast<char*>(address));

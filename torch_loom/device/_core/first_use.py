@@ -136,9 +136,13 @@ def _initialize_core(settings: config.Settings) -> None:
         host_memory_bytes=settings.host_memory_bytes or 0,
         device_asserts=settings.asserts == "device",
     )
+    # Read when a matrix product first asks, as CUDA does: programs set it after they have used a device.
+    _C.set_blas_rules(config.blas_workspaces)
     if settings.device_name == config.CUDA_NAME:
-        # Read when a matrix product first asks, as CUDA does: programs set it after they have used a device.
         _C.set_blas_determinism(config.is_blas_deterministic)
+        sizes = [workspace_sizes(own) if _is_gpu(own) else (0, 0) for own in _figures]
+        if any(bytes for bytes, _ in sizes):
+            _C.provide_workspaces(sizes)
     if settings.device_name == config.rbln.NAME:
         _C.leave_memory_policy_open(_settle_memory_policy)
     if settings.launch == "chaos":
@@ -213,6 +217,26 @@ def _describe_devices(
         )
         figures.append(own_figures)
     return devices, figures
+
+
+def _is_gpu(own: Mapping[str, float]) -> bool:
+    return bool(getattr(own, "product_name", ""))
+
+
+def workspace_sizes(own: Mapping[str, float]) -> tuple[int, int]:
+    """Return what the libraries of matrix products take of a chip's memory where the program says nothing.
+
+    Args:
+        own: the chip's figures.
+
+    Returns:
+        Bytes for products, and for products with a bias where those have memory of their own.
+    """
+    bytes, linear = int(own["workspace_bytes"]), int(own["linear_workspace_bytes"])
+    if not bytes and _is_gpu(own):
+        # PyTorch's rule, by the compute capability.
+        bytes = 32 << 20 if own["capability_major"] in (9, 10, 12) else 2 * (4096 << 10) + 8 * (16 << 10)
+    return bytes, (linear or 1 << 20) if bytes else 0
 
 
 def describe_device(

@@ -158,8 +158,8 @@ def _described(
 
 def _library_figures(own: Mapping[str, float]) -> tuple[int, int, int, int]:
     """Return the figures that say what the libraries of a chip take: none of a chip that says nothing."""
-    names = ("workspace_bytes", "linear_workspace_bytes", "num_cores", "max_threads_per_core")
-    workspace, linear, cores, threads = (int(own[name]) for name in names)
+    workspace, linear = first_use.workspace_sizes(own)
+    cores, threads = (int(own[name]) for name in ("num_cores", "max_threads_per_core"))
     return (workspace, linear, cores, threads) if workspace else (0, 0, 0, 0)
 
 

@@ -37,16 +37,28 @@ FAMILIES = (
         flops=matmul,
         tolerance="accumulated",
         fused="_addmm_activation",
-        facts={"unboxed": "mm bmm addmm baddbmm"},
+        facts={
+            "unboxed": "mm bmm addmm baddbmm",
+            "calls_blas": "mm.* bmm.* addmm.* addmm_.* addbmm.* addbmm_.* baddbmm.* baddbmm_.* addmv.* "
+            "addmv_.* mv.* dot.* vdot.* _int_mm.* _scaled_mm.* _scaled_mm_v2.* _addmm_activation.*",
+        },
     ),
     Family("outer products", "matmul", "addr outer ger", flops=outer),
-    Family("linear layers", "matmul", "linear mkldnn_linear", flops=linear, tolerance="accumulated"),
+    Family(
+        "linear layers",
+        "matmul",
+        "linear mkldnn_linear",
+        flops=linear,
+        tolerance="accumulated",
+        facts={"calls_blas": "linear.*"},
+    ),
     Family(
         "gradients of linear layers",
         "matmul",
         "linear_backward",
         flops=linear_backward,
         tolerance="accumulated",
+        facts={"calls_blas": "linear_backward.*"},
     ),
     Family(
         "convolutions",
@@ -220,6 +232,7 @@ FAMILIES = (
         flops=triangular_solve,
         tolerance="iterative",
         facts={
+            "calls_blas": "triangular_solve.* linalg_solve_triangular.*",
             "borrows_whole": "cholesky_solve",
             "host_waits": "_linalg_solve_ex.*",
             # What its shape function conjugates from the right, the kernel makes conjugate by a bit.
