@@ -179,7 +179,7 @@ def test_a_room_on_a_full_device(chip: Chip) -> None:
         return
     start = chip.driver.allocate(0, CAPACITY_BYTES, room_bytes=2 * CAPACITY_BYTES)
     for place in ({"at": start + CAPACITY_BYTES}, {"room_bytes": GRANULE_BYTES}):
-        with pytest.raises(driver.OutOfMemory, match="0 of .* are free"):
+        with pytest.raises(driver.OutOfMemory, match=r"0 of .* are free"):
             chip.driver.allocate(0, GRANULE_BYTES, **place)
     chip.driver.deallocate(start + GRANULE_BYTES, GRANULE_BYTES)
     chip.driver.allocate(0, GRANULE_BYTES, at=start + CAPACITY_BYTES)

@@ -140,7 +140,7 @@ def _initialize_core(settings: config.Settings) -> None:
     _C.set_blas_rules(config.blas_workspaces)
     if settings.device_name == config.CUDA_NAME:
         _C.set_blas_determinism(config.is_blas_deterministic)
-        sizes = [workspace_sizes(own) if _is_gpu(own) else (0, 0) for own in _figures]
+        sizes = [workspace_sizes(own) if _product_of(own) else (0, 0) for own in _figures]
         if any(bytes for bytes, _ in sizes):
             _C.provide_workspaces(sizes)
     if settings.device_name == config.rbln.NAME:
@@ -219,10 +219,6 @@ def _describe_devices(
     return devices, figures
 
 
-def _is_gpu(own: Mapping[str, float]) -> bool:
-    return bool(getattr(own, "product_name", ""))
-
-
 def workspace_sizes(own: Mapping[str, float]) -> tuple[int, int]:
     """Return what the libraries of matrix products take of a chip's memory where the program says nothing.
 
@@ -233,7 +229,7 @@ def workspace_sizes(own: Mapping[str, float]) -> tuple[int, int]:
         Bytes for products, and for products with a bias where those have memory of their own.
     """
     bytes, linear = int(own["workspace_bytes"]), int(own["linear_workspace_bytes"])
-    if not bytes and _is_gpu(own):
+    if not bytes and _product_of(own):
         # PyTorch's rule, by the compute capability.
         bytes = 32 << 20 if own["capability_major"] in (9, 10, 12) else 2 * (4096 << 10) + 8 * (16 << 10)
     return bytes, (linear or 1 << 20) if bytes else 0
