@@ -1,7 +1,6 @@
 // What a device does now. Utilisation and memory are measured; power, temperature and clock are simulated
 // from them, as torch_loom/device/telemetry has it.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "nvml/session.h"
@@ -94,10 +93,7 @@ Return put_idle_engine(Handle handle, unsigned* out, unsigned* period_us) {
   });
 }
 
-uint64_t now_us() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
-}
+uint64_t now_us() { return static_cast<uint64_t>(loom::clock::host_wall_ns() / 1000); }
 
 }  // namespace
 
