@@ -64,3 +64,28 @@ def test_the_argument_is_named(warm_python: PythonRunner) -> None:
         """,
         NAME,
     )
+
+
+@pytest.mark.slow
+def test_a_number_of_the_host_may_be_an_operand(warm_python: PythonRunner) -> None:
+    """TensorIterator's scalars of the CPU; ``logaddexp`` checks its operands before, as on a GPU."""
+    warm_python(
+        """
+        import torch
+        x, scalar = torch.full((3,), 3.0, device="cuda"), torch.ones((), device="cuda")
+        number = torch.tensor(2.0)
+        names = "maximum minimum mul add sub div pow fmod remainder atan2 le lt eq fmax hypot"
+        for function in (getattr(torch, name) for name in names.split()):
+            for one, other in ((x, number), (number, x), (scalar, number)):
+                found, expected = function(one, other), function(one.cpu(), other.cpu())
+                assert found.is_cuda and torch.allclose(found.cpu().float(), expected.float()), function
+        for one, other, wrong in ((x, number, "other is on cpu"), (number, x, "other is on cuda:0")):
+            try:
+                torch.logaddexp(one, other)
+            except RuntimeError as error:
+                assert wrong in str(error) and "method wrapper_CUDA_logaddexp)" in str(error), error
+            else:
+                raise AssertionError
+        """,
+        NAME,
+    )

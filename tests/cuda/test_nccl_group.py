@@ -163,7 +163,8 @@ print("done")
     "program", [PROGRAM, PARTICULAR, LOST], ids=["whole", "as NCCL and not as gloo", "a rank that ends"]
 )
 def test_collectives_messages_and_sharding(tmp_path: Path, program: str) -> None:
-    environment = {**os.environ, "TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "1GiB"}
+    settings = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "1GiB", "TORCH_LOOM_DEVICES": "2"}
+    environment = {**os.environ, **settings}
     command = [sys.executable, "-c", program]
     ranks = [
         subprocess.Popen(

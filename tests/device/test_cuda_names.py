@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -75,6 +77,25 @@ def test_nvidias_objects_say_why_they_are_not_here(module: ModuleType, name: str
         with pytest.raises(NotApplicableError, match=rf"torch\.loom\.\S*{name} stands for .+: .+"):
             getattr(module, name)(*arguments)
     assert isinstance(NotApplicableError(), NotImplementedError)
+
+
+def test_annotations_of_graphs_have_all_names_of_pytorchs_module() -> None:
+    tree = ast.parse(Path(torch.cuda.__file__).with_name("_graph_annotations.py").read_text(encoding="utf-8"))
+    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    names |= {node.target.id for node in tree.body if isinstance(node, ast.AnnAssign)}  # type: ignore[union-attr]
+    assert len(names) > 25
+    assert {"_is_tools_id_unavailable", "_annotations_enabled", "_kernel_annotations"} <= names
+    assert [name for name in sorted(names) if not hasattr(_graph_annotations, name)] == []
+    assert not _graph_annotations._is_tools_id_unavailable()
+    stream = loom.Stream()
+    assert (
+        _graph_annotations._get_stream_id(stream) == _graph_annotations._stream_id_map[stream.native_handle]
+    )
+    _graph_annotations.enable_annotations()
+    assert _graph_annotations._annotations_enabled
+    _graph_annotations.disable_annotations()
+    assert not _graph_annotations._annotations_enabled
+    assert not hasattr(_graph_annotations, "no_such_name")
 
 
 def test_classes_of_nvidias_refuse_their_members_too() -> None:
