@@ -37,6 +37,7 @@ def test_a_gpu_has_the_versions_of_the_default_wheel(fork_python: PythonRunner) 
         assert torch._C._cudnn.is_cuda and torch._C._cudnn.RNNMode.lstm == 2
         assert torch.cuda.get_gencode_flags() == "-gencode compute=compute_90,code=sm_90"
         torch.cuda.init()
+        assert not torch.backends.cudnn.is_acceptable(torch.ones(1, device="cuda"))
         assert answers() == expected and vars(torch.version)["cuda"] == "13.0"
         try:
             torch.version.no_such_name
