@@ -91,10 +91,13 @@ def test_memory_of_the_host_is_registered(fork_python: PythonRunner) -> None:
         assert not x.is_pinned()
         assert cudart.cudaHostRegister(*place, 0) == cudart.cudaError.success and x.is_pinned()
         assert x.to("cuda", non_blocking=True).sum().item() == 0
+        assert cudart.cudaHostGetDevicePointer(place[0], 0) == (0, place[0])
+        assert cudart.cudaHostGetDevicePointer(place[0], 1) == (1, 0)
         assert cudart.cudaHostRegister(*place, 0) == 712
         assert cudart.cudaHostRegister(place[0] + 4096, 4096, 0) == 712
         assert cudart.cudaHostUnregister(x.data_ptr()) == 0 and not x.is_pinned()
         assert cudart.cudaHostUnregister(x.data_ptr()) == 713
+        assert cudart.cudaHostGetDevicePointer(place[0], 0) == (1, 0)
         on_device = torch.zeros(4096, device="cuda")
         for address, size, flags in ((0, 16, 0), (place[0], 0, 0), (place[0], 4096, 1 << 8), (-8, 16, 0),
                                      (1 << 70, 16, 0), (on_device.data_ptr(), 4096, 0), (8, 4096, 0)):

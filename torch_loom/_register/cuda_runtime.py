@@ -98,7 +98,8 @@ def provide(profiler_start: Callable[[], None], profiler_stop: Callable[[], None
 
     module: Any = ModuleType("torch._C._cudart", "The functions of libcudart.so that PyTorch binds.")
     functions = (
-        *(cudaError, cudaGetErrorString, cudaHostRegister, cudaHostUnregister, cudaMemGetInfo),
+        *(cudaError, cudaGetErrorString, cudaMemGetInfo),
+        *(cudaHostGetDevicePointer, cudaHostRegister, cudaHostUnregister),
         *(cudaProfilerStart, cudaProfilerStop, cudaStreamCreate, cudaStreamDestroy),
     )
     for one in functions:
@@ -150,6 +151,14 @@ def cudaHostUnregister(ptr: int) -> cudaError:  # noqa: N802
     except PinnedMemoryError:
         return cudaError(cuda_errors.HOST_MEMORY_NOT_REGISTERED)
     return _SUCCESS
+
+
+def cudaHostGetDevicePointer(ptr: int, flags: int) -> tuple[cudaError, int]:  # noqa: N802
+    """Return where devices read pinned memory of the host: at the host's address. ``flags`` must be 0."""
+    is_pinned = _whole(ptr, "ptr") in _ADDRESSES and _C.place_of(ptr) == "pinned memory"
+    if not is_pinned or _whole(flags, "flags"):
+        return cudaError(cuda_errors.INVALID_VALUE), 0
+    return _SUCCESS, ptr
 
 
 def cudaStreamCreate(ptr: int) -> cudaError:  # noqa: N802
