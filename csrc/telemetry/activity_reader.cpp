@@ -35,6 +35,15 @@ bool begins_with(std::string_view text, std::string_view start) {
   return text.substr(0, start.size()) == start;
 }
 
+std::vector<std::string> names_with(const std::string& prefix) {
+  std::vector<std::string> names;
+  const Folder folder(opendir(kFolder));
+  while (const dirent* entry = folder ? readdir(folder.get()) : nullptr) {
+    if (begins_with(entry->d_name, prefix)) names.emplace_back(entry->d_name);
+  }
+  return names;
+}
+
 // Who holds the lock of a file: 0, nobody; nothing if that cannot be said.
 std::optional<int> holder_of(int file) {
   struct flock asked = {};
@@ -160,13 +169,12 @@ std::vector<Process> parse(std::string_view page, int pid) {
 std::vector<Process> processes(const std::string& machine) {
   std::vector<Process> found;
   const std::string mine = kFilePrefix + std::to_string(geteuid()) + "-", of_machine = mine + machine + "-";
+  // First: a file that another thread of this process publishes meanwhile is then not among them, or is open.
+  const std::vector<std::string> names = names_with(of_machine);
   const std::optional<std::vector<ino_t>> open_files = append_open_files(mine, of_machine, found);
-  // Not to be taken for left over.
-  if (!open_files) return found;
-  const Folder folder(opendir(kFolder));
-  while (const dirent* entry = folder ? readdir(folder.get()) : nullptr) {
-    if (!begins_with(entry->d_name, of_machine)) continue;
-    const std::string path = std::string(kFolder) + entry->d_name;
+  if (!open_files) return found;  // this process's own is not to be taken for left over
+  for (const std::string& name : names) {
+    const std::string path = kFolder + name;
     struct stat status;
     if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid()) continue;
     if (std::find(open_files->begin(), open_files->end(), status.st_ino) != open_files->end()) continue;
