@@ -96,6 +96,7 @@ __all__ = [
     "device_uuid",
     "export",
     "is_blas_deterministic",
+    "is_configured",
     "is_rbln_diagnosed",
     "kernel_cache",
     "kernel_cache_refused",
@@ -447,6 +448,11 @@ def configure(
     if CHIP.name in given:
         _check_chip_names(chips_given, given[CHIP.name])
     _overrides.update(candidate)
+
+
+def is_configured() -> bool:
+    """Return whether :func:`configure` says anything that the environment does not."""
+    return bool(_overrides)
 
 
 def _check_chip_names(chips: Iterable[str], given: object) -> None:
