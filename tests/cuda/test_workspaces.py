@@ -184,7 +184,7 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     x @ x
 text = "Could not parse CUBLAS_WORKSPACE_CONFIG, using default workspace size of 33554432 bytes."
-assert [str(one.message) for one in caught] == [text], caught
+assert len(caught) == 1 and str(caught[0].message).startswith(text), caught
 assert kept() == 32
 """,
         {**NAME, "CUBLAS_WORKSPACE_CONFIG": "large"},

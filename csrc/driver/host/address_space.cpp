@@ -282,8 +282,6 @@ bool AddressSpace::cut(uintptr_t begin, uintptr_t address, size_t bytes) {
   };
   keep(0, before);
   keep(before + bytes, after);
-  fallocate(shared.file->descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-            static_cast<off_t>(shared.offset + before), static_cast<off_t>(bytes));
   return map_back(address, bytes);
 }
 

@@ -249,10 +249,9 @@ void Lending::resize_loan(size_t index, at::IntArrayRef sizes, at::IntArrayRef s
 void Lending::take_workspace() {
   const auto is_empty = [](const Loan& loan) { return loan.original().numel() == 0; };
   if (std::any_of(loans_.begin(), loans_.end(), is_empty)) return;
-  const bool has_bias = loans_.size() == 3 && std::any_of(loans_.begin(), loans_.end(), [](const Loan& loan) {
-                          return loan.original().dim() == 1;
-                        });
-  workspaces::take(*target_, runtime::current_stream_of(device_), op_, has_bias);
+  const bool has_vector =
+      std::any_of(loans_.begin(), loans_.end(), [](const Loan& loan) { return loan.original().dim() == 1; });
+  workspaces::take(*target_, runtime::current_stream_of(device_), op_, has_vector);
 }
 
 bool Lending::runs_in_place() {

@@ -26,8 +26,10 @@ namespace {
 constexpr std::string_view kLibraryOps[] = {
 #include "torch/ops/generated/blas_ops.inc"
 };
+// That cuBLASLt computes: always, or where they are given a bias.
 constexpr std::string_view kLinearOps[] = {"aten::_addmm_activation", "aten::_int_mm", "aten::_scaled_mm",
                                            "aten::_scaled_mm_v2"};
+constexpr std::string_view kBiasOps[] = {"aten::addmm", "aten::linear"};
 constexpr int kBackwardHandle = -1;
 
 struct Key {
@@ -207,7 +209,7 @@ void set_bytes(Library library, std::optional<size_t> bytes) {
 }
 
 void take(const runtime::Device& device, runtime::StreamRef stream, const runtime::OpRecord& op,
-          bool has_bias) {
+          bool has_vector) {
   // What the thread has seen to be there.
   struct Seen {
     const runtime::Device* device = nullptr;
@@ -217,8 +219,10 @@ void take(const runtime::Device& device, runtime::StreamRef stream, const runtim
     bool operator==(const Seen&) const = default;
   };
   static thread_local Seen seen[2];
-  const bool is_linear =
-      has_bias || std::binary_search(std::begin(kLinearOps), std::end(kLinearOps), std::string_view(op.name));
+  const auto is_among = [&](const auto& names) {
+    return std::find(std::begin(names), std::end(names), std::string_view(op.name)) != std::end(names);
+  };
+  const bool is_linear = is_among(kLinearOps) || (has_vector && is_among(kBiasOps));
   const Seen now{&device, stream.id, torch::autograd::get_current_graph_task_id() != -1,
                  all().version.load()};
   if (seen[is_linear ? 1 : 0] == now) return;

@@ -60,8 +60,9 @@ inline bool may_be_taken(runtime::ShapeClass shape_class) noexcept {
          detail::are_provided.load(std::memory_order_relaxed);
 }
 
-// A product is issued to a stream. Throws c10::OutOfMemoryError where the device has no room for a workspace.
+// A product is issued to a stream; `has_vector`: one of its operands has one dimension. Throws
+// c10::OutOfMemoryError where the device has no room for a workspace.
 void take(const runtime::Device& device, runtime::StreamRef stream, const runtime::OpRecord& op,
-          bool has_bias);
+          bool has_vector);
 
 }  // namespace loom::glue::workspaces
