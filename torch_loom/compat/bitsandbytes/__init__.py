@@ -1,15 +1,17 @@
 """bitsandbytes on the devices: kernels for its ops, found through its own extension point.
 
-The library ships kernels as compiled CUDA code, which nothing here can execute. After its own backends it calls the
-entry points of the group ``bitsandbytes.backends``; :func:`register` is one. What the kernels compute is what the
-library's CUDA kernels compute, from PyTorch's ops: block-wise quantisation (``blocks``), LLM.int8() (``int8``),
-products with 4-bit weights (``products``), optimizer steps (``optimizers``), and the memory of paged optimizers
-(``paged``).
+The library ships kernels as compiled CUDA code, which nothing here can execute. After its own backends it
+calls the entry points of the group ``bitsandbytes.backends``; :func:`register` is one. What the kernels
+compute is what the library's CUDA kernels compute, from PyTorch's ops: block-wise quantisation (``blocks``),
+LLM.int8() (``int8``), products with 4-bit weights (``products``), optimizer steps (``optimizers``), and the
+memory of paged optimizers (``paged``).
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -18,7 +20,7 @@ from torch_loom.compat.bitsandbytes import blocks, int8, optimizers, paged, prod
 
 __all__ = ["KERNELS", "register"]
 
-KERNELS = {
+KERNELS: dict[str, Callable[..., Any]] = {
     "quantize_blockwise": blocks.quantize_blockwise,
     "dequantize_blockwise": blocks.dequantize_blockwise,
     "dequantize_blockwise.out": blocks.dequantize_blockwise_out,
@@ -40,12 +42,12 @@ KERNELS = {
 
 
 def register() -> None:
-    """Register the kernels for the device's name. The library's entry point: it calls this when it is imported."""
+    """Register the kernels for the device's name. The library calls this when it is imported."""
     from bitsandbytes import cextension
 
     device = config.device_name()
     with warnings.catch_warnings():
-        # PyTorch warns that a kernel is replaced: under the name cuda that is the purpose, since the library's own
+        # PyTorch warns that a kernel is replaced. Under the name cuda that is the purpose: the library's own
         # kernels call its compiled code.
         warnings.filterwarnings("ignore", message="Warning only once for all operators")
         for op, kernel in KERNELS.items():

@@ -1,7 +1,9 @@
-"""Block-wise quantisation: each block of values is scaled by its largest magnitude to [-1, 1] and stored as codes.
+"""Block-wise quantisation: each block of values is scaled by its largest magnitude to [-1, 1] and stored as
+codes.
 
-A code of 8 bits is an index into a sorted map of 256 values, which the caller gives. A code of 4 bits is NF4 or FP4;
-two are in one byte, the first in its upper half. A tie goes where the search of the library's CUDA kernels ends.
+A code of 8 bits is an index into a sorted map of 256 values, which the caller gives. A code of 4 bits is NF4
+or FP4; two are in one byte, the first in its upper half. A tie goes where the search of the library's CUDA
+kernels ends.
 """
 
 from __future__ import annotations
@@ -111,7 +113,9 @@ def quantize_blockwise(values: Tensor, code: Tensor, blocksize: int) -> tuple[Te
     return map_codes(scaled, code)[: values.numel()].view(values.shape), absmax
 
 
-def dequantize_blockwise(codes: Tensor, absmax: Tensor, code: Tensor, blocksize: int, dtype: torch.dtype) -> Tensor:
+def dequantize_blockwise(
+    codes: Tensor, absmax: Tensor, code: Tensor, blocksize: int, dtype: torch.dtype
+) -> Tensor:
     """Undo :func:`quantize_blockwise`."""
     _check_float(dtype, "Blockwise dequantization")
     values = map_values(split_blocks(codes.reshape(-1), blocksize), code) * absmax.view(-1, 1)
@@ -161,7 +165,9 @@ def dequantize_4bit_out(
     out.copy_(dequantize_4bit(packed, absmax, blocksize, quant_type, shape, dtype))
 
 
-def unpack_4bit(packed: Tensor, values: Tensor, absmax: Tensor, block_size: int, shape: Sequence[int]) -> Tensor:
+def unpack_4bit(
+    packed: Tensor, values: Tensor, absmax: Tensor, block_size: int, shape: Sequence[int]
+) -> Tensor:
     """Give what codes of 4 bits, which index the 16 `values`, stand for: in float32, shaped as `shape`."""
     size = math.prod(shape)
     # Two values for each byte: one lookup, and no intermediate codes.
@@ -185,7 +191,7 @@ def _check_float(dtype: torch.dtype, what: str) -> None:
 
 
 def _scale(values: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
-    """Give the values divided by the magnitudes of their blocks, flat and in whole blocks, and the magnitudes."""
+    """Give the values divided by their blocks' magnitudes, flat and in whole blocks, and the magnitudes."""
     blocks = split_blocks(values.reshape(-1).float(), block_size)
     absmax = block_absmax(blocks)
     return (blocks * absmax.reciprocal().view(-1, 1)).view(-1), absmax
@@ -208,7 +214,7 @@ def _bucketize(scaled: Tensor, bounds: Tensor) -> Tensor:
 
 
 def _constants(values: Sequence[float], device: torch.device) -> Tensor:
-    """Give float32 constants on the device, as arguments of a kernel: no copy from the host, so graphs can be captured."""
+    """Give float32 constants on the device, as arguments of a kernel: graphs capture no host copies."""
     constants = torch.zeros(len(values), device=device)
     torch._foreach_add_(constants.unbind(), values)
     return constants

@@ -66,9 +66,10 @@ def mm_dequant(
 
 
 def vectorwise_quant(values: Tensor, threshold: float = 0.0) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Quantise float16 rows to int8: give them, their scales, and with a threshold the columns that have outliers.
+    """Quantise float16 rows to int8: give them, their scales, and with a threshold the outliers' columns.
 
-    Values from the threshold on are outliers. They do not count for the scale, and columns with one become zeros.
+    Values from the threshold on are outliers. They do not count for the scale, and columns with one become
+    zeros.
     """
     if values.dtype != torch.float16:
         raise ValueError(f"A must be float16, got {values.dtype}")
@@ -88,8 +89,10 @@ def vectorwise_quant(values: Tensor, threshold: float = 0.0) -> tuple[Tensor, Te
     return codes.view(values.shape), row_stats, columns
 
 
-def double_quant(values: Tensor, threshold: float = 0.0) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Quantise by rows and by columns: give both, the scales of rows and of columns, and the outliers' columns."""
+def double_quant(
+    values: Tensor, threshold: float = 0.0
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    """Quantise by rows and by columns: give both, both scales, and the outliers' columns."""
     by_rows, row_stats, columns = vectorwise_quant(values, threshold)
     kept = values.view(-1, values.shape[-1])
     if threshold > 0.0:

@@ -1,8 +1,8 @@
 """Steps of optimizers whose state is float32, or codes of 8 bits in blocks of 256.
 
-The arithmetic is that of the library's CUDA kernels: in float32, its coefficients too; gradients and parameters are
-rounded to their dtype after each change. Where a kernel does something that its siblings do not (8-bit RMSprop and
-Adagrad divide the plain gradient), so does the function here.
+The arithmetic is that of the library's CUDA kernels: in float32, its coefficients too; gradients and
+parameters are rounded to their dtype after each change. Where a kernel does something that its siblings do
+not (8-bit RMSprop and Adagrad divide the plain gradient), so does the function here.
 
 State may be a tensor of the host: paged memory.
 """
@@ -85,9 +85,9 @@ def update_32bit(
 ) -> None:
     """Update `parameter` and its float32 state in place.
 
-    With a positive `max_update_norm`, `update_norm` [1] keeps the sum of squares of the update, and an update whose
-    norm exceeds that part of `parameter_norm` is scaled down. With `skip_zeros` nothing changes where the gradient
-    is zero.
+    With a positive `max_update_norm`, `update_norm` [1] keeps the sum of squares of the update, and an update
+    whose norm exceeds that part of `parameter_norm` is scaled down. With `skip_zeros` nothing changes where
+    the gradient is zero.
     """
     _check_name(name, NAMES_32BIT)
     if gradient.dtype not in (FLOATS_OF_COUPLED_DECAY if name in COUPLED_DECAY else FLOATS):
@@ -105,7 +105,9 @@ def update_32bit(
         gradient_scale=gradient_scale,
     )
     kept = [state for state in (state1, state2) if state is not None]
-    on_device = [state.to(gradient.device) for state in kept]  # the very tensors, unless they are paged memory
+    on_device = [
+        state.to(gradient.device) for state in kept
+    ]  # the very tensors, unless they are paged memory
     states = [*on_device[0], on_device[1]] if name == "ademamix" else on_device
     limit = max_update_norm * parameter_norm + (eps if name in ONE_STATE else 0.0)
     if max_update_norm > 0.0 and update_norm is not None:
@@ -146,8 +148,8 @@ def update_8bit_blockwise(
 ) -> None:
     """Update `parameter`, the codes of its state, and their scales in place.
 
-    Optimizers with two states reset them, and leave the parameter, where the gradient is not finite. Of the others,
-    with `skip_zeros`, nothing changes where it is zero.
+    Optimizers with two states reset them, and leave the parameter, where the gradient is not finite. Of the
+    others, with `skip_zeros`, nothing changes where it is zero.
     """
     _check_name(name, NAMES_8BIT)
     if gradient.dtype not in FLOATS:
@@ -208,7 +210,9 @@ def _step_32bit(
         slope = _rounded(slope.add(before, alpha=numbers.weight_decay), gradient.dtype)
     skipped = slope == 0.0 if skip_zeros and name != "ademamix" else None
     old_states = [state.clone() for state in states] if skipped is not None else []
-    start = _rounded(before * numbers.shrink, dtype) if numbers.weight_decay > 0.0 and name == "lion" else before
+    start = (
+        _rounded(before * numbers.shrink, dtype) if numbers.weight_decay > 0.0 and name == "lion" else before
+    )
     change = _change(name, slope, slope, states, numbers)
     if scale is not None and name not in UNLIMITED:
         change.mul_(scale)
@@ -287,7 +291,7 @@ def _change(name: str, slope: Tensor, plain: Tensor, states: list[Tensor], numbe
 
 
 def _update_norm(name: str, gradient: Tensor, states: list[Tensor], numbers: Step) -> Tensor:
-    """Give the sum of squares of the update that these states would make: of Lion and AdEMAMix a plain sum."""
+    """Give the sum of squares of the update from these states: of Lion and AdEMAMix a plain sum."""
     slope = _rounded(gradient.float() * numbers.gradient_scale, gradient.dtype)
     first, last = states[0], states[-1]
     if name == "ademamix":

@@ -1,7 +1,7 @@
 """Memory of paged optimizers, and what the library does with it outside of its ops.
 
-On a GPU this is managed memory, which host and device page between them; PyTorch sees tensors of the host over it,
-and the library's ops take them beside tensors of the device.
+On a GPU this is managed memory, which host and device page between them; PyTorch sees tensors of the host
+over it, and the library's ops take them beside tensors of the device.
 """
 
 from __future__ import annotations

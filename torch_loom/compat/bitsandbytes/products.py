@@ -9,7 +9,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from torch_loom.compat.bitsandbytes.blocks import check_out, dequantize_4bit, dequantize_blockwise, unpack_4bit
+from torch_loom.compat.bitsandbytes.blocks import (
+    check_out,
+    dequantize_4bit,
+    dequantize_blockwise,
+    unpack_4bit,
+)
 
 __all__ = ["gemm_4bit", "gemv_4bit", "gemv_4bit_out"]
 
@@ -33,7 +38,8 @@ def gemm_4bit(
 ) -> Tensor:
     """Multiply `values` [..., k] by the transpose of the weight [n, k] that is packed.
 
-    With `absmax_8bit` the weight's scales are quantised: `absmax`, `absmax_code` and `absmax_offset` restore them.
+    With `absmax_8bit` the weight's scales are quantised: `absmax`, `absmax_code` and `absmax_offset` restore
+    them.
     """
     inner = values.shape[-1]
     if math.prod(values.shape[:-1]) <= FUSED_ROWS and inner % blocksize:
