@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from tests.conftest import PythonRunner
@@ -41,7 +43,7 @@ def num_graphs(device=0):
 def test_reading_a_result_that_a_later_run_has_overwritten(warm_python: PythonRunner) -> None:
     warm_python(
         HEAD
-        + """
+        + textwrap.dedent("""
         f = torch.compile(lambda x: x @ x, mode="reduce-overhead")
         x = torch.eye(4, device="cuda") * 3
         first, second = f(x), f(x)  # as it is, and captured
@@ -79,7 +81,7 @@ def test_reading_a_result_that_a_later_run_has_overwritten(warm_python: PythonRu
             torch.compiler.cudagraph_mark_step_begin()
             y = f(x)
             assert g(y).tolist() == [3, 3] and y.tolist() == [2, 2]
-        """,
+        """),
         NAME,
     )
 
@@ -88,7 +90,7 @@ def test_reading_a_result_that_a_later_run_has_overwritten(warm_python: PythonRu
 def test_training(warm_python: PythonRunner) -> None:
     warm_python(
         HEAD
-        + """
+        + textwrap.dedent("""
         from torch import nn
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.0)).cuda()
@@ -117,7 +119,7 @@ def test_training(warm_python: PythonRunner) -> None:
         a = torch.ones(3, device="cuda", requires_grad=True)
         mixed(a, torch.ones(3)).sum().backward()
         assert a.grad.tolist() == [1, 1, 1]
-        """,
+        """),
         NAME,
     )
 
@@ -126,7 +128,7 @@ def test_training(warm_python: PythonRunner) -> None:
 def test_sizes_mutation_devices_and_memory(warm_python: PythonRunner) -> None:
     warm_python(
         HEAD
-        + """
+        + textwrap.dedent("""
         import gc
         f = torch.compile(lambda x: (x * 2).sum(0), backend="cudagraphs", dynamic=False)
         for device in ("cuda:0", "cuda:1"):
@@ -160,6 +162,6 @@ def test_sizes_mutation_devices_and_memory(warm_python: PythonRunner) -> None:
         gc.collect()
         torch.cuda.empty_cache()
         assert torch.cuda.memory_allocated() <= 2048, torch.cuda.memory_allocated()
-        """,
+        """),
         NAME,
     )
