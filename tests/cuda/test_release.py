@@ -122,7 +122,7 @@ def test_a_bad_version_is_an_error(fork_python: PythonRunner) -> None:
 
 
 @pytest.mark.slow
-def test_compiled_code_and_hooks_that_ask(warm_python: PythonRunner) -> None:
+def test_compiled_code_asks(warm_python: PythonRunner) -> None:
     warm_python(
         """
         import torch, torch._dynamo
@@ -130,9 +130,30 @@ def test_compiled_code_and_hooks_that_ask(warm_python: PythonRunner) -> None:
             lambda x: x + 1 if torch.version.cuda is not None else x, backend="eager", fullgraph=True
         )
         assert function(torch.ones(2, device="cuda")).tolist() == [2, 2]
-        # What DistributedDataParallel asks before it registers bf16_compress_hook.
+        """,
+        NAME,
+    )
+
+
+@pytest.mark.slow
+def test_gradients_are_exchanged_in_bfloat16(warm_python: PythonRunner, tmp_path: Path) -> None:
+    """DistributedDataParallel asks for the versions of CUDA and NCCL before it takes such a hook."""
+    warm_python(
+        f"""
+        import torch
         import torch.distributed as dist
-        assert dist.is_nccl_available() and torch.cuda.nccl.version() >= (2, 10)
+        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+        dist.init_process_group("nccl", init_method="file://{tmp_path}/store", rank=0, world_size=1)
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2).cuda(), device_ids=[0])
+        model.register_comm_hook(None, bf16_compress_hook)
+        x = torch.full((3, 4), 1.01, device="cuda")
+        model(x).sum().backward()
+        gradient = model.module.weight.grad
+        expected = torch.full((2, 4), 3.03)
+        assert torch.allclose(gradient.cpu(), expected, rtol=1e-2)
+        assert gradient.equal(gradient.bfloat16().float())
+        assert not torch.allclose(gradient.cpu(), expected, rtol=1e-6)  # it has been rounded
+        dist.destroy_process_group()
         """,
         NAME,
     )
