@@ -24,7 +24,8 @@ def under_loom_run(monkeypatch: pytest.MonkeyPatch) -> Environment:
 
     def make(**settings: str) -> dict[str, str]:
         machine = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MACHINE": f"nvml_test_{os.getpid()}"}
-        wanted = forking.environment({**machine, "TORCH_LOOM_DEVICES": "2", **settings})
+        fixed = {"TORCH_LOOM_DEVICES": "2", "TORCH_LOOM_CUDA_VERSION": "13.0"}
+        wanted = forking.environment({**machine, **fixed, **settings})
         for name in set(os.environ) - set(wanted):
             monkeypatch.delenv(name)
         for name, value in wanted.items():

@@ -204,6 +204,20 @@ def test_no_driver(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(("version", "driver"), [("12.8", "570"), ("12.7", "570"), ("99.9", "595")])
+def test_versions(under_loom_run: Environment, run_without_torch: Program, version: str, driver: str) -> None:
+    run_without_torch(
+        f"""
+        pynvml.nvmlInit()
+        assert pynvml.nvmlSystemGetDriverVersion().startswith("{driver}.")
+        number = pynvml.nvmlSystemGetCudaDriverVersion()
+        assert f"{{number // 1000}}.{{number % 1000 // 10}}" == "{version}"
+        assert pynvml.nvmlSystemGetNVMLVersion().startswith("{version.split(".")[0]}.{driver}.")
+        """,
+        under_loom_run(TORCH_LOOM_CUDA_VERSION=version),
+    )
+
+
 def test_nvitop(under_loom_run: Environment, run_without_torch: Program) -> None:
     run_without_torch(
         """

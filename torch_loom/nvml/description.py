@@ -12,6 +12,8 @@ import sys
 from collections.abc import Mapping
 
 from torch_loom import config
+from torch_loom.config.settings import CUDA_VERSION
+from torch_loom.config.sources import value_of
 from torch_loom.errors import ExtensionError, LoomError
 from torch_loom.nvml import BIN, LIBRARY
 
@@ -33,7 +35,7 @@ _FIGURES = (
     "num_links",
     "link_gbps",
 )
-# A driver of the branch with which each version of CUDA came, from NVIDIA's release notes of CUDA.
+# A driver of the branch that came with each version of CUDA: nvidia-smi shows both.
 _DRIVERS = {
     (12, 4): "550.163.01",
     (12, 6): "560.35.05",
@@ -41,6 +43,7 @@ _DRIVERS = {
     (12, 9): "575.57.08",
     (13, 0): "580.95.05",
     (13, 1): "590.44.01",
+    (13, 2): "595.71.05",
 }
 _DEFAULT_CUDA = "13.0"
 _SEPARATORS = frozenset(b"%|;=")
@@ -93,6 +96,7 @@ def describe(settings: config.Settings | None = None) -> str:
         ChipError: there is no such chip, or its description cannot be used.
     """
     settings = settings or config.resolve()
+    # Programs may be told of none, but a driver has one.
     version = config.cuda_version(_DEFAULT_CUDA) or _DEFAULT_CUDA
     major, minor = (int(number) for number in version.split(".")[:2])
     newest = max(_DRIVERS)
