@@ -12,8 +12,6 @@ import sys
 from collections.abc import Mapping
 
 from torch_loom import config
-from torch_loom.config.settings import CUDA_VERSION
-from torch_loom.config.sources import value_of
 from torch_loom.errors import ExtensionError, LoomError
 from torch_loom.nvml import BIN, LIBRARY
 
