@@ -2,7 +2,9 @@
 #include "torch/bindings/busy_bindings.h"
 
 #include <torch/csrc/Exceptions.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -10,6 +12,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "runtime/clock.h"
 #include "runtime/ipc/activity_board.h"
@@ -69,6 +72,17 @@ void clear_flag() {
   });
 }
 
+// This process is there also where it could not publish what it does.
+std::vector<telemetry::Process> processes(const std::string& machine) {
+  std::vector<telemetry::Process> found = telemetry::processes(machine);
+  const int own = getpid();
+  if (std::none_of(found.begin(), found.end(), [own](const auto& process) { return process.pid == own; })) {
+    std::vector<telemetry::Process> mine = telemetry::parse(runtime::activity_board::snapshot(), own);
+    found.insert(found.begin(), mine.begin(), mine.end());
+  }
+  return found;
+}
+
 }  // namespace
 
 void bind_busy(py::module_& m) {
@@ -97,14 +111,16 @@ void bind_busy(py::module_& m) {
   m.def("publish_activity", guarded([](int file) { translated([&] { board::publish(file); }); }));
   m.def("activity_processes", [](const std::string& machine) {
     py::list found;
-    for (const telemetry::Process& process : telemetry::processes(machine)) {
+    for (const telemetry::Process& process : processes(machine)) {
       found.append(py::make_tuple(process.physical, process.pid, process.memory_bytes, process.capacity_bytes,
                                   py::bytes(process.chip)));
     }
     return found;
   });
   m.def("busy_share", [](const std::string& machine, int physical, uint64_t now) {
-    const telemetry::Busy busy = telemetry::busy_share(telemetry::users_of(machine, physical), now);
+    std::vector<telemetry::Process> found = processes(machine);
+    std::erase_if(found, [&](const telemetry::Process& process) { return process.physical != physical; });
+    const telemetry::Busy busy = telemetry::busy_share(found, now);
     return py::make_tuple(busy.kernels, busy.kernels_or_copies);
   });
   m.def("clock_ticks", [] {

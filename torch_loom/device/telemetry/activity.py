@@ -103,19 +103,23 @@ def processes(physical_device: int) -> list[Process]:
 
     Warns, once, if the others cannot be seen.
     """
+    _tell_failure()
+    return [
+        Process(pid, memory_bytes, capacity_bytes, chip.decode(errors="replace"))
+        for physical, pid, memory_bytes, capacity_bytes, chip in _C.activity_processes(_machine)
+        if physical == physical_device
+    ]
+
+
+def _tell_failure() -> None:
     global _failure
     if _failure is not None:
         reason, _failure = _failure, None
         warnings.warn(
             f"Other processes that use the devices cannot be seen, and do not see this one: {reason}. "
             "TORCH_LOOM_MACHINE=none says that this is wanted.",
-            stacklevel=4,
+            stacklevel=5,
         )
-    return [
-        Process(pid, memory_bytes, capacity_bytes, chip.decode(errors="replace"))
-        for physical, pid, memory_bytes, capacity_bytes, chip in _C.activity_processes(_machine)
-        if physical == physical_device
-    ]
 
 
 def devices_of_others() -> set[int]:
@@ -129,6 +133,7 @@ def busy_share(physical_device: int) -> tuple[float, float]:
 
     What streams, of this process or another, did in the same 17 to 34 ms is taken to overlap by chance.
     """
+    _tell_failure()
     now, _ = _C.clock_ticks()
     return _C.busy_share(_machine, physical_device, now)
 
