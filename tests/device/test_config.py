@@ -93,7 +93,7 @@ def test_declarations_are_complete() -> None:
     for setting in config.SETTINGS:
         name = setting.name.upper()
         allowed = {config.ENV_PREFIX + name}
-        if name.startswith(("RBLN_", "CUDA_", "CUBLAS_")):
+        if name.startswith(("RBLN_", "CUDA_", "CUBLAS")):
             allowed |= {name, f"TORCH_{name}"}
         assert setting.env in allowed
         assert setting.type_name
