@@ -231,6 +231,10 @@ KNOWN: dict[tuple[str, str], tuple[str | None, str]] = {
         OLDER_PYTORCH,
         "PyTorch 2.13 does not set CUDA_MODULE_LOADING",
     ),
+    (_CUDA, "TestCuda.test_cublas_workspace_explicit_allocation"): (
+        OLDER_PYTORCH,
+        "PyTorch 2.13 reads CUBLAS_WORKSPACE_CONFIG once",
+    ),
     (_CUDA, "TestCuda.test_cublas_allow_bf16_reduced_precision_reduction_get_set"): _FIGURE_OF_CUBLAS,
     (_CUDA, "TestCuda.test_cublas_allow_fp16_reduced_precision_reduction_get_set"): _FIGURE_OF_CUBLAS,
     (_CUDA, "TestCuda.test_out_of_memory_retry"): (
