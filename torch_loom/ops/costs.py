@@ -49,6 +49,8 @@ def matmul(call: Call) -> int:
     else:
         columns = second.shape[-1] if len(second.shape) > 1 else 1
         products = first.numel * columns
+    if "grouped" in call.op and len(first.shape) > len(second.shape):
+        products //= first.shape[0]  # each group has columns of its own
     added = 0
     if "add" in call.op.partition("::")[2].partition(".")[0]:
         added = 2 * _results(call)

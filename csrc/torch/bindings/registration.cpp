@@ -59,6 +59,7 @@ constexpr Registration kRegistrations[] = {
     register_lists,
     register_windows,
     register_rms_norm,
+    register_scaled_grouped,
     register_nested_attention,
     register_nested,
     register_quantized,

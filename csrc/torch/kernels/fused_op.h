@@ -47,13 +47,15 @@ struct Fused<parts> {
 // For an op's argument. Not inlined: GCC 12 takes the empty optional's contents for used.
 [[gnu::noinline]] inline std::optional<at::Generator> default_generator() { return std::nullopt; }
 
-// Gives an op, as "mm.dtype", a kernel made of `parts`. The signature is PyTorch's.
+// Gives an op, as "mm.dtype", a kernel made of `parts`. The signature is PyTorch's. `kernel` is what programs
+// call: checks that end in Fused<parts>::call, where the parts are not all.
 template <auto parts>
-void implement_fused(const std::string& op, const std::string& signature) {
+void implement_fused(const std::string& op, const std::string& signature,
+                     decltype(parts) kernel = &Fused<parts>::call) {
   define_fused(op + signature, parts);
   const size_t dot = op.find('.');
   Fused<parts>::name = {"loom_fused::" + op.substr(0, dot), dot == op.npos ? "" : op.substr(dot + 1)};
-  library(own_key()).impl(op.c_str(), &Fused<parts>::call);
+  library(own_key()).impl(op.c_str(), kernel);
 }
 
 }  // namespace loom::glue

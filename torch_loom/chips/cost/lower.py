@@ -52,9 +52,11 @@ def lower(op: Op) -> list[Kernel]:
 
 _LOWERINGS: Mapping[str, Lowering] = {
     **dict.fromkeys(
-        ("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "_scaled_mm"),
+        ("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot"),
         products.matmul,
     ),
+    **dict.fromkeys(("_scaled_mm", "_scaled_mm_v2"), products.scaled_matmul),
+    **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm", "_scaled_grouped_mm_v2"), products.grouped_matmul),
     "linear": products.linear,
     **dict.fromkeys(
         ("convolution", "_convolution", "cudnn_convolution", "conv2d", "convolution_overrideable"),

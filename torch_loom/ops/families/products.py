@@ -32,8 +32,8 @@ FAMILIES = (
         "matmul",
         "mm bmm addmm addbmm baddbmm addmv mv dot vdot matmul _int_mm _scaled_mm _scaled_mm_v2 "
         "_addmm_activation _weight_int8pack_mm _weight_int4pack_mm _weight_int4pack_mm_for_cpu "
-        "_dyn_quant_matmul_4bit sspaddmm _sparse_mm _grouped_mm _scaled_grouped_mm _sparse_addmm "
-        "_compute_linear_combination",
+        "_dyn_quant_matmul_4bit sspaddmm _sparse_mm _grouped_mm _scaled_grouped_mm "
+        "_scaled_grouped_mm_v2 _sparse_addmm _compute_linear_combination",
         flops=matmul,
         tolerance="accumulated",
         fused="_addmm_activation",

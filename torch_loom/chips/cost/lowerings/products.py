@@ -109,6 +109,30 @@ def matmul(op: Op) -> list[Kernel]:
     return _matmul_kernels(left.dtype, batch, m, n, k, bias, aligned)
 
 
+def scaled_matmul(op: Op) -> list[Kernel]:
+    """Products whose scales stand behind the matrices."""
+    left, right, scales = op.inputs[0], op.inputs[1], moved_bytes(op.inputs[2:])
+    aligned = all(_leading_aligned(tensor) for tensor in (left, right, op.outputs[0]))
+    return _matmul_kernels(left.dtype, 1, left.shape[0], right.shape[1], left.shape[1], scales, aligned)
+
+
+def grouped_matmul(op: Op) -> list[Kernel]:
+    """A product for each group; where groups are parts of a matrix, the parts count as equal."""
+    left, right, others = op.inputs[0], op.inputs[1], moved_bytes(op.inputs[2:])
+    m, k, n = left.shape[-2], left.shape[-1], right.shape[-1]
+    out = op.outputs[0]
+    is_left_3d, is_right_3d = len(left.shape) == 3, len(right.shape) == 3
+    groups = max(1, (left if is_left_3d else right if is_right_3d else out).shape[0])
+    if is_right_3d and not is_left_3d:
+        m = math.ceil(m / groups)
+    elif is_left_3d and not is_right_3d:
+        n = math.ceil(n / groups)
+    elif not is_left_3d:
+        k = math.ceil(k / groups)
+    aligned = all(_leading_aligned(tensor) for tensor in (left, right, out))
+    return _matmul_kernels(left.dtype, groups, m, n, k, others, aligned)
+
+
 def linear(op: Op) -> list[Kernel]:
     source, weight = op.inputs[:2]
     out = op.outputs[0] if op.outputs else op.inputs[0]
