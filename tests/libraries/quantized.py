@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import bitsandbytes as bnb
@@ -52,6 +53,12 @@ OPTIMIZERS = [
     "LAMB",
     "LARS",
 ]
+
+
+@pytest.fixture(autouse=True)
+def _forget_maps() -> Iterator[None]:
+    yield
+    bnb.functional.name2qmap.clear()  # the library keeps one on the device
 
 
 @pytest.mark.parametrize("kind", LAYERS)
