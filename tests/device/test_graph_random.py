@@ -85,7 +85,7 @@ def test_draws_on_a_side_stream_use_the_state_at_their_replay() -> None:
 def test_a_generator_of_ones_own_is_registered() -> None:
     generator = torch.Generator("loom").manual_seed(3)
     graph = loom.LoomGraph()
-    with pytest.raises(RuntimeError, match="register_generator_state"), loom.graph(graph):
+    with pytest.raises(RuntimeError, match="register_generator_state"), loom.graph(loom.LoomGraph()):
         torch.rand(4, device="loom", generator=generator)
     with pytest.raises(TypeError):
         graph.register_generator_state(3)  # type: ignore[arg-type]

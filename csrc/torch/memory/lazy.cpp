@@ -214,14 +214,14 @@ void take_device_memory(c10::StorageImpl* storage) {
   {
     const CurrentDevice current(device);
     const CurrentStream stream(device, stream_for_move(*waiting));
+    // No capture under way is concerned: the stream is not a captured one.
+    const runtime::capture::Relaxed relaxed;
     void* const taken = take_device_memory(waiting->own, waiting->bytes);
     memory = {taken, taken, &free_device_memory, storage->device()};
     // The memory may come from the cache with work pending on its stream. A copy from pageable memory waits
     // for that; without one, only another stream must.
     translated([&] {
       const runtime::StreamRef order = runtime::current_stream_of(device);
-      // No capture under way is concerned: the stream is not a captured one.
-      const runtime::capture::Relaxed relaxed;
       if (waiting->host) {
         runtime::copy_and_wait(order, memory.get(), waiting->host.get(), waiting->bytes);
       } else if (user_stream != order.id) {
