@@ -1,0 +1,75 @@
+"""Sentences of docs/cuda.md that no other file shows."""
+
+from __future__ import annotations
+
+from tests.conftest import PythonRunner
+
+
+def test_flags_of_cudnn_are_kept(fork_cuda: PythonRunner) -> None:
+    fork_cuda(
+        """
+        from torch.backends import cudnn
+        assert not cudnn.is_available() and cudnn.version() is None
+        for name in ("benchmark", "deterministic", "allow_tf32", "enabled"):
+            for value in (True, False):
+                setattr(cudnn, name, value)
+                assert getattr(cudnn, name) is value, name
+        with cudnn.flags(benchmark=True):
+            assert cudnn.benchmark
+        assert not cudnn.benchmark
+        """
+    )
+
+
+def test_the_first_assert_is_written_at_once(fork_cuda: PythonRunner) -> None:
+    done = fork_cuda(
+        """
+        import sys
+        x, index = torch.ones(3, device="cuda"), torch.tensor([7], device="cuda")
+        x[index]
+        print("launched", file=sys.stderr)
+        raises("AcceleratorError", "device-side assert triggered", torch.cuda.synchronize)
+        """
+    )
+    said, _, _ = done.stderr.partition("launched")
+    assert "cuda: device-side assert: aten::index" in said
+    assert "out of bounds" in said
+
+
+def test_launch_blocking_raises_the_assert_at_the_op(fork_cuda: PythonRunner) -> None:
+    fork_cuda(
+        """
+        x, index = torch.ones(3, device="cuda"), torch.tensor([7], device="cuda")
+        raises("AcceleratorError", "device-side assert triggered", lambda: x[index])
+        """,
+        {"CUDA_LAUNCH_BLOCKING": "1"},
+    )
+
+
+def test_immediate_asserts_leave_the_devices_usable(fork_cuda: PythonRunner) -> None:
+    fork_cuda(
+        """
+        x, index = torch.ones(3, device="cuda"), torch.tensor([7], device="cuda")
+        try:
+            x[index]
+        except (IndexError, RuntimeError) as error:
+            assert "out of bounds" in str(error), error
+        else:
+            raise AssertionError("no error")
+        assert (x + 1).tolist() == [2, 2, 2]
+        """,
+        {"TORCH_LOOM_ASSERTS": "immediate"},
+    )
+
+
+def test_collectives_take_tensors_of_the_host_and_end(fork_cuda: PythonRunner) -> None:
+    fork_cuda(
+        """
+        import torch.distributed as dist
+        dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+        for x in (torch.ones(3), torch.ones(3, device="cuda")):
+            work = dist.all_reduce(x, async_op=True)
+            assert work.is_completed() and x.tolist() == [1, 1, 1]
+        dist.destroy_process_group()
+        """
+    )
