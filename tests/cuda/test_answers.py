@@ -137,7 +137,8 @@ def test_inductor_compiles_models_to_cpp(warm_python: PythonRunner) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("text", "count"), [("1", 1), ("1,0", 2), ("", 0), ("-1", 0), ("0,9,1", 1), ("0,0", 0)]
+    ("text", "count"),
+    [("1", 1), ("1,0", 2), ("", 0), ("-1", 0), ("0,9,1", 1), ("0,0", 0), ("GPU-8932f937", 0)],
 )
 def test_visible_devices(warm_python: PythonRunner, text: str, count: int) -> None:
     warm_python(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.conftest import PythonRunner
 
 
@@ -71,5 +73,20 @@ def test_collectives_take_tensors_of_the_host_and_end(fork_cuda: PythonRunner) -
             work = dist.all_reduce(x, async_op=True)
             assert work.is_completed() and x.tolist() == [1, 1, 1]
         dist.destroy_process_group()
+        """
+    )
+
+
+@pytest.mark.slow
+def test_max_autotune_tunes_nothing_more(fork_cuda: PythonRunner) -> None:
+    fork_cuda(
+        """
+        from torch._inductor import config
+        from torch._inductor.utils import run_and_get_code
+        x = torch.arange(12.0, device="cuda").reshape(3, 4)
+        found, sources = run_and_get_code(torch.compile(lambda x: (x @ x.t()).relu(), mode="max-autotune"), x)
+        assert torch.equal(found, x @ x.t()) and config.cuda_backend == "cpp"
+        assert not any("triton" in source.lower().partition("async_compile")[2] for source in sources)
+        assert "extern_kernels.mm" in sources[0]
         """
     )
