@@ -57,8 +57,6 @@ def provide() -> None:
     c10d.default_pg_nccl_timeout = _TIMEOUT
     _reach_the_host(c10d.BackendConfig)
     _coalesce(c10d.ProcessGroup)
-    # split_group copies its parent's options.
-    c10d.ProcessGroupGloo._Options.__deepcopy__ = _copied
 
 
 def _group_type(gloo: Any) -> Any:
@@ -120,10 +118,3 @@ def _coalesce(group: Any) -> None:
         return cuda_collectives.end_batch() if device.type == config.CUDA_NAME else end(self, device)
 
     group._start_coalescing, group._end_coalescing = start_coalescing, end_coalescing
-
-
-def _copied(options: Any, _: dict[int, Any]) -> Any:
-    copy = type(options)()
-    for name in ("_devices", "_threads", "_timeout", "global_ranks_in_group", "group_name"):
-        setattr(copy, name, getattr(options, name))
-    return copy

@@ -17,6 +17,8 @@ import torch
 from torch.overrides import handle_torch_function, has_torch_function
 from torch.utils.dlpack import DLDeviceType
 
+from torch_loom._register import split_groups
+
 # The names under which checkpoints of these devices are written: the default one and the vendor's.
 _KNOWN_NAMES = ("loom", "rbln")
 
@@ -37,6 +39,7 @@ def apply(device_type: str) -> None:
     _register_reductions()
     _check_captured_steps(device_type)
     _wait_before_other_default_dtype()
+    split_groups.provide()
 
 
 def _patch_dlpack_device(device_type: str) -> None:

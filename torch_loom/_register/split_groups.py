@@ -1,0 +1,89 @@
+"""Groups split from a group, each with keys of its own in the store.
+
+PyTorch splits the backend of each device type with one and the same part of the store. NCCL needs no store
+for that. Gloo exchanges addresses there, so where one group of gloo serves two device types, two groups would
+be made that read each other's addresses, and no rank returned. PyTorch's names of the parts count the groups
+that a rank is in, so ranks that are in different numbers of groups would disagree about them, too.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import weakref
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+
+# How often each group was split. All its ranks take part in each split, so they count alike.
+_splits: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+
+def provide() -> None:
+    """Split groups of gloo, also of gloo under NCCL's name, into parts that have stores of their own."""
+    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+        return
+    c10d: Any = torch.distributed.distributed_c10d
+    original = c10d.ProcessGroup.split_group
+
+    @functools.wraps(original)
+    def split_group(
+        self: Any,
+        ranks: Sequence[int],
+        timeout: timedelta | None = None,
+        opts: Any = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+        device_types: Sequence[torch.device] | None = None,
+    ) -> Any:
+        together = _by_backend(self, device_types)
+        if not all(isinstance(self._get_backend(devices[0]), c10d.ProcessGroupGloo) for devices in together):
+            return original(self, ranks, timeout, opts, group_name, group_desc, device_types)
+        count = _splits[self] = _splits.get(self, 0) + 1
+        if self.rank() not in ranks:
+            return None
+        ranks = sorted(ranks)
+        rank, size = ranks.index(self.rank()), len(ranks)
+        key = f"split:{count}:{'_'.join(map(str, ranks))}"
+        store = c10d.PrefixStore(key, self.get_group_store().clone())
+        part = c10d.ProcessGroup(store, rank, size)
+        default = getattr(c10d.ProcessGroup.BackendType, self._get_backend_name().upper())
+        part._set_default_backend(default)
+        for number, devices in enumerate(together):
+            options = copy.deepcopy(self._get_backend(devices[0]).options)
+            backend = c10d.ProcessGroupGloo(
+                c10d.PrefixStore(str(number), store), rank, size, timeout=timeout or options._timeout
+            )
+            # Empty for the group of all ranks.
+            parents = options.global_ranks_in_group or range(self.size())
+            backend.options.global_ranks_in_group = [parents[one] for one in ranks]
+            kind = default if any(one.type != "cpu" for one in devices) else part.BackendType.GLOO
+            for device in devices:
+                part._register_backend(device, kind, backend)
+        part._set_group_name(group_name or f"{self.group_name}:{key}")
+        part._set_group_desc(group_desc or f"{self.group_desc}:split:{count}")
+        return part
+
+    c10d.ProcessGroup.split_group = split_group
+    # PyTorch copies the parent's options, and cannot copy gloo's.
+    c10d.ProcessGroupGloo._Options.__deepcopy__ = _copied
+
+
+def _by_backend(group: Any, wanted: Sequence[torch.device] | None) -> list[list[torch.device]]:
+    """Device types of a group that are wanted (None: all), those of one backend together."""
+    types = None if wanted is None else {device.type for device in wanted}
+    backends: dict[int, list[torch.device]] = {}
+    for device in group._device_types:
+        if types is None or device.type in types:
+            backends.setdefault(id(group._get_backend(device)), []).append(device)
+    # In one order on all ranks.
+    return sorted(backends.values(), key=lambda devices: min(device.type for device in devices))
+
+
+def _copied(options: Any, _: dict[int, Any]) -> Any:
+    result = type(options)()
+    for name in ("_devices", "_threads", "_timeout", "global_ranks_in_group", "group_name"):
+        setattr(result, name, getattr(options, name))
+    return result
