@@ -118,29 +118,31 @@ Tensor laid_out_as(const Tensor& own, const Tensor& computed) {
 
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor> engine_attention(const Tensor& query, const Tensor& key,
-                                                    const Tensor& value, OptionalTensor bias, double dropout,
-                                                    bool is_causal, std::optional<double> scale,
-                                                    int64_t diagonal, std::optional<int64_t> sum_rows,
-                                                    std::optional<at::Generator> generator) {
+AttentionResult engine_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                 OptionalTensor bias, double dropout, bool is_causal,
+                                 std::optional<double> scale, int64_t diagonal,
+                                 std::optional<int64_t> sum_rows, std::optional<at::Generator> generator) {
   const Tensor state = at::empty({2}, query.options().dtype(c10::kLong));
+  const Tensor offset = at::empty({}, state.options());
   if (query.is_meta()) {
     return {empty_like_output(query, value.size(-1), sum_rows.has_value()), empty_logsumexp(query, sum_rows),
-            state};
+            state, offset};
   }
   state.zero_();
+  offset.zero_();
   Attention call(query, key, value, bias, dropout, is_causal, scale, diagonal);
   Tensor computed, sums;
   if (call.is_whole()) {
     std::tie(computed, sums) = at::_scaled_dot_product_flash_attention_for_cpu(
         rows(query), rows(call.key), rows(call.value), 0, is_causal, call.bias, call.scale);
-    if (!sum_rows.has_value()) return {computed, sums.contiguous(), state};
+    if (!sum_rows.has_value()) return {computed, sums.contiguous(), state, offset};
   } else {
     call.widen();
     const Tensor scores = call.scores();
     Tensor weights = at::_safe_softmax(scores, -1);
     if (dropout > 0) {
       weights = weights.mul(kept_weights(weights, dropout, draw_numbers(state, generator)));
+      offset.copy_(state[1]);
     }
     computed = at::matmul(weights, call.value);
     sums = at::logsumexp(scores.to(at::toOpMathType(query.scalar_type())), {-1});
@@ -152,7 +154,7 @@ std::tuple<Tensor, Tensor, Tensor> engine_attention(const Tensor& query, const T
   const Tensor output = laid_out_as(empty_like_output(query, value.size(-1), sum_rows.has_value()), computed);
   const Tensor logsumexp = empty_logsumexp(query, sum_rows);
   if (logsumexp.size(2) != 0) logsumexp.narrow(2, 0, query.size(2)).copy_(sums);
-  return {output, logsumexp, state};
+  return {output, logsumexp, state, offset};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> engine_attention_backward(

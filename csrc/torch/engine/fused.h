@@ -15,13 +15,15 @@ namespace loom::glue {
 
 // Scaled dot-product attention of tensors of the engine, or of the device meta. Sizes: query [batch, heads,
 // time, width], key and value with as many heads or a divisor of that. Output [batch, heads, time, width of
-// value], log Σ exp of the scores [batch, heads, time], and the seed and offset of dropout. With `sum_rows`
+// value], log Σ exp of the scores [batch, heads, time], and the state of dropout: seed and offset in one
+// tensor, and the offset in one of its own, since a kernel's results start where memory does. With `sum_rows`
 // as CUDA's memory-efficient kernel returns them: the output lies in memory by time, and the second has so
 // many rows, of which those behind the query's are ∞; if 0, none.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> engine_attention(
-    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-    const std::optional<at::Tensor>& bias, double dropout, bool is_causal, std::optional<double> scale,
-    int64_t diagonal, std::optional<int64_t> sum_rows, std::optional<at::Generator> generator);
+using AttentionResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+AttentionResult engine_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                 const std::optional<at::Tensor>& bias, double dropout, bool is_causal,
+                                 std::optional<double> scale, int64_t diagonal,
+                                 std::optional<int64_t> sum_rows, std::optional<at::Generator> generator);
 // The gradients of query, key, value and, if it is wanted, of the bias. `is_by_time`: they lie in memory so.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> engine_attention_backward(
     const at::Tensor& gradient, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
@@ -46,8 +48,8 @@ struct PackedAttention {
 };
 // Output, log Σ exp of the scores (∞ for a query that sees no key), and the seed and offset of dropout. The
 // sums are (heads, rows) of packed sequences; with `sum_rows` (sequences, heads, so many rows), if 0 none.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> engine_packed_attention(
-    const PackedAttention& call, std::optional<int64_t> sum_rows, std::optional<at::Generator> generator);
+AttentionResult engine_packed_attention(const PackedAttention& call, std::optional<int64_t> sum_rows,
+                                        std::optional<at::Generator> generator);
 // The gradients of query, key and value.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> engine_packed_attention_backward(
     const PackedAttention& call, const at::Tensor& gradient, const at::Tensor& output, const at::Tensor& sums,

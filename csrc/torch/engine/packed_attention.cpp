@@ -139,20 +139,21 @@ Tensor summed(const Tensor& gradient, int64_t repeats) {
 
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor> engine_packed_attention(const PackedAttention& call,
-                                                           std::optional<int64_t> sum_rows,
-                                                           std::optional<at::Generator> generator) {
+AttentionResult engine_packed_attention(const PackedAttention& call, std::optional<int64_t> sum_rows,
+                                        std::optional<at::Generator> generator) {
   std::vector<int64_t> sizes = call.query.sizes().vec();
   sizes.back() = call.value.size(-1);
   Tensor output = at::empty(sizes, call.query.options());
   Tensor sums = empty_sums(call, sum_rows);
   Tensor state = at::empty({2}, call.query.options().dtype(at::kLong));
-  if (call.query.is_meta()) return {output, sums, state};
+  Tensor offset = at::empty({}, state.options());
+  if (call.query.is_meta()) return {output, sums, state, offset};
   output.zero_();
   sums.fill_(kInfinity);
   state.zero_();
   const Sequences sequences(call);
   if (call.dropout > 0) draw_numbers(state, generator);
+  offset.copy_(state[1]);
   for (int64_t i = 0; i < call.count(); ++i) {
     const Tensor query = sequences.query_of(call.query, i), key = sequences.key_of(call.key, i);
     if (query.size(1) == 0 || key.size(1) == 0) continue;
@@ -166,7 +167,7 @@ std::tuple<Tensor, Tensor, Tensor> engine_packed_attention(const PackedAttention
         at::matmul(weights, sequences.key_of(call.value, i)).transpose(0, 1));
     if (sums.size(-1) != 0) sequences.sums_of(sums, i).copy_(sum.masked_fill(sees_none, kInfinity));
   }
-  return {output, sums, state};
+  return {output, sums, state, offset};
 }
 
 std::tuple<Tensor, Tensor, Tensor> engine_packed_attention_backward(const PackedAttention& call,

@@ -23,17 +23,11 @@ using at::Tensor;
 FlashResult attention(const Tensor& query, const Tensor& key, const Tensor& value,
                       const std::optional<Tensor>& bias, double dropout_p, bool is_causal,
                       bool /*return_debug_mask*/, std::optional<double> scale) {
-  auto [output, logsumexp, state] = fused_attention(query, key, value, bias, dropout_p, is_causal, scale);
+  auto [output, logsumexp, state, offset] =
+      fused_attention(query, key, value, bias, dropout_p, is_causal, scale);
   const Tensor none;
-  return {output,
-          logsumexp,
-          none,
-          none,
-          query.sym_size(2),
-          key.sym_size(2),
-          state.select(0, 0),
-          state.select(0, 1),
-          none};
+  return {output,          logsumexp,          none,   none, query.sym_size(2),
+          key.sym_size(2), state.select(0, 0), offset, none};
 }
 
 AttentionGradients attention_backward(const Tensor& gradient, const Tensor& query, const Tensor& key,
@@ -57,8 +51,8 @@ FlashResult flash_attention(const Tensor& query, const Tensor& key, const Tensor
                             bool is_causal, bool return_debug_mask, std::optional<double> scale) {
   check_operands(query, key, value, {}, dropout_p);
   if (is_cuda(query)) check_flash(query, key, value);
-  auto [output, logsumexp, state] = fused_attention(query, key, value, {}, dropout_p, is_causal, scale,
-                                                    last_sees_all(query, key, is_causal));
+  auto [output, logsumexp, state, offset] = fused_attention(query, key, value, {}, dropout_p, is_causal,
+                                                            scale, last_sees_all(query, key, is_causal));
   const Tensor none;
   return {output,
           logsumexp,
@@ -67,7 +61,7 @@ FlashResult flash_attention(const Tensor& query, const Tensor& key, const Tensor
           query.sym_size(2),
           key.sym_size(2),
           state.view(at::kUInt64),
-          at::empty({}, state.options().dtype(at::kUInt64)),
+          offset.view(at::kUInt64),
           return_debug_mask && dropout_p > 0
               ? in_mask_tiles(signed_weights(query, key, dropout_p, is_causal, scale, state), query.size(2),
                               key.size(2))
@@ -99,9 +93,9 @@ std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(
 AttentionGradients efficient_by_head(const Tensor& query, const Tensor& key, const Tensor& value,
                                      const std::optional<Tensor>& bias, bool compute_logsumexp,
                                      double dropout_p, bool is_causal, std::optional<double> scale) {
-  auto [output, logsumexp, state] = efficient_attention(query, key, value, bias, compute_logsumexp, dropout_p,
-                                                        is_causal, scale, /*diagonal=*/0);
-  return {output, logsumexp, state.select(0, 0), state.select(0, 1)};
+  auto [output, logsumexp, state, offset] = efficient_attention(query, key, value, bias, compute_logsumexp,
+                                                                dropout_p, is_causal, scale, /*diagonal=*/0);
+  return {output, logsumexp, state.select(0, 0), offset};
 }
 
 AttentionGradients efficient_by_head_backward(const Tensor& gradient, const Tensor& query, const Tensor& key,

@@ -99,11 +99,11 @@ EfficientByTime efficient_by_time(const Tensor& query, const Tensor& key, const 
   const Triangle triangle(query, key, custom_mask_type);
   if (is_dense(starts_q, window) && !is_given(starts_k) && !is_given(used_k)) {
     const Tensor by_head[] = {query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)};
-    auto [output, logsumexp, state] =
+    auto [output, logsumexp, state, offset] =
         efficient_attention(by_head[0], by_head[1], by_head[2], bias, compute_logsumexp, dropout_p,
                             triangle.is_causal, scale, triangle.diagonal);
-    return {output.transpose(1, 2), logsumexp,         state.select(0, 0),
-            state.select(0, 1),     query.sym_size(1), key.sym_size(1)};
+    return {output.transpose(1, 2), logsumexp,      state.select(0, 0), offset,
+            query.sym_size(1),      key.sym_size(1)};
   }
   TORCH_CHECK_NOT_IMPLEMENTED(
       !is_given(bias), "_efficient_attention_forward of packed sequences or with a window takes no bias");
@@ -116,8 +116,8 @@ EfficientByTime efficient_by_time(const Tensor& query, const Tensor& key, const 
   PackedCall call =
       packed_call(query, key, value, starts_q, starts_k, max_q, max_k, dropout_p, triangle, scale, window);
   call.used_k = used_k;
-  auto [output, sums, state] = packed_attention(call, compute_logsumexp ? in_tiles(max_q) : 0);
-  return {with_batch(output, is_given(starts_q)), sums, state.select(0, 0), state.select(0, 1), max_q, max_k};
+  auto [output, sums, state, offset] = packed_attention(call, compute_logsumexp ? in_tiles(max_q) : 0);
+  return {with_batch(output, is_given(starts_q)), sums, state.select(0, 0), offset, max_q, max_k};
 }
 
 AttentionGradients efficient_by_time_backward(

@@ -9,15 +9,14 @@ namespace loom::glue {
 
 using at::Tensor;
 
-std::tuple<Tensor, Tensor, Tensor> fused_attention(const Tensor& query, const Tensor& key,
-                                                   const Tensor& value, const std::optional<Tensor>& bias,
-                                                   double dropout_p, bool is_causal,
-                                                   std::optional<double> scale, int64_t diagonal,
-                                                   std::optional<int64_t> sum_rows) {
+AttentionResult fused_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                const std::optional<Tensor>& bias, double dropout_p, bool is_causal,
+                                std::optional<double> scale, int64_t diagonal,
+                                std::optional<int64_t> sum_rows) {
   check_operands(query, key, value, bias, dropout_p);
-  using Signature = std::tuple<Tensor, Tensor, Tensor>(
-      const Tensor&, const Tensor&, const Tensor&, const std::optional<Tensor>&, double, bool,
-      std::optional<double>, int64_t, std::optional<int64_t>, std::optional<at::Generator>);
+  using Signature =
+      AttentionResult(const Tensor&, const Tensor&, const Tensor&, const std::optional<Tensor>&, double, bool,
+                      std::optional<double>, int64_t, std::optional<int64_t>, std::optional<at::Generator>);
   static const auto op =
       find_fused<Signature>("loom_fused::_scaled_dot_product_fused_attention_overrideable");
   return op.call(query, key, value, bias, dropout_p, is_causal, scale, diagonal, sum_rows,
@@ -48,11 +47,10 @@ int64_t in_tiles(int64_t rows) {
   return (rows + kTile - 1) / kTile * kTile;
 }
 
-std::tuple<Tensor, Tensor, Tensor> efficient_attention(const Tensor& query, const Tensor& key,
-                                                       const Tensor& value, const std::optional<Tensor>& bias,
-                                                       bool compute_logsumexp, double dropout_p,
-                                                       bool is_causal, std::optional<double> scale,
-                                                       int64_t diagonal) {
+AttentionResult efficient_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const std::optional<Tensor>& bias, bool compute_logsumexp,
+                                    double dropout_p, bool is_causal, std::optional<double> scale,
+                                    int64_t diagonal) {
   if (is_cuda(query)) check_efficient(query);
   return fused_attention(query, key, value, bias, dropout_p, is_causal, scale, diagonal,
                          compute_logsumexp ? in_tiles(query.size(2)) : 0);
@@ -64,8 +62,7 @@ void register_fused_attention() {
       "bias, "
       "float dropout_p, bool is_causal, *, float? scale=None, int diagonal=0, int? sum_rows=None, Generator? "
       "generator=None) "
-      "-> (Tensor, Tensor, "
-      "Tensor)",
+      "-> (Tensor, Tensor, Tensor, Tensor)",
       engine_attention);
   define_fused(
       "_scaled_dot_product_fused_attention_overrideable_backward(Tensor gradient, Tensor query, Tensor key, "

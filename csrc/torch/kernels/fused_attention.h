@@ -7,6 +7,7 @@
 #include <optional>
 #include <tuple>
 
+#include "torch/engine/fused.h"
 #include "torch/kernels/attention_checks.h"
 
 namespace loom::glue {
@@ -14,10 +15,10 @@ namespace loom::glue {
 using AttentionGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 // Output, log Σ exp of the scores, and the state of dropout: see engine_attention().
-std::tuple<at::Tensor, at::Tensor, at::Tensor> fused_attention(
-    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-    const std::optional<at::Tensor>& bias, double dropout_p, bool is_causal, std::optional<double> scale,
-    int64_t diagonal = 0, std::optional<int64_t> sum_rows = std::nullopt);
+AttentionResult fused_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                const std::optional<at::Tensor>& bias, double dropout_p, bool is_causal,
+                                std::optional<double> scale, int64_t diagonal = 0,
+                                std::optional<int64_t> sum_rows = std::nullopt);
 AttentionGradients fused_attention_backward(const at::Tensor& gradient, const at::Tensor& query,
                                             const at::Tensor& key, const at::Tensor& value,
                                             const at::Tensor& bias, bool wants_bias, const at::Tensor& output,
@@ -27,10 +28,10 @@ AttentionGradients fused_attention_backward(const at::Tensor& gradient, const at
 
 // The same with the layout and the sums of CUDA's memory-efficient kernel, whose sums have so many rows.
 int64_t in_tiles(int64_t rows);
-std::tuple<at::Tensor, at::Tensor, at::Tensor> efficient_attention(
-    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-    const std::optional<at::Tensor>& bias, bool compute_logsumexp, double dropout_p, bool is_causal,
-    std::optional<double> scale, int64_t diagonal);
+AttentionResult efficient_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                    const std::optional<at::Tensor>& bias, bool compute_logsumexp,
+                                    double dropout_p, bool is_causal, std::optional<double> scale,
+                                    int64_t diagonal);
 
 // What CUDA's flash kernel returns, whatever the layout of the operands.
 using FlashResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt,

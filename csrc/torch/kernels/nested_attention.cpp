@@ -129,7 +129,7 @@ FlashResult nested_flash(const Tensor& query, const Tensor& key, const Tensor& v
                          bool is_causal, bool return_debug_mask, std::optional<double> scale) {
   const PackedOperands packed(query, key, value);
   check_flash(packed.query.rows, packed.key.rows, packed.value.rows);
-  auto [output, sums, state] = packed_attention(packed.call(dropout_p, is_causal, scale));
+  auto [output, sums, state, offset] = packed_attention(packed.call(dropout_p, is_causal, scale));
   return {packed.query.nested_over(output),
           sums,
           packed.query.starts,
@@ -137,7 +137,7 @@ FlashResult nested_flash(const Tensor& query, const Tensor& key, const Tensor& v
           packed.query.longest,
           packed.key.longest,
           state.view(at::kUInt64),
-          at::empty({}, state.options().dtype(at::kUInt64)),
+          offset.view(at::kUInt64),
           return_debug_mask && dropout_p > 0 ? signed_weights_of(packed, dropout_p, is_causal, scale, state)
                                              : at::empty({0}, output.options())};
 }
@@ -170,8 +170,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> nested_efficient(const Tensor& query,
   const PackedOperands packed(query, key, value);
   PackedCall call = packed.call(dropout_p, is_causal, scale);
   call.is_from_top = true;
-  auto [output, sums, state] = packed_attention(call, /*sum_rows=*/0);
-  return {packed.query.nested_over(output), sums, state.select(0, 0), state.select(0, 1)};
+  auto [output, sums, state, offset] = packed_attention(call, /*sum_rows=*/0);
+  return {packed.query.nested_over(output), sums, state.select(0, 0), offset};
 }
 
 }  // namespace

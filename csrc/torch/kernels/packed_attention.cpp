@@ -42,13 +42,11 @@ PackedAttention checked(const PackedCall& own) {
   return call;
 }
 
-std::tuple<Tensor, Tensor, Tensor> run(const Tensor& query, const Tensor& key, const Tensor& value,
-                                       OptionalTensor starts_q, OptionalTensor starts_k, int64_t max_q,
-                                       int64_t max_k, double dropout, bool is_causal,
-                                       std::optional<double> scale, OptionalInt left, OptionalInt right,
-                                       OptionalTensor used_k, OptionalTensor slopes, OptionalTensor pages,
-                                       bool is_from_top, OptionalInt sum_rows,
-                                       std::optional<at::Generator> generator) {
+AttentionResult run(const Tensor& query, const Tensor& key, const Tensor& value, OptionalTensor starts_q,
+                    OptionalTensor starts_k, int64_t max_q, int64_t max_k, double dropout, bool is_causal,
+                    std::optional<double> scale, OptionalInt left, OptionalInt right, OptionalTensor used_k,
+                    OptionalTensor slopes, OptionalTensor pages, bool is_from_top, OptionalInt sum_rows,
+                    std::optional<at::Generator> generator) {
   return engine_packed_attention(checked({query, key, value, starts_q, starts_k, max_q, max_k, dropout,
                                           is_causal, scale, left, right, used_k, slopes, pages, is_from_top}),
                                  sum_rows, std::move(generator));
@@ -89,11 +87,10 @@ Forward flash_forward(const Tensor& query, const Tensor& key, const Tensor& valu
                       OptionalInt window_size_right, OptionalTensor seqused_k, OptionalTensor alibi_slopes,
                       OptionalTensor block_table, OptionalInt) {
   check_flash(query, key, value);
-  auto [output, sums, state] =
+  auto [output, sums, state, offset] =
       packed_attention({query, key, value, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, scale,
                         window_size_left, window_size_right, seqused_k, alibi_slopes, block_table});
-  return {output, sums, state.view(at::kUInt64), at::empty({}, state.options().dtype(at::kUInt64)),
-          at::empty({0}, query.options())};
+  return {output, sums, state.view(at::kUInt64), offset.view(at::kUInt64), at::empty({0}, query.options())};
 }
 
 Tensor flash_forward_inplace(Tensor& out, const Tensor& query, const Tensor& key, const Tensor& value,
@@ -112,7 +109,7 @@ Tensor flash_forward_inplace(Tensor& out, const Tensor& query, const Tensor& key
               out.scalar_type());
   TORCH_CHECK(out.sizes() == query.sizes(), "out must have the shape of the query, ", query.sizes(), ", got ",
               out.sizes());
-  auto [output, sums, state] = engine_packed_attention(call, std::nullopt, std::nullopt);
+  auto [output, sums, state, offset] = engine_packed_attention(call, std::nullopt, std::nullopt);
   out.copy_(output);
   return sums;
 }
@@ -130,7 +127,7 @@ std::tuple<Tensor, Tensor, Tensor> flash_backward(
 
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor> packed_attention(const PackedCall& call, OptionalInt sum_rows) {
+AttentionResult packed_attention(const PackedCall& call, OptionalInt sum_rows) {
   using Signature = decltype(run);
   static const auto op = find_fused<Signature>("loom_fused::_flash_attention_forward");
   return op.call(call.query, call.key, call.value, call.starts_q, call.starts_k, call.max_q, call.max_k,
@@ -156,7 +153,7 @@ void register_packed_attention() {
   const std::string pages = ", Tensor? seqused_k=None, Tensor? alibi_slopes=None, Tensor? block_table=None";
   define_fused("_flash_attention_forward(" + operands + window + pages +
                    ", bool is_from_top=False, int? sum_rows=None, Generator? generator=None) -> (Tensor, "
-                   "Tensor, Tensor)",
+                   "Tensor, Tensor, Tensor)",
                run);
   define_fused(
       "_flash_attention_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor "

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "torch/core/optional_tensor.h"
+#include "torch/engine/fused.h"
 #include "torch/kernels/attention_checks.h"
 
 namespace loom::glue {
@@ -25,8 +26,7 @@ struct PackedCall {
 };
 
 // Output, sums and the state of dropout: see engine_packed_attention().
-std::tuple<at::Tensor, at::Tensor, at::Tensor> packed_attention(
-    const PackedCall& call, std::optional<int64_t> sum_rows = std::nullopt);
+AttentionResult packed_attention(const PackedCall& call, std::optional<int64_t> sum_rows = std::nullopt);
 std::tuple<at::Tensor, at::Tensor, at::Tensor> packed_attention_backward(const PackedCall& call,
                                                                          const at::Tensor& gradient,
                                                                          const at::Tensor& output,
