@@ -16,7 +16,6 @@ def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 @pytest.mark.report("bitsandbytes-foundation/bitsandbytes", "`Linear8bitLt` and `Linear4bit` on CUDA tensors")
-@pytest.mark.xfail(strict=True, reason="bitsandbytes")
 @pytest.mark.parametrize(
     ("name", "options", "tolerance"),
     [
@@ -49,7 +48,6 @@ def test_layers(name: str, options: dict[str, Any], tolerance: float) -> None:
 @pytest.mark.report(
     "bitsandbytes-foundation/bitsandbytes", "8-bit optimizers on CUDA tensors, paged ones too"
 )
-@pytest.mark.xfail(strict=True, reason="bitsandbytes")
 @pytest.mark.parametrize("name", ["AdamW8bit", "PagedAdamW8bit", "Lion8bit", "AdamW"])
 def test_optimizers(name: str) -> None:
     bitsandbytes = pytest.importorskip("bitsandbytes")
@@ -78,7 +76,6 @@ def test_optimizers(name: str) -> None:
         "Float8WeightOnlyConfig",
         pytest.param(
             "Float8DynamicActivationFloat8WeightConfig",
-            marks=pytest.mark.xfail(strict=True, reason="what a library asks first"),
         ),
     ],
 )

@@ -85,7 +85,6 @@ def test_accumulation_and_checkpointing(tmp_path: Path) -> None:
 @pytest.mark.report(
     "huggingface/transformers", "`TrainingArguments(tf32=True)` opens on a card that has TF32"
 )
-@pytest.mark.xfail(strict=True, reason="what a library asks first")
 def test_tf32(tmp_path: Path) -> None:
     from transformers.utils import is_torch_tf32_available
 

@@ -124,7 +124,6 @@ def test_the_stream_of_a_backward(fork_cuda: PythonRunner) -> None:
     "https://docs.pytorch.org/docs/stable/notes/autograd.html#multithreaded-autograd",
     "hooks run in the thread of their device: they do not see thread-locals of the caller",
 )
-@pytest.mark.xfail(strict=True, reason="the thread of a backward")
 def test_the_thread_of_a_backward(fork_cuda: PythonRunner) -> None:
     fork_cuda(
         """

@@ -53,7 +53,6 @@ def assert_failed(capture):
 
 
 @pytest.mark.report("pytorch/pytorch#87794", "captured while another device is the current one")
-@pytest.mark.xfail(strict=True, reason="capture of another device's streams")
 def test_data_of_another_device(fork_cuda: PythonRunner) -> None:
     fork_cuda(
         TWO_DEVICES
@@ -76,7 +75,6 @@ torch.testing.assert_close(gradient, torch.autograd.grad(loss_of(), x)[0])
 
 
 @pytest.mark.report("pytorch/pytorch#124582", "a tensor made of numbers within a captured callable")
-@pytest.mark.xfail(strict=True, reason="errors of a capture that fails")
 def test_numbers_of_the_host_are_not_captured(fork_cuda: PythonRunner) -> None:
     fork_cuda(
         FAILED
@@ -149,7 +147,6 @@ def test_gradients_are_the_graphs_own(fork_cuda: PythonRunner) -> None:
 @pytest.mark.report(
     "pytorch/pytorch#128396", "the gradient of `prod` asks the device how many zeros there are"
 )
-@pytest.mark.xfail(strict=True, reason="errors of a capture that fails")
 def test_the_gradient_of_prod_is_not_captured(fork_cuda: PythonRunner) -> None:
     fork_cuda(
         FAILED
@@ -193,7 +190,6 @@ OVERWRITTEN = "accessing tensor output of CUDAGraphs that has been overwritten b
     "pytorch/pytorch#170604", "`reduce-overhead`: a result that a later call has overwritten is read"
 )
 @pytest.mark.report("pytorch/pytorch#144386", "`reduce-overhead`: the ways out, a clone and a mark of steps")
-@pytest.mark.xfail(strict=True, reason="results of CUDA graphs that are overwritten")
 def test_results_of_an_earlier_call(fork_cuda: PythonRunner) -> None:
     fork_cuda(
         f"""
@@ -214,7 +210,6 @@ def test_results_of_an_earlier_call(fork_cuda: PythonRunner) -> None:
 @pytest.mark.report(
     "pytorch/pytorch#160281", "`reduce-overhead`: one compiled function's result is another's input"
 )
-@pytest.mark.xfail(strict=True, reason="results of CUDA graphs that are overwritten")
 def test_a_chain_of_compiled_functions(fork_cuda: PythonRunner) -> None:
     fork_cuda(
         f"""
@@ -266,7 +261,6 @@ BREAKING = {
 @pytest.mark.report(
     "pytorch/pytorch#77673", "what waits for the device makes a capture fail, in CUDA's words"
 )
-@pytest.mark.xfail(strict=True, reason="errors of a capture that fails")
 @pytest.mark.parametrize("name", BREAKING)
 def test_what_waits_breaks_a_capture(fork_cuda: PythonRunner, name: str) -> None:
     fork_cuda(

@@ -91,14 +91,12 @@ def test_answers(fork_cuda: PythonRunner, question: str) -> None:
     "NVIDIA/Megatron-LM:megatron/training/training.py",
     "`cudart()`, `torch.version.cuda`, plan caches, NCCL's version, one visible device",
 )
-@pytest.mark.xfail(strict=True, reason="what a library asks first")
 @pytest.mark.parametrize("question", MISSING_ANSWERS)
 def test_answers_of_nvidias_libraries(fork_cuda: PythonRunner, question: str) -> None:
     fork_cuda(ASK + f"assert {question}, {question.partition(' ==')[0]}\n")
 
 
 @pytest.mark.report("pytorch/torchtitan", "private names of `torch.cuda._graph_annotations`")
-@pytest.mark.xfail(strict=True, reason="what a library asks first")
 def test_annotations_of_graphs(fork_cuda: PythonRunner) -> None:
     fork_cuda(
         """
@@ -146,7 +144,6 @@ torch.testing.assert_close(one[:16].float(), scaled[:16], rtol=0.02, atol=0.1)
 
 
 @pytest.mark.report("pytorch/ao", "experts of float8: `_scaled_grouped_mm` and `scaled_grouped_mm`")
-@pytest.mark.xfail(strict=True, reason="scaled grouped products")
 def test_scaled_grouped_products(fork_cuda: PythonRunner) -> None:
     fork_cuda(
         GROUPED

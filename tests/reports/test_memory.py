@@ -11,7 +11,6 @@ SIXTEEN = {"TORCH_LOOM_MEMORY": "16GiB"}
 
 
 @pytest.mark.report("pytorch/pytorch#95668", "the first `Linear` leaves cuBLAS's workspace allocated")
-@pytest.mark.xfail(strict=True, reason="workspaces of cuBLAS")
 @pytest.mark.parametrize(
     ("chip", "config", "workspace"),
     [("h200", None, 32 << 20), ("a100", None, 8519680), ("h200", ":16:8", 16 * 8 << 10)],
@@ -36,7 +35,6 @@ def test_workspace(fork_cuda: PythonRunner, chip: str, config: str | None, works
 
 
 @pytest.mark.report("NVIDIA/Megatron-LM#6936", "workspaces of 32 MiB count on an H100")
-@pytest.mark.xfail(strict=True, reason="workspaces of cuBLAS")
 def test_workspace_of_each_stream(fork_cuda: PythonRunner) -> None:
     fork_cuda(
         """
@@ -157,7 +155,6 @@ assert more.numel() > total // 2
 
 
 @pytest.mark.report("pytorch/pytorch#111363", "what out of memory says of the process, and where it points")
-@pytest.mark.xfail(strict=True, reason="words of out of memory")
 def test_words_of_out_of_memory(fork_cuda: PythonRunner) -> None:
     fork_cuda(
         FRACTION
@@ -409,7 +406,6 @@ def test_freed_memory_stays_reserved(fork_cuda: PythonRunner) -> None:
 @pytest.mark.report(
     "ROCm/legacy-rocm-build#6603", "one retry in 130 cycles of a fragmenting loop, and contents stay"
 )
-@pytest.mark.xfail(strict=True, reason="holes of expandable segments")
 def test_contents_survive_a_retry(fork_cuda: PythonRunner) -> None:
     fork_cuda(
         """
@@ -454,7 +450,6 @@ def holes(num_bytes):
         pytest.param(
             EXPANDABLE,
             id="expandable",
-            marks=pytest.mark.xfail(strict=True, reason="holes of expandable segments"),
         ),
     ],
 )
@@ -484,7 +479,6 @@ assert torch.cuda.memory_reserved() == 13 << 30, torch.cuda.memory_reserved()
         pytest.param(
             EXPANDABLE,
             id="expandable",
-            marks=pytest.mark.xfail(strict=True, reason="holes of expandable segments"),
         ),
     ],
 )

@@ -54,7 +54,6 @@ assert child_says() == REFUSED
 
 
 @pytest.mark.report("pytorch/pytorch#68861", "a child forked after `is_available` may not use CUDA")
-@pytest.mark.xfail(strict=True, reason="what counts as initialising CUDA")
 def test_fork_after_is_available(fork_cuda: PythonRunner) -> None:
     fork_cuda(CHILD + "assert torch.cuda.is_available() and REFUSED in child_says()\n")
 
