@@ -168,7 +168,8 @@ for pattern in (
     f"and {size} is reserved by PyTorch but unallocated. ",
 ):
     assert re.search(pattern, text), text
-link = "(https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf)"
+anchor = "optimizing-memory-usage-with-pytorch-cuda-alloc-conf"
+link = f"(https://docs.pytorch.org/docs/stable/notes/cuda.html#{anchor})"
 assert text.rstrip().endswith(link), text
 """,
         SIXTEEN,
@@ -427,7 +428,11 @@ def test_contents_survive_a_retry(fork_cuda: PythonRunner) -> None:
         assert (stats["num_alloc_retries"], stats["num_ooms"]) == (1, 0)
         assert (canary == 0xA5).all()
         """,
-        {**SIXTEEN, "PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128,expandable_segments:True"},
+        # A card's driver keeps memory of its own; with so much left the figures are the report's.
+        {
+            "TORCH_LOOM_MEMORY": "16040MiB",
+            "PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128,expandable_segments:True",
+        },
     )
 
 
@@ -462,7 +467,9 @@ assert torch.cuda.memory_reserved() == 10 << 30
 large = torch.empty(8 << 30, dtype=torch.uint8, device="cuda")
 stats = torch.cuda.memory_stats()
 assert (stats["num_alloc_retries"], stats["num_ooms"]) == (1, 0)
-assert torch.cuda.memory_reserved() == 13 << 30, torch.cuda.memory_reserved()
+# Of an expandable segment whole pages of 20 MiB go back: at each of ten edges of holes a part of one stays.
+more = torch.cuda.memory_reserved() - (13 << 30)
+assert 0 <= more <= 10 * (20 << 20), more
 """,
         {**SIXTEEN, **env},
     )
