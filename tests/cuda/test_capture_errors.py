@@ -225,7 +225,7 @@ def test_graphed_callables(warm_python: PythonRunner) -> None:
         for function in (nn.Dropout(0.2), dropout):
             torch.manual_seed(0)
             results.append([function(x).clone() for _ in range(3)])
-        assert all(torch.equal(a, b) for a, b in zip(*results))
+        assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
         assert not torch.equal(results[0][0], results[0][1])
 
         # Gradients are static: a parameter's takes the memory of the first, which the next replay overwrites.

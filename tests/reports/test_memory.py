@@ -223,7 +223,7 @@ def test_sums_of_losses_keep_graphs(fork_cuda: PythonRunner) -> None:
 def test_a_graph_of_gradients_is_a_cycle(fork_cuda: PythonRunner) -> None:
     fork_cuda(
         """
-        import gc, warnings
+        import gc, itertools, warnings
 
         model, data = torch.nn.Linear(30000, 1).cuda(), torch.ones(10, 30000).cuda()
 
@@ -239,7 +239,7 @@ def test_a_graph_of_gradients_is_a_cycle(fork_cuda: PythonRunner) -> None:
                     x.grad = None
                 gc.collect()
                 allocated.append(torch.cuda.memory_allocated())
-            return [(after - before) / x.nbytes for before, after in zip(allocated, allocated[1:])]
+            return [(after - before) / x.nbytes for before, after in itertools.pairwise(allocated)]
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

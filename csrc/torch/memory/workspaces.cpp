@@ -4,8 +4,10 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -65,19 +67,31 @@ All& all() {
 
 using Guard = std::lock_guard<std::mutex>;
 
-// The handles of a thread, which others get when it ends.
-struct OwnHandles {
-  std::map<int, int> by_device;
-  ~OwnHandles() {
+// What a thread has: its handles, which others get when it ends, and what it has seen to be there.
+struct Own {
+  struct Seen {
+    const runtime::Device* device = nullptr;
+    int64_t stream = 0;
+    bool is_backward = false;
+    uint64_t version = 0;
+    bool operator==(const Seen&) const = default;
+  };
+  std::array<Seen, 2> seen;    // of products, and of those that cuBLASLt has
+  std::map<int, int> handles;  // by device
+  ~Own() {
     const Guard guard(all().mutex);
-    for (const auto& [device, handle] : by_device) all().spare_handles[device].push_back(handle);
+    for (const auto& [device, handle] : handles) all().spare_handles[device].push_back(handle);
   }
 };
 
+Own& own() {
+  static thread_local const auto instance = std::make_unique<Own>();
+  return *instance;
+}
+
 // With the lock held.
 int own_handle(int device) {
-  static thread_local OwnHandles own;
-  const auto [found, is_new] = own.by_device.try_emplace(device, 0);
+  const auto [found, is_new] = own().handles.try_emplace(device, 0);
   if (!is_new) return found->second;
   std::vector<int>& spare = all().spare_handles[device];
   if (spare.empty()) {
@@ -210,22 +224,14 @@ void set_bytes(Library library, std::optional<size_t> bytes) {
 
 void take(const runtime::Device& device, runtime::StreamRef stream, const runtime::OpRecord& op,
           bool has_vector) {
-  // What the thread has seen to be there.
-  struct Seen {
-    const runtime::Device* device = nullptr;
-    int64_t stream = 0;
-    bool is_backward = false;
-    uint64_t version = 0;
-    bool operator==(const Seen&) const = default;
-  };
-  static thread_local Seen seen[2];
   const auto is_among = [&](const auto& names) {
     return std::find(std::begin(names), std::end(names), std::string_view(op.name)) != std::end(names);
   };
   const bool is_linear = is_among(kLinearOps) || (has_vector && is_among(kBiasOps));
-  const Seen now{&device, stream.id, torch::autograd::get_current_graph_task_id() != -1,
-                 all().version.load()};
-  if (seen[is_linear ? 1 : 0] == now) return;
+  const Own::Seen now{&device, stream.id, torch::autograd::get_current_graph_task_id() != -1,
+                      all().version.load()};
+  Own::Seen& seen = own().seen[is_linear ? 1 : 0];
+  if (seen == now) return;
   if (!calls_library(op)) return;
   const Sizes sizes = sizes_of(device);
   if (sizes.bytes == 0) return;
@@ -242,7 +248,7 @@ void take(const runtime::Device& device, runtime::StreamRef stream, const runtim
     is_there = found != all().workspaces.end() && ((is_linear && is_shared) || found->second.bytes >= bytes);
   }
   if (!is_there) take_new(key, bytes);
-  seen[is_linear ? 1 : 0] = now;
+  seen = now;
 }
 
 }  // namespace loom::glue::workspaces
