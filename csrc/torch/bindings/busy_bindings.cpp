@@ -1,6 +1,4 @@
 // Keeping a device busy on purpose (sleep, wait for a flag), and what it was seen doing.
-#include "torch/bindings/busy_bindings.h"
-
 #include <torch/csrc/Exceptions.h>
 #include <unistd.h>
 
@@ -18,6 +16,7 @@
 #include "runtime/ipc/activity_board.h"
 #include "runtime/simulated_clock.h"
 #include "telemetry/activity_reader.h"
+#include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
 #include "torch/core/device.h"
 

@@ -1,5 +1,3 @@
-#include "torch/bindings/captured_call.h"
-
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/alias.h>
 #include <ATen/ops/as_strided.h>
@@ -17,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
 #include "torch/core/device.h"
 #include "torch/dispatch/graph.h"

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/worlds.h"
+#include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
 #include "torch/bindings/memory_bindings.h"
 #include "torch/core/device.h"

@@ -1,5 +1,3 @@
-#include "torch/bindings/clock_bindings.h"
-
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
@@ -13,10 +11,11 @@
 
 #include "runtime/plan_recorder.h"
 #include "runtime/simulated_clock.h"
+#include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
 #include "torch/bindings/tape_bindings.h"
 #include "torch/core/device.h"
-#include "torch/dispatch/no_values.h"
+#include "torch/inference/no_values.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/workspaces.h"
 

@@ -1,5 +1,3 @@
-#include "torch/bindings/compiled_kernel.h"
-
 #include <c10/util/SmallVector.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
@@ -9,10 +7,11 @@
 #include <bit>
 #include <thread>
 
+#include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
 #include "torch/core/python_line.h"
-#include "torch/dispatch/lend.h"
 #include "torch/kernels/factories.h"
+#include "torch/loans/lend.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/worlds.h"
 

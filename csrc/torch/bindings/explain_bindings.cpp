@@ -1,8 +1,7 @@
-#include "torch/bindings/explain_bindings.h"
-
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 
+#include "torch/bindings/bindings.h"
 #include "torch/ops/fallback.h"
 #include "torch/profiler/op_watch.h"
 

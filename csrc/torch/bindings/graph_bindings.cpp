@@ -1,9 +1,8 @@
-#include "torch/bindings/graph_bindings.h"
-
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 
+#include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
 #include "torch/core/device.h"
 #include "torch/dispatch/graph.h"

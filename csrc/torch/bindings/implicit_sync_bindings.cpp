@@ -1,9 +1,8 @@
-#include "torch/bindings/implicit_sync_bindings.h"
-
 #include <torch/csrc/Exceptions.h>
 
 #include <string>
 
+#include "torch/bindings/bindings.h"
 #include "torch/dispatch/implicit_sync.h"
 
 namespace py = pybind11;

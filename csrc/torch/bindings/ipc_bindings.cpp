@@ -1,5 +1,3 @@
-#include "torch/bindings/ipc_bindings.h"
-
 #include <torch/csrc/Event.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Storage.h>
@@ -9,6 +7,7 @@
 
 #include "runtime/ipc/shared_events.h"
 #include "runtime/ipc/shared_memory.h"
+#include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
 #include "torch/bindings/stream_bindings.h"
 #include "torch/memory/allocator.h"

@@ -12,6 +12,7 @@
 #include <unordered_set>
 
 #include "runtime/worlds.h"
+#include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
 #include "torch/core/device.h"
 #include "torch/memory/alloc_conf.h"

@@ -9,8 +9,8 @@
 #include <array>
 #include <unordered_map>
 
+#include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
-#include "torch/bindings/memory_bindings.h"
 #include "torch/core/device.h"
 
 namespace py = pybind11;

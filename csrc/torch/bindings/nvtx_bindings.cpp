@@ -1,9 +1,8 @@
-#include "torch/bindings/nvtx_bindings.h"
-
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
 #include "torch/profiler/kineto.h"
 #include "torch/profiler/nvtx.h"

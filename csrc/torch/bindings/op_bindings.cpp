@@ -1,9 +1,8 @@
-#include "torch/bindings/op_bindings.h"
-
 #include <pybind11/stl.h>
 
-#include "torch/dispatch/infer.h"
-#include "torch/kernels/attention_choice.h"
+#include "torch/bindings/bindings.h"
+#include "torch/inference/infer.h"
+#include "torch/kernels/attention/attention_choice.h"
 
 namespace py = pybind11;
 

@@ -1,16 +1,16 @@
 // Everything that PyTorch is told of the device, in order: each room has functions of its own (its
 // register.h).
-#include "torch/bindings/registration.h"
+#include "torch/core/registration.h"
 
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/device_lazy_init.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
 #include "torch/core/device.h"
 #include "torch/core/python_line.h"
-#include "torch/core/registration.h"
 #include "torch/dispatch/graph.h"
 #include "torch/hooks/register.h"
 #include "torch/kernels/register.h"

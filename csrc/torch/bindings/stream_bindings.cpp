@@ -3,6 +3,7 @@
 #include <torch/csrc/Event.h>
 #include <torch/csrc/Exceptions.h>
 
+#include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
 #include "torch/core/device.h"
 

@@ -8,7 +8,4 @@ namespace loom::glue {
 // The event of a torch.Event; a TypeError where the object is none.
 c10::Event& event_of(const pybind11::object& object);
 
-// Adds to torch_loom._C what torch_loom/device/streams needs beyond torch.Stream and torch.Event.
-void bind_streams(pybind11::module_& m);
-
 }  // namespace loom::glue

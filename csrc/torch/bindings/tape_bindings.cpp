@@ -14,6 +14,7 @@
 
 #include "runtime/simulated_clock.h"
 #include "runtime/worlds.h"
+#include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
 #include "torch/core/device.h"
 #include "torch/dispatch/implicit_sync.h"

@@ -13,6 +13,4 @@ namespace loom::glue {
 pybind11::tuple operands_to_python(std::span<const runtime::Operand> operands);
 pybind11::dict attributes_to_python(std::span<const runtime::Attribute> attributes);
 
-void bind_tape(pybind11::module_& m);
-
 }  // namespace loom::glue

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "torch/bindings/graph_bindings.h"
+#include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
 #include "torch/core/device.h"
 #include "torch/core/device_memory.h"

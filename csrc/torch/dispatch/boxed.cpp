@@ -4,20 +4,20 @@
 
 #include "runtime/capture.h"
 #include "torch/core/device_memory.h"
+#include "torch/cuda/fast_route.h"
 #include "torch/dispatch/device_assert.h"
-#include "torch/dispatch/device_mismatch.h"
-#include "torch/dispatch/engine_call.h"
-#include "torch/dispatch/fast_route.h"
 #include "torch/dispatch/graph.h"
 #include "torch/dispatch/implicit_sync.h"
-#include "torch/dispatch/infer.h"
-#include "torch/dispatch/kernel_words.h"
-#include "torch/dispatch/no_values.h"
 #include "torch/dispatch/queued_op.h"
 #include "torch/engine/generator.h"
 #include "torch/engine/integer_division.h"
+#include "torch/inference/infer.h"
+#include "torch/inference/kernel_words.h"
+#include "torch/inference/no_values.h"
+#include "torch/loans/device_mismatch.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/lazy_fill.h"
+#include "torch/ops/engine_call.h"
 
 namespace loom::glue {
 
@@ -381,7 +381,7 @@ void run(const c10::OperatorHandle& handle, torch::jit::Stack* stack, bool is_by
   bool is_checked = false;
   if (op.facts.has(op_flag::kMakesContents) && devices().has_lazy_devices()) {
     const auto check = [&](int device) {
-      if (!fallback::is_watched(fallback::kAnyOp)) return;
+      if (!fallback::is_watched(kAnyOp)) return;
       is_checked = fallback::check_op(op.fallback_entry(), device);
     };
     if (fill_on_host(handle, stack, check)) return;

@@ -4,7 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
-#include "torch/dispatch/lend.h"
+#include "torch/loans/lend.h"
 
 namespace loom::glue {
 

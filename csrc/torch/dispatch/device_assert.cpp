@@ -11,12 +11,12 @@
 #include "runtime/commands.h"
 #include "runtime/tape.h"
 #include "torch/core/python_line.h"
-#include "torch/dispatch/engine_call.h"
 #include "torch/dispatch/implicit_sync.h"
-#include "torch/dispatch/infer.h"
-#include "torch/dispatch/replace_tensors.h"
-#include "torch/dispatch/silence.h"
 #include "torch/engine/generator.h"
+#include "torch/inference/infer.h"
+#include "torch/loans/replace_tensors.h"
+#include "torch/loans/silence.h"
+#include "torch/ops/engine_call.h"
 
 namespace loom::glue {
 

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <string_view>
 
-#include "torch/dispatch/lend.h"
+#include "torch/loans/lend.h"
 
 namespace loom::glue {
 

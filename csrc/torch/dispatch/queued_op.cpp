@@ -13,12 +13,12 @@
 
 #include "torch/core/python_errors.h"
 #include "torch/core/python_line.h"
-#include "torch/dispatch/default_dtype.h"
 #include "torch/dispatch/device_assert.h"
-#include "torch/dispatch/engine_call.h"
-#include "torch/dispatch/replace_tensors.h"
 #include "torch/engine/alias.h"
 #include "torch/engine/integer_division.h"
+#include "torch/inference/default_dtype.h"
+#include "torch/loans/replace_tensors.h"
+#include "torch/ops/engine_call.h"
 
 namespace loom::glue {
 

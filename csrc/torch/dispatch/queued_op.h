@@ -7,8 +7,8 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "torch/dispatch/inferred_outputs.h"
 #include "torch/engine/generator.h"
+#include "torch/inference/inferred_outputs.h"
 
 namespace loom::glue {
 

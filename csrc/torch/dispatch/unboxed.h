@@ -12,14 +12,14 @@
 #include <tuple>
 #include <vector>
 
+#include "torch/cuda/fast_route.h"
 #include "torch/dispatch/boxed.h"
 #include "torch/dispatch/device_assert.h"
-#include "torch/dispatch/device_mismatch.h"
-#include "torch/dispatch/engine_call.h"
-#include "torch/dispatch/fast_route.h"
-#include "torch/dispatch/infer.h"
-#include "torch/dispatch/kernel_words.h"
-#include "torch/dispatch/lend.h"
+#include "torch/inference/infer.h"
+#include "torch/inference/kernel_words.h"
+#include "torch/loans/device_mismatch.h"
+#include "torch/loans/lend.h"
+#include "torch/ops/engine_call.h"
 
 namespace loom::glue {
 

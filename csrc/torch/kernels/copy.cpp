@@ -10,8 +10,8 @@
 
 #include "torch/core/registration.h"
 #include "torch/dispatch/implicit_sync.h"
-#include "torch/dispatch/no_values.h"
 #include "torch/dispatch/unboxed.h"
+#include "torch/inference/no_values.h"
 #include "torch/kernels/register.h"
 #include "torch/memory/host_allocator.h"
 #include "torch/memory/lazy.h"

@@ -14,9 +14,9 @@
 
 #include "torch/core/device.h"
 #include "torch/core/registration.h"
-#include "torch/dispatch/lend.h"
 #include "torch/kernels/copy.h"
 #include "torch/kernels/register.h"
+#include "torch/loans/lend.h"
 #include "torch/memory/allocator.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/resize.h"

@@ -1,8 +1,8 @@
 // The ops that run without the boxed kernel's stack: `unboxed` in the op table.
 #include "torch/core/registration.h"
 #include "torch/dispatch/unboxed.h"
+#include "torch/generated/unboxed_headers.inc"
 #include "torch/kernels/register.h"
-#include "torch/ops/generated/unboxed_headers.inc"
 
 namespace loom::glue {
 
@@ -50,7 +50,7 @@ void register_unboxed_op(torch::Library& library) {
 void register_unboxed() {
   torch::Library& own = library(own_key());
 #define LOOM_UNBOXED(op) register_unboxed_op<at::_ops::op>(own);
-#include "torch/ops/generated/unboxed_ops.inc"
+#include "torch/generated/unboxed_ops.inc"
 #undef LOOM_UNBOXED
 }
 

@@ -12,12 +12,12 @@
 #include "torch/core/device.h"
 #include "torch/core/registration.h"
 #include "torch/dispatch/boxed.h"
-#include "torch/dispatch/layouts.h"
-#include "torch/dispatch/quantizer.h"
 #include "torch/engine/engine.h"
 #include "torch/kernels/copy.h"
 #include "torch/kernels/register.h"
 #include "torch/kernels/registrar.h"
+#include "torch/loans/layouts.h"
+#include "torch/loans/quantizer.h"
 
 namespace loom::glue {
 

@@ -21,7 +21,7 @@ void assert_async(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 // table): their parts would be dispatched one by one, or call the CPU's inner loops on tensors that are not
 // the CPU's (conj_physical_, mode.values).
 constexpr std::pair<const char*, const char*> kWholeOps[] = {
-#include "torch/ops/generated/whole_ops.inc"
+#include "torch/generated/whole_ops.inc"
 };
 
 torch::CppFunction boxed(std::string_view /*op*/) {

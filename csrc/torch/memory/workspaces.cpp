@@ -26,7 +26,7 @@ namespace {
 
 // Sorted by name.
 constexpr std::string_view kLibraryOps[] = {
-#include "torch/ops/generated/blas_ops.inc"
+#include "torch/generated/blas_ops.inc"
 };
 // That cuBLASLt computes: always, or where they are given a bias.
 constexpr std::string_view kLinearOps[] = {"aten::_addmm_activation", "aten::_int_mm", "aten::_scaled_mm",

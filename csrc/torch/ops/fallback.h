@@ -8,19 +8,9 @@
 #include <vector>
 
 #include "runtime/runtime.h"
+#include "torch/core/dtype_set.h"
 
 namespace loom::glue::fallback {
-
-// One bit for each c10::ScalarType. The highest stands in every op's set: a chip that lists its ops watches
-// it, and so has all of them looked at.
-using DtypeSet = uint64_t;
-inline constexpr DtypeSet kAnyOp = DtypeSet{1} << 63;
-
-constexpr DtypeSet set_of(std::initializer_list<c10::ScalarType> types) {
-  DtypeSet set = 0;
-  for (const c10::ScalarType type : types) set |= DtypeSet{1} << static_cast<unsigned>(type);
-  return set;
-}
 
 namespace detail {
 extern std::atomic<DtypeSet> watched;

@@ -12,11 +12,11 @@ using runtime::ShapeClass;
 
 // Sorted by name.
 constexpr OpFacts kFacts[] = {
-#include "torch/ops/generated/op_facts.inc"
+#include "torch/generated/op_facts.inc"
 };
 
 constexpr std::pair<std::string_view, std::string_view> kPublicNames[] = {
-#include "torch/ops/generated/public_names.inc"
+#include "torch/generated/public_names.inc"
 };
 
 constexpr OpFacts kDefaults{"", ShapeClass::kBytesMoved, 0};

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "torch/ops/generated/shape_function_headers.inc"
+#include "torch/generated/shape_function_headers.inc"
 
 namespace loom::glue {
 
@@ -65,7 +65,7 @@ ShapeFunction cpp_shape_function(std::string_view full_name) {
 #define LOOM_SHAPE_FUNCTION(op, name, ...) \
   {op, {reinterpret_cast<Any>(static_cast<__VA_ARGS__>(&at::meta::name)), &Caller<__VA_ARGS__>::call}},
   static const Row rows[] = {
-#include "torch/ops/generated/shape_functions.inc"
+#include "torch/generated/shape_functions.inc"
   };
 #undef LOOM_SHAPE_FUNCTION
   const auto* const found = std::lower_bound(std::begin(rows), std::end(rows), full_name,

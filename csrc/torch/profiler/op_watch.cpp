@@ -11,7 +11,7 @@
 #include <unordered_map>
 
 #include "torch/core/device.h"
-#include "torch/dispatch/lend.h"
+#include "torch/loans/lend.h"
 #include "torch/memory/host_allocator.h"
 #include "torch/profiler/host_data.h"
 

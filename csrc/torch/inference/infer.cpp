@@ -1,0 +1,345 @@
+#include "torch/inference/infer.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <c10/core/DefaultDtype.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <set>
+#include <tuple>
+
+#include "torch/core/python_errors.h"
+#include "torch/inference/stand_ins.h"
+#include "torch/loans/silence.h"
+#include "torch/ops/engine_call.h"
+
+namespace loom::glue {
+
+namespace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+
+std::atomic<int64_t> num_known{0}, num_cpp{0}, num_python{0}, num_engine{0}, num_unknown{0};
+
+// What runs in it is part of no program; the lending has an EngineScope.
+class InferenceScope {
+  const ShapeFunctionScope below_programs_;
+  const Silence silence_;
+};
+
+// Calls the shape function; false: it has no answer, and `reason` says why.
+template <typename F>
+bool asks(F&& call, std::string& reason) {
+  try {
+    call();
+    return true;
+  } catch (...) {
+    reason = text_of_refusal();
+  }
+  return false;
+}
+
+bool has_sizes_of(const InferredOutputs& left, const InferredOutputs& right) {
+  return std::equal(left.resized.begin(), left.resized.end(), right.resized.begin(), right.resized.end(),
+                    [](const InferredOutputs::Resized& one, const InferredOutputs::Resized& other) {
+                      return one.loan == other.loan && one.layout.sizes == other.layout.sizes;
+                    });
+}
+
+constexpr size_t kMostRehearsed = size_t{1} << 28, kMostChecked = size_t{1} << 26;  // bytes
+
+// What the engine's kernel does to operands of such contents. The stream is not waited for; the price is one
+// run of the kernel.
+std::shared_ptr<const InferredOutputs> rehearse(Op& op, const torch::jit::Stack& stack,
+                                                const Lending& lending, StandIns::Contents contents,
+                                                std::string& reason) {
+  if (!lending.runs_kernels() || bytes_of_stand_ins(lending) > kMostRehearsed) {
+    reason = "only a run of it shows that";
+    return nullptr;
+  }
+  StandIns call(op, stack, lending, contents);
+  const bool answers = asks(
+      [&] {
+        const InferenceScope scope;
+        call_kernel(op, lending.engine_keys(), &call.arguments);
+      },
+      reason);
+  if (!answers) return nullptr;
+  return observe(call.arguments, op.num_returns, call.loans, nullptr, ShownBy::kKernel);
+}
+
+// Whether the engine's kernel takes such arguments, whatever the operands hold. Probabilities cannot be
+// zeros.
+bool is_taken(Op& op, const torch::jit::Stack& stack, const Lending& lending, std::string& reason) {
+  using Contents = StandIns::Contents;
+  std::string of_ones;
+  return !lending.runs_kernels() || bytes_of_stand_ins(lending) > kMostChecked ||
+         rehearse(op, stack, lending, Contents::kZeros, reason) != nullptr ||
+         rehearse(op, stack, lending, Contents::kOnes, of_ones) != nullptr;
+}
+
+// What decides whether a kernel has code for a call: the op, and the dtypes of its operands.
+size_t kind_of(const Op& op, const Lending& lending) {
+  size_t kind = op.record.id;
+  for (const Loan& loan : lending.loans()) {
+    kind = c10::hash_combine(kind, static_cast<size_t>(loan.alias.scalar_type()));
+  }
+  return kind;
+}
+
+constexpr size_t kMostTried = size_t{1} << 20;  // bytes
+
+// Whether the engine has no kernel for these dtypes, which shape functions do not know. A kernel that is
+// queued would say so too late. Small calls are tried, once for each op and dtypes of operands, on zeros;
+// random ops, which would draw numbers, are not.
+bool lacks_kernel(Op& op, const torch::jit::Stack& stack, const Lending& lending,
+                  const InferredOutputs& outputs, std::string& reason) {
+  static std::mutex mutex;
+  static auto* taken = new std::set<size_t>;
+  if (!lending.runs_kernels() || op.has_generator || op.handle.hasTag(at::Tag::nondeterministic_seeded) ||
+      !outputs.resized.empty()) {
+    return false;
+  }
+  size_t bytes = bytes_of_stand_ins(lending);
+  for (const size_t one : outputs.storage_bytes) bytes += one;
+  if (bytes > kMostTried) return false;
+  const size_t kind = kind_of(op, lending);
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (taken->count(kind) != 0) return false;
+  }
+  std::string said;
+  if (rehearse(op, stack, lending, StandIns::Contents::kZeros, said) == nullptr &&
+      (said.find("not implemented for") != std::string::npos ||
+       said.find("not support") != std::string::npos)) {
+    reason = said;
+    return true;
+  }
+  // Without elements many kernels are not even looked for.
+  const auto& loans = lending.loans();
+  const auto is_empty = [](const Loan& loan) { return loan.alias.numel() == 0; };
+  if (std::none_of(loans.begin(), loans.end(), is_empty)) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    taken->insert(kind);
+  }
+  return false;
+}
+
+// Whether an operand that is written shares memory with itself or, in part, with another: kernels refuse
+// that, or warn of it, in the program's thread.
+bool writes_shared_memory(const Lending& lending) {
+  struct Range {
+    const char *begin, *end;
+    const Loan* loan;
+  };
+  c10::SmallVector<Range, 8> ranges;
+  for (const Loan& loan : lending.loans()) {
+    const at::Tensor& alias = loan.alias;
+    if (alias.layout() != c10::kStrided || !alias.has_storage() || alias.numel() == 0) continue;
+    if (!alias.unsafeGetTensorImpl()->is_non_overlapping_and_dense()) {
+      if (loan.is_written && at::has_internal_overlap(alias) == at::MemOverlap::Yes) return true;
+      continue;  // what such a one shares with others is too hard to say
+    }
+    const auto* const memory = static_cast<const char*>(alias.storage().data());
+    if (memory == nullptr) continue;
+    const char* const begin = memory + alias.storage_offset() * alias.dtype().itemsize();
+    ranges.push_back({begin, begin + alias.nbytes(), &loan});
+  }
+  // From the lowest address, so that each meets only those that it overlaps: lists have thousands of
+  // operands, which may all lie in one storage.
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const Range& first = ranges[i];
+    for (size_t j = i + 1; j < ranges.size() && ranges[j].begin < first.end; ++j) {
+      const Loan& second = *ranges[j].loan;
+      if ((first.loan->is_written || second.is_written) &&
+          at::get_overlap_status(first.loan->alias, second.alias) == at::MemOverlapStatus::Partial) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// A gradient that nobody wants: kernels leave it out, and some shape functions do not.
+void drop_unwanted(const Op& op, const torch::jit::Stack& stack, torch::jit::Stack& results) {
+  const std::vector<c10::Argument>& schema = op.handle.schema().arguments();
+  for (size_t i = 0; i < op.num_arguments; ++i) {
+    if (schema[i].name() != "output_mask") continue;
+    const c10::IValue& mask = stack[stack.size() - op.num_arguments + i];
+    if (!mask.isBoolList() || mask.toListRef().size() != op.num_returns) return;
+    for (size_t j = 0; j < op.num_returns; ++j) {
+      c10::IValue& result = results[results.size() - op.num_returns + j];
+      if (result.isTensor() && !mask.toListRef()[j].toBool()) result = at::Tensor();
+    }
+  }
+}
+
+// x.fill_(1j) of a real x: an error, whatever the kernel; shape functions let it pass.
+bool writes_complex_number(const Op& op, const torch::jit::Stack& stack) {
+  const size_t first = stack.size() - op.num_arguments;
+  if (!op.writes || !op.arguments.front().is_written || !stack[first].isTensor()) return false;
+  return !stack[first].toTensor().is_complex() &&
+         std::any_of(stack.begin() + static_cast<std::ptrdiff_t>(first), stack.end(),
+                     [](const c10::IValue& value) { return value.isComplexDouble(); });
+}
+
+// Whether the host must know how many elements a mask chooses: only a number fits any count of them.
+bool counts_mask(const Op& op, const torch::jit::Stack& stack) {
+  if (op.is_index) return has_mask(op, stack);
+  if (!op.is_index_put) return false;
+  const c10::IValue& values = stack[stack.size() - op.num_arguments + 2];
+  return values.isTensor() && values.toTensor().dim() > 0 && has_mask(op, stack);
+}
+
+std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& stack, const Lending& lending,
+                                             std::string& reason) {
+  const auto on_zeros = [&] {
+    auto shown = rehearse(op, stack, lending, StandIns::Contents::kZeros, reason);
+    if (shown != nullptr) num_engine.fetch_add(1, std::memory_order_relaxed);
+    return shown;
+  };
+  if (op.facts.has(op_flag::kEngineInfers)) return on_zeros();
+  const bool in_cpp = static_cast<bool>(op.shape_function());
+  if (!in_cpp && !op.handle.hasComputedKernelForDispatchKey(DispatchKey::Meta)) {
+    reason = "it has no shape function";
+    return nullptr;
+  }
+  StandIns call(op, stack, lending, StandIns::Contents::kNone);
+  const bool answers = asks(
+      [&] {
+        const InferenceScope scope;
+        if (in_cpp) {
+          op.shape_function()(call.arguments);
+        } else {
+          op.handle.redispatchBoxed(DispatchKeySet(DispatchKey::Meta), &call.arguments);
+        }
+      },
+      reason);
+  if (!answers) return nullptr;
+  if (op.facts.has(op_flag::kEngineChecks) && !is_taken(op, stack, lending, reason)) return nullptr;
+  drop_unwanted(op, stack, call.arguments);
+  auto outputs = observe(call.arguments, op.num_returns, call.loans, nullptr, ShownBy::kShapeFunction);
+  if (lacks_kernel(op, stack, lending, *outputs, reason)) return nullptr;
+  // Python ones make an `out` contiguous, where kernels give it the strides of their operands.
+  if (!in_cpp && !outputs->resized.empty() && lending.runs_kernels()) {
+    auto shown = on_zeros();
+    // Zeros may have another rank than the values will have.
+    return shown != nullptr && has_sizes_of(*shown, *outputs) ? shown : nullptr;
+  }
+  (in_cpp ? num_cpp : num_python).fetch_add(1, std::memory_order_relaxed);
+  return outputs;
+}
+
+// What a shape function said of the run that this thread begins.
+struct Expected {
+  std::shared_ptr<const InferredOutputs> outputs;
+  std::string reason;
+};
+thread_local Expected expected;
+std::atomic<bool> is_checked{false};
+
+struct Checks {
+  std::mutex mutex;
+  std::map<std::pair<std::string, std::string>, std::pair<int64_t, std::string>> found;
+};
+Checks& checks() {
+  static auto* instance = new Checks;
+  return *instance;
+}
+
+void note_check(const Op& op, const Expected& said, const InferredOutputs& shown) {
+  std::string finding = "no answer", example = said.reason;
+  if (said.outputs != nullptr) std::tie(finding, example) = compare(*said.outputs, shown);
+  const std::lock_guard<std::mutex> lock(checks().mutex);
+  auto& [count, first] = checks().found[{op.name(), finding}];
+  if (count++ == 0) first = example.substr(0, 300);
+}
+
+}  // namespace
+
+void check_inference(bool is_on) { is_checked.store(is_on, std::memory_order_relaxed); }
+
+std::vector<InferenceCheck> inference_checks() {
+  const std::lock_guard<std::mutex> lock(checks().mutex);
+  std::vector<InferenceCheck> all;
+  for (const auto& [key, value] : checks().found)
+    all.push_back({key.first, key.second, value.first, value.second});
+  return all;
+}
+
+InferenceKey key_of(const Op& op, const torch::jit::Stack& stack, const Lending& lending) {
+  if (!op.can_queue || lending.is_by_keys()) return {};
+  if (op.looks_at_values(stack) || counts_mask(op, stack) || writes_complex_number(op, stack)) return {};
+  if (op.writes && writes_shared_memory(lending)) return {};
+  InferenceKey key;
+  OperandOrder operands(lending.loans());
+  // The default dtype is that of int / int; an LSTM keeps a workspace only where gradients are wanted.
+  key.push_back(int64_t{op.record.id} << 32 |
+                static_cast<int64_t>(c10::get_default_dtype_as_scalartype()) << 1 |
+                int64_t{c10::GradMode::is_enabled()});
+  const size_t first = stack.size() - op.num_arguments;
+  for (size_t i = 0; i < op.num_arguments; ++i) {
+    if (!add_to_key(key, stack[first + i], op.key_parts[i], operands)) return {};
+  }
+  return key;
+}
+
+InferenceKey key_to_teach(Op& op, const torch::jit::Stack& stack, const Lending& lending) {
+  if (!lending.runs_kernels()) return {};
+  InferenceKey key = key_of(op, stack, lending);
+  if (is_checked.load(std::memory_order_relaxed) && !key.empty()) [[unlikely]] {
+    expected = Expected{};
+    expected.outputs = infer(op, stack, lending, expected.reason);
+  }
+  return key;
+}
+
+void teach(const Op& op, const InferenceKey& key, const torch::jit::Stack& stack, const Lending& lending) {
+  auto shown =
+      observe(stack, op.num_returns, lending.loans(), &lending.output_allocations(), ShownBy::kKernel);
+  if (is_checked.load(std::memory_order_relaxed)) [[unlikely]] {
+    note_check(op, expected, *shown);
+  }
+  learn_outputs(key, std::move(shown));
+}
+
+std::shared_ptr<const InferredOutputs> find_or_infer(Op& op, const torch::jit::Stack& stack,
+                                                     const Lending& lending, const InferenceKey& key,
+                                                     std::string& reason) {
+  if (auto known = find_inferred(key)) {
+    num_known.fetch_add(1, std::memory_order_relaxed);
+    return known;
+  }
+  auto inferred = infer(op, stack, lending, reason);
+  if (inferred == nullptr) {
+    num_unknown.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    learn_outputs(key, inferred);
+  }
+  return inferred;
+}
+
+bool has_mask(const Op& op, const torch::jit::Stack& stack) {
+  for (size_t i = stack.size() - op.num_arguments; i < stack.size(); ++i) {
+    if (!stack[i].isList()) continue;
+    for (const c10::IValue& element : stack[i].toListRef()) {
+      if (!element.isTensor() || !element.toTensor().defined()) continue;
+      const c10::ScalarType type = element.toTensor().scalar_type();
+      if (type == c10::kBool || type == c10::kByte) return true;
+    }
+  }
+  return false;
+}
+
+InferenceCounts inference_counts() {
+  return {num_known.load(std::memory_order_relaxed), num_cpp.load(std::memory_order_relaxed),
+          num_python.load(std::memory_order_relaxed), num_engine.load(std::memory_order_relaxed),
+          num_unknown.load(std::memory_order_relaxed)};
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,50 @@
+// What an op will return, before it runs: from what earlier runs of such calls showed, else from its shape
+// function, PyTorch's in C++ where there is one, in Python where there is no other. Where the op table says
+// that those are wrong, from a rehearsal: the engine's kernel on zeros, in this thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "torch/inference/inferred_outputs.h"
+
+namespace loom::glue {
+
+// The key of a call with the lent arguments at the end of `stack`; empty when what it returns cannot be known
+// before it runs.
+InferenceKey key_of(const Op& op, const torch::jit::Stack& stack, const Lending& lending);
+
+// Null when neither earlier runs nor a shape function answer; `reason` is what the latter says instead. May
+// run Python. What is not an `Exception` of Python's (Ctrl-C) leaves it, and so does a lack
+// of memory.
+std::shared_ptr<const InferredOutputs> find_or_infer(Op& op, const torch::jit::Stack& stack,
+                                                     const Lending& lending, const InferenceKey& key,
+                                                     std::string& reason);
+
+// The same for a run in place that shows what such calls return; empty where nothing is to be learned of it.
+InferenceKey key_to_teach(Op& op, const torch::jit::Stack& stack, const Lending& lending);
+// After it: `stack` ends with the engine's results, before they are adopted.
+void teach(const Op& op, const InferenceKey& key, const torch::jit::Stack& stack, const Lending& lending);
+
+// Whether the arguments at the end of `stack` have a mask among their lists of indices.
+bool has_mask(const Op& op, const torch::jit::Stack& stack);
+
+// How often the outputs of a call were looked for: calls that were known, and where the answer came from
+// otherwise; `engine`: a rehearsal. `unknown`: such a call waits for its stream and runs in place.
+struct InferenceCounts {
+  int64_t known, cpp, python, engine, unknown;
+};
+InferenceCounts inference_counts();
+
+// While on, each run in place that shows what a call returns is compared with what the shape function says.
+void check_inference(bool is_on);
+struct InferenceCheck {
+  std::string op;
+  std::string finding;  // "agrees", "strides", "sizes", … or "no answer"
+  int64_t count;
+  std::string example;  // of the first
+};
+// What was found, op by op.
+std::vector<InferenceCheck> inference_checks();
+
+}  // namespace loom::glue

@@ -1,0 +1,223 @@
+#include "torch/inference/no_values.h"
+
+#include <ATen/core/List.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "torch/core/python_line.h"
+#include "torch/inference/sizes_of_values.h"
+
+namespace loom::glue {
+
+namespace {
+
+using torch::jit::Stack;
+using Arguments = c10::ArrayRef<c10::IValue>;
+
+// Whether this is the first time that this line of Python is told.
+bool is_first(std::set<std::string_view>& told, std::string_view line) {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  return told.insert(line).second;
+}
+
+// Warns as if the line of Python did, "file:number", or a call where there is none: the program's line is
+// shown, not PyTorch's or ours.
+void warn_at(std::string_view line, std::string text) {
+  static auto* const files = new std::set<std::string, std::less<>>;  // a warning may be told later
+  static std::mutex mutex;
+  const size_t colon = line.rfind(':');
+  if (colon == std::string_view::npos) {
+    TORCH_WARN("a call ", text);
+    return;
+  }
+  const char* file = nullptr;
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    file = files->emplace(line.substr(0, colon)).first->c_str();
+  }
+  const auto number = static_cast<uint32_t>(std::atoi(std::string(line.substr(colon + 1)).c_str()));
+  c10::warn(c10::Warning(c10::UserWarning(), {"", file, number}, std::move(text), /*verbatim=*/true));
+}
+
+struct ValueReads {
+  std::mutex mutex;
+  std::vector<std::pair<std::string_view, int64_t>> lines;  // few: a loop reads at the same ones
+};
+
+ValueReads& value_reads() {
+  static auto* const reads = new ValueReads;
+  return *reads;
+}
+
+void count_value_read(std::string_view line) {
+  ValueReads& reads = value_reads();
+  const std::lock_guard<std::mutex> lock(reads.mutex);
+  const auto known = std::find_if(reads.lines.begin(), reads.lines.end(),
+                                  [&](const auto& each) { return each.first == line; });
+  if (known != reads.lines.end()) {
+    ++known->second;
+  } else {
+    reads.lines.emplace_back(line, 1);
+  }
+}
+
+void warn_of_size(const Op& op) {
+  static auto* const told = new std::set<std::string_view>;
+  const std::string_view line = python_line();
+  if (!is_first(*told, line)) return;
+  warn_at(line,
+          std::string(op.name()) +
+              " has as many results as values decide, on a device that computes nothing. It has the most "
+              "there that it can have (every element counts; repeat_interleave: each once), and memory and "
+              "time are those of that.");
+}
+
+bool is_mask(const c10::IValue& value) {
+  if (!value.isTensor() || !value.toTensor().defined()) return false;
+  const auto dtype = value.toTensor().scalar_type();
+  return dtype == at::kBool || dtype == at::kByte;
+}
+
+// As the engine's kernels check them.
+void check_indices(const at::Tensor& self, c10::ArrayRef<c10::IValue> indices) {
+  int64_t place = 0;  // in the operand
+  for (const c10::IValue& index : indices) {
+    if (!index.isTensor() || !index.toTensor().defined()) {
+      ++place;
+      continue;
+    }
+    const at::Tensor& tensor = index.toTensor();
+    const auto dtype = tensor.scalar_type();
+    TORCH_CHECK_INDEX(dtype == at::kLong || dtype == at::kInt || is_mask(index),
+                      "tensors used as indices must be long, int, byte or bool tensors");
+    if (!is_mask(index)) {
+      ++place;
+      continue;
+    }
+    for (int64_t dim = 0; dim < tensor.dim(); ++dim, ++place) {
+      TORCH_CHECK_INDEX(place < self.dim(), "too many indices for tensor of dimension ", self.dim());
+      TORCH_CHECK_INDEX(tensor.size(dim) == self.size(place), "The shape of the mask ", tensor.sizes(),
+                        " at index ", dim, " does not match the shape of the indexed tensor ", self.sizes(),
+                        " at index ", place);
+    }
+  }
+  TORCH_CHECK_INDEX(place <= self.dim(), "too many indices for tensor of dimension ", self.dim(), " (got ",
+                    place, ")");
+}
+
+// Indices with a position for every element of each mask; false: there is no mask.
+bool expand_masks(c10::IValue& indices) {
+  const auto given = indices.toListRef();
+  if (std::none_of(given.begin(), given.end(), is_mask)) return false;
+  c10::List<std::optional<at::Tensor>> expanded;
+  for (const c10::IValue& index : given) {
+    if (!is_mask(index)) {
+      expanded.push_back(index.toOptional<at::Tensor>());
+      continue;
+    }
+    const at::Tensor& mask = index.toTensor();
+    for (int64_t dim = 0; dim < mask.dim(); ++dim) {
+      expanded.push_back(at::empty({mask.numel()}, mask.options().dtype(at::kLong)));
+    }
+  }
+  indices = std::move(expanded);
+  return true;
+}
+
+// The latest result of a check, as long as it lives.
+struct LatestCheck {
+  std::mutex mutex;
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage{c10::intrusive_ptr<c10::StorageImpl>()};
+  uint32_t version = 0;
+};
+LatestCheck& latest_check() {
+  static auto* const latest = new LatestCheck;
+  return *latest;
+}
+
+}  // namespace
+
+void note_passed(const Op& op, const at::Tensor& result) {
+  const std::string_view name = op.name();
+  if (name != "aten::all" && !name.starts_with("aten::all.") && name != "aten::_is_all_true") return;
+  LatestCheck& latest = latest_check();
+  const std::lock_guard<std::mutex> lock(latest.mutex);
+  latest.storage = result.storage().getWeakStorageImpl();
+  latest.version = result.unsafeGetTensorImpl()->version_counter().current_version();
+}
+
+bool holds_true(const at::Tensor& tensor) {
+  LatestCheck& latest = latest_check();
+  const std::lock_guard<std::mutex> lock(latest.mutex);
+  const auto storage = latest.storage.lock();
+  return storage.get() != nullptr && storage.get() == tensor.storage().unsafeGetStorageImpl() &&
+         latest.version == tensor.unsafeGetTensorImpl()->version_counter().current_version();
+}
+
+std::vector<std::pair<std::string_view, int64_t>> take_value_reads() {
+  ValueReads& reads = value_reads();
+  const std::lock_guard<std::mutex> lock(reads.mutex);
+  return std::exchange(reads.lines, {});
+}
+
+void warn_of_constant() {
+  static auto* const told = new std::set<std::string_view>;
+  const std::string_view line = python_line();
+  count_value_read(line);
+  if (!is_first(*told, line)) return;
+  warn_at(line,
+          "reads a value of a device that computes nothing. Values read there are 0 (False), and what "
+          "depends on them goes on with that.");
+}
+
+bool run_without_values(const Op& op, Stack* stack) {
+  const size_t first = stack->size() - op.num_arguments;
+  if (op.is_index) {
+    check_indices((*stack)[first].toTensor(), (*stack)[first + 1].toListRef());
+    if (expand_masks((*stack)[first + 1])) warn_of_size(op);
+    return false;
+  }
+  if (op.is_index_put) {
+    const auto indices = (*stack)[first + 1].toListRef();
+    check_indices((*stack)[first].toTensor(), indices);
+    if (std::none_of(indices.begin(), indices.end(), is_mask)) return false;
+    const auto own = (*stack)[first].toTensor().scalar_type(),
+               given = (*stack)[first + 2].toTensor().scalar_type();
+    TORCH_CHECK(own == given, "Index put requires the source and destination dtypes match, got ", own,
+                " for the destination and ", given, " for the source.");
+    // As many elements are written as there are: whatever the mask says, the result is like the operand.
+    c10::IValue result = (*stack)[first];
+    if (!op.writes) result = at::empty_like(result.toTensor());
+    if (std::string_view(op.name()).ends_with("out")) {
+      const at::Tensor out = stack->back().toTensor();
+      out.resize_(result.toTensor().sizes());
+      result = out;
+    }
+    stack->resize(first);
+    stack->push_back(std::move(result));
+    return true;
+  }
+  const Answer answer = op.has_sizes_of_values || op.lacks_shapes ? answer_of(op.name()) : nullptr;
+  if (answer == nullptr) return false;
+  Stack results = answer(Arguments(*stack).slice(first));
+  if (results[0].isBool()) {
+    warn_of_constant();
+  } else if (op.has_sizes_of_values) {
+    warn_of_size(op);
+  }
+  stack->resize(first);
+  stack->insert(stack->end(), results.begin(), results.end());
+  return true;
+}
+
+}  // namespace loom::glue

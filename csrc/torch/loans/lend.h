@@ -1,0 +1,250 @@
+// Lending: an op on loom tensors hands their memory to the engine's kernel, without a copy, and takes the
+// result back. How an alias is made, and what else depends on which engine it is, stands in
+// csrc/torch/engine.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+#include <c10/util/MaybeOwned.h>
+#include <c10/util/SmallVector.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "runtime/simulated_clock.h"
+#include "torch/engine/engine.h"
+#include "torch/engine/output_allocation.h"
+#include "torch/loans/kernel_description.h"
+#include "torch/ops/fallback.h"
+#include "torch/ops/op.h"
+
+namespace loom::glue {
+
+// An operand and the engine's tensor over its memory.
+struct Loan {
+  c10::MaybeOwned<at::Tensor> held;
+  at::Tensor alias;
+  bool is_written;
+  const at::Tensor& original() const { return *held; }
+};
+
+// One op: its operands while they are lent. Not reentrant: nested ops open their own.
+class Lending {
+ public:
+  // What is told of the kernel where time is simulated: all, or nothing as long as its cost is known.
+  // kTeach: all, since its cost was not known.
+  enum class Telling : uint8_t { kAll, kUnknown, kTeach };
+  Lending(const runtime::OpRecord& op, OperandPolicy policy, Telling telling = Telling::kAll);
+  explicit Lending(const Op& op, Telling telling = Telling::kAll) : Lending(op.record, op.policy, telling) {}
+  ~Lending();
+  Lending(const Lending&) = delete;
+  Lending& operator=(const Lending&) = delete;
+
+  // The engine's tensor over the same memory, with the same sizes, strides, offset and conjugate and negative
+  // bits. Throws when it is on another device than the operands before it, in CUDA's words.
+  at::Tensor lend(const at::Tensor& tensor, bool is_written = false) {
+    return alias_of(tensor, is_written, Hold::kOwned);
+  }
+  // The same for a tensor that outlives the loans, as an argument of a call does: they count no reference to
+  // it. Nor does what it returns count one to the alias, which lives as long as the loans.
+  c10::MaybeOwned<at::Tensor> lend_borrowed(const at::Tensor& tensor, bool is_written = false) {
+    return c10::MaybeOwned<at::Tensor>::borrowed(alias_of(tensor, is_written, Hold::kBorrowed));
+  }
+  // As lend(), for an operand of a list: no search for the same tensor among many.
+  at::Tensor lend_element(const at::Tensor& tensor, bool is_written);
+
+  // A result of the engine as a tensor of this device: the operand itself, a view of one, or new.
+  at::Tensor adopt(at::Tensor result);
+  // After the kernel: what it changed of an operand's sizes or memory is carried over. Only for written
+  // operands.
+  void write_back();
+
+  // Gives a lent operand another size, and memory for it.
+  void resize_loan(size_t index, at::IntArrayRef sizes, at::IntArrayRef strides);
+
+  // Whether the current stream of the device runs a kernel in this thread, now.
+  bool runs_in_place();
+
+  // Whether somebody is told of the kernel. Then its arguments that are no tensors are added to the
+  // description before it runs, and its results before finish().
+  bool is_described() const { return description_.has_value(); }
+  KernelDescription& description() { return *description_; }
+  // Of an op that is told only as long as its cost is unknown, with all arguments lent or mixed in, while
+  // time is simulated: whether it must be told after all, by lending anew with Telling::kTeach. Else finish()
+  // lays the cost on the clock's time line.
+  bool must_retell(Op& op, bool runs_in_place);
+
+  // For a kernel that is queued: tells that it comes, submits it, tells that it went. What run() does, step
+  // by step; `outputs` are what it returns.
+  void begin(runtime::StreamRef stream);
+  void submit(runtime::StreamRef stream, const driver::Kernel& kernel, const torch::jit::Stack& outputs,
+              size_t num_outputs);
+  // After run() and write_back(): tells that the kernel went, and what it returned. What a reader throws
+  // leaves it. Takes a tensor, a tuple, a vector.
+  template <typename T>
+  void finish(const T& result) {
+    if (!description_.has_value()) [[likely]] {
+      return finish_timed();
+    }
+    description_->add_output(result);
+    finish_described();
+  }
+  // Of an op that returns nothing.
+  void finish() {
+    if (!description_.has_value()) [[likely]] {
+      return finish_timed();
+    }
+    description_->add_written_inputs();
+    finish_described();
+  }
+
+  // Looks for what earlier calls showed of the kernel's allocations. False: the run that follows sees all of
+  // them and shows it.
+  bool knows_allocations(OutputAllocationTable& table);
+  // After it was false, for a kernel that writes to no operand: memory that the device does not have is
+  // refused before the kernel has it of the host.
+  void bound_allocations() { allocations_.bound_by(*target_); }
+  // The run that follows shows them again.
+  void forget_allocations(OutputAllocationTable& table) {
+    allocations_ = OutputAllocations::learning();
+    asked_table_ = &table;
+  }
+  // Runs `work`, which calls the engine's kernel, in this thread after what is pending on the current stream.
+  // A driver without arithmetic is told of a kernel, and `work` infers the result's metadata on tensors
+  // without data. After knows_allocations().
+  template <typename F>
+  void run(F&& work) {
+    run_kernel(&call<std::remove_reference_t<F>>, const_cast<void*>(static_cast<const void*>(&work)));
+    learned_table_ = asked_table_;
+  }
+
+  // The device the op runs on: that of the operands, or one named by an argument, or the current one.
+  void set_device(int device);
+  int device() {
+    if (device_ < 0) choose_current();
+    return device_;
+  }
+  // Whether that device has arithmetic; known once an operand was lent or target() asked.
+  bool runs_kernels() const { return target_ != nullptr && target_->runs_kernels(); }
+  const runtime::Device& target() {
+    device();
+    return *target_;
+  }
+  // The same, and the keys of its engine, once an operand was lent or the device was asked for.
+  const runtime::Device& chosen() const { return *target_; }
+  c10::DispatchKeySet engine_keys() const { return glue::engine_keys(*target_); }
+  // The first list of operands is written to, not only read.
+  void set_writes_list() { writes_list_ = true; }
+  // Of the list that is lent next.
+  bool take_writes_list() { return std::exchange(writes_list_, false); }
+  // The engine's kernel must be found by its tensors' keys: an operand is sparse, nested or quantized.
+  bool is_by_keys() const { return by_keys_; }
+  // The same for an op without operands.
+  void find_by_keys() { by_keys_ = true; }
+  // The dtypes of the operands on the device.
+  DtypeSet dtypes() const { return dtypes_; }
+  // An operand is the host's.
+  bool has_host_operands() const { return has_host_operands_; }
+  bool is_alias(const at::Tensor& tensor) const;
+  const runtime::OpRecord& op() const { return op_; }
+  const char* op_name() const { return op_.full_name; }
+  const c10::SmallVector<Loan, 6>& loans() const { return loans_; }
+  const OutputAllocations& output_allocations() const { return allocations_; }
+  // Part of the key into a OutputAllocationTable: an argument that is not a tensor. The operands count by
+  // themselves.
+  void mix(uint64_t value) { key_ = (key_ ^ value) * 0x9E3779B97F4A7C15ull; }
+
+ private:
+  using Body = void (*)(void*);
+  template <typename F>
+  static void call(void* work) {
+    (*static_cast<F*>(work))();
+  }
+  void run_kernel(Body body, void* context);
+  void finish_described();
+  void finish_timed() {
+    if (cost_ns_ >= 0) [[unlikely]] {
+      translated([&] { runtime::simulated::run_kernel(device_, stream_.id, cost_ns_); });
+    }
+  }
+  void take_workspace();
+  uint64_t cost_key() const noexcept;
+  bool has_moved(const Loan& loan) const;
+  bool make_own(c10::DataPtr& memory, size_t bytes);
+  void copy_from_host(void* destination, const void* source, size_t bytes);
+  void mix_metadata(const TensorMetadata& metadata);
+
+  // What they return stays where it is until the next operand is lent.
+  enum class Hold : uint8_t { kOwned, kBorrowed };
+  const at::Tensor& alias_of(const at::Tensor& tensor, bool is_written, Hold hold) {
+    return lend_checked(tensor, is_written, policy_.host_tensors, loans_.size(), hold);
+  }
+  const at::Tensor& lend_checked(const at::Tensor& tensor, bool is_written, bool takes_host,
+                                 size_t search_limit, Hold hold);
+  void describe_loan(const c10::TensorImpl* impl, const TensorMetadata& metadata, bool is_written,
+                     bool may_have_moved);
+  const at::Tensor& lend_special(const at::Tensor& tensor, bool is_written);
+  at::Tensor make_special_alias(const at::Tensor& tensor, bool is_written);
+  void write_back_special(const Loan& loan);
+  at::Tensor adopt_special(const at::Tensor& result);
+  at::Tensor adopt_unowned(const at::Tensor& result);
+  void check_device(const at::Tensor& tensor);
+  void choose(const runtime::Runtime& seen, int device);
+  void choose_current();
+  [[noreturn]] void throw_device_mismatch(const at::Tensor& tensor) const;
+
+  const runtime::OpRecord& op_;
+  const OperandPolicy policy_;
+  int device_ = -1;
+  const runtime::Device* target_ = nullptr;  // that of device_
+  bool by_keys_ = false;
+  bool has_host_operands_ = false;
+  bool writes_list_ = false;
+  runtime::InPlace in_place_;  // set when the stream runs kernels in this thread
+  runtime::StreamRef stream_;  // that stream, once it was asked for
+  uint64_t key_ = 0;
+  int64_t cost_ns_ = -1;       // where that is all that the clock is told
+  bool teaches_cost_ = false;  // it is told this time, so that its cost is known the next time
+  DtypeSet dtypes_ = kAnyOp;
+  OutputAllocations allocations_ = OutputAllocations::learning();
+  OutputMask learned_ = 0;
+  OutputAllocationTable *asked_table_ = nullptr, *learned_table_ = nullptr;
+  c10::SmallVector<Loan, 6> loans_;
+  // Results that were copied: the engine's tensor, and the device's that stands for it.
+  std::vector<std::pair<at::Tensor, at::Tensor>> copied_;
+  std::vector<Loan> special_loans_;               // their parts are loans of their own
+  std::optional<KernelDescription> description_;  // destroyed before the loans that it refers to
+  const EngineScope scope_;
+};
+
+// Has autograd run backward passes in the thread that asks for them, or in its own in CUDA's name, the first
+// time that a thread calls this.
+void choose_backward_thread();
+
+// Throws when a tensor with elements has no memory behind it: its storage was made smaller.
+void check_has_memory(const at::Tensor& tensor, const char* op_name);
+
+// Whether the tensors of some lists are on more than one device (CPU tensors without dimensions apart).
+class DeviceSpan {
+ public:
+  void add(const at::Tensor& tensor) {
+    if (tensor.dim() == 0 && tensor.device().is_cpu()) return;
+    if (!first_.has_value()) first_ = tensor.device();
+    mixed_ |= tensor.device() != *first_;
+  }
+  bool is_mixed() const { return mixed_; }
+
+ private:
+  std::optional<c10::Device> first_;
+  bool mixed_ = false;
+};
+
+// Whether an op on a list of tensors is one command.
+inline bool has_foreach() { return chip_has(runtime::FusedKernel::kForeach, runtime::current_device()); }
+
+// Keys that find PyTorch's own composite kernel of a list op, which calls the op of each tensor in turn:
+// those of a backend that has no kernels here. For lists on several devices, and for chips without such ops.
+inline c10::DispatchKeySet one_by_one_keys() { return c10::DispatchKeySet(c10::DispatchKey::HPU); }
+
+}  // namespace loom::glue

@@ -1,0 +1,251 @@
+#include "torch/ops/engine_call.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TypeProperties.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "torch/engine/lacking_kernels.h"
+#include "torch/engine/output_allocation.h"
+
+namespace loom::glue {
+
+namespace {
+
+using Type = c10::ScalarType;
+
+// What stands for a dtype that a kernel lacks.
+Type wide_of(Type narrow) {
+  switch (narrow) {
+    case Type::Half:
+    case Type::BFloat16:
+      return Type::Float;
+    case Type::ComplexHalf:
+      return Type::ComplexFloat;
+    case Type::Bool:
+      return Type::Byte;
+    default:
+      return narrow;
+  }
+}
+
+// The dtype of a result that is `type` where the operands are widened.
+Type narrowed(Type type, Type narrow) {
+  if (type == wide_of(narrow)) return narrow;
+  const bool is_half = narrow == Type::Half || narrow == Type::ComplexHalf;
+  if (is_half && type == Type::Float) return Type::Half;
+  if (is_half && type == Type::ComplexFloat) return Type::ComplexHalf;
+  return type;
+}
+
+bool is_tensor(const c10::IValue& value) { return value.isTensor() && value.toTensor().defined(); }
+
+// The tensors of an argument.
+std::vector<at::Tensor> tensors_of(const c10::IValue& value) {
+  if (value.isTensorList()) return value.toTensorVector();
+  return is_tensor(value) ? std::vector{value.toTensor()} : std::vector<at::Tensor>();
+}
+
+bool is_in(DtypeSet set, Type type) { return (set & set_of({type})) != 0; }
+
+// The dtype that the op's operands are promoted to, if the engine has no kernel for it.
+std::optional<Type> narrow_of(const Op& op, c10::ArrayRef<c10::IValue> arguments) {
+  const DtypeSet any = op.widened_dtypes | op.widened_sparse_dtypes;
+  // Most calls end here.
+  if (std::none_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) {
+        if (is_tensor(value)) return is_in(any, value.toTensor().scalar_type());
+        const std::vector<at::Tensor> listed = tensors_of(value);
+        return std::any_of(listed.begin(), listed.end(),
+                           [&](const at::Tensor& tensor) { return is_in(any, tensor.scalar_type()); });
+      })) {
+    return std::nullopt;
+  }
+  const auto& formal = op.handle.schema().arguments();
+  std::vector<at::Tensor> operands;
+  bool is_sparse = false;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (formal[i].is_out()) continue;
+    for (const at::Tensor& tensor : tensors_of(arguments[i])) {
+      if (tensor.is_meta()) return std::nullopt;
+      is_sparse |= tensor.layout() != c10::kStrided;
+      operands.push_back(tensor);
+    }
+  }
+  const DtypeSet lacking = is_sparse ? op.widened_sparse_dtypes : op.widened_dtypes;
+  if (operands.empty() || lacking == 0) return std::nullopt;
+  const Type type = at::native::result_type(operands);
+  return is_in(lacking, type) ? std::optional(type) : std::nullopt;
+}
+
+void store(const at::Tensor& result, const at::Tensor& out) {
+  TORCH_CHECK(c10::canCast(result.scalar_type(), out.scalar_type()), "result type ", result.scalar_type(),
+              " can't be cast to the desired output type ", out.scalar_type());
+  if (out.layout() == c10::kStrided) {
+    at::native::resize_output(out, result.sizes());
+  } else {
+    out.resize_as_sparse_(result);
+  }
+  out.copy_(result);
+}
+
+// Whether the op's own kernel has computed the call; its results are then on the stack.
+bool is_computed_apart(const Op& op, torch::jit::Stack& stack) {
+  const size_t first = stack.size() - op.num_arguments;
+  std::vector<at::Tensor> results, outs;
+  {
+    const OutputAllocations::Suspended on_host;
+    results = op.own_kernel(c10::ArrayRef<c10::IValue>(stack).slice(first));
+  }
+  if (results.empty()) return false;
+  const auto& formal = op.handle.schema().arguments();
+  for (size_t i = 0; i < formal.size(); ++i) {
+    if (formal[i].is_out()) outs.push_back(stack[first + i].toTensor());
+  }
+  stack.resize(first);
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (i < outs.size()) store(results[i], outs[i]);
+    stack.emplace_back(i < outs.size() ? outs[i] : results[i].clone());
+  }
+  return true;
+}
+
+// The arguments of one call in the wider dtype, and what becomes of its results.
+class WideCall {
+ public:
+  WideCall(const Op& op, Type narrow, torch::jit::Stack& stack)
+      : op_(op), narrow_(narrow), stack_(stack), first_(stack.size() - op.num_arguments) {
+    const auto& formal = op.handle.schema().arguments();
+    for (size_t i = 0; i < formal.size(); ++i) {
+      if (formal[i].is_out() && stack[first_ + i].isTensor()) outs_.push_back(stack[first_ + i].toTensor());
+    }
+  }
+
+  // `call` runs the op on the stack.
+  template <typename Call>
+  void run(Call call) {
+    {
+      const OutputAllocations::Suspended on_host;
+      const auto given = c10::ArrayRef<c10::IValue>(stack_).slice(first_);
+      if (std::optional<at::Tensor> made = compute_of_parts(op_.handle.schema().name(), given)) {
+        stack_.resize(first_);
+        stack_.emplace_back(*std::move(made));
+      } else {
+        widen();
+        call();
+      }
+    }
+    for (const Written& written : written_) {
+      if (!written.own.is_same(written.wide))
+        store(written.wide.to(narrowed(written.wide.scalar_type(), narrow_)), written.own);
+    }
+    for (size_t i = 0; i < op_.num_returns; ++i) narrow(stack_[first_ + i], i);
+  }
+
+ private:
+  struct Written {
+    at::Tensor own, wide;
+  };
+
+  void widen() {
+    const auto& formal = op_.handle.schema().arguments();
+    for (size_t i = 0; i < formal.size(); ++i) {
+      c10::IValue& value = stack_[first_ + i];
+      if (formal[i].is_out() && value.isTensor()) {
+        value = empty_wide(value.toTensor());
+      } else if (is_tensor(value)) {
+        value = widened(formal[i], value.toTensor());
+      } else if (value.isTensorList()) {
+        std::vector<at::Tensor> listed = value.toTensorVector();
+        for (at::Tensor& tensor : listed) tensor = widened(formal[i], tensor);
+        value = std::move(listed);
+      } else if (formal[i].real_type()->kind() == c10::TypeKind::ScalarTypeType && value.isInt() &&
+                 value.toScalarType() == narrow_) {
+        value = static_cast<int64_t>(wide_of(narrow_));
+      }
+    }
+  }
+
+  // Sparse kernels require an out of the final size; others resize it, and warn unless it is empty.
+  at::Tensor empty_wide(const at::Tensor& out) const {
+    const auto options = out.options().dtype(wide_of(out.scalar_type()));
+    return op_.widened_sparse_dtypes != 0 ? at::empty(out.sizes(), options) : at::empty({0}, options);
+  }
+
+  // What the op writes to is copied back. A list may name a tensor twice: the second write builds on the
+  // first.
+  at::Tensor widened(const c10::Argument& formal, const at::Tensor& tensor) {
+    const bool is_written = formal.alias_info() != nullptr && formal.alias_info()->isWrite();
+    if (is_written) {
+      for (const Written& written : written_) {
+        if (tensor.is_same(written.own)) return written.wide;
+      }
+    }
+    at::Tensor wide = formal.is_out() ? empty_wide(tensor) : tensor.to(wide_of(tensor.scalar_type()));
+    if (is_written) written_.push_back({tensor, wide});
+    return wide;
+  }
+
+  void narrow(c10::IValue& result, size_t place) {
+    if (result.isTensorList()) {
+      std::vector<at::Tensor> listed = result.toTensorVector();
+      for (at::Tensor& tensor : listed) tensor = own_of(tensor);
+      result = std::move(listed);
+    } else if (is_tensor(result) && place < outs_.size()) {
+      const at::Tensor tensor = result.toTensor();
+      store(tensor.to(narrowed(tensor.scalar_type(), narrow_)), outs_[place]);
+      result = outs_[place];
+    } else if (is_tensor(result)) {
+      result = own_of(result.toTensor());
+    }
+  }
+
+  // What a result is in the place of: an operand that was written to, or the same in the narrow dtype.
+  at::Tensor own_of(const at::Tensor& tensor) const {
+    for (const Written& written : written_) {
+      if (tensor.is_same(written.wide)) return written.own;
+    }
+    return tensor.to(narrowed(tensor.scalar_type(), narrow_));
+  }
+
+  const Op& op_;
+  const Type narrow_;
+  torch::jit::Stack& stack_;
+  const size_t first_;
+  std::vector<at::Tensor> outs_;
+  std::vector<Written> written_;
+};
+
+bool is_widening(const Op& op) { return (op.widened_dtypes | op.widened_sparse_dtypes) != 0; }
+
+template <typename Call>
+void call_or_widen(const Op& op, torch::jit::Stack& stack, Call call) {
+  if (is_widening(op)) [[unlikely]] {
+    const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - op.num_arguments);
+    if (const std::optional<Type> narrow = narrow_of(op, arguments))
+      return WideCall(op, *narrow, stack).run(call);
+  }
+  call();
+}
+
+}  // namespace
+
+bool refuse_or_widen(const Op& op, c10::ArrayRef<c10::IValue> arguments, int device) {
+  if (op.refusal != nullptr) refuse_as_cuda(*op.refusal, arguments, device);
+  return is_widening(op) && narrow_of(op, arguments).has_value();
+}
+
+void call_kernel(const Op& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (op.own_kernel != nullptr && is_computed_apart(op, *stack)) [[unlikely]]
+    return;
+  call_or_widen(op, *stack, [&] { op.handle.redispatchBoxed(keys, stack); });
+}
+
+void call_kernel_by_keys(const Op& op, torch::jit::Stack* stack) {
+  call_or_widen(op, *stack, [&] { op.handle.callBoxed(stack); });
+}
+
+}  // namespace loom::glue
