@@ -28,13 +28,18 @@ CPP_LAYERS = {
     "runtime/memory": {"driver", "runtime", "runtime/ipc", "util"},
     "testing": {"driver", "runtime", "runtime/memory", "telemetry", "util"},
 }
-# csrc/torch in order; hooks and profiler do not know kernels. All may include what is outside csrc/torch.
+# csrc/torch in order. Hooks and the profiler do not know kernels; those of attention know the others. All may
+# include what is outside csrc/torch.
 TORCH_ROOMS = [
-    *("core", "engine", "numerics", "ops", "memory", "dispatch", "kernels", "hooks", "profiler", "bindings")
+    *("core", "engine", "numerics", "cuda", "ops", "memory", "loans", "inference", "dispatch"),
+    *("kernels", "kernels/attention", "hooks", "profiler", "bindings"),
 ]
+CPP_LAYERS["torch/generated"] = set()  # from the op table: rows that others include
 BELOW_TORCH = {"numerics", "driver", "runtime", "runtime/ipc", "runtime/memory", "telemetry", "util"}
 for place, room in enumerate(TORCH_ROOMS):
-    below = set(TORCH_ROOMS[:place]) - (set() if room == "bindings" else {"kernels", "hooks", "profiler"})
+    above = {"kernels", "kernels/attention", "hooks", "profiler"}
+    unknown = set() if room in {"kernels/attention", "bindings"} else above
+    below = set(TORCH_ROOMS[:place]) - unknown
     CPP_LAYERS[f"torch/{room}"] = {f"torch/{name}" for name in below} | BELOW_TORCH
 # registry.cpp is the one file of its room that knows the drivers, and what they are given.
 EXCEPT = {
@@ -50,8 +55,10 @@ ALLOWED = {
     "config": {"errors"},
     "as_cuda": {"config"},
     "errors": set(),
-    "_register": {"_C", "_built_with", "chips", "compiler", "device", "nvml"} | BESIDE,
-    "device": {"_C", "ops"} | BESIDE,
+    "_register": {"_C", "_built_with", "chips", "compiler", "cuda", "cuda.names", "device"} | BESIDE,
+    "cuda": {"_C", "cuda.names", "device", "nvml"} | BESIDE,
+    "cuda.names": {"_C"} | BESIDE,
+    "device": {"_C", "cuda.names", "ops"} | BESIDE,
     **{layer: {"_C", *STAIRCASE[:number]} | BESIDE for number, layer in enumerate(STAIRCASE)},
     "pybuda": {"_C", "device", *STAIRCASE} | BESIDE,
     "tools": {"_C", "device", "nvml", *STAIRCASE} | BESIDE,
@@ -61,7 +68,7 @@ ALLOWED = {
 
 # The parts of torch_loom/device, lowest first; a part may import itself and what stands before it.
 DEVICE_PARTS = [
-    *("_core", "_cuda", "devices", "plan", "streams", "telemetry", "memory", "random", "amp", "ipc", "nvtx"),
+    *("_core", "devices", "plan", "streams", "telemetry", "memory", "random", "amp", "ipc", "nvtx"),
     *("profiler", "graphs", "jiterator", "comm", "_explain", "sanitizer", "__init__"),
 ]
 # Folders of the repository that are not in the wheel.
@@ -78,17 +85,18 @@ def cpp_files() -> list[Path]:
 
 
 def layer_of(path: Path, root: Path) -> str:
-    return path.relative_to(root).parts[0].removesuffix(".py")
+    first, *others = path.relative_to(root).parts
+    return "cuda.names" if [first, *others[:1]] == ["cuda", "names"] else first.removesuffix(".py")
 
 
 def room_of(path: Path) -> str:
-    return str(path.relative_to(ROOT / "csrc").parent).removesuffix("/generated")
+    return str(path.relative_to(ROOT / "csrc").parent)
 
 
 def bad_includes(layer: str, found: Iterable[str], also: Iterable[str] = ()) -> list[str]:
     """Which of these includes a file of the C++ layer must not have."""
     rooms = CPP_LAYERS[layer] | {layer}
-    allowed = rooms | {f"{room}/generated" for room in rooms} | {*also}
+    allowed = rooms | {*also} | ({"torch/generated"} if layer.startswith("torch/") else set())
     bad = []
     for include in found:
         name = include[1:]
@@ -119,7 +127,8 @@ def imported_names(source: str, package: list[str]) -> set[str]:
 def parts_below(names: set[str], package: str) -> set[str]:
     """Which parts of a package these names belong to."""
     start = f"{package}."
-    return {name.removeprefix(start).split(".")[0] for name in names if name.startswith(start)}
+    below = {name.removeprefix(start) for name in names if name.startswith(start)}
+    return {"cuda.names" if f"{name}.".startswith("cuda.names.") else name.split(".")[0] for name in below}
 
 
 def imports_of(path: Path) -> set[str]:
@@ -183,7 +192,7 @@ ENGINES_NAME = re.compile(
 # Where it is the host.
 NAMES_THE_HOST = {
     "csrc/torch/core/generator.cpp": "a generator's state is a tensor of the host",
-    "csrc/torch/dispatch/kernel_words.cpp": "a device without kernels asks those of the host what is wrong",
+    "csrc/torch/inference/kernel_words.cpp": "a device without kernels asks those of the host what is wrong",
     "csrc/torch/kernels/factories.cpp": "a file is read on the host",
     "csrc/torch/memory/lazy.cpp": "unmaterialised tensors live in host memory",
     "csrc/torch/memory/lazy_fill.cpp": "and are filled there",
@@ -217,9 +226,9 @@ def test_the_check_of_includes() -> None:
     bad = ["<torch/torch.h", "<ATen/ATen.h", "<c10/util/Exception.h", '"runtime/runtime.h', '"torch/lend.h']
     assert bad_includes("driver", [*bad, "<vector", "<sys/mman.h", '"driver/error.h']) == [x[1:] for x in bad]
     assert bad_includes("runtime", bad) == [x[1:] for x in bad if x != '"runtime/runtime.h']
-    assert bad_includes(
-        "torch/ops", ['"torch/core/device.h', '"torch/dispatch/lend.h', "<ATen/Tensor.h"]
-    ) == ["torch/dispatch/lend.h"]
+    assert bad_includes("torch/ops", ['"torch/core/device.h', '"torch/loans/lend.h', "<ATen/Tensor.h"]) == [
+        "torch/loans/lend.h"
+    ]
 
 
 def test_the_check_of_imports() -> None:

@@ -21,10 +21,13 @@ from torchgen.gen import parse_native_yaml
 from torchgen.model import DeviceCheckType, NativeFunction
 
 from torch_loom import ops
+from torch_loom.cuda.nondeterminism import ALERTS, CASES
+from torch_loom.cuda.refusals import REFUSAL_CASES, REFUSALS, TAKES, Refusal
+from torch_loom.cuda.widening import WIDENED, WIDENED_SETS, WIDENED_SPARSE
 from torch_loom.ops.model import FLAGS
 
 ROOT = Path(__file__).parents[1]
-FOLDER = "csrc/torch/ops/generated"
+FOLDER = "csrc/torch/generated"
 Entry = TypeVar("Entry")
 
 HEAD = "// Written by `python -m tools.op_table` from torch_loom/ops; do not edit.\n"
@@ -73,51 +76,52 @@ def op_facts() -> str:
 def alerts() -> str:
     """Return the ops that alert of nondeterminism, by their whole names, sorted."""
     return rows_of(
-        ops.ALERTS, lambda op, own: f'{{"{op}", "{own.kernel}", Alert::Case::{enumerator(own.case)}}}'
+        ALERTS,
+        lambda op, own: f'{{"{op}", "{own.kernel}", Alert::Case::{enumerator(own.case)}}}',
     )
 
 
 def alert_cases() -> str:
     """Return the enumerators of the cases in which an op alerts; C++ must decide each of them."""
-    return enumerators(ops.CASES)
+    return enumerators(CASES)
 
 
 def refusals() -> str:
     """Return what CUDA refuses of ops, by their whole names, sorted."""
 
-    def row(op: str, refusal: ops.Refusal) -> str:
+    def row(op: str, refusal: Refusal) -> str:
         takes, case = enumerator(refusal.takes), enumerator(refusal.case)
         function = declared().get(op)
         num_out = len(function.func.arguments.out) if function is not None else 0
         return f'{{"{op}", "{refusal.kernel}", {takes}, Refusal::Case::{case}, {num_out}}}'
 
-    return rows_of(ops.REFUSALS, row)
+    return rows_of(REFUSALS, row)
 
 
 def refusal_cases() -> str:
     """Return the enumerators of the cases in which an op is refused; C++ must decide each of them."""
-    return enumerators(ops.REFUSAL_CASES)
+    return enumerators(REFUSAL_CASES)
 
 
 def refusal_dtypes() -> str:
     """Return the sets of dtypes that kernels take."""
-    return dtype_sets(ops.TAKES)
+    return dtype_sets(TAKES)
 
 
 def widened() -> str:
     """Return the ops that the engine computes in wider dtypes than their operands', sorted."""
-    of_lists = {f"_foreach_{op}": narrow for op, narrow in ops.WIDENED.items() if "." not in op}
-    return rows_of(of_lists | ops.WIDENED, lambda op, narrow: f'{{"{op}", {enumerator(narrow)}}}')
+    of_lists = {f"_foreach_{op}": narrow for op, narrow in WIDENED.items() if "." not in op}
+    return rows_of(of_lists | WIDENED, lambda op, narrow: f'{{"{op}", {enumerator(narrow)}}}')
 
 
 def widened_sparse() -> str:
     """Return the same for calls with a sparse operand."""
-    return rows_of(ops.WIDENED_SPARSE, lambda op, narrow: f'{{"{op}", {enumerator(narrow)}}}')
+    return rows_of(WIDENED_SPARSE, lambda op, narrow: f'{{"{op}", {enumerator(narrow)}}}')
 
 
 def widened_dtypes() -> str:
     """Return the sets of dtypes that kernels of the engine lack."""
-    return dtype_sets(ops.WIDENED_SETS)
+    return dtype_sets(WIDENED_SETS)
 
 
 def dtype_sets(sets: Mapping[str, Sequence[str]]) -> str:
@@ -258,7 +262,7 @@ def unknown_ops() -> list[str]:
         for op in named
         if (f"aten::{op[:-2]}" not in bases if op.endswith(".*") else f"aten::{op}" not in known)
     ]
-    listed = [*ops.ALERTS, *ops.REFUSALS, *ops.WIDENED, *ops.WIDENED_SPARSE]
+    listed = [*ALERTS, *REFUSALS, *WIDENED, *WIDENED_SPARSE]
     return sorted([*unknown, *(op for op in listed if f"aten::{op}" not in known | bases)])
 
 

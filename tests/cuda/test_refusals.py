@@ -11,8 +11,7 @@ from torchgen.gen import parse_native_yaml
 from torchgen.model import DispatchKey
 
 from tests.conftest import PythonRunner
-from torch_loom import ops
-from torch_loom.ops.refusals import REFUSAL_CASES, TAKES
+from torch_loom.cuda.refusals import REFUSAL_CASES, REFUSALS, TAKES
 
 NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"}
 
@@ -213,7 +212,7 @@ def test_refused_ops_are_the_cpus_alone() -> None:
     """Ops without a kernel for CUDA are those that PyTorch declares none for."""
     folder = Path(torchgen.__file__).parent / "packaged/ATen/native"
     parsed = parse_native_yaml(str(folder / "native_functions.yaml"), str(folder / "tags.yaml"))
-    absent = {name for name, refusal in ops.REFUSALS.items() if refusal.case == "absent"}
+    absent = {name for name, refusal in REFUSALS.items() if refusal.case == "absent"}
     found = set()
     for function in parsed.native_functions:
         name = str(function.func.name)
@@ -226,6 +225,6 @@ def test_refused_ops_are_the_cpus_alone() -> None:
 
 
 def test_the_table_names_what_it_declares() -> None:
-    for name, refusal in ops.REFUSALS.items():
+    for name, refusal in REFUSALS.items():
         assert refusal.takes in TAKES, name
         assert refusal.case in REFUSAL_CASES, name

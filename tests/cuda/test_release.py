@@ -55,9 +55,9 @@ def test_the_running_release_is_known(fork_python: PythonRunner) -> None:
     fork_python(
         f"""
         import pathlib, torch_loom
-        from torch_loom._register import cuda_release
+        from torch_loom.cuda.release import _DEFAULT_WHEELS
         release = ".".join(torch.__version__.split(".")[:2])
-        assert release in cuda_release._DEFAULT_WHEELS
+        assert release in _DEFAULT_WHEELS
         assert f"torch=={{release}}.*" in pathlib.Path({str(PYPROJECT)!r}).read_text()
         """,
         NAME,

@@ -16,12 +16,12 @@ import torch.cuda.tunable
 
 import torch_loom.device as loom
 from torch_loom import errors
+from torch_loom.cuda.names import top_level
 from torch_loom.device import _graph_annotations, _sanitizer, amp, gds, green_contexts, nccl, random, tunable
-from torch_loom.device._cuda import names
 from torch_loom.errors import NotApplicableError
 
 REFUSED: dict[ModuleType, tuple[str, ...]] = {
-    names: (
+    top_level: (
         "cudart",
         "check_error",
         "cudaStatus",

@@ -29,7 +29,8 @@ def copy(tmp_path: Path) -> Path:
     """Return a copy of what the recipe names: the table, the command, and what C++ reads of it."""
     shutil.copytree(ROOT / "torch_loom/ops", tmp_path / "torch_loom/ops")
     (tmp_path / "torch_loom/__init__.py").touch()
-    shutil.copytree(ROOT / "csrc/torch/ops", tmp_path / "csrc/torch/ops")
+    for room in ("ops", "generated"):
+        shutil.copytree(ROOT / "csrc/torch" / room, tmp_path / "csrc/torch" / room)
     shutil.copytree(ROOT / "csrc/runtime", tmp_path / "csrc/runtime")
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools/__init__.py").touch()
@@ -82,9 +83,9 @@ def test_an_op_is_added_by_editing_one_file(copy: Path) -> None:
     assert code == 0, out
     after = contents(copy)
     changed = {name for name in after if before.get(name) != after[name]}
-    assert changed == {"torch_loom/ops/families/data.py", "csrc/torch/ops/generated/op_facts.inc"}
-    rows = set(after["csrc/torch/ops/generated/op_facts.inc"].splitlines())
-    added = rows - set(before["csrc/torch/ops/generated/op_facts.inc"].splitlines())
+    assert changed == {"torch_loom/ops/families/data.py", "csrc/torch/generated/op_facts.inc"}
+    rows = set(after["csrc/torch/generated/op_facts.inc"].splitlines())
+    added = rows - set(before["csrc/torch/generated/op_facts.inc"].splitlines())
     assert added == {
         f'{{"aten::{OP}", ShapeClass::kGatherScatter, 2}},',
         f'{{"aten::{OP}.out", ShapeClass::kGatherScatter, 1}},',

@@ -11,7 +11,7 @@ import torch
 
 from tools.parity import names, report, signatures
 from tools.parity.exercised import MarkedTest, marked_tests
-from torch_loom.device._cuda.not_applicable import REASONS
+from torch_loom.cuda.names.not_applicable import REASONS
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ from tools.blocks import markdown_table
 from tools.parity.exercised import MarkedTest, marked_tests
 from tools.parity.names import LISTS, PACKAGE, Name, bindings, found, is_found, names
 from tools.parity.signatures import ACCEPTED, difference
-from torch_loom.device._cuda.not_applicable import REASONS
+from torch_loom.cuda.names.not_applicable import REASONS
 
 FILE = "docs/api_parity.md"
 # So many tests are named in a row; which others there are, the markers say.

@@ -220,7 +220,7 @@ _DEPRECATED_TENSOR_TYPE = (
 def _patch_default_tensor_type(device_type: str) -> None:
     # torch._C knows the tensor types of the CPU and CUDA only, and refuses any other: what the type says is
     # set by the two functions that have replaced it. No upstream issue: the function is deprecated.
-    from torch_loom.device._cuda.legacy_types import TensorType
+    from torch_loom.cuda.names.legacy_types import TensorType
 
     original = torch.set_default_tensor_type
     is_ours = False

@@ -13,6 +13,12 @@ if "torch" not in _sys.modules:
     )
 
 from torch_loom.config import configure
+from torch_loom.cuda.names import gds, green_contexts, sparse, tunable
+from torch_loom.cuda.names import gpu_trace as _gpu_trace
+from torch_loom.cuda.names import legacy_types as _legacy_types
+from torch_loom.cuda.names import top_level as _top_level
+from torch_loom.cuda.names.legacy_types import *
+from torch_loom.cuda.names.top_level import *
 from torch_loom.device import (
     amp,
     comm,
@@ -41,12 +47,6 @@ from torch_loom.device._core.first_use import _is_in_bad_fork, _lazy_call, _lazy
 from torch_loom.device._core.topology import *
 from torch_loom.device._core.waiting import *
 from torch_loom.device._core.waiting import _busy_wait_for_flag, _clear_flag, _sleep
-from torch_loom.device._cuda import gds, green_contexts, sparse, tunable
-from torch_loom.device._cuda import gpu_trace as _gpu_trace
-from torch_loom.device._cuda import legacy_types as _legacy_types
-from torch_loom.device._cuda import names as _names
-from torch_loom.device._cuda.legacy_types import *
-from torch_loom.device._cuda.names import *
 from torch_loom.device._explain import fallback as _fallback
 from torch_loom.device._explain import report as _report
 from torch_loom.device._explain.fallback import *
@@ -114,7 +114,7 @@ __all__ += _report.__all__
 __all__ += _fallback.__all__
 __all__ += graphs.__all__
 __all__ += _legacy_types.__all__
-__all__ += _names.__all__
+__all__ += _top_level.__all__
 __all__ += ipc.__all__
 __all__ += memory.__all__
 __all__ += plan.__all__

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from torch_loom import _C
-from torch_loom.device._cuda.names import check_error, cudart
+from torch_loom.cuda.names.top_level import check_error, cudart
 
 __all__ = ["check_error", "cudart", "profile", "start", "stop"]
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 
+from torch_loom.cuda.names.not_applicable import function
 from torch_loom.device._core.device_index import DEVICE_TYPE
-from torch_loom.device._cuda.not_applicable import function
 from torch_loom.device.streams import stream as stream_context
 from torch_loom.errors import CommunicationError
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from torch_loom import _C
-from torch_loom.device._cuda.not_applicable import functions
+from torch_loom.cuda.names.not_applicable import functions
 from torch_loom.device.graphs.capture import LoomGraph, is_current_stream_capturing
 from torch_loom.device.streams import current_stream
 from torch_loom.device.streams import stream as stream_context

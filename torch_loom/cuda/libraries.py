@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from torch_loom._register import cuda_release
+from torch_loom.cuda import release
 from torch_loom.errors import NotApplicableError
 
 _COMMUNICATOR = "a communicator of NCCL", "the collectives here are copies and additions in one process"
@@ -56,20 +56,20 @@ class RNNMode(enum.IntEnum):
 
 
 def _cudnn() -> ModuleType:
-    def get_version() -> cuda_release.Version:
-        return cuda_release.default_wheel().cudnn
+    def get_version() -> release.Version:
+        return release.default_wheel().cudnn
 
     module: Any = ModuleType("torch._C._cudnn", "The version of cuDNN, of which no kernel runs.")
     module.is_cuda = True
     module.RNNMode = RNNMode
     module.getRuntimeVersion = module.getCompileVersion = get_version
-    module.getVersionInt = cuda_release.cudnn_number
+    module.getVersionInt = release.cudnn_number
     return module  # type: ignore[no-any-return]
 
 
 def _nccl_functions(nccl: Any) -> dict[str, Any]:
     def version() -> int:
-        major, minor, patch = cuda_release.default_wheel().nccl
+        major, minor, patch = release.default_wheel().nccl
         return major << 32 | minor << 16 | patch
 
     def reduce(inputs: Any, output: Any, root: int, op: int, streams: Any = None, comms: Any = None) -> None:

@@ -1,6 +1,6 @@
 """``torch.cuda.gds``: every name raises NotApplicableError, as there is no GPUDirect Storage."""
 
-from torch_loom.device._cuda.not_applicable import class_, function
+from torch_loom.cuda.names.not_applicable import class_, function
 
 __all__ = ["GdsFile", "gds_deregister_buffer", "gds_register_buffer"]
 

@@ -70,27 +70,27 @@ def patch(module: ModuleType) -> None:
     """Apply what only CUDA's name needs, beside :mod:`torch_loom._register.patches`."""
     _patch_storages()
     # Imported under this name only, and when the extension is known to load.
-    from torch_loom._register import (
-        cuda_answers,
-        cuda_collectives,
-        cuda_exchange,
-        cuda_functions,
-        cuda_kernels,
-        cuda_nccl,
-        cuda_nvml,
-        cuda_runtime,
-        cuda_sharing,
+    from torch_loom.cuda import (
+        answers,
+        collectives,
+        exchange,
+        functions,
+        kernels,
+        nccl,
+        nvml,
+        runtime,
+        sharing,
     )
 
-    cuda_functions.provide(module)
-    cuda_runtime.provide(module.profiler.start, module.profiler.stop)
-    cuda_exchange.restrict()
-    cuda_sharing.install()
-    cuda_answers.give()
-    cuda_kernels.refuse()
-    cuda_collectives.provide()
-    cuda_nccl.provide()
-    cuda_nvml.provide()
+    functions.provide(module)
+    runtime.provide(module.profiler.start, module.profiler.stop)
+    exchange.restrict()
+    sharing.install()
+    answers.give()
+    kernels.refuse()
+    collectives.provide()
+    nccl.provide()
+    nvml.provide()
 
 
 def _patch_storages() -> None:

@@ -11,9 +11,9 @@ from torch.backends import ContextProp
 from torch.profiler import ProfilerActivity
 
 from torch_loom import config
-from torch_loom._register import cuda_release
+from torch_loom.cuda import release
+from torch_loom.cuda.names import not_applicable
 from torch_loom.device._core import first_use
-from torch_loom.device._cuda import not_applicable
 
 
 def give() -> None:
@@ -33,11 +33,11 @@ def _say_version() -> None:
     def answer(name: str) -> str | None:
         if name != "cuda":
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-        return cuda_release.cuda_version()
+        return release.cuda_version()
 
     def settle(_: config.Settings) -> None:
         # Dynamo reads the attributes of modules from their dictionaries.
-        vars(module).setdefault("cuda", cuda_release.cuda_version())
+        vars(module).setdefault("cuda", release.cuda_version())
 
     module.__getattr__ = answer
     first_use.at_first_use(settle)
@@ -110,11 +110,11 @@ def _answer_for_cudnn() -> None:
 
     def is_available() -> bool:
         """Return whether the default wheel of this PyTorch has cuDNN."""
-        return cuda_release.cuda_version() is not None
+        return release.cuda_version() is not None
 
     def version() -> int | None:
         """Return the version of cuDNN in the default wheel of this PyTorch."""
-        return cuda_release.cudnn_number() if is_available() else None
+        return release.cudnn_number() if is_available() else None
 
     def is_acceptable(tensor: torch.Tensor) -> bool:
         """Return whether cuDNN would take a tensor: no kernel of it runs."""

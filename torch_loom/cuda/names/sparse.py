@@ -2,7 +2,7 @@
 
 import torch
 
-from torch_loom.device._cuda.legacy_types import tensor_type
+from torch_loom.cuda.names.legacy_types import tensor_type
 
 __all__ = [
     "BFloat16Tensor",

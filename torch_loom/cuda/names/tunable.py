@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from torch_loom.device._cuda.not_applicable import functions
+from torch_loom.cuda.names.not_applicable import functions
 
 globals().update(functions("tunable"))
 

@@ -13,7 +13,9 @@ import torch
 from torch._utils import classproperty
 from torch.storage import _LegacyStorage, _warn_typed_storage_removal
 
-from torch_loom.device._core.device_index import DEVICE_TYPE
+from torch_loom import config
+
+DEVICE_TYPE = config.device_name()
 
 __all__ = [
     "BFloat16Storage",

@@ -15,7 +15,7 @@ from typing import Any, Final
 import torch
 
 from torch_loom import _C
-from torch_loom._register import cuda_errors
+from torch_loom.cuda import errors
 from torch_loom.device import memory, streams
 from torch_loom.device._core.device_index import _existing_index
 from torch_loom.errors import PinnedMemoryError
@@ -38,7 +38,7 @@ class cudaError(int):  # noqa: N801 (CUDA's name)
     @property
     def name(self) -> str:
         """``"success"``; ``"???"`` for every other number."""
-        return "success" if self == cuda_errors.SUCCESS else "???"
+        return "success" if self == errors.SUCCESS else "???"
 
     def __repr__(self) -> str:
         return f"<{self}: {int(self)}>"
@@ -47,7 +47,7 @@ class cudaError(int):  # noqa: N801 (CUDA's name)
         return f"cudaError.{self.name}"
 
 
-_SUCCESS = cudaError(cuda_errors.SUCCESS)
+_SUCCESS = cudaError(errors.SUCCESS)
 cudaError.success = _SUCCESS  # type: ignore[misc]
 cudaError.__members__ = {"success": _SUCCESS}  # type: ignore[attr-defined]
 
@@ -118,7 +118,7 @@ def cudaGetErrorString(error: cudaError) -> str:  # noqa: N802
     if not isinstance(error, cudaError):
         kind = type(error).__name__
         raise TypeError(f"cudaGetErrorString(): expected a cudaError, got {kind} {error!r}")
-    return cuda_errors.TEXTS.get(error, cuda_errors.UNKNOWN_TEXT)
+    return errors.TEXTS.get(error, errors.UNKNOWN_TEXT)
 
 
 def cudaMemGetInfo(device: int) -> tuple[int, int]:  # noqa: N802
@@ -131,25 +131,23 @@ def cudaHostRegister(ptr: int, size: int, flags: int) -> cudaError:  # noqa: N80
     for name, value in (("ptr", ptr), ("size", size), ("flags", flags)):
         _whole(value, name)
     if ptr not in _ADDRESSES or size not in _ADDRESSES or flags & ~_HOST_REGISTER_FLAGS:
-        return cudaError(cuda_errors.INVALID_VALUE)
+        return cudaError(errors.INVALID_VALUE)
     try:
         memory.pinning.pin_memory(ptr, size)
     except PinnedMemoryError:
         is_pinned = "pinned memory" in (_C.place_of(ptr), _C.place_of(ptr + size - 1))
-        return cudaError(
-            cuda_errors.HOST_MEMORY_ALREADY_REGISTERED if is_pinned else cuda_errors.INVALID_VALUE
-        )
+        return cudaError(errors.HOST_MEMORY_ALREADY_REGISTERED if is_pinned else errors.INVALID_VALUE)
     return _SUCCESS
 
 
 def cudaHostUnregister(ptr: int) -> cudaError:  # noqa: N802
     """End what :func:`cudaHostRegister` did, after waiting for the work of all devices."""
     if _whole(ptr, "ptr") not in _ADDRESSES:
-        return cudaError(cuda_errors.INVALID_VALUE)
+        return cudaError(errors.INVALID_VALUE)
     try:
         memory.pinning.unpin_memory(ptr)
     except PinnedMemoryError:
-        return cudaError(cuda_errors.HOST_MEMORY_NOT_REGISTERED)
+        return cudaError(errors.HOST_MEMORY_NOT_REGISTERED)
     return _SUCCESS
 
 
@@ -157,14 +155,14 @@ def cudaHostGetDevicePointer(ptr: int, flags: int) -> tuple[cudaError, int]:  # 
     """Return where devices read pinned memory of the host: at the host's address. ``flags`` must be 0."""
     is_pinned = _whole(ptr, "ptr") in _ADDRESSES and _C.place_of(ptr) == "pinned memory"
     if not is_pinned or _whole(flags, "flags"):
-        return cudaError(cuda_errors.INVALID_VALUE), 0
+        return cudaError(errors.INVALID_VALUE), 0
     return _SUCCESS, ptr
 
 
 def cudaStreamCreate(ptr: int) -> cudaError:  # noqa: N802
     """Write the handle of a stream of the current device, one of its pool, to an address of the host."""
     if _whole(ptr, "ptr") not in _ADDRESSES:
-        return cudaError(cuda_errors.INVALID_VALUE)
+        return cudaError(errors.INVALID_VALUE)
     ctypes.c_void_p.from_address(ptr).value = _own_streams.create()
     return _SUCCESS
 
@@ -172,7 +170,7 @@ def cudaStreamCreate(ptr: int) -> cudaError:  # noqa: N802
 def cudaStreamDestroy(ptr: int) -> cudaError:  # noqa: N802
     """Forget a stream that :func:`cudaStreamCreate` made; what was issued to it still runs."""
     is_own = _own_streams.destroy(_whole(ptr, "ptr"))
-    return _SUCCESS if is_own else cudaError(cuda_errors.INVALID_RESOURCE_HANDLE)
+    return _SUCCESS if is_own else cudaError(errors.INVALID_RESOURCE_HANDLE)
 
 
 def _whole(value: object, name: str) -> int:

@@ -2,7 +2,7 @@
 
 A CPU build of PyTorch has no ``ProcessGroupNCCL`` and refuses the name. What stands for it here is a process
 group of gloo with that name, its options and the private methods that PyTorch's Python calls; collectives of
-tensors on a device go through the host (:mod:`torch_loom._register.cuda_collectives`).
+tensors on a device go through the host (:mod:`torch_loom.cuda.collectives`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from torch_loom import config
-from torch_loom._register import cuda_collectives
+from torch_loom.cuda import collectives
 
 NAME = "nccl"
 # PyTorch's own for NCCL.
@@ -109,12 +109,12 @@ def _coalesce(group: Any) -> None:
     @functools.wraps(start)
     def start_coalescing(self: Any, device: torch.device) -> None:
         if device.type == config.CUDA_NAME:
-            cuda_collectives.begin_batch()
+            collectives.begin_batch()
         else:
             start(self, device)
 
     @functools.wraps(end)
     def end_coalescing(self: Any, device: torch.device) -> Any:
-        return cuda_collectives.end_batch() if device.type == config.CUDA_NAME else end(self, device)
+        return collectives.end_batch() if device.type == config.CUDA_NAME else end(self, device)
 
     group._start_coalescing, group._end_coalescing = start_coalescing, end_coalescing

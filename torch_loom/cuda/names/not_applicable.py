@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from torch_loom.device._core.device_index import DEVICE_TYPE
+from torch_loom import config
 from torch_loom.errors import NotApplicableError
+
+DEVICE_TYPE = config.device_name()
 
 _RUNTIME = "the CUDA runtime library", "commands go to a loom driver; its errors are raised as exceptions"
 _TUNING = (

@@ -2,8 +2,8 @@
 
 import torch
 
-from torch_loom.device._cuda.green_contexts import GreenContext
-from torch_loom.device._cuda.not_applicable import class_, function
+from torch_loom.cuda.names.green_contexts import GreenContext
+from torch_loom.cuda.names.not_applicable import class_, function
 from torch_loom.errors import DeferredCallError, LoomError
 
 __all__ = [

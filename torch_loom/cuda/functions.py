@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from torch_loom import _C
-from torch_loom._register import cuda_libraries, cuda_release
+from torch_loom.cuda import libraries, release
 from torch_loom.device._core import first_use
 from torch_loom.device._core.first_use import _chip_names, _lazy_init
 
@@ -37,7 +37,7 @@ def provide(module: ModuleType) -> None:
         **_pool_functions(),
         **_figure_functions(),
         **_attention_functions(),
-        **cuda_libraries.functions(module),
+        **libraries.functions(module),
         **_classes(module),
     }
     for name, value in functions.items():
@@ -109,8 +109,8 @@ def _device_functions(module: ModuleType) -> dict[str, Any]:
         "_cuda_isInBadFork": first_use._is_in_bad_fork,
         "_cuda_hasPrimaryContext": _C.device_has_context,
         "_cuda_getArchFlags": _starting_driver(lambda: " ".join(module.get_arch_list()) or None),
-        "_cuda_getCompiledVersion": cuda_release.cuda_version_number,
-        "_cuda_getDriverVersion": cuda_release.cuda_version_number,
+        "_cuda_getCompiledVersion": release.cuda_version_number,
+        "_cuda_getDriverVersion": release.cuda_version_number,
         "_cuda_set_sync_debug_mode": module.set_sync_debug_mode,
         "_cuda_get_sync_debug_mode": module.get_sync_debug_mode,
         "_cuda_sleep": module._sleep,

@@ -1,0 +1,1 @@
+"""Names of ``torch.cuda`` that ``torch.loom`` has only so that programs find them."""
