@@ -21,7 +21,6 @@
 namespace loom::glue {
 
 bool has_device_asserts = false;
-std::atomic<bool> has_asserted{false};
 
 namespace {
 

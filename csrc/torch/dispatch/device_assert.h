@@ -36,7 +36,6 @@ void skip_or_raise(Op& op, torch::jit::Stack* stack, Lending& lending);
 void note_device_assert(const char* op_name, const std::string& reason, std::string_view line);
 
 // Throws c10::AcceleratorError where a device has asserted.
-extern std::atomic<bool> has_asserted;
 [[noreturn]] void raise_device_assert();
 inline void check_device_assert() {
   if (has_asserted.load(std::memory_order_relaxed)) [[unlikely]]

@@ -8,6 +8,7 @@
 #include <c10/util/MaybeOwned.h>
 #include <c10/util/SmallVector.h>
 
+#include <atomic>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -20,6 +21,9 @@
 #include "torch/ops/op.h"
 
 namespace loom::glue {
+
+// A device has asserted (dispatch/device_assert.h): no kernel runs any more.
+inline std::atomic<bool> has_asserted{false};
 
 // An operand and the engine's tensor over its memory.
 struct Loan {
