@@ -289,6 +289,54 @@ def test_warnings_are_about_the_program(tmp_path: Path) -> None:
         assert words not in done.stderr
 
 
+# As PyTorch's example word_language_model does it.
+BY_HAND = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.rnn = nn.Embedding(1000, 200), nn.LSTM(200, 200, 2, dropout=0.2)
+        self.decoder = nn.Linear(200, 1000)
+
+    def forward(self, tokens, hidden):
+        output, hidden = self.rnn(self.encoder(tokens), hidden)
+        return nn.functional.log_softmax(self.decoder(output).view(-1, 1000), dim=1), hidden
+
+model = Model().to("cuda")
+hidden = tuple(torch.zeros(2, 20, 200, device="cuda") for _ in range(2))
+for batch in range(1000):
+    print("batch", batch)
+    tokens, targets = (torch.zeros(35, 20, dtype=torch.long, device="cuda") for _ in range(2))
+    model.zero_grad()
+    hidden = tuple(each.detach() for each in hidden)
+    output, hidden = model(tokens, hidden)
+    nn.functional.nll_loss(output, targets.view(-1)).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.25)
+    for p in model.parameters():
+        p.data.add_(p.grad, alpha=-20)
+"""
+
+
+@pytest.mark.slow
+def test_a_script_without_an_optimizer_is_stopped_after_its_steps(tmp_path: Path) -> None:
+    script, as_json = tmp_path / "main.py", tmp_path / "plan.json"
+    script.write_text(BY_HAND, encoding="utf-8")
+    done = run_plan(script, "--steps", "2", "--json", str(as_json))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(as_json.read_text(encoding="utf-8"))
+    first, second = found["step_seconds"]
+    assert 0 < second == pytest.approx(first, rel=0.2)
+    parameters = 4 * (1000 * 200 + 2 * (2 * 800 * 200 + 2 * 800) + 1000 * 200 + 1000)
+    most = max(point["gradients"] for point in found["devices"][0]["memory_over_time"])
+    assert most == pytest.approx(parameters, rel=0.01)
+    # The third batch has begun, and its model was not called.
+    assert "batch 2" in done.stdout
+    assert "batch 3" not in done.stdout
+    assert "of 2 steps" in " ".join(done.stdout.split())
+
+
 STOPS_ON_A_VALUE = """
 import torch
 from torch import nn

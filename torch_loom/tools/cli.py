@@ -215,7 +215,7 @@ def plan_script(
         int | None,
         typer.Option(help="Ranks of a process group whose rank 0 the script is.", min=1, max=1 << 16),
     ] = None,
-    steps: Annotated[int, typer.Option(help="After how many optimizer steps to stop.", min=1)] = 3,
+    steps: Annotated[int, typer.Option(help="After how many training steps to stop.", min=1)] = 3,
     json: Annotated[Path | None, typer.Option(help="Where to write the plan as JSON.")] = None,
     html: Annotated[Path | None, typer.Option(help="Where to write the plan as a page.")] = None,
 ) -> None:

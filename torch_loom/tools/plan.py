@@ -2,7 +2,7 @@
 
 The command starts another Python, in which this file is the program: its devices are CUDA's, unless the
 script names them by their own name, and the script runs within :class:`torch.loom.dry_run` until it has made
-so many optimizer steps.
+so many steps, of an optimizer or by hand.
 """
 
 from __future__ import annotations
@@ -119,7 +119,6 @@ class _EnoughStepsError(BaseException):
 
 def _main(script: Sequence[str], options: dict[str, Any]) -> int:
     import torch
-    from torch.optim.optimizer import register_optimizer_step_post_hook
 
     from torch_loom.config.settings import DEVICE_NAME
     from torch_loom.tools import console
@@ -128,7 +127,7 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
     steps = int(options["steps"])
     made = 0
 
-    def count(*_: object) -> None:
+    def count() -> None:
         nonlocal made
         made += 1
         if made >= steps:
@@ -147,8 +146,7 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
         ) as plan:
             if options["world_size"] is not None:
                 _plan_group(plan, options["world_size"])
-            # After the plan's own, which notes the end of the step.
-            handle = register_optimizer_step_post_hook(count)
+            plan._call_after_steps(count)
             try:
                 runpy.run_path(script[0], run_name="__main__")
             except (_EnoughStepsError, torch.OutOfMemoryError) as error:
@@ -166,8 +164,6 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
                     _replace_process(script, {**restarted, OPTIONS: json.dumps(options)})
                 sys.stderr.write(_script_traceback(error))
                 return 1
-            finally:
-                handle.remove()
     except Exception as error:
         if plan is None:
             console.fail(error)

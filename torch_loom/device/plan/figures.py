@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -206,7 +206,11 @@ class DryRunPlan:
 
     @property
     def step_seconds(self) -> tuple[float, ...]:
-        """Device time of each step: from the end of setup or of one optimizer step to that of the next."""
+        """Device time of each step: from the end of setup or of one step to that of the next.
+
+        Steps are those of optimizers. Where no optimizer has the parameters, a step is what writes to
+        parameters after a backward pass, until a module is called or the next pass begins.
+        """
         ends = [self._recording.setup_ns or 0, *self._recording.step_ends]
         return tuple((end - begin) * 1e-9 for begin, end in pairwise(ends))
 
@@ -266,6 +270,10 @@ class DryRunPlan:
                 f"invalid device {device!r}: the dry run's devices are 0 … {self.num_devices - 1}"
             )
         return index
+
+    def _call_after_steps(self, callback: Callable[[], None]) -> None:
+        """Have a callback called after each step; what it raises reaches the program."""
+        self._recording.after_step = callback
 
     def _figures(self) -> list[tuple[int, int]]:
         return _peaks() if self._peaks is None else self._peaks

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import mmap
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -42,6 +42,8 @@ _INITS = frozenset(
     for name, function in vars(torch.nn.init).items()
     if name.endswith("_") and not name.startswith("_") and callable(function)
 )
+_BACKWARDS = frozenset((torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad))
+_HEARD = _BACKWARDS | {torch.Tensor.data.__set__}  # type: ignore[attr-defined]
 _CASTS = {
     torch.Tensor.half: torch.float16,
     torch.Tensor.bfloat16: torch.bfloat16,
@@ -50,11 +52,26 @@ _CASTS = {
 }
 
 
+class Listener(Protocol):
+    """What is told of the program's calls that change its parameters."""
+
+    def backward(self, run: Callable[[], Any], roots: Any, inputs: Any) -> Any:
+        """Run a backward pass from ``roots``, to ``inputs`` alone unless that is None; return its result."""
+
+    def replace_data(self, tensor: torch.Tensor) -> None:
+        """A tensor is about to be given other data."""
+
+
 class CostlessHost(TorchFunctionMode):
-    """While it is entered, large tensors made on the host take no memory."""
+    """While it is entered, large tensors made on the host take no memory.
+
+    Attributes:
+        listener: what is told of backward passes and of data that is replaced; None: nothing.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.listener: Listener | None = None
         self._made: dict[int, StorageWeakRef] = {}
 
     def __torch_function__(
@@ -77,6 +94,11 @@ class CostlessHost(TorchFunctionMode):
             device, dtype, _, _ = torch._C._nn._parse_to(*args[1:], **kwargs)
             if dtype is not None and (device is None or device.type == "cpu"):
                 return self._cast(args[0], dtype)
+        elif func in _HEARD and self.listener is not None:
+            if func in _BACKWARDS:
+                inputs = args[1] if func is torch.autograd.grad else kwargs.get("inputs")
+                return self.listener.backward(lambda: func(*args, **kwargs), args[0], inputs)
+            self.listener.replace_data(args[0])
         return func(*args, **kwargs)
 
     def _factory(self, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> torch.Tensor | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +13,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from torch_loom import _C
 from torch_loom.device._core.device_index import DEVICE_TYPE
+from torch_loom.device.plan.updates import UpdatesByHand
 
 __all__ = ["Frame", "Mark", "Recording"]
 
@@ -41,7 +42,8 @@ class Recording:
     Attributes:
         marks: what memory is for: parameters (with buffers), gradients, optimizer state.
         stacks: where each device had most memory in use, innermost line first.
-        step_ends: device time in nanoseconds at the end of each step of an optimizer.
+        step_ends: device time in nanoseconds at the end of each step: of an optimizer, or by hand.
+        after_step: called after each step, where what it raises reaches the program.
         setup_ns: device time when a module with memory on a device was first called; None before.
         setup_totals: what had run by then, as the last part of :meth:`kept`.
     """
@@ -52,6 +54,15 @@ class Recording:
         self._modules: Any = WeakIdKeyDictionary()
         self._handles: list[Any] = []
         self._stepping: torch.optim.Optimizer | None = None
+        self._updates = UpdatesByHand(
+            address=self._address,
+            now_ns=self.now_ns,
+            on_gradient=self._mark_parameter,
+            on_update=self._end_step,
+        )
+        self._is_in_backward = False
+        self._has_stepped_within = False  # an optimizer, within the backward pass
+        self.after_step: Callable[[], None] | None = None
         self.marks: list[Mark] = []
         self.stacks: dict[int, list[tuple[Any, int]]] = {}
         self.step_ends: list[int] = []
@@ -72,6 +83,8 @@ class Recording:
         try:
             for handle in self._handles:
                 handle.remove()
+            self.after_step = None
+            self._updates.end()
             self._find_compiled()
             for module in list(self._modules.keys()):
                 self._mark_module(module)
@@ -87,6 +100,24 @@ class Recording:
     def now_ns(self) -> int:
         """Return when all devices will have run what was issued."""
         return max(_C.clock_ns(index) for index in range(self._num_devices))
+
+    def backward(self, run: Callable[[], Any], roots: Any, inputs: Any) -> Any:
+        """Run a backward pass of the program, from ``roots``, to ``inputs`` alone unless that is None."""
+        if self._is_in_backward:
+            return run()
+        self._is_in_backward = True
+        try:
+            done = self._updates.backward(run, roots, inputs)
+        finally:
+            self._is_in_backward = False
+        if self._has_stepped_within:
+            self._has_stepped_within = False
+            self._end_step(self.now_ns())
+        return done
+
+    def replace_data(self, tensor: torch.Tensor) -> None:
+        """A tensor is about to be given other data."""
+        self._updates.replace_data(tensor)
 
     def _at_peak(self, device: int) -> None:
         frames: list[tuple[Any, int]] = []
@@ -108,12 +139,20 @@ class Recording:
         """Note what a tensor is for; return whether it has memory on a device."""
         # Of a tensor that is spread over ranks: the part that is here.
         tensor = getattr(tensor, "_local_tensor", tensor)
-        if not isinstance(tensor, torch.Tensor) or tensor.device.type != DEVICE_TYPE:
+        if not isinstance(tensor, torch.Tensor):
             return False
-        address = self._recorder.address(tensor)  # as it is: data_ptr() would take memory for it
-        if address:
+        if address := self._address(tensor):
             self.marks.append(Mark(self._recorder.position(), address, category))
         return bool(address)
+
+    def _address(self, tensor: torch.Tensor) -> int:
+        """Return where the memory of a tensor's storage begins; 0: it has none on a device."""
+        # As it is: data_ptr() would take memory for it.
+        return self._recorder.address(tensor) if tensor.device.type == DEVICE_TYPE else 0
+
+    def _mark_parameter(self, parameter: torch.Tensor) -> None:
+        self._mark(parameter, "parameters")
+        self._mark(parameter.grad, "gradients")
 
     def _mark_state(self, optimizer: torch.optim.Optimizer) -> None:
         for state in optimizer.state.values():
@@ -135,6 +174,7 @@ class Recording:
     def _before_forward(self, module: torch.nn.Module, arguments: object) -> None:
         if torch.compiler.is_compiling():  # Dynamo traces hooks as well: there is nothing here for its graph
             return
+        self._updates.end()
         if module not in self._modules:
             self._modules[module] = True
             is_on_device = self._mark_module(module)
@@ -154,13 +194,21 @@ class Recording:
                 self._modules.setdefault(each, True)
 
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        self._updates.leave_to_optimizer()
         self._stepping = optimizer
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                self._mark(parameter, "parameters")
-                self._mark(parameter.grad, "gradients")
+                self._mark_parameter(parameter)
 
     def _after_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         self._stepping = None
         self._mark_state(optimizer)
-        self.step_ends.append(self.now_ns())
+        if self._is_in_backward:  # one of many, as with an optimizer for each parameter
+            self._has_stepped_within = True
+        else:
+            self._end_step(self.now_ns())
+
+    def _end_step(self, end_ns: int) -> None:
+        self.step_ends.append(end_ns)
+        if self.after_step is not None:
+            self.after_step()

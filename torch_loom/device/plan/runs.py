@@ -92,6 +92,7 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
             recording.start()
             _C.take_value_reads()  # those of others
             self._files.start()
+            self._host.listener = recording
             self._host.__enter__()  # type: ignore[no-untyped-call]
             if DEVICE_TYPE == config.CUDA_NAME:
                 # There the engine's threads are the default, and they are as many as the program's devices.
@@ -118,6 +119,7 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
             plan.out_of_memory = str(error)
         try:
             self._host.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
+            self._host.listener = None
             plan._end()
         finally:
             if self._backward_threads is not None:
