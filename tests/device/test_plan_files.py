@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
 import io
 import os
 import shutil
 import sys
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +241,75 @@ def test_outside_files_are_written_as_ever() -> None:
         pass
     torch.save({"epoch": 4}, "good.pt")
     assert torch.load("good.pt") == {"epoch": 4}
+
+
+# What a dry run replaces while it keeps a file.
+SYSTEM = [(builtins, "open"), (io, "open"), (shutil, "copyfile")] + [
+    (os, name) for name in ("replace", "rename", "remove", "unlink", "rmdir", "stat", "lstat", "access")
+]
+
+
+def use_files() -> None:
+    """Write, look at, move and remove files, as a thread does that knows nothing of a dry run."""
+    assert Path("good.pt").read_bytes() == GOOD
+    assert os.path.getsize("good.pt") == len(GOOD)
+    assert not os.path.exists("new.pt")
+    with pytest.raises(FileNotFoundError):
+        os.remove("new.pt")
+    with open("own.txt", "x", encoding="utf-8", buffering=1) as file:
+        file.write("own")
+    shutil.copyfile("own.txt", "new.pt")
+    os.replace("new.pt", "moved.txt")
+    assert Path("moved.txt").read_text() == "own"
+    os.remove("own.txt")
+    torch.save({"epoch": 9}, "theirs.pt")
+    assert os.path.getsize("theirs.pt") > 0
+    assert torch.load("theirs.pt") == {"epoch": 9}
+    Path("moved.txt").write_text("written")
+
+
+def test_other_threads_have_the_systems_files() -> None:
+    with ThreadPoolExecutor(1) as other:
+        other.submit(int).result()  # its thread is there
+        with torch.loom.dry_run(chip="h200", devices=1) as plan:
+            saved("good.pt")
+            saved("new.pt")
+            other.submit(use_files).result()
+            assert torch.load("good.pt")["epoch"] == 3
+            assert torch.load("new.pt")["epoch"] == 3
+            assert Path("moved.txt").read_text() == "written"
+    assert plan.unwritten_files == ["good.pt", "new.pt"]
+    assert Path("good.pt").read_bytes() == GOOD
+    assert torch.load("theirs.pt") == {"epoch": 9}
+    assert sorted(os.listdir()) == ["good.pt", "moved.txt", "theirs.pt"]
+
+
+def test_threads_that_a_dry_run_starts_write_no_files_of_tensors() -> None:
+    def save_and_move() -> None:
+        saved("new.tmp")
+        os.replace("new.tmp", "good.pt")
+        assert torch.load("good.pt")["epoch"] == 3
+
+    with torch.loom.dry_run(chip="h200", devices=1) as plan:
+        with ThreadPoolExecutor(1) as saver, ThreadPoolExecutor(1) as other:
+            saver.submit(save_and_move).result()
+            assert other.submit(Path("good.pt").read_bytes).result() == GOOD
+        assert Path("good.pt").read_bytes() != GOOD
+    assert plan.unwritten_files == ["new.tmp", "good.pt"]
+    assert Path("good.pt").read_bytes() == GOOD
+
+
+def test_nothing_of_the_system_is_replaced_before_a_file_is_kept() -> None:
+    before = [getattr(owner, name) for owner, name in SYSTEM]
+    sets = [set(each) for each in (os.supports_fd, os.supports_dir_fd, os.supports_follow_symlinks)]
+    with torch.loom.dry_run(chip="h200", devices=1):
+        torch.ones(3, device="loom")
+        assert [getattr(owner, name) for owner, name in SYSTEM] == before
+        saved("new.pt")
+        assert os.stat in os.supports_fd
+        assert os.utime in os.supports_follow_symlinks
+    assert [getattr(owner, name) for owner, name in SYSTEM] == before
+    assert [set(each) for each in (os.supports_fd, os.supports_dir_fd, os.supports_follow_symlinks)] == sets
 
 
 def test_reads_are_counted_by_line() -> None:

@@ -2,7 +2,9 @@
 
 ``torch.save`` and ``safetensors.torch.save_file`` leave the file that they are given as it is. What they
 would write goes to a folder that ends with the dry run, tensors' bytes as holes; loading the same path finds
-it there, as do the functions of ``os`` that move, remove and examine files.
+it there, as do ``open`` and the functions of ``os`` that move, remove and examine files. Python has no
+extension point for these: they are replaced while there is such a file, and only in the threads that save
+files of tensors or entered the dry run do they differ.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import types
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakSet
 
 import torch
 
@@ -51,17 +55,34 @@ class KeptFiles:
         self._kept: dict[str, str] = {}
         self._lstat = os.lstat
         self._replaced: list[tuple[Any, str, Any]] = []
+        self._here = threading.local()
+        self._outside: WeakSet[threading.Thread] = WeakSet()
         self.paths: list[str] = []
 
     def start(self) -> None:
-        """Begin to keep files aside."""
+        """Begin to keep files aside: those of this thread and of threads that start from now on."""
         global _current
         _current = self
+        self._here.is_redirected = True
+        self._outside = WeakSet(one for one in threading.enumerate() if one is not threading.current_thread())
         self._replace(torch.storage._StorageBase, "cpu", self._storage_on_host)
         self._replace(torch.serialization, "_open_zipfile_writer", self._open_writer)
         self._replace(torch.serialization, "_open_file_like", self._open_file)
-        load = self._load(torch.load)
+        load = self._within(torch.load, self._load(torch.load))
         self._replace(torch.serialization, "load", lambda _: load)
+        try:
+            import safetensors
+            import safetensors.torch as safe
+        except ImportError:
+            return
+        self._replace(safe, "serialize_file", self._serializing)
+        self._replace(safetensors, "safe_open", self._opening)
+
+    def _redirect(self) -> None:
+        """Have this thread find what is kept by way of ``open`` and ``os``."""
+        self._here.is_redirected = True
+        if self._folder is not None:
+            return
         for name in ("replace", "rename"):
             self._replace(os, name, self._moving)
         for name in ("remove", "unlink"):
@@ -71,20 +92,16 @@ class KeptFiles:
         self._replace(os, "rmdir", self._removing_folder)
         self._replace(shutil, "copyfile", self._copying)
         self._replace(builtins, "open", self._opening_file)
-        try:
-            import safetensors
-            import safetensors.torch as safe
-        except ImportError:
-            return
-        self._replace(safe, "serialize_file", self._serializing)
-        self._replace(safetensors, "safe_open", self._opening)
 
     def stop(self) -> None:
         """Restore what was there before, and forget what was kept."""
         global _current
         _current = None
         while self._replaced:
-            setattr(*self._replaced.pop())
+            owner, name, original = self._replaced.pop()
+            for functions in _supporting(getattr(owner, name)):
+                functions.discard(getattr(owner, name))
+            setattr(owner, name, original)
         # What a module has imported meanwhile still asks.
         self._kept.clear()
         folder, self._folder = self._folder, None
@@ -93,13 +110,40 @@ class KeptFiles:
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         original = getattr(owner, name)
-        replacement = make(original)
+        is_of_system = owner in (os, shutil, builtins)
+        replacement = (self._redirected if is_of_system else self._within)(original, make(original))
+        for functions in _supporting(original):
+            functions.add(replacement)
         for one in [owner, *_importers(owner, name, original)]:
             self._replaced.append((one, name, original))
             setattr(one, name, replacement)
 
+    def _redirected(self, original: Any, replacement: Any) -> Any:
+        """Return a function that other threads find as it was."""
+
+        @functools.wraps(original)
+        def chosen(*args: Any, **kwargs: Any) -> Any:
+            is_redirected = getattr(self._here, "is_redirected", False)
+            return (replacement if is_redirected else original)(*args, **kwargs)
+
+        return chosen
+
+    def _within(self, original: Any, replacement: Any) -> Any:
+        """Return a function that threads find as it was which are not of the dry run."""
+
+        @functools.wraps(original)
+        def chosen(*args: Any, **kwargs: Any) -> Any:
+            return (original if self.is_outside() else replacement)(*args, **kwargs)
+
+        return chosen
+
+    def is_outside(self) -> bool:
+        """Return whether the current thread was there before the dry run began, and did not begin it."""
+        return threading.current_thread() in self._outside
+
     def _withhold(self, path: str | os.PathLike[str]) -> str:
         """Return where the content of a path goes instead."""
+        self._redirect()
         if self._folder is None:
             self._folder = tempfile.mkdtemp(prefix="loom-dry-run-")
         # A new file each time: what was loaded from an earlier one may still be mapped.
@@ -311,11 +355,13 @@ def watch_checkpoints() -> None:
 
     @functools.wraps(create)
     def create_stream(self: Any, path: str | os.PathLike[str], mode: str) -> Any:
-        return create(self, path, mode) if _current is None else _current.stream(path, mode)
+        if _current is None or _current.is_outside():
+            return create(self, path, mode)
+        return _current.stream(path, mode)
 
     @functools.wraps(remove)
     def rm_file(self: Any, path: str | os.PathLike[str]) -> None:
-        if _current is None:
+        if _current is None or _current.is_outside():
             remove(self, path)
         else:
             _current.forget(path)
@@ -350,6 +396,12 @@ class _HoleWriter:
 
 def _is_path(target: object) -> bool:
     return isinstance(target, (str, os.PathLike))
+
+
+def _supporting(function: Any) -> list[set[Any]]:
+    """Return the sets of ``os`` that have a function, by which programs learn what arguments it takes."""
+    sets = (os.supports_fd, os.supports_dir_fd, os.supports_follow_symlinks, os.supports_effective_ids)
+    return [functions for functions in sets if function in functions]
 
 
 def _is_relative(kwargs: dict[str, Any]) -> bool:

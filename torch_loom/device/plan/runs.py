@@ -34,7 +34,8 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
     device and streams, generators, statistics of memory. That holds for all threads of the process.
 
     Files of tensors are not written: ``torch.save`` and ``safetensors.torch.save_file`` leave their paths as
-    they are, warn once, and until the end loading such a path gives what was saved, with zeros.
+    they are, warn once, and until the end loading such a path gives what was saved, with zeros. Threads that
+    were there before the dry run began, other than the one that began it, read and write files as ever.
 
     A tensor belongs to the devices on which it was made. One from outside is refused inside, and one from
     inside is refused afterwards: it keeps its shape and dtype, and is freed as any other. Make the model and
