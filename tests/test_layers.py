@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -107,10 +108,10 @@ def bad_includes(layer: str, found: Iterable[str], also: Iterable[str] = ()) -> 
     return bad
 
 
-def imported_names(source: str, package: list[str]) -> set[str]:
+def imported_names(source: str | ast.Module, package: list[str]) -> set[str]:
     """The dotted names that a module imports, at whatever depth; `package` is where it stands."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(ast.parse(source) if isinstance(source, str) else source):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -124,6 +125,52 @@ def imported_names(source: str, package: list[str]) -> set[str]:
     return found
 
 
+def without_hints(source: str) -> ast.Module:
+    """The source without what is imported for annotations alone."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            node.body = []
+    return tree
+
+
+def import_graph(root: Path) -> dict[str, set[str]]:
+    """Which modules each module of a package imports, at whatever depth; by dotted names.
+
+    The import of a module runs the packages around it first, but for those that are running already.
+    """
+    files = {path.relative_to(root.parent).with_suffix(""): path for path in root.rglob("*.py")}
+    modules = {".".join(name.parts).removesuffix(".__init__"): path for name, path in files.items()}
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        package = list(path.relative_to(root.parent).parent.parts)
+        found = graph[module] = set()
+        for name in imported_names(without_hints(path.read_text(encoding="utf-8")), package):
+            parts = name.split(".")
+            prefixes = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
+            known = [prefix for prefix in prefixes if prefix in modules]
+            found.update(one for one in known if not f"{module}.".startswith(f"{one}."))
+            # A name of the package itself, which its __init__ must have by then; extensions have no source.
+            if known and known[0] != module and not f"{name}.".startswith(f"{root.name}._C."):
+                found.add(known[0])
+    return graph
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Which modules import one another, be it by way of others."""
+    reached = {module: set(imported) for module, imported in graph.items()}
+    for through in graph:
+        for found in reached.values():
+            if through in found:
+                found |= reached[through]
+    groups = {
+        frozenset({module, *(one for one in found if module in reached[one])})
+        for module, found in reached.items()
+        if module in found
+    }
+    return sorted(sorted(group) for group in groups)
+
+
 def parts_below(names: set[str], package: str) -> set[str]:
     """Which parts of a package these names belong to."""
     start = f"{package}."
@@ -131,6 +178,7 @@ def parts_below(names: set[str], package: str) -> set[str]:
     return {"cuda.names" if f"{name}.".startswith("cuda.names.") else name.split(".")[0] for name in below}
 
 
+@cache
 def imports_of(path: Path) -> set[str]:
     package = ["torch_loom", *path.relative_to(PACKAGE).parent.parts]
     return imported_names(path.read_text(encoding="utf-8"), package)
@@ -171,6 +219,10 @@ def test_parts_of_the_device_module() -> None:
         if above := imported - set(DEVICE_PARTS[: place + 1]):
             wrong[str(path.relative_to(ROOT))] = sorted(above)
     assert wrong == {}
+
+
+def test_no_modules_import_one_another() -> None:
+    assert circles(import_graph(PACKAGE)) == []
 
 
 def test_what_is_installed_imports_nothing_that_is_not() -> None:
@@ -248,3 +300,31 @@ def late():
     names = imported_names(source, package)
     assert parts_below(names, "torch_loom") == expected
     assert parts_below(names, "torch_loom.device") == {"sibling"}
+
+
+def test_the_check_of_circles(tmp_path: Path) -> None:
+    def graph(**sources: str) -> dict[str, set[str]]:
+        root = tmp_path / "package"
+        for name, source in {"__init__": "", "part__": "", **sources}.items():
+            path = root / (name.replace("__", "/", 1) if name != "__init__" else name)
+            path = path / "__init__" if name.endswith("part__") else path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.with_suffix(".py").write_text(source, encoding="utf-8")
+        return import_graph(root)
+
+    straight = graph(
+        a="from package import b, _C\nif TYPE_CHECKING:\n    from package.c import C",
+        b="def late():\n    from package.part.d import D",
+        c="import package.a",
+        part__d="from package.part import e",
+        part__e="import os",
+    )
+    assert straight["package.a"] == {"package.b"}
+    assert straight["package.b"] == {"package.part", "package.part.d"}
+    assert straight["package.part.d"] == {"package.part.e"}
+    assert circles(straight) == []
+    assert circles(graph(part__e="from .. import a")) == [
+        ["package.a", "package.b", "package.part.d", "package.part.e"]
+    ]
+    by_package = graph(part__e="from package.part import NAME", part__="from package.part.e import NAME")
+    assert circles(by_package) == [["package.part", "package.part.e"]]

@@ -9,6 +9,7 @@ import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
+import torch_loom
 from torch_loom.config import SETTINGS
 from torch_loom.tools import console, demo, digits
 from torch_loom.tools.cli import app, main
@@ -39,6 +40,14 @@ def loom():
 @pytest.fixture(scope="module")
 def data():
     return digits.load()
+
+
+def test_version(loom):
+    result = loom("--version")
+    assert result.exit_code == 0
+    assert result.stdout == f"loom {torch_loom.__version__}\n"
+    assert loom("--version", "no-such-command").stdout == result.stdout
+    assert "--version" in loom("--help").stdout
 
 
 def test_env_lists_every_variable(loom):

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
+import typer
 
 from torch_loom import config
 from torch_loom.device.plan.recording import Frame
 from torch_loom.errors import NotApplicableError
-from torch_loom.tools import misplaced, plan
+from torch_loom.tools import misplaced, plan, plan_text
+from torch_loom.tools.cli import app
 
 SCRIPT = """
 import sys
@@ -183,7 +185,7 @@ def test_a_script_that_ends_in_failure_has_no_plan(tmp_path: Path) -> None:
     [(0.0, "0.0"), (1.26, "1.3"), (57.3, "57"), (843.2, "840"), (197652.9, "more than 1,000")],
 )
 def test_times_are_told_as_well_as_they_are_known(factor: float, text: str) -> None:
-    assert plan.times_text(factor) == text
+    assert plan_text.times_text(factor) == text
 
 
 @pytest.mark.slow
@@ -204,7 +206,8 @@ def test_options_behind_the_program(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def said(command: str, *program: str) -> str:
-        misplaced.warn(command, program)
+        group = typer.main.get_group(app)
+        misplaced.warn(typer.Context(group.commands[command], info_name=command), program)
         return " ".join(capsys.readouterr().err.split())
 
     (tmp_path / "train.py").write_text("import options  # takes no --chip\n", encoding="utf-8")

@@ -11,11 +11,28 @@ import typer
 DEFAULT_CHIP = "h200"
 
 app = typer.Typer(
-    help="torch-loom: a virtual NPU for PyTorch.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version
+
+        typer.echo(f"loom {version('torch-loom')}")
+        raise typer.Exit
+
+
+@app.callback()
+def loom(
+    is_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end."),
+    ] = False,
+) -> None:
+    """torch-loom: a virtual NPU for PyTorch."""
 
 
 @app.command()
@@ -115,6 +132,7 @@ def _flag(is_set: bool) -> str | None:
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
 )
 def run_program(
+    context: typer.Context,
     program: Annotated[
         list[str],
         typer.Argument(help="SCRIPT.py, -m MODULE, or -- COMMAND; with its arguments."),
@@ -132,8 +150,10 @@ def run_program(
     protect: Annotated[bool, typer.Option("--protect", help="Host access to device memory faults.")] = False,
 ) -> None:
     """Run a program whose `cuda` devices are virtual ones, unchanged and without a GPU."""
+    from torch_loom.tools import misplaced
     from torch_loom.tools.launch import run
 
+    misplaced.warn(context, program)
     run(
         program,
         values={
@@ -207,6 +227,7 @@ def smi(
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
 )
 def plan_script(
+    context: typer.Context,
     script: Annotated[list[str], typer.Argument(help="SCRIPT.py, with its arguments.")],
     chip: Annotated[str, typer.Option(help="Name or description of the chip.")] = DEFAULT_CHIP,
     devices: Annotated[int, typer.Option(help="How many devices there are.", min=1, max=64)] = 1,
@@ -220,8 +241,10 @@ def plan_script(
     html: Annotated[Path | None, typer.Option(help="Where to write the plan as a page.")] = None,
 ) -> None:
     """Plan a training script: memory, time and what runs out, without the chip. Exit status 3: memory."""
+    from torch_loom.tools import misplaced
     from torch_loom.tools.plan import run
 
+    misplaced.warn(context, script)
     run(
         script,
         {

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from torch_loom import config
 from torch_loom.errors import ConfigurationError
 from torch_loom.nvml import description
-from torch_loom.tools import misplaced
 
 # What options set, by the name of the setting.
 Values = Mapping[str, str | None]
@@ -29,7 +28,6 @@ def run(arguments: Sequence[str], values: Values) -> None:
     is_python = arguments[0] in {"-m", "-c"} or arguments[0].endswith(".py")
     if arguments[0].startswith("-") and not is_python:
         raise ConfigurationError(f"loom run has no option {arguments[0]}; `loom run --help` lists them")
-    misplaced.warn("run", arguments)
     config.export({"device_name": config.CUDA_NAME, **values})
     # Bad values are told here, not by the program: this reads the chips.
     description.export(config.resolve())

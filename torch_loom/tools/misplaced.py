@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import typer
+
 from torch_loom.tools import console
 
 __all__ = ["warn"]
@@ -16,30 +18,30 @@ __all__ = ["warn"]
 MAX_FILES = 50
 
 
-def warn(command: str, program: Sequence[str]) -> None:
-    """Say on standard error which options of a command stand behind the program.
+def warn(context: typer.Context, program: Sequence[str]) -> None:
+    """Say on standard error which options of the command that runs stand behind the program.
 
     An option that the program declares, in its file or in a module of its own that it imports, is the
     program's and not reported.
 
     Args:
-        command: the sub-command: ``"run"``, ``"plan"``.
+        context: that of the sub-command.
         program: what it starts, with its arguments: ``file.py …``, ``-m module …``, ``-c code …`` or another
             command.
     """
     is_python = program[0] in {"-m", "-c"}
     name, arguments = " ".join(program[: 1 + is_python]), program[1 + is_python :]
-    own = _options_of(command)
+    own = {option for parameter in context.command.params for option in parameter.opts}
     found = dict.fromkeys(argument.partition("=")[0] for argument in arguments)
-    taken = [option for option in found if option in own]
+    taken = [option for option in found if option.startswith("--") and option in own]
     if taken:
         texts = list(_texts(program))
         taken = [option for option in taken if not any(_declares(text, option) for text in texts)]
     if taken:
         what = "-c" if program[0] == "-c" else name
         console.show_warning(
-            f"{', '.join(taken)} stands after {what} and goes to it; options of `loom {command}` stand "
-            "before it"
+            f"{', '.join(taken)} stands after {what} and goes to it; options of `loom {context.info_name}` "
+            "stand before it"
         )
 
 
@@ -100,13 +102,3 @@ def _file_of(module: str) -> Path | None:
         return main if spec.submodule_search_locations and main.is_file() else Path(spec.origin)
     file = Path(spec.origin).parent.joinpath(*rest)
     return file / "__main__.py" if file.is_dir() else file.with_suffix(".py")
-
-
-def _options_of(command: str) -> set[str]:
-    import typer
-
-    from torch_loom.tools.cli import app
-
-    commands = typer.main.get_group(app).commands
-    options = {option for parameter in commands[command].params for option in parameter.opts}
-    return {option for option in options if option.startswith("--")}

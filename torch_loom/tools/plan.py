@@ -25,8 +25,6 @@ OPTIONS = "TORCH_LOOM_PLAN_OPTIONS"
 MAX_POINTS = 600
 MAX_SPANS = 4000
 TOP_OPS = 10
-# The largest factor that the search tries: beyond it memory that does not grow with the batch would decide.
-MAX_TIMES = 1000
 
 
 def run(script: Sequence[str], options: dict[str, Any]) -> None:
@@ -42,7 +40,7 @@ def run(script: Sequence[str], options: dict[str, Any]) -> None:
     """
     from torch_loom import config
     from torch_loom.config.settings import DEVICE_NAME
-    from torch_loom.tools import console, misplaced
+    from torch_loom.tools import console
 
     if script[0].startswith("-"):
         if script[0] == "-m":
@@ -54,7 +52,6 @@ def run(script: Sequence[str], options: dict[str, Any]) -> None:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         console.fail(f"{path}: the script cannot be read: {error.strerror or error}")
-    misplaced.warn("plan", script)
     # Both names of the devices are understood. The first guess is the one that the program names alone.
     named = text + " ".join(script[1:])
     names_own = re.search(rf"['\". ]{DEVICE_NAME.default}\b", named) is not None
@@ -274,26 +271,6 @@ def _short_line(line: str) -> str:
     return _short(file) + colon + number
 
 
-def reads_text(found: dict[str, Any]) -> str:
-    """Return what a reader of a plan must know of values that the program read; "" if it read none."""
-    reads = found["value_reads"]
-    if not reads:
-        return ""
-    count = sum(reads.values())
-    lines = ", ".join(list(reads)[:3]) + (", …" if len(reads) > 3 else "")
-    text = (
-        f"the program read {count} value{'s' if count > 1 else ''} that the device does not have, and got 0 "
-        f"(at {lines}): where it branches on one, the plan may be too low"
-    )
-    if found["is_cut_short"]:
-        steps = len(found["step_seconds"])
-        text += (
-            f". It ended by itself after {steps} step{'' if steps == 1 else 's'}, perhaps because of that: "
-            "no larger batch is advised, as later steps and an optimizer's state may be missing"
-        )
-    return text
-
-
 def _thinned(points: list[Any]) -> list[Any]:
     """Return at most MAX_POINTS of the points: of those that stand together, the highest."""
     if len(points) <= MAX_POINTS:
@@ -314,28 +291,13 @@ def _batch_factor(devices: Sequence[dict[str, Any]]) -> float | None:
     return min(factors, default=None)
 
 
-def size_text(size_bytes: float) -> str:
-    """Return bytes with a unit, to three digits."""
-    for unit, step in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if abs(size_bytes) >= step:
-            digits = ".3g" if size_bytes < 999 * step else ".0f"
-            return f"{size_bytes / step:{digits}} {unit}"
-    return f"{size_bytes:.0f} B"
-
-
-def times_text(factor: float) -> str:
-    """Return how many times something fits: two digits, and no more than a plan can tell."""
-    if factor >= MAX_TIMES:
-        return f"more than {MAX_TIMES:,}"
-    return f"{factor:.1f}" if factor < 10 else f"{float(f'{factor:.2g}'):,.0f}"
-
-
 def _show(found: dict[str, Any]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
     from torch_loom.image.report import duration
     from torch_loom.tools import console
+    from torch_loom.tools.plan_text import reads_text, size_text, times_text
 
     print_ = console.out.print
     steps = found["step_seconds"]

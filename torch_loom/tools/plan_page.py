@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from torch_loom.image.report import duration
+from torch_loom.tools.plan_text import reads_text, size_text
+
 __all__ = ["page"]
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 960, 300, 70, 30
@@ -40,9 +43,6 @@ pre{padding:12px;overflow:auto;font-size:13px;white-space:pre-wrap}
 
 def page(found: dict[str, Any]) -> str:
     """Return the page of what :func:`torch_loom.tools.plan.summary` returned."""
-    from torch_loom.image.report import duration
-    from torch_loom.tools.plan import reads_text, size_text
-
     first = found["devices"][0]
     steps = found["step_seconds"]
     cards = [
@@ -89,8 +89,6 @@ def _legend(colours: dict[str, str]) -> str:
 
 def _memory(device: dict[str, Any]) -> str:
     """Return the areas of memory over time, by category, in the order of issue."""
-    from torch_loom.tools.plan import size_text
-
     points = device["memory_over_time"]
     names = [name for name in COLOURS if any(point.get(name) for point in points)]
     totals = [sum(point[name] for name in names) for point in points]
@@ -140,8 +138,6 @@ def _ticks(top: float) -> list[float]:
 
 def _timeline(found: dict[str, Any]) -> Sequence[str]:
     """Return a lane for each stream, from the begin of the last step that is kept whole."""
-    from torch_loom.image.report import duration
-
     spans = found["spans"]
     if not spans:
         return ["<p>Nothing ran.</p>"]
@@ -176,8 +172,6 @@ def _timeline(found: dict[str, Any]) -> Sequence[str]:
 
 
 def _ops(found: dict[str, Any]) -> str:
-    from torch_loom.image.report import duration
-
     whole = sum(found["seconds_by_family"].values()) or 1.0
     setup = found["setup"]
     rows = (

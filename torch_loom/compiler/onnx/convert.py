@@ -16,6 +16,7 @@ from torch import fx, nn
 from torch_loom.compiler.onnx import file, names, sizes
 from torch_loom.compiler.onnx.blocks import BLOCKS
 from torch_loom.compiler.onnx.calls import number_of, numbers_of, tensor_of_sizes, with_rank
+from torch_loom.compiler.onnx.functions import expanded
 from torch_loom.compiler.onnx.module import OnnxGraph
 from torch_loom.compiler.onnx.table import Kind, Parameter, Rule, find
 from torch_loom.errors import OnnxError
@@ -300,8 +301,6 @@ class Converter:
                 return BLOCKS[node.op_type](self, node, given, attributes)
         rule = find(domain, node.op_type, version)
         if rule is None:
-            from torch_loom.compiler.onnx.functions import expanded
-
             return expanded(self, node, domain, version, given)
         unknown = attributes.keys() - rule.attributes - rule.special - {one.name for one in rule.inputs}
         if unknown:

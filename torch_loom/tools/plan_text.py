@@ -1,0 +1,46 @@
+"""Words of a plan that both its table and its page have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["reads_text", "size_text", "times_text"]
+
+# The largest factor that the search tries: beyond it memory that does not grow with the batch would decide.
+MAX_TIMES = 1000
+
+
+def reads_text(found: dict[str, Any]) -> str:
+    """Return what a reader of a plan must know of values that the program read; "" if it read none."""
+    reads = found["value_reads"]
+    if not reads:
+        return ""
+    count = sum(reads.values())
+    lines = ", ".join(list(reads)[:3]) + (", …" if len(reads) > 3 else "")
+    text = (
+        f"the program read {count} value{'s' if count > 1 else ''} that the device does not have, and got 0 "
+        f"(at {lines}): where it branches on one, the plan may be too low"
+    )
+    if found["is_cut_short"]:
+        steps = len(found["step_seconds"])
+        text += (
+            f". It ended by itself after {steps} step{'' if steps == 1 else 's'}, perhaps because of that: "
+            "no larger batch is advised, as later steps and an optimizer's state may be missing"
+        )
+    return text
+
+
+def size_text(size_bytes: float) -> str:
+    """Return bytes with a unit, to three digits."""
+    for unit, step in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if abs(size_bytes) >= step:
+            digits = ".3g" if size_bytes < 999 * step else ".0f"
+            return f"{size_bytes / step:{digits}} {unit}"
+    return f"{size_bytes:.0f} B"
+
+
+def times_text(factor: float) -> str:
+    """Return how many times something fits: two digits, and no more than a plan can tell."""
+    if factor >= MAX_TIMES:
+        return f"more than {MAX_TIMES:,}"
+    return f"{factor:.1f}" if factor < 10 else f"{float(f'{factor:.2g}'):,.0f}"
