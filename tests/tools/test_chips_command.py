@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,11 @@ from torch_loom.chips.cost import sweep
 from torch_loom.chips.rates import model
 from torch_loom.tools.cli import app
 from torch_loom.tools.roofline import attainable, plot
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 def run(*arguments: str) -> Result:
@@ -38,6 +44,67 @@ def test_it_shows_figures_sources_and_a_roofline(name: str) -> None:
     assert any(0x2800 < ord(letter) <= 0x28FF for letter in result.stdout)
 
 
+OWN = """
+name = "own"
+description = "a chip of mine"
+memory = "4GiB"
+memory_policy = "eager"
+dtypes = ["float32", "bfloat16"]
+amp_dtypes = ["bfloat16"]
+capability_major = 1
+capability_minor = 0
+native_ops = ["add", "mm"]
+deterministic = false
+harvested_rows = []
+derating = 1.0
+clock_mhz = 900
+efficiency_of = "h200"
+
+[peak_tflops]
+float32 = 2.0
+
+[sources]
+clock_mhz = "the data sheet"
+"""
+
+
+def sources_of(output: str) -> dict[str, str]:
+    """Return the last column of what `loom chips show` printed, by figure."""
+    lines = output.partition("TFLOP/s\n")[0].splitlines()
+    start = lines[1].index("source")
+    return {line.split()[0]: line[start:].strip() for line in lines[2:] if line and line[0] != " "}
+
+
+def test_figures_of_a_file_without_a_source_are_the_files(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(OWN, encoding="utf-8")
+    result = run("show", str(path))
+    found = sources_of(result.stdout)
+    given = {"memory", "dtypes", "native_ops", "deterministic", "harvested_rows", "derating", "peak_tflops"}
+    assert {found[key] for key in given} == {"this file"}
+    assert found["clock_mhz"] == "the data sheet"
+    assert found["efficiency"] == "the description of h200"
+    assert "default" not in found.values()
+    rows = [line.split()[:2] for line in result.stdout.splitlines()]
+    assert ["deterministic", "no"] in rows
+    assert ["harvested_rows", "none"] in rows
+    kept = [line for line in OWN.splitlines() if not line.startswith(("derating", "deter", "native", "eff"))]
+    path.write_text("\n".join(kept), encoding="utf-8")
+    found = sources_of(run("show", str(path)).stdout)
+    keys = ("derating", "deterministic", "native_ops", "efficiency", "memory")
+    assert [found[key] for key in keys] == [*["default"] * 4, "this file"]
+    assert "num_cores" not in found
+
+
+@pytest.mark.parametrize("name", chips.available())
+def test_figures_of_a_shipped_chip_have_their_sources(name: str) -> None:
+    found = sources_of(run("show", name).stdout)
+    with Path(chips.__file__).with_name(f"{name}.toml").open("rb") as file:
+        table = tomllib.load(file)
+    assert "this file" not in found.values()
+    assert {key for key, source in found.items() if source == "default"}.isdisjoint(table)
+
+
 def test_an_unknown_chip_ends_with_1() -> None:
     result = run("show", "b300")
     assert result.exit_code == 1
@@ -52,6 +119,8 @@ def test_check_says_what_lacks_a_source_and_what_is_wrong(tmp_path: Path) -> Non
     assert "without a source" not in run("check", str(path)).output
     path.write_text(text.replace('clock_mhz = "chosen: one cycle is a nanosecond"\n', ""), encoding="utf-8")
     assert "without a source: clock_mhz" in run("check", str(path)).output
+    path.write_text(text.replace("num_links = 4\n", "num_links = 4\nderating = 1.0\n"), encoding="utf-8")
+    assert "without a source: derating" in run("check", str(path)).output
     path.write_text(text.replace("clock_mhz = 1000", "clock_mhz = -1", 1), encoding="utf-8")
     result = run("check", str(path))
     assert result.exit_code == 1

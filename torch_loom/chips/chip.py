@@ -25,7 +25,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["FUSED_KERNELS", "Chip", "available", "figures", "load"]
+__all__ = ["FUSED_KERNELS", "Chip", "available", "figures", "given", "load"]
 
 MAX_FILE_BYTES = 64 << 10
 
@@ -239,6 +239,18 @@ def load(chip: str | os.PathLike[str]) -> Chip:
         ChipError: there is no such chip or file, or the file is not a chip description: it is larger than
             64 KiB, not TOML, lacks a key, has an unknown one, or a value of the wrong type or out of range.
     """
+    return _reader(chip).read()
+
+
+def given(chip: str | os.PathLike[str]) -> frozenset[str]:
+    """Return the keys that a description has: all other figures have their default values.
+
+    Arguments and errors are those of :func:`load`.
+    """
+    return frozenset(_reader(chip).parse())
+
+
+def _reader(chip: str | os.PathLike[str]) -> _Reader:
     text = os.fsdecode(chip)
     if isinstance(chip, str) and not text.endswith(".toml") and os.path.basename(text) == text:
         names = available()
@@ -250,8 +262,8 @@ def load(chip: str | os.PathLike[str]) -> Chip:
                 f"There is no chip {shown(text)}.{meant} Shipped are: {', '.join(names)}; the path of a "
                 "description of your own ends in .toml."
             )
-        return _Reader(Path(__file__).with_name(f"{text}.toml")).read()
-    return _Reader(Path(text)).read()
+        return _Reader(Path(__file__).with_name(f"{text}.toml"))
+    return _Reader(Path(text))
 
 
 def shown(value: object) -> str:

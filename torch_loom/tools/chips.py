@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 from rich.table import Table
@@ -13,7 +12,7 @@ from rich.text import Text
 
 from torch_loom import chips
 from torch_loom.chips import rates as chip_rates
-from torch_loom.chips.chip import figures
+from torch_loom.chips.chip import figures, given
 from torch_loom.chips.cost import calibration, sweep
 from torch_loom.chips.fitted import described
 from torch_loom.chips.writer import to_toml
@@ -61,16 +60,21 @@ def _text(value: object, unit: str) -> str:
     if isinstance(value, int) and unit == "bytes":
         return _size(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {each:g}" for key, each in value.items())
+        return ", ".join(f"{key} {each:g}" for key, each in value.items()) or "none"
     if isinstance(value, tuple):
-        return ", ".join(str(each) for each in value)
+        return ", ".join(str(each) for each in value) or "none"
     shown = f"{value:g}" if isinstance(value, float) else str(value)
     return f"{shown} {unit}".strip()
 
 
 def show(name: str) -> None:
     """Print a chip: its figures with their sources, and its roofline."""
-    chip = _loaded(name)
+    chip, keys = _loaded(name), given(name)
+
+    def source(key: str, otherwise: str = "default") -> Text:
+        """Say where a figure is from: one that the file gives without a source is the file's own."""
+        return Text(chip.sources.get(key, "this file" if key in keys else otherwise))
+
     console.out.print(Text(chip.name, style="bold").append(f"  {chip.description}", style="default"))
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("figure", no_wrap=True)
@@ -78,17 +82,15 @@ def show(name: str) -> None:
     table.add_column("source", style="dim")
     for key, entry in figures().items():
         value = getattr(chip, entry.name)
-        if key in HIDDEN or (key not in chip.sources and not value):
+        if key in HIDDEN or (key not in keys and not value):
             continue
-        unit = entry.metadata["unit"]
-        table.add_row(key, Text(_text(value, unit)), Text(chip.sources.get(key, "default")))
+        table.add_row(key, Text(_text(value, entry.metadata["unit"])), source(key))
     native = "all" if chip.native_ops is None else f"{len(chip.native_ops)} of PyTorch's ops"
-    table.add_row("native_ops", native, Text(chip.sources.get("native_ops", "default")))
+    table.add_row("native_ops", native, source("native_ops"))
     own = len(chip.efficiency)
     borrowed = f", the rest as {chip.efficiency_of}" if chip.efficiency_of else ""
-    table.add_row(
-        "efficiency", f"{own} families of kernels{borrowed}", Text(chip.sources.get("efficiency", "default"))
-    )
+    origin = f"the description of {chip.efficiency_of}" if chip.efficiency_of else "default"
+    table.add_row("efficiency", f"{own} families of kernels{borrowed}", source("efficiency", origin))
     console.out.print(table)
     rates = chip_rates.rates(chip)
     peaks = chip.peak_tflops or {"float32 (guessed)": rates.flops_per_ns["float32"] / 1e3}
@@ -106,15 +108,10 @@ def _loaded(name: str) -> chips.Chip:
 
 def check(path: Path) -> None:
     """Read a description; say what is wrong with it, or what lacks a source."""
-    chip = _loaded(str(path) if path.suffix == ".toml" or path.parent != Path() else f"./{path}")
-    missing = [
-        key
-        for key, entry in figures().items()
-        if key not in ("name", "description", "sources")
-        and key not in chip.sources
-        and getattr(chip, entry.name) != entry.default
-        and getattr(chip, entry.name) not in (None, MappingProxyType({}))
-    ]
+    chip_path = str(path) if path.suffix == ".toml" or path.parent != Path() else f"./{path}"
+    chip = _loaded(chip_path)
+    keys = given(chip_path) - {"name", "description", "sources", *chip.sources}
+    missing = [key for key in figures() if key in keys]
     if missing:
         console.out.print(Text(f"without a source: {', '.join(missing)}", style="yellow"))
     console.out.print(Text(f"{path}: a description of {chip.name}, {_size(chip.memory_bytes)}"))
