@@ -3,9 +3,15 @@
 Each derives from :class:`LoomError` and from the built-in class that PyTorch's CUDA module raises in the same
 place, so that ``except RuntimeError`` and ``except ValueError`` written for CUDA keep working.
 Out of memory is PyTorch's own ``torch.OutOfMemoryError``.
+
+Programs also print the name of a type, and PyTorch's DataLoader puts it into a message. So under the name
+cuda a class with a ``cuda_type`` makes an error of that type instead: what a GPU raises. Classes without one
+stand for what no GPU has, such as settings, chips and plans.
 """
 
 from __future__ import annotations
+
+from typing import Any, ClassVar
 
 __all__ = [
     "AllocatorFunctionError",
@@ -54,7 +60,31 @@ __all__ = [
 
 
 class LoomError(Exception):
-    """Base of all errors of torch-loom."""
+    """Base of all errors of torch-loom.
+
+    Attributes:
+        cuda_type: what a GPU raises in its place; None where a GPU raises nothing.
+    """
+
+    cuda_type: ClassVar[type[Exception] | None] = None
+
+    def __init_subclass__(cls, *, cuda_type: type[Exception] | None = None, **others: Any) -> None:
+        super().__init_subclass__(**others)
+        cls.cuda_type = cuda_type
+
+    def __new__(cls, *args: Any) -> Any:
+        if _raises_cuda_types and cls.cuda_type is not None:
+            return cls.cuda_type(*args)
+        return super().__new__(cls, *args)
+
+
+_raises_cuda_types = False
+
+
+def raise_cuda_types() -> None:
+    """Have each class make an error of its ``cuda_type``, from now on: the devices are CUDA's."""
+    global _raises_cuda_types
+    _raises_cuda_types = True
 
 
 class ConfigurationError(LoomError, ValueError):
@@ -65,7 +95,7 @@ class ChipError(ConfigurationError):
     """A chip description cannot be used; the message names file, key, value and what is allowed."""
 
 
-class AlreadyInitializedError(LoomError, RuntimeError):
+class AlreadyInitializedError(LoomError, RuntimeError, cuda_type=RuntimeError):
     """A setting was changed after the devices were first used."""
 
 
@@ -77,19 +107,19 @@ class ExtensionError(LoomError, RuntimeError):
     """The extension ``torch_loom._C`` is missing, or could not be loaded or registered."""
 
 
-class NoDeviceError(LoomError, RuntimeError):
+class NoDeviceError(LoomError, RuntimeError, cuda_type=RuntimeError):
     """A device was used although the configuration has none."""
 
 
-class InvalidDeviceError(LoomError, RuntimeError):
+class InvalidDeviceError(LoomError, RuntimeError, cuda_type=RuntimeError):
     """A device index outside the devices that exist."""
 
 
-class InvalidDeviceIdError(InvalidDeviceError, AssertionError):
+class InvalidDeviceIdError(InvalidDeviceError, AssertionError, cuda_type=AssertionError):
     """The same where CUDA raises an AssertionError: its properties, and whether it can access a peer."""
 
 
-class DeviceTypeError(LoomError, ValueError):
+class DeviceTypeError(LoomError, ValueError, cuda_type=ValueError):
     """Something that is no device of this backend where one was expected."""
 
 
@@ -97,15 +127,15 @@ class DryRunError(LoomError, RuntimeError):
     """A dry run cannot begin: another one is under way, or a graph is being captured."""
 
 
-class ForkError(LoomError, RuntimeError):
+class ForkError(LoomError, RuntimeError, cuda_type=RuntimeError):
     """A device was used in a forked child of a process that had used it before."""
 
 
-class ImplicitSynchronizationError(LoomError, RuntimeError):
+class ImplicitSynchronizationError(LoomError, RuntimeError, cuda_type=RuntimeError):
     """The host would have waited for the device without saying so, under ``set_sync_debug_mode("error")``."""
 
 
-class SharingError(LoomError, RuntimeError):
+class SharingError(LoomError, RuntimeError, cuda_type=RuntimeError):
     """Memory or an event cannot be shared with another process, or what it shared no longer exists."""
 
 
@@ -114,26 +144,29 @@ class FallbackError(LoomError, NotImplementedError):
 
 
 class DeferredCallError(LoomError, RuntimeError):
-    """A call made before first use, such as a seed, failed when the devices were initialised."""
+    """A call made before first use, such as a seed, failed when the devices were initialised.
+
+    Its ``cuda_type`` is ``torch.cuda.DeferredCudaCallError``, which this module cannot import.
+    """
 
 
-class CommunicationError(LoomError, RuntimeError):
+class CommunicationError(LoomError, RuntimeError, cuda_type=RuntimeError):
     """Tensors, devices or streams of a collective function do not fit together."""
 
 
-class HostTensorError(CommunicationError, AssertionError):
+class HostTensorError(CommunicationError, AssertionError, cuda_type=AssertionError):
     """A tensor of the host among those to be added up, where PyTorch raises an AssertionError."""
 
 
-class ShapeError(LoomError, ValueError):
+class ShapeError(LoomError, ValueError, cuda_type=ValueError):
     """Tensors that must have one shape have several."""
 
 
-class InputCountError(LoomError, ValueError, AssertionError):
+class InputCountError(LoomError, ValueError, AssertionError, cuda_type=AssertionError):
     """An element-wise kernel got no tensors, or more than it can take."""
 
 
-class CompilationError(LoomError, RuntimeError):
+class CompilationError(LoomError, RuntimeError, cuda_type=RuntimeError):
     """A program's C++ text was refused by the compiler; the message has the compiler's words and the text."""
 
 
@@ -173,11 +206,11 @@ class NotApplicableError(LoomError, NotImplementedError):
     """A name of ``torch.cuda`` stands for an object of an NVIDIA library, which does not exist here."""
 
 
-class AllocatorLibraryError(LoomError, OSError):
+class AllocatorLibraryError(LoomError, OSError, cuda_type=OSError):
     """The shared library of a pluggable allocator cannot be loaded."""
 
 
-class AllocatorFunctionError(LoomError, AttributeError):
+class AllocatorFunctionError(LoomError, AttributeError, cuda_type=AttributeError):
     """The shared library of a pluggable allocator lacks a function."""
 
 

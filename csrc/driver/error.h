@@ -51,6 +51,11 @@ namespace __attribute__((visibility("default"))) loom {
     using Error::Error;
   };
 
+  // The process that shared it has ended, or has freed it.
+  struct SharerGone : SharingError {
+    using SharingError::SharingError;
+  };
+
   // Device (or pinned host) memory has run out.
   struct OutOfMemory : Error {
     OutOfMemory(const std::string& message, int device, int64_t asked_bytes, int64_t free_bytes,

@@ -25,15 +25,16 @@ bool name_file(int descriptor, FileName* name) noexcept {
   return true;
 }
 
-int open_named_file(const FileName& name, std::string* reason) {
+int open_named_file(const FileName& name, NotOpened* why) {
   const auto gone = [&] {
-    *reason = "what process " + std::to_string(name.process) +
-              " shared is there no more: the process has ended, or has freed it. It must live, and keep "
-              "what it sends, until that is received";
+    why->is_gone = true;
+    why->reason = "what process " + std::to_string(name.process) +
+                  " shared is there no more: the process has ended, or has freed it. It must live, and keep "
+                  "what it sends, until that is received";
     return -1;
   };
   const auto refused = [&](const std::string& what) {
-    *reason = what + ": " + std::strerror(errno);
+    why->reason = what + ": " + std::strerror(errno);
     return -1;
   };
   if (name.process <= 0 || name.descriptor < 0) return gone();

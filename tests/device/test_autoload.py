@@ -318,6 +318,25 @@ def test_errors_have_the_builtin_types_of_cuda() -> None:
         assert kind is errors.LoomError or issubclass(kind, builtin)
 
 
+# What no GPU raises: settings, chips, plans, compilers, pipelines, the extension itself.
+OWN = {
+    *("ChipError", "CompilerOptionError", "ConfigurationError", "DryRunError", "ExportError"),
+    *("ExtensionError", "FallbackError", "FormatError", "HostOpError", "IllegalGraphError", "ImageError"),
+    *("LoomError", "OnnxError", "OperandError", "PackedDataError", "PinnedMemoryError", "PipelineError"),
+    *("NotApplicableError", "PipelineStoppedError", "PlacementError", "PyBudaError", "QueueFullError"),
+    *("QueueTypeError", "RankError", "StageError", "UnknownOpError", "VersionMismatchError"),
+    "DeferredCallError",  # its type is torch.cuda's, set when the devices become CUDA's
+}
+
+
+def test_what_a_gpu_raises_is_one_of_the_bases() -> None:
+    """Of each other class, under the name cuda: ``tests/cuda/test_error_types.py``."""
+    kinds = {name: getattr(errors, name).cuda_type for name in errors.__all__}
+    assert {name for name, kind in kinds.items() if kind is None} == OWN
+    for name, kind in kinds.items():
+        assert kind is None or issubclass(getattr(errors, name), kind)
+
+
 def test_first_use_from_many_threads(fork_python: PythonRunner) -> None:
     fork_python(
         """

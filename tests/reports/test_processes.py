@@ -83,7 +83,6 @@ class Numbers(Dataset):
 @pytest.mark.report(
     "bentrevett/pytorch-sentiment-analysis#47", "a `DataLoader` names the error of its worker"
 )
-@pytest.mark.xfail(strict=True, reason="names of errors out of workers")
 def test_a_worker_that_was_forked(fork_cuda: PythonRunner) -> None:
     fork_cuda(
         DATASET
@@ -181,7 +180,7 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @pytest.mark.report("pytorch/pytorch#10375", "a producer has ended before its tensor is received")
-@pytest.mark.xfail(strict=True, reason="the error of a producer that has ended")
+@pytest.mark.report("muskie82/MonoGS#127", "what CUDA says of it: the producer's context is gone")
 def test_a_producer_that_has_ended(tmp_path: Path) -> None:
     run_file(
         tmp_path,
@@ -195,8 +194,10 @@ if __name__ == "__main__":
     producer.join()
     try:
         queue.get(timeout=60)
-    except RuntimeError as error:
-        assert "CUDA error: " in str(error), error
+    except torch.AcceleratorError as error:
+        assert type(error) is torch.AcceleratorError and error.error_code == 201
+        assert str(error).startswith("CUDA error: invalid device context\\n"), error
+        assert "the process has ended" in str(error)
     else:
         raise AssertionError("received")
 """,

@@ -47,9 +47,11 @@ TAKES: dict[str, tuple[str, ...]] = {
 REFUSAL_CASES: dict[str, str] = {
     "always": "every call",
     "filled": "no operand is empty: CUDA returns before it looks at the dtype",
+    "product": "the same; or two matrices of different dtypes",
+    "batches": "the same; or two batches of matrices of different dtypes",
     "promoted": "the dtype that its operands are promoted to",
     "reduction": "its reduction is 'prod', 'amin' or 'amax'",
-    "convolution": "a convolution; which kernel it would be depends on its arguments",
+    "convolution": "a convolution; which kernel it would be depends on its arguments; or different dtypes",
     "transform": "a Fourier transform along a dimension whose size is not a power of two",
     "absent": "every call: PyTorch has no kernel of the op for CUDA",
     "integer_product": "a shape that CUDA's product of int8 matrices does not take",
@@ -75,13 +77,17 @@ class Refusal:
 
 
 def _products() -> dict[str, Refusal]:
+    # Those of the case "filled" compare dtypes in the same words on the CPU.
     kernels = {
-        "addmm_cuda": "mm addmm addmm_ addbmm addbmm_ _addmm_activation",
-        "baddbmm_cuda": "bmm baddbmm baddbmm_",
-        "addmv_impl_cuda": "mv addmv addmv_",
+        ("addmm_cuda", "product"): "mm",
+        ("addmm_cuda", "filled"): "addmm addmm_ addbmm addbmm_ _addmm_activation",
+        ("baddbmm_cuda", "batches"): "bmm baddbmm baddbmm_",
+        ("addmv_impl_cuda", "filled"): "mv addmv addmv_",
     }
     return {
-        op: Refusal(kernel, "products", "filled") for kernel, names in kernels.items() for op in names.split()
+        op: Refusal(kernel, "products", case)
+        for (kernel, case), names in kernels.items()
+        for op in names.split()
     } | {op: Refusal("dot", "products") for op in ("dot", "vdot")}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from torch_loom import config
+from torch_loom import config, errors
 
 NAME = config.CUDA_NAME
 
@@ -23,7 +23,7 @@ _KEPT = frozenset({"__name__", "__file__", "__path__", "__spec__", "__loader__",
 # Functions of torch.cuda that answer as on a GPU, given the functions of torch._C that they call.
 _PYTORCHS_OWN = {
     "torch.cuda": {
-        *("CudaError", "check_error", "cudaStatus", "cudart"),
+        *("CudaError", "DeferredCudaCallError", "check_error", "cudaStatus", "cudart"),
         *("get_arch_list", "get_gencode_flags", "is_available"),
     },
     "torch.cuda.nccl": {"version"},
@@ -68,6 +68,8 @@ def _overlay(theirs: ModuleType, ours: ModuleType) -> None:
 
 def patch(module: ModuleType) -> None:
     """Apply what only CUDA's name needs, beside :mod:`torch_loom._register.patches`."""
+    errors.DeferredCallError.cuda_type = torch.cuda.DeferredCudaCallError
+    errors.raise_cuda_types()
     _patch_storages()
     # Imported under this name only, and when the extension is known to load.
     from torch_loom.cuda import (

@@ -200,7 +200,7 @@ def get_device_properties(device: Device = None) -> DeviceProperties:
 def _existing_id(device: Device, what: str) -> int:
     try:
         return _existing_index(device)
-    except InvalidDeviceError as error:
+    except (InvalidDeviceError, torch.AcceleratorError) as error:
         raise InvalidDeviceIdError(f"Invalid {what}: {error}") from None
 
 

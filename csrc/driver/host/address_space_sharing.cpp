@@ -68,10 +68,11 @@ struct OpenedFile {
   static int open(const ShareHandle& handle) {
     FileName name{};
     std::memcpy(&name, handle.data(), sizeof name);
-    std::string reason;
-    const int descriptor = open_named_file(name, &reason);
-    if (descriptor == -1) throw SharingError("map_shared: " + reason);
-    return descriptor;
+    NotOpened why;
+    const int descriptor = open_named_file(name, &why);
+    if (descriptor != -1) return descriptor;
+    if (why.is_gone) throw SharerGone("map_shared: " + why.reason);
+    throw SharingError("map_shared: " + why.reason);
   }
 };
 

@@ -89,8 +89,7 @@ class SharedEvent {
       check_wait();
       const bool is_alive = recorder == place_ || is_locked_by_others(file_.descriptor(), recorder, 1);
       if (!is_alive && recorder == shared.recorder.load() && shared.finished.load() < version) {
-        throw SharingError(
-            "the process that recorded the event ended before the work before it had finished");
+        throw SharerGone("the process that recorded the event ended before the work before it had finished");
       }
     }
     if ((shared.failures.load() & bit(version)) != 0 && shared.recorded.load() < version + 64) {

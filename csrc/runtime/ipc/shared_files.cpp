@@ -92,10 +92,11 @@ uint64_t digest_of(std::string_view bytes) noexcept {
 }
 
 File open_shared_file(const FileName& name) {
-  std::string reason;
-  const int descriptor = open_named_file(name, &reason);
-  if (descriptor == -1) throw SharingError(reason);
-  return File(descriptor);
+  NotOpened why;
+  const int descriptor = open_named_file(name, &why);
+  if (descriptor != -1) return File(descriptor);
+  if (why.is_gone) throw SharerGone(why.reason);
+  throw SharingError(why.reason);
 }
 
 Mapping::Mapping(const File& file, size_t bytes) : bytes_(bytes) {

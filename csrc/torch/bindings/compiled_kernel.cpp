@@ -153,7 +153,8 @@ class CompiledKernel {
     const std::string text =
         name_ + ": none of its tensors is on a " + std::string(device_name()) + " device";
     const py::object type = py::module_::import("torch_loom.errors").attr("DeviceTypeError");
-    PyErr_SetString(type.ptr(), text.c_str());
+    const py::object error = type(text);  // under the name cuda of another type
+    PyErr_SetObject(py::type::of(error).ptr(), error.ptr());
     throw py::error_already_set();
   }
 

@@ -290,10 +290,12 @@ void bind_memory(py::module_& m) {
   m.def("memory_stats", guarded(memory_stats));
   m.def("memory_figure", guarded(memory_figure));
   m.def("mem_get_info", guarded([](int64_t index) {
+          check_memory();
           const driver::MemoryInfo info = allocator_of(index).memory_info();
           return py::make_tuple(info.free_bytes, info.total_bytes);
         }));
   m.def("empty_cache", guarded([](int64_t index, runtime::PoolId pool) {
+          if (pool == runtime::PoolId{}) check_memory();  // others are emptied when they end
           translated([&] { allocator_of(index).empty_cache(pool); });
         }),
         py::arg("index"), py::arg("pool") = runtime::PoolId{});

@@ -12,34 +12,56 @@ namespace loom::glue {
 
 namespace {
 
-// Reaches Python as torch_loom.errors.SharingError.
-struct PythonSharingError final : torch::PyTorchError {
-  using PyTorchError::PyTorchError;
+// Reaches Python as an error class of ours, which is a RuntimeError.
+struct OwnPythonError final : torch::PyTorchError {
+  OwnPythonError(const char* module, const char* name, const std::string& what)
+      : PyTorchError(what), module(module), name(name) {}
   PyObject* python_type() override {
-    PyObject* const module = PyImport_ImportModule("torch_loom.errors");
-    PyObject* const type = module == nullptr ? nullptr : PyObject_GetAttrString(module, "SharingError");
-    Py_XDECREF(module);
+    PyObject* const imported = PyImport_ImportModule(module);
+    PyObject* const type = imported == nullptr ? nullptr : PyObject_GetAttrString(imported, name);
+    Py_XDECREF(imported);
     PyErr_Clear();
     return type == nullptr ? PyExc_RuntimeError : type;  // the class lives as long as the process
   }
+  const char *const module, *const name;
 };
 
-// In CUDA's name the text is CUDA's, with ours as its last line.
-std::string words_of(const CaptureError& error) {
-  if (device_type() != c10::DeviceType::CUDA) return device_name_upper() + " error: " + error.what();
+// What CUDA says where the process that shared something has ended: its context is gone.
+constexpr CaptureError::Kind kNoContext{201, "cudaErrorDeviceUninitialized", "invalid device context"};
+
+bool is_cuda() { return device_type() == c10::DeviceType::CUDA; }
+
+// CUDA's text, with ours as its last line.
+std::string cuda_words_of(const CaptureError::Kind& kind, const std::string& detail) {
   const char* const blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   const bool is_blocking = blocking != nullptr && std::string_view(blocking) == "1";
   return c10::str(
-      "CUDA error: ", error.kind.sentence, "\nSearch for `", error.kind.name,
+      "CUDA error: ", kind.sentence, "\nSearch for `", kind.name,
       "' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.\n",
       is_blocking ? ""
                   : "CUDA kernel errors might be asynchronously reported at some other API call, so the "
                     "stacktrace below might be incorrect.\nFor debugging consider passing "
                     "CUDA_LAUNCH_BLOCKING=1\n",
-      "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n(", error.detail, ")");
+      "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n(", detail, ")");
+}
+
+// One of torch_loom.errors, which is a RuntimeError; under the name cuda no more than that.
+[[noreturn]] void raise_own(const char* name, const std::string& what) {
+  TORCH_CHECK(!is_cuda(), what);
+  throw OwnPythonError("torch_loom.errors", name, what);
+}
+
+[[noreturn]] void raise_accelerator_error(int number, const std::string& what) {
+  throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, number, what);
 }
 
 }  // namespace
+
+void raise_implicit_sync(const std::string& what) { raise_own("ImplicitSynchronizationError", what); }
+
+void raise_asserted_index(const std::string& what) {
+  throw OwnPythonError("torch_loom.device._core.asserts", "AssertedIndexError", what);
+}
 
 void rethrow_as_torch() {
   try {
@@ -51,11 +73,14 @@ void rethrow_as_torch() {
     C10_THROW_ERROR(ValueError, error.what());
   } catch (const NotSupported& error) {
     C10_THROW_ERROR(NotImplementedError, error.what());
+  } catch (const SharerGone& error) {
+    if (is_cuda()) raise_accelerator_error(kNoContext.number, cuda_words_of(kNoContext, error.what()));
+    raise_own("SharingError", error.what());
   } catch (const SharingError& error) {
-    throw PythonSharingError(error.what());
+    raise_own("SharingError", error.what());
   } catch (const CaptureError& error) {
-    throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, error.kind.number,
-                                words_of(error));
+    raise_accelerator_error(error.kind.number, is_cuda() ? cuda_words_of(error.kind, error.detail)
+                                                         : device_name_upper() + " error: " + error.what());
   } catch (const Error& error) {
     TORCH_CHECK(false, error.what());
   }

@@ -45,6 +45,49 @@ bool is_reduced(c10::ArrayRef<c10::IValue> arguments) {
   });
 }
 
+bool compares_dtypes(Refusal::Case when) {
+  return when == Refusal::Case::kProduct || when == Refusal::Case::kBatches ||
+         when == Refusal::Case::kConvolution;
+}
+
+// The two matrices, or batches of them, whose sizes fit; what they are added to stands before them.
+bool do_sizes_fit(const std::vector<at::Tensor>& operands, int64_t dims) {
+  const at::Tensor &left = operands[operands.size() - 2], &right = operands.back();
+  if (left.dim() != dims || right.dim() != dims || left.size(-1) != right.size(-2)) return false;
+  return dims == 2 || left.size(0) == right.size(0);
+}
+
+// self, mat2
+void compare_dtypes_of_product(const std::vector<at::Tensor>& operands) {
+  const at::Tensor &left = operands[0], &right = operands[1];
+  TORCH_CHECK(!do_sizes_fit(operands, 2) || left.dtype() == right.dtype(),
+              "expected mat1 and mat2 to have the same dtype, but got: ", left.dtype(),
+              " != ", right.dtype());
+}
+
+// What it is added to, if anything; batch1; batch2.
+void compare_dtypes_of_batches(const std::vector<at::Tensor>& operands) {
+  const at::Tensor &left = operands[operands.size() - 2], &right = operands.back();
+  if (!do_sizes_fit(operands, 3)) return;
+  TORCH_CHECK(operands[0].dtype() == left.dtype(), "Input dtypes must be the same, got: input ",
+              operands[0].dtype(), ", batch1: ", left.dtype(), ", batch2: ", right.dtype());
+  TORCH_CHECK(left.numel() == 0 || right.numel() == 0 || left.dtype() == right.dtype(),
+              "expected scalar type ", left.scalar_type(), " but found ", right.scalar_type());
+}
+
+// input, weight, and bias, if any
+void compare_dtypes_of_convolution(const std::vector<at::Tensor>& operands) {
+  const auto type_of = [](const at::Tensor& tensor) {
+    return std::string("torch.cuda.") + c10::toString(tensor.scalar_type()) + "Tensor";
+  };
+  if (operands[0].numel() == 0 || operands[0].dim() != operands[1].dim()) return;
+  for (size_t i = 1; i < operands.size(); ++i) {
+    TORCH_CHECK(operands[i].scalar_type() == operands[0].scalar_type(), "Input type (", type_of(operands[0]),
+                ") and ", i == 1 ? "weight" : "bias", " type (", type_of(operands[i]),
+                ") should be the same");
+  }
+}
+
 // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups: PyTorch's own choice
 // where there is no cuDNN.
 const char* convolution_kernel(c10::ArrayRef<c10::IValue> arguments) {
@@ -90,7 +133,7 @@ const Refusal* refusal_of(std::string_view full_name) {
 
 DtypeSet refused_dtypes_of(const Refusal* refusal) {
   if (refusal == nullptr || device_type() != c10::DeviceType::CUDA) return 0;
-  return ~refusal->takes & ~kAnyOp;
+  return (~refusal->takes & ~kAnyOp & ~kMixed) | (compares_dtypes(refusal->when) ? kMixed : 0);
 }
 
 void refuse_as_cuda(const Refusal& refusal, c10::ArrayRef<c10::IValue> arguments, int device) {
@@ -114,11 +157,17 @@ void refuse_as_cuda(const Refusal& refusal, c10::ArrayRef<c10::IValue> arguments
   const std::vector<at::Tensor> operands =
       operands_of(arguments.slice(0, arguments.size() - refusal.num_out));
   if (operands.empty()) return;
+  if (refusal.when == Refusal::Case::kProduct) compare_dtypes_of_product(operands);
+  if (refusal.when == Refusal::Case::kConvolution) compare_dtypes_of_convolution(operands);
   const Type type = refusal.when == Refusal::Case::kPromoted ? at::native::result_type(operands)
                                                              : operands[0].scalar_type();
+  // CUDA chooses the kernel by the first batch before it looks at the second.
+  if (refusal.when == Refusal::Case::kBatches && is_taken(refusal, type)) compare_dtypes_of_batches(operands);
   if (is_taken(refusal, type)) return;
   switch (refusal.when) {
     case Refusal::Case::kFilled:
+    case Refusal::Case::kProduct:
+    case Refusal::Case::kBatches:
       // Operands of two dtypes are another error.
       if (std::any_of(operands.begin(), operands.end(),
                       [type](const auto& own) { return own.numel() == 0 || own.scalar_type() != type; })) {

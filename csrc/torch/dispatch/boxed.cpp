@@ -227,7 +227,7 @@ bool call_engine(Op& op, torch::jit::Stack* stack, Lending& lending) {
   const auto keep_arguments = [&] {
     arguments.assign(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
   };
-  if (has_device_asserts && lending.runs_kernels()) keep_arguments();
+  if (are_errors_examined && lending.runs_kernels()) keep_arguments();
   try {
     lending.run([&] {
       if (op.facts.has(op_flag::kDividesIntegers)) {
@@ -353,7 +353,7 @@ void lend_and_run(Op& op, torch::jit::Stack* stack, Lending::Telling telling, bo
   if (fallback::is_watched(lending.dtypes()) && !is_checked) [[unlikely]] {
     fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
   }
-  if ((op.asked_dtypes & lending.dtypes()) != 0) [[unlikely]] {
+  if ((op.asked_dtypes & with_mixed(lending.dtypes())) != 0) [[unlikely]] {
     refuse_or_widen(op, c10::ArrayRef<c10::IValue>(*stack).slice(first), lending.device());
   }
   if (is_deterministic_wanted(op.alert)) [[unlikely]] {

@@ -6,21 +6,26 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <regex>
+#include <typeinfo>
 #include <unordered_map>
 
 #include "runtime/commands.h"
 #include "runtime/tape.h"
+#include "torch/core/errors.h"
 #include "torch/core/python_line.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/engine/generator.h"
 #include "torch/inference/infer.h"
 #include "torch/loans/replace_tensors.h"
 #include "torch/loans/silence.h"
+#include "torch/memory/allocator.h"
 #include "torch/ops/engine_call.h"
 
 namespace loom::glue {
 
 bool has_device_asserts = false;
+bool are_errors_examined = false;
 
 namespace {
 
@@ -161,6 +166,16 @@ bool is_raised_by_host(const Op& op, const torch::jit::Stack& arguments, const c
          dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr;
 }
 
+// The engine's operands are tensors of the host, and its errors say so: "torch.FloatTensor".
+[[noreturn]] void rethrow_in_device_words(const Lending& lending, const c10::Error& error) {
+  static const std::regex host_type("\\btorch\\.([A-Z][A-Za-z0-9]*Tensor)\\b");
+  const std::string own = error.what_without_backtrace();
+  const bool is_named = device_type() == c10::DeviceType::CUDA && !lending.has_host_operands() &&
+                        typeid(error) == typeid(c10::Error) && std::regex_search(own, host_type);
+  TORCH_CHECK(!is_named, std::regex_replace(own, host_type, "torch.cuda.$1"));
+  throw;
+}
+
 // Puts results with undefined contents in the place of the arguments.
 void push_undefined(const Op& op, torch::jit::Stack* stack, Lending& lending,
                     const InferredOutputs& inferred) {
@@ -174,7 +189,10 @@ void push_undefined(const Op& op, torch::jit::Stack* stack, Lending& lending,
 
 }  // namespace
 
-void set_device_asserts(bool is_on) { has_device_asserts = is_on; }
+void set_device_asserts(bool is_on) {
+  has_device_asserts = is_on;
+  are_errors_examined = is_on || device_type() == c10::DeviceType::CUDA;
+}
 
 bool is_caused_by_values(const Op& op, c10::DispatchKeySet engine_keys, const torch::jit::Stack& arguments,
                          const c10::Error& error) {
@@ -185,15 +203,25 @@ bool is_caused_by_values(const Op& op, c10::DispatchKeySet engine_keys, const to
          (runs_on(op, engine_keys, arguments, 0) || runs_on(op, engine_keys, arguments, 1));
 }
 
+void rethrow_as_assert(const c10::Error& error, const std::string& line) {
+  const std::string what = error.what_without_backtrace() + (line.empty() ? "" : "\n  " + line);
+  if (dynamic_cast<const c10::IndexError*>(&error) != nullptr) raise_asserted_index(what);
+  if (typeid(error) != typeid(c10::Error)) throw;  // a type of its own, as ValueError
+  throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, kAssertTriggered, what);
+}
+
 void assert_or_rethrow(Op& op, torch::jit::Stack* stack, Lending& lending, const c10::Error& error) {
   const InferenceKey key = lending.runs_kernels() ? key_of(op, *stack, lending) : InferenceKey();
-  if (key.empty()) throw;
+  if (key.empty()) rethrow_in_device_words(lending, error);
   const auto first = stack->end() - static_cast<std::ptrdiff_t>(op.num_arguments);
   const torch::jit::Stack arguments(first, stack->end());
-  if (!is_caused_by_values(op, lending.engine_keys(), arguments, error)) throw;
+  if (!is_caused_by_values(op, lending.engine_keys(), arguments, error)) {
+    rethrow_in_device_words(lending, error);
+  }
   std::string reason;
   const auto inferred = find_or_infer(op, *stack, lending, key, reason);
   if (inferred == nullptr || !inferred->can_queue) throw;
+  if (!has_device_asserts) rethrow_as_assert(error);
   note_device_assert(op.name(), error.what_without_backtrace(), python_line());
   if (lending.chosen().runtime().config().launch == "blocking") raise_device_assert();
   push_undefined(op, stack, lending, *inferred);
@@ -218,6 +246,7 @@ void note_device_assert(const char* op_name, const std::string& reason, std::str
     std::fprintf(stderr, "%s: device-side assert: %s\n", device_name().c_str(), failed().what.c_str());
   }
   runtime::tape::attach(guard());
+  set_memory_check(&raise_device_assert);
   has_asserted.store(true);
   watch_syncs_for_asserts();
 }

@@ -14,6 +14,9 @@ namespace loom::glue {
 
 // Whether such errors are asserts. Set once, before the first op runs.
 extern bool has_device_asserts;
+// Whether errors of the engine's kernels are looked at: where they are asserts, and under the name cuda,
+// where an op that raises them itself gives them the type of an assert.
+extern bool are_errors_examined;
 void set_device_asserts(bool is_on);
 
 // Whether only the values of the arguments explain the error of an engine's kernel: the same call on zeros or
@@ -21,9 +24,14 @@ void set_device_asserts(bool is_on);
 bool is_caused_by_values(const Op& op, c10::DispatchKeySet engine_keys, const torch::jit::Stack& arguments,
                          const c10::Error& error);
 
+// For the handler of an error that values cause, where it is no assert: raises it with the type of one, and
+// with `line`, unless that is empty. An IndexError is both.
+[[noreturn]] void rethrow_as_assert(const c10::Error& error, const std::string& line = {});
+
 // For the handler of an error of the engine's kernel. An error that values cause becomes an assert of the
 // device, and what such a call returns replaces the arguments at the end of `stack`, with undefined contents.
-// Other errors are rethrown. In launch mode blocking the assert is raised here.
+// Other errors are rethrown, in words about the device's tensors. In launch mode blocking the assert is
+// raised here.
 void assert_or_rethrow(Op& op, torch::jit::Stack* stack, Lending& lending, const c10::Error& error);
 
 // For an op after an assert: no kernel runs any more, since what it would read is undefined. The arguments at

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include "torch/core/device.h"
+#include "torch/core/errors.h"
 #include "torch/core/python_line.h"
 #include "torch/dispatch/device_assert.h"
 
@@ -12,7 +13,6 @@ std::atomic<SyncDebugMode> sync_debug_mode{SyncDebugMode::kDefault};
 
 namespace {
 
-std::atomic<void (*)(const std::string&)> raise_error{nullptr};
 std::atomic<void (*)(int)> tell{nullptr};
 
 void update_watch() {
@@ -36,8 +36,6 @@ void set_sync_listener(void (*listener)(int device)) {
 
 void watch_syncs_for_asserts() { update_watch(); }
 
-void set_implicit_sync_error(void (*raise)(const std::string& message)) { raise_error = raise; }
-
 void report_implicit_sync(const char* op_name, int device) {
   check_device_assert();
   if (const auto listener = tell.load(); listener != nullptr && device != kOnTape) listener(device);
@@ -45,9 +43,7 @@ void report_implicit_sync(const char* op_name, int device) {
   const std::string line(python_line());
   const std::string message = "called a synchronizing " + device_name_upper() + " operation: " + op_name +
                               " makes the host wait for the device" + (line.empty() ? "" : " (" + line + ")");
-  if (sync_debug_mode.load(std::memory_order_relaxed) == SyncDebugMode::kError) {
-    if (const auto raise = raise_error.load()) raise(message);
-  }
+  if (sync_debug_mode.load(std::memory_order_relaxed) == SyncDebugMode::kError) raise_implicit_sync(message);
   TORCH_WARN(message);
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <string>
 
 namespace loom::glue {
 
@@ -16,10 +15,8 @@ void set_sync_debug_mode(SyncDebugMode mode);
 void set_sync_listener(void (*listener)(int device));
 // A device has asserted: from now on implicit synchronisation raises that (device_assert.h).
 void watch_syncs_for_asserts();
-// Tells the listener; warns, or throws what set_implicit_sync_error() was given.
+// Tells the listener; warns, or raises ImplicitSynchronizationError.
 void report_implicit_sync(const char* op_name, int device);
-// Throws torch_loom.errors.ImplicitSynchronizationError with a message.
-void set_implicit_sync_error(void (*raise)(const std::string& message));
 
 // In the place of a device: the wait is a command of its own, which the listener hears of from the tape.
 constexpr int kOnTape = -1;

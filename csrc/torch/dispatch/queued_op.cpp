@@ -84,7 +84,8 @@ class QueuedOp {
         run_in(own);
       }
     } catch (c10::Error& error) {
-      if (has_device_asserts && !has_run_ && is_caused_by_values(op_, engine_keys_, arguments_, error)) {
+      if (are_errors_examined && !has_run_ && is_caused_by_values(op_, engine_keys_, arguments_, error)) {
+        if (!has_device_asserts) rethrow_as_assert(error, issued());
         note_device_assert(name(), error.what_without_backtrace(), line_);
         if (is_in_program) return;
         raise_device_assert();
@@ -115,7 +116,7 @@ class QueuedOp {
     const bool learns = !has_places_ && !addresses_.empty() && !find_places();
     OutputAllocations output_allocations =
         learns ? OutputAllocations::learning() : OutputAllocations(places_.data(), places_.size());
-    torch::jit::Stack stack = runs_once_ && !has_device_asserts ? std::move(arguments_) : arguments_;
+    torch::jit::Stack stack = runs_once_ && !are_errors_examined ? std::move(arguments_) : arguments_;
     if (op_.facts.has(op_flag::kDividesIntegers)) {
       prepare_integer_division(stack, stack.size(), /*takes_zeros=*/has_device_asserts);
     }

@@ -222,7 +222,7 @@ struct Borrowed<At, Return(Arguments...)> {
       fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
     }
     bool is_widened = false;
-    if ((op.asked_dtypes & lending.dtypes()) != 0) [[unlikely]] {
+    if ((op.asked_dtypes & with_mixed(lending.dtypes())) != 0) [[unlikely]] {
       is_widened = refuse_or_widen(op, boxed_arguments(lent), lending.device());
     }
     if (is_deterministic_wanted(op.alert)) [[unlikely]] {
@@ -308,7 +308,7 @@ struct Borrowed<At, Return(Arguments...)> {
     }
     if (!lending.runs_kernels()) rethrow_in_kernel_words(op, stack);
     const auto* const own = dynamic_cast<const c10::Error*>(&error);
-    if (!has_device_asserts || own == nullptr) throw;
+    if (!are_errors_examined || own == nullptr) throw;
     assert_or_rethrow(op, &stack, lending, *own);
     return returned(stack, std::forward<Arguments>(arguments)...);
   }

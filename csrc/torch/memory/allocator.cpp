@@ -2,6 +2,7 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include <atomic>
 #include <cstring>
 
 #include "runtime/worlds.h"
@@ -13,6 +14,8 @@ namespace loom::glue {
 namespace {
 
 using c10::CachingDeviceAllocator::DeviceStats;
+
+std::atomic<void (*)()> memory_check{nullptr};
 
 c10::CachingAllocator::Stat to_torch(const runtime::Stat& stat) {
   c10::CachingAllocator::Stat out;
@@ -46,6 +49,7 @@ class DeviceAllocator final : public c10::DeviceAllocator {
 
   bool initialized() override { return runtime::is_initialized(); }
   void emptyCache(c10::MempoolId_t pool) override {
+    check_memory();
     for (int device = 0; device < devices().device_count(); ++device) {
       translated([&] { devices().device(device).allocator->empty_cache({pool.first, pool.second}); });
     }
@@ -86,6 +90,7 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   void resetAccumulatedStats(c10::DeviceIndex index) override { allocator(index).reset_accumulated_stats(); }
   void resetPeakStats(c10::DeviceIndex index) override { allocator(index).reset_peak_stats(); }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
+    check_memory();
     const driver::MemoryInfo info = allocator(index).memory_info();
     return {static_cast<size_t>(info.free_bytes), static_cast<size_t>(info.total_bytes)};
   }
@@ -104,6 +109,12 @@ DeviceAllocator& allocator_instance() {
 }
 
 }  // namespace
+
+void set_memory_check(void (*check)()) { memory_check.store(check); }
+
+void check_memory() {
+  if (auto* const check = memory_check.load()) check();
+}
 
 void register_allocator() { c10::SetAllocator(device_type(), &allocator_instance()); }
 

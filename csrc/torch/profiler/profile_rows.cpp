@@ -168,7 +168,7 @@ void ProfileRows::add_work(const Record& record, uint32_t flow) {
   const Row row(record.device, record.stream);
   int64_t& reached_ns = reached_ns_[row];
   reached_ns = std::max(reached_ns, ended_ns);
-  annotate(record, {began_ns, ended_ns});
+  annotate(record);
   const auto [type, name] = [&]() -> std::pair<ActivityType, std::string> {
     if (record.kind == CommandKind::kCopy) return {ActivityType::GPU_MEMCPY, record.direction};
     if (record.kind == CommandKind::kFill) return {ActivityType::GPU_MEMSET, "Memset (Device)"};
@@ -249,15 +249,19 @@ void ProfileRows::add_wait(const Record& record, uint32_t flow) {
   wait.addMetadata("correlation", flow);
 }
 
-// The ranges around a command reach from their first command on its row to the last.
-void ProfileRows::annotate(const Record& record, Span span) {
+// The ranges around a command reach from their first command on its row to the last. Their length is the
+// device's time: without the time of this machine's host where the host has waited in between.
+void ProfileRows::annotate(const Record& record) {
   const Row row(record.device, record.stream);
+  const int64_t began_ns = record.times->began_ns, ended_ns = record.times->ended_ns;
   for (const auto& chain : {record.scopes, record.ranges}) {
     for (std::shared_ptr<const OpenRange> range = chain; range != nullptr; range = range->outer) {
-      const auto [found, is_new] = annotations_.try_emplace({range.get(), row}, range, span);
-      if (is_new) continue;
-      Span& whole = found->second.second;
-      whole = {std::min(whole.start_ns, span.start_ns), std::max(whole.end_ns, span.end_ns)};
+      Annotation& whole =
+          annotations_
+              .try_emplace({range.get(), row}, Annotation{range, began_ns, ended_ns, device_offset_ns_})
+              .first->second;
+      whole.began_ns = std::min(whole.began_ns, began_ns);
+      whole.ended_ns = std::max(whole.ended_ns, ended_ns);
     }
   }
 }
@@ -265,13 +269,14 @@ void ProfileRows::annotate(const Record& record, Span span) {
 void ProfileRows::add_annotations() {
   if (!wants(ActivityType::GPU_USER_ANNOTATION)) return;
   for (const auto& [key, annotation] : annotations_) {
-    const auto& [range, span] = annotation;
+    const std::shared_ptr<const OpenRange>& range = annotation.range;
     std::string name = range->name;
     if (range->correlation != 0) {
       const libkineto::ITraceActivity* scope = find_op_(static_cast<int32_t>(range->correlation));
       if (scope == nullptr) continue;
       name = scope->name();
     }
+    const Span span{annotation.began_ns + annotation.offset_ns, annotation.ended_ns + annotation.offset_ns};
     Activity& activity = make(ActivityType::GPU_USER_ANNOTATION, name, span);
     activity.device = key.second.first;
     activity.resource = static_cast<int32_t>(key.second.second);

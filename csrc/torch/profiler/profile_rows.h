@@ -53,7 +53,7 @@ class ProfileRows {
   void add_launch(const Record& record, uint32_t flow);
   void add_work(const Record& record, uint32_t flow);
   void add_wait(const Record& record, uint32_t flow);
-  void annotate(const Record& record, Span span);
+  void annotate(const Record& record);
   void add_annotations();
 
   const int64_t host_offset_ns_;
@@ -68,7 +68,13 @@ class ProfileRows {
   // The moment to which each stream's work is known, and each event's stream when it was recorded.
   std::map<Row, int64_t> reached_ns_;
   std::unordered_map<const void*, std::pair<Row, int64_t>> events_;
-  std::map<std::pair<const OpenRange*, Row>, std::pair<std::shared_ptr<const OpenRange>, Span>> annotations_;
+  // A range on a row of a device.
+  struct Annotation {
+    std::shared_ptr<const OpenRange> range;
+    int64_t began_ns, ended_ns;  // by the device's clock
+    int64_t offset_ns;           // of its first command
+  };
+  std::map<std::pair<const OpenRange*, Row>, Annotation> annotations_;
 };
 
 }  // namespace loom::glue

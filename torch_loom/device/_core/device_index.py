@@ -14,11 +14,7 @@ from torch_loom.errors import DeviceTypeError, InvalidDeviceError
 DEVICE_TYPE: str = config.device_name()
 
 
-# Not in torch_loom.errors, which imports no torch.
-class InvalidOrdinalError(InvalidDeviceError, torch.AcceleratorError):
-    """The error of a device that does not exist under CUDA's name: also of the type that CUDA's has."""
-
-    error_code = 101  # CUDA's cudaErrorInvalidDevice
+_INVALID_DEVICE = 101  # CUDA's cudaErrorInvalidDevice
 
 
 class DeviceContext:
@@ -79,13 +75,19 @@ def _refuse_wrapped_index(text: str, index: int | None) -> None:
 
 
 def _check_index(index: int) -> int:
-    """Return ``index`` if there is such a device; raise InvalidDeviceError if not."""
+    """Return ``index`` if there is such a device.
+
+    Raises:
+        InvalidDeviceError: there is none; under the name cuda ``torch.AcceleratorError``, as on a GPU.
+    """
     count = _device_count()
     if 0 <= index < count:
         return index
     if DEVICE_TYPE == config.CUDA_NAME:
         the_devices = f"the devices are 0 … {count - 1}" if count else "there is no device"
-        raise InvalidOrdinalError(f"CUDA error: invalid device ordinal: got {index}, and {the_devices}")
+        error = torch.AcceleratorError(f"CUDA error: invalid device ordinal: got {index}, and {the_devices}")
+        error.error_code = _INVALID_DEVICE  # type: ignore[attr-defined]
+        raise error
     if count == 0:
         raise InvalidDeviceError(f"Invalid device index {index}: there are no {DEVICE_TYPE} devices")
     there_are = f"there are {count} {DEVICE_TYPE} devices (0…{count - 1})"

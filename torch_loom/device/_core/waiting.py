@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch_loom import _C
 from torch_loom.device._core.first_use import _chip_figures, _lazy_init
-from torch_loom.errors import ImplicitSynchronizationError
 
 __all__ = ["get_sync_debug_mode", "set_sync_debug_mode"]
 
@@ -39,7 +38,7 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
             f"invalid value of debug_mode, got {debug_mode!r}; expected one of 'default' or 0, 'warn' or 1, "
             "'error' or 2"
         )
-    _C.set_sync_debug_mode(number, ImplicitSynchronizationError)
+    _C.set_sync_debug_mode(number)
 
 
 def get_sync_debug_mode() -> int:
