@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
-#include <regex>
 #include <typeinfo>
 #include <unordered_map>
 
@@ -166,16 +165,6 @@ bool is_raised_by_host(const Op& op, const torch::jit::Stack& arguments, const c
          dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr;
 }
 
-// The engine's operands are tensors of the host, and its errors say so: "torch.FloatTensor".
-[[noreturn]] void rethrow_in_device_words(const Lending& lending, const c10::Error& error) {
-  static const std::regex host_type("\\btorch\\.([A-Z][A-Za-z0-9]*Tensor)\\b");
-  const std::string own = error.what_without_backtrace();
-  const bool is_named = device_type() == c10::DeviceType::CUDA && !lending.has_host_operands() &&
-                        typeid(error) == typeid(c10::Error) && std::regex_search(own, host_type);
-  TORCH_CHECK(!is_named, std::regex_replace(own, host_type, "torch.cuda.$1"));
-  throw;
-}
-
 // Puts results with undefined contents in the place of the arguments.
 void push_undefined(const Op& op, torch::jit::Stack* stack, Lending& lending,
                     const InferredOutputs& inferred) {
@@ -212,12 +201,10 @@ void rethrow_as_assert(const c10::Error& error, const std::string& line) {
 
 void assert_or_rethrow(Op& op, torch::jit::Stack* stack, Lending& lending, const c10::Error& error) {
   const InferenceKey key = lending.runs_kernels() ? key_of(op, *stack, lending) : InferenceKey();
-  if (key.empty()) rethrow_in_device_words(lending, error);
+  if (key.empty()) throw;
   const auto first = stack->end() - static_cast<std::ptrdiff_t>(op.num_arguments);
   const torch::jit::Stack arguments(first, stack->end());
-  if (!is_caused_by_values(op, lending.engine_keys(), arguments, error)) {
-    rethrow_in_device_words(lending, error);
-  }
+  if (!is_caused_by_values(op, lending.engine_keys(), arguments, error)) throw;
   std::string reason;
   const auto inferred = find_or_infer(op, *stack, lending, key, reason);
   if (inferred == nullptr || !inferred->can_queue) throw;
