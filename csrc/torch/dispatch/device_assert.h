@@ -30,8 +30,7 @@ bool is_caused_by_values(const Op& op, c10::DispatchKeySet engine_keys, const to
 
 // For the handler of an error of the engine's kernel. An error that values cause becomes an assert of the
 // device, and what such a call returns replaces the arguments at the end of `stack`, with undefined contents.
-// Other errors are rethrown, in words about the device's tensors. In launch mode blocking the assert is
-// raised here.
+// Other errors are rethrown. In launch mode blocking the assert is raised here.
 void assert_or_rethrow(Op& op, torch::jit::Stack* stack, Lending& lending, const c10::Error& error);
 
 // For an op after an assert: no kernel runs any more, since what it would read is undefined. The arguments at
