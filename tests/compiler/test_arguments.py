@@ -184,6 +184,51 @@ def test_results_of_attention_are_eagers_bits(maker: Callable[[], nn.Module], tm
     assert torch.equal(torch_loom.compile(net, (x,))(x), net(x))
 
 
+@pytest.mark.parametrize(
+    "maker",
+    [
+        lambda: nn.TransformerEncoderLayer(32, 4, 64, batch_first=True),
+        lambda: nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, activation="gelu", norm_first=True),
+        lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), 2),
+    ],
+    ids=["layer", "gelu", "encoder"],
+)
+def test_a_layer_runs_as_one_op_where_eagers_does(maker: Callable[[], nn.Module], tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net, x = maker().to("loom").eval(), torch.randn(2, 9, 32, device="loom")
+    with_gradients = torch_loom.compile(net, (x,))
+    with torch.no_grad():
+        run = torch_loom.compile(net, (x,))
+        wanted = net(x)
+    run.save(tmp_path / "a.loom")
+    for one in (run, torch_loom.Executable.load(tmp_path / "a.loom")):
+        assert torch.equal(one(x), wanted)
+        assert torch.equal(one(x), wanted)
+    assert torch.equal(with_gradients(x), net(x))
+    assert run.num_ops < with_gradients.num_ops
+    # Nothing is left of it: eager mode still chooses.
+    assert not any("forward" in vars(module) for module in net.modules())
+    with torch.no_grad():
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            assert torch.equal(torch_loom.compile(net, (x,))(x), net(x))
+        finally:
+            torch.backends.mha.set_fastpath_enabled(True)
+
+
+def test_a_layer_that_is_one_op_takes_masks() -> None:
+    torch.manual_seed(0)
+    net = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).to("loom").eval()
+    x = torch.randn(2, 9, 32, device="loom")
+    hidden = torch.zeros(2, 9, dtype=torch.bool, device="loom")
+    hidden[1, 5:] = True
+    with torch.inference_mode():
+        wanted = net(x, src_key_padding_mask=hidden)
+        run = torch_loom.compile(net, (x,), {"src_key_padding_mask": hidden})
+        assert torch.equal(run(x, src_key_padding_mask=hidden), wanted)
+        assert not torch.equal(wanted, net(x))
+
+
 def test_a_parameter_that_is_returned_requires_no_gradient() -> None:
     class Gives(nn.Module):
         def __init__(self) -> None:

@@ -215,7 +215,7 @@ def _compiled(task: _Task, entry: Entry | None = None) -> Executable:
     _tell(task.progress, "export")
     begun = time.perf_counter()
     if task.training is None:
-        source = exported(task.module, task.args, task.kwargs, task.place)
+        source = exported(task.module, task.args, task.kwargs, task.place, task.options.is_exact)
     else:
         source = exported_step(task.module, task.args, task.kwargs, task.place, *task.training)
     source.specs.update(specs_of(task.module, task.args, task.kwargs))

@@ -17,6 +17,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from torch_loom.compiler.fast_path import layers_of
 from torch_loom.compiler.frontend import state_of
 
 __all__ = ["fingerprint"]
@@ -38,7 +39,7 @@ def fingerprint(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     strides, at the same lines. Values of parameters and inputs are no part of it. A module whose forward
     depends on values, or that reads tensors which are no parameters, has none.
     """
-    notes: list[str] = [_surroundings(), *_structure(module)]
+    notes: list[str] = [_surroundings(), *_structure(module), *layers_of(module)]
     try:
         with _unchanged(module), torch.no_grad(), _META:
             trace = _Trace(notes)

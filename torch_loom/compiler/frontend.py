@@ -11,6 +11,7 @@ import torch
 from torch import fx, nn
 
 from torch_loom.compiler.failures import check_dtypes, named_lines, without_noise
+from torch_loom.compiler.fast_path import layers_of, taken
 from torch_loom.errors import CompilerOptionError, ExportError
 from torch_loom.image import structure
 from torch_loom.image.arguments import CONSTANTS
@@ -88,9 +89,15 @@ def folded_of(
 
 
 def exported(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], device: torch.device
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    device: torch.device,
+    has_whole_layers: bool = True,
 ) -> Exported:
     """Export a module for a device.
+
+    ``has_whole_layers``: what eager runs as one op is one (``fast_path.py``).
 
     Raises:
         CompilerOptionError: it is no module, or it changes its inputs.
@@ -98,7 +105,8 @@ def exported(
     """
     if not isinstance(module, nn.Module):
         raise CompilerOptionError(f"module is a {type(module).__name__}; a torch.nn.Module is compiled")
-    program = _program(module, args, kwargs, device)
+    with taken(list(layers_of(module).values()) if has_whole_layers else ()):
+        program = _program(module, args, kwargs, device)
     signature = program.graph_signature
     values = {**program.state_dict, **program.constants}
     own = state_of(module)
