@@ -28,6 +28,33 @@ TAKES: dict[str, tuple[str, ...]] = {
     "numbers": ("Byte", "Char", "Short", "Int", "Long", "Float", "Double"),
     "all_numbers": ("Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double"),
     "transforms": ("Float", "Double", "ComplexFloat", "ComplexDouble"),
+    # Of integers the op itself says that it wants floating-point numbers, before its kernel does.
+    "solved": (
+        "Byte",
+        "Char",
+        "Short",
+        "Int",
+        "Long",
+        "Bool",
+        "Float",
+        "Double",
+        "ComplexFloat",
+        "ComplexDouble",
+    ),
+    # Nor is there a complex dtype for the results of bfloat16.
+    "decomposed": (
+        "Byte",
+        "Char",
+        "Short",
+        "Int",
+        "Long",
+        "Bool",
+        "BFloat16",
+        "Float",
+        "Double",
+        "ComplexFloat",
+        "ComplexDouble",
+    ),
     "not_half": (
         "Byte",
         "Char",
@@ -56,6 +83,8 @@ REFUSAL_CASES: dict[str, str] = {
     "absent": "every call: PyTorch has no kernel of the op for CUDA",
     "integer_product": "a shape that CUDA's product of int8 matrices does not take",
     "least_squares": "a driver of LAPACK's that CUDA's libraries lack",
+    "rows": "both operands are matrices by row (CSR), and not the same one",
+    "solver": "a decomposition or a solution; which library's kernel it would be depends on the sizes",
     "scaled_product": "a shape, layout or dtype that CUDA's product of float8 matrices does not take",
 }
 """Which calls are refused; `tools/op_table.py` makes C++'s enumeration of it."""
@@ -66,7 +95,8 @@ class Refusal:
     """What CUDA refuses of an op.
 
     Attributes:
-        kernel: what the message calls the op: CUDA's name.
+        kernel: what the message calls the op: CUDA's name, or of solvers the family by which
+            ``csrc/torch/ops/solver_kernels.cpp`` finds it.
         takes: one of :data:`TAKES`; the call is refused if its operand has another dtype.
         case: one of :data:`REFUSAL_CASES`.
     """
@@ -105,6 +135,33 @@ def _windows() -> dict[str, Refusal]:
     return {op: Refusal(kernel, "floating", "filled") for op, kernel in kernels.items()}
 
 
+def _solvers() -> dict[str, Refusal]:
+    families = {
+        ("cholesky", "solved"): "linalg_cholesky_ex",
+        ("cholesky", "transforms"): "cholesky",
+        ("cholesky_inverse", "transforms"): "cholesky_inverse",
+        ("cholesky_solve", "transforms"): "cholesky_solve _cholesky_solve_helper",
+        ("eig", "decomposed"): "linalg_eig linalg_eigvals _linalg_eigvals",
+        ("eigh", "transforms"): "_linalg_eigh",
+        ("geqrf", "solved"): "linalg_qr",
+        ("geqrf", "transforms"): "geqrf",
+        ("ldl_factor", "solved"): "linalg_ldl_factor_ex",
+        ("ldl_solve", "solved"): "linalg_ldl_solve",
+        ("lu_factor", "transforms"): "linalg_lu linalg_lu_factor_ex",
+        ("lu_factor_square", "solved"): "_linalg_det _linalg_solve_ex",
+        ("lu_solve", "solved"): "linalg_lu_solve",
+        ("orgqr", "transforms"): "linalg_householder_product",
+        ("ormqr", "transforms"): "ormqr",
+        ("svd", "solved"): "_linalg_svd",
+        ("triangular", "transforms"): "linalg_solve_triangular triangular_solve",
+    }
+    return {
+        op: Refusal(family, takes, "solver")
+        for (family, takes), names in families.items()
+        for op in names.split()
+    }
+
+
 def _absent() -> dict[str, Refusal]:
     names = (
         "histogram _histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors _spdiags "
@@ -116,9 +173,13 @@ def _absent() -> dict[str, Refusal]:
 REFUSALS: dict[str, Refusal] = {
     **_products(),
     **_windows(),
+    **_solvers(),
     **_absent(),
     "convolution": Refusal("", "complex", "convolution"),
     "_convolution": Refusal("", "complex", "convolution"),
+    "add.Tensor": Refusal("add_out_sparse_csr_cuda_impl", "transforms", "rows"),
+    "add.out": Refusal("add_out_sparse_csr_cuda_impl", "transforms", "rows"),
+    "add_.Tensor": Refusal("add_out_sparse_csr_cuda_impl", "transforms", "rows"),
     "angle": Refusal("angle_cuda", "not_half"),
     "_fft_c2c": Refusal("", "transforms", "transform"),
     "_fft_c2r": Refusal("", "transforms", "transform"),

@@ -60,6 +60,7 @@ constexpr Registration kRegistrations[] = {
     register_windows,
     register_rms_norm,
     register_scaled_grouped,
+    register_semi_structured,
     register_nested_attention,
     register_nested,
     register_quantized,

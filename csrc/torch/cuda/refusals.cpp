@@ -9,6 +9,7 @@
 
 #include "torch/core/device.h"
 #include "torch/cuda/product_limits.h"
+#include "torch/cuda/solver_kernels.h"
 
 namespace loom::glue {
 
@@ -122,6 +123,16 @@ void refuse_transform(c10::ArrayRef<c10::IValue> arguments) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, '"', kernel, "\" not implemented for '", c10::toString(type), "'");
 }
 
+// Of one matrix with itself only the values are added, which takes any dtype.
+void refuse_rows(const Refusal& refusal, c10::ArrayRef<c10::IValue> arguments) {
+  if (!arguments[0].isTensor() || !arguments[1].isTensor()) return;
+  const at::Tensor &left = arguments[0].toTensor(), &right = arguments[1].toTensor();
+  if (left.layout() != c10::kSparseCsr || right.layout() != c10::kSparseCsr) return;
+  const Type type = at::native::result_type({left, right});
+  const bool is_one = left.values().const_data_ptr() == right.values().const_data_ptr();
+  if (!is_taken(refusal, type) && !is_one && left.sizes() == right.sizes()) refuse(refusal.kernel, type);
+}
+
 }  // namespace
 
 const Refusal* refusal_of(std::string_view full_name) {
@@ -131,8 +142,13 @@ const Refusal* refusal_of(std::string_view full_name) {
   return found != std::end(kRefusals) && found->full_name == full_name ? found : nullptr;
 }
 
+bool refuses_rows(const Refusal* refusal) {
+  return refusal != nullptr && refusal->when == Refusal::Case::kRows &&
+         device_type() == c10::DeviceType::CUDA;
+}
+
 DtypeSet refused_dtypes_of(const Refusal* refusal) {
-  if (refusal == nullptr || device_type() != c10::DeviceType::CUDA) return 0;
+  if (refusal == nullptr || refuses_rows(refusal) || device_type() != c10::DeviceType::CUDA) return 0;
   return (~refusal->takes & ~kAnyOp & ~kMixed) | (compares_dtypes(refusal->when) ? kMixed : 0);
 }
 
@@ -154,6 +170,7 @@ void refuse_as_cuda(const Refusal& refusal, c10::ArrayRef<c10::IValue> arguments
                 "torch.linalg.lstsq: `driver` other than `gels` is not supported on CUDA");
     return;
   }
+  if (refusal.when == Refusal::Case::kRows) return refuse_rows(refusal, arguments);
   const std::vector<at::Tensor> operands =
       operands_of(arguments.slice(0, arguments.size() - refusal.num_out));
   if (operands.empty()) return;
@@ -183,12 +200,16 @@ void refuse_as_cuda(const Refusal& refusal, c10::ArrayRef<c10::IValue> arguments
       refuse(convolution_kernel(arguments), type);
     case Refusal::Case::kTransform:
       return refuse_transform(arguments);
+    case Refusal::Case::kSolver:
+      if (const char* kernel = solver_kernel(refusal.kernel, operands, arguments)) refuse(kernel, type);
+      return;
     case Refusal::Case::kAlways:
     case Refusal::Case::kPromoted:
     case Refusal::Case::kAbsent:
     case Refusal::Case::kIntegerProduct:
     case Refusal::Case::kScaledProduct:
     case Refusal::Case::kLeastSquares:
+    case Refusal::Case::kRows:
       break;
   }
   refuse(refusal.kernel, type);

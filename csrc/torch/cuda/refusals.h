@@ -26,6 +26,9 @@ struct Refusal {
 // Null: CUDA has kernels for all that the engine has.
 const Refusal* refusal_of(std::string_view full_name);
 
+// Whether calls with matrices by row are worth a closer look, which have kernels of their own.
+bool refuses_rows(const Refusal* refusal);
+
 // Operands of these dtypes make a call worth a closer look; none under any name but cuda.
 DtypeSet refused_dtypes_of(const Refusal* refusal);
 

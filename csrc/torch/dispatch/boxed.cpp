@@ -353,7 +353,7 @@ void lend_and_run(Op& op, torch::jit::Stack* stack, Lending::Telling telling, bo
   if (fallback::is_watched(lending.dtypes()) && !is_checked) [[unlikely]] {
     fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
   }
-  if ((op.asked_dtypes & with_mixed(lending.dtypes())) != 0) [[unlikely]] {
+  if ((op.asked_dtypes & with_mixed(lending.dtypes())) != 0 || op.is_refused_by_row) [[unlikely]] {
     refuse_or_widen(op, c10::ArrayRef<c10::IValue>(*stack).slice(first), lending.device());
   }
   if (is_deterministic_wanted(op.alert)) [[unlikely]] {

@@ -20,6 +20,7 @@ void register_lists();
 void register_windows();
 void register_rms_norm();
 void register_scaled_grouped();
+void register_semi_structured();
 void register_sparse();
 void register_sparse_csr();
 void register_nested_attention();

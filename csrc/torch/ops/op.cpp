@@ -128,6 +128,7 @@ Op::Op(const c10::OperatorHandle& own_handle)
       widened_sparse_dtypes(widened_sparse_dtypes_of(record.full_name)),
       own_kernel(own_kernel_of(record.name)),
       asked_dtypes(refused_dtypes_of(refusal) | widened_dtypes),
+      is_refused_by_row(refuses_rows(refusal)),
       key_(&own_handle.schema()),
       shape_function_(is_fused(own_handle) ? ShapeFunction() : cpp_shape_function(record.full_name)),
       is_permanent_(is_aten(own_handle) || is_fused(own_handle) || is_numerics(own_handle)) {

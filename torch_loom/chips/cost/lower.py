@@ -57,6 +57,11 @@ _LOWERINGS: Mapping[str, Lowering] = {
     ),
     **dict.fromkeys(("_scaled_mm", "_scaled_mm_v2"), products.scaled_matmul),
     **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm", "_scaled_grouped_mm_v2"), products.grouped_matmul),
+    **dict.fromkeys(
+        ("_sparse_semi_structured_mm", "_sparse_semi_structured_addmm", "_cslt_sparse_mm"),
+        products.semi_structured_matmul,
+    ),
+    "_sparse_semi_structured_linear": products.semi_structured_linear,
     "linear": products.linear,
     **dict.fromkeys(
         ("convolution", "_convolution", "cudnn_convolution", "conv2d", "convolution_overrideable"),

@@ -15,7 +15,7 @@ import torch
 from torch_loom.config.files import no_file
 from torch_loom.errors import OnnxError
 
-__all__ = ["DTYPES", "check", "graphs", "is_model", "package", "read", "tensor_of", "upgraded"]
+__all__ = ["DTYPES", "check", "check_types", "graphs", "is_model", "package", "read", "tensor_of", "upgraded"]
 
 MAX_MODEL_BYTES = 2 << 30
 """A protobuf cannot be larger; weights beyond it are in files beside it."""
@@ -213,6 +213,69 @@ def _tensors(proto: Any) -> Iterator[Any]:
                 yield from attribute.tensors
                 if attribute.HasField("t"):
                     yield attribute.t
+
+
+# In sentences of ONNX's inference that are about types, and not about shapes.
+_OF_TYPES = ("inconsistent type", "unsupported type", "elem type differs", "TypeInferenceError")
+
+
+def check_types(proto: Any, name: str) -> None:
+    """Refuse a model whose values have other types than its operators take, or than it declares.
+
+    Raises:
+        OnnxError: which names the node and both types.
+    """
+    inputs = {one.name: one.type.tensor_type.elem_type for one in proto.graph.input}
+    for one in proto.graph.initializer:
+        if inputs.get(one.name, one.data_type) != one.data_type:
+            raise OnnxError(
+                f"{name}: types do not match: the initialiser {one.name!r} is {_type_name(one.data_type)}, "
+                f"and the input of its name {_type_name(inputs[one.name])}"
+            )
+    bare = _without_weights(proto)
+    for graph, _ in graphs(bare.graph):
+        for node in graph.node:
+            node.name = node.name or f"of {next(iter(node.output), '')!r}"
+    try:
+        package("onnx.shape_inference").infer_shapes(bare, check_type=True)
+    except Exception as error:  # its own class, which depends on the version of onnx
+        text = str(error).strip()
+        if any(words in text for words in _OF_TYPES):
+            raise OnnxError(f"{name}: types do not match: {text}") from error
+        return
+    declared = _types(bare.graph)
+    for graph, depth in graphs(bare.graph):
+        del graph.value_info[:]
+        for info in (*(graph.input if depth else ()), *graph.output):
+            info.type.Clear()
+    try:
+        inferred = _types(package("onnx.shape_inference").infer_shapes(bare).graph)
+    except Exception:  # what is not known cannot be compared
+        return
+    for graph, _ in graphs(bare.graph):
+        for node in graph.node:
+            for one in node.output:
+                given, said = inferred.get(one), declared.get(one)
+                if given is not None and said is not None and given != said:
+                    raise OnnxError(
+                        f"{name}: types do not match: {node.op_type} {node.name!r} gives {one!r} as "
+                        f"{_type_name(given)}, and the model declares {_type_name(said)}"
+                    )
+
+
+def _type_name(number: int) -> str:
+    return str(package().TensorProto.DataType.Name(number)).lower()
+
+
+def _types(whole: Any) -> dict[str, int]:
+    """Return the types of elements of tensors, of names that stand for one value."""
+    found = {}
+    for graph, _ in graphs(whole):
+        for info in (*graph.input, *graph.value_info, *graph.output):
+            if info.type.HasField("tensor_type") and info.type.tensor_type.elem_type:
+                found[info.name] = info.type.tensor_type.elem_type
+    count = Counter(name for graph, _ in graphs(whole) for name in _defined(graph))
+    return {name: kind for name, kind in found.items() if count[name] < 2}
 
 
 def ranks(proto: Any) -> tuple[dict[str, int], frozenset[str]]:

@@ -41,7 +41,7 @@ def load_onnx(
 
     Raises:
         OnnxError: the package onnx is not installed; the file is damaged or unsafe; it has operators or types
-            that are not read.
+            that are not read; a value has another type than its reader takes or the model declares.
 
     Example:
         >>> import torch, onnx, torch_loom
@@ -58,6 +58,7 @@ def load_onnx(
     proto = file.upgraded(proto, name)
     _refuse_unknown(proto, name)
     proto = file.check(proto, name)
+    file.check_types(proto, name)
     versions = {one.domain: one.version for one in proto.opset_import}
     unties = proto.producer_name == "pytorch"
     ranks, declared = file.ranks(proto)

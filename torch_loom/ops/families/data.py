@@ -202,7 +202,9 @@ FAMILIES = (
         "_to_sparse _to_sparse_csr _to_sparse_csc _to_sparse_bsr _to_sparse_bsc to_mkldnn _to_dense "
         "to_dense sparse_mask _sparse_mask_projection _coalesce coalesce _convert_indices_from_coo_to_csr "
         "_convert_indices_from_csr_to_coo mkldnn_reorder_* _convert_weight_to_int4pack "
-        "_convert_weight_to_int4pack_for_cpu _dyn_quant_pack_4bit_weight",
+        "_convert_weight_to_int4pack_for_cpu _dyn_quant_pack_4bit_weight _to_sparse_semi_structured "
+        "_sparse_semi_structured_tile _sparse_semi_structured_apply _sparse_semi_structured_apply_dense "
+        "_cslt_compress",
         tolerance="exact",
         facts={"not_borrowed": "to_mkldnn mkldnn_reorder_conv2d_weight mkldnn_reorder_conv3d_weight"},
     ),

@@ -20,6 +20,7 @@ from torch_loom.ops.costs import (
     per_input,
     pooling,
     recurrent_layer,
+    semi_structured,
     triangular_solve,
 )
 from torch_loom.ops.model import Family
@@ -42,6 +43,14 @@ FAMILIES = (
             "calls_blas": "mm.* bmm.* addmm.* addmm_.* addbmm.* addbmm_.* baddbmm.* baddbmm_.* addmv.* "
             "addmv_.* mv.* dot.* vdot.* _int_mm.* _scaled_mm.* _scaled_mm_v2.* _addmm_activation.*",
         },
+    ),
+    Family(
+        "products with semi-structured matrices",
+        "matmul",
+        "_sparse_semi_structured_mm _sparse_semi_structured_addmm _sparse_semi_structured_linear "
+        "_cslt_sparse_mm",
+        flops=semi_structured,
+        tolerance="accumulated",
     ),
     Family("outer products", "matmul", "addr outer ger", flops=outer),
     Family(

@@ -105,6 +105,7 @@ AttentionGradients efficient_by_head_backward(const Tensor& gradient, const Tens
                                               std::array<bool, 4> needed, bool is_causal,
                                               std::optional<double> scale) {
   warn_of_order(query, "Memory Efficient attention");
+  if (is_cuda(query) && gradient.defined()) check_efficient_sums(logsumexp);
   return fused_attention_backward(gradient, query, key, value, bias, needed[3], output, logsumexp,
                                   saved_state(seed, offset, dropout_p), dropout_p, is_causal, scale,
                                   /*diagonal=*/0, /*is_by_time=*/true);

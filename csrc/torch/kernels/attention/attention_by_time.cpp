@@ -7,6 +7,8 @@
 
 #include "torch/core/optional_tensor.h"
 #include "torch/core/registration.h"
+#include "torch/kernels/attention/attention_checks.h"
+#include "torch/kernels/attention/attention_choice.h"
 #include "torch/kernels/attention/fused_attention.h"
 #include "torch/kernels/attention/packed_attention.h"
 #include "torch/kernels/register.h"
@@ -130,6 +132,7 @@ AttentionGradients efficient_by_time_backward(
   check_dims(gradient, output, query);
   const Triangle triangle(query, key, custom_mask_type);
   if (is_dense(starts_q, window)) {
+    if (is_cuda(query)) check_efficient_sums(logsumexp);
     auto [dq, dk, dv, db] = fused_attention_backward(
         gradient.transpose(1, 2), query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2),
         bias.value_or(Tensor()), wants_bias, output.transpose(1, 2), logsumexp,

@@ -101,6 +101,10 @@ void check_saved(const Tensor& gradient, const Tensor& query, const Tensor& valu
   const std::array<int64_t, 4> sizes = {query.size(0), query.size(1), query.size(2), value.size(3)};
   check_results("gradient", gradient, sizes, query);
   check_results("output", output, sizes, query);
+  TORCH_CHECK(
+      logsumexp.dim() != 3 || logsumexp.size(2) != 0 || sizes[2] == 0,
+      "attention: forward kept no sums for backward, as if neither query nor key nor value required a "
+      "gradient. For a gradient of the mask alone, take torch.nn.attention.sdpa_kernel(SDPBackend.MATH)");
   check_sums(logsumexp,
              logsumexp.dim() == 3 && logsumexp.size(0) == sizes[0] && logsumexp.size(1) == sizes[1] &&
                  logsumexp.size(2) >= sizes[2],
@@ -174,6 +178,13 @@ void check_efficient(const Tensor& query) {
   const c10::ScalarType dtype = query.scalar_type();
   TORCH_CHECK(dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16,
               "Only fp32, half & bf16 supported at the moment, got ", dtype);
+}
+
+void check_efficient_sums(const Tensor& sums) {
+  constexpr int64_t kStep = 8;
+  if (sums.dim() != 3) return;  // not what forward returned
+  TORCH_CHECK(sums.size(1) <= 1 || sums.stride(1) % kStep == 0, "LSE is not correctly aligned (strideH)");
+  TORCH_CHECK(sums.size(0) <= 1 || sums.stride(0) % kStep == 0, "LSE is not correctly aligned (strideB)");
 }
 
 DropoutState saved_state(const Tensor& seed, const Tensor& offset, double dropout) {

@@ -23,6 +23,9 @@ void check_packed_saved(const PackedAttention& call, const at::Tensor& gradient,
 // What CUDA's kernels refuse beyond that, in their words.
 void check_flash(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value);
 void check_efficient(const at::Tensor& query);
+// Of the sums that backward is given, [batch, heads, time]: forward keeps none if only the mask requires a
+// gradient.
+void check_efficient_sums(const at::Tensor& sums);
 
 // Where the random numbers of dropout started, one number of int64 each.
 struct DropoutState {

@@ -19,6 +19,8 @@ __all__ = [
     "linear",
     "linear_algebra",
     "matmul",
+    "semi_structured_linear",
+    "semi_structured_matmul",
 ]
 
 _REAL = {"complex64": "float32", "complex128": "float64"}
@@ -131,6 +133,32 @@ def grouped_matmul(op: Op) -> list[Kernel]:
         k = math.ceil(k / groups)
     aligned = all(_leading_aligned(tensor) for tensor in (left, right, out))
     return _matmul_kernels(left.dtype, groups, m, n, k, others, aligned)
+
+
+def semi_structured_matmul(op: Op) -> list[Kernel]:
+    """Products with 2:4 matrices: as fast as those of whole matrices, but for what is not read.
+
+    No chip's description says how much faster its matrix units are with them.
+    """
+    right = op.inputs[{"_cslt_sparse_mm": 1, "_sparse_semi_structured_addmm": 3}.get(op.name, 2)]
+    m = op.outputs[0].items // max(right.shape[1], 1)
+    return _semi_structured(op, right, m, right.shape[1], right.shape[0])
+
+
+def semi_structured_linear(op: Op) -> list[Kernel]:
+    source, weight = op.inputs[:2]
+    return _semi_structured(
+        op, source, weight.shape[0], source.items // max(source.shape[-1], 1), source.shape[-1]
+    )
+
+
+def _semi_structured(op: Op, dense: Tensor, m: int, n: int, k: int) -> list[Kernel]:
+    read, written = moved_bytes(op.inputs), moved_bytes(op.outputs)
+    aligned = all(_leading_aligned(tensor) for tensor in (dense, op.outputs[0]))
+    return [
+        kernel._replace(read_bytes=read, written_bytes=written, footprint_bytes=read + written)
+        for kernel in _matmul_kernels(dense.dtype, 1, m, n, k, aligned=aligned)
+    ]
 
 
 def linear(op: Op) -> list[Kernel]:
