@@ -244,3 +244,21 @@ def test_collectives_in_a_ring() -> None:
     assert ring_seconds(chip, "all_reduce", size, 1) == 0.0
     assert ring_seconds(chip, "all_reduce", 0, 8) == 0.0
     assert ring_seconds(chip, "broadcast", size, 2) > gathered
+
+
+def test_products_with_semi_structured_matrices_cost_as_products() -> None:
+    half, codes = Tensor.dense("bfloat16", 512, 1024), Tensor.dense("int16", 512, 128)
+    right, out = Tensor.dense("bfloat16", 2048, 256), Tensor.dense("bfloat16", 512, 256)
+    whole = lower(mm(512, 2048, 256))[0]
+    bias = Tensor.dense("bfloat16", 512)
+    packed = Tensor.dense("bfloat16", 512, 1152)
+    rows, by_row = Tensor.dense("bfloat16", 256, 2048), Tensor.dense("bfloat16", 256, 512)
+    for op in (
+        Op("_sparse_semi_structured_mm", (half, codes, right), (out,)),
+        Op("_sparse_semi_structured_addmm", (bias, half, codes, right), (out,)),
+        Op("_cslt_sparse_mm", (packed, right), (out,)),
+        Op("_sparse_semi_structured_linear", (rows, half, codes), (by_row,)),
+    ):
+        (kernel,) = lower(op)
+        assert (kernel.family, kernel.m * kernel.n, kernel.k) == (whole.family, 512 * 256, 2048)
+        assert kernel.read_bytes < whole.read_bytes

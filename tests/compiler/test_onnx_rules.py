@@ -348,3 +348,52 @@ def test_declared_dimensions_are_not_believed() -> None:
     assert graph(torch.ones(2, 3), torch.tensor([1, 2, 3])).tolist() == [1, 2, 3]
     with pytest.raises(OnnxError, match=r"3 dimensions for its value 'a', and it has 2: \[3, 2\]"):
         graph(torch.ones(2, 3), torch.tensor([3, 2]))
+
+
+@pytest.mark.parametrize(
+    ("body", "signature", "words"),
+    [
+        ("y = Add (x, n)", "(float[2] x, int64[2] n) => (float[2] y)", r"Add.*'y'.*inconsistent type.*int64"),
+        ("y = Mul (x, k)", "(float[2] x) => (float[2] y) <int64[2] k = {2, 3}>", r"Mul.*inconsistent type"),
+        (
+            "y = Concat <axis = 0> (x, n)",
+            "(float[2] x, int64[2] n) => (float[4] y)",
+            "Concat.*inconsistent type",
+        ),
+        ("y = Sqrt (n)", "(int64[2] n) => (int64[2] y)", r"Sqrt.*unsupported type: tensor\(int64\)"),
+        ("y = Where (x, x, x)", "(float[2] x) => (float[2] y)", r"Where.*unsupported type: tensor\(float\)"),
+        (
+            "y = Add (x, x)",
+            "(float[2] x) => (int64[2] y)",
+            "Add.*gives 'y' as float, and the model declares int64",
+        ),
+        ("y = Cast <to = 7> (x)", "(float[2] x) => (float[2] y)", "Cast.*'y' as int64, .* declares float"),
+        (
+            "m = Relu (x) y = Neg (m)",
+            "(float[2] x) => (float[2] y) <int64[2] m>",
+            "Relu.*'m' as float, .* int64",
+        ),
+    ],
+)
+def test_types_that_do_not_match_are_refused(body: str, signature: str, words: str) -> None:
+    with pytest.raises(OnnxError, match=f"types do not match: .*{words}"):
+        load_onnx(parsed(body, signature))
+
+
+def test_types_inside_of_branches_are_compared() -> None:
+    body = (
+        "y = If (c) <then_branch = a () => (int64[2] t) {{ t = {} (x) }}, "
+        "else_branch = b () => (int64[2] e) {{ e = Identity (n) }}>"
+    )
+    signature = "(bool c, float[2] x, int64[2] n) => (int64[2] y)"
+    with pytest.raises(OnnxError, match=r"types do not match: .*Neg.*'t' as float, .* int64"):
+        load_onnx(parsed(body.format("Neg"), signature))
+    right = load_onnx(parsed(body.format("Cast <to = 7>"), signature))
+    assert right(torch.tensor(True), torch.tensor([1.0, 2.0]), torch.tensor([3, 4])).tolist() == [1, 2]
+
+
+def test_an_initialiser_has_the_type_of_its_input() -> None:
+    model = parsed("y = Add (x, k)", "(float[2] x, float[2] k) => (float[2] y)")
+    model.graph.initializer.append(onnx.helper.make_tensor("k", onnx.TensorProto.INT64, [2], [2, 3]))
+    with pytest.raises(OnnxError, match="initialiser 'k' is int64, and the input of its name float"):
+        load_onnx(model)

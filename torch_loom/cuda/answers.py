@@ -21,6 +21,7 @@ def give() -> None:
     config.cuda_version("")  # raises ConfigurationError for a bad value
     _say_version()
     _answer_for_cudnn()
+    _answer_for_cusparselt()
     _refuse_flags_of_other_chips()
     _profile_devices()
 
@@ -99,6 +100,20 @@ def _translated_last(function: Any, ours: Any, theirs: Any) -> Any:
         return function(enabled, {theirs if activity == ours else activity for activity in activities})
 
     return call
+
+
+def _answer_for_cusparselt() -> None:
+    # Its products are there; which algorithm computes them is no choice, as on newer versions of it.
+    def is_available() -> bool:
+        """Return whether the default wheel of this PyTorch has cuSPARSELt."""
+        return cuda_release.cuda_version() is not None
+
+    def version() -> int | None:
+        """Return the version of cuSPARSELt in the default wheel of this PyTorch."""
+        return cuda_release.cusparselt_number() if is_available() else None
+
+    for function in (is_available, version):
+        setattr(torch.backends.cusparselt, function.__name__, function)
 
 
 _library: Any = None  # kept: what it registered goes with it

@@ -22,17 +22,20 @@ class Release:
 
     Attributes:
         cuda: of the CUDA toolkit.
-        cudnn, nccl: of the libraries of these names.
+        cudnn, nccl, cusparselt: of the libraries of these names.
     """
 
     cuda: str
     cudnn: Version
     nccl: Version
+    cusparselt: Version
 
 
 # By the release of PyTorch, the newest last. Source: requires_dist of the wheel on PyPI (cuda-toolkit 13.0.3,
-# nvidia-cudnn-cu13 9.20.0.48, nvidia-nccl-cu13 2.29.7).
-_DEFAULT_WHEELS = {"2.13": Release(cuda="13.0", cudnn=(9, 20, 0), nccl=(2, 29, 7))}
+# nvidia-cudnn-cu13 9.20.0.48, nvidia-nccl-cu13 2.29.7, nvidia-cusparselt-cu13 0.8.1).
+_DEFAULT_WHEELS = {
+    "2.13": Release(cuda="13.0", cudnn=(9, 20, 0), nccl=(2, 29, 7), cusparselt=(0, 8, 1)),
+}
 
 # What a build for CUDA says of itself; None on a build for the CPU.
 _own_cuda: str | None = torch.version.cuda
@@ -70,3 +73,9 @@ def cudnn_number() -> int:
     """Return the version of cuDNN as its headers write it: 92000 for 9.20.0."""
     major, minor, patch = default_wheel().cudnn
     return major * 10000 + minor * 100 + patch
+
+
+def cusparselt_number() -> int:
+    """Return the version of cuSPARSELt as its headers write it: 801 for 0.8.1."""
+    major, minor, patch = default_wheel().cusparselt
+    return major * 1000 + minor * 100 + patch

@@ -193,7 +193,7 @@ FAMILIES = (
         "host_read",
         "_local_scalar_dense item equal is_nonzero _assert_async _functional_assert_async allclose "
         "_has_compatible_shallow_copy_type _fused_sdp_choice _validate_compressed_sparse_indices "
-        "_linalg_check_errors _nnz",
+        "_linalg_check_errors _nnz _cslt_sparse_mm_search",
         tolerance="exact",
     ),
     Family(
