@@ -118,7 +118,7 @@ struct StreamOptions {
   // else, and everything where this is false, is queued if Info::queues_kernels.
   bool inline_when_idle = true;
   // Where the stream notes when it runs kernels and copies, from its first command to its end; it outlives
-  // the stream. Null: nobody wants to know.
+  // the stream. Null: activity is not recorded.
   StreamActivity* activity = nullptr;
 };
 
@@ -201,7 +201,7 @@ class Driver {
   // A queue on one device; the caller owns it. Work of different streams is not ordered unless events order
   // it. Starts no thread.
   virtual Stream create_stream(int device, StreamOptions options) = 0;
-  // Waits for what is pending, then ends the stream. A kept failure that nobody waited for is discarded.
+  // Waits for what is pending, then ends the stream. A kept failure that no call has raised is discarded.
   // Null is a no-op.
   virtual void destroy_stream(Stream stream) = 0;
   // True when everything submitted has finished. Does not block and reports no failure.

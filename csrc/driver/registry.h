@@ -13,7 +13,7 @@ namespace loom::driver {
 // an unknown name, listing the known ones; for a library that cannot be loaded, has no driver or one of
 // another version of the contract; for a negative count or size; and where the driver has fewer devices.
 std::unique_ptr<Driver> create_driver(const std::string& name, const DriverConfig& config);
-// Those that are built in: registry.cpp is the one place that lists them.
+// The built-in drivers; only registry.cpp lists them.
 std::vector<std::string> driver_names();
 
 }  // namespace loom::driver

@@ -1,5 +1,5 @@
-// What kernels.inc needs around it: its headers, included before the compiler is told of an instruction set,
-// and the pragmas that tell it.
+// What kernels.inc needs around it: its headers, included before an instruction set is selected, and the
+// pragmas that select it.
 #pragma once
 
 #include <bit>

@@ -10,8 +10,8 @@
 
 namespace loom::nvml {
 
-// The machine while somebody has called nvmlInit() and not yet nvmlShutdown(); else null. Machines are never
-// freed: a handle stays good as long as the devices are the same.
+// The machine between nvmlInit() and nvmlShutdown(); else null. Machines are never freed: a handle stays
+// valid as long as the devices are the same.
 const Machine* machine() noexcept;
 
 // kUninitialized, or what the body returns of the machine.

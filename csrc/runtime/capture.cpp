@@ -25,7 +25,7 @@ struct Capture {
   // A device with streams of a capture.
   struct Joined {
     int device;
-    bool takes_from_pool = false;  // its allocator was told
+    bool takes_from_pool = false;  // its allocator takes from the capture's pool
   };
 
   Runtime* world;  // whose devices it is on
@@ -211,7 +211,7 @@ bool take_off(const CaptureRef& capture) {
 
 void leave_pools(const Capture& capture, bool keeps_use) {
   for (const auto& [device, takes_from_pool] : capture.devices) {
-    if (!takes_from_pool) continue;  // whoever was about to tell its allocator takes that back
+    if (!takes_from_pool) continue;  // the joining call undoes what it began
     allocator_of(capture, device).end_allocate_to_pool(capture.pool);
     // Memory of other devices than the graph's is kept by the tensors there alone.
     if (!keeps_use || device != capture.origin.device)

@@ -61,7 +61,7 @@ void forbid_on(driver::Event event, const std::string& what);
 void forbid_memory(StreamRef stream);
 
 // An event recorded on a captured stream belongs to the capture until it is recorded elsewhere or the capture
-// ends; true when it does, and then the driver is not told.
+// ends. Returns true then; the driver does not record it.
 bool keep_record(driver::Event event, StreamRef stream);
 // Waiting for such an event makes `stream` captured as well; true then. Throws CaptureError when the default
 // stream would become captured, two captures one, or a capture wait for work outside of it.

@@ -38,8 +38,8 @@ using FusedKernels = uint32_t;
 struct Chip {
   std::string name, description;
   int64_t memory_bytes = 0;
-  bool lazy_memory = false;                     // the chip's own policy; Config::lazy is the one in force
-  std::vector<std::string> dtypes, amp_dtypes;  // PyTorch's names
+  bool lazy_memory = false;                            // the chip's own policy; Config::lazy is in force
+  std::vector<std::string> dtypes, amp_dtypes;         // PyTorch's names
   std::optional<std::vector<std::string>> native_ops;  // not given: every op
   int capability_major = 0, capability_minor = 0;
   int num_cores = 0;  // 0: not known

@@ -38,7 +38,7 @@ class Refusal {
   const driver::Kernel* kernel_;
 };
 
-// Submits a kernel, whose times go to `times` if anybody wants them.
+// Submits a kernel; its times go to `times` unless that is null.
 void submit_timed(driver::Driver& driver, driver::Stream stream, Refusal& kernel,
                   const timing::Shared& times) {
   if (times == nullptr) [[likely]] {

@@ -1,5 +1,5 @@
-// The one place that talks to a driver's streams, events and copies: here the tape hears of a command, and a
-// stream that is being captured keeps it instead of running it.
+// The only code that calls a driver's streams, events and copies. It reports each command to the tape's
+// readers; a captured stream keeps the command instead of running it.
 #pragma once
 
 #include <new>
@@ -27,20 +27,20 @@ StreamRef current_stream_of(int device) noexcept;
 bool runs_in_place(StreamRef stream);
 // True when what is submitted to the stream is kept by a graph.
 bool is_captured(StreamRef stream);
-// Whether a kernel is described: somebody is told of it, or a graph keeps it and tells at each replay.
+// Whether kernels are described: a reader wants them, or a graph keeps them and reports them at each replay.
 bool is_kernel_described() noexcept;
-// Whether it must be: the simulated clock does without where it knows what the kernel costs.
+// Whether they must be: the simulated clock needs no description of a kernel whose cost it knows.
 bool must_describe_kernel() noexcept;
 
-// What the tape is told of a kernel at its begin; see Command.
+// What the begin of a kernel reports to readers; see Command.
 struct KernelRecord {
   const OpRecord* op = nullptr;
   std::span<const Operand> inputs{};
   std::span<const Attribute> attributes{};
 };
 
-// A command that the tape is told of, from its begin to its end, in one thread. One that is destroyed before
-// end() has failed. Costs nothing until it is described.
+// A command that is reported to the tape's readers, from begin to end, in one thread. Destroyed before end(),
+// it has failed. Costs nothing until it is described.
 class Issue {
  public:
   Issue() noexcept {}
@@ -63,7 +63,7 @@ class Issue {
     state_ = State::kDescribed;
     return *new (&command_) Command(runtime::describe(kind, stream.device, stream.id, name));
   }
-  // Tells the readers; what one throws leaves it.
+  // Notifies the readers. An exception from a reader propagates.
   void begin() {
     command_.times = command_.is_captured ? nullptr : &times_;
     state_ = State::kBegun;
@@ -78,7 +78,7 @@ class Issue {
   void end();
   // Where the times go that a reader wants; null when none does.
   const std::shared_ptr<CommandTimes>& times() const { return times_; }
-  // From now on nothing notes when the call returns.
+  // From now on the return of the call is not timed.
   std::shared_ptr<CommandTimes> take_times() { return std::move(times_); }
 
  private:
@@ -94,8 +94,7 @@ class Issue {
 };
 static_assert(std::is_trivially_destructible_v<Command>);
 
-// A stream whose kernels run in the caller's thread at this moment; asked once for a kernel of which nobody
-// is told.
+// A stream whose kernels run in the caller's thread at this moment; asked for once per unreported kernel.
 struct InPlace {
   driver::Driver* driver = nullptr;
   driver::Stream stream = nullptr;
@@ -135,20 +134,20 @@ void submit(StreamRef stream, const driver::Kernel& kernel, const KernelRecord& 
 // A kernel that would keep the caller where the stream is idle runs beside it, in stream order all the same.
 void submit_aside(StreamRef stream, const driver::Kernel& kernel);
 void copy(StreamRef stream, void* destination, const void* source, size_t bytes);
-// A copy from or to pageable memory: what was submitted to the stream before has finished then, of which the
-// tape is told as well.
+// A copy from or to pageable memory. Waits for all earlier work of the stream, and reports that wait too.
 void copy_and_wait(StreamRef stream, void* destination, const void* source, size_t bytes);
-// Moves bytes of a result, which the kernel told last has left on the host, to the result's memory.
+// Moves bytes of a result from the host, where the kernel reported last has left them, to the result's
+// memory.
 void store_result(StreamRef stream, void* destination, const void* source, size_t bytes);
 void fill(StreamRef stream, void* destination, uint8_t value, size_t bytes);
 bool query_stream(StreamRef stream);
 void synchronize_stream(StreamRef stream);
-// Waits without raising a failure, which stays with the stream; the tape is told as by a query that found the
-// stream finished.
+// Waits without raising a failure, which stays with the stream. Reported as a query that found the stream
+// finished.
 void drain_stream(StreamRef stream);
 // All streams of a device.
 void synchronize_device(int device);
-// The same without raising a failure, and untold.
+// The same without raising a failure, and not reported.
 void drain_device(int device);
 
 // For streams of this device, and of others with its driver.
@@ -164,11 +163,11 @@ void destroy_event(driver::Event event);
 // Empty unless a kernel that is submitted now would run in this thread.
 InPlace in_place(StreamRef stream);
 InPlace in_place(const Device& device, StreamRef stream);
-// Runs a kernel there. Nobody is told: for kernels where is_kernel_described() was false.
+// Runs a kernel there without reporting it: for kernels where is_kernel_described() was false.
 void run(const InPlace& place, const driver::Kernel& kernel);
 
-// The driver's methods of the same names, untold and never kept by a graph: what a told command is made of,
-// and the runtime's own bookkeeping (when a block is free, a page written), which no program issues.
+// The driver's methods of the same names, neither reported nor kept by a graph: the parts of a reported
+// command, and the runtime's own bookkeeping (when a block is free, a page written), which no program issues.
 namespace untold {
 
 void submit(driver::Driver& driver, driver::Stream stream, const driver::Kernel& kernel);

@@ -94,7 +94,7 @@ class Device {
   const int driver_index;  // its index among the driver's devices
   std::unique_ptr<CachingAllocator> allocator;
   LazyStats lazy_stats;
-  // What the torch glue made of the chip, before anybody saw the device: see torch/ops/fallback.h.
+  // What the torch glue derived from the chip before the device was published: see torch/ops/fallback.h.
   int chip_kind = 0;
   uint64_t watched_dtypes = 0;
 

@@ -135,7 +135,7 @@ void ReplayQueue::submit(StreamRef stream, const Recording& recording,
     times = recording.notify(stream);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    // Again where it was told above: another replay may have come between.
+    // Wait again if the wait was reported above: another replay may have come between.
     if (must_follow() && is_told) untold::wait_event(driver, handle, finished_);
     if (must_follow() && !is_told) wait_event(stream, finished_);
     std::unique_ptr<Replay> replay = make();

@@ -45,8 +45,7 @@ class Recording {
   // Runs the nodes, one after the other, in this thread, as part of a kernel of `stream`. What one throws
   // ends the run. `times`: where those of each node go, or empty.
   void run(driver::Driver& driver, driver::Stream stream, const std::vector<timing::Shared>& times) const;
-  // Tells the tape of each, as of commands of `stream`. Returns the times that its readers want; empty when
-  // they want none.
+  // Reports each to the tape as a command of `stream`. Returns the times that readers want; empty if none do.
   std::vector<timing::Shared> notify(StreamRef stream) const;
   // Graphviz's language: a box for each node, an arrow for each dependency.
   std::string to_dot() const;

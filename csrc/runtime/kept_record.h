@@ -1,4 +1,4 @@
-// A kernel's description that outlives the call: what a graph tells at each replay.
+// A kernel's description that outlives the call: what a graph reports at each replay.
 #pragma once
 
 #include <cstdint>

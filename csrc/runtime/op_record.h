@@ -1,5 +1,5 @@
 // What is known of an op wherever its name would be passed: one interned record an op, for as long as the
-// process lives. Two ops are the same when their records are, and `id` indexes tables of whoever wants one.
+// process lives. Two ops are the same when their records are, and `id` indexes any table of ops.
 #pragma once
 
 #include <cstddef>

@@ -30,7 +30,7 @@ struct Choice {
   std::vector<int64_t> streams;
 };
 struct Choices {
-  Choice of_program, of_dry_run;  // the latter of the one seen last
+  Choice of_program, of_dry_run;  // the latter of the dry run seen last
 };
 // Null while the thread has chosen nothing: the first device, and default streams.
 LOOM_FAST_ACCESS constinit thread_local Choices* choices = nullptr;

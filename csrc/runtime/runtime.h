@@ -95,11 +95,10 @@ class Runtime {
   bool is_fenced_ = false, has_lazy_devices_ = false;
 };
 
-// Called with each device that is made, before anybody sees it: the torch glue adds what it knows. Null:
-// nothing.
+// Called with each new device before it is published: the torch glue adds what it knows. Null: no hook.
 void set_device_hook(void (*hook)(Device& device)) noexcept;
 
-// Called, once, when a device is first used and nobody has called initialize(); it must call it or throw.
+// Called once, if a device is first used before initialize(); it must call initialize() or throw.
 void set_initializer(std::function<void()> initializer);
 // Makes the program's devices, which are never destroyed: tensors may outlive every other static object.
 // Throws InvalidArgument when called twice.

@@ -23,7 +23,7 @@ namespace loom::runtime::simulated {
 
 std::atomic<bool> detail::on{false};
 
-// A cost that nobody has asked for yet, and what the estimator must know to say it.
+// A cost that is not estimated yet, and what the estimator needs for it.
 struct Unknown {
   CostKey key{};
   uint32_t chip = 0;
@@ -47,8 +47,8 @@ constexpr CommandKinds kBegins = kinds_of(
 constexpr const char* kWaitsForFlag = "busy_wait_for_flag";
 constexpr const char* kClearsFlag = "clear_flag";
 
-// The most steps, and the most unknown costs, that are deferred until somebody asks for a time: a short
-// program that asks for none computes none, a long one computes each cost once.
+// The most steps, and the most unknown costs, that are deferred until a time is read: a short program that
+// reads none computes none, a long program computes each cost once.
 constexpr size_t kMaxSteps = 1 << 12;
 constexpr size_t kMaxUnknown = 1 << 12;
 
@@ -184,7 +184,7 @@ class Clock final : public TapeReader, public clock::Source {
     return *seen_.load(std::memory_order_acquire);
   }
 
-  // A dry run begins or ends: rare, and worlds are kept for as long as somebody may read their time.
+  // A dry run begins or ends: rare. Worlds are never freed, since any thread may read their time.
   [[gnu::noinline]] void find_world(int64_t number) noexcept {
     const std::lock_guard<std::mutex> lock(worlds_mutex_);
     seen_.store(&worlds_[number], std::memory_order_release);

@@ -75,7 +75,7 @@ int64_t device_ns(int device);
 // forgets. -1: not known.
 int64_t cost_of(uint64_t key) noexcept;
 void keep_cost(uint64_t key, int64_t nanoseconds) noexcept;
-// The cost of the kernel that this thread has told of last; -1 where nobody has worked it out yet.
+// The cost of the kernel that this thread reported last; -1 if it is not estimated yet.
 int64_t last_cost_ns() noexcept;
 void forget_last_cost() noexcept;
 // Whether an argument of this name decides what a kernel costs.

@@ -56,10 +56,10 @@ std::atomic<CommandKinds> detail::demanded{0};
 std::atomic<uint64_t> detail::last_number{0};
 std::atomic<size_t> detail::num_readers{0};
 
-// A thread's mark of whether it is telling readers: odd while it is. Slots are reused and never freed.
+// A thread's mark: its state is odd while it calls readers. Slots are reused and never freed.
 struct detail::Slot {
   std::atomic<uint64_t> state{0};
-  std::atomic<bool> is_detaching{false};  // a reader that this thread tells waits in detach()
+  std::atomic<bool> is_detaching{false};  // this thread's reader waits in detach()
   std::atomic<bool> is_taken{true};
   std::atomic<pid_t> process{0};
   Slot* next = nullptr;
@@ -74,7 +74,7 @@ struct Attached {
   std::atomic<bool> is_detached{false};
 };
 
-// A reader in a list. What telling it needs stands here, and is not looked up.
+// A reader in a list, with all that a notification needs, so that nothing is looked up.
 struct Entry {
   TapeReader* reader;
   uint64_t number;
@@ -92,7 +92,7 @@ std::atomic<const Readers*> current{new Readers};
 std::vector<const Readers*>& retired = *new std::vector<const Readers*>;  // some thread may be reading them
 std::atomic<Slot*> slots{nullptr};
 
-// Null until the thread tells its first command, and when it ends.
+// Null until the thread reports its first command, and when it ends.
 LOOM_FAST_ACCESS constinit thread_local Slot* own = nullptr;
 
 struct SlotOwner {
@@ -125,7 +125,8 @@ Slot* take_slot() {
   return *own;
 }
 
-// Found out before the first reader is attached. Who still sees false takes the fence, which is right, too.
+// Determined before the first reader is attached. A thread that still sees false uses the fence, which is
+// also correct.
 std::atomic<bool> has_barrier_of_all{false};
 
 void prepare_barrier() {
@@ -135,7 +136,7 @@ void prepare_barrier() {
   has_barrier_of_all.store(is_there, std::memory_order_relaxed);
 }
 
-// Every thread that reads from now on finds the present readers, and every other one's slot says so.
+// From now on a thread that starts reading finds the present readers; all others have marked their slots.
 void pass_barrier() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (has_barrier_of_all.load(std::memory_order_relaxed))
@@ -146,8 +147,8 @@ Slot& own_slot() { return own != nullptr ? *own : make_own(); }
 
 bool is_telling(const Slot& slot) { return slot.state.load(std::memory_order_relaxed) % 2 != 0; }
 
-// While it lives, this thread may use the readers that it finds in `current`. What a reader causes is told as
-// well, and marked already.
+// While it lives, this thread may use the readers that it finds in `current`. Commands that a reader issues
+// are reported too; the slot is already marked then.
 class Reading {
  public:
   explicit Reading(Slot& slot) : slot_(slot), before_(slot.state.load(std::memory_order_relaxed)) {
@@ -178,7 +179,7 @@ class Reading {
   const uint64_t before_;
 };
 
-// This thread is in a reader and waits until others have left theirs: those that do the same skip it.
+// This thread is in a reader and waits until others have left theirs. Threads that wait the same way skip it.
 class Detaching {
  public:
   explicit Detaching(Slot& slot) : slot_(slot), was_(slot.is_detaching.exchange(true)) {}
@@ -213,7 +214,7 @@ auto find(const Readers& readers, const TapeReader* reader) {
                       [&](const Entry& entry) { return entry.reader == reader; });
 }
 
-// With the mutex held. The readers before are retired: a thread may be telling them of a command.
+// With the mutex held. The previous list is retired: a thread may still be calling its readers.
 void publish(const Readers* readers) {
   uint64_t wanted = 0;
   CommandKinds demanded = 0;

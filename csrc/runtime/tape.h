@@ -1,7 +1,7 @@
-// The tape: every command of every device, told to whoever listens, in the thread that issues it. A command
-// has two moments: its *begin*, before it is submitted, where a reader may refuse it, and its *end*, when the
-// call that issued it is about to return and a kernel's outputs are known. Without a reader that wants its
-// kind, a command costs one predictable branch; reading takes no lock and allocates nothing.
+// The tape reports every command of every device to its readers, in the thread that issues the command. A
+// command has two moments: its *begin*, before it is submitted, where a reader may refuse it, and its *end*,
+// when the call that issued it is about to return and a kernel's outputs are known. Without a reader that
+// wants its kind, a command costs one predictable branch; reading takes no lock and allocates nothing.
 #pragma once
 
 #include <atomic>
@@ -26,9 +26,9 @@ enum class CommandKind : uint8_t {
   kSynchronizeStream,
   kSynchronizeEvent,
   kSynchronizeDevice,
-  kReplay,  // of a graph: its commands follow, each told again
+  kReplay,  // of a graph: its commands follow, each reported again
   // Bytes of a result that are moved to the result's memory, since the kernel that computed it had no place
-  // there: part of the kernel told last on the stream by the same thread, and of its cost.
+  // there: part of the kernel that the same thread reported last on the stream, and of its cost.
   kStoreResult,
   kQueryStream,   // that found everything finished
   kQueryEvent,    // that found it finished
@@ -122,7 +122,7 @@ struct Command {
 // What a kind is called.
 const char* name_of(CommandKind kind) noexcept;
 
-// The one way to fill a command: all else is empty, and the name is what the kind is called.
+// The only way to fill a command: all else is empty, and the name is that of the kind.
 inline Command describe(CommandKind kind, int device, int64_t stream, const char* name) noexcept {
   return {kind, device,  stream, name, nullptr, nullptr, nullptr, nullptr,
           0,    nullptr, {},     {},   {},      false,   false,   nullptr};
@@ -131,15 +131,15 @@ inline Command describe(CommandKind kind, int device, int64_t stream) noexcept {
   return describe(kind, device, stream, name_of(kind));
 }
 
-// Told of commands in the thread that issues them. A command that some reader is told of costs, besides what
-// the readers do, a mark of the thread at each of the two moments that somebody wants, and no lock, no
-// allocation and no reference count. What wants ends alone, as a clock does, pays for one moment.
+// Is called in the thread that issues a command. Besides the readers' own work, a reported command costs one
+// mark of the thread at each of the two moments that a reader wants, and no lock, no allocation and no
+// reference count. A reader that wants ends alone, as a clock does, pays for one moment.
 class TapeReader {
  public:
-  // The kinds of whose begins and ends it is told. Memory, queries, creation, destruction and fallbacks have
-  // a begin alone.
-  // `undemanded`: kinds of which it is told only where they are described for somebody else, or since whoever
-  // issues them chooses to.
+  // The kinds whose begins and ends it receives. Memory, queries, creation, destruction and fallbacks have a
+  // begin alone.
+  // `undemanded`: kinds that it receives only if they are described anyway: for another reader, or by the
+  // issuer's choice.
   explicit TapeReader(CommandKinds begins = kAllKinds, CommandKinds ends = 0,
                       CommandKinds undemanded = 0) noexcept
       : begins_(begins), ends_(ends), undemanded_(undemanded) {}
@@ -170,7 +170,7 @@ namespace detail {
 
 // The begins that some reader wants, and above them the ends.
 extern std::atomic<uint64_t> wanted;
-// The kinds that some reader demands to be told of.
+// The kinds that some reader demands.
 extern std::atomic<CommandKinds> demanded;
 // The number of the reader attached last; they are numbered in the order of their attachment.
 extern std::atomic<uint64_t> last_number;
@@ -180,7 +180,7 @@ struct Slot;  // tape.cpp
 
 }  // namespace detail
 
-// Whether anybody is told of a command of this kind. The answer may change at any moment: ask once a command.
+// Whether a reader wants commands of this kind. The answer may change at any moment: ask once per command.
 inline bool is_told(CommandKind kind) noexcept {
   constexpr uint64_t kBoth = (uint64_t{1} << 32) | 1;
   return (detail::wanted.load(std::memory_order_relaxed) & (kBoth << static_cast<int>(kind))) != 0;
@@ -199,14 +199,13 @@ inline bool is_end_told(CommandKind kind) noexcept {
   return (detail::wanted.load(std::memory_order_relaxed) >> 32 >> static_cast<int>(kind) & 1) != 0;
 }
 
-// A reader is told of commands that begin after attach() returned. detach() returns when no other thread
-// tells it of anything any more, which also holds for a reader that calls it: only threads that wait in a
-// detach() of their own reader's, as this one does, are not waited for, since two would wait for one another.
-// It is no call for a thread that holds a lock which a reader takes.
+// A reader receives the commands that begin after attach() returned. detach() waits until no other thread is
+// calling the reader, except threads inside detach(): a reader may call it, and two such threads would
+// deadlock. Do not call it with a lock held that a reader takes.
 void attach(const std::shared_ptr<TapeReader>& reader);
 void detach(const std::shared_ptr<TapeReader>& reader);
 
-// Which readers know of a command: those whose begin() returned. One object tells its begin and its end, in
+// Which readers know of a command: those whose begin() returned. One object reports its begin and its end, in
 // one thread.
 class Told {
  public:
@@ -221,7 +220,7 @@ class Told {
   friend void tell_begin(const Command&, Told&);
 };
 
-// Tells the readers. What one throws leaves begin() at once, and end() when all have been told.
+// Notifies the readers. An exception leaves begin() at once, but leaves end() only after all were notified.
 void tell_begin(const Command& command, Told& told);
 inline void begin(const Command& command, Told& told) {
   // In this order: a reader that counts here and wants begins is seen to want them.

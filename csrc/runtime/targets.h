@@ -29,7 +29,7 @@ inline void wait_for_turn(const Target& to) {
   to.driver.synchronize_stream(to.stream, driver::OnFailure::kKeep);
 }
 
-// Tells that the stream was found finished.
+// Reports that the stream was found finished.
 inline void note_finished(StreamRef stream) {
   if (tape::is_told(CommandKind::kQueryStream)) [[unlikely]] {
     tape::note(describe(CommandKind::kQueryStream, stream.device, stream.id));

@@ -1,5 +1,5 @@
 // The simulated clock's time lines, and what each command does to them. Times are nanoseconds, from 0 for
-// each world. Whoever calls these functions keeps other threads out, but for readers of World::host_ns.
+// each world. The caller keeps other threads out, except readers of World::host_ns.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +55,7 @@ enum class Act : uint8_t {
   kIssueReplay,
 };
 
-struct Unknown;  // a cost that nobody has asked for yet
+struct Unknown;  // a cost that is not estimated yet
 
 // What a command does to the time lines.
 struct Step {

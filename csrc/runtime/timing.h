@@ -1,5 +1,5 @@
-// When commands run. The one place that measures it: kernels, copies, fills and what a graph replays are all
-// timed by Running, in the thread that runs them.
+// When commands run. Running times kernels, copies, fills and what a graph replays, in the thread that runs
+// them; nothing else measures it.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ namespace timing {
 
 using Shared = std::shared_ptr<CommandTimes>;
 
-// A command runs while it lives. Null: nobody wants to know.
+// A command runs while it lives. Null: not timed.
 class Running {
  public:
   explicit Running(CommandTimes* times) : times_(times) {

@@ -14,7 +14,7 @@ namespace detail {
 extern std::atomic<bool> others;  // exist, beside the devices that the program sees
 }  // namespace detail
 
-// Where an address lies, in whichever world: in the one that the program sees, then in the others.
+// Where an address lies, in any world: searches the program's, then the others.
 Place locate(const void* address) noexcept;
 
 // Whether devices exist beside those that the program sees: only then can something belong to another world.

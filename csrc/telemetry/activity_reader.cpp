@@ -44,7 +44,7 @@ std::vector<std::string> names_with(const std::string& prefix) {
   return names;
 }
 
-// Who holds the lock of a file: 0, nobody; nothing if that cannot be said.
+// The process that holds the lock of a file; 0: none; nullopt: unknown.
 std::optional<int> holder_of(int file) {
   struct flock asked = {};
   asked.l_type = F_WRLCK;
@@ -91,7 +91,7 @@ void append_file(const std::string& path, std::vector<Process>& found) {
   if (file < 0) return;
   const std::optional<int> holder = holder_of(file);
   if (holder == 0) {
-    // Taken first: the one who made it may be about to lock it, and then makes another.
+    // Lock it first: its creator may be about to, and then makes another.
     struct flock lock = {};
     lock.l_type = F_WRLCK;
     lock.l_whence = SEEK_SET;

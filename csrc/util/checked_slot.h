@@ -24,7 +24,7 @@ class CheckedSlot {
  private:
   static constexpr uint64_t kUsed = 0x9E3779B97F4A7C15ull;  // an empty slot would fit the key 0
 
-  // Two words that are read without a lock: `check_` tells whether they belong together.
+  // Two words that are read without a lock: `check_` shows whether they belong together.
   std::atomic<uint64_t> check_{0}, value_{0};
 };
 

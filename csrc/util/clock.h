@@ -1,5 +1,5 @@
-// The one clock: events, profiles, activity and histories read it, so that another source of time replaces
-// all of them at once. Patience (spinning, timeouts) is not measured with it: that stays the host's.
+// The clock of events, profiles, activity and histories, so that one source of time replaces all of them at
+// once. Spinning and timeouts use the host's clock instead.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,8 @@ namespace detail {
 extern std::atomic<Source*> source;
 }  // namespace detail
 
-// From now on, in every thread, time is that of `source`; null: the host's again. Threads may be reading the
-// one before still, so that a source lives as long as the process.
+// From now on, in every thread, time is that of `source`; null: the host's again. Other threads may still be
+// reading the previous source, so a source lives as long as the process.
 void set_source(Source* source) noexcept;
 
 // The host's own monotonic clock; its zero is arbitrary.

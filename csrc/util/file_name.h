@@ -1,4 +1,4 @@
-// Files without a name that processes share: how one tells another which it means.
+// Names for unnamed files that processes share.
 #pragma once
 
 #include <cstdint>

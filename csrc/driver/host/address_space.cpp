@@ -105,7 +105,7 @@ void* AddressSpace::engine_address(uintptr_t device_address) const noexcept {
   return reinterpret_cast<void*>(range.engine_begin + (device_address - range.begin));
 }
 
-// The pages go back to the host: device memory that nobody holds costs nothing.
+// Returns the pages to the host: free device memory costs nothing.
 void AddressSpace::give_back(uintptr_t address, size_t bytes) const noexcept {
   if (access_ != HostAccess::kFenced) {
     madvise(reinterpret_cast<void*>(address), bytes, MADV_DONTNEED);

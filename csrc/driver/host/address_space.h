@@ -14,7 +14,7 @@
 
 namespace loom::driver {
 
-// Who may touch the memory: anyone, nobody, or only who goes through the engine's addresses.
+// Who may access the memory: any code, none, or only code that uses the engine's addresses.
 enum class HostAccess { kFree, kNone, kFenced };
 
 class AddressSpace {

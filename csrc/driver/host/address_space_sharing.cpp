@@ -1,5 +1,5 @@
-// Device memory that other processes map: an allocation that is shared moves into a file of its own, which
-// lies in memory and has no name, so that its pages live exactly as long as somebody maps them.
+// Device memory that other processes map. A shared allocation moves into an unnamed file in memory of its
+// own, so its pages live exactly as long as a process maps them.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

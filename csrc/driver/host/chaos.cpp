@@ -66,7 +66,7 @@ void Chaos::run_some(Lock& lock) {
 void Chaos::run_until(Lock& lock, const std::function<bool()>& done) {
   using Time = std::chrono::steady_clock;
   auto next_check = Time::now() + kWaitSlice;
-  // Not only what is needed: other streams go on while somebody waits.
+  // Other streams run too while a thread waits, not only those that it needs.
   while (!done()) {
     if (const auto now = Time::now(); now >= next_check && !HostStream::in_kernel()) {
       next_check = now + kWaitSlice;

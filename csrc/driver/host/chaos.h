@@ -25,7 +25,7 @@ class Chaos {
 
   HostStream* create_stream(StreamActivity* activity);
   void wait(const Version& version);
-  // Lets something run or not: who asks again and again must see an answer change.
+  // May run one step, so that polling makes progress.
   void ask();
 
  private:
@@ -54,7 +54,7 @@ class ChaosStream final : public HostStream {
  public:
   ChaosStream(Chaos& chaos, Chaos::Temper temper, StreamActivity* activity)
       : HostStream(activity), chaos_(chaos), temper_(temper) {}
-  // Nothing is pending, and nobody calls anything any more.
+  // Requires that nothing is pending and that no other thread uses the stream.
   ~ChaosStream() override;
 
   void submit(const Kernel& kernel) override;

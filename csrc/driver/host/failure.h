@@ -11,8 +11,8 @@
 
 namespace loom::driver {
 
-// What a kernel threw, until somebody who waits for its work is told. Time is counted in failures raised so
-// far: what was submitted before this one was raised and depends on it is dropped, what came later is not.
+// What a kernel threw, kept until a thread that waits for its work raises it. Time counts the failures raised
+// so far: dependent work that was submitted before this failure was raised is dropped, later work is not.
 class Failure {
  public:
   using Shared = std::shared_ptr<Failure>;

@@ -19,7 +19,7 @@ using std::chrono::microseconds;
 
 // Leaked: threads may outlive every static object.
 struct Threads {
-  std::mutex mutex;  // held by whoever closes the gate, too: one at a time, and threads neither come nor go
+  std::mutex mutex;  // also held while the gate is closed: by one thread at a time, and the list stays
   std::list<std::atomic<bool>> inside;
 };
 

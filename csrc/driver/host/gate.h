@@ -1,5 +1,5 @@
-// Keeps kernels out for a moment. What a kernel touches must not move under it: whoever moves device memory
-// closes the gate, and every kernel passes it on its way in and out.
+// Keeps kernels out for a moment. Memory must not move while a kernel uses it, so a thread that moves device
+// memory closes the gate, and every kernel passes it at its start and its end.
 #pragma once
 
 #include <atomic>

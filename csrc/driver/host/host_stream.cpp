@@ -10,7 +10,7 @@
 
 namespace loom::driver {
 
-// Makes this thread the one that runs a kernel of the stream.
+// Marks that this thread runs a kernel of the stream.
 class HostStream::Running {
  public:
   explicit Running(HostStream& stream) : stream_(stream) {

@@ -83,7 +83,7 @@ class HostStream {
  protected:
   void refuse_own_kernel() const;
 
-  // The one thread that executes: the rest may be called by no other, and holds no lock.
+  // Called only by the thread that executes commands, without a lock.
 
   // Runs a command, or drops it; a kWait blocks. A failure is kept.
   void execute(Command& command);
@@ -101,7 +101,7 @@ class HostStream {
  private:
   class Running;
 
-  StreamActivity* const activity_;  // null: nobody wants to know
+  StreamActivity* const activity_;  // null: not recorded
   LOOM_FAST_ACCESS inline static constinit thread_local int num_running = 0;
   std::vector<Version::Shared> nested_records_;
 };

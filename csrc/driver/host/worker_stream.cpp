@@ -255,7 +255,7 @@ void WorkerStream::push(Command::Kind kind, OwnedKernel kernel, Version::Shared 
 
 void WorkerStream::ensure_worker() {
   if (worker_.joinable()) return;
-  // Signals are for the program's own threads; those that tell of a fault must reach whoever caused it.
+  // Signals are for the program's own threads; fault signals must reach the thread that caused them.
   sigset_t blocked, before;
   sigfillset(&blocked);
   for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
@@ -304,8 +304,8 @@ bool WorkerStream::await_work() noexcept {
 }
 
 // Ends the last batch and takes the next, if there is one: up to the last kernel and the last wait with a
-// point behind it. What is left over when that has run is settled with the stream no longer running: who is
-// told of a point finds it idle.
+// point behind it. Leftovers are settled once the stream no longer runs: a notified waiter sees the stream
+// idle.
 bool WorkerStream::take_batch() noexcept {
   const Section section(*this);
   if (!batch_.empty()) running_ = false;

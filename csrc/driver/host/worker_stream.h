@@ -20,7 +20,7 @@ class WorkerStream final : public HostStream {
       : HostStream(options.activity),
         runs_inline_(options.inline_when_idle || blocking),
         blocking_(blocking) {}
-  // Nothing is pending, and nobody calls anything any more.
+  // Requires that nothing is pending and that no other thread uses the stream.
   ~WorkerStream() override;
 
   void submit(const Kernel& kernel) override;

@@ -30,7 +30,7 @@ static_assert(activity_board::kOwnStream == kNumStreamIds);
 std::atomic<Header*> board{nullptr};
 size_t board_bytes = 0;
 
-// Memory that nobody else reads takes the place of what the parent publishes.
+// Replaces the pages that the parent publishes with private memory.
 void leave_to_the_parent() {
   if (Header* header = board.load()) {
     mmap(header, board_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);

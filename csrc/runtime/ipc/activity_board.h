@@ -18,10 +18,10 @@ struct Listed {
 
 // Once, before the devices are made, index by index.
 void start(const std::vector<Listed>& devices);
-// Where a stream of a device, by its id, tells what it runs; null before start() and for ids beyond the
+// Where a stream of a device, by its id, records what it runs; null before start() and for ids beyond the
 // pools'.
 driver::StreamActivity* slot(int device, int64_t stream) noexcept;
-// The id under which streams are told that the runtime has beside those of its pools.
+// Slot of the runtime's internal stream.
 constexpr int64_t kOwnStream = 65;
 
 // To be called when memory was taken from a device or given back. Drivers of other devices than the

@@ -1,5 +1,5 @@
-// Events shared between processes. A page that they share says which version was recorded last and which has
-// finished; whoever records one holds a lock, so that the others see when it was killed.
+// Events shared between processes. A shared page holds the version recorded last and the version finished
+// last. The recording process holds a lock, so that the others see when it was killed.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ namespace loom::runtime::shared_events {
 bool are_there() noexcept;
 bool is_shared(driver::Event event);
 
-// Makes an event of this process one that others can open; `stream` is the one that it was recorded on last,
-// if it was. Does nothing the second time.
+// Lets other processes open an event of this process. `stream`: where it was recorded last; null if never. A
+// second call does nothing.
 void share(driver::Event event, const StreamRef* stream);
 // For one receiver or many, while this process keeps the event. Throws InvalidArgument for other events.
 std::string handle_of(driver::Event event);
-// Makes an event, never recorded here, the one of a handle. Throws SharingError for handles that are damaged,
-// and when the event's process has ended or destroyed it.
+// Binds an unrecorded event to a received handle. Throws SharingError for a damaged handle, and if the
+// event's process has ended or has destroyed it.
 void open(driver::Event event, const std::string& handle);
 
 // As the commands of the same names, for the events of this file; false for all others. What another process

@@ -30,7 +30,7 @@ class File {
   int descriptor_ = -1;
 };
 
-// Tells whether bytes that came from elsewhere are those that were sent: a damaged byte changes it for sure.
+// Checks that received bytes are those that were sent: a damaged byte always changes it.
 uint64_t digest_of(std::string_view bytes) noexcept;
 
 using Key = std::array<uint64_t, 2>;

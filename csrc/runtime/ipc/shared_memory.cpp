@@ -149,7 +149,7 @@ std::map<driver::ShareHandle, Segment>::iterator segment_of(uintptr_t address) {
   return segment;
 }
 
-// With the lock held: nobody uses the block, nor does any work.
+// With the lock held, when neither a user nor pending work needs the block.
 void let_go(const driver::ShareHandle& handle, uintptr_t address) {
   const auto found = all().received.find(handle);
   if (found == all().received.end()) return;
@@ -181,7 +181,7 @@ Handle parsed(const std::string& text) {
   return handle;
 }
 
-// The one moment at which a message counts as received.
+// The only moment at which a message counts as received.
 void redeem(LedgerPage& page, const Handle& handle) {
   uint64_t word = handle.ticket_word;
   if (page.digests[handle.ticket].load() != digest_of(handle) && page.tickets[handle.ticket].load() == word) {

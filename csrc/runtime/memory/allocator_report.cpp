@@ -1,4 +1,4 @@
-// What the allocator tells: statistics, the message of an OutOfMemory, snapshots.
+// What the allocator reports: statistics, the message of an OutOfMemory, snapshots.
 #include <algorithm>
 
 #include "runtime/memory/caching_allocator.h"

@@ -184,7 +184,7 @@ void CachingAllocator::notify(CommandKind kind, const void* address, size_t byte
 
 void CachingAllocator::deallocate(void* address) {
   if (address == nullptr) return;
-  // Told before another thread can get the block.
+  // Report the free before another thread can get the block.
   if (tape::is_told(CommandKind::kFree)) [[unlikely]] {
     notify_free(address);
   }
@@ -210,8 +210,8 @@ void CachingAllocator::deallocate(void* address) {
   }
   block->allocated = false;
   const bool is_cached = pool.is_cached;
-  // Its own stream must have passed this point, too, where something else than that stream's order says who
-  // gets the memory next: nothing at all, or a kernel that runs now, before work that uses the block.
+  // Uncached memory can be reused by anyone, and another context's kernel may run before work that uses the
+  // block: wait for its own stream too.
   if (!is_cached || others_run_kernels(this, block->segment->stream)) [[unlikely]] {
     block->more().streams.insert(block->segment->stream);
   }

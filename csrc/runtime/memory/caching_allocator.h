@@ -3,9 +3,9 @@
 //
 // Seven files: caching_allocator.cpp hands out and takes back blocks, allocator_segments.cpp gets segments
 // from the driver and gives them back, expandable_segments.cpp does so for those that grow and shrink,
-// sourced_segments.cpp for those of other sources and those that are not cached, private_pools.cpp says who
-// allocates where, pool_checkpoints.cpp keeps and puts back what a private pool holds, allocator_report.cpp
-// tells what is going on.
+// sourced_segments.cpp for those of other sources and those that are not cached, private_pools.cpp chooses
+// the pool of an allocation, pool_checkpoints.cpp keeps and puts back what a private pool holds,
+// allocator_report.cpp reports statistics, errors and snapshots.
 #pragma once
 
 #include <atomic>
@@ -127,7 +127,7 @@ class CachingAllocator {
   size_t block_bytes(const void* address) const;
 
   // Gives back to the driver every cached segment that is not split, after waiting for the device's streams.
-  // {0, 0}: of all pools but the private ones in use; else of that private pool, if nobody uses it any more.
+  // {0, 0}: of all pools but the private ones in use; else of that private pool, if it is no longer in use.
   void empty_cache(PoolId pool = {0, 0});
 
   void configure(const AllocatorConfig& config);
@@ -135,10 +135,10 @@ class CachingAllocator {
   void set_memory_fraction(double fraction);
   double memory_fraction() const;
 
-  // Private pools. A pool lives while somebody uses it, or it has segments: use_pool() makes it at first use,
-  // and each use ends with release_pool(). Between begin and end, allocations that `filter` accepts are made
-  // from it. `capturing`: a graph is being captured, so no event may be asked and nothing be given back.
-  // Throw InvalidArgument for a pool that is unknown, or begun twice.
+  // Private pools. A pool lives while it has users or segments: use_pool() makes it at first use, and each
+  // use ends with release_pool(). Between begin and end, allocations that `filter` accepts are made from it.
+  // `capturing`: a graph is being captured, so no event may be asked and nothing be given back. Throw
+  // InvalidArgument for a pool that is unknown, or begun twice.
   // `source`, of the first use, is where the pool's segments come from; null: where others come from.
   void use_pool(PoolId id, bool use_on_oom = false, bool no_split = false, SourceRef source = nullptr);
   void begin_allocate_to_pool(PoolId id, Filter filter, bool capturing, SourceRef source = nullptr);
@@ -146,8 +146,8 @@ class CachingAllocator {
   void release_pool(PoolId id);
   int pool_use_count(PoolId id) const;
 
-  // The state of a private pool. restore() frees all of the pool's blocks, whoever holds them, and takes
-  // those again that were in use: their contents are what the memory has. Segments that came since are free.
+  // The state of a private pool. restore() frees all of the pool's blocks, even held ones, and takes those
+  // again that were in use: their contents are what the memory has. Segments that came since are free.
   // Nothing may use the pool meanwhile. Throw InvalidArgument for a pool that is unknown, or has given
   // segments of the checkpoint back, and Error where other streams still use its blocks.
   PoolCheckpoint checkpoint(PoolId id);
@@ -200,8 +200,7 @@ class CachingAllocator {
   // To the tape. Without the lock: its readers may allocate.
   void notify(CommandKind kind, const void* address, size_t bytes, int64_t stream) const;
   void notify_free(const void* address) const;
-  // Not under the lock: a driver may run queued work when it is told or asked something, and that work frees
-  // memory.
+  // Not under the lock: any call may make a driver run queued work, and that work frees memory.
   void record_deferred();
   void process_events();
   void note_pending() { has_pending_ = !deferred_.empty() || !pending_.empty() || num_asking_ != 0; }

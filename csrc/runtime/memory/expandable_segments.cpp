@@ -67,7 +67,7 @@ Block* CachingAllocator::begin_expandable(Pool& pool, size_t rounded, int64_t st
 }
 
 // Best fit takes a block for as large as it can become, so that small requests leave room to large ones.
-// Since expandable segments were switched off, their blocks serve nobody.
+// Once expandable segments are switched off, their blocks are not reused.
 Block* CachingAllocator::choose_expandable(const FreeBlocks& free_blocks, Block* block) const {
   if (!config_.expandable_segments) {
     while (block != nullptr && block->segment->is_expandable()) block = free_blocks.after(*block);

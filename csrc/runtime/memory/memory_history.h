@@ -14,7 +14,7 @@ namespace loom::runtime {
 // A private pool's name, PyTorch's MempoolId_t; {0, 0} is the allocator's own pools.
 using PoolId = std::pair<uint64_t, uint64_t>;
 
-// Where the program stood: opaque here, made and read by whoever installed the recorder.
+// The program's call stack: opaque here, made and read by the code that installed the recorder.
 using Context = std::shared_ptr<void>;
 using ContextRecorder = Context (*)();
 

@@ -73,7 +73,7 @@ class FreeBlocks {
  public:
   // The first block of at least `bytes`, or null.
   Block* find(size_t bytes) const;
-  // The one behind `block`, or null.
+  // The next free block after `block`, or null.
   Block* after(const Block& block) const;
   void insert(Block* block);
   void erase(const Block* block);
@@ -97,7 +97,7 @@ class FreeBlocks {
   // Of the first entry that is not before (size, position); the last run's end if there is none.
   Place lower_bound(size_t size, Position position) const;
 
-  std::vector<std::vector<Entry>> runs_;  // none is empty, except an only one
+  std::vector<std::vector<Entry>> runs_;  // a run is empty only if it is the sole run
 };
 
 struct PrivatePool;

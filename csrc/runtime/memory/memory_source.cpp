@@ -117,7 +117,7 @@ void FreeMutex::unlock() noexcept {
 }
 
 FreeMutex::Shared::Shared() {
-  // The one who holds it may be waiting for Python's lock.
+  // The holder may be waiting for Python's lock.
   if (free_depth == 0 && !free_mutex().try_lock_shared()) {
     call_blocking([] { free_mutex().lock_shared(); });
   }
