@@ -210,8 +210,8 @@ void CachingAllocator::deallocate(void* address) {
   }
   block->allocated = false;
   const bool is_cached = pool.is_cached;
-  // Uncached memory can be reused by anyone, and another context's kernel may run before work that uses the
-  // block: wait for its own stream too.
+  // Wait for its own stream too where that stream's order does not protect the block: uncached memory can be
+  // reused by anyone, and a kernel that another thread runs in place takes memory at an earlier point.
   if (!is_cached || others_run_kernels(this, block->segment->stream)) [[unlikely]] {
     block->more().streams.insert(block->segment->stream);
   }

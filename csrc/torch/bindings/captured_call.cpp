@@ -77,7 +77,7 @@ at::Tensor moved_to(const c10::Storage& storage, const at::Tensor& tensor, size_
 
 // One argument of the function.
 struct Operand {
-  py::object value;    // of an argument that is no tensor: the one that was captured
+  py::object value;    // of an argument that is no tensor: the captured value
   at::Tensor own;      // what the graph reads: its own memory, or the operand where `is_static`
   at::Tensor written;  // the elements of `own` that a call copies to
   bool has_repeats = false;

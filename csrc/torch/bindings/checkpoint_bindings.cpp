@@ -113,7 +113,7 @@ void restore_pool(int64_t index, const PoolCheckpoint& checkpoint, const std::ve
     if (const auto owner = owner_of.find(address); owner != owner_of.end()) {
       owner->second->set_data_ptr_noswap({block, block, &free_device_memory, device});
     } else if (before.count(address) == 0 || given_up.count(address) != 0) {
-      note_raw_memory(block);  // nobody frees it otherwise
+      note_raw_memory(block);  // it would leak otherwise
     }
   }
 }

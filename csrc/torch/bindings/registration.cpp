@@ -1,4 +1,4 @@
-// Everything that PyTorch is told of the device, in order: each room has functions of its own (its
+// Registers everything about the device with PyTorch, in order. Each room has functions of its own (its
 // register.h).
 #include "torch/core/registration.h"
 

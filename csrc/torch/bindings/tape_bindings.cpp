@@ -226,7 +226,7 @@ class PythonReader final : public runtime::TapeReader {
   }
 
  private:
-  // What the callback itself causes (a finalizer that runs ops, say) is not told to it.
+  // Commands that the callback itself issues (by a finalizer, say) are not reported to it.
   class Reading {
    public:
     Reading() { is_reading = true; }
@@ -285,8 +285,8 @@ class TapeReader {
   const std::shared_ptr<PythonReader> reader_;
 };
 
-// Tells Python at once of what torch.cuda's _gpu_trace tells, which is neither refused nor asked about:
-// callback(kind, first, second), the addresses of event and stream, or of memory.
+// Reports to Python at once what torch.cuda's _gpu_trace reports; the callback cannot refuse a command. It is
+// called as callback(kind, first, second): the addresses of event and stream, or of memory.
 class TraceReader final : public runtime::TapeReader {
  public:
   explicit TraceReader(py::object callback) : runtime::TapeReader(kTraced), callback_(std::move(callback)) {}
@@ -342,7 +342,7 @@ class TraceReader final : public runtime::TapeReader {
     return command.address;
   }
 
-  static inline thread_local bool is_reading = false;  // what a callback causes is not told to it
+  static inline thread_local bool is_reading = false;  // in a callback, whose commands are not reported
   const py::object callback_;
 };
 
@@ -351,7 +351,7 @@ std::vector<std::shared_ptr<TraceReader>>& trace_readers() {
   return *kept;
 }
 
-// What an op or a copy makes the host wait for is on no tape: where nothing is pending nobody waits.
+// Waits inside an op or a copy are not on the tape, since the host does not wait if nothing is pending.
 void trace_implicit_sync(int device) {
   const runtime::StreamRef stream = runtime::current_stream_of(device);
   for (const auto& reader : trace_readers()) {

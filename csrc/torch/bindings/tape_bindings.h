@@ -1,4 +1,4 @@
-// The tape in Python, as torch_loom._C.TapeReader: a callable hears of what is launched, before it is.
+// The tape in Python, as torch_loom._C.TapeReader: calls a function with each command before it is launched.
 #pragma once
 
 #include <pybind11/pybind11.h>

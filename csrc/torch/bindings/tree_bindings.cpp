@@ -64,7 +64,7 @@ void bind_trees(py::module_& m) {
   m.def("tensors_are_at", guarded(are_at), py::arg("values"), py::arg("addresses"), py::arg("indices"));
   m.def("tensor_over", guarded(tensor_over), py::arg("metadata"), py::arg("storage"));
   m.def("free_memory_of", guarded(free_memory_of), py::arg("storage"));
-  // From now on whoever uses the memory gets this error.
+  // From now on each use of the memory raises this error.
   m.def("forbid_tensor", guarded([](const at::Tensor& tensor, std::string error) {
           tensor.unsafeGetTensorImpl()->release_storage_and_set_meta_custom_data_ptr_error_msg_(
               std::move(error));

@@ -1,6 +1,6 @@
 // Which of PyTorch's device types the devices have, and its dispatch keys: chosen once, when the device is
-// registered (registration.h), and constant afterwards. Before that they are the CPU's, and whoever asks is
-// wrong: nothing may register or compare in a static initialiser.
+// registered (registration.h), and constant afterwards. Before that they are the CPU's and must not be read:
+// a static initialiser must neither register nor compare.
 #pragma once
 
 #include <c10/core/DeviceType.h>

@@ -10,9 +10,9 @@ namespace loom::glue {
 // Whether a call of Python's raised it.
 bool is_python_error(const std::exception& error);
 
-// For a catch block around a call that asks somebody: what the exception in flight says, where it only says
-// that there is no answer. Rethrows failures that are none of the asked one's: no memory, and of Python's
-// exceptions those that are no `Exception`, as KeyboardInterrupt.
+// For a catch block around a query: the message of the exception in flight, if it only means that there is no
+// answer. Rethrows failures that the query did not cause: no memory, and Python's exceptions that are no
+// `Exception`, as KeyboardInterrupt.
 std::string text_of_refusal();
 
 // Warns the thread that calls, which may hold Python's lock. Throws where Python makes warnings errors.

@@ -68,7 +68,7 @@ void lend_argument(Lending& lending, c10::IValue& value, const Argument& argumen
 
 void adopt_result(Lending& lending, c10::IValue& value) {
   if (value.isTensor()) {
-    // Moved, not copied: a result that nobody else holds becomes the device's in place.
+    // Moved, not copied: a result with no other owner becomes the device's in place.
     value = lending.adopt(std::move(value).toTensor());
   } else if (value.isTensorList()) {
     c10::List<at::Tensor> adopted;
@@ -116,7 +116,7 @@ bool has_host_indices(const Op& op, const torch::jit::Stack& stack) {
   return false;
 }
 
-// Whether a device would have to tell the host something before the op can go on.
+// Whether the host needs a value from the device before the op can go on.
 bool waits_for_values(const Op& op, const torch::jit::Stack& stack) {
   // x[mask] = 1.0 needs no count of the mask's elements.
   const size_t first = stack.size() - op.num_arguments;
@@ -152,7 +152,7 @@ CapturedDraw fill_generator(const Op& op, torch::jit::Stack* stack, int device, 
   return draw;
 }
 
-// What the tape is told besides operands.
+// Adds what the tape reports besides operands.
 void describe(const Op& op, const torch::jit::Stack& stack, Lending& lending) {
   const std::vector<c10::Argument>& schema = op.handle.schema().arguments();
   size_t next = 0;  // of op.arguments
@@ -320,7 +320,7 @@ void pack_on_host(const Op& op, torch::jit::Stack* stack) {
   op.handle.callBoxed(stack);
 }
 
-// `is_checked`: for a fallback. `is_sync`: somebody wants to know that the host waits for it.
+// `is_checked`: for a fallback. `is_sync`: the wait of the host must be reported.
 void lend_and_run(Op& op, torch::jit::Stack* stack, Lending::Telling telling, bool is_by_keys,
                   bool is_checked, bool is_sync) {
   const size_t first = stack->size() - op.num_arguments;

@@ -1,4 +1,4 @@
-// The one kernel that runs any op of the engine on loom tensors.
+// A single kernel that runs any op of the engine on loom tensors.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,6 +1,6 @@
-// Errors that the values of tensors cause. A kernel on a GPU cannot raise: it asserts, the host hears of it
-// where it waits for the device, and from then on every call fails. With TORCH_LOOM_ASSERTS=device ops do the
-// same.
+// Errors that the values of tensors cause. A kernel on a GPU cannot raise: it asserts, the host sees the
+// assert at its next wait for the device, and from then on every call fails. With TORCH_LOOM_ASSERTS=device
+// ops do the same.
 #pragma once
 
 #include <c10/util/Exception.h>

@@ -8,7 +8,7 @@ namespace loom::glue {
 enum class SyncDebugMode : int { kDefault, kWarn, kError };
 
 extern std::atomic<SyncDebugMode> sync_debug_mode;
-// Whether anybody wants to hear of it: there is a debug mode, a listener, or an assert to be raised.
+// Whether such waits are watched: there is a debug mode, a listener, or an assert to raise.
 extern std::atomic<bool> is_sync_watched;
 void set_sync_debug_mode(SyncDebugMode mode);
 // Called with the device whose current stream the host waits for. It stays.
@@ -18,7 +18,7 @@ void watch_syncs_for_asserts();
 // Tells the listener; warns, or raises ImplicitSynchronizationError.
 void report_implicit_sync(const char* op_name, int device);
 
-// In the place of a device: the wait is a command of its own, which the listener hears of from the tape.
+// In the place of a device: the wait is a command of its own, which the tape reports to the listener.
 constexpr int kOnTape = -1;
 
 // Called where the host is about to wait for the current stream of a device.

@@ -68,8 +68,8 @@ class QueuedOp {
   const char* name() const { return op_.name(); }
 
   void run() {
-    // In the program's thread, where a graph is replayed, nobody waits yet. A worker's stream keeps the
-    // failure for who waits for it already and misses the guard.
+    // In the program's thread, where a graph is replayed, no thread waits yet. A worker's stream keeps the
+    // failure for threads that already wait for it and miss the guard.
     const bool is_in_program = std::this_thread::get_id() == issuer_;
     if (has_asserted.load(std::memory_order_relaxed)) [[unlikely]] {
       if (is_in_program) return;

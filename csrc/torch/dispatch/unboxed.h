@@ -23,7 +23,7 @@
 
 namespace loom::glue {
 
-// Whole numbers, and the dtypes of others, tell apart what a kernel allocates and what it costs.
+// Integers, and the dtypes of other numbers, distinguish what a kernel allocates and what it costs.
 template <typename T>
 void mix_in(Lending& lending, const T& argument) {
   if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
@@ -167,7 +167,7 @@ template <typename... T>
   return std::apply([](const T&... one) { return torch::jit::Stack{one...}; }, results);
 }
 
-// What the tape is told besides operands.
+// Adds what the tape reports besides operands.
 template <typename... T>
 [[gnu::noinline]] void describe_arguments(Lending& lending, const std::vector<const char*>& names,
                                           const T&... arguments) {

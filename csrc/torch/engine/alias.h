@@ -16,8 +16,8 @@ c10::Storage alias_storage(void* data, size_t bytes, c10::DeviceType engine);
 // bits, and whether it is a number of Python's. `keys`: the engine's.
 at::Tensor make_alias(c10::Storage storage, c10::DispatchKeySet keys, const c10::TensorImpl* original);
 
-// An alias that nobody held any more, now over this memory: it saves two allocations an operand. Undefined
-// when there is none, or `original` has conjugate or negative bits.
+// An unused alias, now over this memory: reuse saves two allocations per operand. Undefined when there is
+// none, or `original` has conjugate or negative bits.
 at::Tensor reuse_alias(void* data, size_t bytes, c10::DeviceType engine, const c10::TensorImpl* original);
 void give_back_alias(at::Tensor&& alias);
 

@@ -53,9 +53,9 @@ inline constexpr c10::DispatchKey kEngineSparseCsrOps = c10::DispatchKey::Sparse
 inline constexpr c10::DispatchKey kEngineNestedOps = c10::DispatchKey::NestedTensorCPU;
 inline constexpr c10::DispatchKey kEngineQuantizedOps = c10::DispatchKey::QuantizedCPU;
 
-// While it lives, what this thread runs on the engine is part of one op of the device and nobody's program:
-// no gradient, cast, trace, transform, mode or profiled range sees it. The op itself has been through all of
-// them.
+// While it lives, what this thread runs on the engine is part of one op of the device, invisible to the
+// program: no gradient, cast, trace, transform, mode or profiled range sees it. The op itself has been
+// through all of them.
 class EngineScope {
  public:
   EngineScope() : keys_(&c10::impl::raw_local_dispatch_key_set), saved_keys_(*keys_) {

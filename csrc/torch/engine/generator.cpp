@@ -28,7 +28,7 @@ at::mt19937 engine_at(uint64_t seed, uint64_t offset) {
 }
 static_assert(at::MERSENNE_STATE_N % 4 == 0);
 
-// Tells its offset, too, to kernels that draw from Philox themselves.
+// Also gives its offset to kernels that draw from Philox themselves.
 class EngineGenerator final : public at::CPUGeneratorImpl {
  public:
   void set_offset(uint64_t offset) override { offset_ = offset; }

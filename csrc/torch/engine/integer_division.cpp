@@ -32,8 +32,8 @@ Tensor without_zeros(const Tensor& divisor) {
   return replaced;
 }
 
-// Narrower numbers are divided as int32, which holds their quotients. A dividend without dimensions may be of
-// a wider dtype than the one that is divided in.
+// Narrower numbers are divided as int32, which holds their quotients. A dividend without dimensions may have
+// a wider dtype than the division.
 Tensor without_overflow(const Tensor& dividend, const Tensor& divisor) {
   const c10::ScalarType type = at::native::result_type({dividend, divisor});
   if (type != at::kInt && type != at::kLong) return divisor;

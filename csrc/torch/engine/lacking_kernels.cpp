@@ -11,8 +11,8 @@ namespace loom::glue {
 
 namespace {
 
-// In whole numbers, as CUDA counts them: a value on the border of two bins belongs to the upper one. No
-// floating-point number tells that of every border.
+// In whole numbers, as CUDA counts them: a value on the border of two bins belongs to the upper one.
+// Floating-point numbers cannot decide that for every border.
 at::Tensor count_integers(const at::Tensor& values, int64_t bins, const c10::Scalar& min,
                           const c10::Scalar& max) {
   TORCH_CHECK(bins > 0, "bins must be > 0");

@@ -23,7 +23,7 @@ class OutputAllocations {
     void* address;  // where the engine reaches it; null: this allocation is scratch
   };
 
-  // Unknown: all on the host; index_of() tells afterwards which is which.
+  // Unknown: all on the host; index_of() finds the outputs afterwards.
   static OutputAllocations learning() { return OutputAllocations(Mode::kLearning); }
   // Outputs have memory already.
   OutputAllocations(const Place* places, size_t num_places)
@@ -39,7 +39,7 @@ class OutputAllocations {
   // While these are learned: an allocation of more than the device has throws, before the host has to find
   // it. For kernels that have written nothing by then.
   void bound_by(const runtime::Device& device) { device_ = &device; }
-  // The bytes of the one that threw, or 0.
+  // The bytes of the allocation that threw, or 0.
   size_t refused_bytes() const { return refused_bytes_; }
 
   struct Allocation {
@@ -47,7 +47,7 @@ class OutputAllocations {
     size_t bytes;
   };
   const c10::SmallVector<Allocation, 8>& seen() const { return seen_; }
-  // The place among the allocations seen of the one that an address belongs to now, or −1.
+  // The index in seen() of the allocation that an address belongs to now, or −1.
   int index_of(const void* address) const;
 
   // While it lives, this thread's allocations are these output_allocations.

@@ -37,8 +37,8 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
 
   Stream getStream(Device device) const override {
-    // Autograd asks for every tensor's, where an exception would end the process: also for a device that is
-    // of another world than the one that is seen. Whatever is then done on it is refused.
+    // Autograd asks for the stream of every tensor, and an exception here would end the process. So answer
+    // also for a device of another world; anything done on it is refused later.
     if (runtime::has_other_worlds() && device.index() >= device_count()) [[unlikely]] {
       return stream_of(device.index(), 0);
     }

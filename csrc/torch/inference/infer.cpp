@@ -165,7 +165,7 @@ bool writes_shared_memory(const Lending& lending) {
   return false;
 }
 
-// A gradient that nobody wants: kernels leave it out, and some shape functions do not.
+// An unwanted gradient: kernels leave it out, and some shape functions do not.
 void drop_unwanted(const Op& op, const torch::jit::Stack& stack, torch::jit::Stack& results) {
   const std::vector<c10::Argument>& schema = op.handle.schema().arguments();
   for (size_t i = 0; i < op.num_arguments; ++i) {

@@ -23,7 +23,7 @@ namespace {
 using torch::jit::Stack;
 using Arguments = c10::ArrayRef<c10::IValue>;
 
-// Whether this is the first time that this line of Python is told.
+// Whether this is the first warning for this line of Python.
 bool is_first(std::set<std::string_view>& told, std::string_view line) {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);
@@ -33,7 +33,7 @@ bool is_first(std::set<std::string_view>& told, std::string_view line) {
 // Warns as if the line of Python did, "file:number", or a call where there is none: the program's line is
 // shown, not PyTorch's or ours.
 void warn_at(std::string_view line, std::string text) {
-  static auto* const files = new std::set<std::string, std::less<>>;  // a warning may be told later
+  static auto* const files = new std::set<std::string, std::less<>>;  // a warning may be shown later
   static std::mutex mutex;
   const size_t colon = line.rfind(':');
   if (colon == std::string_view::npos) {

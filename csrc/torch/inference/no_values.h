@@ -23,9 +23,9 @@ std::vector<std::pair<std::string_view, int64_t>> take_value_reads();
 void note_passed(const Op& op, const at::Tensor& result);
 bool holds_true(const at::Tensor& tensor);
 
-// Gives an op whose results' sizes depend on values the largest ones that they can have, and tells of it once
-// for each line of Python. The stack holds operands of the engine `meta`, and then the results. False: the
-// op is none of those, and the stack is as it was, but for masks among indices, which have become positions.
+// Gives results whose sizes depend on values their largest possible sizes, and warns once for each line of
+// Python. The stack holds operands of the engine `meta`, and then the results. False: the op is none of
+// those, and the stack is as it was, but for masks among indices, which have become positions.
 bool run_without_values(const Op& op, torch::jit::Stack* stack);
 
 }  // namespace loom::glue

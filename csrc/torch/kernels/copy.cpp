@@ -49,8 +49,8 @@ void put_in_order(runtime::StreamRef earlier, runtime::StreamRef later) {
   runtime::destroy_event(event);
 }
 
-// The stream of a copy, and the one whose work it must come between when it spans two devices: that of the
-// source, as on CUDA.
+// `own`: the stream of a copy, that of the source, as on CUDA. `other`: the destination's, whose order it
+// must keep, too.
 struct CopyStreams {
   runtime::StreamRef own, other;
 };

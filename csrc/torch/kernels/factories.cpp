@@ -32,8 +32,7 @@ void check_options(std::optional<c10::Layout> layout, std::optional<bool> pin_me
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
 }
 
-// torch.use_deterministic_algorithms() promises that memory nobody has written reads as NaN or the largest
-// integer.
+// torch.use_deterministic_algorithms() promises that unwritten memory reads as NaN or the largest integer.
 void fill_if_deterministic(const at::Tensor& tensor) {
   if (at::globalContext().deterministicAlgorithms() &&
       at::globalContext().deterministicFillUninitializedMemory()) [[unlikely]] {
@@ -97,7 +96,7 @@ at::Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<c10::Scalar
                                  std::optional<c10::Layout> layout, std::optional<c10::Device> device,
                                  std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
-  // No memory at all: the ZeroTensor key tells every op that it is zero. The storage has a size for views.
+  // No memory at all: the ZeroTensor key marks it as zero for every op. The storage has a size for views.
   const c10::Device own = resolve_device(device);
   at::detail::check_size_nonnegative(size);
   const size_t bytes =

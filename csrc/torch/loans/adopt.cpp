@@ -19,7 +19,7 @@ at::Tensor Lending::adopt(at::Tensor result) {
     return adopt_special(result);
   }
   c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
-  // Fresh results belong to nobody else; only shared ones can be an operand or a view of one.
+  // Fresh results have no other owner; only a shared result can be an operand or a view of one.
   if (result.use_count() > 1 || (storage != nullptr && impl->unsafe_storage().use_count() > 1)) {
     for (Loan& loan : loans_) {
       if (loan.alias.unsafeGetTensorImpl() == impl) return loan.original();

@@ -1,4 +1,4 @@
-// What the tape is told of an op's kernel: made on the caller's stack, and only where somebody is told.
+// What the tape reports of an op's kernel: made on the caller's stack, and only if a reader wants it.
 #pragma once
 
 #include <ATen/core/List.h>
@@ -109,7 +109,7 @@ class KernelDescription {
   // Of an op that returns nothing.
   void add_written_inputs();
 
-  // Tells of the kernel; what a reader throws leaves it.
+  // Reports the kernel. An exception from a reader propagates.
   void begin(runtime::StreamRef stream, const char* name, const runtime::OpRecord* op);
   bool has_begun() const { return launch_.has_begun(); }
   void submit(const driver::Kernel& kernel) { launch_.submit(kernel, outputs_); }

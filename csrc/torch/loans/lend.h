@@ -36,8 +36,8 @@ struct Loan {
 // One op: its operands while they are lent. Not reentrant: nested ops open their own.
 class Lending {
  public:
-  // What is told of the kernel where time is simulated: all, or nothing as long as its cost is known.
-  // kTeach: all, since its cost was not known.
+  // What is reported of the kernel where time is simulated. kAll: everything. kUnknown: nothing while its
+  // cost is cached. kTeach: everything, since its cost was not cached.
   enum class Telling : uint8_t { kAll, kUnknown, kTeach };
   Lending(const runtime::OpRecord& op, OperandPolicy policy, Telling telling = Telling::kAll);
   explicit Lending(const Op& op, Telling telling = Telling::kAll) : Lending(op.record, op.policy, telling) {}
@@ -70,22 +70,22 @@ class Lending {
   // Whether the current stream of the device runs a kernel in this thread, now.
   bool runs_in_place();
 
-  // Whether somebody is told of the kernel. Then its arguments that are no tensors are added to the
-  // description before it runs, and its results before finish().
+  // Whether the kernel is reported. Then its arguments that are no tensors are added to the description
+  // before it runs, and its results before finish().
   bool is_described() const { return description_.has_value(); }
   KernelDescription& description() { return *description_; }
-  // Of an op that is told only as long as its cost is unknown, with all arguments lent or mixed in, while
-  // time is simulated: whether it must be told after all, by lending anew with Telling::kTeach. Else finish()
-  // lays the cost on the clock's time line.
+  // True if the op must be lent again, described (Telling::kTeach), because its simulated cost is not cached.
+  // Call it once all arguments are lent or mixed in. If false, finish() adds the cached cost to the clock's
+  // time line.
   bool must_retell(Op& op, bool runs_in_place);
 
-  // For a kernel that is queued: tells that it comes, submits it, tells that it went. What run() does, step
-  // by step; `outputs` are what it returns.
+  // What run() does, step by step, for a kernel that is queued: begin() reports its begin; submit() submits
+  // it and reports its end. `outputs` are what it returns.
   void begin(runtime::StreamRef stream);
   void submit(runtime::StreamRef stream, const driver::Kernel& kernel, const torch::jit::Stack& outputs,
               size_t num_outputs);
-  // After run() and write_back(): tells that the kernel went, and what it returned. What a reader throws
-  // leaves it. Takes a tensor, a tuple, a vector.
+  // After run() and write_back(): reports the kernel's end and results. An exception from a reader
+  // propagates. Takes a tensor, a tuple, a vector.
   template <typename T>
   void finish(const T& result) {
     if (!description_.has_value()) [[likely]] {
@@ -115,7 +115,7 @@ class Lending {
     asked_table_ = &table;
   }
   // Runs `work`, which calls the engine's kernel, in this thread after what is pending on the current stream.
-  // A driver without arithmetic is told of a kernel, and `work` infers the result's metadata on tensors
+  // A driver without arithmetic executes no kernel: `work` then infers the result's metadata on tensors
   // without data. After knows_allocations().
   template <typename F>
   void run(F&& work) {
@@ -208,8 +208,8 @@ class Lending {
   runtime::InPlace in_place_;  // set when the stream runs kernels in this thread
   runtime::StreamRef stream_;  // that stream, once it was asked for
   uint64_t key_ = 0;
-  int64_t cost_ns_ = -1;       // where that is all that the clock is told
-  bool teaches_cost_ = false;  // it is told this time, so that its cost is known the next time
+  int64_t cost_ns_ = -1;       // where the clock needs nothing else
+  bool teaches_cost_ = false;  // it is described now, so that its cost is cached afterwards
   DtypeSet dtypes_ = kAnyOp;
   OutputAllocations allocations_ = OutputAllocations::learning();
   OutputMask learned_ = 0;

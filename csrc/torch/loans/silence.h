@@ -1,4 +1,4 @@
-// Kernels and shape functions that nobody's program has called.
+// Kernels and shape functions that the program has not called itself.
 #pragma once
 
 #include <c10/util/Exception.h>

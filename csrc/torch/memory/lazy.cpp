@@ -57,7 +57,7 @@ struct Waiting {
 
   runtime::Device& own;
   const int device;
-  const int64_t stream;  // the one that was current when the storage was made
+  const int64_t stream;  // that was current when the storage was made
   const size_t bytes;
   c10::DataPtr host;  // null until something is written or read
   const runtime::worlds::Pin pin;
@@ -87,8 +87,8 @@ c10::DataPtr host_side_data(std::unique_ptr<Waiting> waiting) {
 }
 
 // Held while the host side of a storage is used or moved. The mutexes are not in Waiting, which the move
-// destroys, and are shared by storages; recursive, since who watches for running out of memory may use
-// tensors. Whoever waits for one lets other threads have Python's lock: the holder may need it.
+// destroys, and are shared by storages; recursive, since an out-of-memory observer may use tensors. A thread
+// that waits for a mutex releases Python's lock: the holder may need it.
 class HostSideLock {
  public:
   explicit HostSideLock(const c10::StorageImpl* storage) : lock_(mutex_of(storage), std::try_to_lock) {
@@ -115,8 +115,8 @@ c10::DataPtr host_memory(size_t bytes) {
 }
 
 // The stream on which contents move, whose pool gives the memory: that of a tensor made eagerly. A program
-// tells the allocator of other streams that use the tensor, not of this one. A graph must not repeat the
-// move, nor own the memory: for a captured stream it is the default one.
+// calls record_stream() for other streams that use the tensor, not for this one. A graph must neither repeat
+// the move nor own the memory: for a captured stream it is the default stream.
 int64_t stream_for_move(const Waiting& waiting) {
   return runtime::is_captured({waiting.device, waiting.stream}) ? 0 : waiting.stream;
 }

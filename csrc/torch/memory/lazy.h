@@ -2,8 +2,8 @@
 // when something is written to it, and no device memory until a device op needs it; the contents move then,
 // once.
 //
-// An unmaterialised storage has a materializer, and its data() is an address that nobody may touch: whoever
-// wants device memory in C++ asks device_data(), and may ask for the host side with on_host().
+// An unmaterialised storage has a materializer, and its data() is an address that must not be accessed. C++
+// code gets device memory by device_data(), and the host side by on_host().
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -25,8 +25,8 @@ void define_schemas(torch::Library& m) {
       "Tensor)",
       {at::Tag::pt2_compliant_tag});
 
-  // Makes `kept` the values of `self` in a format again, if `self` has other bits than those that `mark`,
-  // int64 [1], tells of: a cache that sees writes which no version counts. Never waits for the host.
+  // Rounds `self` to a format again into `kept`, if the bits of `self` no longer match `mark`, their hash,
+  // int64 [1]: a cache that sees writes which no version counts. Never waits for the host.
   m.def("renew_(Tensor(a!) kept, Tensor(b!) mark, Tensor self, int format) -> ()",
         {at::Tag::pt2_compliant_tag});
 

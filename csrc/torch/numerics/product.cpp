@@ -25,8 +25,8 @@ enum class Side { kSrcB = 0, kSrcA = 1 };  // operand 0 and 1
 
 constexpr uint32_t kWholeA = 0xFFFFC000, kHighA = 0xFFF80000, kWholeB = 0xFFFFE000, kHighB = 0xFFFE0000;
 
-// What the one product of LoFi, HiFi2 and HiFi4, and the first of HiFi3, sees of an operand: the parts that
-// have a pass with the other operand's high part, added up.
+// What the only product of LoFi, HiFi2 and HiFi4, and the first product of HiFi3, sees of an operand: the sum
+// of the parts that have a pass with the other operand's high part.
 OperandMask mask_of(Side side, Fidelity fidelity) {
   if (side == Side::kSrcA) return {fidelity == Fidelity::kLoFi ? kHighA : kWholeA, 0};
   return {fidelity == Fidelity::kHiFi4 ? kWholeB : kHighB, 0};

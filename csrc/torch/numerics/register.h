@@ -1,5 +1,5 @@
-// What this room registers, a function for each file. PyTorch is told of the ops when torch_loom.numerics is
-// first imported.
+// What this room registers, a function for each file. The ops are registered with PyTorch when
+// torch_loom.numerics is first imported.
 #pragma once
 
 namespace loom::numerics::glue {

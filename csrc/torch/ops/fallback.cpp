@@ -154,7 +154,7 @@ bool is_native(const Op& op, const runtime::Device& device) {
 
 void check(const Op& op, DtypeSet used, int index) {
   const runtime::Device& device = devices().device(index);
-  // Another device's chip may be the one that is watched.
+  // The dtypes may be watched for another device's chip.
   if (op.is_exempt || (used & device.watched_dtypes) == 0) return;
   if (!is_native(op, device)) return note(op, -1, used, device);
   // Beside floating-point operands, those of other dtypes are indices and masks, which any chip reads.

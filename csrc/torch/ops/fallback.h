@@ -1,5 +1,5 @@
 // Fallbacks: what a chip does not do itself. Its description lists its native ops and dtypes; an op outside
-// of them runs like all others, but is counted, told of once, or refused, in the thread that issues it.
+// of them runs like all others, but is counted, and reported once or refused, in the thread that issues it.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ inline bool is_watched(DtypeSet used) noexcept {
   return (used & detail::watched.load(std::memory_order_relaxed)) != 0;
 }
 
-// How often an op was not native, and whether that has been told: for the op as such (place 0) and for each
+// How often an op was not native, and whether that was reported: for the op as such (place 0) and for each
 // dtype (place 1 + c10::ScalarType).
 struct Uses {
   static constexpr size_t kNumReasons = 64;
@@ -43,8 +43,8 @@ struct Op {
 // The entry of an op: worked out once, after the first use of a device. `name` is without the overload.
 const Op& op_of(const std::string& name, const std::string& overload);
 
-// Counts, tells or refuses an op on operands of these dtypes that falls back on a device. Takes Python's lock
-// when it tells; throws what the notifier throws.
+// Counts an op on operands of these dtypes if it falls back on a device, and calls the notifier as
+// set_refuses() says. Takes Python's lock for the notifier; throws what it throws.
 void check(const Op& op, DtypeSet used, int device);
 // The same for the op as such, whatever its operands: true when it is not native, and has been counted.
 bool check_op(const Op& op, int device);
@@ -53,8 +53,8 @@ bool check_op(const Op& op, int device);
 void prepare(runtime::Device& device);
 // Looks out for what may fall back on these devices, and for nothing else.
 void watch(const runtime::Runtime& devices);
-// At the first use of a device. With `refuses` each fallback is told, as the notifier throws; otherwise once
-// for each kind of chip.
+// At the first use of a device. With `refuses` the notifier, which then throws, is called for each fallback;
+// otherwise once for each kind of chip.
 void set_refuses(bool refuses);
 
 struct Count {
@@ -62,7 +62,7 @@ struct Count {
   int64_t count;
 };
 std::vector<Count> counts();
-// Sets all counts to 0; what was told is told again.
+// Sets all counts to 0; each fallback is reported again.
 void reset();
 
 // dtype: the reason; null: the op itself is. `operands`: the dtypes that it was called with.

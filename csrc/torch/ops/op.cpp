@@ -143,7 +143,7 @@ void Op::read_schema() {
   is_foreach = base.rfind("aten::_foreach_", 0) == 0;
   is_index_put = facts.has(op_flag::kMaskCounted) && base.find("index_put") != std::string::npos;
   is_index = facts.has(op_flag::kMaskCounted) && !is_index_put;
-  // repeat_interleave that is told the size of its result, its last argument.
+  // repeat_interleave; its last argument is the size of its result.
   is_repeat = base == "aten::repeat_interleave";
   const bool is_sized = handle.hasTag(at::Tag::dynamic_output_shape);
   is_data_dependent = is_sized || handle.hasTag(at::Tag::data_dependent_output);

@@ -75,8 +75,8 @@ class Op {
   bool can_queue = false, is_index = false;
   // The host learns a size or a value from it; `is_index_put`: only with masks, or indices of the host's.
   bool is_data_dependent = false, is_index_put = false, is_repeat = false;
-  // The host looks at its values before it goes on, unless told by the argument `unsafe` or `check_errors`
-  // not to.
+  // The host looks at its values before it goes on, unless the argument `unsafe` or `check_errors` forbids
+  // it.
   bool looks_at_values(const torch::jit::Stack& stack) const {
     if (!facts.has(op_flag::kHostWaits)) return false;
     if (!asked_to_look_.has_value()) return true;

@@ -45,7 +45,7 @@ void sweep(Known& own) {
   own.next_sweep = std::max<size_t>(64, 2 * own.storages.size());
 }
 
-// 0: not to be told from others.
+// 0: too common to identify.
 uint64_t key_of(double value) {
   constexpr double kSmall = 1 << 16;
   if (!std::isfinite(value) || (value == std::floor(value) && std::abs(value) < kSmall)) return 0;

@@ -44,7 +44,7 @@ int64_t host_offset_ns() {
   return offset;
 }
 
-// Lets what was issued end. A failure stays with its stream, for whoever waits for that.
+// Waits for issued work. A failure stays with its stream, for the next thread that waits for that.
 void drain_devices() {
   if (!runtime::is_initialized() || runtime::in_bad_fork()) return;
   struct WithoutPython {  // releasing what a command used may need Python's lock

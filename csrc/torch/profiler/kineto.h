@@ -3,7 +3,7 @@
 
 namespace loom::glue {
 
-// How many profiles were prepared so far: what was noted in one must not be told to the next.
+// How many profiles were prepared so far: what was recorded in one must not be reported to the next.
 unsigned long num_profiles() noexcept;
 
 // Whether a running profile keeps what the devices do from now on; nothing when none runs. Each begins open.

@@ -21,8 +21,8 @@ int64_t now_us() { return (runtime::clock::wall_ns() + 500) / 1000; }
 
 bool is_profiled() { return torch::profiler::impl::profilerEnabled(); }
 
-// A range that has begun. PyTorch's profiler is told when it ends: an op of its own that were left open would
-// be told of its end after the profile and its memory were gone.
+// A range that has begun. It is reported to PyTorch's profiler only at its end: an open op could outlive the
+// profiler's memory.
 struct Range {
   std::string name;
   int64_t start_us = 0;
@@ -50,7 +50,7 @@ thread_local std::vector<Range> stack;
 // Ranges that may end in another thread.
 struct Started {
   Range range;
-  // What tells PyTorch's profiler of the profile that the starting thread is in.
+  // By which PyTorch's profiler finds the profile of the starting thread.
   std::optional<at::ThreadLocalState> state;
 };
 

@@ -1,6 +1,6 @@
-// What PyTorch calls while somebody watches: the ops in progress on each thread, outermost first, and which
-// tensors of the host hold data that came from a device. Readers of the tape ask it about the command that
-// they are told of. It hears of ops through PyTorch's RecordFunction, and of nothing while nobody watches.
+// Between start() and stop(), follows the ops in progress on each thread, outermost first, and which tensors
+// of the host hold data that came from a device. Readers of the tape ask it about the command that they
+// receive. It sees ops through PyTorch's RecordFunction, and costs nothing while it is stopped.
 #pragma once
 
 #include <c10/core/ScalarType.h>

@@ -17,7 +17,7 @@ using runtime::CommandKind;
 
 thread_local std::shared_ptr<const OpenRange> open_ranges;
 
-// What profiles show: not memory, which PyTorch's profiler hears of from the allocator, and not queries.
+// What profiles show: not memory, which the allocator reports to PyTorch's profiler, and not queries.
 constexpr runtime::CommandKinds kShown = runtime::kinds_of(
     {CommandKind::kKernel, CommandKind::kCopy, CommandKind::kFill, CommandKind::kRecordEvent,
      CommandKind::kWaitEvent, CommandKind::kSynchronizeStream, CommandKind::kSynchronizeEvent,

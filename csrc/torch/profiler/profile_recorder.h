@@ -1,5 +1,5 @@
-// What one profile hears of the devices: a reader of the tape that keeps every command with its times, and
-// which ops and ranges of its thread it was issued in.
+// What one profile records of the devices: a reader of the tape that keeps every command with its times, and
+// with the ops and ranges of its thread in which it was issued.
 #pragma once
 
 #include <atomic>
@@ -38,7 +38,7 @@ class ProfileRecorder final : public runtime::TapeReader {
     const void* event;
     size_t bytes;
     const char* direction;  // of a copy
-    int32_t thread;         // the operating system's id of the one that issued it
+    int32_t thread;         // the operating system's id of the issuing thread
     uint64_t op;            // PyTorch's id of the op that it was issued in; 0 outside of one
     std::shared_ptr<const OpenRange> scopes;  // record_function()s
     std::shared_ptr<const OpenRange> ranges;  // of nvtx
@@ -50,13 +50,13 @@ class ProfileRecorder final : public runtime::TapeReader {
 
   void begin(const runtime::Command& command) override;
 
-  // PyTorch tells each op and record_function() of the threads that it profiles.
+  // Called by PyTorch for each op and record_function() of the threads that it profiles.
   void push_op(uint64_t correlation);
   void pop_op();
   void push_scope(uint64_t correlation);
   void pop_scope();
 
-  // Those that were heard of, in the order of their issue; forgets them.
+  // Returns the records, in the order of their issue, and forgets them.
   std::deque<Record> take();
 
   // Whether commands are kept that are issued from now on: the gate of torch.loom.profiler.

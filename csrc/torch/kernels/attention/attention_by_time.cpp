@@ -37,7 +37,7 @@ struct Triangle {
   static constexpr int64_t kFromTopLeft = 1, kFromBottomRight = 2;
 };
 
-// Where sequences start is told by int32.
+// The starts of sequences are int32.
 constexpr int64_t kMaxLength = std::numeric_limits<int32_t>::max();
 
 // Packed sequences are a batch of one.

@@ -1,5 +1,4 @@
-// What attention refuses at the call: everything that sizes and dtypes tell. The engine's kernels check
-// neither.
+// Checks of sizes and dtypes at the call of attention. The engine's kernels check neither.
 #pragma once
 
 #include <ATen/core/Tensor.h>
