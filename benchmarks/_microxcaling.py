@@ -80,7 +80,7 @@ def _row(name: str, ours: Measured, theirs: Measured, budget: Budget) -> dict[st
 
 
 def conversions(peer: Microxcaling, elements: int, budget: Budget) -> list[dict[str, object]]:
-    """Each block format on the same float32 values; the share of results that are equal is told, too."""
+    """Each block format on the same float32 values; also reports the share of equal results."""
     x = torch.randn(elements // 1024, 1024, generator=torch.Generator().manual_seed(0))
     rows = []
     for theirs, fmt in PAIRS.items():

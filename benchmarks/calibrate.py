@@ -4,8 +4,7 @@
 
 Gradients, optimizers and batch norms are in no sweep of that layout; their families start at their defaults
 and are moved no further than the steps' total times ask for. ``--leave-out`` fits once more without each
-model in turn, and prints how far off the steps of that model then are: what to expect of one that nobody
-measured.
+model in turn, and prints how far off the steps of that model then are: what to expect of an unmeasured model.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from torch_loom.chips.writer import to_toml
 
 # A step has hundreds of kernels and one time: it counts as a few timings of ops.
 STEP_WEIGHT = 3.0
-# Coefficients that a step's total cannot tell stay close to where they are.
+# Coefficients that a step's total does not determine stay close to where they are.
 PRIOR = 0.06
 HELD = ("derate", "derate_ns", "busy_share", "split_ns")
 

@@ -131,7 +131,7 @@ def planned_steps(chip: str, row: dict[str, Any]) -> list[Peak]:
         model = hf_models.build(row["model"], dtype, row["mode"] == "train", "cpu").to(DEVICE_TYPE)
         optimizer = torch.optim.AdamW(model.parameters()) if row["mode"] == "train" else None
         batch = hf_models.inputs(row["model"], row["shape"], dtype, DEVICE_TYPE)
-        # That PyTorch took the workspace of all products before the one of those with a bias.
+        # PyTorch took the workspace of all products before that of products with a bias.
         one = torch.empty(1, 1, dtype=dtype, device=DEVICE_TYPE)
         one @ one
         del one

@@ -294,8 +294,8 @@ def set_profile_open(is_open: bool) -> None: ...
 def attach_trace(callback: Callable[[int, int, int], None]) -> None: ...
 
 # Fallbacks. The notifier is called with the op, the dtype's name or None, and the dtypes of the operands, at
-# the first of each op and dtype, or at each one when they are refused, by whoever issues the op; what it
-# raises leaves the op.
+# the first of each op and dtype, or at each one when they are refused, in the thread that issues the op; what
+# it raises leaves the op.
 def set_blas_determinism(is_deterministic: Callable[[], bool]) -> None: ...
 
 # What the environment says of workspaces: bytes of cuBLAS's and of cuBLASLt's, whether they share one, and

@@ -18,8 +18,8 @@ _done = False
 def _autoload() -> None:
     """Register the device with PyTorch, once. The entry point of the group ``torch.backends``.
 
-    Never raises: ``import torch`` must not fail because of this package. What fails is told in one warning,
-    and raised when a device is first used.
+    Never raises: ``import torch`` must not fail because of this package. A failure is reported in one
+    warning, and raised when a device is first used.
     """
     global _done, _failure
     if _done:

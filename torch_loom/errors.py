@@ -100,7 +100,7 @@ class AlreadyInitializedError(LoomError, RuntimeError, cuda_type=RuntimeError):
 
 
 class VersionMismatchError(LoomError, RuntimeError):
-    """The extension was built against another torch than the one that is running."""
+    """The extension was built against another torch than the running one."""
 
 
 class ExtensionError(LoomError, RuntimeError):
@@ -223,7 +223,7 @@ class PipelineError(LoomError, RuntimeError):
 
 
 class PipelineStoppedError(PipelineError):
-    """A pipeline was shut down while somebody waited for it, or used after that."""
+    """A pipeline was shut down while a thread waited for it, or used after that."""
 
 
 class RankError(PipelineError):

@@ -127,7 +127,7 @@ def tests_of(name: Name, found: Sequence[MarkedTest]) -> list[MarkedTest]:
     if name.kind == "method":
         owners = {name.owner} | WORDS.get(name.owner, set())
         using = [test for test in using if owners & test.words]
-    # The test about fewest things is the one to read.
+    # Read first the test that is about the fewest things.
     return sorted(using, key=lambda test: len(test.words))
 
 

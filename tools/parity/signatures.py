@@ -31,7 +31,7 @@ ACCEPTED: dict[str, str] = {
 
 
 def _parameters(value: Any) -> list[Parameter] | None:
-    """Returns what can be passed, or None where Python cannot tell."""
+    """Returns what can be passed, or None where Python does not know."""
     try:
         parameters = list(inspect.signature(value).parameters.values())
     except (TypeError, ValueError):

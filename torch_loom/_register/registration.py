@@ -40,7 +40,7 @@ def register() -> Exception | None:
             _reject_taken_name(name)
         _check_version()
         _load_extension()
-        # Everything in C++ at once. What follows tells PyTorch's Python.
+        # Everything in C++ at once. What follows registers with PyTorch's Python.
         extension = importlib.import_module("torch_loom._C")
         extension.register_device(name)
         extension.set_library_files(library_files.prefixes())
@@ -64,7 +64,7 @@ def register() -> Exception | None:
         late.after_import("torch.distributed.checkpoint.filesystem", _watch_checkpoints)
         _register_compilers()
     except Exception as error:
-        # A name that cannot be had cannot be registered either; the default one can tell why.
+        # An invalid name cannot be registered; a stand-in under the default name reports why.
         _register_stand_in(OWN_NAME if isinstance(error, ConfigurationError) else name, error)
         return error
     return None
@@ -128,8 +128,8 @@ def _has_extension(folder: Path) -> bool:
 
 
 def _stop_threads_at_exit() -> None:
-    # Registered now, so that it runs after the handlers of whoever imported torch: no backward() comes
-    # after it.
+    # Registered now, so that it runs after the handlers of code that imports torch: no backward() comes after
+    # it.
     from torch_loom import _C
 
     atexit.register(_C.stop_autograd_threads)

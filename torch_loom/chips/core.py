@@ -74,7 +74,7 @@ def load_for_core(chip: str) -> tuple[_C.Chip, Figures]:
 
 
 def estimator(figures_of: Callable[[int], Mapping[str, float]]) -> Estimator:
-    """Return what knows how long commands take on devices, of whose figures ``figures_of`` knows."""
+    """Return the estimator; ``figures_of(device)`` gives the figures of its chip."""
     # Here: only a simulated clock needs it.
     from torch_loom.chips.estimator import Estimator
 

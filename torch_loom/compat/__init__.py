@@ -9,7 +9,7 @@ from torch_loom.errors import ConfigurationError
 def _autoload() -> None:
     """Let `import torch_rbln` be found under that name. An entry point of the group ``torch.backends``.
 
-    Never raises: what is wrong with the name is told by the other one.
+    Never raises: torch_loom's own entry point reports what is wrong with the name.
     """
     try:
         name = config.device_name()

@@ -36,5 +36,5 @@ class _Finder:
 def install() -> None:
     """Let `import torch_rbln` be found from now on, unless there is another package of that name."""
     if _Finder not in sys.meta_path:
-        # At the end: only what nobody else has is looked for here.
+        # At the end: other finders come first.
         sys.meta_path.append(_Finder)

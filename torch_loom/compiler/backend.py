@@ -164,7 +164,7 @@ def _boxed(function: Callable[..., Any], record: CompiledGraph) -> Callable[...,
             inputs.clear()
             return results
         given = list(inputs)
-        inputs.clear()  # AOTAutograd's convention: what nobody needs any more can be freed
+        inputs.clear()  # AOTAutograd's convention: inputs can be freed once unused
         return function(*given)
 
     call._boxed_call = True  # type: ignore[attr-defined]

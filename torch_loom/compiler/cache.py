@@ -141,7 +141,7 @@ def entry_for(
     device: torch.device,
     folder: Path,
 ) -> Entry | None:
-    """Return the place of a model in the cache; None where what it computes cannot be told beforehand."""
+    """Return the place of a model in the cache; None where what it computes cannot be known beforehand."""
     graph = fingerprint(module, args, kwargs)
     if not graph or not _are_whole(overrides.current()):
         log.info("not cached: what the module computes, or what a predicate asks, cannot be told beforehand")

@@ -68,7 +68,7 @@ def folded_of(
     program: Program,
     names: Sequence[str],
 ) -> Folded | None:
-    """Return what makes the constants of a module anew; None where nobody else can change its parameters.
+    """Return what makes the constants of a module anew; None where no other code can change its parameters.
 
     Args:
         sources, parameters: names in the module and values, by placeholder.

@@ -125,7 +125,7 @@ def target_of(chip: Chip, options: Options, num_chips: int = 1) -> Target:
         rows, columns, sram = _described(options.backend_device_descriptor_path, rows, columns, sram)
     harvested = _harvested(options.harvested_rows, num_chips)
     if harvested:
-        # All chips are placed alike, so the one with the fewest rows counts.
+        # All chips are placed alike, so the chip with the fewest rows counts.
         whole = chip.grid_rows or rows
         rows = whole - max(len(one) for one in harvested)
         if rows < 1 or any(row >= whole for one in harvested for row in one):

@@ -1,4 +1,4 @@
-"""The one file that reads environment variables: where a setting's text comes from.
+"""The only file that reads environment variables: where a setting's text comes from.
 
 Also what is said when it is bad. `overrides` are the texts that ``configure`` was given.
 """

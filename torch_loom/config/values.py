@@ -81,7 +81,7 @@ class Settings:
 
     @property
     def chip(self) -> str:
-        """The chip of the program's first device, or the one that it would be."""
+        """The chip of the program's first device; the machine's first chip if the program has no device."""
         return self.chips[self.physical_devices[0]] if self.physical_devices else self.chips[0]
 
     @property

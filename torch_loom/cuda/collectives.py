@@ -174,11 +174,11 @@ _AS_NCCL: dict[str, Callable[..., Any]] = {
 
 def _when_waited_for(op: Any) -> Callable[..., Any]:
     work_type = _distributed().Work
-    # Until somebody waits for them: the caller's object is the one that is made here.
+    # Keeps each message until it is waited for, so that the caller gets this Python object.
     pending: set[Any] = set()
 
     class Message(work_type):  # type: ignore[misc, valid-type]
-        """A message under way: what arrives is copied to the device when somebody waits for it."""
+        """A message under way; wait() copies what has arrived to the device."""
 
         def __init__(self, work: Any, copies: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
             super().__init__()
@@ -191,7 +191,7 @@ def _when_waited_for(op: Any) -> Callable[..., Any]:
 
         def wait(self, *timeout: Any) -> bool:
             """Wait for it, at most as long as `timeout`; raise what made it fail, each time."""
-            with self._lock:  # whoever waits second finds the copies made
+            with self._lock:  # a second waiter finds the copies made
                 if not self._has_ended:
                     pending.discard(self)
                     try:
@@ -216,7 +216,7 @@ def _when_waited_for(op: Any) -> Callable[..., Any]:
     def message(*arguments: Any) -> Any:
         copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         work = op(*(_on_host(argument, copies) for argument in arguments))
-        # Nobody needs to wait for what was sent.
+        # The program need not wait for what it sent.
         pending.difference_update([one for one in list(pending) if not one._copies and one.is_completed()])
         is_sent = op is torch.ops.c10d.send.default
         work = work if isinstance(work, work_type) else work_type.unbox(work)

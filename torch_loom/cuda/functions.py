@@ -59,8 +59,8 @@ def _own(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _has_kernel_on_card(is_dispatched: Callable[[str, Any], bool]) -> Callable[[str, Any], bool]:
-    # Every op is dispatched to the device's kernel for all, which refuses those that nobody has written for
-    # CUDA. torch._custom_ops.impl asks by this before it takes a kernel of the program's.
+    # Every op is dispatched to the device's kernel for all ops, which refuses ops without a CUDA kernel.
+    # torch._custom_ops.impl calls this before it takes a kernel of the program's.
     composites = (
         "CompositeImplicitAutograd",
         "CompositeExplicitAutograd",

@@ -1,7 +1,7 @@
 """Kernels that only a GPU runs are refused by one sentence: CUDA C sources and Triton's.
 
-Triton runs its kernels in Python, on copies in host memory, where it is told to (``TRITON_INTERPRET=1``).
-Neither has an extension point for this, so each change waits for the import of the module that it changes.
+Under ``TRITON_INTERPRET=1`` Triton runs its kernels in Python, on copies in host memory. Neither has an
+extension point for this, so each change waits for the import of the module that it changes.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ def take_over(module: ModuleType) -> None:
             continue
         ours = getattr(module, submodule)
         if theirs is None or submodule.startswith("_"):
-            # Nobody has it yet, or it is one piece of which no name makes sense without the others. What
-            # ours lacks is PyTorch's: its own modules import private names.
+            # PyTorch lacks it, or its names make sense only together. What ours lacks is PyTorch's: its own
+            # modules import private names.
             sys.modules[f"{torch.cuda.__name__}.{submodule}"] = ours
             for name, value in vars(theirs).items() if theirs is not None else ():
                 vars(ours).setdefault(name, value)

@@ -1,7 +1,7 @@
 """What PyTorch's own wheel for CUDA has inside: versions that libraries ask for before they do anything else.
 
-They are those of the default wheel of the running release, the one that ``pip install torch`` takes from PyPI
-for Linux, as its requirements name them. A build of PyTorch for CUDA has versions of its own.
+They are those of the running release's default wheel, which ``pip install torch`` takes from PyPI for Linux,
+as its requirements name them. A build of PyTorch for CUDA has versions of its own.
 """
 
 from __future__ import annotations

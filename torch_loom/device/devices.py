@@ -102,7 +102,7 @@ def set_device(device: Device) -> None:
 
 
 def _exchange_device(device: int) -> int:
-    """Make a device current and return the one that was; if ``device`` is negative, only return -1."""
+    """Make a device current and return the previous one; if ``device`` is negative, only return -1."""
     if device < 0:
         return -1
     _lazy_init()
@@ -313,7 +313,7 @@ def get_arch_list() -> list[str]:
 
 
 def _device_count_nvml() -> int:
-    """Return how many devices the program sees, as :func:`device_count`: there is nobody else to ask."""
+    """Return how many devices the program sees, as :func:`device_count`; NVML is not asked."""
     return _device_count()
 
 

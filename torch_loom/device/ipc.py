@@ -6,7 +6,7 @@ see the same memory, on the device of the same index. Start processes with ``spa
 * The sender waits until its device has finished what was submitted before. The receiver may use the tensor at
   once; what either writes later, the other sees once the writer has synchronised.
 * What was sent stays allocated in the sender until no receiver holds it, even if the sender has deleted it,
-  and a message that nobody receives holds it, too. A receiver that is killed holds nothing.
+  and an unreceived message holds it, too. A receiver that is killed holds nothing.
 * The sender must live until the message has been received. After that it may end: the memory stays.
 * The receiver's statistics do not count what it received: the sender pays.
 * What was received cannot be sent on, nor be resized: send or resize a ``clone()``.
@@ -39,7 +39,7 @@ def ipc_collect() -> None:
 
 
 def _register_reductions() -> None:
-    """Tell ``multiprocessing`` how tensors, storages and events of these devices travel."""
+    """Register with ``multiprocessing`` how tensors, storages and events of these devices are sent."""
     reduction.register(torch.UntypedStorage, _reduce_storage)
     reduction.register(torch.Tensor, _reduce_tensor)
     reduction.register(torch.nn.Parameter, _reduce_tensor)

@@ -1,8 +1,8 @@
 """A gate for profiles, as ``torch.cuda.profiler`` has one for NVIDIA's tools.
 
-Where those tell a tool beside the program to collect, these tell the profile of ``torch.profiler`` that runs:
-between :func:`stop` and :func:`start` it keeps no row of what the devices are told. Each profile begins by
-collecting; without one there is nothing to tell, and nothing happens. For a profile of one part only::
+NVIDIA's functions control a tool beside the program; these control the running profile of ``torch.profiler``:
+between :func:`stop` and :func:`start` it keeps no row of what is issued to devices. Each profile begins open;
+without a profile nothing happens. For a profile of one part only::
 
     with torch.profiler.profile() as prof:
         torch.loom.profiler.stop()
@@ -23,12 +23,12 @@ __all__ = ["check_error", "cudart", "profile", "start", "stop"]
 
 
 def start() -> None:
-    """Let the running profile keep what the devices are told from now on. No effect when it does."""
+    """Make the running profile keep what is issued to devices from now on. No effect if it already does."""
     _C.set_profile_open(True)
 
 
 def stop() -> None:
-    """Let the running profile keep nothing of what the devices are told from now on, until :func:`start`.
+    """Make the running profile keep nothing that is issued to devices from now on, until :func:`start`.
 
     What was issued before stays in it, whenever it runs. Ops, ranges and memory are kept all the same.
     """

@@ -106,8 +106,8 @@ def tensors_of_call(
     """Return the tensors among the arguments, in the order in which they were compiled.
 
     Raises:
-        ValueError: a constant has another value than the one that was compiled, or is missing; or a keyword
-            is none of those that it was compiled with.
+        ValueError: a constant has another value than at compilation, or is missing; or a keyword is none of
+            those that it was compiled with.
     """
     leaves = _leaves(specs, args, kwargs)
     tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))

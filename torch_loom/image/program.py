@@ -133,7 +133,7 @@ class Program:
     def fault(self, tensors: Mapping[str, torch.Tensor], device: torch.device) -> str | None:
         """Return what is wrong with the program whatever its inputs' values: the call, and what it raises.
 
-        None: nothing is, as far as shapes and dtypes tell. Nothing is computed.
+        None: nothing is, judging by shapes and dtypes. Nothing is computed.
         """
         from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
 
@@ -196,7 +196,7 @@ class Program:
         return lambda values: op(*decode(args, values, device), **_keywords(kwargs, values, device))
 
     def _last_uses(self) -> dict[str, tuple[str, ...]]:
-        """Which values nobody needs after a call."""
+        """Which values are last used by a call."""
         kept = set(references([self.outputs, *self.updates.values()]))
         made = {call.name for call in self.calls}
         last: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What the library is told of the devices, and how programs find it.
+"""The description of the devices that the library reads, and how programs find the library.
 
 The library cannot read chips and settings. It finds the devices in the variable ``TORCH_LOOM_NVML``. If that
 does not describe them, or was written under other settings, it has this file do so, in a process of its own.
@@ -94,7 +94,7 @@ def describe(settings: config.Settings | None = None) -> str:
         ChipError: there is no such chip, or its description cannot be used.
     """
     settings = settings or config.resolve()
-    # Programs may be told of none, but a driver has one.
+    # Programs may be given no CUDA version, but a driver has one.
     version = config.cuda_version(_DEFAULT_CUDA) or _DEFAULT_CUDA
     major, minor = (int(number) for number in version.split(".")[:2])
     newest = max(_DRIVERS)

@@ -146,7 +146,7 @@ def attention_backward(call: Call) -> int:
 def packed_attention(call: Call) -> int:
     """Return what attention of sequences costs that are packed; inputs ``[rows, heads, width]``.
 
-    Only values tell how long each of them is: every query is taken to see the longest sequence of keys, or
+    Their lengths are known from values only, so every query is taken to see the longest sequence of keys, or
     its window.
     """
     return _packed_scores(call, call.inputs[0]) * (

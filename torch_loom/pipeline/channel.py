@@ -148,7 +148,7 @@ class Channel(Generic[T]):
         return item
 
     def close(self, error: PipelineError) -> None:
-        """Let those who find no entry raise this: nobody will put one in."""
+        """Make readers that find no entry raise this: no more will come."""
         with self._changed:
             self._closed = error
             self._changed.notify_all()

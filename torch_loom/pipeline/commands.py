@@ -1,4 +1,4 @@
-"""What a stage's worker can be told to do."""
+"""The commands of a stage's worker."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Reply:
             self._lifeline.check()
 
     def wake(self) -> None:
-        """Let the one who waits look again."""
+        """Make the waiting thread look again."""
         with self._changed:
             self._changed.notify_all()
 

@@ -64,7 +64,7 @@ class Pipeline(Runs):
         """Run ``count`` micro-batches forward; 0 goes on until ``end_endless``, ``start`` or ``shutdown``.
 
         With ``inline`` in the calling thread: at most the micro-batches that wait, and done on return.
-        ``outputs`` is the queue for the outputs of these, in place of the one given to ``start``.
+        ``outputs`` is the queue for their outputs, in place of that given to ``start``.
 
         Raises:
             PipelineError: the pipeline does not run, or count is negative.
@@ -262,7 +262,7 @@ class Pipeline(Runs):
             raise
 
     def _check_targets(self, count: int) -> None:
-        """In the calling thread, waiting for targets that nobody pushes would have no end."""
+        """Raise if targets are missing: no other thread might push them, so waiting might not end."""
         num_targets = len(self.targets)
         if self._training and self.stages[-1].loss is not None and num_targets < count:
             raise PipelineError(

@@ -15,7 +15,7 @@ __all__ = ["Lifeline", "original_error", "stage_error", "told_error"]
 
 
 def stage_error(stage: str, doing: str, error: BaseException) -> StageError:
-    """Return the error that tells a reader what failed where, with the worker's traceback.
+    """Return the error that says what failed where, with the worker's traceback.
 
     It is an instance of the original's class too, where Python allows a class with both bases, so that
     ``except ValueError`` works for a ValueError of a stage. ``__cause__`` is the original.
@@ -57,7 +57,7 @@ def original_error(module: str, qualname: str, text: str) -> Exception:
 class Lifeline:
     """Whether a pipeline may go on. The first failure, or its shutdown, wakes everyone who waits.
 
-    Callbacks are held weakly where they are bound methods: a queue that nobody holds any more is not woken.
+    Callbacks are held weakly where they are bound methods: a queue without other references is not woken.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Lifeline:
         self.probe: Callable[[], None] = lambda: None
         """Called now and then by those who wait: records the failure of a worker that died without a word."""
         self.on_failure: Callable[[StageError], None] | None = None
-        """Told of the first failure, unless ``end_with`` recorded it; must not wait."""
+        """Called with the first failure, unless ``end_with`` recorded it; must not wait."""
 
     @property
     def error(self) -> StageError | None:
@@ -104,7 +104,7 @@ class Lifeline:
     def _end(self, error: StageError, tell: Callable[[StageError], None] | None) -> None:
         with self._lock:
             if self._error is None and not self._stopped:
-                # Tell the other ranks first: whoever sees the error here may shut down.
+                # Notify the other ranks first: a thread that sees the error here may shut down.
                 if tell is not None:
                     tell(error)
                 self._error = error

@@ -36,7 +36,7 @@ def store(channel: Channel[Any], device: torch.device, values: Sequence[torch.Te
     """Copy the inputs of a micro-batch to where they wait in their queue.
 
     Copies, because what the program does to its tensors later is not the pipeline's input. Where the device
-    has no memory for them, waits for entries that are consumed, if somebody consumes them.
+    has no memory for them, waits until entries are consumed, if the pipeline runs.
 
     Raises:
         torch.OutOfMemoryError: the device has no memory, and no entry will be released.

@@ -48,4 +48,4 @@ class Links:
     on_gradients: Callable[[tuple[torch.Tensor | None, ...]], None] | None = None
     """Sees incoming and outgoing gradients (the debug queue)."""
     on_done: Callable[[tuple[torch.Tensor, ...]], None] | None = None
-    """Told of each micro-batch that went forward, with its losses in training."""
+    """Called after each forward of a micro-batch, with its losses in training."""

@@ -1,4 +1,4 @@
-"""How a module comes to run on a stage's device. The one place of the pipeline that knows the compiler."""
+"""How a module comes to run on a stage's device. The only file of the pipeline that knows the compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What processes of a pipeline tell one another: a head in JSON and tensors in host memory, as bytes."""
+"""Messages between processes of a pipeline: a head in JSON and tensors in host memory, as bytes."""
 
 from __future__ import annotations
 

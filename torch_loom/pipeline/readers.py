@@ -53,7 +53,7 @@ class GuardedQueue:
 
     @classmethod
     def of(cls, target: Any, lifeline: Lifeline) -> GuardedQueue:
-        """Return the guard of a queue, the one that it has for this pipeline already or a new one."""
+        """Return the guard of a queue for this pipeline; makes it if there is none."""
         guard = getattr(target, "_loom_guard", None)
         return guard if isinstance(guard, cls) and guard._lifeline is lifeline else cls(target, lifeline)
 

@@ -28,7 +28,7 @@ from torch_loom.pipeline.worker import Worker
 
 __all__ = ["SHUTDOWN_SECONDS", "Runs"]
 
-SHUTDOWN_SECONDS = 8.0  # of the 10 that a shutdown may take; the rest is for whoever calls it
+SHUTDOWN_SECONDS = 8.0  # of the 10 that a shutdown may take; the rest is for the caller
 
 R = TypeVar("R", bound="Runs")
 _running: weakref.WeakSet[Runs] = weakref.WeakSet()
@@ -202,8 +202,8 @@ class Runs:
     def shutdown(self, timeout: float = SHUTDOWN_SECONDS, *, keep_queued: bool = False) -> bool:
         """End the workers; whether all ended within ``timeout`` seconds. Never raises, twice neither.
 
-        What is queued for the pipeline is dropped unless ``keep_queued``. A RuntimeWarning tells which
-        stage's process could not hand over what it has learned.
+        What is queued for the pipeline is dropped unless ``keep_queued``. A RuntimeWarning names the stage
+        whose process could not return what it has learned.
         """
         if self._pid != os.getpid():
             return True  # a fork has none of the workers, and those of its parent are not its own to end

@@ -38,7 +38,7 @@ class Stage:
 
     Args:
         name: unique in its pipeline; errors name it.
-        modules: an ``nn.Module`` or several by name; each gets the outputs of the one before as arguments.
+        modules: an ``nn.Module`` or several by name; each gets the outputs of its predecessor as arguments.
         device: where they run.
         loss: called with the outputs and the targets; only on the last stage.
         optimizer: called with the stage's parameters (a list with ``parameters()``), returns an optimizer.
@@ -294,7 +294,7 @@ class Stage:
                     found(*arguments)
 
     def choose(self, place: int) -> None:
-        """Let the module of this place run alone, in place of the one before."""
+        """Let only the module of this place run, instead of the previously chosen module."""
         self.chosen = place
 
     def chosen_modules(self) -> list[nn.Module]:
@@ -303,7 +303,7 @@ class Stage:
         return every if self.chosen is None else [every[self.chosen]]
 
     def lost(self) -> PipelineError | None:
-        """Return why the stage can run no more although nobody ended it, or None."""
+        """Return why the stage can run no more without having been ended, or None."""
         return None
 
     def kill(self) -> None:

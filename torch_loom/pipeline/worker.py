@@ -34,7 +34,7 @@ class Worker:
 
     @property
     def died(self) -> bool:
-        """Whether the thread has ended although nobody told it to."""
+        """Whether the thread has ended without a command to do so."""
         return self._thread is not None and not self._thread.is_alive() and not self._lifeline.ended
 
     def join(self, timeout: float) -> bool:
@@ -105,7 +105,7 @@ class Worker:
             for _ in range(command.count):
                 stage.forward(command.training, on_output=command.on_output)
             return
-        # Only the first stage is told of the end; it tells the others in the order of the data.
+        # Only the first stage receives the end; it passes it on in the order of the data.
         try:
             cancel = command.cancel if stage.is_first else None
             while stage.forward(command.training, cancel, command.on_output):

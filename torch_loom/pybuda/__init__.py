@@ -68,7 +68,7 @@ from torch_loom.pybuda.tti import TTDeviceImage
 from torch_loom.pybuda.verify import VerifyConfig
 from torch_loom.pybuda.verify.verify import verify_module, verify_module_pipeline
 
-# Names that the original has in a module which here stands below the one that defines them.
+# Names that the original has in a module, and that another module defines here.
 for _module, _names in (
     (module, {"OnnxModule": OnnxModule, "TFModule": TFModule}),
     (verify, {"verify_module": verify_module, "verify_module_pipeline": verify_module_pipeline}),

@@ -8,9 +8,9 @@ __all__ = ["set_position"]
 
 
 def set_position(pipeline: Pipeline, place: int, start: int, num_tokens: int) -> None:
-    """Tell the modules of a stage at which token the next forward begins, after what it was told before.
+    """Set the token at which the next forward of a stage's modules begins, in the order of its commands.
 
-    A module with a method ``set_position(start, num_tokens)`` is told; others keep their own count.
+    Calls ``set_position(start, num_tokens)`` of modules that have it; others keep their own count.
     """
     stage = pipeline.stages[place]
 

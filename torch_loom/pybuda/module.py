@@ -271,7 +271,7 @@ class PyBudaModule(Module):
         return self._parameters[self._key(self._parameters, name, "parameter")]
 
     def get_parameters(self, submodules: bool = True) -> list[Parameter]:
-        """Return the parameters, those of sub-modules too unless told otherwise."""
+        """Return the parameters, by default those of sub-modules too."""
         found = list(self._parameters.values())
         if submodules:
             found += [p for module in self._submodules.values() for p in module.get_parameters()]

@@ -17,7 +17,7 @@ from torch_loom.pybuda.tensor import Tensor, TensorBase
 
 __all__ = ["BudaRunner"]
 
-MAX_KEPT = 1024  # values of a tapped op that nobody reads
+MAX_KEPT = 1024  # unread values of a tapped op
 
 
 class Tap(Protocol):
@@ -103,7 +103,7 @@ class BudaRunner(nn.Module):
         return values
 
     def set_position(self, start: int, num_tokens: int) -> None:
-        """Tell the PyBuda module at which token the next forward begins, if it wants to know."""
+        """Set the token at which the next forward begins, if the PyBuda module has ``set_position``."""
         told = getattr(self.buda, "set_position", None)
         if callable(told):
             told(start, num_tokens)

@@ -29,7 +29,7 @@ def run(arguments: Sequence[str], values: Values) -> None:
     if arguments[0].startswith("-") and not is_python:
         raise ConfigurationError(f"loom run has no option {arguments[0]}; `loom run --help` lists them")
     config.export({"device_name": config.CUDA_NAME, **values})
-    # Bad values are told here, not by the program: this reads the chips.
+    # Bad values are reported here, not by the program: this reads the chips.
     description.export(config.resolve())
     description.offer()
     sys.stdout.flush()

@@ -85,7 +85,7 @@ def _names_own_devices(error: BaseException) -> bool:
 
 
 def _rank(world_size: int | None) -> dict[str, str]:
-    """Return what a launcher tells the first of so many processes."""
+    """Return the environment that a launcher gives to the first of so many processes."""
     if world_size is None:
         return {}
     return {
@@ -97,7 +97,7 @@ def _rank(world_size: int | None) -> dict[str, str]:
 
 
 def _plan_group(plan: Any, world_size: int) -> None:
-    """Make the planned process group, which is the one that the script asks for."""
+    """Make the planned process group, for the one that the script asks for."""
     import torch.distributed as dist
 
     plan.world_size = world_size

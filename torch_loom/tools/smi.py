@@ -90,7 +90,7 @@ class _Kind:
 
 
 def _kind_of_others(physical: int) -> _Kind | None:
-    """Return what the processes that use a device take it for; None: nobody does, or they differ."""
+    """Return what the processes that use a device take it for; None: no process does, or they differ."""
     from torch_loom import chips
     from torch_loom.device.telemetry import activity
     from torch_loom.errors import ChipError

@@ -20,7 +20,7 @@ Vector = NDArray[np.float64]
 
 # How far a coefficient may stray from where it began before that costs as much as an error of a tenth.
 PRIOR = 0.02
-# The same for a coefficient of two-byte elements against that of larger ones: one tells of the other.
+# The same for a coefficient of two-byte elements against that of larger ones, which predicts it.
 TWIN_PRIOR = 0.05
 # Beyond this error a timing counts linearly: a kernel that took another algorithm must not bend the curve.
 ROBUST_ERROR = 0.1
@@ -183,7 +183,7 @@ def free_coefficients(families: Sequence[str], fixed: Sequence[str] = ()) -> lis
     free = []
     for family in families:
         names = FAMILIES[family].defaults
-        # Convolutions are too few to tell these from the rest.
+        # Convolutions are too few to determine these.
         rare = HELD_IN_CONVOLUTIONS if family.startswith("convolution") else ()
         if family.startswith("convolution_"):
             # All but the pointwise ones on matrix units compute long enough to hide their memory.

@@ -52,7 +52,7 @@ class _OwnKernels:
         self, kernel_name: str, call_args: Any, *, device: Any = None, triton: bool = True, **kwargs: Any
     ) -> None:
         if not triton and device is not None and device.type == config.device_name():
-            # The line is the one of a function of Python on any device.
+            # The line is that of a Python function on any device.
             device = torch.device("cpu")
         super()._generate_kernel_call_helper(  # type: ignore[misc]
             kernel_name, call_args, device=device, triton=triton, **kwargs

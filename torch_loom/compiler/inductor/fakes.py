@@ -24,7 +24,7 @@ def lay_out_as_engine(name: str) -> None:
         return
 
     def device_hint(tensor: Any) -> str:
-        # Only fake tensors are of a device: plain meta tensors are called "cuda", whoever asks.
+        # Only fake tensors are of a device: plain meta tensors are called "cuda", for every caller.
         kind: str = original(tensor)
         return _CPU.type if kind == name and _device_type(tensor) == name else kind
 

@@ -1,7 +1,7 @@
 """C++ kernels that Inductor generated, compiled for the host and submitted as commands.
 
-A kernel of Inductor's takes addresses and sizes. Here it gets an entry point with the one signature that the
-runtime submits, so that it runs on the current stream, is kept by graphs, and is told to the tape.
+A kernel of Inductor's takes addresses and sizes. Here it gets an entry point with the signature that the
+runtime submits, so that it runs on the current stream, is kept by graphs, and is reported to the tape.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tells Dynamo and Inductor of the device, each part of them when it is first imported."""
+"""Registers the device with Dynamo and Inductor, with each part of them when it is first imported."""
 
 from __future__ import annotations
 

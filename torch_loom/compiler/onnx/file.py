@@ -1,4 +1,4 @@
-"""Reads ONNX files, which nobody vouches for: sizes, structure and paths are checked first."""
+"""Reads untrusted ONNX files: sizes, structure and paths are checked first."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def package(name: str = "onnx") -> Any:
 
 
 def is_model(value: Any) -> bool:
-    """Whether it is an ONNX model in memory: told by its class's name, so that onnx need not be imported."""
+    """Whether it is an ONNX model in memory, by its class's name, so that onnx need not be imported."""
     return type(value).__name__ == "ModelProto" and hasattr(value, "opset_import")
 
 
@@ -281,8 +281,8 @@ def _types(whole: Any) -> dict[str, int]:
 def ranks(proto: Any) -> tuple[dict[str, int], frozenset[str]]:
     """Return the number of dimensions of values, and of which of them the model alone says it.
 
-    ONNX's inference of shapes tells of the others. It believes what a model declares, so it is first asked
-    without that.
+    ONNX's shape inference gives the others. It believes what a model declares, so it also runs without the
+    declarations.
     """
     bare = _without_weights(proto)
     said = _inferred(bare)

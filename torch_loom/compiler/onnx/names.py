@@ -15,7 +15,7 @@ from torch import fx, nn
 __all__ = ["Names", "node"]
 
 MAX_PARTS = 32
-"""Of a path: each is a module within the one before."""
+"""The most parts of a path, each a module within the previous one."""
 _OTHERS = re.compile(r"[^0-9A-Za-z_]+")
 # Of the class, and what a module sets of its own: parameters, hooks, training.
 _TAKEN = frozenset([*dir(fx.GraphModule), *vars(fx.GraphModule(nn.Module(), fx.Graph()))])

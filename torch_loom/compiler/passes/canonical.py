@@ -22,14 +22,14 @@ def annotate_sources(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
 
 
 def canonicalise(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
-    """Remove what nobody uses, conversions to what a tensor is already, and equal pure ops but the first."""
+    """Remove unused nodes, conversions that change nothing, and duplicates of pure ops."""
     for node in list(graph.graph.nodes):
         if node.target is torch.ops.aten._assert_tensor_metadata.default and not node.users:
             # Shapes, dtypes and devices are those of the graph, which the export has checked.
             graph.graph.erase_node(node)
             continue
         if node.target is torch.ops.aten._to_copy.default and _is_same(node):
-            # _to_copy is a new tensor; nothing in a functional graph can tell the two apart, but its caller.
+            # _to_copy is a new tensor; in a functional graph, only the caller can tell the two apart.
             if any(user.op == "output" for user in node.users):
                 continue
             node.replace_all_uses_with(node.args[0])
@@ -57,7 +57,7 @@ def _is_impure(node: fx.Node) -> bool:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return False if target.__class__.__module__ == "builtins" else node.is_impure()
-    # A draw that nobody reads still moves the generator on, as it does in eager.
+    # An unused draw still advances the generator, as in eager.
     return target._schema.is_mutable or _RANDOM in target.tags or not target._schema.returns
 
 

@@ -166,7 +166,7 @@ def _quantise_parts(graph: fx.GraphModule, node: fx.Node) -> None:
 
 
 def _warn_of_optimizers(graph: fx.GraphModule) -> None:
-    """Tell of an optimizer that divides by zero in its format, as Adam does in formats of few bits."""
+    """Warn about an optimizer that divides by zero in its format, as Adam does in formats of few bits."""
     for node in graph.graph.nodes:
         own = facts(node)
         if own.role != "optimizer" or own.format in ("", "Float32"):

@@ -34,7 +34,7 @@ class Context:
         checks: whether the legality check runs after each pass.
         dump: a folder to which the graph is written after each pass.
         records: what each pass took and left.
-        notes: what passes tell the report, in words.
+        notes: what passes add to the report, in words.
         found: what passes leave for later ones, by their names.
         updated: names of those parameters that a run changes.
         folded: the program that makes what has been computed of parameters alone, and the names of its

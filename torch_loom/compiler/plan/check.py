@@ -105,7 +105,7 @@ def _deadlock(plan: Plan, epoch: Epoch) -> list[str]:
     for edge in edges:
         key = (edge.producer, edge.consumer)
         if key not in room:
-            return []  # told by _flow
+            return []  # reported by _flow
         ins[edge.consumer].append(key)
         outs[edge.producer].append(key)
     made = dict.fromkeys(names, 0)

@@ -115,7 +115,7 @@ def _between_ops(plan: Plan, target: Target, place_of: Mapping[str, tuple[Epoch,
 
 
 def _share(plan: Plan) -> None:
-    """Give queues that the next epoch of the same chip reads one entry: nobody writes while it is read."""
+    """Give queues that the next epoch of the same chip reads one entry: reads and writes never overlap."""
     index = {one.work.name: epoch.index for epoch in plan.epochs for one in epoch.placed}
     chip = {one.work.name: epoch.chip for epoch in plan.epochs for one in epoch.placed}
     for queue in plan.queues:

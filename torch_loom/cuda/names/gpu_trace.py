@@ -1,9 +1,9 @@
-"""Callbacks on what devices are told, with the names of ``torch.cuda._gpu_trace``.
+"""Callbacks for what programs do with devices, with the names of ``torch.cuda._gpu_trace``.
 
-They are called in the thread that does it, before it is done (a creation: after it), for the life of the
-process. Events and memory are named by their addresses, streams by their ``native_handle``. What a callback
-raises is logged and goes no further, but for a ``KeyboardInterrupt``, which the main thread gets afterwards;
-what a callback does itself to devices is told to no callback.
+They are called in the issuing thread, before the command is submitted (a creation: after it), for the life of
+the process. Events and memory are named by their addresses, streams by their ``native_handle``. What a
+callback raises is logged and goes no further, but for a ``KeyboardInterrupt``, which the main thread gets
+afterwards; commands that a callback itself issues are not reported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class _Registry(CallbackRegistry[P]):
-    """Callbacks of one kind. The first of all makes the devices tell."""
+    """Callbacks of one kind. The first of all attaches a reader to the tape."""
 
     def add_callback(self, cb: Callable[P, None]) -> None:
         if not callable(cb):
@@ -104,7 +104,7 @@ def register_callback_for_event_record(cb: Callable[[int, int], None]) -> None:
 
 
 def register_callback_for_event_wait(cb: Callable[[int, int], None]) -> None:
-    """Call ``cb(event, stream)`` when a stream is told to wait for an event."""
+    """Call ``cb(event, stream)`` when a stream is made to wait for an event."""
     EventWaitCallbacks.add_callback(cb)
 
 

@@ -38,7 +38,7 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
 
     Raises:
         DeviceTypeError: ``device`` is none of these, is of another device type, or lacks the index.
-        InvalidDeviceError: the index in its text is larger than PyTorch can tell apart.
+        InvalidDeviceError: the index in its text is larger than PyTorch can hold.
     """
     if isinstance(device, int) and not isinstance(device, bool):
         return device

@@ -172,7 +172,7 @@ def at_first_use(callback: Callable[[config.Settings], None]) -> None:
 
 
 def _tell_chaos_seed(seed: int) -> None:
-    # The interpreter sets it for an exception that nobody caught, and test runners for a failed test.
+    # The interpreter sets it for an uncaught exception, and test runners for a failed test.
     if getattr(sys, "last_value", None) is not None:
         print(
             f"torch-loom: launch mode chaos, seed {seed}; TORCH_LOOM_CHAOS_SEED={seed} repeats this order",

@@ -1,4 +1,4 @@
-"""Registers with modules of PyTorch that `import torch` does not import, when somebody imports them.
+"""Registers with modules of PyTorch that `import torch` does not import, when the program imports them.
 
 Dynamo and Inductor take seconds to import, and have no entry point that a backend is asked through: their
 registries are filled by calls. So a finder waits for the import of each. pytorch/pytorch #189138.
@@ -55,7 +55,7 @@ class _Loader(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
-        # As if nobody had waited, for whoever asks the module for its source.
+        # Restore the loader, for code that asks the module for its source.
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         # Not as an attribute: a module of PyTorch's settings takes none but those.

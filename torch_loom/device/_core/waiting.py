@@ -13,7 +13,7 @@ _MAX_SLEEP_NS = 2**62
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
-    """Say what happens when the host is about to wait for a device without having been told to.
+    """Choose what happens when an op is about to make the host wait for a device implicitly.
 
     That is: reading a value (``item``, ``tolist``, printing, ``if tensor:``), a copy between host and device
     without ``non_blocking=True``, ops whose result's size or value the host must know (``nonzero``, indexing
@@ -70,7 +70,8 @@ def _busy_wait_for_flag() -> None:
     """Keep the current stream busy until :func:`_clear_flag` has run on another stream of the device.
 
     Raises:
-        RuntimeError: the launch mode is not ``auto``, or the stream is captured: nobody could clear it.
+        RuntimeError: the launch mode is not ``auto``, or the stream is captured: the flag could not be
+            cleared.
     """
     _lazy_init()
     _C.busy_wait_for_flag()

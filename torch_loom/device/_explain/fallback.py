@@ -1,4 +1,4 @@
-"""Fallbacks: what the chip does not do itself runs all the same; here it is counted, told of or refused."""
+"""Fallbacks: what the chip does not do itself runs all the same; here it is counted, reported or refused."""
 
 from __future__ import annotations
 

@@ -303,7 +303,7 @@ def reduce_add_coalesced(
             [flattened([tensors[place] for place in places], orders) for tensors in lists], destination
         )
         for place, part in zip(places, unflattened(total, firsts, orders), strict=True):
-            # Each with a version counter of its own: nobody sees that they share memory.
+            # Each with a version counter of its own, so that shared memory does not show.
             sums[place] = part.data
     return tuple(result for result in sums if result is not None)
 

@@ -59,7 +59,7 @@ globals().update(functions("_graph_annotations"))
 
 
 class _CapturedCommands:
-    """Numbers the kernels and copies that are captured, and tells them to the scopes of their thread."""
+    """Numbers the kernels and copies that are captured, and adds them to the scopes of their thread."""
 
     def __init__(self) -> None:
         self.is_enabled = False

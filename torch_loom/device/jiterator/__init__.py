@@ -217,7 +217,7 @@ def _output(tensors: tuple[torch.Tensor, ...], shape: tuple[int, ...], dtype: to
 
 
 def _numbers(operands: list[torch.Tensor]) -> list[int]:
-    """What the loop is told: the number of dimensions, sizes, and the strides of each operand in bytes."""
+    """The loop's arguments: the number of dimensions, sizes, and the strides of each operand in bytes."""
     first = operands[0]
     # An output has no gaps: where all lie as it does, the order in memory will do.
     if all(operand.stride() == first.stride() for operand in operands):

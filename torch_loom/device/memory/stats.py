@@ -184,8 +184,8 @@ def max_memory_reserved(device: Device = None) -> int:
 def mem_get_info(device: Device = None) -> tuple[int, int]:
     """Return the free and the total bytes of a device (the current one if None).
 
-    Unlike CUDA's, what other processes use does not lessen what is free: each has the capacity to itself.
-    :func:`torch.loom.device_memory_used` tells what all of them use together.
+    Unlike on CUDA, each process sees the full capacity: memory that other processes use counts as free.
+    :func:`torch.loom.device_memory_used` returns what all processes use together.
 
     Raises:
         InvalidDeviceError: there is no such device.

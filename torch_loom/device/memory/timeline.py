@@ -102,7 +102,7 @@ def _allocation_stacks(timeline: Any) -> dict[Any, list[_Entry]]:
             continue
         tensor = TensorKey.from_allocation(event.extra_fields)
         if tensor is None:
-            continue  # nobody used it as a tensor
+            continue  # never used as a tensor
         frames = []
         parent = event.parent
         while parent is not None:

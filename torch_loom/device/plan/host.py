@@ -1,8 +1,8 @@
 """Large tensors of the host, which take no memory while a dry run is under way.
 
-A model is made on the host, filled at random and then moved. In a dry run nobody looks at the values, and
-the model may be larger than this machine: large tensors get pages that nobody has touched, and what would
-fill such a tensor leaves it as it is. All of them read as zeros.
+A model is made on the host, filled at random and then moved. In a dry run the values do not matter, and the
+model may be larger than this machine. So large tensors get untouched pages, and ops that would fill them do
+nothing: they read as zeros.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class CostlessHost(TorchFunctionMode):
         return made
 
     def storage(self, size_bytes: int) -> torch.UntypedStorage:
-        """Return storage of so many bytes that takes no memory while nobody writes to it."""
+        """Return storage of so many bytes that takes no memory until it is written to."""
         if size_bytes == 0:
             return torch.UntypedStorage(0)  # type: ignore[no-untyped-call]
         return self._flat(size_bytes, torch.uint8).untyped_storage()

@@ -28,10 +28,10 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
 
     Inside, ``"loom:0"`` is a device of the driver ``null``: ops check and infer shapes and dtypes, memory is
     counted and runs out, time is simulated, and nothing is computed: a value that is read is 0 (False), but
-    what ``all`` returned is True, as checks pass; a warning tells of it once for each line. Large tensors of
-    the host that are made inside take no memory either, and have zeros in them, so that models larger than
-    this machine can be made. Everything that belongs to devices is the dry run's: their number, the current
-    device and streams, generators, statistics of memory. That holds for all threads of the process.
+    what ``all`` returned is True, as checks pass; a warning says so, once for each line. Large tensors of the
+    host that are made inside take no memory either, and have zeros in them, so that models larger than this
+    machine can be made. Everything that belongs to devices is the dry run's: their number, the current device
+    and streams, generators, statistics of memory. That holds for all threads of the process.
 
     Files of tensors are not written: ``torch.save`` and ``safetensors.torch.save_file`` leave their paths as
     they are, warn once, and until the end loading such a path gives what was saved, with zeros. Threads that

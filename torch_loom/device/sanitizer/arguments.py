@@ -74,7 +74,7 @@ class ArgumentHandler:
                 self.outputs.add(self._add(tensor, None, is_write=not (is_view or is_factory), is_read=False))
 
     def _add(self, tensor: torch.Tensor, name: str | None, *, is_write: bool, is_read: bool) -> int:
-        # Tensors without memory are told apart by themselves.
+        # Tensors without memory are identified by their objects.
         address = tensor.data_ptr() or id(tensor)
         if is_write:
             self.dataptrs_written.add(address)

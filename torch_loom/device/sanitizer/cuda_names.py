@@ -1,6 +1,6 @@
 """The stream sanitizer with the names of ``torch.cuda._sanitizer``: finds races between streams.
 
-It reads the tape: every command of every device, told in the thread that issues it before it is submitted.
+It reads the tape, which reports every command of every device in the issuing thread, before it is submitted.
 Two commands race when they use the same bytes on two streams, one of them writes, and no event, host
 synchronisation or shared stream puts one before the other. docs/races.md has examples.
 """

@@ -26,12 +26,12 @@ class TapeHandler:
     """Analyses the tape for synchronization errors.
 
     A command that is refused leaves no trace: as it is not submitted, nothing can race with it. Commands that
-    a graph captures do not run; each replay is told like the commands that it stands for.
+    a graph captures do not run; each replay is reported as the commands that it stands for.
 
     Attributes:
         syncs: the clocks.
         memory: the blocks and their uses.
-        seq_num: how many commands were told.
+        seq_num: how many commands were reported.
     """
 
     def __init__(self) -> None:

@@ -69,7 +69,7 @@ class TensorInfo:
         address: where it starts.
         end: the address behind its last byte.
         stream: the stream that it was allocated for.
-        recorded: the streams that were told to the allocator by ``record_stream``.
+        recorded: the streams that ``record_stream`` has recorded for the block.
         earlier: freed blocks that lay in the same memory, with uses that may not be over.
     """
 
@@ -118,7 +118,7 @@ class TensorInfo:
     def add(self, operand: Operand, launch: Launch) -> None:
         """Note a use that races with none before it."""
         if operand[4] and covers(operand, self.address, self.end):
-            # Whoever races with an earlier use races with this one, too.
+            # A later use that races with an earlier use races with this one, too.
             self._uses.clear()
             self.newest.clear()
             self.earlier = []
@@ -206,7 +206,7 @@ class Memory:
         self.blocks: dict[int, TensorInfo] = {}
         self._starts: list[int] = []
         self._freed = _FreedRanges()
-        # Memory whose allocation was not told: taken before the sanitizer was enabled, or a graph's own.
+        # Memory whose allocation was not reported: taken before the sanitizer was enabled, or a graph's own.
         self._unknown: dict[int, TensorInfo] = {}
 
     def find(self, address: int) -> TensorInfo:
@@ -268,7 +268,8 @@ class Memory:
         return block
 
     def _remove_overlapped(self, start: int, end: int) -> None:
-        # Pinned blocks are not told to be freed, and nothing was told while the sanitizer was disabled.
+        # The frees of pinned blocks are not reported, and nothing was reported while the sanitizer was
+        # disabled.
         index = bisect.bisect_right(self._starts, start) - 1
         if index >= 0 and self.blocks[self._starts[index]].end > start:
             self._remove(self._starts[index])

@@ -12,8 +12,8 @@ import functools
 
 __all__ = ["Operand", "covers", "extent", "overlap"]
 
-# What the tape tells of a tensor: address, sizes, strides in elements, bytes of an element, is it written.
-# The dtype, which it tells as well, does not matter here.
+# What the tape reports of a tensor: address, sizes, strides in elements, bytes of an element, is it written.
+# The dtype, which it reports as well, does not matter here.
 Operand = tuple[int, tuple[int, ...], tuple[int, ...], int, bool]
 
 # Dimensions as (stride in bytes, count), the smallest stride first.

@@ -46,7 +46,7 @@ class Access:
         stream: the stream, as ``clocks.pack_stream`` numbers it: on device 0 by its own id.
         operator: the name of the op, or as in ``"copy (4000 bytes) from cpu to cuda:0"``.
         data_ptr: the address of the tensor's first element.
-        sizes: its shape; memory that an op takes for its result is told as bytes.
+        sizes: its shape; memory that an op takes for its result is given in bytes.
         item_bytes: the size of an element.
         stack_trace: the Python stack that issued the command.
     """
@@ -173,7 +173,7 @@ class UseAfterFreeError(UnsynchronizedAccessError):
 
 
 class MissingRecordStreamError(UseAfterFreeError):
-    """As its base class; the freed tensor was used on another stream than the one it was allocated for."""
+    """As its base class; the freed tensor was used on another stream than its own."""
 
     __module__ = _MODULE
 

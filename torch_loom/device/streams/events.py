@@ -61,7 +61,7 @@ class Event(torch.Event):
         return ctypes.c_void_p(self.event_id)
 
     def record(self, stream: torch.Stream | None = None) -> None:
-        """Mark the point that a stream has reached. Whoever waits for an earlier record still does.
+        """Mark the point that a stream has reached. Earlier waits still wait for the earlier record.
 
         Args:
             stream: a stream of the event's device; the current one of the current device if None.

@@ -56,11 +56,11 @@ class Simulated:
         return round(1000 * self._between("power_idle_watts", "power_max_watts"))
 
     def temperature_celsius(self) -> int:
-        """Return its temperature: between the one when idle and the highest."""
+        """Return its temperature: between the idle and the highest temperature."""
         return round(self._between("temperature_idle_celsius", "temperature_max_celsius"))
 
     def clock_mhz(self) -> int:
-        """Return its clock: the highest if a kernel ran, else the one when idle."""
+        """Return its clock: the highest if a kernel ran, else the idle clock."""
         return int(self._figure("clock_mhz" if self.share > 0 else "clock_idle_mhz"))
 
     def _between(self, low: str, high: str) -> float:

@@ -1,8 +1,8 @@
 """The mode under which every function of PyTorch is computed as a Tensix chip would.
 
-A function mode and no dispatch mode, because torch.compile traces the one and refuses the other, and because
-what it adds to a result, the conversion and the conversion of the gradient, then is part of the autograd
-graph: backward and optimizers need no mode.
+It is a function mode, not a dispatch mode, because torch.compile traces only the former. Also, the
+conversions that it adds to results and their gradients are then part of the autograd graph: backward and
+optimizers need no mode.
 """
 
 from __future__ import annotations

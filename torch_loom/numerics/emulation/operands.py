@@ -1,8 +1,8 @@
 """Operands and results in a format: which tensors have been converted, and converting the others.
 
 A tensor that an emulated op made says so in an attribute, which torch.compile traces like any other.
-Converting it again would change nothing but the time, unless somebody has written to it since (its version
-tells), or it is a view with other blocks: views keep values as they are.
+Converting it again would only take time, unless it was written to since (its version shows that), or it is a
+view with other blocks: views keep values as they are.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def pass_mark(result: Any, source: Any) -> Any:
 
 
 def unmark(value: Any) -> None:
-    """Forget the format of a tensor that the program writes to. Versions do not tell while compiling."""
+    """Forget the format of a tensor that is written to: while compiling, versions do not show it."""
     if isinstance(value, Tensor) and getattr(value, _MARK, None) is not None:
         mark(value, None)
 
@@ -76,7 +76,7 @@ def is_own(tensor: Tensor) -> bool:
 
 
 def pass_ownership(result: Any, source: Any) -> None:
-    """Tell the views and the ``.data`` of a parameter that they are the program's own weights, too."""
+    """Mark the views and the ``.data`` of a parameter as the program's own weights, too."""
     if not isinstance(source, Tensor) or not is_own(source) or torch.compiler.is_compiling():
         return
     for part in result if isinstance(result, tuple | list) else (result,):
@@ -85,7 +85,7 @@ def pass_ownership(result: Any, source: Any) -> None:
 
 
 class Weights:
-    """Parameters in a format, converted once until they change, where nobody wants their gradient.
+    """Parameters in a format, converted once until they change, where their gradient is not needed.
 
     A version counts what PyTorch writes to a parameter, and not what is written through ``.data``, NumPy or
     C++: whether the bits have changed is looked at each time, at half the cost of converting them.
@@ -160,7 +160,7 @@ def operands(values: Iterable[Any], fmt: DataFormat, weights: Weights) -> list[A
 
 
 def result(value: Any, fmt: DataFormat, op: str, given: Iterable[Any]) -> Any:
-    """What an op returned, in `fmt`; in place where the tensor is new and nobody differentiates it."""
+    """What an op returned, in `fmt`; in place where the tensor is new and has no gradient."""
     if isinstance(value, Tensor):
         return _tensor_result(value, fmt, op, given)
     if isinstance(value, tuple) and any(is_float(each) for each in value):

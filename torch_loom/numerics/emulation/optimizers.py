@@ -62,7 +62,7 @@ class OptimizerSteps(threading.local):
         """Whether the caller is part of a step."""
         if self._step is None:
             return False
-        # A step that raised has told no end: it runs only while its frame does.
+        # A step that raised has reported no end: it runs only while its frame does.
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             if frame is self._step:

@@ -61,7 +61,7 @@ class PlacesOfThreads(Places, threading.local):
 
 
 def _nearest(names: Sequence[str], running: Sequence[str]) -> str:
-    """Of a module's paths the one that lies in the module that runs."""
+    """Return the path of a module that lies in the running module."""
     for outer in reversed(running):
         for name in names:
             if not outer or name.startswith(outer + "."):

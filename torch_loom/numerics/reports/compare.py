@@ -119,7 +119,7 @@ def compare(
 
     Returns:
         The report. Errors of a layer contain those of the layers before it. A layer that runs several times
-        is told of by its last run.
+        is reported by its last run.
 
     Raises:
         FormatError: no formats, or one that values cannot have.

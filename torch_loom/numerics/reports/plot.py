@@ -23,7 +23,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one colour, with a line through them unless told otherwise."""
+    """Points of one colour, with a line through them unless ``has_line`` is False."""
 
     color: int
     marks: Sequence[Mark]

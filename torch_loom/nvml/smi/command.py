@@ -316,7 +316,7 @@ def _run(arguments: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command and return its exit status. A loop ends with Ctrl-C, or when nobody reads."""
+    """Run the command and return its exit status. A loop ends with Ctrl-C or its output's reader."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         _run(arguments)

@@ -1,4 +1,4 @@
-"""What runs in the process of a stage: the stage itself, told what to do message by message."""
+"""What runs in the process of a stage: the stage itself, controlled by messages."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ class ProcessStage(Stage):
         self._num_alive = 0
 
     def lost(self) -> PipelineError | None:
-        """Return an error if the process has ended although nobody ended it."""
+        """Return an error if the process has ended on its own."""
         process = self._process
         with contextlib.suppress(ValueError):  # a shutdown in another thread has closed it
             if process is not None and not process.is_alive():

@@ -33,7 +33,7 @@ class Receiver(Protocol):
         """Take a message; called in the thread that reads the rank's connection, and must not wait."""
 
     def lost(self, rank: int, error: RankError) -> None:
-        """Be told that a rank ended without a word."""
+        """Handle the loss of a rank that ended without a message."""
 
 
 class Post:
@@ -92,7 +92,7 @@ class Post:
         self._outgoing[rank].put(encode(message))  # type: ignore[arg-type]
 
     def close(self) -> None:
-        """Tell the others that this process ends, and end the connections."""
+        """Send the others that this process ends, and end the connections."""
         self._closing = True
         for peer in self.peers:
             self.send(peer, Message("exit"))
@@ -135,7 +135,7 @@ class Post:
                     self._lose(peer, RankError(f"rank {peer} has ended"))
                     return
                 self._hand_over(peer, message)
-            except Exception as error:  # nobody else would hear of it
+            except Exception as error:  # no caller would see it
                 text = f"what rank {peer} sent cannot be taken in ({type(error).__name__}: {error})"
                 lost = RankError(text)
                 lost.__cause__ = error

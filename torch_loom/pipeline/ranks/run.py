@@ -63,7 +63,7 @@ class Outbox:
 
 
 class Inbox(Channel[Any]):
-    """The end of a queue whose writer is on another rank, which is told of each entry that is released."""
+    """The end of a queue whose writer is on another rank; each released entry is reported to that rank."""
 
     def __init__(self, run: RankedRun, key: str, rank: int) -> None:
         super().__init__(key, _UNBOUNDED, run.lifeline)
@@ -73,7 +73,7 @@ class Inbox(Channel[Any]):
         """One taken entry is no longer held: its writer may send another."""
         super().release()
         if self.name == _ANSWER:
-            return  # at most one for each call, and nobody waits for room
+            return  # at most one for each call, so its writer never waits for room
         self._run.send(self._rank, Message("credit", key=self.name))
 
 
@@ -170,7 +170,7 @@ class RankedRun:
         self._post.send(rank, Message(message.kind, self.number, message.key, message.value, message.tensors))
 
     def end(self) -> None:
-        """Tell the others that this rank has shut down."""
+        """Notify the other ranks that this one has shut down."""
         self.lifeline.on_failure = None
         for rank in self._post.peers:
             self.send(rank, Message("bye"))

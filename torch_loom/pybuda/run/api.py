@@ -380,7 +380,7 @@ def error_raised() -> bool:
 
 
 def sync() -> None:
-    """Wait until the devices have done what they were told.
+    """Wait until the devices have executed all commands.
 
     Raises:
         StageError: a device failed.

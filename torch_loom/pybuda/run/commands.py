@@ -9,7 +9,7 @@ __all__ = ["Command", "CommandType"]
 
 
 class CommandType(enum.Enum):
-    """What a device can be told."""
+    """A command of a device."""
 
     QUIT = 1
     COMPILE = 2

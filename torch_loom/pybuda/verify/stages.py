@@ -79,7 +79,7 @@ def verify_device(device: Device, inputs: Sequence[torch.Tensor], config: Verify
 def verify_devices(
     devices: Sequence[Device], inputs: Sequence[torch.Tensor] | None, config: VerifyConfig | None
 ) -> None:
-    """Verify devices in a row before they run, each on what PyTorch makes of the one before; see above.
+    """Verify devices in a row before they run, each on PyTorch's outputs of its predecessor; see above.
 
     Raises:
         VerificationError: a value differs; the message names stage and value.
@@ -138,7 +138,7 @@ def _interpreted(
 def _gradients(
     stage: Stage, golden: Stage, inputs: Sequence[torch.Tensor], config: VerifyConfig
 ) -> list[Checked]:
-    """The gradients of a weighted sum of the outputs, which tells outputs and elements apart."""
+    """The gradients of a weighted sum of the outputs, which distinguishes outputs and elements."""
     found = []
     for one in (golden, stage):
         leaves = [value.detach().to(one.device, copy=True) for value in inputs]

@@ -76,7 +76,7 @@ def verify_module_pipeline(
         modules: in order.
         input_shapes: of one micro-batch.
         input_params: for each input ``dtype`` (a torch dtype), where it is not float32.
-        device_types: for each module ``"TTDevice"``, ``"CPUDevice"`` or ``"-"`` (that of the one before).
+        device_types: for each module ``"TTDevice"``, ``"CPUDevice"`` or ``"-"`` (as the previous module).
         params_centered_on_zero: parameters without value get normal and not uniform ones.
         scale_params: factor of these.
         inputs: micro-batches, in place of random ones; as many as ``total_number_of_inputs()``, or 1.
