@@ -13,7 +13,7 @@ from torch_loom._C_testing import driver
 
 @pytest.mark.parametrize("inline", [True, False])
 def test_destroy_stream_discards_a_failure(chip: Chip, inline: bool) -> None:
-    """destroy_stream: A kept failure that nobody waited for is discarded."""
+    """destroy_stream: A kept failure that no call has raised is discarded."""
     stream = chip.driver.create_stream(0, 0, inline)
     log = Log()
     try:
