@@ -61,7 +61,7 @@ void use_kernels(const Kernels* chosen) { chosen_kernels.store(chosen, std::memo
 Accumulate accumulate_of(Format format) {
   const double infinity = HUGE_VAL;
   // The least value that rounds up to the smallest normal: half a step of the denormals below it, a tie that
-  // goes to the even one.
+  // goes to the even neighbour.
   switch (format) {
     case Format::kFloat16:
       return {42, bits_of(0x1p-14), bits_of(0x1p-14 - 0x1p-25), bits_of(65504.0), bits_of(65504.0)};

@@ -49,7 +49,7 @@ struct Kernels {
                    bool streams, Counts& counts);
   // As a fidelity's pass sees an operand. `drops_nonfinite`: infinities and NaNs become zero.
   void (*mask)(OperandMask mask, bool drops_nonfinite, const float* in, float* out, int64_t count);
-  // A hash of `count` words of 32 bits: what differs in any of them has, as good as surely, another one.
+  // A hash of `count` words of 32 bits: inputs that differ in any word have, almost surely, different hashes.
   uint64_t (*fingerprint)(const void* words, int64_t count);
   int64_t panel_width;
   // Rows [first_row, last_row) of a strict product.

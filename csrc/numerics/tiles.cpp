@@ -116,7 +116,7 @@ void pack_block(Format format, const float* values, int64_t block, uint8_t* byte
   }
 }
 
-// Returns whether the exponent is one that the format has.
+// Returns whether the format has the exponent.
 bool unpack_block(Format format, const uint8_t* bytes, int64_t block, float* values) {
   const int bits = magnitude_bits(format), width = bits + 1;
   const uint8_t exponent = bytes[block];

@@ -14,7 +14,7 @@
 namespace loom::runtime {
 
 struct Capture {
-  // The nodes that the next one of a stream depends on.
+  // The nodes on which the next node of a stream depends.
   using Frontier = std::set<uint32_t>;
 
   struct Member {
@@ -61,8 +61,8 @@ struct Mark {
   Capture::Frontier frontier;
 };
 
-// Guards everything of every capture. Allocators ask, holding their own lock, whose streams are captured:
-// nothing that is done under this one may allocate on a device.
+// Guards everything of every capture. Allocators ask, holding their own lock, which streams are captured:
+// code that holds this lock must not allocate on a device.
 std::mutex mutex;
 std::vector<CaptureRef> captures;
 std::unordered_map<driver::Event, Mark> marks;

@@ -29,7 +29,7 @@ inline bool is_underway() noexcept { return num_captures.load(std::memory_order_
 
 // From now on what is submitted to `stream` is kept, and memory taken for it comes from the private pool
 // `pool`, of which this is one use. `owner` is what owner_of() answers. Throws CaptureError for the default
-// stream and for one that is captured.
+// stream and for a captured stream.
 CaptureRef begin(StreamRef stream, CaptureMode mode, PoolId pool, void* owner);
 // Ends it, whatever happens; returns what it kept. Throws CaptureError when it failed before, was not begun
 // on `stream` or by this thread (unless relaxed), or streams that joined it were not waited for; then the use
@@ -64,7 +64,7 @@ void forbid_memory(StreamRef stream);
 // ends. Returns true then; the driver does not record it.
 bool keep_record(driver::Event event, StreamRef stream);
 // Waiting for such an event makes `stream` captured as well; true then. Throws CaptureError when the default
-// stream would become captured, two captures one, or a capture wait for work outside of it.
+// stream would become captured, two captures would merge, or a capture wait for work outside of it.
 bool keep_wait(StreamRef stream, driver::Event event);
 // Whether an event belongs to a capture.
 bool is_marked(driver::Event event);

@@ -52,7 +52,7 @@ class Issue {
   Issue(const Issue&) = delete;
   Issue& operator=(const Issue&) = delete;
 
-  // A new command, to be filled in before begin(). One that has begun has failed then.
+  // A new command, to be filled in before begin(). A command that has begun but not ended has failed then.
   Command& describe(CommandKind kind, StreamRef stream) noexcept {
     return describe(kind, stream, name_of(kind));
   }
@@ -127,8 +127,8 @@ class Launch {
 };
 
 // As the driver's methods of the same names. While the stream is captured: a kernel is kept, to be run at
-// each replay (its `run` is called any number of times before its `release`); one that must run in place, a
-// copy of pageable memory, a query and a synchronisation throw CaptureError and end the capture.
+// each replay (its `run` is called any number of times before its `release`); a kernel that must run in
+// place, a copy of pageable memory, a query and a synchronisation throw CaptureError and end the capture.
 void submit(StreamRef stream, const driver::Kernel& kernel, const KernelRecord& record = {},
             std::span<const Operand> outputs = {});
 // A kernel that would keep the caller where the stream is idle runs beside it, in stream order all the same.

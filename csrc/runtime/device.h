@@ -82,7 +82,7 @@ class Device {
   int64_t find_stream(const void* handle) const noexcept;
   // All streams handed out so far, the default one first.
   std::vector<driver::Stream> streams() const;
-  // One that no program is handed: for what must not keep its caller, and is not the program's.
+  // The runtime's internal stream, never given to a program: for its own work that must not block the caller.
   driver::Stream side_stream();
   // Whether the program has used it: memory, or a stream besides the default one.
   bool is_used() const { return allocator->has_reserved() || streams().size() > 1; }

@@ -42,7 +42,7 @@ class Recording {
 
   uint32_t add(Node node);
   const std::vector<Node>& nodes() const { return nodes_; }
-  // Runs the nodes, one after the other, in this thread, as part of a kernel of `stream`. What one throws
+  // Runs the nodes, one after the other, in this thread, as part of a kernel of `stream`. What a node throws
   // ends the run. `times`: where those of each node go, or empty.
   void run(driver::Driver& driver, driver::Stream stream, const std::vector<timing::Shared>& times) const;
   // Reports each to the tape as a command of `stream`. Returns the times that readers want; empty if none do.

@@ -37,7 +37,7 @@ const Attribute* find(const Command& command, const char* name) {
   return nullptr;
 }
 
-// Which dimensions are reduced; all, where the op has no "dim" or an empty one.
+// Which dimensions are reduced; all, where "dim" is missing or empty.
 std::vector<bool> reduced_dims(const Command& command, int32_t num_dims) {
   const auto count = static_cast<size_t>(num_dims);
   const Attribute* const dim = find(command, "dim");

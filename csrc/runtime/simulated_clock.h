@@ -2,9 +2,9 @@
 // issues commands one after the other, each at a price; a stream runs its commands in order, and streams
 // overlap; copies from and to the host take turns at a copy engine for each direction. How long a command
 // takes is worked out once, by an estimator, and kept. The estimator is asked when a time is read: until then
-// commands behind one of unknown cost are put off, unless another reader of the tape needs times at once.
-// Real time has no part in it: the same program gives the same times on every machine, in every launch mode
-// and under every load.
+// commands behind a command of unknown cost are put off, unless another reader of the tape needs times at
+// once. Real time has no part in it: the same program gives the same times on every machine, in every launch
+// mode and under every load.
 #pragma once
 
 #include <atomic>
@@ -39,8 +39,8 @@ struct DeviceFigures {
   int64_t issue_ns = 0;
 };
 
-// Called with no lock of the clock's held, describe() in the issuing thread and the others in one that reads
-// a time; each answer is kept. May throw.
+// Called with no lock of the clock's held, describe() in the issuing thread and the others in a thread that
+// reads a time; each answer is kept. May throw.
 struct Estimator {
   std::function<DeviceFigures(int device)> describe;
   std::function<int64_t(uint32_t chip, const char* name, const KernelRecord& kernel,

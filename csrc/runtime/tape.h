@@ -22,7 +22,7 @@ enum class CommandKind : uint8_t {
   kWaitEvent,
   kAllocate,
   kFree,
-  kRecordStream,  // a block is used on another stream than the one it was taken for
+  kRecordStream,  // a block is used on another stream than its own
   kSynchronizeStream,
   kSynchronizeEvent,
   kSynchronizeDevice,
@@ -104,8 +104,8 @@ struct Command {
 
   // Of kKernel, the same on every stream, in every launch mode and in replays.
   const OpRecord* op;  // null: the kernel is no op ("sleep", a compiled kernel)
-  // Tensors of the device among the arguments, in their order, those of lists one by one; one that is given
-  // twice stands there twice. At the end they have the sizes that the kernel has left them with.
+  // Tensors of the device among the arguments, in their order, those of lists one by one; a tensor that is
+  // given twice stands there twice. At the end they have the sizes that the kernel has left them with.
   std::span<const Operand> inputs;
   std::span<const Attribute> attributes;
   // At the end: tensors of the device that the op returned, in place ones and views as well; those that it

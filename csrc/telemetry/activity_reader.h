@@ -1,10 +1,10 @@
 // What the processes of a machine do with its devices, read from the pages that they publish.
 //
 // A process holds a lock on its file, which the kernel takes back when the process ends, however it ends. A
-// file without a holder is left over: the process that finds it removes it. A lock names its holder, so no
-// process is taken for another one that had its id before. What another process has written is not trusted: a
-// page of another version, or with figures out of bounds, is passed over. Files of other users are not looked
-// at.
+// file without a holder is left over: the process that finds it removes it. A lock names its holder, so a
+// process is never mistaken for an earlier process with the same id. What another process has written is not
+// trusted: a page of another version, or with figures out of bounds, is passed over. Files of other users are
+// not looked at.
 #pragma once
 
 #include <cstdint>

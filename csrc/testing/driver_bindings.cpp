@@ -40,7 +40,7 @@ struct Unlocked {
 };
 using DriverClass = py::class_<Driver, std::unique_ptr<Driver, Unlocked>>;
 
-// A handle that knows its driver and whether it was destroyed: a wrong one is an error, not a crash.
+// A handle that knows its driver and whether it was destroyed: a wrong handle is an error, not a crash.
 template <typename Pointer>
 struct Handle {
   Driver* driver;

@@ -16,8 +16,8 @@ inline void pause_core() noexcept {
 #endif
 }
 
-// Whether `done()` became true within some 30 microseconds. Lets other threads have the core now and then:
-// there may be no second one.
+// Whether `done()` became true within some 30 microseconds. Yields the core now and then, since there may be
+// no second core.
 template <typename Done>
 bool spin_until(Done&& done) {
   constexpr auto kPatience = std::chrono::microseconds(30);

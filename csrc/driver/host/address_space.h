@@ -55,8 +55,8 @@ class AddressSpace {
   }
 
  private:
-  // A reservation is larger than the capacity, and another one is made when holes between allocations leave
-  // no room: a chip maps pages, so holes do not cost it memory. Their number grows with the logarithm of the
+  // A reservation is larger than the capacity, and another is made when holes between allocations leave no
+  // room: a chip maps pages, so holes do not cost it memory. Their number grows with the logarithm of the
   // capacity, and with the number of rooms.
   struct Range {
     uintptr_t begin = 0;

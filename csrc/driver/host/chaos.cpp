@@ -78,7 +78,7 @@ void Chaos::run_until(Lock& lock, const std::function<bool()>& done) {
     std::vector<ChaosStream*> ready = ready_streams(/*lazy_too=*/false);
     if (ready.empty()) ready = ready_streams(/*lazy_too=*/true);
     if (ready.empty()) {
-      changed_.wait_for(lock, kWaitSlice);  // other threads run what this one waits for
+      changed_.wait_for(lock, kWaitSlice);  // other threads run what this thread waits for
       continue;
     }
     step(lock, *ready[draw(ready.size())]);

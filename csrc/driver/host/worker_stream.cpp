@@ -245,7 +245,7 @@ bool WorkerStream::has_work() const noexcept {
 }
 
 void WorkerStream::push(Command::Kind kind, OwnedKernel kernel, Version::Shared version) {
-  // A point behind one that runs in a caller's thread is reached by that thread.
+  // A point behind a command that runs in a caller's thread is reached by that thread.
   const bool needs_worker = kind == Command::Kind::kKernel || !queue_.empty();
   if (needs_worker) ensure_worker();
   queue_.push_back({kind, Failure::now(), std::move(kernel), std::move(version)});

@@ -27,7 +27,7 @@ constexpr size_t kNumTickets = size_t{1} << 16;
 struct LedgerPage {
   Key key;
   std::atomic<uint64_t> tickets[kNumTickets];
-  std::atomic<uint64_t> digests[kNumTickets];  // of the handles: a damaged one is not acted on
+  std::atomic<uint64_t> digests[kNumTickets];  // of the handles: damaged handles are refused
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 

@@ -1,4 +1,4 @@
-// Device memory shared between processes: what this one has sent, and what it has received.
+// Device memory shared between processes: what this process has sent and received.
 //
 // A block that was sent is not reused while a message with its handle has not been received, or another
 // process holds it. That a message was received stands in a ledger, a file of the sender's that receivers

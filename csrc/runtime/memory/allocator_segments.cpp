@@ -268,7 +268,7 @@ bool CachingAllocator::drain(driver::Stream stream) {
 }
 
 // Waits for all streams of the device; for none, and returns false, when the calling thread runs a kernel of
-// `stream`: another stream's kernel might wait for this one in the same way.
+// `stream`: another stream's kernel might wait for this kernel in the same way.
 bool CachingAllocator::wait_for_device(int64_t stream) {
   if (!drain(streams_->stream(stream))) return false;
   for (const driver::Stream each : streams_->all()) drain(each);

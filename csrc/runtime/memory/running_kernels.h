@@ -16,14 +16,14 @@ class CachingAllocator;
 struct RunningKernel {
   std::atomic<const CachingAllocator*> allocator{nullptr};  // null: nothing
   std::atomic<int64_t> stream{0};
-  std::atomic<const RunningKernel*> thread{nullptr};  // the first of the thread that has this one
+  std::atomic<const RunningKernel*> thread{nullptr};  // the first record of the owning thread
   std::atomic<bool> is_taken{true};
   RunningKernel* next = nullptr;
 
-  // The first of this thread, or null before it runs one.
+  // This thread's first record; null before its first kernel.
   LOOM_FAST_ACCESS static constinit thread_local RunningKernel* own;
   static RunningKernel& make_own();
-  // A further one of this thread, for a kernel within a kernel; to be given back.
+  // A further record of this thread, for a kernel within a kernel; to be given back.
   static RunningKernel& take_further();
   void give_back() noexcept { is_taken.store(false, std::memory_order_release); }
 };

@@ -103,7 +103,7 @@ void restore_pool(int64_t index, const PoolCheckpoint& checkpoint, const std::ve
   }
   const runtime::PoolRestored changed = translated([&] { return allocator.restore(checkpoint); });
   for (c10::StorageImpl* storage : stale_storages) {
-    // One that does not own its memory has another deleter, and keeps it.
+    // A storage that does not own its memory has another deleter, and keeps it.
     static_cast<void>(storage->_mutable_data_ptr_no_checks().compare_exchange_deleter(
         &free_device_memory, &c10::detail::deleteNothing));
   }

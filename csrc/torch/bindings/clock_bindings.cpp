@@ -74,7 +74,7 @@ void simulate_time(py::object describe, py::object kernel_ns, py::object move_ns
 // A recorder that is attached by name.
 class PlanRecorder {
  public:
-  // Of each device: (bytes, bytes of products with a bias, multiprocessors, threads of one).
+  // Of each device: (bytes, bytes of products with a bias, multiprocessors, threads of a multiprocessor).
   using Figures = std::tuple<size_t, size_t, int64_t, int64_t>;
 
   PlanRecorder(py::object at_peak, const std::vector<Figures>& figures) {

@@ -207,7 +207,7 @@ class PythonReader final : public runtime::TapeReader {
     }
   }
 
-  // False: from now on no callback is called, in no thread; one that runs goes on.
+  // False: from now on no thread calls the callback; a running call goes on.
   void set_listening(bool listens) { listens_.store(listens); }
 
   py::list take_notes() {

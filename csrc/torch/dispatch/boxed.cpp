@@ -128,8 +128,8 @@ bool waits_for_values(const Op& op, const torch::jit::Stack& stack) {
   return op.is_data_dependent || op.looks_at_values(stack);
 }
 
-// Gives the op a generator of the engine in the place of the program's. Kept by a graph: one that each replay
-// fills.
+// Gives the op a generator of the engine in the place of the program's. If a graph keeps the op, each replay
+// fills that generator again.
 CapturedDraw fill_generator(const Op& op, torch::jit::Stack* stack, int device, bool is_kept,
                             bool is_captured) {
   if (!op.has_generator) return {};

@@ -18,8 +18,8 @@ namespace loom::glue {
 void queue_op(const Op& op, torch::jit::Stack* stack, Lending& lending,
               std::shared_ptr<const InferredOutputs> inferred, CapturedDraw draw);
 
-// What queued ops need of the thread that runs them: one for all ops of a graph costs less than one each. An
-// op that finds none in its thread makes its own.
+// What queued ops need of the thread that runs them: a scope for all ops of a graph costs less than a scope
+// each. An op that finds none in its thread makes its own.
 class QueuedOpScope {
  public:
   // `keeps_threads`: the number of intra-op threads stays what the last op wanted.

@@ -1,6 +1,6 @@
-// The engine's side of fused attention: one kernel, whether or not the engine has one for these arguments.
-// These ops are named as PyTorch's are and stand in the namespace loom_fused, where the boxed kernel runs
-// them: they have a generator among their arguments, and return tensors only.
+// The engine's side of fused attention: a single kernel, whether or not the engine has a kernel for these
+// arguments. These ops are named as PyTorch's are and stand in the namespace loom_fused, where the boxed
+// kernel runs them: they have a generator among their arguments, and return tensors only.
 #include <ATen/ExpandUtils.h>
 #include <ATen/OpMathType.h>
 #include <ATen/core/Tensor.h>

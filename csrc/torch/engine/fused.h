@@ -36,7 +36,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> engine_attention_back
 struct PackedAttention {
   at::Tensor query, key, value;
   std::optional<at::Tensor> starts_q, starts_k, used_k, slopes, pages;
-  int64_t max_q;  // CUDA's kernels compute so many queries of a sequence: one that has more is refused.
+  int64_t max_q;  // CUDA's kernels compute so many queries of a sequence: a longer sequence is refused.
   double dropout, scale;
   bool is_from_top;     // The first query stands beside the first key, else the last beside the last.
   int64_t left, right;  // How far a query sees; negative: without limit.

@@ -34,7 +34,7 @@ class DdpTimer final : public c10d::Timer {
     first->synchronize();
     last->synchronize();
     const double milliseconds = first->elapsedTime(*last);
-    // A phase of an iteration before this one.
+    // A phase of an earlier iteration.
     if (milliseconds < 0) return std::nullopt;
     return std::llround(milliseconds * 1e6);
   }

@@ -10,10 +10,9 @@
 
 namespace loom::glue {
 
-// Lets a kernel compute as it did when `issued` was the default dtype, which another one is now: where
-// results are promoted to it, the operands in `stack`, the op's arguments, become tensors of that dtype.
-// Throws Error where a result goes to an `out` of another dtype, as the op does not say what it computes in
-// then.
+// Makes a kernel compute as when `issued` was the default dtype, which has changed since: where results are
+// promoted to it, the operands in `stack`, the op's arguments, become tensors of that dtype. Throws Error
+// where a result goes to an `out` of another dtype, as the op does not say what it computes in then.
 void keep_default_dtype(const Op& op, torch::jit::Stack& stack, const InferredOutputs& inferred,
                         c10::ScalarType issued);
 

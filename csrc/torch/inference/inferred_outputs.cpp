@@ -100,7 +100,7 @@ void OperandOrder::add_next(InferenceKey& key, const at::Tensor& tensor) {
 }
 
 int64_t OperandOrder::next(const at::Tensor& tensor) {
-  // Kernels take views of one storage for such only among the first operands of a list: see lend_element().
+  // Kernels recognise views of one storage only among the first operands of a list: see lend_element().
   constexpr size_t kSearched = 16;
   if (num_seen_ < loans_.size() && loans_[num_seen_].alias.is_same(tensor)) {
     const size_t place = num_seen_++;

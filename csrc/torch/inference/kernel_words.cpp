@@ -62,7 +62,7 @@ class HostZeros {
 };
 
 bool has_host_kernel(const Op& op) {
-  // One that draws would change the program's random numbers.
+  // A kernel that draws would change the program's random numbers.
   return !op.has_generator && !op.handle.hasTag(at::Tag::nondeterministic_seeded) &&
          op.handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
 }

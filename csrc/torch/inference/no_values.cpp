@@ -51,7 +51,7 @@ void warn_at(std::string_view line, std::string text) {
 
 struct ValueReads {
   std::mutex mutex;
-  std::vector<std::pair<std::string_view, int64_t>> lines;  // few: a loop reads at the same ones
+  std::vector<std::pair<std::string_view, int64_t>> lines;  // few: a loop reads at the same lines
 };
 
 ValueReads& value_reads() {

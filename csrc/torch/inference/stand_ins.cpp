@@ -71,7 +71,7 @@ at::Tensor StandIns::of(const at::Tensor& tensor) {
                   ? at::detail::empty_strided_meta(elements, {1}, dtype)
                   : at::zeros(elements, at::device(engine_type(lending_.chosen())).dtype(dtype)));
   if (contents_ == Contents::kOnes && !c10::isQIntType(dtype) && !c10::isBitsType(dtype)) known.fill_(1);
-  // Views of one storage stay views of one.
+  // Views of a common storage keep a common storage.
   for (const auto& [other, stand_in] : known_) {
     if (stand_in.is_same(known) || !is_of_same_storage(other, tensor)) continue;
     // The memory of a view may end where another's goes on.

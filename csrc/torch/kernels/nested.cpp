@@ -40,7 +40,7 @@ void refuse(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
                               device_name(), " devices, as it is not on the CPU: use layout=torch.jagged");
 }
 
-// Each part of a nested tensor with the row of a dense one that is its own: CUDA has a kernel for it.
+// Each part of a nested tensor with its row of a dense tensor: CUDA has a kernel for it.
 void combine_with_rows(at::Tensor& result, const at::Tensor& self, const at::Tensor& other,
                        const at::native::NESTED_DENSE_OP& op) {
   const auto* const parts = at::native::get_nested_tensor_impl(self);

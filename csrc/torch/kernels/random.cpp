@@ -31,7 +31,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
 }
 
 // Half precision holds no number as small as the engine's kernel draws, and 0 is none of the distribution:
-// CUDA's smallest one is the smallest half.
+// CUDA's smallest is the smallest half.
 void exponential(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const double rate = torch::jit::peek(*stack, 1, 3).toDouble();
   run_boxed(op, stack);

@@ -41,7 +41,7 @@ c10::Device operand_device(const at::Tensor& tensor) {
   return {device_type(), static_cast<c10::DeviceIndex>(place.device->logical)};
 }
 
-// The device of the operands before, and the check of one more.
+// The device of the previous operands, and the check of the next operand.
 class CommonDevice {
  public:
   explicit CommonDevice(const Op& op) : op_(op) {}

@@ -117,7 +117,7 @@ const at::Tensor& Lending::lend_special(const at::Tensor& tensor, bool is_writte
       .alias;
 }
 
-// The engine's tensor over the parts of one of the device.
+// The engine's tensor over the parts of a tensor of the device.
 at::Tensor Lending::make_special_alias(const at::Tensor& tensor, bool is_written) {
   // Some kernels keep what the gradient needs only if their operand says that it wants one (sparse.mm with
   // "amax").
@@ -184,7 +184,7 @@ void Lending::write_back_special(const Loan& loan) {
     original->set_coalesced(alias->coalesced());
     return;
   }
-  if (is_nested(loan.original())) return;  // none of its kernels resizes one
+  if (is_nested(loan.original())) return;  // none of its kernels resizes such a tensor
   if (loan.original().is_quantized()) {
     const c10::TensorImpl* alias = loan.alias.unsafeGetTensorImpl();
     c10::TensorImpl* original = loan.original().unsafeGetTensorImpl();

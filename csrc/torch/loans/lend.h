@@ -51,7 +51,7 @@ class Lending {
     return alias_of(tensor, is_written, Hold::kOwned);
   }
   // The same for a tensor that outlives the loans, as an argument of a call does: they count no reference to
-  // it. Nor does what it returns count one to the alias, which lives as long as the loans.
+  // it. Nor does the result count a reference to the alias, which lives as long as the loans.
   c10::MaybeOwned<at::Tensor> lend_borrowed(const at::Tensor& tensor, bool is_written = false) {
     return c10::MaybeOwned<at::Tensor>::borrowed(alias_of(tensor, is_written, Hold::kBorrowed));
   }
@@ -123,7 +123,8 @@ class Lending {
     learned_table_ = asked_table_;
   }
 
-  // The device the op runs on: that of the operands, or one named by an argument, or the current one.
+  // The device the op runs on: that of the operands, or the device that an argument names, or the current
+  // device.
   void set_device(int device);
   int device() {
     if (device_ < 0) choose_current();

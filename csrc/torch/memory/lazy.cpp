@@ -65,8 +65,8 @@ struct Waiting {
 
 void mark_materialised(void* waiting) { delete static_cast<Waiting*>(waiting); }
 
-// Where unmaterialised storages seem to be: PyTorch takes a null address for an invalid storage, and reading
-// this one by mistake faults.
+// Address of unmaterialised storages: PyTorch takes a null address for an invalid storage, and reading this
+// address by mistake faults.
 void* nowhere() {
   static void* const address = [] {
     void* page = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -214,7 +214,7 @@ void take_device_memory(c10::StorageImpl* storage) {
   {
     const CurrentDevice current(device);
     const CurrentStream stream(device, stream_for_move(*waiting));
-    // No capture under way is concerned: the stream is not a captured one.
+    // No capture under way is concerned: the stream is not captured.
     const runtime::capture::Relaxed relaxed;
     void* const taken = take_device_memory(waiting->own, waiting->bytes);
     memory = {taken, taken, &free_device_memory, storage->device()};

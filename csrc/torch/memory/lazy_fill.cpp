@@ -16,7 +16,7 @@ bool is_host(const at::Tensor& tensor) {
   return tensor.device().is_cpu() && tensor.layout() == c10::kStrided;
 }
 
-// An unmaterialised tensor, or one without bytes that a kernel will give some.
+// An unmaterialised tensor, or an empty tensor that a kernel will resize.
 bool can_be_filled(const at::Tensor& tensor) {
   if (!is_loom(tensor) || tensor.layout() != c10::kStrided || tensor._is_zerotensor()) return false;
   return is_unmaterialised(tensor) || (tensor.numel() == 0 && tensor.storage().nbytes() == 0);

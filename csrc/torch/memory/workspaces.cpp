@@ -57,7 +57,7 @@ struct All {
   std::optional<Rules> rules;
   std::map<int, std::vector<int>> spare_handles;  // by device, those of threads that have ended
   std::map<int, int> num_handles;
-  std::atomic<uint64_t> version{1};  // another one whenever a workspace that a thread knows may have gone
+  std::atomic<uint64_t> version{1};  // changes whenever a workspace that a thread knows may have gone
 };
 
 All& all() {

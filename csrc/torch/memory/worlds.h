@@ -14,8 +14,8 @@ void check_world_slow(const runtime::Runtime& seen, const c10::StorageImpl* stor
 }  // namespace detail
 
 // Throws when what an op is given belongs to devices that the program does not see now: a tensor made outside
-// of the dry run that is under way, or one that outlived its dry run. Costs a branch where there was no dry
-// run.
+// of the dry run that is under way, or a tensor that outlived its dry run. Costs a branch where there was no
+// dry run.
 inline void check_world(const c10::StorageImpl* storage, int index, const char* op_name) {
   if (runtime::has_other_worlds()) [[unlikely]] {
     detail::check_world_slow(devices(), storage, index, op_name, /*wants_gradient=*/false);

@@ -30,7 +30,7 @@ struct Parts {
   double high, low;
 };
 
-// High and low part of an operand; an infinity or NaN is all in the high one.
+// High and low part of an operand; an infinity or NaN is all in the high part.
 Parts split(float value, uint32_t kept_bits, uint32_t high_bits) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7FFFFFFFu) >= 0x7F800000u) return {value, 0.0};

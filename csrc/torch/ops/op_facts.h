@@ -24,7 +24,7 @@ struct OpFacts {
   bool has(uint16_t flag) const { return (flags & flag) != 0; }
 };
 
-// The entry of an op ("aten::add.Tensor"); one with the defaults where the table has none.
+// The entry of an op ("aten::add.Tensor"); an entry of defaults if the table has none.
 const OpFacts& facts_of(std::string_view full_name);
 
 // The name that a chip's description and reports have for an op of the engine.

@@ -63,7 +63,7 @@ void drain_devices() {
 class Session final : public libkineto::IActivityProfilerSession {
  public:
   explicit Session(std::set<ActivityType> types) : types_(std::move(types)) {}
-  // One that was never stopped: the program gave up, or prepared another.
+  // A profile that was never stopped: the program gave up, or prepared another.
   ~Session() override { detach(); }
 
   void start() override {

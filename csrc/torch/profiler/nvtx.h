@@ -8,7 +8,7 @@ namespace loom::glue::nvtx {
 
 // Opens a range in this thread; returns how many it lies in.
 int64_t range_push(const std::string& name);
-// Ends the innermost one; returns how many are left, or -2 where none was open.
+// Ends the innermost range; returns how many are left, or -2 if none was open.
 int64_t range_pop();
 // Opens a range that any thread may end; returns its id.
 uint64_t range_start(const std::string& name);

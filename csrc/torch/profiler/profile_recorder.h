@@ -34,12 +34,12 @@ class ProfileRecorder final : public runtime::TapeReader {
     int device;
     int64_t stream;
     std::string name;
-    runtime::ShapeClass shape_class;  // of the op, if it is one's kernel
+    runtime::ShapeClass shape_class;  // of the op, if the kernel has an op
     const void* event;
     size_t bytes;
-    const char* direction;  // of a copy
-    int32_t thread;         // the operating system's id of the issuing thread
-    uint64_t op;            // PyTorch's id of the op that it was issued in; 0 outside of one
+    const char* direction;                    // of a copy
+    int32_t thread;                           // the operating system's id of the issuing thread
+    uint64_t op;                              // PyTorch's id of the op that it was issued in; 0: in none
     std::shared_ptr<const OpenRange> scopes;  // record_function()s
     std::shared_ptr<const OpenRange> ranges;  // of nvtx
     // Without a time of return: the command was issued by the last kReplay of its thread and stream.

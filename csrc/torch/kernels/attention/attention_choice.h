@@ -14,7 +14,7 @@ int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const a
                          const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
                          std::optional<double> scale, bool enable_gqa);
 
-// Whether the device is one that programs know as CUDA, and its chip has CUDA's kernels.
+// Whether programs know the device as CUDA, and its chip has CUDA's kernels.
 bool is_cuda(const at::Tensor& tensor);
 
 // Whether these are [batch, heads, time, width] of one floating dtype, and a mask of their scores.
