@@ -57,7 +57,7 @@ def facts_of(op: str) -> frozenset[str]:
 
 
 def ops_with(fact: str) -> list[str]:
-    """Return the ops that a fact holds for; the table must not name one that PyTorch lacks."""
+    """Return the ops that a fact holds for; the table must not name an op that PyTorch lacks."""
     return [op for op in op_names() if fact in facts_of(op)]
 
 
@@ -189,7 +189,7 @@ def shape_functions() -> dict[str, tuple[str, str, str]]:
     found = {}
     for op, function in declared().items():
         header = headers / f"{function.root_name}_meta_dispatch.h"
-        # Others are declared, but only structured ops have one that the library exports.
+        # Others are declared, but the library exports those of structured ops only.
         is_structured = function.structured or function.structured_delegate is not None
         if op not in served or not is_structured or not header.exists():
             continue

@@ -1,6 +1,6 @@
 """Make the devices CUDA's, as TORCH_LOOM_DEVICE_NAME=cuda does: ``import torch_loom.as_cuda``, before torch.
 
-Processes that this one starts have it, too.
+Child processes have it, too.
 
 Raises:
     AlreadyInitializedError: torch has been imported, and the devices have another name.

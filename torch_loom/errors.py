@@ -124,7 +124,7 @@ class DeviceTypeError(LoomError, ValueError, cuda_type=ValueError):
 
 
 class DryRunError(LoomError, RuntimeError):
-    """A dry run cannot begin: another one is under way, or a graph is being captured."""
+    """A dry run cannot begin: another dry run is under way, or a graph is being captured."""
 
 
 class ForkError(LoomError, RuntimeError, cuda_type=RuntimeError):

@@ -77,7 +77,7 @@ def value(name: Name) -> Any:
 
 
 def difference(name: Name) -> str | None:
-    """Returns how the call differs from the documented one, or None; more parameters may follow."""
+    """Returns how the call differs from its documentation, or None; more parameters may follow."""
     if name.kind not in ("function", "method", "class"):
         return None
     ours = [p for p in inspect.signature(value(name)).parameters.values() if p.name != "self"]

@@ -28,7 +28,7 @@ class Row:
         name: the name.
         status: missing, implemented, alias or not applicable.
         note: of which object it is an alias, or why it does not apply.
-        tests: those that exercise it, under this name or under another one of the same object.
+        tests: those that exercise it, under this name or another name of the same object.
         words: the names by which a test may call it.
     """
 

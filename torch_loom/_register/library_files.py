@@ -13,7 +13,7 @@ import torch
 def prefixes() -> list[tuple[str, bool]]:
     """Return how the names of files begin, and whether such files are a library's, the longest first.
 
-    Packages that are installed are the program's: a user may well want to know that one of them waits.
+    Packages that are installed are the program's: a user may well want to know that such a package waits.
     """
     standard = Path(sysconfig.get_path("stdlib"))
     folders = {

@@ -19,7 +19,7 @@ from torch.utils.dlpack import DLDeviceType
 
 from torch_loom._register import split_groups
 
-# The names under which checkpoints of these devices are written: the default one and the vendor's.
+# The names under which checkpoints of these devices are written: the default and the vendor's.
 _KNOWN_NAMES = ("loom", "rbln")
 
 # Before PyTorch's own entry for this device (23) and unlike any other: equal priorities cannot be sorted.

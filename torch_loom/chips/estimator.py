@@ -82,7 +82,7 @@ class Estimator:
         return round(self._model(chip).time(kernel).total_ns)
 
     def collective_ns(self, device: int, name: str, size_bytes: int, num_ranks: int) -> int:
-        """Return nanoseconds of a collective in a ring of chips like this one: see ``ring_seconds``."""
+        """Return nanoseconds of a collective in a ring of such chips: see ``ring_seconds``."""
         seconds = chip_rates.ring_seconds(self._chip_of(device), name, size_bytes, num_ranks)
         return round(seconds * 1e9)
 

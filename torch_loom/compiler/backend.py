@@ -1,8 +1,8 @@
 """``torch.compile(backend="loom")``: graphs of ATen ops, run by the engine's kernels and replayed.
 
-Dynamo gives a graph, AOTAutograd makes a functional one of it for each of forward and backward. Each runs the
-same kernels as eager does, in the same order, so that results are the same bits; what is saved is the host's
-time, by replaying a captured graph.
+Dynamo gives a graph, AOTAutograd makes functional graphs of it, for forward and backward. Each runs the same
+kernels as eager does, in the same order, so that results are the same bits; what is saved is the host's time,
+by replaying a captured graph.
 """
 
 from __future__ import annotations

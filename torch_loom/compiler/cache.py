@@ -37,7 +37,7 @@ __all__ = ["Entry", "entry_for"]
 log = logging.getLogger("torch_loom.compiler")
 
 MAX_BYTES = 512 << 20
-"""What the entries of a folder may take; the ones that were not used for the longest time go."""
+"""What the entries of a folder may take; the least recently used go first."""
 ABANDONED_SECONDS = 3600
 """A file that is written for longer than this has no writer any more."""
 _SUFFIX = ".loomc"

@@ -61,7 +61,7 @@ def saved_nodes(graph: fx.GraphModule, names: Sequence[str]) -> list[fx.Node]:
     """Return the nodes that ``op_intermediates_to_save`` names.
 
     Raises:
-        UnknownOpError: one does not exist, or its result is no tensor.
+        UnknownOpError: an op does not exist, or its result is no tensor.
     """
     known = {node.name: node for node in graph.graph.nodes if isinstance(value_of(node), torch.Tensor)}
     if unknown := [name for name in names if name not in known]:

@@ -214,7 +214,7 @@ def configuration() -> Options:
 
 
 def set_configuration_options(**options: Any) -> None:
-    """Set options for what is compiled next; one that is None or left out keeps its earlier value.
+    """Set options for what is compiled next; an option that is None or left out keeps its earlier value.
 
     Raises:
         CompilerOptionError: there is no such option, it is refused, or its value is none that it takes.

@@ -98,7 +98,7 @@ def _takes_closure(optimizer: torch.optim.Optimizer) -> bool:
 
 
 def _own_state(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers, each by one name: a tied one is stepped once."""
+    """Parameters and buffers, each by one name: a tied parameter is stepped once."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 

@@ -22,7 +22,7 @@ class Request:
 
     Attributes:
         num_devices: how many; None for as many as the program has.
-        chips: the name or path of each one's chip; None for the program's.
+        chips: the name or path of each device's chip; None for the program's.
         memories: the capacity of each in bytes; None for its chip's.
     """
 
@@ -39,7 +39,7 @@ def request(
     """Return what the arguments ask for.
 
     Raises:
-        ConfigurationError: one is bad, or they contradict one another.
+        ConfigurationError: a value is bad, or they contradict one another.
     """
     if devices is not None and (
         not isinstance(devices, int) or isinstance(devices, bool) or not 1 <= devices <= MAX_DEVICES

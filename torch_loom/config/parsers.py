@@ -9,7 +9,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Device names with a meaning: the default one, CUDA's and the vendor's.
+# Device names with a meaning: the default, CUDA's and the vendor's.
 DEVICE_NAMES = ("loom", "cuda", "rbln")
 MAX_DEVICES = 64
 MIN_MEMORY_BYTES = 2 << 20

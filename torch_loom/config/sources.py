@@ -135,7 +135,7 @@ def choose_cuda() -> None:
 
 
 def export(values: Mapping[str, str | None]) -> None:
-    """Set environment variables, for a program that takes the place of this one.
+    """Set environment variables, for a program that replaces this process.
 
     Args:
         values: unchecked texts by the names of settings; None for those that stay as they are.

@@ -31,7 +31,7 @@ class Settings:
         visible_devices: the physical indices the program sees; None for all.
         driver: ``"virtual"``, ``"null"``, or the path of a library that has a driver.
         launch: ``"auto"``, ``"blocking"`` or ``"chaos"``.
-        chaos_seed: the seed of the order under ``"chaos"``; None for another one in each process.
+        chaos_seed: the seed of the order under ``"chaos"``; None for another seed in each process.
         protect: whether host access to device memory faults.
         clock: ``"simulated"`` or ``"wall"``.
         sanitizer: whether races between streams are reported.

@@ -40,7 +40,7 @@ _OPS = (
 )
 
 # Between two ranks: a program may start several before it waits for one, and each wait of gloo's takes one
-# message, so that a second one would not end.
+# message, so that a second wait would not end.
 _PAIRED = frozenset({"recv_", "recv_any_source_", "send"})
 
 # Kept: the registrations go with it.
@@ -63,7 +63,7 @@ def provide() -> None:
             op = getattr(torch.ops.c10d, name)
             stage = _when_waited_for if name in _PAIRED else _through_the_host
             _library.impl(name, stage(op.default), "CUDA")
-        # PyTorch has this one for sparse tensors, too.
+        # PyTorch has this op for sparse tensors, too.
         _library.impl("allreduce_", _through_the_host(torch.ops.c10d.allreduce_.default), "SparseCUDA")
 
 

@@ -24,7 +24,7 @@ def refuse() -> None:
 
 def _have_no_triton() -> None:
     # Libraries that choose between a Triton kernel and torch ops ask torch.utils._triton.has_triton(), which
-    # reads this setting. The variable would do it too, but programs that this one starts would inherit it.
+    # reads this setting. The variable would do it too, but child processes would inherit it.
     if "TORCHINDUCTOR_TRITON_DISABLE_DEVICE_DETECTION" not in os.environ:
         sys.modules["torch._inductor.config"].triton_disable_device_detection = True  # type: ignore[attr-defined]
 

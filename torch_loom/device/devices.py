@@ -1,4 +1,4 @@
-"""Which devices there are, which one is current, and what each is."""
+"""Which devices there are, which is current, and what each is."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _maybe_exchange_device(device: int) -> int:
 
 
 class _DeviceGuard:
-    """Context manager that makes the device with an index current; a negative one does nothing."""
+    """Context manager that makes the device with an index current; a negative index does nothing."""
 
     def __init__(self, index: int) -> None:
         self.idx = index
@@ -259,7 +259,7 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     Under the name cuda this initialises the devices, as it does on a GPU.
 
     Args:
-        including_emulation: whether it counts that every dtype is computed, also one that the chip lacks.
+        including_emulation: whether it counts that every dtype is computed, even if the chip lacks it.
 
     Raises:
         ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
@@ -294,7 +294,7 @@ def is_tf32_supported() -> bool:
 def get_arch_list() -> list[str]:
     """Return what the kernels were made for: the names of the devices' chips; nothing without devices.
 
-    There is one set of kernels for all chips, so a chip of one's own is in the list as well. Does not
+    There is one set of kernels for all chips, so a chip of the user's own is in the list as well. Does not
     initialise the devices. Under the name cuda, GPUs are there by their capabilities: ``"sm_90"``.
 
     Raises:

@@ -50,7 +50,7 @@ def range_start(msg: str) -> int:
 
 
 def range_end(range_id: int) -> None:
-    """End the range that :func:`range_start` has given this number. One that has ended is left alone.
+    """End the range that :func:`range_start` has given this number. A range that has ended is left alone.
 
     Raises:
         TypeError: ``range_id`` is no int.

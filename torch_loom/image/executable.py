@@ -340,7 +340,7 @@ def _chip_name(index: int) -> str:
 
 
 def _detached(results: list[Any]) -> list[Any]:
-    # A parameter that is a result, or a view of one, is no part of the caller's autograd graph.
+    # A parameter that is a result, or a view of a result, is no part of the caller's autograd graph.
     return [one.detach() if isinstance(one, torch.Tensor) and one.requires_grad else one for one in results]
 
 

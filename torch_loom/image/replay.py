@@ -13,7 +13,7 @@ from torch_loom import _C, config
 
 __all__ = ["Replayer"]
 
-# One more set of shapes than this is run without a graph, so that changing shapes do not fill the memory.
+# Further sets of shapes run without a graph, so that changing shapes do not fill the memory.
 MAX_GRAPHS = 8
 # Sets of inputs that are remembered as seen once.
 MAX_SEEN = 1024
@@ -27,9 +27,9 @@ class Replayer:
 
     Args:
         function: takes tensors and numbers, returns a sequence of tensors, numbers and None; it changes no
-            inputs but static ones.
+            inputs except static inputs.
         static: positions of inputs that are parameters. They are read where they are; the graph is captured
-            again where one has moved.
+            again where an input has moved.
         device: index of the device of its tensors; the current one if None.
 
     Attributes:

@@ -67,7 +67,7 @@ def load() -> None:
 
 
 def offer() -> None:
-    """Have the processes that this one starts find the library and the command first."""
+    """Make child processes find the library and the command first."""
     config.put_first("PATH", BIN)
     config.put_first("LD_LIBRARY_PATH", os.path.dirname(LIBRARY))
     if config.raw_value(config.NVML)[0] is None:

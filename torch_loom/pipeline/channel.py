@@ -50,7 +50,7 @@ class Channel(Generic[T]):
             lifeline.watch(self.wake)
 
     def attach(self, lifeline: Lifeline | None) -> None:
-        """Let this queue live and end with a pipeline; None leaves it without one that drains it."""
+        """Bind this queue to the life of a pipeline; with None no pipeline drains it."""
         with self._changed:
             self._lifeline = lifeline
             self._num_owed = 0
@@ -190,7 +190,7 @@ class Channel(Generic[T]):
                 self._wait(None)
 
     def clear(self) -> int:
-        """Drop all entries, held ones too, and return how many waited."""
+        """Drop all entries, even held entries, and return how many waited."""
         with self._changed:
             dropped = len(self._items)
             self._items.clear()
@@ -199,8 +199,8 @@ class Channel(Generic[T]):
             return dropped
 
     def wake(self) -> None:
-        """Let everyone who waits look again."""
-        # A killed thread may have kept the lock; those who wait look by themselves after a slice.
+        """Wake all waiting threads."""
+        # A killed thread may have kept the lock; waiting threads look by themselves after a slice.
         if self._changed.acquire(timeout=_SLICE_SECONDS):
             self._changed.notify_all()
             self._changed.release()

@@ -37,8 +37,8 @@ class Pipeline(Runs):
             device memory at once.
         convert: makes an item of an output or loss queue of its tensors on the host; a list if None.
         convert_checkpoint: makes a stage's part of a checkpoint of its parameters by name.
-        inputs, targets: queues that exist already, in place of new ones.
-        ranks: the process of each stage, where several run this program; ``"local"``: all stages in this one.
+        inputs, targets: queues that exist already, in place of new queues.
+        ranks: the process of each stage, where several run this program; ``"local"``: all stages here.
             Default: under torchrun (or an initialized torch.distributed) the stages are spread in order.
             All processes make the same calls, and all of them read the same outputs, losses and checkpoints.
 

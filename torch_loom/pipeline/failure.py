@@ -1,4 +1,4 @@
-"""The first failure of a pipeline, and how it reaches everyone who waits."""
+"""The first failure of a pipeline, and how it reaches all waiting threads."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def original_error(module: str, qualname: str, text: str) -> Exception:
 
 
 class Lifeline:
-    """Whether a pipeline may go on. The first failure, or its shutdown, wakes everyone who waits.
+    """Whether a pipeline may go on. The first failure, or its shutdown, wakes all waiting threads.
 
     Callbacks are held weakly where they are bound methods: a queue without other references is not woken.
     """
@@ -67,7 +67,7 @@ class Lifeline:
         self._stopped = False
         self._prune_at = 64
         self.probe: Callable[[], None] = lambda: None
-        """Called now and then by those who wait: records the failure of a worker that died without a word."""
+        """Called now and then by waiting threads: records the failure of a worker that died silently."""
         self.on_failure: Callable[[StageError], None] | None = None
         """Called with the first failure, unless ``end_with`` recorded it; must not wait."""
 
@@ -94,11 +94,11 @@ class Lifeline:
             wake()
 
     def fail(self, stage: str, doing: str, error: BaseException) -> None:
-        """Record a failure unless there is one already, and wake everyone."""
+        """Record a failure unless there is one already, and wake all waiting threads."""
         self._end(stage_error(stage, doing, error), self.on_failure)
 
     def end_with(self, error: StageError) -> None:
-        """Record this failure unless there is one already, and wake everyone."""
+        """Record this failure unless there is one already, and wake all waiting threads."""
         self._end(error, None)
 
     def _end(self, error: StageError, tell: Callable[[StageError], None] | None) -> None:

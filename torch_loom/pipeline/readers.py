@@ -67,7 +67,7 @@ class GuardedQueue:
                 self._lifeline.check()
 
     def add_writer(self) -> None:
-        """Count one more that puts entries in until it calls ``end_writer``."""
+        """Count one more writer, which puts entries in until it calls ``end_writer``."""
         with self._writers_lock:
             self._writers += 1
 

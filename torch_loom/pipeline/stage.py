@@ -273,7 +273,7 @@ class Stage:
         return {name: _on_host(value) for name, value in self.parameters.named_parameters()}
 
     def gradients(self) -> dict[str, torch.Tensor]:
-        """Return copies of the accumulated gradients on the host; a parameter without one is left out.
+        """Return copies of the accumulated gradients on the host; a parameter without a gradient is left out.
 
         Raises:
             PipelineError: the stage runs on another rank.

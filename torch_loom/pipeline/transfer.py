@@ -42,7 +42,8 @@ class Receiver:
         """Return the tensors on this device. The current stream waits for the copies, not the host."""
         here = self._device
         if here.type == "cpu":
-            # The copy to the host waits for the stream that it is issued on: let that one know the makers.
+            # The copy to the host waits for the stream that it is issued on: make that stream wait for the
+            # makers.
             for event in received.ready:
                 torch.accelerator.current_stream(event.device).wait_event(event)
             return tuple(t if t is None else t.to(here) for t in received.tensors)

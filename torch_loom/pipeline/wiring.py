@@ -54,7 +54,7 @@ class Wiring:
         sinks: Mapping[str, GuardedQueue],
         convert_checkpoint: ConvertCheckpoint,
     ) -> None:
-        """Join the stages, and the last one to the program's ``outputs``, ``losses`` and ``checkpoints``."""
+        """Join the stages, and the last to the program's ``outputs``, ``losses`` and ``checkpoints``."""
         last = len(self._stages) - 1
         gather = Gather(len(self._stages), sinks.get("checkpoints"), convert_checkpoint)
         for place, stage in enumerate(self._stages):

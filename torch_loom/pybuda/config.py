@@ -61,7 +61,7 @@ class _Global:
 
 
 def _get_global_compiler_config() -> CompilerConfig:
-    """Return the configuration that compilations use; changes to it count for the next one."""
+    """Return the configuration that compilations use; changes to it count for the next compilation."""
     return _Global.config
 
 

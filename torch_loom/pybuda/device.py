@@ -183,7 +183,7 @@ class Device(DeviceLoop):
     def _queue(queues: dict[int, Channel[Feed]], place: int, name: str) -> Channel[Feed]:
         found = queues.get(place)
         if found is None:
-            # Of two threads that push first, both get the queue of one.
+            # Two threads that push first at the same time get the same queue.
             made = Channel[Feed](name, _get_global_compiler_config().input_queue_entries)
             found = queues.setdefault(place, made)
         return found

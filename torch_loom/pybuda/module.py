@@ -41,7 +41,7 @@ class Module:
         self.input_names: list[str] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy in another process has no device of this one.
+        # A copy in another process has no device of this process.
         return {**self.__dict__, "_device": None}
 
     def get_device(self) -> Any:
@@ -79,7 +79,7 @@ class PyTorchModule(Module):
     """A PyTorch module: it runs as it is on a CPU device, and as a copy on a TT device.
 
     Calling the wrapped module directly runs it in PyTorch whatever ``redirect_forward`` is; the original
-    replaced its ``forward`` by an equal one.
+    replaced its ``forward`` by an equal function.
 
     Raises:
         PyBudaError: ``module`` is no ``torch.nn.Module``.
@@ -367,7 +367,7 @@ def _unwrapped(value: Any) -> Any:
 
 
 def _with_named_inputs(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Let `forward` take one dict of inputs by name, and call `pre_forward` before the outermost one."""
+    """Let `forward` take one dict of inputs by name, and call `pre_forward` before the outermost call."""
 
     @functools.wraps(forward)
     def run(self: PyBudaModule, *args: Any, **kwargs: Any) -> Any:

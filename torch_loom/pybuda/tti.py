@@ -92,7 +92,7 @@ class TTDeviceImage:
 
 
 class ImageModule(Module):
-    """The modules of an image, as one that a device runs."""
+    """The modules of an image, as a single module that a device runs."""
 
     def __init__(self, image: TTDeviceImage) -> None:
         super().__init__(f"image_{image.device_name}")

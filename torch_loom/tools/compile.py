@@ -113,7 +113,7 @@ def options_of(given: Sequence[str]) -> dict[str, Any]:
     """Return options of ``name=value``.
 
     Raises:
-        CompilerOptionError: one has no ``=``, or its value is no YAML.
+        CompilerOptionError: an option has no ``=``, or its value is no YAML.
     """
     found = {}
     for one in given:

@@ -102,7 +102,7 @@ def results_table(checks: list[Check], device: torch.device) -> Table:
 
 
 def open_device(name: str | None) -> torch.device:
-    """Returns the device that the user named, proven to work; a bad one ends the command with its error."""
+    """Returns the device that the user named, proven to work; a bad device ends the command."""
     try:
         device = torch.device(name or f"{config.device_name()}:0")
         torch.ones(1, device=device).add_(1).item()

@@ -14,7 +14,7 @@ from torch_loom.tools import console
 
 __all__ = ["warn"]
 
-# A program's own modules are read in search of its options; of a large one, so many.
+# A program's own modules are searched for its options; of a large program, so many.
 MAX_FILES = 50
 
 

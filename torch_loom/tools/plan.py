@@ -28,7 +28,7 @@ TOP_OPS = 10
 
 
 def run(script: Sequence[str], options: dict[str, Any]) -> None:
-    """Replace this process by one that plans the script.
+    """Replace this process by a process that plans the script.
 
     Args:
         script: the file and its arguments.
@@ -97,7 +97,7 @@ def _rank(world_size: int | None) -> dict[str, str]:
 
 
 def _plan_group(plan: Any, world_size: int) -> None:
-    """Make the planned process group, for the one that the script asks for."""
+    """Make the planned process group in place of the script's."""
     import torch.distributed as dist
 
     plan.world_size = world_size

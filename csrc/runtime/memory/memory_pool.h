@@ -62,7 +62,7 @@ struct Segment {
   Block* first;
   size_t index;  // in the allocator's list
   Context context;
-  SourceRef source;  // who provided it; null: the driver
+  SourceRef source;  // its source; null: the driver
 
   bool is_expandable() const { return page_bytes != 0; }
 };

@@ -69,7 +69,7 @@ class FreeMutex {
   static void lock();
   static void unlock() noexcept;
 
-  // Held by those who give memory back; any number of threads at once.
+  // Held by threads that give memory back; any number at once.
   class Shared {
    public:
     Shared();

@@ -38,7 +38,7 @@ void assert_or_rethrow(Op& op, torch::jit::Stack* stack, Lending& lending, const
 // their shapes are not known without a run, the assert is raised.
 void skip_or_raise(Op& op, torch::jit::Stack* stack, Lending& lending);
 
-// The device has asserted: who waits for it next has the error. `line`: of Python, may be empty. From any
+// The device has asserted: the next wait for it raises the error. `line`: of Python, may be empty. From any
 // thread; the first one counts.
 void note_device_assert(const char* op_name, const std::string& reason, std::string_view line);
 

@@ -2,7 +2,7 @@
 
 What is written here is how the libraries split ops, not how fast they are: a bias gradient is a reduction
 across rows, a convolution of channels-first half-precision operands converts their layout, an optimizer's
-list is cut into chunks. An op without an entry goes by its shape class in the op table; one that is not
+list is cut into chunks. An op without an entry goes by its shape class in the op table; an op that is not
 there moves the bytes of its operands once.
 """
 

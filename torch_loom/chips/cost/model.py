@@ -31,7 +31,7 @@ class CostModel:
 
     Args:
         rates: the chip's figures.
-        coefficients: of each family of kernels; one that is missing has its defaults.
+        coefficients: of each family of kernels; a missing family has its defaults.
     """
 
     def __init__(self, rates: Rates, coefficients: Mapping[str, Mapping[str, float]] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""How compiled programs compute ``flex_attention``: as eager ones do, by products and a softmax."""
+"""How compiled programs compute ``flex_attention``: as in eager mode, by products and a softmax."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Input:
     Attributes:
         name: of the argument.
         dtype: None: it is no tensor.
-        dims: sizes; a text or None where one is not fixed.
+        dims: sizes; a text or None where a size is not fixed.
     """
 
     name: str
@@ -204,7 +204,7 @@ class Converter:
         """Return the value of a name: a node, a known tensor, sizes, or None for an absent input.
 
         Raises:
-            OnnxError: no node before this one computes it.
+            OnnxError: no earlier node computes it.
         """
         if not name:
             return None

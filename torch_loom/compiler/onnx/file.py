@@ -25,7 +25,7 @@ MAX_DEPTH = 16
 MAX_GRAPHS = 4096
 """Each becomes a module."""
 FIRST_OPSET = 7
-"""Models of earlier ones are brought to it by ONNX's own converter of versions."""
+"""Models of earlier versions are converted to it by ONNX's own version converter."""
 
 DTYPES = {
     1: torch.float32,
@@ -167,7 +167,7 @@ def _check_calls(proto: Any, name: str) -> None:
     """Count the nodes that a model has once its functions, of which none calls itself, are inlined.
 
     Raises:
-        OnnxError: they are too many: each of a few functions that calls the next one twice is enough.
+        OnnxError: they are too many: a few functions that each call the next twice are enough.
     """
     bodies = {(one.domain, one.name, one.overload): one for one in proto.functions}
     counted: dict[tuple[str, str, str], int] = {}

@@ -1,4 +1,4 @@
-"""The module that a graph becomes: one that other processes can be given."""
+"""The module that a graph becomes, which can be sent to other processes."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from torch import fx
 __all__ = ["OPERATORS", "Sizes", "array", "compute", "entries"]
 
 MAX_SIZES = 4096
-"""Elements of an array: a model computes larger ones with tensors."""
+"""Elements of an array: a model computes larger arrays with tensors."""
 MAX_BITS = 64 * 64
 """Of a number: each size of the run may have 64."""
 Array = Any  # of dtype object
@@ -107,7 +107,7 @@ def _is_size(value: Any) -> bool:
 
 
 def _keeps_sizes(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Note that numbers which are not negative give one that is not."""
+    """Note that the result is not negative where its operands are not."""
 
     def compute(x: Any, y: Any) -> Any:
         made = function(x, y)

@@ -103,7 +103,7 @@ RULES: dict[tuple[str, str], list[Rule]] = {}
 
 
 def op(*names: str, since: int = 1, domain: str = "", pure: bool = True) -> Callable[[Function], Function]:
-    """Register a function of this module's conventions for operators; it replaces an earlier one.
+    """Register a function of this module's conventions for operators; it replaces an earlier function.
 
     Args:
         names: of operators.

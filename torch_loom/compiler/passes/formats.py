@@ -53,7 +53,7 @@ def infer_formats(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
     """Give each op the format of its result, of its sums, and a fidelity.
 
     The dtype's format; over it ``default_df_override``, the rules of ``amp_level`` and those of
-    ``configure_mixed_precision``, the later ones before the earlier.
+    ``configure_mixed_precision``, later calls before earlier.
 
     Raises:
         CompilerOptionError: formats of two exponent families meet in one op, where numbers are the formats'.

@@ -21,7 +21,7 @@ MAX_INPUTS = 16
 def fuse(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
     """Mark bias, activation, residual and, at level 3, normalisation as parts of their producer's kernel.
 
-    Numbers stay: the nodes still run one by one in emulation, and count as one on the chip.
+    Numbers stay: the nodes still run one by one in emulation, and count as one op on the chip.
     """
     if not context.options.enable_auto_fusing:
         return graph

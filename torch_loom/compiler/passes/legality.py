@@ -14,7 +14,7 @@ def check(graph: fx.GraphModule, after: str) -> None:
     """Check a graph.
 
     Every node is defined before it is used, ops mutate nothing, results have their metadata, and what is
-    fused into a node's kernel is fused into one that exists.
+    fused into a node's kernel is fused into a node that exists.
 
     Raises:
         IllegalGraphError: it is not so; the message names the pass and the node.

@@ -35,7 +35,7 @@ class Context:
         dump: a folder to which the graph is written after each pass.
         records: what each pass took and left.
         notes: what passes add to the report, in words.
-        found: what passes leave for later ones, by their names.
+        found: what passes leave for later passes, by their names.
         updated: names of those parameters that a run changes.
         folded: the program that makes what has been computed of parameters alone, and the names of its
             results.
@@ -74,7 +74,7 @@ class PassRecord:
 
 
 def run(graph: fx.GraphModule, passes: tuple[Pass, ...], context: Context) -> fx.GraphModule:
-    """Run the passes; those that change numbers only where the options do not ask for exact ones.
+    """Run the passes; passes that change numbers run only where the options do not ask for exact numbers.
 
     Raises:
         IllegalGraphError: a pass left a graph that the check refuses; it is named.

@@ -21,7 +21,7 @@ __all__ = [
 
 
 def is_no_gpu(name: str) -> None:
-    """Let Inductor treat the device as one that it does not know, under the name cuda too.
+    """Make Inductor treat the device as an unknown device, under the name cuda too.
 
     It takes cuda for a device of Triton's: it looks for Triton and lowers to what its kernels alone have.
     No upstream issue: no other backend has the name.

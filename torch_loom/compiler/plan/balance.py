@@ -194,7 +194,7 @@ def _cores_by_cycles(works: Sequence[Work], settings: Settings) -> tuple[list[fl
 
 
 class _Crossing:
-    """Cycles of DRAM that a run of ops takes for what it reads of earlier epochs and leaves to later ones."""
+    """Cycles of DRAM that a run of ops takes for data of earlier epochs and for later epochs."""
 
     def __init__(self, works: Sequence[Work], edges: Sequence[Edge], target: Target) -> None:
         number = {work.name: i for i, work in enumerate(works)}
@@ -294,7 +294,7 @@ def _search(
 
 
 def _pareto(choices: Sequence[Choice]) -> list[Choice]:
-    """Those grids that are faster than every smaller one; of equal ones the least square."""
+    """The grids that are faster than every smaller grid; among equals the least square."""
     kept: list[Choice] = []
     for choice in choices:
         if not kept or choice[2] < kept[-1][2]:
@@ -325,7 +325,7 @@ def _placed(
 def place_runs(
     works: Sequence[Work], runs: Sequence[tuple[int, int]], target: Target, settings: Settings
 ) -> list[Epoch]:
-    """Balance each run; one that does not fit is cut in two until it does.
+    """Balance each run; a run that does not fit is cut in two until it does.
 
     Raises:
         PlacementError: an op fits no chip even alone.

@@ -11,7 +11,7 @@ from torch_loom.errors import PlacementError
 
 __all__ = ["depths", "plan_queues"]
 
-# A buffer between two ops holds one result that is written and one that is read.
+# A buffer between two ops holds two results: one is written while the other is read.
 PAIR = 2
 ALIGNMENT_BYTES = 32
 
@@ -89,7 +89,7 @@ def _between_ops(plan: Plan, target: Target, place_of: Mapping[str, tuple[Epoch,
             later.setdefault(edge.producer, []).append(edge)
             continue
         steps = depth[epoch.index]
-        # While the long branch of a fork fills, the short one makes as many results as it has steps less.
+        # While the long branch of a fork fills, the short branch makes as many results as it has steps less.
         entries = PAIR + steps[edge.consumer] - steps[edge.producer] - 1
         name = f"{edge.producer}_to_{edge.consumer}"
         consumer = next(one for one in epoch.placed if one.work.name == edge.consumer)

@@ -56,7 +56,7 @@ class TensorType(type):
 
     @property
     def __name__(cls) -> str:  # type: ignore[override]
-        # Tensor.type(t) reads the name in C, where it must be the full one.
+        # Tensor.type(t) reads the name in C, where it must be the full name.
         return cls.__qualname__
 
     @property
@@ -84,7 +84,7 @@ class TensorType(type):
             shape = tuple(sizes) if is_sized and sizes else (0,)
             base = torch.sparse_coo_tensor(size=shape, dtype=cls.dtype, device=DEVICE_TYPE)  # type: ignore[call-arg]
             if is_sized and not kwargs:
-                return base  # Tensor.new makes a dense one of sizes
+                return base  # Tensor.new makes a dense tensor of sizes
         made: torch.Tensor = base.new(*args, **kwargs)
         return made
 

@@ -97,7 +97,7 @@ def _check_index(index: int) -> int:
 
 
 def _existing_index(device: Any) -> int:
-    """Initialise the devices and return the index of the existing one that ``device`` means."""
+    """Initialise the devices and return the index of the existing device that ``device`` means."""
     index = _get_device_index(device, optional=True)
     _lazy_init()
     return _check_index(index)

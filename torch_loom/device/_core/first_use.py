@@ -61,7 +61,7 @@ _deferred = _Deferred()
 
 
 def _is_in_bad_fork() -> bool:
-    """Return whether this process was forked from one that had used the devices, or started their driver."""
+    """Return whether this process was forked after the devices were used, or their driver started."""
     return _is_poisoned_child or _C.is_in_bad_fork()
 
 
@@ -82,7 +82,7 @@ def init() -> None:
     Raises:
         ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
         NoDeviceError: there are no devices.
-        ForkError: the process was forked from one that had used the devices.
+        ForkError: the process was forked after its parent had used the devices.
     """
     _lazy_init()
 
@@ -347,7 +347,7 @@ def _no_device_message(settings: config.Settings) -> str:
 def _lazy_call(callable: Callable[[], None], kind: str | None = None) -> None:
     """Call ``callable`` now if the devices are in use, else when they first are.
 
-    ``kind`` names calls of which only the last matters, such as seeds: a later one replaces an earlier one.
+    ``kind`` names calls of which only the last matters, such as seeds: a later call replaces an earlier one.
     """
     with _lock:
         if not is_initialized():

@@ -20,8 +20,9 @@ _MASKS = frozenset({"bool", "uint8"})
 class OpTags:
     """Which ops let the host wait for their stream, and which convert their operands to one dtype.
 
-    An op that returns a value of the host's (``equal``) has finished when it returns. One whose result has as
-    many elements as the values decide (``nonzero``) waits for what was issued before it, and goes on itself.
+    An op that returns a value of the host's (``equal``) has finished when it returns. An op whose result has
+    as many elements as the values decide (``nonzero``) waits for what was issued before it, and goes on
+    itself.
     """
 
     def __init__(self) -> None:

@@ -63,8 +63,8 @@ class Report:
         self._outermost = 0
         self._is_used = False
         self._tags = OpTags()
-        # Commands come from any thread, and Python may change threads while one is looked at. Reentrant: a
-        # finalizer that Python runs under it may issue commands.
+        # Commands come from any thread, and Python may change threads while a command is looked at.
+        # Reentrant: a finalizer that Python runs under it may issue commands.
         self._lock = threading.RLock()
         self._reader: TapeReader | None = None
 

@@ -76,10 +76,10 @@ def broadcast(
 def broadcast_coalesced(
     tensors: Sequence[torch.Tensor], devices: Iterable[Any], buffer_size: int = _BUFFER_BYTES
 ) -> list[list[torch.Tensor]]:
-    """Copy tensors to several devices, small ones together in one copy.
+    """Copy tensors to several devices, small tensors together in one copy.
 
     Args:
-        tensors: all on one device or all on the host; sparse ones may be among them.
+        tensors: all on one device or all on the host; some may be sparse.
         devices: where to.
         buffer_size: bytes up to which tensors are sent together; more than 0.
 
@@ -186,8 +186,8 @@ def gather(
         The result, in channels_last if all tensors are; or ``out``.
 
     Raises:
-        CommunicationError: no tensors, one is on the host, sizes do not fit, or ``out`` and ``destination``
-            are both given.
+        CommunicationError: no tensors, a tensor is on the host, sizes do not fit, or ``out`` and
+            ``destination`` are both given.
         IndexError: there is no such dimension.
     """
     tensors = list(tensors)

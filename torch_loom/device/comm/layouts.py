@@ -42,6 +42,6 @@ def _format(tensor: torch.Tensor) -> torch.memory_format:
     wanted = {4: torch.channels_last, 5: torch.channels_last_3d}.get(tensor.dim())
     if wanted is None:
         return torch.contiguous_format
-    like = torch.empty_like(tensor, device="meta")  # a dense one, where the tensor is a part of another
+    like = torch.empty_like(tensor, device="meta")  # dense, even if the tensor is a part of another
     is_wanted = like.is_contiguous(memory_format=wanted) and not like.is_contiguous()
     return wanted if is_wanted else torch.contiguous_format

@@ -1,7 +1,7 @@
 """Collectives over one tensor per device, in this process, as in ``torch.cuda.nccl``.
 
 No library is behind them: they are copies and additions, ordered like any others. Each tensor is read and
-written on the stream given for its device, or on the current one.
+written on the stream given for its device, or on the current stream.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def all_gather(
     streams: Sequence[torch.Stream | None] | None = None,
     comms: object = None,
 ) -> None:
-    """Give every output all inputs, one behind the other.
+    """Give every output all inputs, concatenated.
 
     Args:
         outputs: for each input, on its device, a tensor of as many elements as all inputs together.

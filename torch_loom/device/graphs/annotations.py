@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 Annotation = str | dict[str, Any]
 
 _kernel_annotations: defaultdict[int, list[Any]] = defaultdict(list)
-# Annotations of scopes that have ended, the inner ones first, and what was captured in each.
+# Annotations of scopes that have ended, inner scopes first, and what was captured in each.
 _pending_scopes: list[tuple[Any, list[int]]] = []
 # Above the ids of streams, so that a trace shows lanes of their own.
 _stream_id_counter = 60
@@ -117,7 +117,7 @@ def mark_kernels(annotation: Annotation) -> Iterator[None]:
     Does nothing unless annotations are enabled and the current stream is being captured.
 
     Args:
-        annotation: a dict; a text is ``{"str": text}``. Where scopes are nested the inner one's keys win.
+        annotation: a dict; a text is ``{"str": text}``. In nested scopes the inner keys win.
     """
     if not _commands.is_enabled or not is_current_stream_capturing():
         yield
@@ -135,7 +135,7 @@ def mark_kernels(annotation: Annotation) -> Iterator[None]:
 
 @contextlib.contextmanager
 def mark_stream(stream: torch.Stream, annotation: Annotation) -> Iterator[None]:
-    """As :func:`mark_kernels`, on a stream; its id is ``annotation["stream"]`` if it is not the current one.
+    """As :func:`mark_kernels`, on a stream; its id is ``annotation["stream"]`` unless it is current.
 
     Without annotations enabled it only makes the stream current.
     """
@@ -189,12 +189,12 @@ def clear_kernel_annotations() -> None:
 
 
 def get_stream_for_pg(pg_key: str) -> int:
-    """Return a number for a process group: always the same one, and no stream's."""
+    """Return a number for a process group: always the same, and no stream's."""
     return _id_for(pg_key)
 
 
 def _get_stream_id(stream: torch.Stream) -> int:
-    """Return a number for a stream: always the same one, and no process group's."""
+    """Return a number for a stream: always the same, and no process group's."""
     return _id_for(stream.native_handle)  # type: ignore[attr-defined]
 
 

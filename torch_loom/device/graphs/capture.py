@@ -51,7 +51,7 @@ class LoomGraph(_C.Graph):
     captures_begun: ClassVar[int] = 0
 
     def capture_begin(self, pool: tuple[int, int] | None = None, capture_error_mode: str = "global") -> None:
-        """Begin to capture the current stream, which must not be the default one.
+        """Begin to capture the current stream, which must not be the default stream.
 
         Streams that wait for an event of a captured stream are captured as well.
 
@@ -64,7 +64,7 @@ class LoomGraph(_C.Graph):
 
         Raises:
             ValueError: there is no such mode.
-            torch.AcceleratorError: the stream is the default one, or is being captured.
+            torch.AcceleratorError: the stream is the default stream, or is being captured.
             RuntimeError: this object holds a graph already.
         """
         super().capture_begin(pool, capture_error_mode)
@@ -144,7 +144,7 @@ class LoomGraph(_C.Graph):
         raise NotApplicableError("raw_cuda_graph_exec: these devices have no cudaGraphExec_t; see replay()")
 
     def register_generator_state(self, state: torch.Generator) -> None:
-        """Let ops of the next capture draw from a generator. The default ones need not be registered.
+        """Let ops of the next capture draw from a generator. Default generators need not be registered.
 
         Raises:
             TypeError: it is no generator.

@@ -116,7 +116,7 @@ class JittedFunction:
             InputCountError: there are no tensors or more than 8. (It is a ValueError and, as CUDA's, an
                 AssertionError.)
             KeyError: there is no such keyword.
-            DeviceTypeError: a tensor is not on a loom device, or not on the first one's.
+            DeviceTypeError: a tensor is not on a loom device, or not on that of the first tensor.
             ShapeError: the shapes cannot be broadcast.
             CompilationError: the compiler refuses the code for these dtypes.
         """

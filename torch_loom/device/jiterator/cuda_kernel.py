@@ -164,7 +164,7 @@ class CompiledKernel:
             TypeError: an argument is neither tensor nor number.
             ValueError: a size is not positive, shared memory is wanted, or a whole number has more than 64
                 bits.
-            DeviceTypeError: a tensor is not on the first one's loom device.
+            DeviceTypeError: a tensor is not on the loom device of the first tensor.
         """
         if shared_mem != 0:
             raise ValueError(f"There is no shared memory here: shared_mem must be 0, but got {shared_mem}")

@@ -95,7 +95,7 @@ def _entry(path: Path) -> int:
     try:
         address = ctypes.cast(getattr(library, ENTRY), ctypes.c_void_p).value
     except AttributeError:
-        # Or the next library of this name would be taken for this one.
+        # Otherwise the next library of this name would be mistaken for this library.
         _ctypes.dlclose(library._handle)
         raise
     assert address is not None

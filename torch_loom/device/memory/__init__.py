@@ -50,7 +50,7 @@ __all__ += stats.__all__
 def empty_cache(device: Device = None) -> None:
     """Give cached memory that no tensor uses back to the device, after waiting for its streams.
 
-    Only whole segments go back: one of which a part is in use stays.
+    Only whole segments go back: a segment that is partly in use stays.
 
     Args:
         device: of which device; of all of them if None, as CUDA does, but under the device name rbln of the

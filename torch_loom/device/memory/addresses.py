@@ -18,7 +18,7 @@ __all__: list[str] = []
 def _create_tensor_from_ptr(data_ptr: int, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """Return a contiguous tensor over memory that another tensor, or the program, has allocated.
 
-    It does not keep the memory: the other one must live as long as it is used. The name is torch-rbln's.
+    It does not keep the memory: the other tensor must live as long as it is used. The name is torch-rbln's.
 
     Args:
         data_ptr: the address of its first element, such as another tensor's ``data_ptr()``.

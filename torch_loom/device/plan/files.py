@@ -146,7 +146,7 @@ class KeptFiles:
         self._redirect()
         if self._folder is None:
             self._folder = tempfile.mkdtemp(prefix="loom-dry-run-")
-        # A new file each time: what was loaded from an earlier one may still be mapped.
+        # A new file each time: what was loaded from an earlier file may still be mapped.
         self._number += 1
         kept = os.path.join(self._folder, str(self._number) + os.path.splitext(os.fspath(path))[1])
         self._keep(path, kept)

@@ -37,9 +37,9 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
     they are, warn once, and until the end loading such a path gives what was saved, with zeros. Threads that
     were there before the dry run began, other than the one that began it, read and write files as ever.
 
-    A tensor belongs to the devices on which it was made. One from outside is refused inside, and one from
-    inside is refused afterwards: it keeps its shape and dtype, and is freed as any other. Make the model and
-    its inputs inside.
+    A tensor belongs to the devices on which it was made. A tensor from outside is refused inside, and a
+    tensor from inside is refused afterwards: it keeps its shape and dtype, and is freed as any other. Make
+    the model and its inputs inside.
 
     There may be more devices than the program has. Only a backward pass with autograd's own threads
     (``torch.autograd.set_multithreading_enabled(True)``) is then refused: PyTorch makes those once, one for
@@ -54,7 +54,7 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
     Raises:
         ConfigurationError: an argument is bad, or they contradict one another; when the context is entered,
             also: a chip's description cannot be used.
-        DryRunError: when it is entered: another one is under way, or a graph is being captured.
+        DryRunError: when it is entered: another dry run is under way, or a graph is being captured.
 
     Example:
         >>> with torch.loom.dry_run(chip="h200", devices=1) as plan:

@@ -12,7 +12,7 @@ __all__ = ["disable", "enable", "is_enabled"]
 def enable() -> None:
     """Report races between streams from now on, in every thread.
 
-    The launch of a command that races with an earlier one prints both, with the Python stacks that issued
+    The launch of a command that races with an earlier command prints both, with the Python stacks that issued
     them, to stderr and raises ``torch.loom._sanitizer.CUDASanitizerErrors``; the command is not submitted.
     The program can go on. What was submitted before is not known: enable it first, or with
     ``TORCH_LOOM_SANITIZER=1``. Does nothing when it is enabled; initialises no device.

@@ -90,7 +90,7 @@ class StreamSynchronizations:
                 _merge(self.host_sync_state, clock)
 
     def is_ordered_after(self, current_stream: StreamId, seq_num: SeqNum, other_stream: StreamId) -> bool:
-        """Return whether a command of another stream has finished before the next one of this starts."""
+        """Return whether a command of another stream has finished before this stream's next starts."""
         if current_stream == other_stream or self.is_finished(seq_num, other_stream):
             return True
         return seq_num <= self.clock_of(current_stream).get(other_stream, -1)

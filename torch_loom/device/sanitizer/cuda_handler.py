@@ -35,7 +35,7 @@ class EventHandler:
         return errors
 
     def _handle_event_creation(self, event: EventId) -> None:
-        self._own.syncs.delete_event(event)  # one that had the number before
+        self._own.syncs.delete_event(event)  # an earlier event of this number
 
     def _handle_event_deletion(self, event: EventId) -> None:
         self._own.syncs.delete_event(event)

@@ -1,7 +1,7 @@
 """The stream sanitizer with the names of ``torch.cuda._sanitizer``: finds races between streams.
 
 It reads the tape, which reports every command of every device in the issuing thread, before it is submitted.
-Two commands race when they use the same bytes on two streams, one of them writes, and no event, host
+Two commands race when they use the same bytes on two streams, at least one writes, and no event, host
 synchronisation or shared stream puts one before the other. docs/races.md has examples.
 """
 
@@ -74,7 +74,7 @@ class CUDASanitizerDispatchMode:
 
     def __init__(self) -> None:
         self.event_handler = TapeHandler()
-        # Commands come from any thread, and Python may change threads while one is looked at.
+        # Commands come from any thread, and Python may change threads while a command is looked at.
         self._lock = threading.Lock()
         self._reader = TapeReader(self._read, self._read_end, with_dtypes=True)
 

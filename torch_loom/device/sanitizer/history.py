@@ -1,4 +1,4 @@
-"""Who used which memory: the uses of each live block, and those of freed ones that may not be over."""
+"""The uses of memory: those of each live block, and those of freed blocks that may not be over."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch_loom.device.sanitizer.stacks import program_frames
 __all__ = ["Launch", "Memory", "TensorInfo", "Use"]
 
 # The most uses kept of a block: by each stream while it lives, by each stream after it was freed, and how
-# many freed blocks a new one remembers in its memory. What is older is forgotten: a race with it is missed.
+# many freed blocks a new block remembers in its memory. What is older is forgotten: a race with it is missed.
 _MAX_USES = 128
 _MAX_FREED_USES = 8
 _MAX_EARLIER = 16
@@ -143,7 +143,7 @@ class TensorInfo:
         return all(syncs.is_finished(newest, stream) for stream, newest in self.newest.items())
 
     def set_free(self, syncs: StreamSynchronizations) -> None:
-        """Forget the uses that cannot race with the next one of this memory."""
+        """Forget the uses that cannot race with the next use of this memory."""
         # The allocator waits for recorded streams before it hands the memory out again.
         for stream in list(self.newest):
             if stream in self.recorded or syncs.is_finished(self.newest[stream], stream):

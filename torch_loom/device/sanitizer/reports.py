@@ -112,10 +112,10 @@ class UnsynchronizedAccessError(SynchronizationError):
     """Two commands on two streams use the same bytes, one of them writes, and nothing orders them.
 
     Attributes:
-        data_ptr: the address of the tensor that the later one uses.
+        data_ptr: the address of the tensor that the later command uses.
         allocation_stack_trace: who allocated it; None if that was before the sanitizer was enabled.
-        current_access: the later one. It was not submitted.
-        previous_access: the earlier one.
+        current_access: of the later command, which was not submitted.
+        previous_access: of the earlier command.
     """
 
     __module__ = _MODULE

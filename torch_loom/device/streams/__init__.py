@@ -146,7 +146,7 @@ class Stream(torch.Stream):
         super().wait_event(_checked_event(event))
 
     def wait_stream(self, stream: torch.Stream) -> None:
-        """Let all later work of this stream start after what was submitted to another one so far.
+        """Let all later work of this stream start after what was submitted to another stream so far.
 
         Args:
             stream: a stream of any device of this type. The host does not wait for it.

@@ -110,9 +110,9 @@ class Event(torch.Event):
 
         Raises:
             TypeError: ``end_event`` is not an event.
-            ValueError: one was made without timing, or never recorded.
-            RuntimeError: one has not finished or was recorded behind a failed op, or they are of different
-                devices.
+            ValueError: an event was made without timing, or never recorded.
+            RuntimeError: an event has not finished or was recorded behind a failed op, or they are of
+                different devices.
         """
         end = _checked_event(end_event)
         if self.event_id and end.event_id and self.device != end.device:
@@ -122,7 +122,7 @@ class Event(torch.Event):
         return _C.elapsed_time_ms(self, end)
 
     def ipc_handle(self) -> bytes:
-        """Return what :meth:`from_ipc_handle` makes the event of in other processes, while this one keeps it.
+        """Return a handle for :meth:`from_ipc_handle` in other processes, valid while this event lives.
 
         An event travels through ``torch.multiprocessing`` by itself.
 

@@ -44,7 +44,7 @@ class Process:
 
 
 def _join(settings: config.Settings) -> None:
-    """Let the other processes of the machine see what this one does. Where that fails it works alone."""
+    """Publish what this process does to the machine's other processes. If that fails, it works alone."""
     global _machine, _published, _failure
     if settings.machine == ALONE:
         _publish_unnamed()
@@ -66,7 +66,7 @@ def _publish(prefix: str) -> str:
         file, path = tempfile.mkstemp(prefix=prefix, dir=FOLDER)
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Someone may have taken it for left over before it was locked.
+            # Another process may have taken it for left over before it was locked.
             if os.fstat(file).st_nlink == 0:
                 raise BlockingIOError
             # Pages that are there cannot fail to be, which would be a signal in the middle of a kernel.
@@ -99,7 +99,7 @@ def _withdraw(process: int) -> None:
 
 
 def processes(physical_device: int) -> list[Process]:
-    """Return what each process does with a device, this one first.
+    """Return what each process does with a device, the calling process first.
 
     Warns, once, if the others cannot be seen.
     """

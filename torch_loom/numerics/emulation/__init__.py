@@ -67,7 +67,7 @@ def emulate(
     Args:
         model: a module to wrap. None, or left out (``emulate(DataFormat.Bfp8_b)``): a context.
         fmt: the format.
-        fidelity: default: the cheapest one that sees all bits of the format.
+        fidelity: default: the cheapest that sees all bits of the format.
         accumulate: the format of sums; default: Float32 for Float32, Int32 for integers, else 16 bits of
             the format's exponent family.
         mode: of products, ``"fast"`` or ``"strict"``, see :func:`matmul`.

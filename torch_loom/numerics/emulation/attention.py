@@ -77,7 +77,7 @@ def _projections(run: Run, arguments: dict[str, Any]) -> list[Tensor]:
 
 
 def _merged_mask(arguments: dict[str, Any], batch: int, heads: int, dtype: torch.dtype) -> Tensor | None:
-    """The masks of positions and of padding as one that is added to scores of [N, heads, L, S]."""
+    """The masks of positions and padding as a single mask, added to scores of [N, heads, L, S]."""
 
     def added(mask: Tensor | None) -> Tensor | None:
         if mask is None or mask.dtype is not torch.bool:
@@ -146,7 +146,7 @@ def arguments_of_multi_head_attention(
 def multi_head_attention(
     run: Run, product: Op, widen: Op, arguments: dict[str, Any]
 ) -> tuple[Tensor, Tensor | None] | None:
-    """``multi_head_attention_forward`` by its arguments; None: rare ones, which are not taken apart."""
+    """``multi_head_attention_forward`` by its arguments; None: the call stays whole (rare arguments)."""
     if arguments["is_rare"]:
         return None
     query = arguments["query"]

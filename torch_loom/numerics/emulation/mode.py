@@ -129,7 +129,7 @@ class Emulation(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         emulating = thread.emulating
-        if emulating.is_set:  # an emulation that was entered in this one computes the function
+        if emulating.is_set:  # an emulation entered inside computes the function
             return func(*args, **kwargs)
         emulating.is_set = True
         try:

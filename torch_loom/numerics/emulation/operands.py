@@ -92,7 +92,7 @@ class Weights:
     """
 
     def __init__(self) -> None:
-        self._kept: Any = None  # a WeakIdKeyDictionary once needed; torch.compile traces no making of one
+        self._kept: Any = None  # a WeakIdKeyDictionary once needed; torch.compile cannot trace its creation
 
     def get(self, weight: Tensor, fmt: DataFormat) -> Tensor:
         if torch.compiler.is_compiling() or (weight.requires_grad and torch.is_grad_enabled()):

@@ -111,7 +111,7 @@ class ModulePaths:
                 self._remove()
 
     def end(self) -> None:
-        """The context is gone. Code that torch.compile traces leaves one without a call of unwatch()."""
+        """The context is gone. Code that torch.compile traces leaves without unwatch()."""
         with self._lock:
             self._remove()
 
@@ -137,7 +137,7 @@ class ModulePaths:
 
 
 class Entered:
-    """A hook of a module of an emulated one. An object, so that copies of the module have their own."""
+    """A hook of a part of an emulated module. An object, so that copies of the module have their own."""
 
     def __init__(self, emulation: Emulation, names: Sequence[str]) -> None:
         self.emulation, self.names = emulation, names

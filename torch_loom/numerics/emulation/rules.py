@@ -38,7 +38,7 @@ PASSES = _names(
     """
 )
 
-# Those that put values of the program's, or random ones, into a tensor.
+# Ops that put the program's or random values into a tensor.
 WRITES = _names(
     """
     __set__ __setitem__ __setstate__ copy_ set_ resize_ resize_as_ fill_ normal_ uniform_ trunc_normal_

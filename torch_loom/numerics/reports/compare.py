@@ -122,7 +122,7 @@ def compare(
         is reported by its last run.
 
     Raises:
-        FormatError: no formats, or one that values cannot have.
+        FormatError: no formats, or a format that values cannot have.
         OperandError: `model` is no module, or returns no tensor.
     """
     model = check_module("compare", model)

@@ -200,7 +200,7 @@ def search(
     """Find a format for each layer such that the weights are small and the model's score keeps a budget.
 
     Greedy by sensitivity: each layer alone is tried in each narrower format; then the changes are made in the
-    order of score lost for each byte saved, and one that breaks the budget is taken back.
+    order of score lost for each byte saved, and a step that breaks the budget is taken back.
 
     Args:
         model, inputs: as for :func:`compare`.

@@ -1,4 +1,4 @@
-"""How far a tensor in a format is from the exact one."""
+"""How far a tensor in a format is from the exact tensor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def pcc(values: Tensor, exact: Tensor) -> float:
     Constant tensors correlate fully if they are equal and not at all otherwise; so do tensors with NaNs.
 
     Raises:
-        OperandError: one is no tensor, or their shapes differ.
+        OperandError: an operand is no tensor, or their shapes differ.
     """
     values, exact = check_tensor("pcc", values, "values"), check_tensor("pcc", exact, "exact")
     if values.shape != exact.shape:

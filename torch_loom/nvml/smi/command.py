@@ -124,7 +124,7 @@ def parse(arguments: Sequence[str]) -> Options:
     """Return what the arguments ask for.
 
     Raises:
-        RefusedError: an option is unknown, lacks its value or has a bad one.
+        RefusedError: an option is unknown, or its value is missing or bad.
     """
     options, rest = Options(), list(arguments)
     while rest:

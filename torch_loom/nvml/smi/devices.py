@@ -79,7 +79,7 @@ class Device:
 
 
 def program_of(pid: int) -> str:
-    """Return what a process runs, NVIDIA's words for one that has ended."""
+    """Return what a process runs; NVIDIA's words if it has ended."""
     try:
         return nvml.nvmlSystemGetProcessName(pid) or "[Not Found]"
     except nvml.NVMLError:

@@ -19,7 +19,7 @@ Packets = tuple[torch.Tensor, "torch.Tensor | None"]
 class Questions:
     """The program's end of the pipe: each question is answered by its own answer.
 
-    A question may be left without its answer, as Ctrl-C does: the next one drops the answer that is late.
+    A question may be left without its answer, as Ctrl-C does: the next question drops the late answer.
     """
 
     def __init__(self, connection: Connection[Any, Any]) -> None:

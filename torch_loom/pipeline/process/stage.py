@@ -128,7 +128,7 @@ class ProcessStage(Stage):
         self._ask("step_scheduler")
 
     def checkpoint(self) -> dict[str, torch.Tensor]:
-        """Return copies of the parameters, by name; without a process those of the last one."""
+        """Return copies of the parameters, by name; without a process those of the last process."""
         return self._named("checkpoint") if self._process is not None else super().checkpoint()
 
     def gradients(self) -> dict[str, torch.Tensor]:
@@ -164,7 +164,7 @@ class ProcessStage(Stage):
         return None
 
     def kill(self) -> None:
-        """End the process at once: who waits for it gets an error."""
+        """End the process at once: threads that wait for it get an error."""
         if self._process is not None:
             self._process.kill()
 
@@ -233,7 +233,7 @@ class ProcessStage(Stage):
         self._process, self._questions = process, Questions(ours)
 
     def _seed(self) -> int:
-        """Another one for each stage and each start, that follows from the program's generator.
+        """A seed for each stage and each start, derived from the program's generator.
 
         The generator is left as it is: the program draws the same numbers as without a process.
         """

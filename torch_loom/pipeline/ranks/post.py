@@ -37,7 +37,7 @@ class Receiver(Protocol):
 
 
 class Post:
-    """The connections of this rank to all others: a thread that sends and one that receives, each.
+    """The connections of this rank to all others: a sending and a receiving thread for each.
 
     Messages of a run that this rank has not started yet wait for it.
     """
@@ -236,7 +236,7 @@ def _not_found(error: Exception) -> RankError:
 
 
 def _is_pretended() -> bool:
-    """Whether the default process group has no other processes: a fake one, or one that a plan makes."""
+    """Whether the default process group has no other processes: a fake group, or a plan's group."""
     store = dist.distributed_c10d._get_default_store()
     while isinstance(store, dist.PrefixStore):  # type: ignore[attr-defined]
         store = store.underlying_store

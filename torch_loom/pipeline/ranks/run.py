@@ -118,7 +118,7 @@ class RankedRun:
         made = Inbox(self, key, rank)
         with self._lock:
             self._inboxes[rank, key] = made
-            # A rank that is ahead sends before this one has made the queue.
+            # A rank that is ahead sends before this rank has made the queue.
             for item in self._early.pop((rank, key), ()):
                 made.put(item)
             if rank in self._ended:

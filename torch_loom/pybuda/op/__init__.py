@@ -1,4 +1,4 @@
-"""PyBuda's ops. The first argument is a name, unique in its module; blank gives a made one.
+"""PyBuda's ops. The first argument is a name, unique in its module; blank: a generated name.
 
 An op computes at once where its operands have values, with PyTorch on their device; gradients pass through.
 In a trace without values it gives shapes.

@@ -129,7 +129,7 @@ def Argmax(name: str, operandA: Any, dim: int | None = None) -> Tensor:
 
 
 def CumSum(name: str, operandA: Any, axis: int, exclusive: bool = False) -> Tensor:
-    """Sums of the elements up to each one along an axis; ``exclusive`` leaves the element itself out."""
+    """Sums of the elements up to each element along an axis; ``exclusive`` leaves the element itself out."""
 
     def run(x: Torch) -> Torch:
         sums = torch.cumsum(x, axis, dtype=x.dtype)
@@ -147,7 +147,7 @@ def LogicalNot(name: str, operandA: Any) -> Tensor:
 
 
 def Dropout(name: str, operandA: Any, p: float = 0.5, training: bool = True, seed: int = 0) -> Tensor:
-    """Zero elements with probability ``p``, scale the others by 1/(1-p); the same ones for one seed."""
+    """Zero elements with probability ``p``, scale the others by 1/(1-p); ``seed`` fixes which."""
 
     def run(x: Torch) -> Torch:
         if not 0 <= p <= 1:

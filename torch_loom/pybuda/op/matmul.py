@@ -32,7 +32,7 @@ def Matmul(name: str, operandA: Any, operandB: Any, bias: Any | None = None) -> 
 
 
 def SparseMatmul(name: str, sparseA: Any, denseB: Any) -> Tensor:
-    """Product of a sparse matrix (or stack of them) and a dense one; the result is dense."""
+    """Product of a sparse matrix (or stack of them) and a dense matrix; the result is dense."""
 
     def run(a: Torch, b: Torch) -> Torch:
         if a.layout is torch.strided:

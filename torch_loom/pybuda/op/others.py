@@ -130,7 +130,7 @@ def _rounded(x: Torch, dtype: torch.dtype) -> Torch:
 def Quantize(
     name: str, operandA: Any, scale: Any, zero_point: Any, axis: int = 0, out_dtype: torch.dtype = torch.int8
 ) -> Tensor:
-    """``x / scale + zero_point`` rounded to an integer type; one scale, or one for each slice of the axis."""
+    """``x / scale + zero_point`` rounded to an integer type; one scale, or one per slice of the axis."""
 
     def run(x: Torch, by: Torch, zero: Torch) -> Torch:
         by, zero = _along(by, axis, x.dim()), _along(zero, axis, x.dim())

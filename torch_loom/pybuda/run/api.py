@@ -62,7 +62,7 @@ def run_inference(
     """Run inference, and return the queue of the results once the devices are set up.
 
     An item of the queue is a list of tensors: the outputs of one input. A call with the same modules goes on
-    where the last one ended, with the queue given now or the last one.
+    where the last call ended, with the queue given now or else the last queue.
 
     Args:
         module: placed on a TT device, in place of what is placed. None: what is placed.

@@ -89,7 +89,7 @@ def bit_shift(x: Tensor, y: Tensor, *, direction: str) -> Tensor:
         a, b = x.to(wide), y.to(wide)
         if direction == "LEFT":
             return torch.bitwise_left_shift(a, b).to(x.dtype)
-        # The sign's copies are masked: an int64 shifts in ones from the left.
+        # The sign's copies are masked: an int64 shifts in one bits from the left.
         shifted = torch.bitwise_right_shift(a, b)
         if x.dtype is torch.uint64:
             shifted = torch.where(b > 0, shifted & ((1 << (64 - b.clamp(min=1))) - 1), shifted)
@@ -133,7 +133,7 @@ def where(condition: Tensor, x: Number, y: Number, *, numbers_dtype: torch.dtype
 
 @op("Clip")
 def clip(x: Tensor, min: Number | None = None, max: Number | None = None) -> Tensor:
-    """Limit; the upper bound wins where it is below the lower one."""
+    """Limit; the upper bound wins where it is below the lower bound."""
     if min is None and max is None:
         return x
     if isinstance(min, Tensor) != isinstance(max, Tensor) and min is not None and max is not None:

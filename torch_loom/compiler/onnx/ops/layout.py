@@ -44,7 +44,7 @@ def squeeze(x: Tensor, axes: Ints | None = None) -> Tensor:
     """Drop dimensions of size 1; each that is named must be one.
 
     Raises:
-        ValueError: one is not of size 1.
+        ValueError: an axis is not of size 1.
     """
     if axes is None:
         return x.squeeze()

@@ -131,7 +131,7 @@ def arg_min(x: Tensor, *, axis: Int = 0, keepdims: Int = 1, select_last_index: I
 
 @op("TopK")
 def top_k(x: Tensor, k: Int, *, axis: Int = -1, largest: Int = 1, sorted: Int = 1) -> tuple[Tensor, Tensor]:
-    """The k largest or smallest along an axis, and their places; of equal ones the first."""
+    """The k largest or smallest along an axis, and their places; among equals the first."""
     values, places = torch.sort(x, dim=axis, descending=bool(largest), stable=True)
     return values.narrow(axis, 0, k), places.narrow(axis, 0, k)
 

@@ -28,7 +28,7 @@ def pads_of(
 
 
 def same_pads(totals: Sequence[int], more_at_begin: bool) -> list[int]:
-    """Return pads that share totals between both ends; an odd one goes to the end, or to the begin."""
+    """Return pads that share totals between both ends; an odd element goes to the end, or to the begin."""
     halves = [total // 2 for total in totals]
     others = [total - half for total, half in zip(totals, halves, strict=True)]
     return [*others, *halves] if more_at_begin else [*halves, *others]
