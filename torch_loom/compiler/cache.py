@@ -93,7 +93,7 @@ class Entry:
             os.utime(self.path)
             return executable
         except (ImageError, KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
-            # The words alone: who keeps the record would keep the tensors of the frames that raised.
+            # The text alone: a kept log record would keep alive the tensors of the frames that raised.
             log.warning("a compiled model in the cache is dropped, and compiled anew: %s", str(error))
             self.path.unlink(missing_ok=True)
             return None

@@ -72,7 +72,7 @@ class GuardedQueue:
             self._writers += 1
 
     def end_writer(self, error: PipelineError) -> None:
-        """One writer puts in no more; after the last one, readers of the empty queue get this error."""
+        """Count one writer less; after the last, readers of the empty queue get this error."""
         with self._writers_lock:
             self._writers -= 1
             if self._writers > 0:

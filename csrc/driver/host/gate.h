@@ -20,7 +20,8 @@ void wait_and_enter(std::atomic<bool>& inside) noexcept;
 // This thread begins to run a kernel: waits while the gate is closed. Not to be nested.
 inline void enter() {
   std::atomic<bool>& inside = detail::is_inside != nullptr ? *detail::is_inside : detail::join();
-  // In one order with the closing: either this sees a closed gate, or who closes it sees this thread.
+  // In one order with the closing: either this thread sees a closed gate, or the closing thread sees this
+  // one.
   inside.exchange(true, std::memory_order_seq_cst);
   if (detail::is_closed.load(std::memory_order_seq_cst)) [[unlikely]] {
     detail::wait_and_enter(inside);

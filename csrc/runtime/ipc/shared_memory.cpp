@@ -253,7 +253,7 @@ std::string send(void* address, size_t bytes) {
   if (!all().ledger) all().ledger.emplace();
   const auto place = reinterpret_cast<uintptr_t>(address);
   Sent& sent = all().sent.try_emplace(place, Sent{place, memory, block_bytes, {}}).first->second;
-  is_held(sent);  // what was received meanwhile needs its ticket no more
+  is_held(sent);  // frees the tickets of what was received meanwhile
   const Ticket ticket = all().ledger->issue();
   sent.tickets.push_back(ticket);
   Handle handle{};

@@ -16,7 +16,7 @@ std::atomic<bool (*)()> reclaimer{nullptr};
 // Of one allocation, while other threads take what it gave back.
 constexpr int kMaxFlushes = 32;
 
-// One more while it lives; those who wait for none are woken at its end.
+// Counts one more while it lives; its end wakes threads that wait for zero.
 class Counted {
  public:
   explicit Counted(std::atomic<int>& count) : count_(count) { ++count_; }

@@ -136,7 +136,7 @@ struct Pool {
   int64_t last_stream_ = 0;
 };
 
-// Memory that serves only those who allocate to it.
+// Memory that serves only allocations made to it.
 struct PrivatePool {
   explicit PrivatePool(PoolId id) : id(id) {}
   const PoolId id;

@@ -127,8 +127,8 @@ class CapturedCall {
     last_stream_ = runtime::current_stream_of(graph_.device());
   }
 
-  // Returns the results, tensors of their own, or None: the operands differ from those captured, or someone
-  // listens to single ops.
+  // Returns the results, tensors of their own, or None: the operands differ from those captured, or a mode or
+  // reader observes single ops.
   py::object run(const py::object& given) {
     PyObject* const sequence = given.ptr();
     TORCH_CHECK_TYPE(PyList_Check(sequence) || PyTuple_Check(sequence), "expected a list or a tuple");

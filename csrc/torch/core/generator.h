@@ -19,7 +19,7 @@ struct CapturedRandom {
 struct RandomState {
   uint64_t seed = c10::default_rng_seed_val;
   uint64_t offset = 0;  // a multiple of 4, as CUDA demands
-  std::mutex mutex;     // of who draws; programs hold the generator's
+  std::mutex mutex;     // held while drawing; programs hold the generator's
   // What graphs that draw from it share: device memory, as long as one of them lives.
   std::weak_ptr<void> graph_memory;
 };

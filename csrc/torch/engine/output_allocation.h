@@ -1,6 +1,6 @@
 // Where the memory that the engine's kernel allocates comes from, while an op borrows: its outputs are born
-// in device memory, its scratch is host memory. Which is which is learned: a kernel's allocations come in the
-// same order for arguments of the same shapes.
+// in device memory, its scratch is host memory. Earlier calls show which allocations become outputs: a kernel
+// allocates in the same order for arguments of the same shapes.
 #pragma once
 
 #include <c10/core/Allocator.h>

@@ -100,7 +100,7 @@ bool add_to_key(InferenceKey& key, const c10::IValue& value, KeyPart part, Opera
 std::shared_ptr<const InferredOutputs> find_inferred(const InferenceKey& key);
 void learn_outputs(const InferenceKey& key, std::shared_ptr<const InferredOutputs> inferred);
 
-// Who shows what a call returns. A shape function may return one tensor where the kernel returns two that
+// The source of what a call returns. A shape function may return one tensor where the kernel returns two that
 // are equal, as that of mkldnn_rnn_layer_backward does: there they are two.
 enum class ShownBy : uint8_t { kKernel, kShapeFunction };
 

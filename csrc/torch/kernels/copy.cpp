@@ -141,7 +141,8 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
     }
   });
   lending.finish(destination);
-  // It has run already: this is for who listens to the tape, and what it orders on a chip.
+  // It has run already: this reports the wait to the tape's readers, which know the order that it makes on a
+  // chip.
   const bool has_host = !is_loom(destination) || !is_loom(source);
   if (has_host && !non_blocking) translated([&] { runtime::synchronize_stream(streams.own); });
   return destination;

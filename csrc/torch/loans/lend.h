@@ -103,13 +103,13 @@ class Lending {
     finish_described();
   }
 
-  // Looks for what earlier calls showed of the kernel's allocations. False: the run that follows sees all of
-  // them and shows it.
+  // Looks up what earlier calls showed of the kernel's allocations. False: nothing yet, and the next run
+  // records all of them.
   bool knows_allocations(OutputAllocationTable& table);
-  // After it was false, for a kernel that writes to no operand: memory that the device does not have is
-  // refused before the kernel has it of the host.
+  // After it was false, for a kernel that writes to no operand: refuses memory that the device does not have
+  // before the kernel takes it from the host.
   void bound_allocations() { allocations_.bound_by(*target_); }
-  // The run that follows shows them again.
+  // The next run records them again.
   void forget_allocations(OutputAllocationTable& table) {
     allocations_ = OutputAllocations::learning();
     asked_table_ = &table;

@@ -52,7 +52,7 @@ struct Impl final : at::CachingHostAllocatorImpl<c10::Stream, Event> {
 void free_pinned(void* context);
 
 struct HostAllocator final : at::CachingHostAllocatorInterface<Impl, &free_pinned> {
-  // Work that used the block before has finished; who listens to the tape learns it by the allocation.
+  // Work that used the block before has finished; readers of the tape learn that from the allocation.
   at::DataPtr allocate(size_t bytes) override {
     at::DataPtr memory = CachingHostAllocatorInterface::allocate(bytes);
     if (memory.get() != nullptr && runtime::tape::is_told(runtime::CommandKind::kAllocate)) [[unlikely]] {

@@ -136,8 +136,8 @@ std::tuple<at::Tensor, at::Tensor> quantize_counted_autograd(const at::Tensor& s
   return result;
 }
 
-// A cache of values that have no history: no version is counted, since those who read what `kept` was would
-// read the same of `self`.
+// A cache of values that have no history: no version is counted, since a reader of the old `kept` would read
+// the same of `self`.
 void renew_autograd(at::Tensor& kept, at::Tensor& mark, const at::Tensor& self, int64_t format) {
   static const auto handle = op_named<void(at::Tensor&, at::Tensor&, const at::Tensor&, int64_t)>("renew_");
   {

@@ -1,7 +1,7 @@
 """``torch_rbln.device.context_holder``: the tensor that a call compiled for the device writes its result to.
 
 Ops are not compiled one by one here, and write to the tensor that they are given as ``out``. The tensor of a
-context is kept for who asks for it.
+context is kept for programs that ask for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What becomes of an input between the host and its first op: who makes tiles of it, who undoes a stride."""
+"""What becomes of an input between the host and its first op: where it is tiled, where a stride is undone."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ Place = tuple[tuple[CodeType, int], ...]
 _OWN_FOLDER = str(Path(__file__).parents[2]) + os.sep
 _TORCH_FOLDER = str(Path(torch.__file__).parent) + os.sep
 
-# Who calls these has asked for the copy that they are.
+# A program that calls these has asked for a copy.
 _ASKED_COPIES = frozenset({"aten::copy_", "aten::clone", "aten::_copy_from", "aten::_foreach_copy_"})
 _ASKED_CASTS = _ASKED_COPIES | {"aten::to", "aten::_to_copy", "aten::type_as"}
 _READ_NUMBER = "aten::_local_scalar_dense"

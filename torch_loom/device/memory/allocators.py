@@ -1,4 +1,4 @@
-"""Who hands out device memory: the caching allocator, or functions from a shared library."""
+"""The source of device memory: the caching allocator, or functions from a shared library."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _get_current_allocator() -> _Allocator:
 
 
 def get_allocator_backend() -> str:
-    """Return who hands out device memory: ``"native"``, or ``"pluggable"`` functions of the program."""
+    """Return the source of device memory: ``"native"``, or ``"pluggable"`` functions of the program."""
     return "pluggable" if _C.has_memory_source() else "native"
 
 

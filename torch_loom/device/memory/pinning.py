@@ -12,7 +12,7 @@ __all__ = ["pin_memory", "unpin_memory"]
 def pin_memory(data_ptr: int, size: int) -> None:
     """Pin host memory: copies between it and a device run beside the host, and ``is_pinned()`` is true.
 
-    It stays the caller's, who keeps it until :func:`unpin_memory`.
+    The caller still owns it, and must keep it until :func:`unpin_memory`.
 
     Args:
         data_ptr: its address.

@@ -1,4 +1,4 @@
-"""Private pools: memory that serves only those who allocate to it."""
+"""Private pools: memory that serves only allocations made to them."""
 
 from __future__ import annotations
 

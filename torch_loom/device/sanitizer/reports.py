@@ -113,8 +113,8 @@ class UnsynchronizedAccessError(SynchronizationError):
 
     Attributes:
         data_ptr: the address of the tensor that the later command uses.
-        allocation_stack_trace: who allocated it; None if that was before the sanitizer was enabled.
-        current_access: of the later command, which was not submitted.
+        allocation_stack_trace: the stack that allocated it; None if that was before the sanitizer was
+        enabled. current_access: of the later command, which was not submitted.
         previous_access: of the earlier command.
     """
 

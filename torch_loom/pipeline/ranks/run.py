@@ -138,7 +138,7 @@ class RankedRun:
 
             def put(tensors: Tensors) -> None:
                 on_host = Receiver(_CPU).open(parcel(tensors))
-                # The others first: who reads the last entry here may shut the pipeline down.
+                # The others first: a thread that reads the last entry here may shut the pipeline down.
                 for box in boxes:
                     box.put(on_host)
                 send(on_host)
