@@ -66,6 +66,27 @@ def test_kernels_that_cuda_has_by_name(name: str, is_causal: bool) -> None:
         torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("columns", [5, 16, 17])
+@pytest.mark.parametrize("side", [False, True], ids=["in place", "queued"])
+def test_rows_of_a_masks_gradient_are_aligned_as_cudas(columns: int, side: bool) -> None:
+    torch.manual_seed(0)
+    query, rows = torch.randn(2, 3, 5, 8), torch.randn(2, 3, columns, 8)
+    mask = torch.randn(2, 3, 5, columns)
+    gradients = []
+    with torch.loom.stream(torch.loom.Stream() if side else torch.loom.default_stream()):
+        for device in ("loom", "cpu"):
+            own = mask.to(device, copy=True).requires_grad_()
+            given = query.to(device).requires_grad_(), *(rows.to(device) for _ in range(2))
+            if device == "loom":
+                efficient = torch.ops.aten._scaled_dot_product_efficient_attention
+                output = efficient(*given, own, True, 0.0, False)[0]
+            else:
+                output = scaled_dot_product_attention(*given, own)
+            gradients.append(torch.autograd.grad(output.square().sum(), own)[0])
+    assert gradients[0].stride(2) == (columns + 15) // 16 * 16
+    torch.testing.assert_close(gradients[0].cpu(), gradients[1], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_multihead_attention_is_queued(need_weights: bool) -> None:
     torch.manual_seed(0)

@@ -116,3 +116,20 @@ def test_fork_rng_puts_the_state_back() -> None:
     with torch.random.fork_rng(devices=[0], device_type=LOOM):
         inside = torch.rand(4, device=LOOM)
     assert torch.equal(torch.rand(4, device=LOOM), inside)
+
+
+@pytest.mark.parametrize("side", [False, True], ids=["in place", "queued"])
+def test_dropouts_mask_lies_as_the_input_and_is_drawn_by_element(side: bool) -> None:
+    x = torch.rand(2, 4, 6, 8, device=LOOM) + 1
+    layouts = (x.transpose(1, 2).contiguous().transpose(1, 2), x.to(memory_format=torch.channels_last), x.mT)
+    with torch.loom.stream(torch.loom.Stream() if side else torch.loom.default_stream()):
+        for given in layouts:
+            drawn = []
+            for each in (given, given.contiguous()):
+                torch.loom.manual_seed(3)
+                drawn.append(torch.native_dropout(each, 0.4, True))
+            (result, mask), (plain, plain_mask) = drawn
+            assert result.stride() == mask.stride() == given.stride()
+            assert torch.equal(mask, plain_mask)
+            assert torch.equal(result, plain)
+            assert torch.equal(mask, result != 0)

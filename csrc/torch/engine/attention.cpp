@@ -19,6 +19,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "torch/engine/dropout.h"
 #include "torch/engine/fused.h"
@@ -111,6 +112,15 @@ Tensor empty_logsumexp(const Tensor& query, std::optional<int64_t> rows) {
   return rows.value_or(0) > query.size(2) ? at::full(sizes, std::numeric_limits<double>::infinity(), options)
                                           : at::empty(sizes, options);
 }
+// Rows begin at multiples of 16 elements under CUDA's memory-efficient kernel.
+Tensor empty_bias_gradient(const Tensor& bias, bool has_aligned_rows) {
+  if (!has_aligned_rows) return at::empty_like(bias);
+  constexpr int64_t kAlignment = 16;
+  std::vector<int64_t> sizes = bias.sizes().vec();
+  const int64_t columns = sizes.back();
+  sizes.back() = (columns + kAlignment - 1) / kAlignment * kAlignment;
+  return at::empty(sizes, bias.options()).narrow(-1, 0, columns);
+}
 Tensor laid_out_as(const Tensor& own, const Tensor& computed) {
   const bool fits = computed.scalar_type() == own.scalar_type() && computed.strides() == own.strides();
   return fits ? computed : own.copy_(computed);
@@ -166,7 +176,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> engine_attention_backward(
   };
   if (query.is_meta()) {
     return {empty_gradient(query), empty_gradient(key), empty_gradient(value),
-            wants_bias ? at::empty_like(*bias) : Tensor()};
+            wants_bias ? empty_bias_gradient(*bias, is_by_time) : Tensor()};
   }
   Attention call(query, key, value, bias, dropout, is_causal, scale, diagonal);
   Tensor dq, dk, dv, db;
@@ -195,7 +205,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> engine_attention_backward(
   // Laid out as the op's shape function has it.
   return {laid_out_as(empty_gradient(query), dq), laid_out_as(empty_gradient(key), call.summed(dk)),
           laid_out_as(empty_gradient(value), call.summed(dv)),
-          db.defined() ? laid_out_as(at::empty_like(*bias), db) : db};
+          db.defined() ? laid_out_as(empty_bias_gradient(*bias, is_by_time), db) : db};
 }
 
 }  // namespace loom::glue

@@ -25,7 +25,9 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   if (p == 1) return {at::zeros_like(input), at::zeros_like(input, input.options().dtype(c10::kBool))};
   const double keep = 1 - p;
   at::Tensor mask = at::empty_like(input, input.options().dtype(c10::kBool), at::MemoryFormat::Contiguous);
-  mask.bernoulli_(keep);
+  mask.bernoulli_(keep);  // in the order of the elements, wherever they lie
+  // It lies in memory as the input does: compiled programs rely on that.
+  if (!input.is_contiguous()) mask = at::empty_like(input, mask.options()).copy_(mask);
   at::Tensor output = at::mul(input, mask);
   return {output.mul_(1 / keep), mask};
 }

@@ -135,7 +135,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
 }
 
 // Whether the chip runs the layer whole: float32 LSTMs without projections.
-bool runs_whole_layers(const Tensor& input, at::TensorList states, at::TensorList params, bool has_biases) {
+bool runs_whole_layers(const Tensor& input, at::TensorList states, at::TensorList params, bool has_biases,
+                       bool train) {
+  // Compiled training is made of cells. How much the layer keeps for its gradient, only its kernel knows, and
+  // the kernel is not asked while a program is traced.
+  if (train && input.unsafeGetTensorImpl()->is_python_dispatch()) return false;
   if (!chip_has(runtime::FusedKernel::kRnnLayer, input) || !has_lstm_layer()) return false;
   if (input.scalar_type() != c10::kFloat || input.numel() == 0 || !has_biases) return false;
   if (states[0].sym_size(2) != states[1].sym_size(2)) return false;
@@ -148,7 +152,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& batch, at::TensorList stat
                                         bool has_biases, int64_t num_layers, double dropout_p, bool train,
                                         bool bidirectional, bool batch_first) {
   TORCH_CHECK(states.size() == 2, "lstm expects two hidden states");
-  if (!runs_whole_layers(batch, states, params, has_biases)) {
+  if (!runs_whole_layers(batch, states, params, has_biases, train)) {
     return at::native::lstm(batch, states, params, has_biases, num_layers, dropout_p, train, bidirectional,
                             batch_first);
   }
