@@ -153,6 +153,8 @@ def products(x, y, offsets):
     one = torch.ones((), device=x.device)
     return (
         torch.mm(x, y.mT, out_dtype=torch.float32),
+        torch.bmm(x[None], y.mT[None], out_dtype=torch.float32),
+        torch.addmm(x[:, :16], x, y.mT, out_dtype=torch.float32),
         torch._scaled_mm(left, right, one, one, out_dtype=torch.bfloat16),
         F.grouped_mm(x, y.mT.expand(2, -1, -1), offs=offsets),
         F.rms_norm(x, (32,)),

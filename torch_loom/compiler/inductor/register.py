@@ -71,6 +71,7 @@ def register_with_inductor() -> None:
     rules.generate_as_cpp(name)
     if name == config.CUDA_NAME:
         rules.pad_by_ops()
+    rules.multiply_into_wider_dtypes(name)
     captures.capture_as_loom(name)
     decompose(name)
 

@@ -15,6 +15,7 @@ __all__ = [
     "generate_as_cpp",
     "is_no_gpu",
     "lower_as_cpp",
+    "multiply_into_wider_dtypes",
     "pad_by_ops",
     "schedule_as_cpp",
 ]
@@ -281,6 +282,27 @@ def pad_by_ops() -> None:
     for op in (aten._jagged_to_padded_dense_forward.default, aten._padded_dense_to_jagged_forward.default):
         lowerings.pop(op, None)
         make_fallback(op, warn=False)  # type: ignore[no-untyped-call]
+
+
+def multiply_into_wider_dtypes(name: str) -> None:
+    """Let the device's own kernels compute products in a wider dtype than their operands'.
+
+    The lowerings of ``mm`` and ``bmm`` with ``out_dtype`` refuse every type but cuda and xpu, that of ``addmm``
+    fails with a TypeError on any. No upstream issue.
+    """
+    from torch._inductor import ir
+    from torch._inductor.lowering import fallback_handler, lowerings
+
+    def lower(op: Any) -> Any:
+        original, fallback = lowerings[op], fallback_handler(op, add_to_fallback_set=False)
+
+        def call(left: Any, *args: Any, **kwargs: Any) -> Any:
+            return (fallback if ir.get_device_type(left) == name else original)(left, *args, **kwargs)
+
+        return call
+
+    for op in (torch.ops.aten.mm.dtype, torch.ops.aten.bmm.dtype, torch.ops.aten.addmm.dtype):
+        lowerings[op] = lower(op)
 
 
 def generate_as_cpp(name: str) -> None:
