@@ -100,6 +100,14 @@ def test_netlist_and_report(net: nn.Module, x: torch.Tensor, tmp_path: Path) -> 
     ]
     assert page.ops == sum(len(epoch["ops"]) for epoch in run.plan["epochs"])
     assert "http" not in text.replace("http-equiv", "")
+    assert "<h1>Plan of Sequential for wormhole_b0</h1>" in text
+    assert "<title>Plan of Sequential for wormhole_b0</title>" in text
+    # Ops have their names where they fit, or numbers whose names stand below.
+    assert "…" not in text
+    for epoch in run.plan["epochs"]:
+        for number, op in enumerate(epoch["ops"], 1):
+            assert f">{op['name']}</text>" in text or f"<b>{number}</b> {op['name']}</span>" in text
+    assert ">scaled_dot_product_attention</text>" not in text, "one core is wide enough for it?"
 
 
 class _Page(HTMLParser):

@@ -310,6 +310,19 @@ def test_programs_of_two_parts_step_twice() -> None:
     assert len(planned(program).step_seconds) == 2 * NUM_STEPS
 
 
+def test_the_model_is_what_wrappers_have_inside() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = nn.Linear(64, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.module(x)
+
+    assert planned(lambda: loss_of(nn.DataParallel(Net().to("loom")))).model == "Net"
+    assert planned(lambda: torch.ones(3, device="loom")).model == ""
+
+
 @pytest.mark.slow
 def test_compiled_updates() -> None:
     def program() -> None:

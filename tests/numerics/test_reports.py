@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from tests.numerics.inputs import random
 from torch_loom.errors import FormatError, OperandError
-from torch_loom.numerics import Comparison, DataFormat, compare, emulate, pcc, quantize, search
+from torch_loom.numerics import Comparison, DataFormat, SearchResult, compare, emulate, pcc, quantize, search
 from torch_loom.numerics.reports.statistics import lost
 
 B8, B4, B2 = DataFormat.Bfp8_b, DataFormat.Bfp4_b, DataFormat.Bfp2_b
@@ -174,6 +174,30 @@ def test_reports_of_a_comparison(comparison: Comparison, tmp_path: Path) -> None
     assert len(plot.findall("polyline")) == 3
     titles = [mark.findtext("title") or "" for mark in plot.findall("circle")]
     assert any(title.startswith("first (Linear), Bfp4_b: relative error") for title in titles)
+
+
+def test_reports_name_the_model_and_its_layers_whole(tmp_path: Path) -> None:
+    class Deep(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inside = nn.ModuleDict({"a_name_of_more_than_forty_characters_in_all_": nn.Linear(16, 16)})
+
+        def forward(self, x: Tensor) -> Tensor:
+            return next(iter(self.inside.values()))(x)
+
+    model, x = Deep(), random(4, 16)
+    found: list[tuple[Comparison | SearchResult, str]] = [
+        (compare(model, x, [B8]), "Formats of Deep compared"),
+        (search(model, x), "Formats of Deep searched"),
+    ]
+    for report, title in found:
+        assert report.model == "Deep"
+        assert json.loads(report.to_json())["model"] == "Deep"
+        assert f"<title>{title}</title>" in report.to_html()
+        assert f"<h1>{title}</h1>" in report.to_html()
+        lines = report.table().splitlines()
+        assert lines[1].startswith("inside.a_name_of_more_than_forty_characters_in_all_ ")
+        assert lines[0].index("format") == lines[1].index(report.layers[0].format.name)
 
 
 def test_names_are_escaped() -> None:

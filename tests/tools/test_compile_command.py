@@ -76,6 +76,7 @@ def test_a_script_becomes_a_report_a_netlist_and_an_image_that_runs_without_the_
     assert "2 in 2 epochs" in done.stdout
     assert len(yaml.safe_load(netlist.read_text())["graphs"]) == 2
     assert report.read_text().count('aria-label="Epoch') == 2
+    assert "<h1>Plan of Sequential (net.py) for " in report.read_text()
 
     given = torch.arange(16.0).reshape(2, 8)
     save_file({"input": given}, x)
@@ -221,9 +222,11 @@ def test_an_onnx_file_is_compiled(tmp_path: Path) -> None:
     pytest.importorskip("onnx", reason="the package onnx is not installed: pip install onnx")
     from tests.compiler.onnx_models import parsed
 
-    path, image = tmp_path / "model.onnx", tmp_path / "net.loom"
+    path, image, report = tmp_path / "model.onnx", tmp_path / "net.loom", tmp_path / "plan.html"
     path.write_bytes(parsed("y = Relu (x)").SerializeToString())
-    assert loom("compile", path, "--chip", "wormhole_b0", "--out", image).exit_code == 0
+    done = loom("compile", path, "--chip", "wormhole_b0", "--out", image, "--report", report)
+    assert done.exit_code == 0
+    assert "<h1>Plan of model.onnx for wormhole_b0</h1>" in report.read_text()
     save_file({"x": -torch.ones(2, 3)}, tmp_path / "x.st")
     assert loom("run-image", image, "--inputs", tmp_path / "x.st", "--out", tmp_path / "y.st").exit_code == 0
     assert load_file(tmp_path / "y.st")["output_0"].tolist() == [[0.0] * 3] * 2

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import typer
+from rich.console import Console
 
 from torch_loom import config
 from torch_loom.device.plan.recording import Frame
 from torch_loom.errors import NotApplicableError
-from torch_loom.tools import misplaced, plan, plan_text
+from torch_loom.tools import console, misplaced, plan, plan_page, plan_text
 from torch_loom.tools.cli import app
 
 SCRIPT = """
@@ -338,6 +341,8 @@ def test_a_script_without_an_optimizer_is_stopped_after_its_steps(tmp_path: Path
     assert "batch 2" in done.stdout
     assert "batch 3" not in done.stdout
     assert "of 2 steps" in " ".join(done.stdout.split())
+    assert (found["model"], found["arguments"]) == ("Model", [])
+    assert "main.py (Model) on h200" in " ".join(done.stdout.split())
 
 
 STOPS_ON_A_VALUE = """
@@ -378,3 +383,61 @@ def test_what_a_plan_does_not_know_is_said(tmp_path: Path, monkeypatch: pytest.M
     text = " ".join(run_plan(script).stdout.split())
     assert "the plan may be too low" in text
     assert "would fit" in text
+
+
+def found(**changes: Any) -> dict[str, Any]:
+    """What the summary of a plan has, with changes."""
+    device = {
+        "capacity_bytes": 1 << 33,
+        "peak_memory_bytes": 1 << 20,
+        "peak_reserved_bytes": 1 << 21,
+        "memory_by_category": {"activations": 1 << 20},
+        "peak_stack": [],
+        "utilisation": 0.5,
+        "memory_over_time": [{"seconds": 0.0, "activations": 1 << 20}],
+    }
+    unused = {**device, "peak_memory_bytes": 0, "memory_over_time": []}
+    return {
+        "script": "train <b>.py",
+        "arguments": ["--model", "large one"],
+        "model": "Net",
+        "chip": "h200",
+        "seconds": 1.0,
+        "step_seconds": [0.5],
+        "seconds_by_family": {"attention": 0.5},
+        "setup": {"seconds": 0.1, "calls": 0, "device_seconds": 0.0},
+        "ops": [[f"aten::{name}", "attention", 1, 0.1] for name in LONG_NAMES],
+        "out_of_memory": None,
+        "batch_factor": 2.0,
+        "is_cut_short": False,
+        "value_reads": {},
+        "unwritten_files": [],
+        "devices": [device, unused],
+        "spans": [],
+        **changes,
+    }
+
+
+LONG_NAMES = [f"_scaled_dot_product_fused_attention_overrideable{end}" for end in ("", "_backward")]
+
+
+def test_the_page_names_script_and_model() -> None:
+    text = plan_page.page(found())
+    title = "train &lt;b&gt;.py&#x27; --model &#x27;large one&#x27;"
+    assert f"{title}</title>" in text
+    assert f"{title}</h1>" in text
+    assert "<p>Net, planned on 2 &times; h200, without the chip</p>" in text
+    assert "<h2>Memory of device 1</h2><p>Nothing was taken.</p>" in text
+    assert text.count("aria-label='memory over time'") == 1
+    assert "<p>planned on" in plan_page.page(found(model=""))
+
+
+def test_the_table_has_names_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Console(width=80, record=True, file=io.StringIO())
+    monkeypatch.setattr(console, "out", out)
+    plan._show(found())
+    text = out.export_text()
+    assert text.startswith("train <b>.py (Net) on h200: 1 s, 500 ms for the last of 1 steps\n")
+    assert "…" not in text
+    cells = "".join(line.split("│")[1].strip() for line in text.splitlines() if line.startswith("│"))
+    assert "".join(f"aten::{name}" for name in LONG_NAMES) in cells

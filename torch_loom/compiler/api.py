@@ -124,9 +124,15 @@ def compile_module(
             progress=progress,
         )
         executable = _kept_or_compiled(task, config.compile_cache() if cache else None)
+    executable.plan["model"] = _name_of(module)  # not the cache's: one of another name may have made the same
     if own.backend_output_dir:
         executable.write_outputs(own.backend_output_dir, own.performance_trace)
     return executable
+
+
+def _name_of(module: nn.Module) -> str:
+    """Return what reports call a model: of an ONNX model its file or name, otherwise its class."""
+    return str(getattr(module, "meta", {}).get("name") or type(module).__name__)
 
 
 @dataclass(frozen=True)

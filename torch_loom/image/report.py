@@ -29,16 +29,20 @@ p.lead { color: var(--faint); margin: 0 0 20px; }
 svg { display: block; width: 100%; height: auto; } svg text { font: 11px system-ui, sans-serif; }
 .core { fill: none; stroke: var(--line); } .op rect { stroke: var(--card); stroke-width: 1.5; }
 .op:hover rect { stroke: var(--ink); } .op text { fill: #10202c; pointer-events: none; }
+h1, td, .labels, .epoch em { overflow-wrap: anywhere; } .labels { margin: 8px 0 0; font-size: 12px; }
+.labels b { display: inline; font-size: 12px; } .labels span { display: inline-block; margin-right: 10px; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: 5px 8px; border-bottom: 1px solid var(--line); }
 td.n, th.n { text-align: right; } .wide { overflow-x: auto; }
 """
 _CELL = 30
+# The width of a letter, of wide fonts too.
+_LETTER = 7.0
 
 
 def page(plan: Mapping[str, Any]) -> str:
     """Return the page of a plan as HTML."""
-    totals = plan["totals"]
+    totals, model = plan["totals"], str(plan.get("model", ""))
     rows, columns = plan["grid"]
     chips = f"{plan['num_chips']} x {plan['chip']}" if plan["num_chips"] > 1 else plan["chip"]
     figures = [
@@ -49,11 +53,12 @@ def page(plan: Mapping[str, Any]) -> str:
         ("ops on the chip", str(sum(len(epoch["ops"]) for epoch in plan["epochs"]))),
         ("ops on the host", str(len(plan["host"]))),
     ]
+    title = f"Plan of {model} for {chips}" if model else f"Plan for {chips}"
     cards = "".join(f'<div class="card"><b>{value}</b><span>{name}</span></div>' for name, value in figures)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{_text(plan["chip"])}: plan</title><style>{_STYLE}</style></head><body><main>
-<h1>Plan for {_text(chips)}</h1>
+<title>{_text(title)}</title><style>{_STYLE}</style></head><body><main>
+<h1>{_text(title)}</h1>
 <p class="lead">{rows} x {columns} cores at {plan["clock_ghz"]:g} GHz.
 All times are predictions of the cost model.</p>
 <div class="figures">{cards}</div>
@@ -112,17 +117,30 @@ def _epoch(epoch: Mapping[str, Any], rows: int, columns: int) -> str:
         for r in range(rows)
         for c in range(columns)
     )
-    ops = "".join(_op(op, epoch) for op in epoch["ops"])
+    labels = [_label(op, number) for number, op in enumerate(epoch["ops"], 1)]
+    ops = "".join(_op(op, epoch, label) for op, label in zip(epoch["ops"], labels, strict=True))
+    # An op whose name does not fit its cores has a number there.
+    numbered = "".join(
+        f"<span><b>{label}</b> {_text(op['name'])}</span> "
+        for op, label in zip(epoch["ops"], labels, strict=True)
+        if label != op["name"]
+    )
+    names = f'<p class="labels">{numbered}</p>' if numbered else ""
     return (
         f'<div class="card epoch" id="epoch-{epoch["index"]}"><header><b>Epoch {epoch["index"]}</b>'
         f"<em>chip {epoch['chip']} · {_number(epoch['cycles'])} cycles · "
         f"bound by {_text(epoch['bound'])}</em></header>"
         f'<svg viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="Epoch {epoch["index"]}">{cores}{ops}</svg></div>'
+        f'aria-label="Epoch {epoch["index"]}">{cores}{ops}</svg>{names}</div>'
     )
 
 
-def _op(op: Mapping[str, Any], epoch: Mapping[str, Any]) -> str:
+def _label(op: Mapping[str, Any], number: int) -> str:
+    """Return what stands on an op's cores: its name where it fits, or else its number."""
+    return op["name"] if len(op["name"]) * _LETTER <= op["grid_size"][1] * _CELL - 8 else str(number)
+
+
+def _op(op: Mapping[str, Any], epoch: Mapping[str, Any], label: str) -> str:
     (row, column), (height, width) = op["grid_loc"], op["grid_size"]
     share = op["cycles"] / epoch["cycles"] if epoch["cycles"] else 0
     hover = "\n".join(
@@ -136,11 +154,7 @@ def _op(op: Mapping[str, Any], epoch: Mapping[str, Any]) -> str:
             *([op["source"]] if op["source"] else []),
         ]
     )
-    letters = max(0, int((width * _CELL - 6) / 6.2))
-    label = op["name"] if len(op["name"]) <= letters else op["name"][: max(0, letters - 1)] + "…"
-    text = (
-        f'<text x="{column * _CELL + 5}" y="{row * _CELL + 15}">{_text(label)}</text>' if letters > 2 else ""
-    )
+    text = f'<text x="{column * _CELL + 5}" y="{row * _CELL + 15}">{_text(label)}</text>'
     return (
         f'<g class="op"><title>{_text(hover)}</title><rect x="{column * _CELL + 1}" y="{row * _CELL + 1}" '
         f'width="{width * _CELL}" height="{height * _CELL}" rx="3" fill="{_colour(op["type"])}" '

@@ -66,7 +66,8 @@ def compiled(device: ChipDevice, inputs: Sequence[torch.Tensor], **more: Any) ->
     _warn_without_effect(config)
     stage = device.make_stage()
     place = device.torch_device()
-    modules = InOrder(device.reference_stage().chosen_modules()).to(place).eval()
+    reference = device.reference_stage()
+    modules = InOrder(reference.chosen_modules()).to(place).eval()
     given = [
         torch.empty(value.shape, dtype=value.dtype, device=place) if value.is_meta else value.to(place)
         for value in inputs
@@ -82,6 +83,8 @@ def compiled(device: ChipDevice, inputs: Sequence[torch.Tensor], **more: Any) ->
             cache=False,  # a plan has the ops' names, which are no part of its key
             **options,
         )
+    names = list(reference.modules)
+    made.plan["model"] = ", ".join(names if reference.chosen is None else [names[reference.chosen]])
     return made
 
 

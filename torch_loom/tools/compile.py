@@ -55,6 +55,8 @@ def run(
                 status.update(f"compiling: {name}")
 
             executable = _compiled(model, module, args, kwargs, chip=chip, progress=show, **given)
+        if model.suffix != ".onnx":
+            executable.plan["model"] += f" ({model.name})"
         for path, write in ((report, executable.report), (out, executable.save)):
             if path is not None:
                 write(path)

@@ -166,7 +166,7 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
             console.fail(error)
         raise
     del failure
-    found = summary(plan, script[0], str(options["chip"]), steps)
+    found = summary(plan, script, str(options["chip"]), steps)
     _show(found)
     for key, content in (("json", json.dumps(found, indent=1) + "\n"), ("html", page(found))):
         if options[key]:
@@ -201,8 +201,11 @@ def _without_runner(frames: Sequence[traceback.FrameSummary]) -> list[traceback.
     ]
 
 
-def summary(plan: Any, script: str, chip: str, num_steps: int) -> dict[str, Any]:
-    """Return a plan of a script, which was to make so many steps, as JSON takes it: bytes and seconds."""
+def summary(plan: Any, script: Sequence[str], chip: str, num_steps: int) -> dict[str, Any]:
+    """Return a plan of a script with its arguments, which was to make so many steps, as JSON takes it.
+
+    Memory is in bytes, time in seconds.
+    """
     devices = []
     for index in range(plan.num_devices):
         points = _thinned(list(plan.memory_over_time(index)))
@@ -230,7 +233,9 @@ def summary(plan: Any, script: str, chip: str, num_steps: int) -> dict[str, Any]
             break
         spans.append([span.name, span.family, span.device, span.stream, span.began, span.ended])
     return {
-        "script": script,
+        "script": script[0],
+        "arguments": list(script[1:]),
+        "model": plan.model,
         "chip": chip,
         "seconds": plan.seconds,
         "step_seconds": list(plan.step_seconds),
@@ -293,7 +298,7 @@ def _batch_factor(devices: Sequence[dict[str, Any]]) -> float | None:
 
 def _show(found: dict[str, Any]) -> None:
     from rich.markup import escape
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from torch_loom.image.report import duration
     from torch_loom.tools import console
@@ -302,7 +307,9 @@ def _show(found: dict[str, Any]) -> None:
     print_ = console.out.print
     steps = found["step_seconds"]
     last = f", {duration(steps[-1])} for the last of {len(steps)} steps" if steps else ""
-    print_(f"[bold]{found['script']}[/bold] on {found['chip']}: {duration(found['seconds'])}{last}")
+    model = f" ({escape(found['model'])})" if found["model"] else ""
+    print_(f"[bold]{escape(found['script'])}[/bold]{model} on {found['chip']}: ", end="")
+    print_(f"{duration(found['seconds'])}{last}")
     setup = found["setup"]
     if not found["ops"] and not setup["calls"]:
         print_("no op ran on a device: does the script name the device, as cuda or loom?")
@@ -320,7 +327,8 @@ def _show(found: dict[str, Any]) -> None:
     for name, size in found["devices"][0]["memory_by_category"].items():
         table.add_row(name, size_text(size))
     print_(table)
-    table = Table("op", "family", "calls", "time")
+    # A name that does not fit goes on in the next line: two ops may differ in their ends alone.
+    table = Table(Column("op", overflow="fold"), "family", "calls", "time")
     if setup["calls"]:
         table.add_row("setup", "before the steps", str(setup["calls"]), duration(setup["device_seconds"]))
         table.add_section()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -37,13 +38,16 @@ svg text{fill:var(--dim);font:12px system-ui,sans-serif}table{border-collapse:co
 td,th{padding:5px 10px;border-bottom:1px solid var(--line);text-align:left}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
 .key{display:inline-block;width:11px;height:11px;border-radius:3px;margin:0 6px 0 14px}.bad{color:#c0392b}
-pre{padding:12px;overflow:auto;font-size:13px;white-space:pre-wrap}
+h1,h2,p,td,.card b{overflow-wrap:anywhere}td.n{white-space:nowrap}
+pre{padding:12px;overflow:auto;font-size:13px;white-space:pre-wrap;overflow-wrap:anywhere}
 """
 
 
 def page(found: dict[str, Any]) -> str:
     """Return the page of what :func:`torch_loom.tools.plan.summary` returned."""
     first = found["devices"][0]
+    title = shlex.join([found["script"], *found["arguments"]])
+    model = f"{escape(found['model'])}, " if found["model"] else ""
     steps = found["step_seconds"]
     cards = [
         ("time of a step", duration(steps[-1]))
@@ -57,10 +61,10 @@ def page(found: dict[str, Any]) -> str:
     if found["batch_factor"] and not found["out_of_memory"]:
         cards.append(("as large a batch fits", f"{found['batch_factor']:.1f} times"))
     parts = [
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>plan of {escape(found['script'])}</title>",
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>plan of {escape(title)}</title>",
         f"<meta name=viewport content='width=device-width'><style>{STYLE}</style>",
-        f"<h1>{escape(found['script'])}</h1>",
-        f"<p>planned on {len(found['devices'])} &times; {escape(found['chip'])}, without the chip</p>",
+        f"<h1>{escape(title)}</h1>",
+        f"<p>{model}planned on {len(found['devices'])} &times; {escape(found['chip'])}, without the chip</p>",
         "<div class=cards>",
         *(
             f"<div class=card><b>{escape(value)}</b><span>{escape(name)}</span></div>"
@@ -73,7 +77,11 @@ def page(found: dict[str, Any]) -> str:
     if found["out_of_memory"]:
         parts.append(f"<h2 class=bad>Out of memory</h2><pre>{escape(found['out_of_memory'])}</pre>")
     for number, device in enumerate(found["devices"][:8]):
-        parts += [f"<h2>Memory of device {number}</h2>", _memory(device), _legend(COLOURS)]
+        parts.append(f"<h2>Memory of device {number}</h2>")
+        if device["peak_memory_bytes"]:
+            parts += [_memory(device), _legend(COLOURS)]
+        else:
+            parts.append("<p>Nothing was taken.</p>")
     parts += ["<h2>Streams</h2>", *_timeline(found)]
     parts += ["<h2>Ops that take longest</h2>", _ops(found)]
     if first["peak_stack"]:

@@ -63,7 +63,9 @@ def load_onnx(
     unties = proto.producer_name == "pytorch"
     ranks, declared = file.ranks(proto)
     scope = Scope(versions, where, ranks, declared, unties)
-    return Converter(scope, proto.graph).module()
+    module = Converter(scope, proto.graph).module()
+    module.meta["name"] = os.path.basename(name) if isinstance(model, str | os.PathLike) else proto.graph.name
+    return module
 
 
 def _refuse_unknown(proto: Any, name: str) -> None:

@@ -215,6 +215,11 @@ class DryRunPlan:
         return tuple((end - begin) * 1e-9 for begin, end in pairwise(ends))
 
     @property
+    def model(self) -> str:
+        """The class of the module whose first call ended the setup; "" if none did."""
+        return self._recording.model
+
+    @property
     def setup_seconds(self) -> float:
         """Device time until a module whose parameters are on a device was first called; 0 if none was.
 

@@ -18,6 +18,8 @@ from torch_loom.device.plan.updates import UpdatesByHand
 __all__ = ["Frame", "Mark", "Recording"]
 
 MAX_FRAMES = 48
+# What the modules of PyTorch that wrap a model call it: torch.compile()'s, those of parallel training.
+_WRAPPED = ("_orig_mod", "module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 
 class Frame(NamedTuple):
@@ -46,6 +48,7 @@ class Recording:
         after_step: called after each step, where what it raises reaches the program.
         setup_ns: device time when a module with memory on a device was first called; None before.
         setup_totals: what had run by then, as the last part of :meth:`kept`.
+        model: the class of that module; "" before.
     """
 
     def __init__(self, figures: Sequence[tuple[int, int, int, int]]) -> None:
@@ -68,6 +71,7 @@ class Recording:
         self.step_ends: list[int] = []
         self.setup_ns: int | None = None
         self.setup_totals: list[tuple[str, str, int, int]] = []
+        self.model = ""
 
     def start(self) -> None:
         """Begin to listen."""
@@ -167,7 +171,8 @@ class Recording:
                 self._mark(tensor.grad if tensor.is_leaf else None, "gradients")
         return is_on_device
 
-    def _end_setup(self) -> None:
+    def _end_setup(self, module: torch.nn.Module) -> None:
+        self.model = type(_unwrapped(module)).__name__
         self.setup_ns = self.now_ns()
         self.setup_totals = self._recorder.kept()[2]
 
@@ -185,7 +190,7 @@ class Recording:
                 # A container has no tensors of its own.
                 parameters = iter(()) if is_on_device else module.parameters()
                 if is_on_device or any(each.device.type == DEVICE_TYPE for each in parameters):
-                    self._end_setup()
+                    self._end_setup(module)
 
     def _find_compiled(self) -> None:
         """Find the modules that other compiled code calls without their hooks."""
@@ -212,3 +217,13 @@ class Recording:
         self.step_ends.append(end_ns)
         if self.after_step is not None:
             self.after_step()
+
+
+def _unwrapped(module: torch.nn.Module) -> torch.nn.Module:
+    """Return the model in what PyTorch has wrapped around it."""
+    while type(module).__module__.startswith("torch."):
+        inside = next(filter(None, map(module._modules.get, _WRAPPED)), None)
+        if inside is None:
+            break
+        module = inside
+    return module

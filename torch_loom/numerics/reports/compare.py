@@ -48,6 +48,8 @@ class Comparison:
 
     layers: tuple[LayerErrors, ...]
     outputs: dict[DataFormat, Errors]
+    model: str = ""
+    """The class of the model."""
 
     def of(self, fmt: DataFormat) -> list[LayerErrors]:
         """Return the layers in one format, in the order in which they run."""
@@ -60,16 +62,18 @@ class Comparison:
             limit: how many lines; default: all.
         """
         heads = f"{'PCC':>9} {'relative':>10} {'largest':>10} {'saturated':>9} {'flushed':>8}"
-        lines = [f"{'layer':<40} {'format':<10} {heads}"]
-        for each in self.layers[:limit]:
-            name = each.layer if len(each.layer) <= 40 else f"…{each.layer[-39:]}"
-            lines.append(_line(name or "(model)", each.format, each.errors))
-        lines += [_line("the model", fmt, errors) for fmt, errors in self.outputs.items()]
+        shown = self.layers[:limit]
+        width = max([40, *(len(each.layer) for each in shown)])
+        lines = [f"{'layer':<{width}} {'format':<10} {heads}"]
+        lines += [_line(each.layer or "(model)", width, each.format, each.errors) for each in shown]
+        model = self.model or "the model"
+        lines += [_line(model, width, fmt, errors) for fmt, errors in self.outputs.items()]
         return "\n".join(lines)
 
     def to_json(self) -> str:
-        """Return everything as JSON: ``{"layers": [...], "outputs": {format: {...}}}``."""
+        """Return everything as JSON: ``{"model": …, "layers": [...], "outputs": {format: {...}}}``."""
         content = {
+            "model": self.model,
             "layers": [each.to_dict() for each in self.layers],
             "outputs": {fmt.to_json(): asdict(errors) for fmt, errors in self.outputs.items()},
         }
@@ -77,7 +81,7 @@ class Comparison:
 
     def to_html(self) -> str:
         """Return one page that needs nothing else: error by depth as a plot, and the table."""
-        return comparison_page(self.layers, self.outputs)
+        return comparison_page(self.model, self.layers, self.outputs)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the report as its name's ending says: ``.html``, ``.json``, or text.
@@ -94,9 +98,9 @@ class Comparison:
         return self.table()
 
 
-def _line(name: str, fmt: DataFormat, e: Errors) -> str:
+def _line(name: str, width: int, fmt: DataFormat, e: Errors) -> str:
     numbers = f"{e.pcc:9.6f} {e.relative:10.2e} {e.largest:10.2e} {e.saturated:9.2%} {e.flushed:8.2%}"
-    return f"{name:<40} {fmt.name:<10} {numbers}"
+    return f"{name:<{width}} {fmt.name:<10} {numbers}"
 
 
 def compare(
@@ -168,4 +172,4 @@ def compare(
             LayerErrors(path, kinds[path], depths[path], fmt, errors) for path, errors in found.items()
         ]
     layers.sort(key=lambda each: (each.errors.pcc, -each.errors.relative))
-    return Comparison(tuple(layers), outputs)
+    return Comparison(tuple(layers), outputs, type(model).__name__)

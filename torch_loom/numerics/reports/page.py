@@ -112,7 +112,7 @@ def _color_of(formats: Iterable[DataFormat]) -> dict[DataFormat, int]:
     return {fmt: number % _NUM_COLORS for number, fmt in enumerate(dict.fromkeys(formats))}
 
 
-def comparison_page(layers: Sequence[LayerErrors], outputs: Mapping[DataFormat, Errors]) -> str:
+def comparison_page(model: str, layers: Sequence[LayerErrors], outputs: Mapping[DataFormat, Errors]) -> str:
     """Return the page of a comparison."""
     colors = _color_of(outputs)
     errors = [each.errors.relative for each in layers]
@@ -147,7 +147,7 @@ def comparison_page(layers: Sequence[LayerErrors], outputs: Mapping[DataFormat, 
     ]
     heads = ("Layer", "Kind", "Format", "PCC", "Relative error", "Largest error", "Saturated", "Flushed")
     return _page(
-        "Formats compared",
+        f"Formats of {model} compared" if model else "Formats compared",
         "Each layer's output in each format against float32: errors of a layer contain those of the layers "
         "before it. Saturated and flushed are the shares of the float32 output that the format cuts off or "
         "turns to zero.",
@@ -163,6 +163,7 @@ def comparison_page(layers: Sequence[LayerErrors], outputs: Mapping[DataFormat, 
 
 
 def search_page(
+    model: str,
     layers: Sequence[LayerChoice],
     points: Sequence[Point],
     frontier: Sequence[Point],
@@ -206,7 +207,7 @@ def search_page(
     ]
     widest = points[0]
     return _page(
-        "Formats searched",
+        f"Formats of {model} searched" if model else "Formats searched",
         f"A format for each layer, with a score of at least {budget:g}. Each point is an assignment that was "
         "tried; pale ones broke the budget. The line is the frontier: nothing smaller scored better.",
         [

@@ -59,6 +59,8 @@ class SearchResult:
     budget: float
     score: float
     bytes: int
+    model: str = ""
+    """The class of the model."""
 
     @property
     def assignment(self) -> Assignment:
@@ -85,9 +87,11 @@ class SearchResult:
 
     def table(self) -> str:
         """Return the layers' formats and the outcome as text."""
-        lines = [f"{'layer':<48} {'format':<10} {'bytes':>12}"]
+        width = max([48, *(len(each.layer) for each in self.layers)])
+        lines = [f"{'layer':<{width}} {'format':<10} {'bytes':>12}"]
         lines += [
-            f"{each.layer or '(model)':<48} {each.format.name:<10} {each.bytes:12,}" for each in self.layers
+            f"{each.layer or '(model)':<{width}} {each.format.name:<10} {each.bytes:12,}"
+            for each in self.layers
         ]
         first = self.points[0]
         lines.append(
@@ -99,6 +103,7 @@ class SearchResult:
     def to_json(self) -> str:
         """Return everything as JSON."""
         content = {
+            "model": self.model,
             "budget": self.budget,
             "score": self.score,
             "bytes": self.bytes,
@@ -126,7 +131,10 @@ class SearchResult:
 
     def to_html(self) -> str:
         """Return one page that needs nothing else: the frontier as a plot, and the layers' formats."""
-        return search_page(self.layers, self.points, self.frontier(), self.budget, self.score, self.bytes)
+        frontier = self.frontier()
+        return search_page(
+            self.model, self.layers, self.points, frontier, self.budget, self.score, self.bytes
+        )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the report as its name's ending says: ``.html``, ``.json``, or text; returns the path."""
@@ -260,7 +268,7 @@ def search(
         LayerChoice(path, fmt, trial.bytes_of(path, fmt), sensitivity[path])
         for path, fmt in assignment.items()
     )
-    return SearchResult(layers, tuple(points), budget, score, trial.total(assignment))
+    return SearchResult(layers, tuple(points), budget, score, trial.total(assignment), type(model).__name__)
 
 
 def _moves(
