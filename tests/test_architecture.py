@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md: what its pictures name is there, it can be read in one sitting, and its links lead somewhere."""
+"""ARCHITECTURE.md: what its pictures name is there, it is read in one sitting, and its links lead on."""
 
 from __future__ import annotations
 

@@ -11,7 +11,10 @@ stand for what no GPU has, such as settings, chips and plans.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "AllocatorFunctionError",
@@ -72,9 +75,9 @@ class LoomError(Exception):
         super().__init_subclass__(**others)
         cls.cuda_type = cuda_type
 
-    def __new__(cls, *args: Any) -> Any:
+    def __new__(cls, *args: Any) -> Self:
         if _raises_cuda_types and cls.cuda_type is not None:
-            return cls.cuda_type(*args)
+            return cls.cuda_type(*args)  # type: ignore[return-value]
         return super().__new__(cls, *args)
 
 

@@ -106,11 +106,11 @@ def _answer_for_cusparselt() -> None:
     # Its products are there; which algorithm computes them is no choice, as on newer versions of it.
     def is_available() -> bool:
         """Return whether the default wheel of this PyTorch has cuSPARSELt."""
-        return cuda_release.cuda_version() is not None
+        return release.cuda_version() is not None
 
     def version() -> int | None:
         """Return the version of cuSPARSELt in the default wheel of this PyTorch."""
-        return cuda_release.cusparselt_number() if is_available() else None
+        return release.cusparselt_number() if is_available() else None
 
     for function in (is_available, version):
         setattr(torch.backends.cusparselt, function.__name__, function)

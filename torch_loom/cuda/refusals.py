@@ -96,7 +96,7 @@ class Refusal:
 
     Attributes:
         kernel: what the message calls the op: CUDA's name, or of solvers the family by which
-            ``csrc/torch/ops/solver_kernels.cpp`` finds it.
+            ``csrc/torch/cuda/solver_kernels.cpp`` finds it.
         takes: one of :data:`TAKES`; the call is refused if its operand has another dtype.
         case: one of :data:`REFUSAL_CASES`.
     """

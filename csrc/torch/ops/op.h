@@ -60,15 +60,15 @@ class Op {
   const OpFacts& facts;
   const runtime::OpRecord& record;
   const OperandPolicy policy;
-  const Alert* const alert;                 // null: deterministic on every chip
-  const Refusal* const refusal;             // null: CUDA has kernels for all that the engine has
-  const DtypeSet widened_dtypes;  // that the engine computes in wider ones; 0 but for the name cuda
+  const Alert* const alert;              // null: deterministic on every chip
+  const Refusal* const refusal;          // null: CUDA has kernels for all that the engine has
+  const DtypeSet widened_dtypes;         // that the engine computes in wider ones; 0 but for the name cuda
   const DtypeSet widened_sparse_dtypes;  // the same where an operand is sparse
-  const OwnKernel own_kernel;                      // null: the engine's is run
+  const OwnKernel own_kernel;            // null: the engine's is run
   const DtypeSet asked_dtypes;           // widened_dtypes, and those that CUDA refuses
-  const bool is_refused_by_row;                    // of some dtypes where the operands are CSR
-  std::vector<Argument> arguments;                 // those that are not kOther
-  std::vector<KeyPart> key_parts;                  // of every argument
+  const bool is_refused_by_row;          // of some dtypes where the operands are CSR
+  std::vector<Argument> arguments;       // those that are not kOther
+  std::vector<KeyPart> key_parts;        // of every argument
   size_t num_arguments = 0, num_returns = 0;
   bool is_foreach = false, has_generator = false, writes = false;
   // Its results are tensors whose metadata the arguments decide. `is_index`: only without masks.
