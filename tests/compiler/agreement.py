@@ -88,7 +88,11 @@ class Agreement(TorchDispatchMode):
         self.seen.add(func.name())
         for number, results in enumerate(zip(tree_leaves(expected), tree_leaves(real), strict=True)):
             fake, value = map(described, results)
-            if fake != value and not is_sparse(results[1]):
+            if (
+                fake != value
+                and isinstance(results[1], (torch.Tensor, type(None)))
+                and not is_sparse(results[1])
+            ):
                 self.different.setdefault(f"{func.name()} {number}", f"fake {fake}, real {value}")
         return real
 
@@ -240,7 +244,7 @@ def laid_out(device: str) -> Iterator[torch.Tensor]:
     yield tensor
     yield tensor.to(memory_format=torch.channels_last)
     yield tensor.transpose(1, 2).contiguous().transpose(1, 2)
-    yield torch.rand(3, 5, 8, 8, device=device)[1:, 1:, :6].mT[..., :6, :].mT
+    yield torch.rand(3, 5, 8, 8, device=device)[1:, 1:, :, :6].mT
 
 
 ELEMENTWISE: tuple[Callable[[torch.Tensor], Any], ...] = (

@@ -83,8 +83,8 @@ def test_rows_of_a_masks_gradient_are_aligned_as_cudas(columns: int, side: bool)
             else:
                 output = scaled_dot_product_attention(*given, own)
             gradients.append(torch.autograd.grad(output.square().sum(), own)[0])
-    assert gradients[0].stride(2) == (columns + 15) // 16 * 16
-    torch.testing.assert_close(gradients[0].cpu(), gradients[1], rtol=1e-4, atol=1e-5)
+        assert gradients[0].stride(2) == (columns + 15) // 16 * 16
+        torch.testing.assert_close(gradients[0].cpu(), gradients[1], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("need_weights", [True, False])

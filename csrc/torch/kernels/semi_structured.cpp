@@ -185,7 +185,7 @@ Tensor restored(const Tensor& meta, int64_t rows, const Format& format) {
 }
 
 // In float32, of integers exactly.
-Tensor multiply(const Tensor& left, const Tensor& right) {
+Tensor product_of(const Tensor& left, const Tensor& right) {
   const Type wide = c10::isIntegralType(left.scalar_type(), false) ? at::kDouble : at::kFloat;
   return at::mm(left.to(wide), right.to(wide));
 }
@@ -274,24 +274,25 @@ Tensor cutlass_parts(const Tensor& kept, const Tensor& meta, const Tensor& right
   if (right.is_meta()) return at::empty({kept.size(0), right.size(1)}, right.options().dtype(type));
   const Format format(kept.scalar_type());
   const Tensor left = dense_of({kept.contiguous(), restored(meta, kept.size(0), format)}, format);
-  Tensor product = multiply(left, right).mul_(alpha);
+  Tensor product = product_of(left, right).mul_(alpha);
   if (is_given(bias) && bias->numel() != 0) {
     product.add_(bias->to(product.scalar_type()).unsqueeze(1), beta);
   }
   return narrowed(product, type);
 }
 
-Tensor mm_parts(const Tensor& kept, const Tensor& meta, const Tensor& right, std::optional<Type> type) {
+Tensor sparse_mm_parts(const Tensor& kept, const Tensor& meta, const Tensor& right,
+                       std::optional<Type> type) {
   return cutlass_parts(kept, meta, right, {}, 1, 0, type.value_or(right.scalar_type()));
 }
 
 Tensor mm(const Tensor& kept, const Tensor& meta, const Tensor& right, std::optional<Type> type) {
   check_product(kept, meta, right, {}, type);
-  return Fused<&mm_parts>::call(kept, meta, right, type);
+  return Fused<&sparse_mm_parts>::call(kept, meta, right, type);
 }
 
-Tensor addmm_parts(const Tensor& input, const Tensor& kept, const Tensor& meta, const Tensor& right,
-                   const c10::Scalar& alpha, const c10::Scalar& beta, std::optional<Type> type) {
+Tensor sparse_addmm_parts(const Tensor& input, const Tensor& kept, const Tensor& meta, const Tensor& right,
+                          const c10::Scalar& alpha, const c10::Scalar& beta, std::optional<Type> type) {
   return cutlass_parts(kept, meta, right, input, alpha.toDouble(), beta.toDouble(),
                        type.value_or(right.scalar_type()));
 }
@@ -299,7 +300,7 @@ Tensor addmm_parts(const Tensor& input, const Tensor& kept, const Tensor& meta, 
 Tensor addmm(const Tensor& input, const Tensor& kept, const Tensor& meta, const Tensor& right,
              const c10::Scalar& alpha, const c10::Scalar& beta, std::optional<Type> type) {
   check_product(kept, meta, right, input, type);
-  return Fused<&addmm_parts>::call(input, kept, meta, right, alpha, beta, type);
+  return Fused<&sparse_addmm_parts>::call(input, kept, meta, right, alpha, beta, type);
 }
 
 // All rows of the input, as columns.
@@ -590,7 +591,7 @@ Tensor library_mm_parts(const Tensor& compressed, const Tensor& right, OptionalT
                          : at::empty({rows, columns}, right.options().dtype(result));
   }
   const Format format(compressed.scalar_type());
-  Tensor product = multiply(dense_of(of_one(compressed, right.size(0), format), format), right);
+  Tensor product = product_of(dense_of(of_one(compressed, right.size(0), format), format), right);
   const Type wide = product.scalar_type();
   if (is_given(alpha))
     product.mul_(alpha->numel() == 1 ? alpha->to(wide).view({1, 1}) : alpha->to(wide).view({-1, 1}));
@@ -751,10 +752,10 @@ Tensor apply_dense(const Tensor& matrix, const Tensor& masks) {
 }  // namespace
 
 void register_semi_structured() {
-  implement_fused<&mm_parts>(
+  implement_fused<&sparse_mm_parts>(
       "_sparse_semi_structured_mm",
       "(Tensor mat1, Tensor mat1_meta, Tensor mat2, *, ScalarType? out_dtype=None) -> Tensor", &mm);
-  implement_fused<&addmm_parts>(
+  implement_fused<&sparse_addmm_parts>(
       "_sparse_semi_structured_addmm",
       "(Tensor input, Tensor mat1, Tensor mat1_meta, Tensor mat2, *, Scalar alpha=1, "
       "Scalar beta=1, ScalarType? out_dtype=None) -> Tensor",

@@ -287,15 +287,16 @@ def pad_by_ops() -> None:
 def multiply_into_wider_dtypes(name: str) -> None:
     """Let the device's own kernels compute products in a wider dtype than their operands'.
 
-    The lowerings of ``mm`` and ``bmm`` with ``out_dtype`` refuse every type but cuda and xpu, and that of
+    The lowerings of ``mm`` and ``bmm`` with ``out_dtype`` refuse every type but cuda and xpu; that of
     ``addmm`` fails with a TypeError on any. No upstream issue.
     """
-    from torch._inductor import ir
-    from torch._inductor.lowering import fallback_handler, lowerings
+    from torch._inductor import ir, lowering
+
+    patched: Any = lowering
+    lowerings = patched.lowerings
 
     def lower(op: Any) -> Any:
-        original = lowerings[op]
-        fallback = fallback_handler(op, add_to_fallback_set=False)  # type: ignore[no-untyped-call]
+        original, fallback = lowerings[op], patched.fallback_handler(op, add_to_fallback_set=False)
 
         def call(left: Any, *args: Any, **kwargs: Any) -> Any:
             return (fallback if ir.get_device_type(left) == name else original)(left, *args, **kwargs)
