@@ -237,10 +237,10 @@ def exported_once() -> Iterator[None]:
     traced: dict[Any, Any] = {}
     original = api.exported
 
-    def exported(module: torch.nn.Module, args: Any, kwargs: Any, device: torch.device) -> Any:
-        key = (id(module), *(tuple(one.shape) for one in args))
+    def exported(module: torch.nn.Module, args: Any, kwargs: Any, *others: Any) -> Any:
+        key = (id(module), *others, *(tuple(each.shape) for each in args))
         if key not in traced:
-            traced[key] = (original(module, args, kwargs, device), module)
+            traced[key] = (original(module, args, kwargs, *others), module)
         found, _ = traced[key]
         return replace(found, graph=fx.GraphModule(found.graph, copied(found.graph.graph)))
 

@@ -17,10 +17,9 @@ from torch.utils.backend_registration import (
     rename_privateuse1_backend,
 )
 
-from torch_loom import config
+from torch_loom import config, late
 from torch_loom._register import library_files
 from torch_loom.cuda import registration as cuda
-from torch_loom.device._core import late
 from torch_loom.errors import ConfigurationError, ExtensionError, LoomError, VersionMismatchError
 
 # The name of the device where no other is asked for. The module has it under every name.

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Any, NoReturn
 
-from torch_loom.device._core import late
+from torch_loom import late
 from torch_loom.errors import NotApplicableError
 
 
