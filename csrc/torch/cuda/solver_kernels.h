@@ -8,8 +8,8 @@
 
 namespace loom::glue {
 
-// What messages call the kernel, by its family in torch_loom/cuda/refusals.py. Null: the op returns, or raises
-// another error, before it looks at the dtype.
+// What messages call the kernel, by its family in torch_loom/cuda/refusals.py. Null: the op returns, or
+// raises another error, before it looks at the dtype.
 const char* solver_kernel(std::string_view family, c10::ArrayRef<at::Tensor> operands,
                           c10::ArrayRef<c10::IValue> arguments);
 
