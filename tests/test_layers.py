@@ -197,6 +197,12 @@ def test_cpp_includes(layer: str) -> None:
     assert wrong == {}
 
 
+@pytest.mark.parametrize("room", [*TORCH_ROOMS])
+def test_a_room_has_at_most_25_files(room: str) -> None:
+    files = [path for path in (ROOT / "csrc/torch" / room).iterdir() if path.is_file()]
+    assert 0 < len(files) <= 25
+
+
 def test_python_imports() -> None:
     wrong = {}
     for path in sorted(PACKAGE.rglob("*.py")):
