@@ -196,8 +196,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if not rows:
         parser.error(f"no row is of the model {options.model}")
-    for variable, value in RECORDED_WITH.items():
-        os.environ.setdefault(variable, value)
     results = []
     for row in rows:
         result = compared(options.chip, row)
@@ -221,4 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # Here, since a process reads them once and hands them to those that it starts.
+    for variable, value in RECORDED_WITH.items():
+        os.environ.setdefault(variable, value)
     sys.exit(main())
