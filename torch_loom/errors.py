@@ -11,10 +11,7 @@ stand for what no GPU has, such as settings, chips and plans.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from typing import Any, ClassVar
 
 __all__ = [
     "AllocatorFunctionError",
@@ -74,11 +71,15 @@ class LoomError(Exception):
     def __init_subclass__(cls, *, cuda_type: type[Exception] | None = None, **others: Any) -> None:
         super().__init_subclass__(**others)
         cls.cuda_type = cuda_type
+        if cuda_type is not None:
+            # Only where it is needed: Dynamo does not trace errors of classes with a __new__ of their own.
+            cls.__new__ = _made_as_cudas  # type: ignore[method-assign, assignment]
 
-    def __new__(cls, *args: Any) -> Self:
-        if _raises_cuda_types and cls.cuda_type is not None:
-            return cls.cuda_type(*args)  # type: ignore[return-value]
-        return super().__new__(cls, *args)
+
+def _made_as_cudas(cls: type[LoomError], *args: Any) -> Exception:
+    if _raises_cuda_types and cls.cuda_type is not None:
+        return cls.cuda_type(*args)
+    return Exception.__new__(cls, *args)
 
 
 _raises_cuda_types = False
@@ -146,7 +147,7 @@ class FallbackError(LoomError, NotImplementedError):
     """An op or dtype that the chip does not do itself, under ``TORCH_LOOM_FALLBACK=error``."""
 
 
-class DeferredCallError(LoomError, RuntimeError):
+class DeferredCallError(LoomError, RuntimeError, cuda_type=RuntimeError):
     """A call made before first use, such as a seed, failed when the devices were initialised.
 
     Its ``cuda_type`` is ``torch.cuda.DeferredCudaCallError``, which this module cannot import.

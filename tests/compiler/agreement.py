@@ -41,7 +41,24 @@ DIFFERENT = {
 }
 
 # Ops of ours whose results cannot be compared with fake ones, or that programs do not call.
+_SEMI_STRUCTURED = "not compared yet; tests/cuda/test_semi_structured.py has their results"
+    "compared with plain products in tests/cuda/test_semi_structured.py, with fake results not yet"
+)
 NOT_COMPARED = {
+    **dict.fromkeys(
+        [
+            "aten::_cslt_compress",
+            "aten::_cslt_sparse_mm",
+            "aten::_sparse_semi_structured_addmm",
+            "aten::_sparse_semi_structured_apply",
+            "aten::_sparse_semi_structured_apply_dense",
+            "aten::_sparse_semi_structured_linear",
+            "aten::_sparse_semi_structured_mm",
+            "aten::_sparse_semi_structured_tile",
+            "aten::_to_sparse_semi_structured",
+        ],
+        _SEMI_STRUCTURED,
+    ),
     "aten::_convolution.deprecated": "a composite op: modes see its parts",
     "aten::_copy_from": "the other side of copy_, which is what programs call",
     "aten::_copy_from_and_resize": "the other side of copy_, which is what programs call",
@@ -455,4 +472,5 @@ def check(device: str) -> None:
             for program in programs(device):
                 differentiate(program())
     assert {op: words for op, words in agreement.different.items() if op not in DIFFERENT} == {}
-    assert owned(device) - agreement.seen == set(NOT_COMPARED)
+    missing = owned(device) - agreement.seen
+    assert missing == set(NOT_COMPARED), missing ^ set(NOT_COMPARED)
