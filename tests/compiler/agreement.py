@@ -42,8 +42,6 @@ DIFFERENT = {
 
 # Ops of ours whose results cannot be compared with fake ones, or that programs do not call.
 _SEMI_STRUCTURED = "not compared yet; tests/cuda/test_semi_structured.py has their results"
-    "compared with plain products in tests/cuda/test_semi_structured.py, with fake results not yet"
-)
 NOT_COMPARED = {
     **dict.fromkeys(
         [
