@@ -79,7 +79,7 @@ class LoomError(Exception):
 def _made_as_cudas(cls: type[LoomError], *args: Any) -> Exception:
     if _raises_cuda_types and cls.cuda_type is not None:
         return cls.cuda_type(*args)
-    return Exception.__new__(cls, *args)
+    return super(LoomError, cls).__new__(cls, *args)
 
 
 _raises_cuda_types = False

@@ -1,8 +1,8 @@
 """The layers that eager mode runs as one op: ``nn.TransformerEncoderLayer`` in ``eval()``, without gradients.
 
 An export watches the functions of torch that a module calls, and PyTorch's layers take their way to the op
-only while nobody does. Where eager would take it for the module that is compiled, they are not watched: the
-graph has the op, and with it eager's bits.
+only while they are not watched. Where eager would take it for the module that is compiled, the layer is
+exported unwatched: the graph has the op, and with it eager's bits.
 """
 
 from __future__ import annotations

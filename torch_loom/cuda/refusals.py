@@ -11,63 +11,25 @@ from dataclasses import dataclass
 
 __all__ = ["REFUSALS", "REFUSAL_CASES", "TAKES", "Refusal"]
 
+_INTEGERS = ("Byte", "Char", "Short", "Int", "Long")
+_HALVES = ("Half", "BFloat16")
+_REALS = ("Float", "Double")
+_COMPLEX = ("ComplexFloat", "ComplexDouble")
+
 TAKES: dict[str, tuple[str, ...]] = {
     "nothing": (),
-    "wide": ("Float", "Double"),
-    "floating": ("Half", "BFloat16", "Float", "Double"),
-    "products": ("Half", "BFloat16", "Float", "Double", "ComplexFloat", "ComplexDouble"),
-    "complex": (
-        "Half",
-        "BFloat16",
-        "Float",
-        "Double",
-        "ComplexHalf",
-        "ComplexFloat",
-        "ComplexDouble",
-    ),
-    "numbers": ("Byte", "Char", "Short", "Int", "Long", "Float", "Double"),
-    "all_numbers": ("Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double"),
-    "transforms": ("Float", "Double", "ComplexFloat", "ComplexDouble"),
+    "wide": _REALS,
+    "floating": (*_HALVES, *_REALS),
+    "products": (*_HALVES, *_REALS, *_COMPLEX),
+    "complex": (*_HALVES, *_REALS, "ComplexHalf", *_COMPLEX),
+    "numbers": (*_INTEGERS, *_REALS),
+    "all_numbers": (*_INTEGERS, *_HALVES, *_REALS),
+    "transforms": (*_REALS, *_COMPLEX),
     # Of integers the op itself says that it wants floating-point numbers, before its kernel does.
-    "solved": (
-        "Byte",
-        "Char",
-        "Short",
-        "Int",
-        "Long",
-        "Bool",
-        "Float",
-        "Double",
-        "ComplexFloat",
-        "ComplexDouble",
-    ),
+    "solved": (*_INTEGERS, "Bool", *_REALS, *_COMPLEX),
     # Nor is there a complex dtype for the results of bfloat16.
-    "decomposed": (
-        "Byte",
-        "Char",
-        "Short",
-        "Int",
-        "Long",
-        "Bool",
-        "BFloat16",
-        "Float",
-        "Double",
-        "ComplexFloat",
-        "ComplexDouble",
-    ),
-    "not_half": (
-        "Byte",
-        "Char",
-        "Short",
-        "Int",
-        "Long",
-        "Bool",
-        "Float",
-        "Double",
-        "ComplexHalf",
-        "ComplexFloat",
-        "ComplexDouble",
-    ),
+    "decomposed": (*_INTEGERS, "Bool", "BFloat16", *_REALS, *_COMPLEX),
+    "not_half": (*_INTEGERS, "Bool", *_REALS, "ComplexHalf", *_COMPLEX),
 }
 """Sets of dtypes that kernels take, by PyTorch's C++ names; an op with its own kernels says which."""
 

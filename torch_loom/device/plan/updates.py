@@ -51,7 +51,7 @@ class UpdatesByHand:
         self._on_update = on_update
         self._reader = _C.TapeReader(self._see)
         self._is_reading = False
-        self._has_optimizer: bool | None = None  # None: nobody has looked
+        self._has_optimizer: bool | None = None  # None: not looked for yet
         self._leaves: list[TensorWeakRef] = []  # of the last backward pass
         self._memory: list[tuple[int, int, TensorWeakRef]] = []  # begin and end of those that may be updated
         self._has_written = False
@@ -157,9 +157,8 @@ class UpdatesByHand:
 def _updated(leaves: Sequence[torch.Tensor], inputs: Any) -> list[torch.Tensor]:
     """Return which leaves of a graph an update may write to: its parameters, if there are any among them."""
     parameters = [each for each in leaves if isinstance(each, torch.nn.Parameter)]
-    found = (
-        parameters or leaves
-    )  # what else has a gradient beside parameters is data, as in adversarial training
+    # What else has a gradient beside parameters is data, as in adversarial training.
+    found = parameters or leaves
     if inputs is None:
         return list(found)
     wanted = {id(each) for each in _together(inputs)}
