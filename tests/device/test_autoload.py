@@ -325,7 +325,6 @@ OWN = {
     *("LoomError", "OnnxError", "OperandError", "PackedDataError", "PinnedMemoryError", "PipelineError"),
     *("NotApplicableError", "PipelineStoppedError", "PlacementError", "PyBudaError", "QueueFullError"),
     *("QueueTypeError", "RankError", "StageError", "UnknownOpError", "VersionMismatchError"),
-    "DeferredCallError",  # its type is torch.cuda's, set when the devices become CUDA's
 }
 
 
