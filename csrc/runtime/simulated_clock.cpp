@@ -47,10 +47,10 @@ constexpr CommandKinds kBegins = kinds_of(
 constexpr const char* kWaitsForFlag = "busy_wait_for_flag";
 constexpr const char* kClearsFlag = "clear_flag";
 
-// The most steps, and the most unknown costs, that are deferred until a time is read: a short program that
-// reads none computes none, a long program computes each cost once.
-constexpr size_t kMaxSteps = 1 << 12;
-constexpr size_t kMaxUnknown = 1 << 12;
+// The most steps, and the most unknown costs, that are deferred until a time is read, in some 50 MB: a
+// program that reads none computes none, unless it is long, and then it computes each cost once.
+constexpr size_t kMaxSteps = 1 << 19;
+constexpr size_t kMaxUnknown = 1 << 15;
 
 constexpr size_t kQuickCosts = 1 << 12;
 std::array<CheckedSlot, kQuickCosts> quick_costs;

@@ -262,8 +262,7 @@ void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceK
     lending.bound_allocations();
     arguments.assign(stack->end() - static_cast<std::ptrdiff_t>(op.num_arguments), stack->end());
   }
-  // The first run in place shows what such a call returns, for when it is queued or captured.
-  if (!is_known && key.empty()) key = key_to_teach(op, *stack, lending);
+  if (!is_known && key.empty() && must_teach(op)) key = key_to_teach(op, *stack, lending);
   const size_t first = stack->size() - op.num_arguments;
   fill_generator(op, stack, lending.device(), /*is_kept=*/false, /*is_captured=*/false);
   if (is_known && !key.empty()) lending.forget_allocations(op.output_allocations);

@@ -237,10 +237,9 @@ struct Borrowed<At, Return(Arguments...)> {
       runs_in_place ? run_lent_in_place(op, &stack, lending) : run_lent(op, &stack, lending);
       return returned(stack, std::forward<Arguments>(arguments)...);
     }
-    // The first run in place shows what such a call returns, for when it is queued or captured.
     InferenceKey key;
     if (!lending.knows_allocations(op.output_allocations)) [[unlikely]] {
-      key = key_to_teach(op, boxed_arguments(lent), lending);
+      if (must_teach(op)) key = key_to_teach(op, boxed_arguments(lent), lending);
       if constexpr (!kWrites) lending.bound_allocations();
     }
     const auto run = [&](auto&&... engine_arguments) -> decltype(auto) {

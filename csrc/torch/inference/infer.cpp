@@ -205,7 +205,7 @@ std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& st
   };
   if (op.facts.has(op_flag::kEngineInfers)) return on_zeros();
   const bool in_cpp = static_cast<bool>(op.shape_function());
-  if (!in_cpp && !op.handle.hasComputedKernelForDispatchKey(DispatchKey::Meta)) {
+  if (!op.has_shapes()) {
     reason = "it has no shape function";
     return nullptr;
   }
@@ -289,6 +289,11 @@ InferenceKey key_of(const Op& op, const torch::jit::Stack& stack, const Lending&
   return key;
 }
 
+bool must_teach(Op& op) {
+  return !op.has_shapes() || op.facts.has(op_flag::kEngineInfers) || op.was_not_inferred ||
+         is_checked.load(std::memory_order_relaxed);
+}
+
 InferenceKey key_to_teach(Op& op, const torch::jit::Stack& stack, const Lending& lending) {
   if (!lending.runs_kernels()) return {};
   InferenceKey key = key_of(op, stack, lending);
@@ -317,6 +322,7 @@ std::shared_ptr<const InferredOutputs> find_or_infer(Op& op, const torch::jit::S
   }
   auto inferred = infer(op, stack, lending, reason);
   if (inferred == nullptr) {
+    op.was_not_inferred = true;
     num_unknown.fetch_add(1, std::memory_order_relaxed);
   } else {
     learn_outputs(key, inferred);

@@ -1,6 +1,6 @@
-// What an op will return, before it runs: from what earlier runs of such calls showed, else from its shape
-// function, PyTorch's in C++ where there is one, in Python where there is no other. Where the op table says
-// that those are wrong, from a rehearsal: the engine's kernel on zeros, in this thread.
+// What an op will return, before it runs: from its shape function, PyTorch's in C++ where there is one, in
+// Python where there is no other. Where there is none, or the op table says that it is wrong, from what
+// earlier runs of such calls showed, or from a rehearsal: the engine's kernel on zeros, in this thread.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,10 @@ std::shared_ptr<const InferredOutputs> find_or_infer(Op& op, const torch::jit::S
                                                      const Lending& lending, const InferenceKey& key,
                                                      std::string& reason);
 
-// The same for a run in place that shows what such calls return; empty where nothing is to be learned of it.
+// Whether runs in place show what such calls return, for when they are queued or captured: the shape function
+// does not say it, or has failed before. Most programs queue nothing, and do not pay for it.
+bool must_teach(Op& op);
+// The key of such a run; empty where nothing is to be learned of it.
 InferenceKey key_to_teach(Op& op, const torch::jit::Stack& stack, const Lending& lending);
 // After it: `stack` ends with the engine's results, before they are adopted.
 void teach(const Op& op, const InferenceKey& key, const torch::jit::Stack& stack, const Lending& lending);

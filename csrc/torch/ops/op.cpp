@@ -231,6 +231,20 @@ bool Op::is_served() {
   return is_found;
 }
 
+bool Op::has_shapes() {
+  if (has_shapes_.load(std::memory_order_relaxed)) [[likely]] {
+    return true;
+  }
+  // Not hasComputedKernelForDispatchKey(): PyTorch's fallback for Meta, which raises, counts for it.
+  const auto has_kernel = [&](c10::DispatchKey key) { return handle.hasKernelForDispatchKey(key); };
+  using enum c10::DispatchKey;
+  const bool is_found = static_cast<bool>(shape_function_) || has_kernel(Meta) ||
+                        has_kernel(CompositeExplicitAutograd) || has_kernel(CompositeImplicitAutograd) ||
+                        has_kernel(CompositeExplicitAutogradNonFunctional);
+  if (is_found) has_shapes_.store(true, std::memory_order_relaxed);
+  return is_found;
+}
+
 const fallback::Op& Op::fallback_entry() {
   const fallback::Op* entry = fallback_.load(std::memory_order_acquire);
   if (entry == nullptr) {

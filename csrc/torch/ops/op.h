@@ -55,6 +55,8 @@ class Op {
   const fallback::Op& fallback_entry();
   // PyTorch's in C++; invalid where there is none.
   const ShapeFunction& shape_function() const { return shape_function_; }
+  // Whether there is one, in C++ or in Python. Asked again, since Python's may come later.
+  bool has_shapes();
 
   const c10::OperatorHandle handle;
   const OpFacts& facts;
@@ -93,6 +95,8 @@ class Op {
   // Arguments that no key of a call counts (numbers with a fraction) have a say in what its kernel costs.
   // Asked where time is simulated.
   bool costs_by_value();
+  // A call of it was to be queued, and its shape function had no answer.
+  std::atomic<bool> was_not_inferred{false};
   OutputAllocationTable output_allocations;
 
  private:
@@ -107,7 +111,7 @@ class Op {
   const void* const key_;
   const ShapeFunction shape_function_;
   const bool is_permanent_;  // PyTorch's own and ours: never taken away
-  std::atomic<bool> is_served_{false};
+  std::atomic<bool> is_served_{false}, has_shapes_{false};
   std::atomic<int8_t> costs_by_value_{-1};  // -1: not asked yet
   std::atomic<const fallback::Op*> fallback_{nullptr};
 };

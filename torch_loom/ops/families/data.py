@@ -21,6 +21,7 @@ FAMILIES = (
         facts={
             "unboxed": "index_select gather embedding",
             "engine_checks": "take take.out",
+            "engine_infers": "nonzero_static",
             "host_lists": "index.Tensor index.Tensor_out _unsafe_index.Tensor",
             "mask_counted": "index.Tensor index.Tensor_out _unsafe_index.Tensor",
         },
@@ -48,6 +49,7 @@ FAMILIES = (
         facts={
             "borrows_whole": "index_put_",
             "engine_checks": "masked_scatter_ index_put_ index_put _index_put_impl_ _unsafe_index_put put_",
+            "engine_infers": "max_unpool2d",
             "host_lists": "_index_put_impl_ index_put index_put_",
             "mask_counted": "_index_put_impl_ index_put index_put_",
         },
