@@ -112,6 +112,20 @@ def full(*shape):
 stacked = full(2, 3)
 dist.all_gather_into_tensor(stacked, full(3))
 assert stacked.tolist() == [[0] * 3, [1] * 3]
+# Parts of a split, parameters and inference tensors: autograd would refuse to have them written in place.
+whole = full(4, 1).requires_grad_() + 0
+dist.all_gather_into_tensor(whole, full(2, 1) + 1)
+assert whole.tolist() == [[1], [1], [2], [2]]
+halves = list((full(4).requires_grad_() + 0).chunk(2))
+dist.all_gather(halves, full(2))
+assert [half.tolist() for half in halves] == [[0, 0], [1, 1]]
+parameter = torch.nn.Parameter(full(2))
+dist.all_reduce(parameter)
+assert parameter.tolist() == [1, 1] and parameter.is_leaf
+with torch.inference_mode():
+    inferred = full(2)
+dist.all_reduce(inferred)
+assert inferred.tolist() == [1, 1]
 uneven = [torch.empty(n + 1, device=device) for n in range(2)]
 dist.all_gather(uneven, full(rank + 1))
 assert [one.tolist() for one in uneven] == [[0], [1, 1]]

@@ -96,11 +96,12 @@ def _through_the_host(op: Any) -> Callable[..., Any]:
 
     def collective(*arguments: Any) -> Any:
         copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        result = run(*(_on_host(argument, copies) for argument in arguments))
-        work = result[-1] if isinstance(result, (tuple, list)) else result
-        work.wait()
-        for original, copy in copies.values():
-            original.copy_(copy)
+        with _as_a_kernel():
+            result = run(*(_on_host(argument, copies) for argument in arguments))
+            work = result[-1] if isinstance(result, (tuple, list)) else result
+            work.wait()
+            for original, copy in copies.values():
+                original.copy_(copy)
         if isinstance(result, (tuple, list)):
             return (*(_on_device(part, copies) for part in result[:-1]), work)
         return result
@@ -196,7 +197,7 @@ def _when_waited_for(op: Any) -> Callable[..., Any]:
                     pending.discard(self)
                     try:
                         self._work.wait(*timeout)
-                        with torch.no_grad():
+                        with _as_a_kernel():
                             for original, copy in self._copies:
                                 original.copy_(copy)
                     except Exception as error:
@@ -226,6 +227,12 @@ def _when_waited_for(op: Any) -> Callable[..., Any]:
         return sent.boxed()
 
     return message
+
+
+def _as_a_kernel() -> Any:
+    # NCCL writes any memory: also that of parameters, of parts of a split, and of inference tensors, which
+    # autograd refuses to have written in place.
+    return torch._C._AutoDispatchBelowADInplaceOrView()
 
 
 def _distributed() -> Any:
