@@ -7,6 +7,7 @@ reach all of them.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -41,22 +42,13 @@ DIFFERENT = {
 }
 
 # Ops of ours whose results cannot be compared with fake ones, or that programs do not call.
-_SEMI_STRUCTURED = "not compared yet; tests/cuda/test_semi_structured.py has their results"
+_PARTS = "PyTorch has no fake kernel for it; what it is made of is compared"
 NOT_COMPARED = {
-    **dict.fromkeys(
-        [
-            "aten::_cslt_compress",
-            "aten::_cslt_sparse_mm",
-            "aten::_sparse_semi_structured_addmm",
-            "aten::_sparse_semi_structured_apply",
-            "aten::_sparse_semi_structured_apply_dense",
-            "aten::_sparse_semi_structured_linear",
-            "aten::_sparse_semi_structured_mm",
-            "aten::_sparse_semi_structured_tile",
-            "aten::_to_sparse_semi_structured",
-        ],
-        _SEMI_STRUCTURED,
-    ),
+    "aten::_cslt_compress": _PARTS,
+    "aten::_sparse_semi_structured_apply": _PARTS,
+    "aten::_sparse_semi_structured_apply_dense": _PARTS,
+    "aten::_sparse_semi_structured_tile": _PARTS,
+    "aten::_to_sparse_semi_structured": _PARTS,
     "aten::_convolution.deprecated": "a composite op: modes see its parts",
     "aten::_copy_from": "the other side of copy_, which is what programs call",
     "aten::_copy_from_and_resize": "the other side of copy_, which is what programs call",
@@ -459,6 +451,38 @@ def grouped_products(device: str) -> Iterator[Call]:
     yield lambda: F.scaled_grouped_mm(left, right, scales[0], row, scales[1], row, offs=ends)
 
 
+def semi_structured(device: str) -> Iterator[Call]:
+    """Yield products with 2:4 matrices and what makes these; the parts of ops without a fake kernel.
+
+    The last device runs them: GPUs later than Ampere refuse CUTLASS's.
+    """
+    last = torch.device(device, torch.get_device_module(device).device_count() - 1)
+    aten: Any = torch.ops.aten
+    parts: Any = torch.ops.loom_fused
+    for dtype in (torch.float16, torch.bfloat16, torch.int8):
+        dense = (torch.arange(256, device=last) % 4 < 2).to(dtype).expand(128, 256).contiguous()
+        columns = torch.ones(64, 256, device=last, dtype=dtype).t()
+        kept, numbers = parts._to_sparse_semi_structured(dense)
+        compressed = parts._cslt_compress(dense)
+        for wide in (None, *([torch.int32] if dtype is torch.int8 else [])):
+            bias = torch.ones(128, device=last, dtype=wide or dtype)
+            for op, operands in (
+                (aten._sparse_semi_structured_mm, (kept, numbers, columns)),
+                (aten._sparse_semi_structured_addmm, (bias, kept, numbers, columns)),
+                (aten._sparse_semi_structured_linear, (columns.t(), kept, numbers)),
+                (aten._cslt_sparse_mm, (compressed, columns)),
+            ):
+                yield functools.partial(op, *operands, out_dtype=wide)
+            yield functools.partial(
+                aten._cslt_sparse_mm, compressed, columns, out_dtype=wide, transpose_result=True
+            )
+        if dtype is not torch.int8:
+            *_, masks = parts._sparse_semi_structured_tile(dense)
+            yield functools.partial(parts._sparse_semi_structured_tile, dense, "", False)
+            yield functools.partial(parts._sparse_semi_structured_apply, dense, masks)
+            yield functools.partial(parts._sparse_semi_structured_apply_dense, dense, masks)
+
+
 def check(device: str) -> None:
     """Raise where a result on the device is not what fake tensors say, or an op of ours was left out."""
     torch.manual_seed(0)
@@ -466,7 +490,7 @@ def check(device: str) -> None:
         for model, inputs in models(device):
             train(model, *inputs)
             evaluate(model, *inputs)
-        for programs in (calls, attentions, packed_attentions, grouped_products):
+        for programs in (calls, attentions, packed_attentions, grouped_products, semi_structured):
             for program in programs(device):
                 differentiate(program())
     assert {op: words for op, words in agreement.different.items() if op not in DIFFERENT} == {}

@@ -27,7 +27,8 @@ FIDELITY = MathFidelity.HiFi2.value
 @pytest.mark.parametrize("name", ["loom", "cuda", "rbln"])
 def test_fake_results_are_as_real_ones(warm_python: PythonRunner, name: str) -> None:
     program = f"from tests.compiler import agreement; agreement.check({name!r})"
-    warm_python(program, {"TORCH_LOOM_DEVICE_NAME": name})
+    chips = {"TORCH_LOOM_CHIP": "h200,a100", "TORCH_LOOM_DEVICES": "2"} if name == "cuda" else {}
+    warm_python(program, {"TORCH_LOOM_DEVICE_NAME": name, **chips})
 
 
 def test_fake_results_of_attention_are_as_real_ones() -> None:
