@@ -72,6 +72,19 @@ def test_dispatch_reports_every_op(run, tmp_path):
 
 
 @pytest.mark.slow
+def test_first_calls_are_reported(run, tmp_path):
+    done = run("benchmarks.cold", "--json", str(tmp_path / "cold.json"))
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "cold.json").read_text())
+    ratios = [row["ratio"] for row in result["rows"]]
+    assert len(ratios) == 20
+    assert min(ratios) > 0
+    assert done.stdout.splitlines()[-1] == (
+        f"geometric mean {result['geometric mean']:.2f}, worst {max(ratios):.2f}"
+    )
+
+
+@pytest.mark.slow
 def test_names_are_compared_op_by_op(run, tmp_path):
     done = run("benchmarks.names", "--json", str(tmp_path / "names.json"))
     assert done.returncode == 0, done.stderr
