@@ -130,7 +130,7 @@ def _nanoseconds(
 def measure(case: Case, shapes: int, device: torch.device) -> Row:
     """Calls an op once for each of some shapes on each device.
 
-    Kernels of the CPU keep things by shape as well, for the device that calls first: no shape is timed on both.
+    Kernels of the CPU keep things by shape, for the device that calls first: no shape is timed on both.
     The devices have shapes that differ by a column, in turns.
 
     Args:
