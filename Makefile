@@ -51,6 +51,7 @@ conformance: build
 benchmark: build
 	$(BIN)/python -m benchmarks.dispatch --check
 	$(BIN)/python -m benchmarks.cold --check
+	$(BIN)/python -m benchmarks.growth --check
 	$(BIN)/python -m benchmarks.names --check
 	$(BIN)/python -m benchmarks.models --check
 	$(BIN)/python -m benchmarks.allocator_speed --check

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from benchmarks import (
     compiled_calls,
     compiled_models,
     dispatch,
+    growth,
     import_time,
     models,
     nets,
@@ -82,6 +84,25 @@ def test_first_calls_are_reported(run, tmp_path):
     assert done.stdout.splitlines()[-1] == (
         f"geometric mean {result['geometric mean']:.2f}, worst {max(ratios):.2f}"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_growth_is_reported(run, tmp_path):
+    done = run("benchmarks.growth", "--json", str(tmp_path / "growth.json"), limit_s=280)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "growth.json").read_text())
+    assert {name: len(row) for name, row in result["ns"].items()} == dict.fromkeys(growth.SUBJECTS, 2)
+    assert min(result["growths"].values()) >= 1
+    assert done.stdout.splitlines()[-1] == f"worst {max(result['growths'].values()):.2f}"
+
+
+def test_growth_is_drawn_with_a_line_for_each_subject():
+    costs = {name: {1: 10.0, 1_000_000: 14.0} for name in growth.SUBJECTS}
+    drawn = ElementTree.fromstring(growth.picture(costs))
+    lines = [part for part in drawn.iter() if part.tag.endswith("polyline")]
+    assert len(lines) == len(growth.SUBJECTS)
+    assert {part.text for part in drawn.iter() if part.tag.endswith("text")} >= set(growth.SUBJECTS)
 
 
 @pytest.mark.slow
