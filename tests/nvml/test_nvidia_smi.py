@@ -169,6 +169,22 @@ def test_devices_by_all_their_names(under_loom_run: Environment, tmp_path: Path)
     assert (tmp_path / "out").read_text().splitlines() == rows
 
 
+def test_output_that_cannot_be_written(under_loom_run: Environment, tmp_path: Path) -> None:
+    environment = under_loom_run()
+    file = tmp_path / "missing" / "out"
+    listing = subprocess.run(
+        ["nvidia-smi", "-L", "-f", file], env=environment, capture_output=True, text=True, check=False
+    )
+    said = f'Unable to write to "{file}": No such file or directory.\n'
+    assert (listing.returncode, listing.stdout, listing.stderr) == (2, "", said)
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        table = subprocess.run(
+            ["nvidia-smi"], env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    said = "Unable to write to the output: No space left on device.\n"
+    assert (table.returncode, table.stderr) == (2, said)
+
+
 def test_report(under_loom_run: Environment) -> None:
     environment = under_loom_run(TORCH_LOOM_CHIP="a100")
     a100 = chips.load("a100")

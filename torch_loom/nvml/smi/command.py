@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -313,6 +314,7 @@ def _run(arguments: Sequence[str]) -> None:
             _print_all(options, file)
     else:
         _print_all(options, sys.stdout)
+    sys.stdout.flush()  # here, where a full disk is an error with a sentence
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -325,6 +327,12 @@ def main(arguments: Sequence[str]) -> int:
         return error.status
     except KeyboardInterrupt:
         return 0
+    except OSError as error:
+        place = "the output" if error.filename is None else f'"{error.filename}"'
+        print(f"Unable to write to {place}: {error.strerror}.", file=sys.stderr)
+        # What could not be written is still in the buffer, and Python would try again at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return INVALID_ARGUMENT
     except nvml.NVMLError as error:
         print(
             "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that it "
