@@ -43,6 +43,13 @@ def test_names_of_cuda_builds(warm_python: PythonRunner) -> None:
         else:
             raise AssertionError
         assert "h200" in torch.__config__.show()
+        handle = f"<torch.cuda.Stream device=cuda:0 cuda_stream={side.cuda_stream:#x}>"
+        assert repr(side) == handle
+        assert repr(torch.cuda.default_stream()) == "<torch.cuda.Stream device=cuda:0 cuda_stream=0x0>"
+        import warnings
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert torch.has_cuda and torch.has_cudnn  # PyTorch's deprecated names
         # PyTorch's own modules import private names of these.
         import torch.utils.viz._cycles
         import torch._inductor.cudagraph_trees

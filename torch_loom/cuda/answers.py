@@ -138,6 +138,8 @@ def _answer_for_cudnn() -> None:
     for function in (is_available, version, is_acceptable):
         # The module's own names stand in its dictionary; to set an attribute would set a flag of cuDNN's.
         torch.backends.cudnn.__dict__[function.__name__] = function
+    old_names: Any = torch._deprecated_attrs
+    old_names["has_cudnn"] = is_available
     flags: Any = type(torch.backends.cudnn)
     make_flag: Any = ContextProp
     flags.benchmark_limit = make_flag(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch.types import Device
 
-from torch_loom import _C
+from torch_loom import _C, config
 from torch_loom.device._core.device_index import DEVICE_TYPE, _existing_index
 from torch_loom.device._core.first_use import _lazy_init
 from torch_loom.device.streams.events import Event, _checked_event, _checked_stream
@@ -171,7 +171,9 @@ class Stream(torch.Stream):
         super().synchronize()
 
     def __repr__(self) -> str:
-        return f"<torch.{DEVICE_TYPE}.Stream device={self.device} stream_id={self.stream_id}>"
+        is_cuda = DEVICE_TYPE == config.CUDA_NAME
+        stream = f"cuda_stream={self.cuda_stream:#x}" if is_cuda else f"stream_id={self.stream_id}"
+        return f"<torch.{DEVICE_TYPE}.Stream device={self.device} {stream}>"
 
 
 class ExternalStream(Stream):
