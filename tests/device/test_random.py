@@ -125,8 +125,18 @@ def test_bad_states() -> None:
         loom.set_rng_state(good.float())
     with pytest.raises(TypeError, match=r"torch.uint8 on loom:0"):
         loom.set_rng_state(good.to("loom"))
-    with pytest.raises(ValueError, match="must have 16 bytes, but got 15"):
+    with pytest.raises(RuntimeError, match=r"RNG state is wrong size: it must have 16 bytes .* but got 15"):
         loom.set_rng_state(good[:15])
+    generator = torch.Generator("loom")
+    for bad, problem in (
+        (good[:15], "wrong size"),
+        (good.repeat(2)[::2], "wrong size"),
+        (good + 1, "offset"),
+    ):
+        with pytest.raises(RuntimeError, match=problem):
+            generator.set_state(bad)
+    with pytest.raises(RuntimeError, match="offset must be a multiple of 4, got 3"):
+        generator.set_offset(3)
     with pytest.raises(InvalidDeviceError, match="Invalid device index 9"):
         loom.set_rng_state(good, 9)
     with pytest.raises(InvalidDeviceError, match="Invalid device index 9"):
@@ -134,6 +144,13 @@ def test_bad_states() -> None:
     with pytest.raises(DeviceTypeError, match="cpu"):
         loom.get_rng_state("cpu")
     assert torch.equal(loom.get_rng_state(), good)
+
+
+def test_a_state_may_be_the_seed_alone() -> None:
+    """As on CUDA, whose states of old had no offset."""
+    draw()
+    loom.set_rng_state(torch.tensor([7, 0, 0, 0, 0, 0, 0, 0], dtype=torch.uint8))
+    assert (loom.initial_seed(), loom._get_rng_state_offset()) == (7, 0)
 
 
 def test_seeds_before_first_use_are_remembered(fork_loom: PythonRunner) -> None:

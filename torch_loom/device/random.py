@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 STATE_BYTES = 16
+SEED_BYTES = 8
 _MIN_SEED = -0x8000_0000_0000_0000
 _MAX_SEED = 0xFFFF_FFFF_FFFF_FFFF
 
@@ -103,12 +104,12 @@ def set_rng_state(new_state: torch.Tensor, device: Device = DEVICE_TYPE) -> None
     """Set the state of a device's generator. Before first use this is remembered and done then.
 
     Args:
-        new_state: a cpu tensor of 16 bytes, from :func:`get_rng_state`.
+        new_state: a cpu tensor of 16 bytes, from :func:`get_rng_state`, or of 8: a seed, with offset 0.
         device: which one; the current one by default.
 
     Raises:
         TypeError: ``new_state`` is not a cpu tensor of bytes.
-        ValueError: it has another size.
+        RuntimeError: it has another size.
         InvalidDeviceError: there is no such device.
     """
     if not isinstance(new_state, torch.Tensor):
@@ -118,8 +119,11 @@ def set_rng_state(new_state: torch.Tensor, device: Device = DEVICE_TYPE) -> None
             "RNG state must be a torch.ByteTensor on the cpu, but got one of "
             f"{new_state.dtype} on {new_state.device}"
         )
-    if new_state.numel() != STATE_BYTES:
-        raise ValueError(f"RNG state must have {STATE_BYTES} bytes, but got {new_state.numel()}")
+    if new_state.numel() not in (STATE_BYTES, SEED_BYTES):
+        raise RuntimeError(
+            f"RNG state is wrong size: it must have {STATE_BYTES} bytes (seed and offset) or {SEED_BYTES} "
+            f"(seed), but got {new_state.numel()}"
+        )
     _check_early(device)
     state = new_state.clone(memory_format=torch.contiguous_format)
 

@@ -126,11 +126,11 @@ void raw_delete(uintptr_t address) {
   if (pointer == nullptr) return;
   devices();
   const runtime::Place place = runtime::locate(pointer);
-  TORCH_CHECK_VALUE(place.device != nullptr, "the address ", pointer, " is not memory of a ", device_name(),
-                    " device");
+  TORCH_CHECK(place.device != nullptr, "invalid device pointer: ", pointer, " is not memory of a ",
+              device_name(), " device");
   void* const block = place.device_address;
-  TORCH_CHECK_VALUE(raw_memory().remove(block), "the address ", pointer,
-                    " is not a live allocation of caching_allocator_alloc() (freed twice?)");
+  TORCH_CHECK(raw_memory().remove(block), "invalid device pointer: ", pointer,
+              " is not a live allocation of caching_allocator_alloc() (freed twice?)");
   translated([&] { place.device->allocator->deallocate(block); });
 }
 

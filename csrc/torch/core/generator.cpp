@@ -16,6 +16,7 @@ namespace loom::glue {
 namespace {
 
 constexpr size_t kStateBytes = 16;  // uint64 seed, uint64 offset
+constexpr size_t kSeedBytes = 8;    // a state may be the seed alone, as on CUDA: the offset is then 0
 
 }  // namespace
 
@@ -41,7 +42,7 @@ void LoomGenerator::set_current_seed(uint64_t seed) {
 }
 
 void LoomGenerator::set_offset(uint64_t offset) {
-  TORCH_CHECK_VALUE(offset % kOffsetStep == 0, "offset must be a multiple of 4, got ", offset);
+  TORCH_CHECK(offset % kOffsetStep == 0, "offset must be a multiple of 4, got ", offset);
   GraphRandom* const graph = captured();
   if (graph == nullptr) {
     state_->offset = offset;
@@ -78,12 +79,13 @@ void LoomGenerator::set_state(const c10::TensorImpl& state) {
   TORCH_CHECK_TYPE(state.layout() == c10::kStrided && state.device_type() == c10::kCPU &&
                        state.dtype() == caffe2::TypeMeta::Make<uint8_t>(),
                    "RNG state must be a torch.ByteTensor on the CPU");
-  TORCH_CHECK_VALUE(static_cast<size_t>(state.numel()) == kStateBytes && state.is_contiguous(),
-                    "RNG state must be ", kStateBytes, " contiguous bytes (seed, offset), got ",
-                    state.numel());
-  uint64_t words[2];
-  std::memcpy(words, state.data(), kStateBytes);
-  TORCH_CHECK_VALUE(words[1] % kOffsetStep == 0, "offset must be a multiple of 4, got ", words[1]);
+  const auto bytes = static_cast<size_t>(state.numel());
+  TORCH_CHECK((bytes == kStateBytes || bytes == kSeedBytes) && state.is_contiguous(),
+              "RNG state is wrong size: it must be ", kStateBytes, " contiguous bytes (seed, offset) or ",
+              kSeedBytes, " (seed), got ", bytes);
+  uint64_t words[2] = {0, 0};
+  std::memcpy(words, state.data(), bytes);
+  TORCH_CHECK(words[1] % kOffsetStep == 0, "offset must be a multiple of 4, got ", words[1]);
   set_current_seed(words[0]);
   set_offset(words[1]);
 }

@@ -38,7 +38,8 @@ struct Hooks final : Base {
   at::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
   at::Device getDeviceFromPtr(void* data) const override {
     const int index = devices().device_of(data);
-    TORCH_CHECK_VALUE(index >= 0, "the address ", data, " is not memory of a ", device_name(), " device");
+    TORCH_CHECK(index >= 0, "The specified pointer resides on host memory and is not registered with any ",
+                device_name_upper(), " device: ", data);
     return {device_type(), static_cast<c10::DeviceIndex>(index)};
   }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
