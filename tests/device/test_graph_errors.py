@@ -68,7 +68,7 @@ def test_a_stream_is_captured_once_at_a_time() -> None:
 
 
 def test_bad_arguments() -> None:
-    with pytest.raises(ValueError, match='"global", "thread_local" or "relaxed", got "all"'):
+    with pytest.raises(RuntimeError, match='"global", "thread_local" or "relaxed", got "all"'):
         loom.LoomGraph().capture_begin(capture_error_mode="all")
     with pytest.raises(TypeError, match="Expected a LoomGraph"):
         loom.graph(3)  # type: ignore[arg-type]

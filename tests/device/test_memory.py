@@ -274,7 +274,7 @@ def test_the_memory_of_a_tensor_is_not_deleted_under_it() -> None:
         (lambda: loom.caching_allocator_alloc(1, stream=2**64), ValueError, "stream must be the id"),
         (lambda: loom.caching_allocator_alloc(1, stream=-1), ValueError, "stream must be the id"),
         (lambda: loom.caching_allocator_delete(1.5), TypeError, "mem_ptr must be an int, got float 1.5"),
-        (lambda: loom.caching_allocator_delete(-1), ValueError, "got -1"),
+        (lambda: loom.caching_allocator_delete(-1), RuntimeError, "got -1"),
         (lambda: loom.MemPool(allocator=3), TypeError, "allocator must be a PluggableAllocator or None"),
         (lambda: loom.MemPool(no_split=1), TypeError, "no_split must be a bool, got int 1"),
         (lambda: loom.use_mem_pool(None).__enter__(), TypeError, "pool must be a MemPool"),

@@ -117,6 +117,12 @@ def test_the_cpu_generator_stands_still() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_a_state_without_an_offset() -> None:
+    draw()
+    loom.set_rng_state(torch.tensor([7]).view(torch.uint8))
+    assert (loom.initial_seed(), loom._get_rng_state_offset()) == (7, 0)
+
+
 def test_bad_states() -> None:
     good = loom.get_rng_state()
     with pytest.raises(TypeError, match="but got list"):

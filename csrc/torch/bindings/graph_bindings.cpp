@@ -17,8 +17,8 @@ at::GraphCaptureMode mode_called(const std::string& name) {
   if (name == "global") return at::GraphCaptureMode::Global;
   if (name == "thread_local") return at::GraphCaptureMode::ThreadLocal;
   if (name == "relaxed") return at::GraphCaptureMode::Relaxed;
-  TORCH_CHECK_VALUE(false, "capture_error_mode must be \"global\", \"thread_local\" or \"relaxed\", got \"",
-                    name, "\"");
+  TORCH_CHECK(false, "capture_error_mode must be \"global\", \"thread_local\" or \"relaxed\", got \"", name,
+              "\"");
 }
 
 void capture_begin(LoomGraph& graph, std::optional<at::MempoolId_t> pool, const std::string& mode) {

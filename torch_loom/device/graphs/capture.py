@@ -63,7 +63,7 @@ class LoomGraph(_C.Graph):
                 concerns captured streams and events (``"relaxed"``).
 
         Raises:
-            ValueError: there is no such mode.
+            RuntimeError: there is no such mode.
             torch.AcceleratorError: the stream is the default stream, or is being captured.
             RuntimeError: this object holds a graph already.
         """

@@ -249,5 +249,5 @@ def caching_allocator_delete(mem_ptr: int) -> None:
     if not isinstance(mem_ptr, int) or isinstance(mem_ptr, bool):
         raise TypeError(f"mem_ptr must be an int, got {type(mem_ptr).__name__} {mem_ptr!r}")
     if not 0 <= mem_ptr < 2**64:
-        raise ValueError(f"mem_ptr must be an address, got {mem_ptr}")
+        raise RuntimeError(f"invalid device pointer: mem_ptr must be an address, got {mem_ptr}")
     _C.raw_delete(mem_ptr)
