@@ -84,6 +84,15 @@ def test_running_out_of_memory_ends_the_plan(tmp_path: Path) -> None:
     assert "out of memory" in done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["--json", "--html"])
+def test_a_full_disk(tmp_path: Path, option: str) -> None:
+    done = planned(tmp_path, "cuda", 64, option, "/dev/full")
+    assert done.returncode == 1
+    assert done.stderr.endswith("error: /dev/full: cannot be written: [Errno 28] No space left on device\n")
+    assert "Traceback" not in done.stderr
+
+
 def test_a_script_that_is_not_there(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch_loom.tools.cli", "plan", str(tmp_path / "no.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)

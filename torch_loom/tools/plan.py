@@ -170,7 +170,10 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
     _show(found)
     for key, content in (("json", json.dumps(found, indent=1) + "\n"), ("html", page(found))):
         if options[key]:
-            Path(options[key]).write_text(content, encoding="utf-8")
+            try:
+                Path(options[key]).write_text(content, encoding="utf-8")
+            except OSError as error:
+                console.fail(f"{options[key]}: cannot be written: {error}")
             console.out.print(f"{key}: {options[key]}", highlight=False)
     return 3 if found["out_of_memory"] else 0
 
