@@ -1,0 +1,155 @@
+"""Each pass alone, on a graph of a few ops: what it changes, and what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from torch_loom import chips
+from torch_loom.compiler.ir import computes, facts, op_name
+from torch_loom.compiler.options import Options
+from torch_loom.compiler.passes import PLAN_PASSES, Context, Pass, run
+from torch_loom.compiler.passes.canonical import annotate_sources, canonicalise
+from torch_loom.compiler.passes.consteval import evaluate_constants
+from torch_loom.compiler.passes.formats import infer_formats, quantise
+from torch_loom.compiler.passes.fuse import fuse
+from torch_loom.compiler.passes.hosts import mark_host_ops
+from torch_loom.compiler.passes.softmax import plain_softmax
+from torch_loom.errors import HostOpError, IllegalGraphError
+
+X, W = torch.ones(4, 8), torch.full((8, 8), 0.5)
+
+
+def traced(function: Callable[..., Any], *inputs: Tensor) -> fx.GraphModule:
+    """Return the graph of a function, of ATen's ops, with what passes need to know of each result."""
+    return make_fx(function, tracing_mode="fake")(*inputs)
+
+
+def context(chip: str = "wormhole_b0", **options: Any) -> Context:
+    return Context(chips.load(chip), Options().but(**options))
+
+
+def ops(graph: fx.GraphModule) -> list[str]:
+    return [op_name(node).removeprefix("aten::") for node in graph.graph.nodes if computes(node)]
+
+
+def node_of(graph: fx.GraphModule, name: str) -> fx.Node:
+    return next(node for node in graph.graph.nodes if op_name(node).startswith(f"aten::{name}"))
+
+
+def test_sources() -> None:
+    graph = traced(lambda x: x.relu(), X)
+    node_of(graph, "relu").meta["stack_trace"] = 'File "net.py", line 7, in forward\n    return x.relu()'
+    annotate_sources(graph, context())
+    assert "net.py:7" in facts(node_of(graph, "relu")).source
+
+
+def test_canonicalise() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        x.sin()  # unused
+        same = torch.ops.aten._to_copy(x, dtype=torch.float32)  # changes nothing
+        first, second = same.exp(), same.exp()  # equal
+        draws = [torch.rand_like(x) for _ in range(2)]  # each advances the generator
+        return first + second, draws[0] + draws[1]
+
+    graph = canonicalise(traced(function, X), context())
+    assert sorted(ops(graph)) == ["add.Tensor", "add.Tensor", "exp", "rand_like", "rand_like"]
+
+
+def test_host_ops() -> None:
+    graph = traced(lambda x: x.exp().relu(), X)
+    noted = context("atom")
+    mark_host_ops(graph, noted)
+    reasons = {op_name(node): facts(node).host_reason for node in graph.graph.nodes if computes(node)}
+    assert "native_ops of atom" in reasons["aten::exp"]
+    assert len(noted.notes) == sum(bool(reason) for reason in reasons.values())
+    mark_host_ops(graph, context())
+    assert not facts(node_of(graph, "exp")).host_reason
+    with pytest.raises(HostOpError, match="exp"):
+        mark_host_ops(graph, context("atom", host_ops="error"))
+
+
+def test_softmax() -> None:
+    graph = traced(lambda x: torch.softmax(x, -1), X)
+    assert ops(plain_softmax(graph, context())) == ["_softmax"]
+    assert ops(plain_softmax(graph, context(enable_stable_softmax=False))) == [
+        "exp",
+        "sum.dim_IntList",
+        "div.Tensor",
+    ]
+    torch.testing.assert_close(graph(X), X.softmax(-1))
+
+
+def test_fuse() -> None:
+    def function(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        product = x @ w
+        shared = x.exp()
+        return (product + 1).relu(), shared.neg() + shared.sin()
+
+    graph = fuse(traced(function, X, W), context())
+    assert facts(node_of(graph, "add")).fused_into == "mm"
+    assert facts(node_of(graph, "relu")).fused_into == "mm"
+    assert facts(node_of(graph, "neg")).fused_into == "", "its operand has another reader"
+    plain = fuse(traced(function, X, W), context(enable_auto_fusing=False))
+    assert not any(facts(node).fused_into for node in plain.graph.nodes)
+
+
+def test_formats() -> None:
+    graph = infer_formats(traced(lambda x, w: (x @ w).relu(), X, W), context(math_fidelity="HiFi2"))
+    own = facts(node_of(graph, "mm"))
+    assert (own.format, own.fidelity) == ("Float32", "HiFi2")
+    infer_formats(graph, context(default_df_override="Bfp8_b"))
+    assert facts(node_of(graph, "relu")).format == "Bfp8_b"
+
+
+def test_quantise() -> None:
+    def made(**options: Any) -> fx.GraphModule:
+        graph = infer_formats(traced(lambda x, w: x @ w, X, W), context(**options))
+        return quantise(graph, context(**options))
+
+    assert ops(made(default_df_override="Bfp8_b")) == ["mm"]
+    graph = made(default_df_override="Bfp8_b", numerics="formats")
+    assert all(name.startswith("loom_numerics::") for name in ops(graph)), ops(graph)
+    third = torch.full((8, 8), 1 / 3)
+    assert not torch.equal(graph(X, third), X @ third)
+
+
+def test_consteval() -> None:
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        return x @ (w * 2).exp()
+
+    def made(**options: Any) -> tuple[fx.GraphModule, Context]:
+        graph, known = traced(function, X, W), context(**options)
+        known.parameters["w_1"] = W
+        return evaluate_constants(graph, known), known
+
+    graph, known = made()
+    assert ops(graph) == ["mm"]
+    (constant,) = known.folded[1]
+    assert torch.equal(known.parameters[constant], (W * 2).exp())
+    assert ops(made(enable_consteval=False)[0]) == ["mul.Tensor", "exp", "mm"]
+
+
+def test_the_runner_checks_and_counts() -> None:
+    def breaks(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
+        del node_of(graph, "relu").meta["val"]
+        return graph
+
+    checked = context()
+    checked.checks = True
+    passes = (Pass("canonicalise", canonicalise), Pass("breaks", breaks))
+    with pytest.raises(IllegalGraphError, match=r"after the pass 'breaks': relu"):
+        run(traced(lambda x: (x * 1).relu(), X), passes, checked)
+    assert [(each.name, each.ops_before) for each in checked.records] == [("canonicalise", 2), ("breaks", 2)]
+    exact = context()
+    run(traced(lambda x: x.relu(), X), (Pass("breaks", breaks, changes_numbers=True),), exact)
+    assert exact.records == []
+
+
+def test_every_pass_has_a_test() -> None:
+    assert [each.name for each in PLAN_PASSES if f"test_{each.name.replace(' ', '_')}" not in globals()] == []
