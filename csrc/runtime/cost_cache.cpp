@@ -12,15 +12,9 @@ constexpr size_t kFirstEntries = 1 << 10;
 // A program whose shapes never repeat must not take the memory: then all is forgotten.
 constexpr size_t kMaxEntries = 1 << 20;
 
-// Takes two words a multiplication, whose 128 bits are the next state.
-class Hash {
+class Hash : public KeyMixer {
  public:
-  void add(uint64_t one, uint64_t other) noexcept {
-    const auto wide = static_cast<unsigned __int128>(first_ ^ one) * (second_ ^ other);
-    first_ = static_cast<uint64_t>(wide) ^ 0x9e3779b97f4a7c15u;
-    second_ = static_cast<uint64_t>(wide >> 64) + std::rotl(one, 17) + 0xd6e8feb86659fd93u;
-  }
-  void add(uint64_t word) noexcept { add(word, uint64_t{0}); }
+  using KeyMixer::add;
   void add(const int64_t* values, size_t count) noexcept {
     for (size_t i = 0; i < count; ++i) add(static_cast<uint64_t>(values[i]));
   }
@@ -39,13 +33,6 @@ class Hash {
       }
     }
   }
-  CostKey key() noexcept {
-    add(uint64_t{0}, uint64_t{0});
-    return {first_ ^ first_ >> 29, second_ ^ second_ >> 31};
-  }
-
- private:
-  uint64_t first_ = 0x2545f4914f6cdd1du, second_ = 0x9fb21c651e98df25u;
 };
 
 void add(Hash& hash, const Attribute& attribute) noexcept {
@@ -88,7 +75,7 @@ bool CostCache::decides(const char* name) const noexcept {
                      [&](const std::string& each) { return std::strcmp(each.c_str(), name) == 0; });
 }
 
-CostKey CostCache::key_of(uint32_t chip, const Command& command) const noexcept {
+CallKey CostCache::key_of(uint32_t chip, const Command& command) const noexcept {
   Hash hash;
   if (command.op != nullptr) {
     hash.add(static_cast<uint64_t>(chip) << 32 | command.op->id);
@@ -104,7 +91,7 @@ CostKey CostCache::key_of(uint32_t chip, const Command& command) const noexcept 
   return hash.key();
 }
 
-CostKey CostCache::key_of(uint32_t chip, int kind, size_t bytes) noexcept {
+CallKey CostCache::key_of(uint32_t chip, int kind, size_t bytes) noexcept {
   Hash hash;
   hash.add(static_cast<uint64_t>(chip) << 32 | 0xffffffffu);
   hash.add(static_cast<uint64_t>(kind));
@@ -112,7 +99,7 @@ CostKey CostCache::key_of(uint32_t chip, int kind, size_t bytes) noexcept {
   return hash.key();
 }
 
-void CostCache::insert(const CostKey& key, int64_t nanoseconds) {
+void CostCache::insert(const CallKey& key, int64_t nanoseconds) {
   if (find(key) >= 0) return;
   if (2 * (size_ + 1) > entries_.size()) {
     const bool is_full = entries_.size() >= kMaxEntries;

@@ -8,14 +8,9 @@
 #include <vector>
 
 #include "runtime/tape.h"
+#include "util/call_key.h"
 
 namespace loom::runtime {
-
-// 128 bits of a hash, which stand for what was hashed.
-struct CostKey {
-  uint64_t first, second;
-  bool operator==(const CostKey& other) const { return first == other.first && second == other.second; }
-};
 
 class CostCache {
  public:
@@ -23,26 +18,26 @@ class CostCache {
   explicit CostCache(const std::vector<std::string>& names);
 
   // Of a kernel that has come to its end, on a chip.
-  CostKey key_of(uint32_t chip, const Command& command) const noexcept;
+  CallKey key_of(uint32_t chip, const Command& command) const noexcept;
   // Of a command that moves bytes; `kind` is the caller's number.
-  static CostKey key_of(uint32_t chip, int kind, size_t bytes) noexcept;
+  static CallKey key_of(uint32_t chip, int kind, size_t bytes) noexcept;
 
   // Nanoseconds, or -1 where they are not known.
-  int64_t find(const CostKey& key) const noexcept {
+  int64_t find(const CallKey& key) const noexcept {
     for (size_t place = key.first & mask_;; place = (place + 1) & mask_) {
       const Entry& entry = entries_[place];
       if (entry.key == key) return entry.nanoseconds;
       if (entry.nanoseconds < 0) return -1;
     }
   }
-  void insert(const CostKey& key, int64_t nanoseconds);
+  void insert(const CallKey& key, int64_t nanoseconds);
   size_t size() const noexcept { return size_; }
   // Whether an attribute of this name decides costs.
   bool decides(const char* name) const noexcept;
 
  private:
   struct Entry {
-    CostKey key{};
+    CallKey key{};
     int64_t nanoseconds = -1;  // -1: there is none here
   };
 

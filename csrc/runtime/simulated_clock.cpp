@@ -25,7 +25,7 @@ std::atomic<bool> detail::on{false};
 
 // A cost that is not estimated yet, and what the estimator needs for it.
 struct Unknown {
-  CostKey key{};
+  CallKey key{};
   uint32_t chip = 0;
   bool is_move = false;
   Move move = Move::kOnDevice;
@@ -54,10 +54,10 @@ constexpr size_t kMaxUnknown = 1 << 15;
 
 constexpr size_t kQuickCosts = 1 << 12;
 std::array<CheckedSlot, kQuickCosts> quick_costs;
-CheckedSlot& quick_slot(uint64_t key) noexcept { return quick_costs[(key ^ key >> 32) % kQuickCosts]; }
+CheckedSlot& quick_slot(const CallKey& key) noexcept { return quick_costs[key.first % kQuickCosts]; }
 
 struct KeyHash {
-  size_t operator()(const CostKey& key) const noexcept { return key.first; }
+  size_t operator()(const CallKey& key) const noexcept { return key.first; }
 };
 
 // Of a thread; looked up once a command.
@@ -282,7 +282,7 @@ class Clock final : public TapeReader, public clock::Source {
 
   // A step whose cost has this key; `describe` fills in what the estimator must know where it is new.
   template <typename F>
-  void submit(Step step, const CostKey& key, const F& describe) {
+  void submit(Step step, const CallKey& key, const F& describe) {
     {
       const std::lock_guard<driver::SpinMutex> lock(mutex_);
       if (find_cost(step, key)) return submit(step);
@@ -300,7 +300,7 @@ class Clock final : public TapeReader, public clock::Source {
   }
 
   // With the mutex held: whether a cost is known, or at least what to ask.
-  bool find_cost(Step& step, const CostKey& key) const {
+  bool find_cost(Step& step, const CallKey& key) const {
     step.nanoseconds = costs_.find(key);
     if (step.nanoseconds >= 0) return true;
     const auto found = places_.find(key);
@@ -377,7 +377,7 @@ class Clock final : public TapeReader, public clock::Source {
   // program which reads none does not pay for them.
   std::vector<Step> steps_;
   std::vector<std::shared_ptr<Unknown>> unknown_;
-  std::unordered_map<CostKey, Unknown*, KeyHash> places_;
+  std::unordered_map<CallKey, Unknown*, KeyHash> places_;
   std::atomic<bool> must_settle_{false};
   std::mutex worlds_mutex_;
   std::map<int64_t, World> worlds_;
@@ -422,11 +422,11 @@ int64_t host_ns() { return is_on() ? the_clock.load()->host_ns() : clock::host_n
 
 int64_t device_ns(int device) { return is_on() ? the_clock.load()->device_ns(device) : clock::host_ns(); }
 
-int64_t cost_of(uint64_t key) noexcept {
+int64_t cost_of(const CallKey& key) noexcept {
   return static_cast<int64_t>(quick_slot(key).find(key).value_or(~uint64_t{0}));
 }
 
-void keep_cost(uint64_t key, int64_t nanoseconds) noexcept {
+void keep_cost(const CallKey& key, int64_t nanoseconds) noexcept {
   quick_slot(key).put(key, static_cast<uint64_t>(nanoseconds));
 }
 

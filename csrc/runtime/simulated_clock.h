@@ -17,6 +17,7 @@
 #include "driver/driver.h"
 #include "runtime/commands.h"
 #include "runtime/timing.h"
+#include "util/call_key.h"
 
 namespace loom::runtime::simulated {
 
@@ -73,8 +74,8 @@ int64_t device_ns(int device);
 
 // What kernels cost, by numbers that stand for all that decides it: for kernels that are not described. It
 // forgets. -1: not known.
-int64_t cost_of(uint64_t key) noexcept;
-void keep_cost(uint64_t key, int64_t nanoseconds) noexcept;
+int64_t cost_of(const CallKey& key) noexcept;
+void keep_cost(const CallKey& key, int64_t nanoseconds) noexcept;
 // The cost of the kernel that this thread reported last; -1 if it is not estimated yet.
 int64_t last_cost_ns() noexcept;
 void forget_last_cost() noexcept;

@@ -6,26 +6,30 @@
 #include <cstdint>
 #include <optional>
 
+#include "util/call_key.h"
+
 namespace loom {
 
 class CheckedSlot {
  public:
-  std::optional<uint64_t> find(uint64_t key) const noexcept {
+  std::optional<uint64_t> find(const CallKey& key) const noexcept {
     const uint64_t value = value_.load(std::memory_order_relaxed);
-    if ((check_.load(std::memory_order_relaxed) ^ value ^ kUsed) != key) return std::nullopt;
+    if ((first_.load(std::memory_order_relaxed) ^ value) != key.first ||
+        (second_.load(std::memory_order_relaxed) ^ value) != key.second) {
+      return std::nullopt;
+    }
     return value;
   }
-  void put(uint64_t key, uint64_t value) noexcept {
+  void put(const CallKey& key, uint64_t value) noexcept {
     value_.store(value, std::memory_order_relaxed);
-    check_.store(key ^ value ^ kUsed, std::memory_order_relaxed);
+    first_.store(key.first ^ value, std::memory_order_relaxed);
+    second_.store(key.second ^ value, std::memory_order_relaxed);
   }
-  bool is_empty() const noexcept { return check_.load(std::memory_order_relaxed) == 0; }
+  bool is_empty() const noexcept { return first_.load(std::memory_order_relaxed) == 0; }
 
  private:
-  static constexpr uint64_t kUsed = 0x9E3779B97F4A7C15ull;  // an empty slot would fit the key 0
-
-  // Two words that are read without a lock: `check_` shows whether they belong together.
-  std::atomic<uint64_t> check_{0}, value_{0};
+  // Read without a lock: the halves of the key show whether the words belong together.
+  std::atomic<uint64_t> first_{0}, second_{0}, value_{0};
 };
 
 }  // namespace loom

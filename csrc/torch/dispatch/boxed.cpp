@@ -28,6 +28,7 @@ namespace {
 c10::IValue lend_list(Lending& lending, c10::ArrayRef<c10::IValue> tensors, bool is_written) {
   c10::List<at::Tensor> lent;
   lent.reserve(tensors.size());
+  lending.mix(tensors.size());
   for (const c10::IValue& tensor : tensors)
     lent.push_back(lending.lend_element(tensor.toTensor(), is_written));
   return lent;
@@ -36,6 +37,7 @@ c10::IValue lend_list(Lending& lending, c10::ArrayRef<c10::IValue> tensors, bool
 c10::IValue lend_optional_list(Lending& lending, c10::ArrayRef<c10::IValue> tensors) {
   c10::List<std::optional<at::Tensor>> lent;
   lent.reserve(tensors.size());
+  lending.mix(tensors.size());
   for (const c10::IValue& tensor : tensors) {
     lent.push_back(tensor.isTensor() ? std::optional(lending.lend_element(tensor.toTensor(), false))
                                      : std::nullopt);
@@ -46,7 +48,11 @@ c10::IValue lend_optional_list(Lending& lending, c10::ArrayRef<c10::IValue> tens
 void lend_argument(Lending& lending, c10::IValue& value, const Argument& argument) {
   switch (argument.kind) {
     case ArgKind::kTensor:
-      if (value.isTensor()) value = lending.lend(value.toTensor(), argument.is_written);
+      if (value.isTensor()) {
+        value = lending.lend(value.toTensor(), argument.is_written);
+      } else {
+        lending.mix(0);
+      }
       break;
     case ArgKind::kTensorList:
       if (value.isList()) value = lend_list(lending, value.toListRef(), argument.is_written);
@@ -319,17 +325,11 @@ void pack_on_host(const Op& op, torch::jit::Stack* stack) {
   op.handle.callBoxed(stack);
 }
 
-// `is_checked`: for a fallback. `is_sync`: the wait of the host must be reported.
-void lend_and_run(Op& op, torch::jit::Stack* stack, Lending::Telling telling, bool is_by_keys,
-                  bool is_checked, bool is_sync) {
+// `is_checked`: for a fallback. `waits`: the host needs a value of the op's.
+void lend_and_run(Op& op, torch::jit::Stack* stack, bool is_by_keys, bool is_checked, bool waits) {
   const size_t first = stack->size() - op.num_arguments;
-  Lending lending(op, telling);
+  Lending lending(op);
   if (is_by_keys) lending.find_by_keys();
-  c10::SmallVector<c10::IValue, 8> given;
-  const bool may_retell = telling == Lending::Telling::kUnknown && !lending.is_described();
-  if (may_retell) [[unlikely]] {
-    given.append(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
-  }
   try {
     size_t next = 0;  // of op.arguments
     for (size_t i = 0; i < op.num_arguments; ++i) {
@@ -343,11 +343,7 @@ void lend_and_run(Op& op, torch::jit::Stack* stack, Lending::Telling telling, bo
     raise_mismatch(op, c10::ArrayRef<c10::IValue>(*stack).slice(first));
   }
   const bool runs_in_place = lending.runs_in_place();
-  if (may_retell && lending.must_retell(op, runs_in_place)) [[unlikely]] {
-    std::move(given.begin(), given.end(), stack->begin() + static_cast<std::ptrdiff_t>(first));
-    return lend_and_run(op, stack, Lending::Telling::kTeach, is_by_keys, is_checked, is_sync);
-  }
-  if (is_sync) [[unlikely]]
+  if (waits && is_sync_watched.load(std::memory_order_relaxed)) [[unlikely]]
     report_implicit_sync(op.name(), lending.device());
   if (fallback::is_watched(lending.dtypes()) && !is_checked) [[unlikely]] {
     fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
@@ -358,7 +354,8 @@ void lend_and_run(Op& op, torch::jit::Stack* stack, Lending::Telling telling, bo
   if (is_deterministic_wanted(op.alert)) [[unlikely]] {
     raise_alert(*op.alert, c10::ArrayRef<c10::IValue>(*stack).slice(first), lending.device());
   }
-  if (lending.is_described()) [[unlikely]]
+  // What values decide has another cost each time.
+  if (lending.must_describe(op, /*costs_anew=*/waits)) [[unlikely]]
     describe(op, *stack, lending);
   if (runs_in_place) {
     run_in_place(op, stack, lending, {});
@@ -385,11 +382,8 @@ void run(const c10::OperatorHandle& handle, torch::jit::Stack* stack, bool is_by
     };
     if (fill_on_host(handle, stack, check)) return;
   }
-  const bool is_sync = is_sync_watched.load(std::memory_order_relaxed) && waits_for_values(op, *stack);
-  // What values decide has another cost each time.
-  const bool may_skip = runtime::simulated::is_on() && !waits_for_values(op, *stack);
-  lend_and_run(op, stack, may_skip ? Lending::Telling::kUnknown : Lending::Telling::kAll, is_by_keys,
-               is_checked, is_sync);
+  const bool is_asked = is_sync_watched.load(std::memory_order_relaxed) || runtime::simulated::is_on();
+  lend_and_run(op, stack, is_by_keys, is_checked, /*waits=*/is_asked && waits_for_values(op, *stack));
 }
 
 }  // namespace

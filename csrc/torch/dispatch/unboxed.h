@@ -68,7 +68,9 @@ struct Lent<at::Tensor&> {
 template <>
 struct Lent<const std::optional<at::Tensor>&> {
   static std::optional<at::Tensor> of(Lending& lending, const std::optional<at::Tensor>& tensor) {
-    return tensor.has_value() ? std::optional(*lending.lend_borrowed(*tensor)) : std::nullopt;
+    if (tensor.has_value()) return *lending.lend_borrowed(*tensor);
+    lending.mix(0);
+    return std::nullopt;
   }
 };
 // A list that owns its aliases for as long as the kernel refers to them.
@@ -82,6 +84,7 @@ struct Lent<at::TensorList> {
   static LentList of(Lending& lending, at::TensorList tensors) {
     LentList lent;
     lent.tensors.reserve(tensors.size());
+    lending.mix(tensors.size());
     const bool is_written = lending.take_writes_list();
     for (const at::Tensor& tensor : tensors) lent.tensors.push_back(lending.lend_element(tensor, is_written));
     return lent;
@@ -92,6 +95,7 @@ struct Lent<const at::ITensorListRef&> {
   static LentList of(Lending& lending, const at::ITensorListRef& tensors) {
     LentList lent;
     lent.tensors.reserve(tensors.size());
+    lending.mix(tensors.size());
     for (const at::Tensor& tensor : tensors) lent.tensors.push_back(lending.lend_element(tensor, false));
     return lent;
   }
@@ -198,26 +202,21 @@ struct Borrowed<At, Return(Arguments...)> {
       if (is_tracing_parts()) return At::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
     }
     try {
-      return lend_and_run(Lending::Telling::kUnknown, std::forward<Arguments>(arguments)...);
+      return lend_and_run(std::forward<Arguments>(arguments)...);
     } catch (const DeviceMismatch&) {
       mismatched(arguments...);
     }
   }
 
  private:
-  static Return lend_and_run(Lending::Telling telling, Arguments... arguments) {
+  static Return lend_and_run(Arguments... arguments) {
     Op& op = record();
-    Lending lending(op, telling);
+    Lending lending(op);
     if constexpr (kWritesLists) lending.set_writes_list();
     // Braces: arguments are lent from left to right.
     std::tuple<decltype(Lent<Arguments>::of(lending, std::declval<Arguments>()))...> lent{
         Lent<Arguments>::of(lending, arguments)...};
     const bool runs_in_place = lending.runs_in_place();
-    if (runtime::simulated::is_on()) [[unlikely]] {
-      if (!lending.is_described() && lending.must_retell(op, runs_in_place)) {
-        return retold(std::forward<Arguments>(arguments)...);
-      }
-    }
     if (fallback::is_watched(lending.dtypes())) [[unlikely]] {
       fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
     }
@@ -228,7 +227,7 @@ struct Borrowed<At, Return(Arguments...)> {
     if (is_deterministic_wanted(op.alert)) [[unlikely]] {
       raise_alert(*op.alert, boxed_arguments(lent), lending.device());
     }
-    if (lending.is_described()) [[unlikely]] {
+    if (lending.must_describe(op)) [[unlikely]] {
       static const auto names = argument_names(At::name, At::overload_name);
       describe_arguments(lending, names, arguments...);
     }
@@ -290,10 +289,6 @@ struct Borrowed<At, Return(Arguments...)> {
   // In the handler of the error that the operands are not on one device.
   [[noreturn, gnu::noinline]] static void mismatched(const Arguments&... arguments) {
     raise_mismatch(record(), torch::jit::Stack{boxed_argument(arguments)...});
-  }
-
-  [[gnu::noinline]] static Return retold(Arguments... arguments) {
-    return lend_and_run(Lending::Telling::kTeach, std::forward<Arguments>(arguments)...);
   }
 
   // In the handler of an error of the engine's kernel: what the op returns where the device asserts.

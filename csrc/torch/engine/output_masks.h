@@ -14,8 +14,7 @@ namespace loom::glue {
 using OutputMask = uint64_t;
 
 // What calls of one op showed, from any thread and without a lock. It forgets: an entry may be overwritten by
-// another's. The key need not be exact either: a wrong answer costs a copy, or counts scratch as device
-// memory for a moment.
+// another's.
 class OutputAllocationTable {
  public:
   OutputAllocationTable() = default;
@@ -23,13 +22,13 @@ class OutputAllocationTable {
   OutputAllocationTable(const OutputAllocationTable&) = delete;
   OutputAllocationTable& operator=(const OutputAllocationTable&) = delete;
 
-  std::optional<OutputMask> find(uint64_t key) const {
+  std::optional<OutputMask> find(const CallKey& key) const {
     if (const auto mask = find_in(small_, key)) return mask;
     const Large* large = large_.load(std::memory_order_acquire);
     return large == nullptr ? std::nullopt : find_in(*large, key);
   }
 
-  void learn(uint64_t key, OutputMask mask) {
+  void learn(const CallKey& key, OutputMask mask) {
     if (put_in(small_, key, mask)) return;
     Large* large = large_.load(std::memory_order_acquire);
     if (large == nullptr) {
@@ -50,10 +49,10 @@ class OutputAllocationTable {
   using Large =
       std::array<CheckedSlot, 1024>;  // programs whose shapes never repeat must not grow it for ever
 
-  static size_t place(uint64_t key, size_t size) { return (key ^ key >> 32) & (size - 1); }
+  static size_t place(const CallKey& key, size_t size) { return key.first & (size - 1); }
 
   template <typename Slots>
-  static std::optional<OutputMask> find_in(const Slots& slots, uint64_t key) {
+  static std::optional<OutputMask> find_in(const Slots& slots, const CallKey& key) {
     const size_t first = place(key, slots.size());
     for (size_t i = 0; i < kProbes; ++i) {
       if (const auto mask = slots[(first + i) & (slots.size() - 1)].find(key)) return mask;
@@ -62,7 +61,7 @@ class OutputAllocationTable {
   }
 
   template <typename Slots>
-  static bool put_in(Slots& slots, uint64_t key, OutputMask mask) {
+  static bool put_in(Slots& slots, const CallKey& key, OutputMask mask) {
     const size_t first = place(key, slots.size());
     for (size_t i = 0; i < kProbes; ++i) {
       CheckedSlot& slot = slots[(first + i) & (slots.size() - 1)];

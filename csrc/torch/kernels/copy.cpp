@@ -121,7 +121,7 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   const CopyStreams streams = streams_of(destination, source);
   translated([&] { put_in_order(streams.own, streams.other); });
   Lending& lending = is_loom(destination) ? lend_destination : lend_source;
-  if (lending.is_described()) [[unlikely]] {
+  if (lending.must_describe(op, /*costs_anew=*/true)) [[unlikely]] {
     if (is_loom(destination) && is_loom(source)) {
       lending.description().add_input(source.unsafeGetTensorImpl(), /*is_written=*/false);
     }

@@ -62,27 +62,16 @@ class PlainList {
   alignas(T) unsigned char room_[N * sizeof(T)];
 };
 
-// What an op and its record both ask of a strided tensor, asked once.
-struct TensorMetadata {
-  explicit TensorMetadata(const c10::TensorImpl* tensor)
-      : sizes(tensor->sizes()), strides(tensor->strides()), dtype(tensor->dtype().toScalarType()) {}
-  at::IntArrayRef sizes, strides;
-  at::ScalarType dtype;
-};
-
 class KernelDescription {
  public:
   // Not "= default": then making one would fill the room for operands with zeros.
   KernelDescription() {}
 
   // A tensor of the device among the arguments, in their order; it lives until the end.
-  void add_input(const c10::TensorImpl* tensor, const TensorMetadata& metadata, bool is_written) {
+  void add_input(const c10::TensorImpl* tensor, bool is_written) {
     tensors_.add() = tensor;
     writes_ |= is_written;
-    describe(tensor, metadata, is_written, inputs_.add());
-  }
-  void add_input(const c10::TensorImpl* tensor, bool is_written) {
-    add_input(tensor, TensorMetadata(tensor), is_written);
+    describe(tensor, is_written, inputs_.add());
   }
   // One of them has other memory than it had when it was added.
   void note_moved() { has_moved_ = true; }
@@ -118,22 +107,20 @@ class KernelDescription {
   void end();
 
  private:
-  static void describe(const c10::TensorImpl* tensor, const TensorMetadata& metadata, bool is_written,
-                       runtime::Operand& operand) {
+  static void describe(const c10::TensorImpl* tensor, bool is_written, runtime::Operand& operand) {
+    const at::IntArrayRef sizes = tensor->sizes(), strides = tensor->strides();
+    const at::ScalarType dtype = tensor->dtype().toScalarType();
     const c10::StorageImpl* const storage = tensor->unsafe_storage().unsafeGetStorageImpl();
     const auto* const first = storage == nullptr ? nullptr : static_cast<const char*>(storage->data());
     // Not the tensor's itemsize(), which asks a table of another library.
-    operand.item_bytes = static_cast<int32_t>(c10::elementSize(metadata.dtype));
+    operand.item_bytes = static_cast<int32_t>(c10::elementSize(dtype));
     operand.address =
         first == nullptr ? nullptr : first + tensor->storage_offset() * int64_t{operand.item_bytes};
-    operand.sizes = metadata.sizes.data();
-    operand.strides = metadata.strides.data();
-    operand.num_dims = static_cast<int32_t>(metadata.sizes.size());
-    operand.dtype = static_cast<int8_t>(metadata.dtype);
+    operand.sizes = sizes.data();
+    operand.strides = strides.data();
+    operand.num_dims = static_cast<int32_t>(sizes.size());
+    operand.dtype = static_cast<int8_t>(dtype);
     operand.is_written = is_written;
-  }
-  static void describe(const c10::TensorImpl* tensor, bool is_written, runtime::Operand& operand) {
-    describe(tensor, TensorMetadata(tensor), is_written, operand);
   }
   void describe_inputs_again();
   runtime::Attribute& add(const char* name, runtime::Attribute::Kind kind, size_t count = 0);

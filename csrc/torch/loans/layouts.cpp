@@ -100,7 +100,7 @@ const at::Tensor& Lending::lend_special(const at::Tensor& tensor, bool is_writte
   by_keys_ = true;
   if (!is_nested(tensor)) {
     // A sparse tensor's parts do not say how large it is.
-    mix(static_cast<uint64_t>(tensor.layout()) << 8 | static_cast<uint64_t>(tensor.dim()));
+    mix(static_cast<uint64_t>(tensor.layout()) << 8, static_cast<uint64_t>(tensor.dim()));
     for (const int64_t size : tensor.sizes()) mix(static_cast<uint64_t>(size));
   }
   for (Loan& loan : special_loans_) {
@@ -112,8 +112,8 @@ const at::Tensor& Lending::lend_special(const at::Tensor& tensor, bool is_writte
   }
   at::Tensor alias = make_special_alias(tensor, is_written);
   return special_loans_
-      .emplace_back(
-          Loan{c10::MaybeOwned<at::Tensor>::owned(at::Tensor(tensor)), std::move(alias), is_written})
+      .emplace_back(Loan{c10::MaybeOwned<at::Tensor>::owned(at::Tensor(tensor)), std::move(alias), is_written,
+                         is_written})
       .alias;
 }
 

@@ -64,38 +64,37 @@ void check_has_memory(const at::Tensor& tensor, const char* op_name) {
               " bytes (resized after the tensor was made?)");
 }
 
-Lending::Lending(const runtime::OpRecord& op, OperandPolicy policy, Telling telling)
-    : op_(op), policy_(policy) {
+Lending::Lending(const runtime::OpRecord& op, OperandPolicy policy) : op_(op), policy_(policy) {
   choose_backward_thread();
-  if (runtime::must_describe_kernel()) [[unlikely]] {
-    description_.emplace();
-  } else if (runtime::simulated::is_on()) [[unlikely]] {
-    teaches_cost_ = telling == Telling::kTeach;
-    if (telling != Telling::kUnknown) description_.emplace();
-  }
 }
 
-// What key_ leaves open: the op, and what the program has set.
-uint64_t Lending::cost_key() const noexcept {
-  constexpr uint64_t kFactor = 0x9E3779B97F4A7C15ull;
-  const auto dtype = static_cast<uint64_t>(c10::typeMetaToScalarType(c10::get_default_dtype()));
-  const auto world = static_cast<uint64_t>(target_->runtime().world());
-  const uint64_t key =
-      (key_ ^ (uint64_t{op_.id} << 16 | static_cast<uint64_t>(device_) << 8 | dtype)) * kFactor;
-  return (key ^ world) * kFactor;
-}
-
-bool Lending::must_retell(Op& op, bool runs_in_place) {
-  if (runs_in_place && in_place_ && !op.costs_by_value()) {
-    cost_ns_ = runtime::simulated::cost_of(cost_key());
+bool Lending::must_describe(Op& op, bool costs_anew) {
+  if (!runtime::must_describe_kernel()) {
+    if (!runtime::simulated::is_on()) return false;
+    if (in_place_ && !costs_anew && !op.costs_by_value()) {
+      cost_ns_ = runtime::simulated::cost_of(key_.key());
+      if (cost_ns_ >= 0) return false;
+      runtime::simulated::forget_last_cost();
+      teaches_cost_ = true;
+    }
   }
-  if (cost_ns_ < 0) runtime::simulated::forget_last_cost();
-  return cost_ns_ < 0;
+  description_.emplace();
+  const auto add = [&](const Loan& loan, bool is_written) {
+    description_->add_input(loan.original().unsafeGetTensorImpl(), is_written);
+  };
+  const Repeat* repeat = repeats_.begin();
+  for (size_t i = 0; i <= loans_.size(); ++i) {
+    for (; repeat != repeats_.end() && repeat->num_loans == i; ++repeat) {
+      add(loans_[repeat->loan], repeat->is_written);
+    }
+    if (i < loans_.size()) add(loans_[i], loans_[i].is_written_first);
+  }
+  return true;
 }
 
 Lending::~Lending() {
   if (target_ == nullptr || !target_->runs_kernels()) return;
-  if (learned_table_ != nullptr) learned_table_->learn(key_, learned_);
+  if (learned_table_ != nullptr) learned_table_->learn(key_.key(), learned_);
   for (Loan& loan : loans_) {
     give_back_alias(std::move(loan.alias));
   }
@@ -105,11 +104,14 @@ Lending::~Lending() {
 void Lending::choose(const runtime::Runtime& seen, int device) {
   target_ = &seen.device(device);
   device_ = device;
+  const auto dtype = static_cast<uint64_t>(c10::get_default_dtype_as_scalartype());
+  mix(uint64_t{op_.id} << 16 | dtype << 8 | static_cast<uint64_t>(device),
+      static_cast<uint64_t>(seen.world()));
 }
 
 bool Lending::knows_allocations(OutputAllocationTable& table) {
   if (!target().runs_kernels()) return true;  // without arithmetic nothing is allocated
-  const std::optional<OutputMask> mask = table.find(key_);
+  const std::optional<OutputMask> mask = table.find(key_.key());
   if (!mask.has_value()) {
     asked_table_ = &table;
     return false;
@@ -145,13 +147,21 @@ void Lending::check_device(const at::Tensor& tensor) {
   }
 }
 
-void Lending::mix_metadata(const TensorMetadata& metadata) {
-  const auto dtype = static_cast<uint64_t>(metadata.dtype);
+namespace {
+
+// What an operand begins with in a key.
+enum Mark : uint64_t { kUndefined = 1, kHost, kDevice, kRepeated };
+
+}  // namespace
+
+void Lending::mix_operand(const c10::TensorImpl* impl) {
+  const at::IntArrayRef sizes = impl->sizes(), strides = impl->strides();
+  const auto dtype = static_cast<uint64_t>(impl->dtype().toScalarType());
   dtypes_ |= DtypeSet{1} << dtype;
-  mix(dtype << 8 | metadata.sizes.size());
-  for (size_t i = 0; i < metadata.sizes.size(); ++i) {
-    mix(static_cast<uint64_t>(metadata.sizes[i]));
-    mix(static_cast<uint64_t>(metadata.strides[i]));
+  mix(kDevice | dtype << 8 | static_cast<uint64_t>(impl->is_wrapped_number()) << 16 | sizes.size() << 24,
+      (impl->key_set() & kMathBits).raw_repr());
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    mix(static_cast<uint64_t>(sizes[i]), static_cast<uint64_t>(strides[i]));
   }
 }
 
@@ -163,11 +173,13 @@ at::Tensor Lending::lend_element(const at::Tensor& tensor, bool is_written) {
 const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_written, bool takes_host,
                                         size_t search_limit, Hold hold) {
   if (!tensor.defined()) {
-    mix(1);
+    mix(kUndefined);
     return tensor;
   }
   if (!is_loom(tensor)) {
-    mix(uint64_t{2} | static_cast<uint64_t>(tensor.scalar_type()) << 8);
+    const bool is_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
+    mix(kHost | static_cast<uint64_t>(tensor.scalar_type()) << 8 | static_cast<uint64_t>(is_number) << 16 |
+        static_cast<uint64_t>(tensor.dim()) << 24);
     has_host_operands_ = true;
     const bool is_host = tensor.device().is_cpu();
     if (is_host && (takes_host || (policy_.host_scalars && tensor.dim() == 0))) return tensor;
@@ -179,8 +191,7 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
     return lend_special(tensor, is_written);
 
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  const TensorMetadata metadata(impl);
-  mix_metadata(metadata);
+  mix_operand(impl);
   c10::Storage storage;
   c10::StorageImpl* original_storage = impl->unsafe_storage().unsafeGetStorageImpl();
   check_has_memory(tensor, op_name());
@@ -189,8 +200,8 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
     if (loan.original().unsafeGetTensorImpl() == impl) {
       loan.is_written |= is_written;
       if (is_written) make_writable(loan.alias, original_storage);
-      if (description_.has_value()) [[unlikely]]
-        describe_loan(impl, metadata, is_written, /*may_have_moved=*/is_written);
+      mix(kRepeated, i);
+      repeats_.push_back({loans_.size(), i, is_written});
       return loan.alias;
     }
     // Views of one storage stay views of one storage: the kernel's overlap checks depend on it.
@@ -209,22 +220,11 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
     alias = reuse_alias(data, original_storage->nbytes(), engine, impl);
     if (!alias.defined()) storage = alias_storage(data, original_storage->nbytes(), engine);
   }
-  // An operand before it may be of this storage, and that has got memory of its own.
-  const bool may_share = is_written && (storage || search_limit < loans_.size());
   if (!alias.defined()) alias = make_alias(std::move(storage), engine_keys(), impl);
   using Held = c10::MaybeOwned<at::Tensor>;
   loans_.push_back({hold == Hold::kBorrowed ? Held::borrowed(tensor) : Held::owned(at::Tensor(tensor)),
-                    std::move(alias), is_written});
-  if (description_.has_value()) [[unlikely]]
-    describe_loan(impl, metadata, is_written, may_share);
+                    std::move(alias), is_written, is_written});
   return loans_.back().alias;
-}
-
-// When its memory is known: until it is lent, a tensor may have none.
-void Lending::describe_loan(const c10::TensorImpl* impl, const TensorMetadata& metadata, bool is_written,
-                            bool may_have_moved) {
-  if (may_have_moved) description_->note_moved();
-  description_->add_input(impl, metadata, is_written);
 }
 
 bool Lending::is_alias(const at::Tensor& tensor) const {
@@ -292,7 +292,7 @@ void Lending::finish_described() {
     return;
   }
   if (const int64_t cost_ns = runtime::simulated::last_cost_ns(); cost_ns >= 0) {
-    runtime::simulated::keep_cost(cost_key(), cost_ns);
+    runtime::simulated::keep_cost(key_.key(), cost_ns);
   }
 }
 

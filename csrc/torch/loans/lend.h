@@ -19,6 +19,7 @@
 #include "torch/loans/kernel_description.h"
 #include "torch/ops/fallback.h"
 #include "torch/ops/op.h"
+#include "util/call_key.h"
 
 namespace loom::glue {
 
@@ -30,17 +31,15 @@ struct Loan {
   c10::MaybeOwned<at::Tensor> held;
   at::Tensor alias;
   bool is_written;
+  bool is_written_first;  // by the argument that it was lent for; others may follow
   const at::Tensor& original() const { return *held; }
 };
 
 // One op: its operands while they are lent. Not reentrant: nested ops open their own.
 class Lending {
  public:
-  // What is reported of the kernel where time is simulated. kAll: everything. kUnknown: nothing while its
-  // cost is cached. kTeach: everything, since its cost was not cached.
-  enum class Telling : uint8_t { kAll, kUnknown, kTeach };
-  Lending(const runtime::OpRecord& op, OperandPolicy policy, Telling telling = Telling::kAll);
-  explicit Lending(const Op& op, Telling telling = Telling::kAll) : Lending(op.record, op.policy, telling) {}
+  Lending(const runtime::OpRecord& op, OperandPolicy policy);
+  explicit Lending(const Op& op) : Lending(op.record, op.policy) {}
   ~Lending();
   Lending(const Lending&) = delete;
   Lending& operator=(const Lending&) = delete;
@@ -70,14 +69,13 @@ class Lending {
   // Whether the current stream of the device runs a kernel in this thread, now.
   bool runs_in_place();
 
-  // Whether the kernel is reported. Then its arguments that are no tensors are added to the description
-  // before it runs, and its results before finish().
+  // Once all arguments are lent or mixed in: whether the kernel is reported. Its arguments that are no
+  // tensors are then added to the description before it runs, and its results before finish(). Where only the
+  // clock wants it, a kernel of known cost is not: finish() adds that to the time line. `costs_anew`: what it
+  // costs depends on values, so that none is known.
+  bool must_describe(Op& op, bool costs_anew = false);
   bool is_described() const { return description_.has_value(); }
   KernelDescription& description() { return *description_; }
-  // True if the op must be lent again, described (Telling::kTeach), because its simulated cost is not cached.
-  // Call it once all arguments are lent or mixed in. If false, finish() adds the cached cost to the clock's
-  // time line.
-  bool must_retell(Op& op, bool runs_in_place);
 
   // What run() does, step by step, for a kernel that is queued: begin() reports its begin; submit() submits
   // it and reports its end. `outputs` are what it returns.
@@ -156,9 +154,8 @@ class Lending {
   const char* op_name() const { return op_.full_name; }
   const c10::SmallVector<Loan, 6>& loans() const { return loans_; }
   const OutputAllocations& output_allocations() const { return allocations_; }
-  // Part of the key into a OutputAllocationTable: an argument that is not a tensor. The operands count by
-  // themselves.
-  void mix(uint64_t value) { key_ = (key_ ^ value) * 0x9E3779B97F4A7C15ull; }
+  // Part of the call's key: an argument that is not a tensor. The operands count by themselves.
+  void mix(uint64_t value, uint64_t other = 0) { key_.add(value, other); }
 
  private:
   using Body = void (*)(void*);
@@ -174,11 +171,10 @@ class Lending {
     }
   }
   void take_workspace();
-  uint64_t cost_key() const noexcept;
   bool has_moved(const Loan& loan) const;
   bool make_own(c10::DataPtr& memory, size_t bytes);
   void copy_from_host(void* destination, const void* source, size_t bytes);
-  void mix_metadata(const TensorMetadata& metadata);
+  void mix_operand(const c10::TensorImpl* impl);
 
   // What they return stays where it is until the next operand is lent.
   enum class Hold : uint8_t { kOwned, kBorrowed };
@@ -187,8 +183,6 @@ class Lending {
   }
   const at::Tensor& lend_checked(const at::Tensor& tensor, bool is_written, bool takes_host,
                                  size_t search_limit, Hold hold);
-  void describe_loan(const c10::TensorImpl* impl, const TensorMetadata& metadata, bool is_written,
-                     bool may_have_moved);
   const at::Tensor& lend_special(const at::Tensor& tensor, bool is_written);
   at::Tensor make_special_alias(const at::Tensor& tensor, bool is_written);
   void write_back_special(const Loan& loan);
@@ -208,7 +202,7 @@ class Lending {
   bool writes_list_ = false;
   runtime::InPlace in_place_;  // set when the stream runs kernels in this thread
   runtime::StreamRef stream_;  // that stream, once it was asked for
-  uint64_t key_ = 0;
+  KeyMixer key_;               // of all that decides what the kernel allocates and costs
   int64_t cost_ns_ = -1;       // where the clock needs nothing else
   bool teaches_cost_ = false;  // it is described now, so that its cost is cached afterwards
   DtypeSet dtypes_ = kAnyOp;
@@ -216,6 +210,12 @@ class Lending {
   OutputMask learned_ = 0;
   OutputAllocationTable *asked_table_ = nullptr, *learned_table_ = nullptr;
   c10::SmallVector<Loan, 6> loans_;
+  // Arguments that are operands lent before, after so many loans.
+  struct Repeat {
+    size_t num_loans, loan;
+    bool is_written;
+  };
+  c10::SmallVector<Repeat, 2> repeats_;
   // Results that were copied: the engine's tensor, and the device's that stands for it.
   std::vector<std::pair<at::Tensor, at::Tensor>> copied_;
   std::vector<Loan> special_loans_;               // their parts are loans of their own

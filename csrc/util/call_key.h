@@ -1,0 +1,35 @@
+// 128 bits that stand for all that was mixed into them. Words are multiplied into both halves, so that keys
+// behave as random numbers: among n different calls two have the same key with a chance of about n² / 2^129,
+// for a million calls 2^-89. That is below the rate at which memory flips a bit, and no caller compares more.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace loom {
+
+struct CallKey {
+  uint64_t first = 0, second = 0;
+  bool operator==(const CallKey& other) const = default;
+};
+
+class KeyMixer {
+ public:
+  // Two words for one multiplication, whose 128 bits are the next state.
+  void add(uint64_t one, uint64_t other = 0) noexcept {
+    const auto wide = static_cast<unsigned __int128>(first_ ^ one) * (second_ ^ other);
+    first_ = static_cast<uint64_t>(wide) ^ 0x9e3779b97f4a7c15u;
+    second_ = static_cast<uint64_t>(wide >> 64) + std::rotl(one, 17) + 0xd6e8feb86659fd93u;
+  }
+  // Of what was added so far.
+  CallKey key() const noexcept {
+    KeyMixer last = *this;
+    last.add(0);
+    return {last.first_ ^ last.first_ >> 29, last.second_ ^ last.second_ >> 31};
+  }
+
+ private:
+  uint64_t first_ = 0x2545f4914f6cdd1du, second_ = 0x9fb21c651e98df25u;
+};
+
+}  // namespace loom
