@@ -358,6 +358,7 @@ def varied_ops() -> dict[str, Callable[[], object]]:
     image, weight = torch.rand(2, 8, 16, 16, device="loom"), torch.rand(8, 8, 3, 3, device="loom")
     grouped, rows = torch.rand(8, 2, 3, 3, device="loom"), torch.arange(0, 64, 2, device="loom")
     conv, functional = torch.conv2d, torch.nn.functional
+    many_integers = torch.arange(1 << 20, device="loom")
     places, values = torch.tensor([[0, 1]], device="loom"), torch.ones(2, 8, device="loom")
     few, many = (torch.sparse_coo_tensor(places, values, (rows, 8)) for rows in (2, 400_000))
     return {
@@ -368,6 +369,8 @@ def varied_ops() -> dict[str, Callable[[], object]]:
         "add a fraction to integers": lambda: n + 1.5,
         "add the host's number": lambda: n + torch.tensor(2),
         "add the host's fraction": lambda: n + torch.tensor(2.5),
+        "add a fraction to many": lambda: many_integers + 1.5,
+        "add the host's double to many": lambda: many_integers + torch.tensor(1.5, dtype=torch.float64),
         "square": lambda: x.pow(2),
         "cube": lambda: x.pow(3),
         "root": lambda: x.pow(0.5),
