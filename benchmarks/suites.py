@@ -3,10 +3,11 @@
     python -m benchmarks.suites FOLDER test_optim.py -k "sgd or lamb" --device-variable TORCH_DEVICE
 
 runs `pytest FILES` in FOLDER with the variable set to cpu, without torch-loom, and under `loom run` with it
-set to cuda. The files are not in this repository. Three kinds of runs say where the time goes: one that only
-collects the tests (imports), one that runs them, and one that runs them twice in one process (the second time
-no call is the first of its shape). A fourth runs them under `loom run` with this machine's clock, which
-estimates no times. `--once` leaves all but the second out.
+set to cuda. A suite that does less where the variable is "cpu" takes `--cpu cpu:0`. The files are not in
+this repository. Three kinds of runs say where the time goes: one that only collects the tests (imports), one
+that runs them, and one that runs them twice in one process (the second time no call is the first of its
+shape). A fourth runs them under `loom run` with this machine's clock, which estimates no times. `--once`
+leaves all but the second out.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def environment(options: argparse.Namespace, device: str, kind: str) -> dict[str
     """Returns the environment of a run on a device, ``cpu`` or ``cuda``."""
     ours = (config.ENV_PREFIX, "TORCH_DEVICE_BACKEND_AUTOLOAD")
     result = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    result |= dict.fromkeys(options.device_variable, device)
+    result |= dict.fromkeys(options.device_variable, options.cpu if device == "cpu" else device)
     result["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     if device == "cpu":
         result["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
@@ -191,6 +192,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=[],
         metavar="NAME",
         help="a variable by which the suite takes its device, as TORCH_DEVICE",
+    )
+    options.add_argument(
+        "--cpu", default="cpu", help="what these variables say of the CPU (default: %(default)s)"
     )
     options.add_argument("--pytest", type=shlex.split, default=[], help="more arguments of pytest")
     options.add_argument(

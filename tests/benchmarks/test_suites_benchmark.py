@@ -15,6 +15,9 @@ import os, torch
 def test_device():
     assert torch.ones(2, device=os.environ["SUITE_DEVICE"]).sum() == 2
 
+def test_cpu():
+    assert os.environ["SUITE_DEVICE"] in ("cpu:0", "cuda")
+
 def test_name():
     assert ("TORCH_LOOM_DEVICE_NAME" in os.environ) == (os.environ["SUITE_DEVICE"] == "cuda")
 """
@@ -23,10 +26,11 @@ def test_name():
 @pytest.mark.slow
 def test_a_suite_runs_on_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "test_small.py").write_text(TESTS)
-    arguments = [str(tmp_path), "test_small.py", "--device-variable", "SUITE_DEVICE", "--quick", "--once"]
+    arguments = [str(tmp_path), "test_small.py", "--device-variable", "SUITE_DEVICE", "--cpu", "cpu:0"]
+    arguments += ["--quick", "--once"]
     assert suites.main(arguments) == 0
     printed = capsys.readouterr().out
-    assert "`test_small.py`: 2 pass on cpu, 2 pass on cuda." in printed
+    assert "`test_small.py`: 3 pass on cpu, 3 pass on cuda." in printed
 
 
 @pytest.mark.slow
