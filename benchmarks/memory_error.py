@@ -120,6 +120,25 @@ def _are_counts(value: object, count: int) -> bool:
     )
 
 
+def take_workspaces_as_recorded(model: torch.nn.Module) -> None:
+    """Have the first product with a bias take both workspaces, as when the peaks were recorded.
+
+    PyTorch took that of all products first. Since then a product with a bias takes its own alone.
+    """
+    hooks: list[Any] = []
+
+    def take(module: torch.nn.Module, _: Any) -> None:
+        for hook in hooks:
+            hook.remove()
+        single = torch.empty(1, 1, dtype=module.weight.dtype, device=DEVICE_TYPE)
+        single @ single
+
+    for module in model.modules():
+        # GPT-2's Conv1D is a product, too.
+        if type(module).__name__ in ("Linear", "Conv1D") and module.bias is not None:
+            hooks.append(module.register_forward_pre_hook(take))
+
+
 def planned_steps(chip: str, row: dict[str, Any]) -> list[Peak]:
     """Return the peaks of each step of a row, from a dry run on a chip."""
     device = torch.get_device_module(DEVICE_TYPE)
@@ -131,10 +150,7 @@ def planned_steps(chip: str, row: dict[str, Any]) -> list[Peak]:
         model = hf_models.build(row["model"], dtype, row["mode"] == "train", "cpu").to(DEVICE_TYPE)
         optimizer = torch.optim.AdamW(model.parameters()) if row["mode"] == "train" else None
         batch = hf_models.inputs(row["model"], row["shape"], dtype, DEVICE_TYPE)
-        # PyTorch took the workspace of all products before that of products with a bias.
-        one = torch.empty(1, 1, dtype=dtype, device=DEVICE_TYPE)
-        one @ one
-        del one
+        take_workspaces_as_recorded(model)
         for _ in row["steps"]:
             device.reset_peak_memory_stats()
             hf_models.step(model, batch, optimizer)
