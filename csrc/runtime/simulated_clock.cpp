@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,6 +24,15 @@ namespace loom::runtime::simulated {
 
 std::atomic<bool> detail::on{false};
 
+struct Unknown;
+
+// What last_cost() says of a kernel whose cost is put off is −2 less the place of one of these: calls that
+// are not described name it.
+struct PutOff {
+  Unknown* unknown;         // while it is not estimated
+  int64_t nanoseconds = 0;  // afterwards
+};
+
 // A cost that is not estimated yet, and what the estimator needs for it.
 struct Unknown {
   CallKey key{};
@@ -33,6 +43,7 @@ struct Unknown {
   std::string name;
   KeptRecord record;
   std::atomic<int64_t> nanoseconds{-1};
+  int64_t number = kNoCost;  // see PutOff
 };
 
 namespace {
@@ -52,6 +63,8 @@ constexpr const char* kClearsFlag = "clear_flag";
 constexpr size_t kMaxSteps = 1 << 19;
 constexpr size_t kMaxUnknown = 1 << 15;
 
+constexpr size_t kMaxPutOff = 1 << 20;  // 16 MB
+
 constexpr size_t kQuickCosts = 1 << 12;
 std::array<CheckedSlot, kQuickCosts> quick_costs;
 CheckedSlot& quick_slot(const CallKey& key) noexcept { return quick_costs[key.first % kQuickCosts]; }
@@ -63,7 +76,7 @@ struct KeyHash {
 // Of a thread; looked up once a command.
 struct Own {
   Span last;
-  int64_t last_cost_ns = -1;
+  int64_t last_cost = kNoCost;
   int64_t said_ns = -1;
   int replays = 0;  // that it is within
 };
@@ -106,7 +119,7 @@ class Clock final : public TapeReader, public clock::Source {
     }
     switch (command.kind) {
       case CommandKind::kKernel:
-        own.last_cost_ns = -1;
+        own.last_cost = kNoCost;
         if (!run_known(command)) run(command);
         break;
       case CommandKind::kCopy:
@@ -124,11 +137,17 @@ class Clock final : public TapeReader, public clock::Source {
 
   bool decides_cost(const char* argument) const noexcept { return costs_.decides(argument); }
 
-  void run_kernel(int device, int64_t stream, int64_t nanoseconds) {
+  void run_kernel(int device, int64_t stream, int64_t cost) {
     {
       const std::lock_guard<driver::SpinMutex> lock(mutex_);
       World& world = this->world();
-      run(world, world.line_of(device), device, place_of(stream), nanoseconds);
+      const PutOff known{nullptr, cost};
+      const PutOff& own_cost = cost >= 0 ? known : put_off_[static_cast<size_t>(-2 - cost)];
+      if (own_cost.unknown == nullptr) {
+        run(world, world.line_of(device), device, place_of(stream), own_cost.nanoseconds);
+      } else {
+        submit(step_of(world, device, place_of(stream), own_cost.unknown));
+      }
     }
     if (must_settle_.load(std::memory_order_relaxed)) [[unlikely]] {
       settle();
@@ -221,7 +240,7 @@ class Clock final : public TapeReader, public clock::Source {
     if (!line.is_described || command.op == nullptr) return false;
     const int64_t nanoseconds = costs_.find(costs_.key_of(line.figures.chip, command));
     if (nanoseconds < 0) return false;
-    own.last_cost_ns = nanoseconds;
+    own.last_cost = nanoseconds;
     run(world, line, command.device, place_of(command.stream), nanoseconds);
     return true;
   }
@@ -232,13 +251,19 @@ class Clock final : public TapeReader, public clock::Source {
       own.last = lay(world, line, place, nanoseconds, own.replays == 0);
       return;
     }
+    Step step = step_of(world, device, place, nullptr);
+    step.nanoseconds = nanoseconds;
+    submit(step);
+  }
+
+  static Step step_of(World& world, int device, size_t place, Unknown* unknown) {
     Step step;
     step.world = &world;
+    step.unknown = unknown;
     step.device = device;
     step.place = static_cast<uint16_t>(place);
     step.is_issued = own.replays == 0;
-    step.nanoseconds = nanoseconds;
-    submit(step);
+    return step;
   }
 
   // A kernel whose cost is not known yet, or that is no op.
@@ -285,7 +310,7 @@ class Clock final : public TapeReader, public clock::Source {
   void submit(Step step, const CallKey& key, const F& describe) {
     {
       const std::lock_guard<driver::SpinMutex> lock(mutex_);
-      if (find_cost(step, key)) return submit(step);
+      if (find_cost(step, key)) return submit_noted(step);
     }
     auto unknown = std::make_shared<Unknown>();
     unknown->key = key;
@@ -294,8 +319,18 @@ class Clock final : public TapeReader, public clock::Source {
     if (!find_cost(step, key)) {
       step.unknown = unknown.get();
       places_.emplace(key, unknown.get());
+      if (put_off_.size() < kMaxPutOff) {
+        unknown->number = -2 - static_cast<int64_t>(put_off_.size());
+        put_off_.push_back({unknown.get()});
+      }
       unknown_.push_back(std::move(unknown));
     }
+    submit_noted(step);
+  }
+
+  // With the mutex held.
+  void submit_noted(const Step& step) {
+    if (step.unknown != nullptr) own.last_cost = step.unknown->number;
     submit(step);
   }
 
@@ -343,6 +378,10 @@ class Clock final : public TapeReader, public clock::Source {
     }
     steps_.erase(steps_.begin(), steps_.begin() + static_cast<std::ptrdiff_t>(taken));
     if (!steps_.empty()) return;
+    for (const auto& unknown : unknown_) {
+      if (unknown->number == kNoCost) continue;
+      put_off_[static_cast<size_t>(-2 - unknown->number)] = {nullptr, unknown->nanoseconds.load()};
+    }
     unknown_.clear();
     places_.clear();
     must_settle_.store(false, std::memory_order_relaxed);
@@ -378,6 +417,7 @@ class Clock final : public TapeReader, public clock::Source {
   std::vector<Step> steps_;
   std::vector<std::shared_ptr<Unknown>> unknown_;
   std::unordered_map<CallKey, Unknown*, KeyHash> places_;
+  std::deque<PutOff> put_off_;  // grows only
   std::atomic<bool> must_settle_{false};
   std::mutex worlds_mutex_;
   std::map<int64_t, World> worlds_;
@@ -426,17 +466,17 @@ int64_t cost_of(const CallKey& key) noexcept {
   return static_cast<int64_t>(quick_slot(key).find(key).value_or(~uint64_t{0}));
 }
 
-void keep_cost(const CallKey& key, int64_t nanoseconds) noexcept {
-  quick_slot(key).put(key, static_cast<uint64_t>(nanoseconds));
+void keep_cost(const CallKey& key, int64_t cost) noexcept {
+  quick_slot(key).put(key, static_cast<uint64_t>(cost));
 }
 
-int64_t last_cost_ns() noexcept { return own.last_cost_ns; }
-void forget_last_cost() noexcept { own.last_cost_ns = -1; }
+int64_t last_cost() noexcept { return own.last_cost; }
+void forget_last_cost() noexcept { own.last_cost = kNoCost; }
 
 bool decides_cost(const char* argument) { return the_clock.load()->decides_cost(argument); }
 
-void run_kernel(int device, int64_t stream, int64_t nanoseconds) {
-  the_clock.load()->run_kernel(device, stream, nanoseconds);
+void run_kernel(int device, int64_t stream, int64_t cost) {
+  the_clock.load()->run_kernel(device, stream, cost);
 }
 
 Span last_span() noexcept { return own.last; }

@@ -73,16 +73,17 @@ int64_t host_ns();
 int64_t device_ns(int device);
 
 // What kernels cost, by numbers that stand for all that decides it: for kernels that are not described. It
-// forgets. -1: not known.
+// forgets. A cost is nanoseconds, or a number below −1 for one that is put off until a time is read.
+inline constexpr int64_t kNoCost = -1;
 int64_t cost_of(const CallKey& key) noexcept;
-void keep_cost(const CallKey& key, int64_t nanoseconds) noexcept;
-// The cost of the kernel that this thread reported last; -1 if it is not estimated yet.
-int64_t last_cost_ns() noexcept;
+void keep_cost(const CallKey& key, int64_t cost) noexcept;
+// The cost of the kernel that this thread reported last.
+int64_t last_cost() noexcept;
 void forget_last_cost() noexcept;
 // Whether an argument of this name decides what a kernel costs.
 bool decides_cost(const char* argument);
-// A kernel that was not described has been issued, and takes so long.
-void run_kernel(int device, int64_t stream, int64_t nanoseconds);
+// A kernel that was not described has been issued, and has this cost.
+void run_kernel(int device, int64_t stream, int64_t cost);
 
 // When the last command that this thread issued runs; for other readers, at its end.
 struct Span {

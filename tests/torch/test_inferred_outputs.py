@@ -214,19 +214,49 @@ def test_what_is_no_answer_of_a_shape_function_is_raised(error: type[BaseExcepti
     loom.synchronize()
 
 
-def test_an_error_of_a_shape_function_says_so_in_a_capture_and_runs_elsewhere(gate: Gate) -> None:
+def test_where_a_shape_function_fails_the_kernel_says_what_is_returned(gate: Gate) -> None:
     def wrong(*arguments: object) -> None:
         raise ValueError("has no idea")
 
     x, there = fresh(3)
+    graph = loom.LoomGraph()
     with torch.library._scoped_library("aten", "IMPL") as library:
         library.impl("geqrf", wrong, "Meta")
-        with pytest.raises(RuntimeError, match=r"not known \(.*has no idea"), loom.graph(loom.LoomGraph()):
-            torch.geqrf(there)
+        with loom.graph(graph):
+            captured = torch.geqrf(there)
         with loom.stream(loom.Stream()):
             result = torch.geqrf(there)
         loom.synchronize()
-    torch.testing.assert_close(result[0].cpu(), torch.geqrf(x)[0])
+    graph.replay()
+    for got in (captured, result):
+        torch.testing.assert_close(got[0].cpu(), torch.geqrf(x)[0])
+
+
+@pytest.mark.parametrize(
+    ("work", "error", "words"),
+    [
+        (lambda x: x @ x, RuntimeError, "mat1 and mat2 shapes cannot be multiplied"),
+        (lambda x: x + x[:, 1:], RuntimeError, "must match the size of tensor b"),
+        (lambda x: x.sum(9), IndexError, "Dimension out of range"),
+        (lambda x: torch.cat([x, x[:, 1:]]), RuntimeError, "Sizes of tensors must match"),
+        (lambda x: F.conv1d(x, x[:1, None, :3]), RuntimeError, "to have 1 channels"),
+    ],
+    ids=["matmul", "add", "sum", "cat", "conv"],
+)
+def test_a_mistake_of_the_program_keeps_its_error_in_a_capture(
+    work: Callable[[Tensor], Any], error: type[Exception], words: str
+) -> None:
+    """Nothing was issued, so the capture goes on, as on a GPU."""
+    x, there = fresh(3)
+    with pytest.raises(error, match=words):
+        work(x)
+    graph = loom.LoomGraph()
+    with loom.graph(graph):
+        with pytest.raises(error, match=words):
+            work(there)
+        doubled = there * 2
+    graph.replay()
+    torch.testing.assert_close(doubled.cpu(), x * 2)
 
 
 def test_inference_leaves_random_state_and_modes_alone() -> None:

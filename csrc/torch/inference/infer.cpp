@@ -313,6 +313,17 @@ void teach(const Op& op, const InferenceKey& key, const torch::jit::Stack& stack
   learn_outputs(key, std::move(shown));
 }
 
+std::shared_ptr<const InferredOutputs> rehearse_or_raise(Op& op, const torch::jit::Stack& stack,
+                                                         const Lending& lending) {
+  if (!op.has_shapes() || !lending.runs_kernels() || bytes_of_stand_ins(lending) > kMostRehearsed) {
+    return nullptr;
+  }
+  StandIns call(op, stack, lending, StandIns::Contents::kZeros);
+  const InferenceScope scope;
+  call_kernel(op, lending.engine_keys(), &call.arguments);
+  return observe(call.arguments, op.num_returns, call.loans, nullptr, ShownBy::kKernel);
+}
+
 std::shared_ptr<const InferredOutputs> find_or_infer(Op& op, const torch::jit::Stack& stack,
                                                      const Lending& lending, const InferenceKey& key,
                                                      std::string& reason) {

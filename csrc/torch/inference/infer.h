@@ -21,6 +21,11 @@ std::shared_ptr<const InferredOutputs> find_or_infer(Op& op, const torch::jit::S
                                                      const Lending& lending, const InferenceKey& key,
                                                      std::string& reason);
 
+// For a call to be captured whose shape function raised: what the engine's kernel returns for zeros, or its
+// own error, which the program made. Null where that is too large to be tried.
+std::shared_ptr<const InferredOutputs> rehearse_or_raise(Op& op, const torch::jit::Stack& stack,
+                                                         const Lending& lending);
+
 // Whether runs in place show what such calls return, for when they are queued or captured: the shape function
 // does not say it, or has failed before. Most programs queue nothing, and do not pay for it.
 bool must_teach(Op& op);

@@ -72,8 +72,8 @@ bool Lending::must_describe(Op& op, bool costs_anew) {
   if (!runtime::must_describe_kernel()) {
     if (!runtime::simulated::is_on()) return false;
     if (in_place_ && !costs_anew && !op.costs_by_value()) {
-      cost_ns_ = runtime::simulated::cost_of(key_.key());
-      if (cost_ns_ >= 0) return false;
+      cost_ = runtime::simulated::cost_of(key_.key());
+      if (cost_ != runtime::simulated::kNoCost) return false;
       runtime::simulated::forget_last_cost();
       teaches_cost_ = true;
     }
@@ -291,8 +291,9 @@ void Lending::finish_described() {
   if (!teaches_cost_) [[likely]] {
     return;
   }
-  if (const int64_t cost_ns = runtime::simulated::last_cost_ns(); cost_ns >= 0) {
-    runtime::simulated::keep_cost(key_.key(), cost_ns);
+  const int64_t cost = runtime::simulated::last_cost();
+  if (cost != runtime::simulated::kNoCost) {
+    runtime::simulated::keep_cost(key_.key(), cost);
   }
 }
 

@@ -166,8 +166,8 @@ class Lending {
   void run_kernel(Body body, void* context);
   void finish_described();
   void finish_timed() {
-    if (cost_ns_ >= 0) [[unlikely]] {
-      translated([&] { runtime::simulated::run_kernel(device_, stream_.id, cost_ns_); });
+    if (cost_ != runtime::simulated::kNoCost) [[unlikely]] {
+      translated([&] { runtime::simulated::run_kernel(device_, stream_.id, cost_); });
     }
   }
   void take_workspace();
@@ -200,11 +200,11 @@ class Lending {
   bool by_keys_ = false;
   bool has_host_operands_ = false;
   bool writes_list_ = false;
-  runtime::InPlace in_place_;  // set when the stream runs kernels in this thread
-  runtime::StreamRef stream_;  // that stream, once it was asked for
-  KeyMixer key_;               // of all that decides what the kernel allocates and costs
-  int64_t cost_ns_ = -1;       // where the clock needs nothing else
-  bool teaches_cost_ = false;  // it is described now, so that its cost is cached afterwards
+  runtime::InPlace in_place_;                   // set when the stream runs kernels in this thread
+  runtime::StreamRef stream_;                   // that stream, once it was asked for
+  KeyMixer key_;                                // of all that decides what the kernel allocates and costs
+  int64_t cost_ = runtime::simulated::kNoCost;  // where the clock needs nothing else
+  bool teaches_cost_ = false;                   // it is described now, so that its cost is cached afterwards
   DtypeSet dtypes_ = kAnyOp;
   OutputAllocations allocations_ = OutputAllocations::learning();
   OutputMask learned_ = 0;
