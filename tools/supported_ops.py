@@ -79,21 +79,18 @@ def families(served: list[str]) -> str:
     for op in served:
         members.setdefault(ops.family_of(f"aten::{op}").name, []).append(op)
     rows = [
-        [family.name, family.shape_class, family.tolerance, _names(members[family.name])]
+        [family.name, family.shape_class, _names(members[family.name])]
         for family in (*ops.FAMILIES, ops.DEFAULT)
         if family.name in members
     ]
-    explained = "\n".join(f"- *{name}*: {meaning}." for name, meaning in ops.TOLERANCES.items())
-    table = markdown_table(
-        ["family", "cost follows from", "tolerance", "ops with a kernel of the device"], rows
-    )
+    table = markdown_table(["family", "cost follows from", "ops with a kernel of the device"], rows)
     text = (
         "What is known of an op stands in the entry of its family: how its cost follows from shapes and "
-        "dtypes, how far two right implementations may be apart, what the runtime must know of it. An op "
+        "dtypes, and what the runtime must know of it. An op "
         "without an entry costs the bytes of its operands. A gradient (`…_backward`), an in-place form and a "
         "`_foreach_` form belong to the family of their op."
     )
-    return f"## Families\n\n{text}\n\nTolerances:\n\n{explained}\n\n{table.rstrip()}"
+    return f"## Families\n\n{text}\n\n{table.rstrip()}"
 
 
 def section(chip: Chip, served: list[str]) -> str:

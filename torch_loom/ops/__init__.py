@@ -1,11 +1,11 @@
-"""Every op declared once: how it costs, how exact it is, and what the runtime must know of it.
+"""Every op declared once: how it costs, and what the runtime must know of it.
 
 The entries stand in ``families``; what each field means, in ``model``. From them ``python -m tools.op_table``
 writes what C++ needs (``csrc/torch/generated``). An op without an entry costs the bytes it moves, and
 nothing more is known of it. Imports nothing of PyTorch.
 """
 
-from torch_loom.ops.model import FACTS, SHAPE_CLASSES, TOLERANCES, Call, Family, Tensor
+from torch_loom.ops.model import FACTS, SHAPE_CLASSES, Call, Family, Tensor
 from torch_loom.ops.table import DEFAULT, FAMILIES, PUBLIC_NAMES, facts_of, family_of, has_entry
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "FAMILIES",
     "PUBLIC_NAMES",
     "SHAPE_CLASSES",
-    "TOLERANCES",
     "Call",
     "Family",
     "Tensor",

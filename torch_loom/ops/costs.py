@@ -1,4 +1,4 @@
-"""FLOPs and bytes of calls, from shapes, dtypes and the attributes that decide them.
+"""FLOPs of calls, from shapes, dtypes and the attributes that decide them.
 
 An elementary function (``exp``, ``sqrt``) counts as one operation, a multiply-add as two.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from torch_loom.ops.model import Call, Cost, Tensor, bytes_moved
+from torch_loom.ops.model import Call, Cost, Tensor
 
 
 def _results(call: Call) -> int:
@@ -189,17 +189,6 @@ def sort(call: Call) -> int:
     dim = call.get("dim")
     length = values.numel if dim is None else values.shape[int(dim)]
     return values.numel * math.ceil(math.log2(max(length, 2)))
-
-
-def gathered_bytes(call: Call) -> int:
-    """Return the bytes of the result, read and written, and of the indices: not all of the source is read."""
-    indices = sum(t.nbytes for t in call.inputs[1:] if t.dtype in ("int64", "int32", "bool", "uint8"))
-    return indices + 2 * sum(tensor.nbytes for tensor in call.outputs)
-
-
-def scattered_bytes(call: Call) -> int:
-    """Return the bytes of the destination, read and written, and of what goes there."""
-    return bytes_moved(call)
 
 
 def _matrix(call: Call) -> tuple[int, int, int]:

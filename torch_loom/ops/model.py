@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-__all__ = ["DTYPE_BYTES", "FACTS", "FLAGS", "SHAPE_CLASSES", "TOLERANCES", "Call", "Cost", "Family", "Tensor"]
+__all__ = ["FACTS", "FLAGS", "SHAPE_CLASSES", "Call", "Cost", "Family", "Tensor"]
 
 SHAPE_CLASSES = (
     *("bytes_moved", "elementwise", "reduction", "scan", "matmul", "convolution", "attention"),
@@ -45,25 +45,6 @@ FACTS: dict[str, str] = {
 FLAGS = tuple(FACTS)[:14]
 """Those of the facts that a running op is asked for, in the order of their bits."""
 
-TOLERANCES: dict[str, str] = {
-    "exact": "the same bits: data is moved, compared or chosen",
-    "rounded": "one rounding an element: a few units in the last place",
-    "accumulated": "sums of many roundings: the error grows with the number of terms",
-    "iterative": "a factorisation: the error grows with the condition number, signs and order may differ",
-    "random": "only the distribution and the seed's sequence are defined",
-}
-"""How far two right implementations of an op may be apart."""
-
-DTYPE_BYTES: dict[str, int] = {
-    **dict.fromkeys(("bool", "uint8", "int8", "float8_e4m3fn", "float8_e5m2", "quint8", "qint8"), 1),
-    **dict.fromkeys(("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2"), 1),
-    **dict.fromkeys(("int16", "uint16", "float16", "bfloat16"), 2),
-    **dict.fromkeys(("int32", "uint32", "float32", "complex32", "qint32"), 4),
-    **dict.fromkeys(("int64", "uint64", "float64", "complex64"), 8),
-    "complex128": 16,
-}
-"""Bytes of one element, by the dtype's name without ``torch.``."""
-
 
 @dataclass(frozen=True)
 class Tensor:
@@ -76,11 +57,6 @@ class Tensor:
     def numel(self) -> int:
         """The number of elements."""
         return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """The number of bytes that the elements take."""
-        return self.numel * DTYPE_BYTES[self.dtype]
 
 
 @dataclass(frozen=True)
@@ -110,12 +86,7 @@ class Call:
 
 
 Cost: TypeAlias = Callable[[Call], int]
-"""A number of floating-point operations, or of bytes. A multiplication and an addition are two operations."""
-
-
-def bytes_moved(call: Call) -> int:
-    """Return the bytes of all operands, each read or written once: what an op costs by default."""
-    return sum(tensor.nbytes for tensor in (*call.inputs, *call.outputs))
+"""A number of floating-point operations. A multiplication and an addition are two operations."""
 
 
 def no_flops(call: Call) -> int:
@@ -136,8 +107,6 @@ class Family:
         shape_class: one of :data:`SHAPE_CLASSES`.
         ops: names without the namespace ``aten``, separated by blanks; others with theirs.
         flops: operations of a call.
-        bytes: bytes that a call reads and writes.
-        tolerance: one of :data:`TOLERANCES`.
         fused: ops that are several of the family's, or of others, in one kernel.
         facts: for each of :data:`FACTS`, the ops that it holds for, separated by blanks. Here a name without
             an overload is the overload that has none, and ``"copy_.*"`` is all overloads.
@@ -147,16 +116,12 @@ class Family:
     shape_class: str
     ops: str
     flops: Cost = no_flops
-    bytes: Cost = bytes_moved
-    tolerance: str = "rounded"
     fused: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.shape_class not in SHAPE_CLASSES:
             raise ValueError(f"{self.name}: shape_class={self.shape_class!r} is none of {SHAPE_CLASSES}")
-        if self.tolerance not in TOLERANCES:
-            raise ValueError(f"{self.name}: tolerance={self.tolerance!r} is none of {tuple(TOLERANCES)}")
         if unknown := set(self.facts) - set(FACTS):
             raise ValueError(f"{self.name}: facts {sorted(unknown)} are none of {tuple(FACTS)}")
 

@@ -18,7 +18,7 @@ FAMILIES: tuple[Family, ...] = (
 )
 """All entries of the table."""
 
-DEFAULT = Family("other", "bytes_moved", "", tolerance="accumulated")
+DEFAULT = Family("other", "bytes_moved", "")
 """What holds for an op that has no entry: it costs the bytes of its operands."""
 
 PUBLIC_NAMES = {

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from torch_loom.ops.costs import gathered_bytes, per_element, per_output, scattered_bytes, sort
+from torch_loom.ops.costs import per_element, per_output, sort
 from torch_loom.ops.model import Family, no_flops
-
-
-def _no_bytes(call: object) -> int:
-    return 0
-
 
 FAMILIES = (
     Family(
@@ -16,8 +11,6 @@ FAMILIES = (
         "gather_scatter",
         "index _unsafe_index index_select gather embedding take take_along_dim masked_select nonzero "
         "nonzero_static nonzero_numpy where.ScalarOther repeat_interleave argwhere _unsafe_masked_index",
-        bytes=gathered_bytes,
-        tolerance="exact",
         facts={
             "unboxed": "index_select gather embedding",
             "engine_checks": "take take.out",
@@ -32,8 +25,6 @@ FAMILIES = (
         "_embedding_bag _embedding_bag_forward_only embedding_bag _embedding_bag_dense_backward "
         "_embedding_bag_per_sample_weights_backward _embedding_bag_sparse_backward",
         flops=per_output(2),
-        bytes=gathered_bytes,
-        tolerance="accumulated",
         # Which of its four results have elements depends on how the engine sums.
         facts={"engine_infers": "_embedding_bag _embedding_bag_forward_only"},
     ),
@@ -44,8 +35,6 @@ FAMILIES = (
         "diagonal_scatter select_scatter slice_scatter max_unpool2d max_unpool3d select_backward "
         "slice_backward diagonal_backward unfold_backward as_strided_scatter "
         "_unsafe_masked_index_put_accumulate",
-        bytes=scattered_bytes,
-        tolerance="exact",
         facts={
             "borrows_whole": "index_put_",
             "engine_checks": "masked_scatter_ index_put_ index_put _index_put_impl_ _unsafe_index_put put_",
@@ -61,8 +50,6 @@ FAMILIES = (
         "bincount histc histogram _histogramdd_from_bin_cts _histogramdd_from_bin_tensors "
         "_histogramdd_bin_edges gather_backward index_select_backward",
         flops=per_output(1),
-        bytes=scattered_bytes,
-        tolerance="accumulated",
         facts={"unboxed": "embedding_dense_backward", "host_checks": "bincount.* histc.* histogram.*"},
     ),
     Family(
@@ -71,7 +58,6 @@ FAMILIES = (
         "sort argsort topk kthvalue median nanmedian mode msort unique_dim unique_consecutive "
         "unique_dim_consecutive _unique _unique2 searchsorted bucketize isin",
         flops=sort,
-        tolerance="exact",
         facts={
             "borrows_whole": "sort kthvalue median.dim nanmedian.dim mode.values",
             "engine_checks": "bucketize.Tensor bucketize.Tensor_out median.dim median.dim_values "
@@ -83,7 +69,6 @@ FAMILIES = (
         "copies",
         "copy",
         "copy clone contiguous lift_fresh_copy to _to_copy",
-        tolerance="exact",
         facts={
             "unboxed": "clone",
             "moves_data": "copy_.* clone.* _foreach_copy_.* contiguous.* lift_fresh.* lift.* _to_copy.*",
@@ -93,7 +78,6 @@ FAMILIES = (
         "copies between devices",
         "copy",
         "_copy_from _copy_from_and_resize",
-        tolerance="exact",
         facts={"moves_data": "_copy_from.* _copy_from_and_resize.*"},
     ),
     Family(
@@ -106,7 +90,6 @@ FAMILIES = (
         "unbind_copy view_copy permute_copy expand_copy slice_copy select_copy as_strided_copy "
         "transpose_copy t_copy squeeze_copy unsqueeze_copy _padded_dense_to_jagged_forward "
         "_jagged_to_padded_dense_forward _nested_* _pack_padded_sequence _pad_packed_sequence",
-        tolerance="exact",
         facts={
             "unboxed": "cat",
             "borrows_whole": "stack constant_pad_nd repeat",
@@ -120,7 +103,6 @@ FAMILIES = (
         "fill zero full ones zeros eye arange range linspace logspace tril_indices triu_indices "
         "kaiser_window _efficientzerotensor zeros_like ones_like full_like new_zeros new_ones new_full "
         "scalar_tensor",
-        tolerance="exact",
         facts={
             "unboxed": "_foreach_zero_",
             "moves_data": "fill_.* zero_.* _foreach_zero_.* fill.* zero.* _efficientzerotensor.*",
@@ -136,8 +118,6 @@ FAMILIES = (
         "from_file _empty_affine_quantized _empty_per_channel_affine_quantized empty_quantized "
         "_make_per_channel_quantized_tensor _make_per_tensor_quantized_tensor _make_dep_token resize_as "
         "_resize_output",
-        bytes=_no_bytes,
-        tolerance="exact",
         facts={"not_borrowed": "from_file"},
     ),
     Family(
@@ -148,7 +128,6 @@ FAMILIES = (
         "_standard_gamma_grad _sample_dirichlet _dirichlet_grad native_dropout dropout _fused_dropout "
         "alpha_dropout feature_dropout rrelu _fill_mem_eff_dropout_mask_",
         flops=per_output(10),
-        tolerance="random",
         facts={
             "makes_contents": "randperm.generator_out normal_ uniform_ random_ random_.from random_.to "
             "bernoulli_.float exponential_ cauchy_ log_normal_ geometric_",
@@ -169,7 +148,6 @@ FAMILIES = (
         "_upsample_lanczos2d_aa grid_sampler_2d grid_sampler_3d grid_sampler affine_grid_generator "
         "torchvision::roi_align torchvision::deform_conv2d",
         flops=per_element(8),
-        tolerance="accumulated",
         facts={
             # Dtypes.
             "engine_checks": "upsample_nearest1d upsample_nearest2d upsample_nearest3d "
@@ -186,8 +164,6 @@ FAMILIES = (
         "_reshape_alias movedim narrow _conj _neg_view real imag lift_fresh lift _unsafe_view is_set_to "
         "_indices _values indices values",
         flops=no_flops,
-        bytes=_no_bytes,
-        tolerance="exact",
         facts={"moves_data": "is_set_to.*"},
     ),
     Family(
@@ -196,7 +172,6 @@ FAMILIES = (
         "_local_scalar_dense item equal is_nonzero _assert_async _functional_assert_async allclose "
         "_has_compatible_shallow_copy_type _fused_sdp_choice _validate_compressed_sparse_indices "
         "_linalg_check_errors _nnz _cslt_sparse_mm_search",
-        tolerance="exact",
     ),
     Family(
         "conversions to sparse layouts",
@@ -207,7 +182,6 @@ FAMILIES = (
         "_convert_weight_to_int4pack_for_cpu _dyn_quant_pack_4bit_weight _to_sparse_semi_structured "
         "_sparse_semi_structured_tile _sparse_semi_structured_apply _sparse_semi_structured_apply_dense "
         "_cslt_compress",
-        tolerance="exact",
         facts={"not_borrowed": "to_mkldnn mkldnn_reorder_conv2d_weight mkldnn_reorder_conv3d_weight"},
     ),
 )

@@ -65,7 +65,6 @@ FAMILIES = (
         "__and__ __or__ __xor__ __lshift__ __rshift__ __iand__ __ior__ __ixor__ __ilshift__ __irshift__ "
         "where masked_fill _masked_scale tril triu isreal",
         flops=per_output(1),
-        tolerance="exact",
         facts={
             "unboxed": "where.self eq.Tensor ne.Scalar eq.Scalar",
             "borrows_whole": "masked_fill.Scalar",
@@ -88,7 +87,6 @@ FAMILIES = (
         "sum mean nansum prod trace count_nonzero linalg_vector_norm norm linalg__powsum powsum "
         "native_norm hash_tensor _pdist_forward",
         flops=per_input(1),
-        tolerance="accumulated",
         facts={
             "unboxed": "sum sum.dim_IntList mean mean.dim",
             "borrows_whole": "count_nonzero",
@@ -101,14 +99,12 @@ FAMILIES = (
         "reduction",
         "var std var_mean std_mean _weight_norm_interface _weight_norm renorm embedding_renorm",
         flops=per_input(4),
-        tolerance="accumulated",
     ),
     Family(
         "extremes",
         "reduction",
         "max min amax amin aminmax _aminmax argmax argmin all any _is_all_true _is_any_true",
         flops=per_input(1),
-        tolerance="exact",
         facts={"unboxed": "argmax"},
     ),
     Family(
@@ -116,7 +112,6 @@ FAMILIES = (
         "reduction",
         "logsumexp special_logsumexp",
         flops=per_input(3),
-        tolerance="accumulated",
         facts={"borrows_whole": "logsumexp"},
     ),
     Family(
@@ -125,7 +120,6 @@ FAMILIES = (
         "cumsum cumprod cummax cummin logcumsumexp _logcumsumexp _cummax_helper _cummin_helper "
         "segment_reduce _segment_reduce",
         flops=per_input(1),
-        tolerance="accumulated",
         facts={
             "borrows_whole": "cummax cummin",
             "host_checks": "segment_reduce.*",
@@ -137,7 +131,6 @@ FAMILIES = (
         "reduction",
         "_cdist_forward _cdist cdist _euclidean_dist pdist _pdist",
         flops=distances,
-        tolerance="accumulated",
         facts={"borrows_whole": "_euclidean_dist"},
     ),
     Family(
@@ -147,7 +140,6 @@ FAMILIES = (
         "soft_margin_loss multi_margin_loss multilabel_margin_loss multilabel_margin_loss_forward kl_div "
         "cosine_embedding_loss margin_ranking_loss triplet_margin_loss",
         flops=per_element(4),
-        tolerance="accumulated",
         facts={
             "borrows_whole": "binary_cross_entropy_with_logits",
             "engine_infers": "multilabel_margin_loss_forward",
@@ -159,7 +151,6 @@ FAMILIES = (
         "nll_loss nll_loss_forward nll_loss2d nll_loss2d_forward nll_loss_nd _ctc_loss _use_cudnn_ctc_loss "
         "_cudnn_ctc_loss ctc_loss",
         flops=per_element(1),
-        tolerance="accumulated",
         facts={
             "unboxed": "nll_loss_forward nll_loss_backward",
             # Lengths that the host reads.

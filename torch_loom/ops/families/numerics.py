@@ -19,27 +19,23 @@ FAMILIES = (
         "matmul",
         "loom_numerics::matmul loom_numerics::matmul.out",
         flops=matmul,
-        tolerance="accumulated",
     ),
     Family(
         "linear layers with fidelity",
         "matmul",
         "loom_numerics::linear",
         flops=linear,
-        tolerance="accumulated",
     ),
     Family(
         "convolutions with fidelity",
         "convolution",
         "loom_numerics::convolution",
         flops=convolution,
-        tolerance="accumulated",
     ),
     Family(
         "gradients of convolutions with fidelity",
         "convolution",
         "loom_numerics::convolution_backward",
         flops=convolution_backward,
-        tolerance="accumulated",
     ),
 )

@@ -36,7 +36,6 @@ FAMILIES = (
         "_dyn_quant_matmul_4bit sspaddmm _sparse_mm _grouped_mm _scaled_grouped_mm "
         "_scaled_grouped_mm_v2 _sparse_addmm _compute_linear_combination",
         flops=matmul,
-        tolerance="accumulated",
         fused="_addmm_activation",
         facts={
             "unboxed": "mm bmm addmm baddbmm",
@@ -50,7 +49,6 @@ FAMILIES = (
         "_sparse_semi_structured_mm _sparse_semi_structured_addmm _sparse_semi_structured_linear "
         "_cslt_sparse_mm",
         flops=semi_structured,
-        tolerance="accumulated",
     ),
     Family("outer products", "matmul", "addr outer ger", flops=outer),
     Family(
@@ -58,7 +56,6 @@ FAMILIES = (
         "matmul",
         "linear mkldnn_linear",
         flops=linear,
-        tolerance="accumulated",
         facts={"calls_blas": "linear.*"},
     ),
     Family(
@@ -66,7 +63,6 @@ FAMILIES = (
         "matmul",
         "linear_backward",
         flops=linear_backward,
-        tolerance="accumulated",
         facts={"calls_blas": "linear_backward.*"},
     ),
     Family(
@@ -77,7 +73,6 @@ FAMILIES = (
         "slow_conv_transpose2d slow_conv_transpose3d thnn_conv2d mkldnn_convolution conv_depthwise3d "
         "_conv_depthwise2d conv_tbc",
         flops=convolution,
-        tolerance="accumulated",
         facts={"unboxed": "convolution convolution_backward", "borrows_whole": "_convolution"},
     ),
     Family(
@@ -85,7 +80,6 @@ FAMILIES = (
         "convolution",
         "convolution_backward convolution_backward_overrideable _slow_conv2d_backward conv_tbc_backward",
         flops=convolution_backward,
-        tolerance="accumulated",
     ),
     Family(
         "attention",
@@ -93,7 +87,6 @@ FAMILIES = (
         "scaled_dot_product_attention _native_multi_head_attention _triton_scaled_dot_attention "
         "_transformer_encoder_layer_fwd",
         flops=attention,
-        tolerance="accumulated",
         fused=f"_scaled_dot_product_fused_attention_overrideable {_FLASH} "
         "_scaled_dot_product_flash_attention "
         "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
@@ -106,7 +99,6 @@ FAMILIES = (
         "attention",
         "",
         flops=attention_backward,
-        tolerance="accumulated",
         fused=f"_scaled_dot_product_fused_attention_overrideable_backward {_FLASH}_backward "
         "_scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward "
         "_scaled_dot_product_cudnn_attention_backward _efficient_attention_backward",
@@ -116,7 +108,6 @@ FAMILIES = (
         "attention",
         "",
         flops=packed_attention,
-        tolerance="accumulated",
         fused="_flash_attention_forward _flash_attention_forward_no_dropout_inplace",
     ),
     Family(
@@ -124,7 +115,6 @@ FAMILIES = (
         "attention",
         "",
         flops=packed_attention_backward,
-        tolerance="accumulated",
         fused="_flash_attention_backward",
     ),
     Family(
@@ -136,7 +126,6 @@ FAMILIES = (
         "batch_norm_backward_elemt batch_norm_backward_reduce _batch_norm_with_update _batch_norm_no_update "
         "cudnn_batch_norm miopen_batch_norm layer_norm group_norm instance_norm rms_norm _fused_rms_norm",
         flops=per_element(7),
-        tolerance="accumulated",
         facts={
             "unboxed": "native_layer_norm native_layer_norm_backward native_batch_norm "
             "native_batch_norm_backward",
@@ -152,7 +141,6 @@ FAMILIES = (
         "softmax",
         "_softmax _log_softmax softmax log_softmax _safe_softmax _masked_softmax",
         flops=per_element(5),
-        tolerance="accumulated",
         facts={
             "unboxed": "_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data",
             "borrows_whole": "_safe_softmax",
@@ -163,7 +151,6 @@ FAMILIES = (
         "softmax",
         "_softmax_backward_data _log_softmax_backward_data",
         flops=per_element(4),
-        tolerance="accumulated",
     ),
     Family(
         "pooling",
@@ -174,7 +161,6 @@ FAMILIES = (
         "adaptive_max_pool3d fractional_max_pool2d fractional_max_pool3d mkldnn_max_pool2d "
         "quantized_max_pool2d",
         flops=pooling,
-        tolerance="accumulated",
         # No shape function looks at how many random samples there are.
         facts={"engine_checks": "fractional_max_pool2d.* fractional_max_pool3d.*"},
     ),
@@ -183,7 +169,6 @@ FAMILIES = (
         "recurrent",
         "mkldnn_rnn_layer lstm gru rnn_tanh rnn_relu quantized_lstm quantized_gru _cudnn_rnn miopen_rnn",
         flops=recurrent_layer,
-        tolerance="accumulated",
         # Only the engine knows how large a workspace its kernel keeps for the gradient.
         facts={"engine_infers": "mkldnn_rnn_layer"},
     ),
@@ -211,7 +196,6 @@ FAMILIES = (
         "linalg_inv cholesky_inverse linalg_householder_product ormqr orgqr linalg_matrix_exp _spdiags "
         "lu_unpack inverse",
         flops=factorisation(2, 3),
-        tolerance="iterative",
         # Their kernels give a strided `out` other strides.
         facts={
             "engine_infers": "ormqr linalg_householder_product orgqr",
@@ -224,7 +208,6 @@ FAMILIES = (
         "linalg_eig linalg_eigvals _linalg_eigvals _linalg_eigh linalg_eigh linalg_eigvalsh _linalg_svd "
         "linalg_svd linalg_lstsq linalg_pinv",
         flops=factorisation(9, 1),
-        tolerance="iterative",
         # The strides of the vectors.
         facts={
             "borrows_whole": "linalg_lstsq",
@@ -239,7 +222,6 @@ FAMILIES = (
         "triangular_solve linalg_solve_triangular cholesky_solve _cholesky_solve_helper linalg_lu_solve "
         "linalg_ldl_solve _linalg_solve_ex linalg_solve_ex",
         flops=triangular_solve,
-        tolerance="iterative",
         facts={
             "calls_blas": "triangular_solve.* linalg_solve_triangular.*",
             "borrows_whole": "cholesky_solve",
@@ -254,7 +236,6 @@ FAMILIES = (
         "fourier",
         "_fft_* fft_* stft istft",
         flops=fourier,
-        tolerance="accumulated",
         # The strides of transforms over several dimensions.
         facts={"engine_infers": "_fft_r2c _fft_c2c _fft_c2r"},
     ),
