@@ -18,22 +18,20 @@ Sizes = int | str | list[int] | tuple[int, ...]
 def _convolve(
     op_type: str,
     name: str,
-    activations: Any,
-    weights: Any,
-    bias: Any | None,
+    given: tuple[Any, Any, Any],
     compute: Any,
     num_dims: int,
-    **attributes: Any,
+    channel_last: bool,
+    attributes: dict[str, Any],
 ) -> Tensor:
     """Run a convolution: `compute(x, weights, bias)` with the channel in front and the weights whole."""
+    activations, weights, bias = given
     parts = list(weights) if isinstance(weights, (list, tuple)) else [weights]
     is_split = isinstance(weights, (list, tuple))
     operands = (activations, *parts, *([] if bias is None else [bias]))
-    channel_last = attributes["channel_last"]
 
     def run(x: Torch, *rest: Torch) -> Torch:
-        given = rest[: len(parts)]
-        weight = _whole(given) if is_split else given[0]
+        weight = _whole(rest[: len(parts)]) if is_split else rest[0]
         flat_bias = rest[-1].flatten() if bias is not None else None
         x = x.movedim(-1, -1 - num_dims) if channel_last else x
         is_integer = x.dtype is torch.int8 and weight.dtype is torch.int8
@@ -43,7 +41,7 @@ def _convolve(
         result: Torch = compute(x.to(wide), weight.to(wide), flat_bias)
         return result.movedim(-1 - num_dims, -1) if channel_last else result
 
-    made: Tensor = apply(op_type, name, operands, run, attributes)
+    made: Tensor = apply(op_type, name, operands, run, {**attributes, "channel_last": channel_last})
     return made
 
 
@@ -103,20 +101,8 @@ def Conv2d(
         x, rest = _padded(x, padding, weight, 2)
         return functional.conv2d(x, weight, flat_bias, stride, rest, dilation, groups)
 
-    return _convolve(
-        "conv2d",
-        name,
-        activations,
-        weights,
-        bias,
-        run,
-        2,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        channel_last=channel_last,
-    )
+    attributes = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return _convolve("conv2d", name, (activations, weights, bias), run, 2, channel_last, attributes)
 
 
 def Conv2dTranspose(
@@ -146,20 +132,8 @@ def Conv2dTranspose(
         rest = tuple(reversed(values[::2]))
         return functional.conv_transpose2d(x, weight, flat_bias, stride, rest, 0, groups, dilation)
 
-    return _convolve(
-        "conv2d_transpose",
-        name,
-        activations,
-        weights,
-        bias,
-        run,
-        2,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        channel_last=channel_last,
-    )
+    attributes = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return _convolve("conv2d_transpose", name, (activations, weights, bias), run, 2, channel_last, attributes)
 
 
 def Conv3d(
@@ -179,17 +153,5 @@ def Conv3d(
         x, rest = _padded(x, padding, weight, 3)
         return functional.conv3d(x, weight, flat_bias, stride, rest, dilation, groups)
 
-    return _convolve(
-        "conv3d",
-        name,
-        activations,
-        weights,
-        bias,
-        run,
-        3,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        channel_last=channel_last,
-    )
+    attributes = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return _convolve("conv3d", name, (activations, weights, bias), run, 3, channel_last, attributes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -49,11 +51,13 @@ class Linear(PyBudaModule):
         return product if self.bias is None else Add(f"{self.name}.bias", product, self.bias)
 
 
-class Conv2dModule(PyBudaModule):
-    """Convolution with weights of its own."""
+class _Convolution(PyBudaModule):
+    """A convolution with weights of its own."""
 
     weights: Parameter
     bias: Parameter | None
+    _op: Callable[..., Any]
+    _is_transposed = False
 
     def __init__(
         self,
@@ -69,80 +73,64 @@ class Conv2dModule(PyBudaModule):
         padding_mode: str = "zeros",
     ) -> None:
         super().__init__(name)
-        _zeros_only(padding_mode)
-        shape = (out_channels, in_channels // groups, *_pair(kernel_size))
+        if padding_mode != "zeros":
+            raise PyBudaError(f"padding_mode {padding_mode!r} is not 'zeros': pad with op.Pad(mode=…) first")
+        first, second = (in_channels, out_channels) if self._is_transposed else (out_channels, in_channels)
+        shape = (first, second // groups, *_pair(kernel_size))
+        scale = math.prod(shape[1:]) ** -0.5
+        self.weights = Parameter(torch.empty(shape).uniform_(-scale, scale))
+        self.bias = Parameter(torch.empty(out_channels).uniform_(-scale, scale)) if bias else None
         self._arguments = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-        _weights(self, shape, out_channels if bias else None)
 
     def forward(self, activations: Any) -> Any:
         """Return the convolution."""
-        return Conv2d(f"{self.name}.conv", activations, self.weights, self.bias, **self._arguments)
+        return self._op(f"{self.name}.conv", activations, self.weights, self.bias, **self._arguments)
 
 
-class ConvTranspose2dModule(PyBudaModule):
+class Conv2dModule(_Convolution):
+    """Convolution with weights of its own."""
+
+    _op = staticmethod(Conv2d)
+
+
+class ConvTranspose2dModule(_Convolution):
     """Transposed convolution with weights of its own."""
 
-    weights: Parameter
-    bias: Parameter | None
+    _op = staticmethod(Conv2dTranspose)
+    _is_transposed = True
 
-    def __init__(
-        self,
-        name: str,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = "same",
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-    ) -> None:
+
+class _Pool(PyBudaModule):
+    """A pooling op, with its arguments beside the activations."""
+
+    _op: Callable[..., Any]
+    _kind: str
+
+    def __init__(self, name: str, kernel_size: Any, **arguments: Any) -> None:
         super().__init__(name)
-        _zeros_only(padding_mode)
-        shape = (in_channels, out_channels // groups, *_pair(kernel_size))
-        self._arguments = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-        _weights(self, shape, out_channels if bias else None)
+        self._arguments = {"kernel_size": kernel_size, **arguments}
 
     def forward(self, activations: Any) -> Any:
-        """Return the transposed convolution."""
-        return Conv2dTranspose(f"{self.name}.conv", activations, self.weights, self.bias, **self._arguments)
+        """Return a value for each window."""
+        return self._op(f"{self.name}.{self._kind}", activations, **self._arguments)
 
 
-class MaxPool1dModule(PyBudaModule):
+class MaxPool1dModule(_Pool):
     """Maximum of windows, as the op MaxPool1d."""
 
-    def __init__(self, name: str, kernel_size: Any, **arguments: Any) -> None:
-        super().__init__(name)
-        self._arguments = {"kernel_size": kernel_size, **arguments}
-
-    def forward(self, activations: Any) -> Any:
-        """Return the maxima."""
-        return MaxPool1d(f"{self.name}.max_pool1d", activations, **self._arguments)
+    _op, _kind = staticmethod(MaxPool1d), "max_pool1d"
 
 
-class MaxPool2dModule(PyBudaModule):
+class MaxPool2dModule(_Pool):
     """Maximum of windows, as the op MaxPool2d."""
 
-    def __init__(self, name: str, kernel_size: Any, **arguments: Any) -> None:
-        super().__init__(name)
-        self._arguments = {"kernel_size": kernel_size, **arguments}
-
-    def forward(self, activations: Any) -> Any:
-        """Return the maxima."""
-        return MaxPool2d(f"{self.name}.max_pool2d", activations, **self._arguments)
+    _op, _kind = staticmethod(MaxPool2d), "max_pool2d"
 
 
-class AvgPool2dModule(PyBudaModule):
+class AvgPool2dModule(_Pool):
     """Mean of windows, as the op AvgPool2d."""
 
-    def __init__(self, name: str, kernel_size: Any, **arguments: Any) -> None:
-        super().__init__(name)
-        self._arguments = {"kernel_size": kernel_size, **arguments}
-
-    def forward(self, activations: Any) -> Any:
-        """Return the means."""
-        return AvgPool2d(f"{self.name}.avg_pool2d", activations, **self._arguments)
+    _op, _kind = staticmethod(AvgPool2d), "avg_pool2d"
 
 
 class SparseMatmulModule(PyBudaModule):
@@ -156,14 +144,3 @@ class SparseMatmulModule(PyBudaModule):
     def forward(self, activations: Any) -> Any:
         """Return the product."""
         return SparseMatmul(f"{self.name}.matmul", self.get_constant("sparse"), activations)
-
-
-def _weights(module: Any, shape: tuple[int, ...], num_bias: int | None) -> None:
-    scale = (shape[1] * shape[2] * shape[3]) ** -0.5
-    module.weights = Parameter(torch.empty(shape).uniform_(-scale, scale))
-    module.bias = None if num_bias is None else Parameter(torch.empty(num_bias).uniform_(-scale, scale))
-
-
-def _zeros_only(padding_mode: str) -> None:
-    if padding_mode != "zeros":
-        raise PyBudaError(f"padding_mode {padding_mode!r} is not 'zeros': pad with op.Pad(mode=…) first")

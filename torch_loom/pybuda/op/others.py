@@ -29,20 +29,33 @@ def Constant(name: str, *, constant: float) -> Tensor:
     return made
 
 
-def _resize(op_type: str, num_dims: int, name: str, a: Any, **attributes: Any) -> Tensor:
-    method, align_corners = attributes["method"], attributes["align_corners"]
-    channel_last = attributes["channel_last"]
-
+def _resize(
+    num_dims: int,
+    name: str,
+    a: Any,
+    sizes: Any,
+    method: str,
+    align_corners: bool,
+    extrapolation_value: int,
+    channel_last: bool,
+) -> Tensor:
     def run(x: Torch) -> Torch:
         mode = _METHODS.get(method, {}).get(num_dims)
         if mode is None:
             raise PyBudaError(f"method {method!r} is none of {', '.join(_METHODS)}")
         x = x.movedim(-1, -1 - num_dims) if channel_last else x
         corners = None if mode == "nearest" else align_corners
-        resized = functional.interpolate(x, list(attributes["sizes"]), mode=mode, align_corners=corners)
+        resized = functional.interpolate(x, list(sizes), mode=mode, align_corners=corners)
         return resized.movedim(-1 - num_dims, -1) if channel_last else resized
 
-    made: Tensor = apply(op_type, name, (a,), run, attributes)
+    attributes = {
+        "sizes": tuple(sizes),
+        "method": method,
+        "align_corners": align_corners,
+        "extrapolation_value": extrapolation_value,
+        "channel_last": channel_last,
+    }
+    made: Tensor = apply(f"resize{num_dims}d", name, (a,), run, attributes)
     return made
 
 
@@ -56,17 +69,7 @@ def Resize2d(
     channel_last: bool = False,
 ) -> Tensor:
     """Resize images (N, C, H, W) to ``sizes`` = (H, W); no point lies outside, so nothing is extrapolated."""
-    return _resize(
-        "resize2d",
-        2,
-        name,
-        operandA,
-        sizes=tuple(sizes),
-        method=method,
-        align_corners=align_corners,
-        extrapolation_value=extrapolation_value,
-        channel_last=channel_last,
-    )
+    return _resize(2, name, operandA, sizes, method, align_corners, extrapolation_value, channel_last)
 
 
 def Resize3d(
@@ -79,17 +82,7 @@ def Resize3d(
     channel_last: bool = False,
 ) -> Tensor:
     """Resize volumes (N, C, D, H, W) to ``sizes`` = (D, H, W)."""
-    return _resize(
-        "resize3d",
-        3,
-        name,
-        operandA,
-        sizes=tuple(sizes),
-        method=method,
-        align_corners=align_corners,
-        extrapolation_value=extrapolation_value,
-        channel_last=channel_last,
-    )
+    return _resize(3, name, operandA, sizes, method, align_corners, extrapolation_value, channel_last)
 
 
 def Embedding(name: str, embedding_table: Any, indices: Any) -> Tensor:
