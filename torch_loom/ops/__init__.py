@@ -5,7 +5,7 @@ writes what C++ needs (``csrc/torch/generated``). An op without an entry costs t
 nothing more is known of it. Imports nothing of PyTorch.
 """
 
-from torch_loom.ops.model import FACTS, SHAPE_CLASSES, Call, Family, Tensor
+from torch_loom.ops.model import FACTS, SHAPE_CLASSES, Family
 from torch_loom.ops.table import DEFAULT, FAMILIES, PUBLIC_NAMES, facts_of, family_of, has_entry
 
 __all__ = [
@@ -14,9 +14,7 @@ __all__ = [
     "FAMILIES",
     "PUBLIC_NAMES",
     "SHAPE_CLASSES",
-    "Call",
     "Family",
-    "Tensor",
     "facts_of",
     "family_of",
     "has_entry",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-__all__ = ["FACTS", "FLAGS", "SHAPE_CLASSES", "Call", "Cost", "Family", "Tensor"]
+__all__ = ["FACTS", "FLAGS", "SHAPE_CLASSES", "Family", "Flops"]
 
 SHAPE_CLASSES = (
     *("bytes_moved", "elementwise", "reduction", "scan", "matmul", "convolution", "attention"),
@@ -46,52 +45,8 @@ FLAGS = tuple(FACTS)[:14]
 """Those of the facts that a running op is asked for, in the order of their bits."""
 
 
-@dataclass(frozen=True)
-class Tensor:
-    """The metadata of an operand: sizes, and the dtype's name without ``torch.``."""
-
-    shape: tuple[int, ...]
-    dtype: str = "float32"
-
-    @property
-    def numel(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of an op.
-
-    Attributes:
-        op: ``"aten::add.Tensor"``.
-        inputs: its tensors, lists of tensors in their places, in the order of the schema; duplicates kept.
-        outputs: what it returns, or writes.
-        attributes: its other arguments by name, those that were given.
-    """
-
-    op: str
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...] = ()
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def overload(self) -> str:
-        """The name behind the dot; empty where there is none."""
-        return self.op.partition(".")[2]
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return an attribute, or what it is where it was not given."""
-        return self.attributes.get(name, default)
-
-
-Cost: TypeAlias = Callable[[Call], int]
-"""A number of floating-point operations. A multiplication and an addition are two operations."""
-
-
-def no_flops(call: Call) -> int:
-    """Return 0: data is moved, not computed."""
-    return 0
+Flops: TypeAlias = Callable[[tuple[int, ...], tuple[int, ...]], int]
+"""A number of operations, from the sizes of the matrix and of the result; a multiply-add counts as two."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +61,7 @@ class Family:
         name: what the documents call it.
         shape_class: one of :data:`SHAPE_CLASSES`.
         ops: names without the namespace ``aten``, separated by blanks; others with theirs.
-        flops: operations of a call.
+        flops: operations of a call; of linear algebra alone, whose time follows from their number.
         fused: ops that are several of the family's, or of others, in one kernel.
         facts: for each of :data:`FACTS`, the ops that it holds for, separated by blanks. Here a name without
             an overload is the overload that has none, and ``"copy_.*"`` is all overloads.
@@ -115,13 +70,15 @@ class Family:
     name: str
     shape_class: str
     ops: str
-    flops: Cost = no_flops
+    flops: Flops | None = None
     fused: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.shape_class not in SHAPE_CLASSES:
             raise ValueError(f"{self.name}: shape_class={self.shape_class!r} is none of {SHAPE_CLASSES}")
+        if (self.shape_class == "linear_algebra") != (self.flops is not None):
+            raise ValueError(f"{self.name}: flops are given for linear_algebra alone, and always")
         if unknown := set(self.facts) - set(FACTS):
             raise ValueError(f"{self.name}: facts {sorted(unknown)} are none of {tuple(FACTS)}")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from torch_loom.ops.costs import per_element, per_output, sort
-from torch_loom.ops.model import Family, no_flops
+from torch_loom.ops.model import Family
 
 FAMILIES = (
     Family(
@@ -24,7 +23,6 @@ FAMILIES = (
         "gather_scatter",
         "_embedding_bag _embedding_bag_forward_only embedding_bag _embedding_bag_dense_backward "
         "_embedding_bag_per_sample_weights_backward _embedding_bag_sparse_backward",
-        flops=per_output(2),
         # Which of its four results have elements depends on how the engine sums.
         facts={"engine_infers": "_embedding_bag _embedding_bag_forward_only"},
     ),
@@ -49,7 +47,6 @@ FAMILIES = (
         "index_add scatter_add scatter_reduce index_reduce embedding_dense_backward embedding_backward "
         "bincount histc histogram _histogramdd_from_bin_cts _histogramdd_from_bin_tensors "
         "_histogramdd_bin_edges gather_backward index_select_backward",
-        flops=per_output(1),
         facts={"unboxed": "embedding_dense_backward", "host_checks": "bincount.* histc.* histogram.*"},
     ),
     Family(
@@ -57,7 +54,6 @@ FAMILIES = (
         "sort",
         "sort argsort topk kthvalue median nanmedian mode msort unique_dim unique_consecutive "
         "unique_dim_consecutive _unique _unique2 searchsorted bucketize isin",
-        flops=sort,
         facts={
             "borrows_whole": "sort kthvalue median.dim nanmedian.dim mode.values",
             "engine_checks": "bucketize.Tensor bucketize.Tensor_out median.dim median.dim_values "
@@ -127,7 +123,6 @@ FAMILIES = (
         "exponential cauchy log_normal geometric poisson binomial multinomial _standard_gamma "
         "_standard_gamma_grad _sample_dirichlet _dirichlet_grad native_dropout dropout _fused_dropout "
         "alpha_dropout feature_dropout rrelu _fill_mem_eff_dropout_mask_",
-        flops=per_output(10),
         facts={
             "makes_contents": "randperm.generator_out normal_ uniform_ random_ random_.from random_.to "
             "bernoulli_.float exponential_ cauchy_ log_normal_ geometric_",
@@ -138,7 +133,7 @@ FAMILIES = (
             "bernoulli.out cauchy_ exponential_ geometric_ log_normal_ multinomial multinomial.out",
         },
     ),
-    Family("gradients of dropout", "elementwise", "native_dropout_backward", flops=per_output(2)),
+    Family("gradients of dropout", "elementwise", "native_dropout_backward"),
     Family(
         "resampling",
         "resampling",
@@ -147,7 +142,6 @@ FAMILIES = (
         "upsample_bicubic2d upsample_trilinear3d _upsample_bilinear2d_aa _upsample_bicubic2d_aa "
         "_upsample_lanczos2d_aa grid_sampler_2d grid_sampler_3d grid_sampler affine_grid_generator "
         "torchvision::roi_align torchvision::deform_conv2d",
-        flops=per_element(8),
         facts={
             # Dtypes.
             "engine_checks": "upsample_nearest1d upsample_nearest2d upsample_nearest3d "
@@ -163,7 +157,6 @@ FAMILIES = (
         "split_with_sizes chunk unbind diagonal unfold detach alias view_as_real view_as_complex "
         "_reshape_alias movedim narrow _conj _neg_view real imag lift_fresh lift _unsafe_view is_set_to "
         "_indices _values indices values",
-        flops=no_flops,
         facts={"moves_data": "is_set_to.*"},
     ),
     Family(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from torch_loom.ops.costs import distances, per_element, per_input, per_output
 from torch_loom.ops.model import Family
 
 FAMILIES = (
@@ -14,7 +13,6 @@ FAMILIES = (
         "nan_to_num absolute conj_physical ldexp logaddexp logaddexp2 xlogy special_xlog1py signbit relu "
         "relu6 true_divide nextafter gcd lcm float_power pow _conj_physical threshold hardtanh positive "
         "polar complex frexp _amp_foreach_non_finite_check_and_unscale _amp_update_scale",
-        flops=per_output(1),
         facts={
             "unboxed": "add.Tensor add_.Tensor sub.Tensor mul.Tensor mul_.Tensor div.Tensor div_.Tensor neg "
             "sqrt rsqrt relu relu_ pow.Tensor_Scalar threshold_backward _foreach_add_.List "
@@ -32,7 +30,6 @@ FAMILIES = (
         "multiply and add",
         "elementwise",
         "addcmul addcdiv lerp dist _add_relu _foobar",
-        flops=per_output(3),
         facts={
             "unboxed": "addcmul_ addcdiv_ _foreach_addcmul_.Scalar _foreach_addcdiv_.ScalarList "
             "_foreach_lerp_.Scalar",
@@ -45,7 +42,6 @@ FAMILIES = (
         "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh "
         "atanh sigmoid erf erfc erfinv lgamma digamma polygamma mvlgamma i0 sinc special_* igamma igammac "
         "angle logit",
-        flops=per_output(1),
         facts={"unboxed": "exp tanh sigmoid tanh_backward sigmoid_backward"},
     ),
     Family(
@@ -54,7 +50,6 @@ FAMILIES = (
         "gelu silu mish elu selu celu leaky_relu prelu _prelu_kernel softplus softshrink hardshrink "
         "hardsigmoid hardswish log_sigmoid_forward log_sigmoid glu glu_jvp glu_backward_jvp "
         "rrelu_with_noise _transform_bias_rescale_qkv",
-        flops=per_output(8),
         facts={"unboxed": "gelu gelu_backward silu", "engine_checks": "gelu gelu.out"},
     ),
     Family(
@@ -64,7 +59,6 @@ FAMILIES = (
         "logical_not bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift "
         "__and__ __or__ __xor__ __lshift__ __rshift__ __iand__ __ior__ __ixor__ __ilshift__ __irshift__ "
         "where masked_fill _masked_scale tril triu isreal",
-        flops=per_output(1),
         facts={
             "unboxed": "where.self eq.Tensor ne.Scalar eq.Scalar",
             "borrows_whole": "masked_fill.Scalar",
@@ -75,7 +69,6 @@ FAMILIES = (
         "elementwise",
         "_fake_quantize_* fake_quantize_* _fused_moving_avg_obs_fq_helper dequantize quantize_per_channel "
         "quantize_per_tensor quantize_per_tensor_dynamic _choose_qparams_per_tensor",
-        flops=per_output(4),
         facts={
             "engine_infers": "quantize_per_tensor quantize_per_tensor.tensor_qparams "
             "quantize_per_tensor_dynamic quantize_per_channel",
@@ -86,7 +79,6 @@ FAMILIES = (
         "reduction",
         "sum mean nansum prod trace count_nonzero linalg_vector_norm norm linalg__powsum powsum "
         "native_norm hash_tensor _pdist_forward",
-        flops=per_input(1),
         facts={
             "unboxed": "sum sum.dim_IntList mean mean.dim",
             "borrows_whole": "count_nonzero",
@@ -98,20 +90,17 @@ FAMILIES = (
         "variances",
         "reduction",
         "var std var_mean std_mean _weight_norm_interface _weight_norm renorm embedding_renorm",
-        flops=per_input(4),
     ),
     Family(
         "extremes",
         "reduction",
         "max min amax amin aminmax _aminmax argmax argmin all any _is_all_true _is_any_true",
-        flops=per_input(1),
         facts={"unboxed": "argmax"},
     ),
     Family(
         "log sum exp",
         "reduction",
         "logsumexp special_logsumexp",
-        flops=per_input(3),
         facts={"borrows_whole": "logsumexp"},
     ),
     Family(
@@ -119,7 +108,6 @@ FAMILIES = (
         "scan",
         "cumsum cumprod cummax cummin logcumsumexp _logcumsumexp _cummax_helper _cummin_helper "
         "segment_reduce _segment_reduce",
-        flops=per_input(1),
         facts={
             "borrows_whole": "cummax cummin",
             "host_checks": "segment_reduce.*",
@@ -130,7 +118,6 @@ FAMILIES = (
         "distances",
         "reduction",
         "_cdist_forward _cdist cdist _euclidean_dist pdist _pdist",
-        flops=distances,
         facts={"borrows_whole": "_euclidean_dist"},
     ),
     Family(
@@ -139,7 +126,6 @@ FAMILIES = (
         "mse_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits l1_loss "
         "soft_margin_loss multi_margin_loss multilabel_margin_loss multilabel_margin_loss_forward kl_div "
         "cosine_embedding_loss margin_ranking_loss triplet_margin_loss",
-        flops=per_element(4),
         facts={
             "borrows_whole": "binary_cross_entropy_with_logits",
             "engine_infers": "multilabel_margin_loss_forward",
@@ -150,7 +136,6 @@ FAMILIES = (
         "loss",
         "nll_loss nll_loss_forward nll_loss2d nll_loss2d_forward nll_loss_nd _ctc_loss _use_cudnn_ctc_loss "
         "_cudnn_ctc_loss ctc_loss",
-        flops=per_element(1),
         facts={
             "unboxed": "nll_loss_forward nll_loss_backward",
             # Lengths that the host reads.

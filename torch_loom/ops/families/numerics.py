@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from torch_loom.ops.costs import convolution, convolution_backward, linear, matmul, per_output
 from torch_loom.ops.model import Family
 
 FAMILIES = (
@@ -11,31 +10,26 @@ FAMILIES = (
         "elementwise",
         "loom_numerics::quantize loom_numerics::quantize_ loom_numerics::quantize.out "
         "loom_numerics::quantize_counted loom_numerics::renew_ loom_numerics::operand",
-        flops=per_output(1),
     ),
     Family("packed tiles", "bytes_moved", "loom_numerics::pack loom_numerics::unpack"),
     Family(
         "matrix products with fidelity",
         "matmul",
         "loom_numerics::matmul loom_numerics::matmul.out",
-        flops=matmul,
     ),
     Family(
         "linear layers with fidelity",
         "matmul",
         "loom_numerics::linear",
-        flops=linear,
     ),
     Family(
         "convolutions with fidelity",
         "convolution",
         "loom_numerics::convolution",
-        flops=convolution,
     ),
     Family(
         "gradients of convolutions with fidelity",
         "convolution",
         "loom_numerics::convolution_backward",
-        flops=convolution_backward,
     ),
 )

@@ -2,27 +2,7 @@
 
 from __future__ import annotations
 
-from torch_loom.ops.costs import (
-    attention,
-    attention_backward,
-    convolution,
-    convolution_backward,
-    factorisation,
-    fourier,
-    linear,
-    linear_backward,
-    matmul,
-    optimizer_step,
-    outer,
-    packed_attention,
-    packed_attention_backward,
-    per_element,
-    per_input,
-    pooling,
-    recurrent_layer,
-    semi_structured,
-    triangular_solve,
-)
+from torch_loom.ops.costs import factorisation, triangular_solve
 from torch_loom.ops.model import Family
 
 _FLASH = "_scaled_dot_product_flash_attention_for_cpu"
@@ -35,7 +15,6 @@ FAMILIES = (
         "_addmm_activation _weight_int8pack_mm _weight_int4pack_mm _weight_int4pack_mm_for_cpu "
         "_dyn_quant_matmul_4bit sspaddmm _sparse_mm _grouped_mm _scaled_grouped_mm "
         "_scaled_grouped_mm_v2 _sparse_addmm _compute_linear_combination",
-        flops=matmul,
         fused="_addmm_activation",
         facts={
             "unboxed": "mm bmm addmm baddbmm",
@@ -48,21 +27,18 @@ FAMILIES = (
         "matmul",
         "_sparse_semi_structured_mm _sparse_semi_structured_addmm _sparse_semi_structured_linear "
         "_cslt_sparse_mm",
-        flops=semi_structured,
     ),
-    Family("outer products", "matmul", "addr outer ger", flops=outer),
+    Family("outer products", "matmul", "addr outer ger"),
     Family(
         "linear layers",
         "matmul",
         "linear mkldnn_linear",
-        flops=linear,
         facts={"calls_blas": "linear.*"},
     ),
     Family(
         "gradients of linear layers",
         "matmul",
         "linear_backward",
-        flops=linear_backward,
         facts={"calls_blas": "linear_backward.*"},
     ),
     Family(
@@ -72,21 +48,18 @@ FAMILIES = (
         "slow_conv3d slow_conv3d_forward _slow_conv2d_forward slow_conv_dilated2d slow_conv_dilated3d "
         "slow_conv_transpose2d slow_conv_transpose3d thnn_conv2d mkldnn_convolution conv_depthwise3d "
         "_conv_depthwise2d conv_tbc",
-        flops=convolution,
         facts={"unboxed": "convolution convolution_backward", "borrows_whole": "_convolution"},
     ),
     Family(
         "gradients of convolutions",
         "convolution",
         "convolution_backward convolution_backward_overrideable _slow_conv2d_backward conv_tbc_backward",
-        flops=convolution_backward,
     ),
     Family(
         "attention",
         "attention",
         "scaled_dot_product_attention _native_multi_head_attention _triton_scaled_dot_attention "
         "_transformer_encoder_layer_fwd",
-        flops=attention,
         fused=f"_scaled_dot_product_fused_attention_overrideable {_FLASH} "
         "_scaled_dot_product_flash_attention "
         "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
@@ -98,7 +71,6 @@ FAMILIES = (
         "gradients of attention",
         "attention",
         "",
-        flops=attention_backward,
         fused=f"_scaled_dot_product_fused_attention_overrideable_backward {_FLASH}_backward "
         "_scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward "
         "_scaled_dot_product_cudnn_attention_backward _efficient_attention_backward",
@@ -107,14 +79,12 @@ FAMILIES = (
         "attention of packed sequences",
         "attention",
         "",
-        flops=packed_attention,
         fused="_flash_attention_forward _flash_attention_forward_no_dropout_inplace",
     ),
     Family(
         "gradients of attention of packed sequences",
         "attention",
         "",
-        flops=packed_attention_backward,
         fused="_flash_attention_backward",
     ),
     Family(
@@ -125,7 +95,6 @@ FAMILIES = (
         "batch_norm_update_stats batch_norm_gather_stats batch_norm_gather_stats_with_counts "
         "batch_norm_backward_elemt batch_norm_backward_reduce _batch_norm_with_update _batch_norm_no_update "
         "cudnn_batch_norm miopen_batch_norm layer_norm group_norm instance_norm rms_norm _fused_rms_norm",
-        flops=per_element(7),
         facts={
             "unboxed": "native_layer_norm native_layer_norm_backward native_batch_norm "
             "native_batch_norm_backward",
@@ -140,7 +109,6 @@ FAMILIES = (
         "softmax",
         "softmax",
         "_softmax _log_softmax softmax log_softmax _safe_softmax _masked_softmax",
-        flops=per_element(5),
         facts={
             "unboxed": "_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data",
             "borrows_whole": "_safe_softmax",
@@ -150,7 +118,6 @@ FAMILIES = (
         "gradients of softmax",
         "softmax",
         "_softmax_backward_data _log_softmax_backward_data",
-        flops=per_element(4),
     ),
     Family(
         "pooling",
@@ -160,7 +127,6 @@ FAMILIES = (
         "_adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d "
         "adaptive_max_pool3d fractional_max_pool2d fractional_max_pool3d mkldnn_max_pool2d "
         "quantized_max_pool2d",
-        flops=pooling,
         # No shape function looks at how many random samples there are.
         facts={"engine_checks": "fractional_max_pool2d.* fractional_max_pool3d.*"},
     ),
@@ -168,7 +134,6 @@ FAMILIES = (
         "recurrent layers",
         "recurrent",
         "mkldnn_rnn_layer lstm gru rnn_tanh rnn_relu quantized_lstm quantized_gru _cudnn_rnn miopen_rnn",
-        flops=recurrent_layer,
         # Only the engine knows how large a workspace its kernel keeps for the gradient.
         facts={"engine_infers": "mkldnn_rnn_layer"},
     ),
@@ -176,14 +141,12 @@ FAMILIES = (
         "recurrent cells",
         "elementwise",
         "",
-        flops=per_element(3),
         fused="_thnn_fused_lstm_cell _thnn_fused_lstm_cell_backward_impl _thnn_fused_gru_cell",
     ),
     Family(
         "optimizer steps",
         "optimizer",
         "",
-        flops=optimizer_step(12),
         fused="_fused_adam _fused_adamw _fused_adagrad _fused_sgd",
         # Steps of optimizers that are not capturable live on the CPU.
         facts={"host_tensors": "_fused_adam_ _fused_adamw_ _fused_adagrad_"},
@@ -230,12 +193,11 @@ FAMILIES = (
             "engine_infers": "linalg_lu_solve",
         },
     ),
-    Family("cross products", "elementwise", "linalg_cross cross", flops=per_input(3)),
+    Family("cross products", "elementwise", "linalg_cross cross"),
     Family(
         "Fourier transforms",
         "fourier",
         "_fft_* fft_* stft istft",
-        flops=fourier,
         # The strides of transforms over several dimensions.
         facts={"engine_infers": "_fft_r2c _fft_c2c _fft_c2r"},
     ),

@@ -8,8 +8,7 @@ from typing import Any
 from torch_loom.chips.cost.lowerings.common import NARROW, as_int, as_list, moved_bytes, stream
 from torch_loom.chips.cost.lowerings.rows import column_sum
 from torch_loom.chips.cost.records import Kernel, Op, Tensor
-from torch_loom.ops import Call, Family
-from torch_loom.ops import Tensor as Described
+from torch_loom.ops import Family
 
 __all__ = [
     "attention",
@@ -77,10 +76,9 @@ def linear_algebra(op: Op, family: Family) -> list[Kernel]:
 
     LAPACK's blocked algorithms spend most of them in products, each of which waits for its panel of columns.
     """
-    operands = [Described(one.shape, one.dtype) for one in op.inputs]
-    results = [Described(one.shape, one.dtype) for one in op.outputs]
-    flops = family.flops(Call(op.name, tuple(operands), tuple(results), op.attributes))
+    assert family.flops is not None  # every family of linear algebra has it
     matrix = op.inputs[0]
+    flops = family.flops(matrix.shape, op.outputs[0].shape if op.outputs else ())
     rows, columns = matrix.shape[-2:] if len(matrix.shape) > 1 else (max(matrix.items, 1), 1)
     batch = max(1, matrix.items // max(rows * columns, 1))
     dtype = _REAL.get(matrix.dtype, matrix.dtype)
