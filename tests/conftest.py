@@ -8,10 +8,10 @@ import logging
 import os
 import subprocess
 import sys
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -151,27 +151,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def _run_python(
-    code: str, env: Mapping[str, str] | None = None, *, flags: tuple[str, ...] = (), check: bool = True
-) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, *flags, "-c", textwrap.dedent(code)],
-        env=forking.environment(env),
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    return forking.checked(done, check)
-
-
 @pytest.fixture(scope="session")
-def run_python() -> PythonRunner:
-    """``run_python(code, env)``: run a program in a fresh interpreter and return its CompletedProcess.
+def run_python(tmp_path_factory: pytest.TempPathFactory) -> PythonRunner:
+    """``run_python(program, env)``: run a file, or a text, in a fresh interpreter.
 
-    No variable of torch-loom is set but those in ``env``. The test fails, showing the output, if the program
-    does, unless ``check=False``.
+    It returns the CompletedProcess. No variable of torch-loom is set but those in ``env``. The program finds
+    ``given``, a literal, as its argument. The test fails, showing the output, if the program does, unless
+    ``check=False``.
     """
-    return _run_python
+    folder = tmp_path_factory.mktemp("python")
+
+    def run(
+        program: Path | str,
+        env: Mapping[str, str] | None = None,
+        *,
+        given: object = None,
+        flags: tuple[str, ...] = (),
+        check: bool = True,
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, *flags, *forking.arguments(program, given, folder / "program.py")],
+            env=forking.environment({"PYTHONPATH": str(forking.ROOT), **(env or {})}),
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        return forking.checked(done, check)
+
+    return run
 
 
 @pytest.fixture(scope="session")
@@ -195,7 +202,7 @@ def warm_python(_torch_server: ForkServer) -> PythonRunner:
 def fork_python(_torch_server: ForkServer) -> PythonRunner:
     """Like ``warm_python``, for a program that imports ``torch_loom`` itself.
 
-    It finds ``torch`` and ``raises(class_name, text, callable)``. Nothing is torn down at its end.
+    Nothing is torn down at its end.
     """
     return _torch_server.run
 

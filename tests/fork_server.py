@@ -1,4 +1,4 @@
-"""An interpreter that has imported modules once; each line of its input is a program, run in a forked child.
+"""An interpreter that has imported modules; each line of its input names a program, run in a forked child.
 
 Its arguments are the names of the modules. It is started by :mod:`tests.forking`.
 """
@@ -8,13 +8,12 @@ from __future__ import annotations
 import gc
 import importlib
 import json
-import linecache
 import os
 import signal
 import sys
 import traceback
 import types
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
@@ -64,21 +63,9 @@ def _run(job: dict[str, Any]) -> None:
 
         # As at the end of `import torch`, under the settings of the job.
         torch._import_device_backends()
-    sys.argv[:] = ["-c"]
+    name = job["argv"][0]
+    sys.argv[:] = job["argv"]
     program = sys.modules["__main__"] = types.ModuleType("__main__")
-    if not job["is_autoloading"]:
-        program.__dict__.update(torch=sys.modules["torch"], raises=_raises)
-    # Tracebacks show its lines. `inspect.stack` searches all modules for the file of a frame that none has.
-    program.__file__ = "<test>"
-    linecache.cache["<test>"] = len(job["code"]), None, job["code"].splitlines(keepends=True), "<test>"
-    exec(compile(job["code"], "<test>", "exec"), program.__dict__)
-
-
-def _raises(kind: str, text: str, body: Callable[[], object]) -> None:
-    try:
-        body()
-    except Exception as error:
-        if type(error).__name__ != kind or text not in str(error):
-            raise AssertionError(repr(error)) from error
-    else:
-        raise AssertionError(f"{kind} was not raised")
+    # `inspect.stack` searches all modules for the file of a frame that none has.
+    program.__file__ = name
+    exec(compile(Path(name).read_text(encoding="utf-8"), name, "exec"), program.__dict__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 _SERVER = "from tests import fork_server; fork_server.main()"
-_ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[1]
 
 
 def environment(env: Mapping[str, str] | None) -> dict[str, str]:
@@ -31,6 +32,18 @@ def checked(done: subprocess.CompletedProcess[str], check: bool) -> subprocess.C
     return done
 
 
+def arguments(program: Path | str, given: object, file: Path | None = None) -> list[str]:
+    """Return the arguments of an interpreter: a program, written to `file` if it is a text, and a literal."""
+    if isinstance(program, str):
+        assert file is not None
+        file.write_text(textwrap.dedent(program), encoding="utf-8")
+        program = file
+    if given is None:
+        return [str(program)]
+    assert ast.literal_eval(repr(given)) == given, f"{given!r} is no literal"
+    return [str(program), repr(given)]
+
+
 class ForkServer:
     """An interpreter whose forked children run programs. See :func:`serving`."""
 
@@ -43,9 +56,10 @@ class ForkServer:
 
     def run(
         self,
-        code: str,
+        program: Path | str,
         env: Mapping[str, str] | None = None,
         *,
+        given: object = None,
         check: bool = True,
         limit_s: int = 100,
         is_torn_down: bool = False,
@@ -54,8 +68,9 @@ class ForkServer:
         """Run a program in a forked child.
 
         Args:
-            code: the program.
+            program: its file, or its text.
             env: variables that it finds set.
+            given: a literal, whose text is the argument of the program.
             check: whether the test fails if the program does.
             limit_s: seconds after which the program is ended.
             is_torn_down: whether the program ends as an interpreter does, with its exit status and its
@@ -68,7 +83,7 @@ class ForkServer:
         job = {
             "number": self._number,
             "limit_s": limit_s,
-            "code": textwrap.dedent(code),
+            "argv": arguments(program, given, self._folder / f"program.{self._number}.py"),
             "env": dict(env or {}),
         }
         job |= {"is_torn_down": is_torn_down, "is_autoloading": is_autoloading}
@@ -93,7 +108,7 @@ def serving(folder: Path, *modules: str, env: Mapping[str, str] | None = None) -
     with subprocess.Popen(
         [sys.executable, "-c", _SERVER, *modules],
         env=environment({"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **(env or {})}),
-        cwd=_ROOT,
+        cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

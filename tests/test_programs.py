@@ -1,12 +1,8 @@
-"""Programs that tests hold as text are linted as files are."""
+"""Programs that tests run are files, which the linter reads as it reads all others."""
 
 from __future__ import annotations
 
 import ast
-import json
-import re
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,94 +10,79 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-# What `fork_python` and `fork_loom` give a program.
-GIVEN = ("torch", "raises")
-RUNNERS = {"run_python", "warm_python", "fork_python", "fork_loom"}
-# Rules that only a whole program can be held to; importing torch_loom registers the device.
-OF_WHOLE = {"F401", "F821"}
-RULES = "E4,E7,E9,F,B,PLE"
+RUNNERS = {"run_python", "warm_python", "fork_python", "fork_loom", "fork_cuda", "run_without_torch"}
+# Files whose texts no test runs as they stand, or which a command under test must find elsewhere.
+TEXTS = {
+    "benchmarks/test_build.py": "a checkout's setup.py",
+    "benchmarks/test_suites_benchmark.py": "the test suite of another project",
+    "conformance/test_suites.py": "test suites of other projects",
+    "test_layers.py": "imports that are judged",
+    "tools/test_api_parity.py": "tests that are judged",
+    "tools/test_ci_docs.py": "blocks of docs/recipes.md",
+    "tools/test_compile_command.py": "models that cannot be compiled, with the line in a template",
+    "tools/test_reports.py": "tests that are judged",
+}
 
 
-def programs(source: str) -> Iterator[tuple[int, str, bool]]:
-    """Return each program of several lines in a file: line, text, and whether it is run as it stands."""
+def programs(source: str) -> Iterator[int]:
+    """Yield the lines at which a file has a program of several lines as a text."""
     tree = ast.parse(source)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    others: set[int] = set()  # documentation, and what stands between the braces of f-strings
+    documentation: set[int] = set()
     run: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr):
-            others.add(id(node.body[0].value))
-        elif isinstance(node, ast.JoinedStr):
-            others.update(id(part) for part in node.values)
+            documentation.add(id(node.body[0].value))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in RUNNERS:
-            run.update(id(argument) for argument in node.args[:1])
+            run.update(id(part) for argument in node.args[:1] for part in ast.walk(argument))
     for node in ast.walk(tree):
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
             continue
-        if id(node) in others or node.value.count("\n") < 2:
+        num_lines = len(node.value.strip().splitlines())
+        if id(node) in documentation or num_lines < 2:
             continue
-        text = textwrap.dedent(node.value)
-        try:
-            body = ast.parse(text).body
-        except SyntaxError:
-            continue
-        if any(isinstance(each, (ast.Import, ast.ImportFrom)) for each in body):
-            yield node.lineno, text, id(node) in run
+        if id(node) in run or (num_lines > 2 and _imports(node.value)):
+            yield node.lineno
 
 
-def findings(folder: Path) -> list[str]:
-    """Return what the linter has to say of the programs in a folder, in the words `file:line: rule text`."""
-    listed = ", ".join(f'"{name}"' for name in GIVEN)
-    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", RULES, "--no-cache"]
-    # Programs import torch again where they say which, and import modules for what importing does.
-    command += [
-        "--ignore",
-        "F811,E401,E402,E70,E731,B007,B018,B023",
-        "--config",
-        f"builtins=[{listed}]",
-        "--output-format",
-        "json",
-    ]
-    done = subprocess.run([*command, str(folder)], capture_output=True, text=True, timeout=60)
-    assert done.returncode in (0, 1), done.stderr
-    found = []
-    for each in json.loads(done.stdout):
-        name, _, line = Path(each["filename"]).stem.rpartition("@")
-        is_part = line.endswith("+")
-        line = line.rstrip("+")
-        if each["code"] in OF_WHOLE and (is_part or "`torch" in each["message"]):
-            continue
-        row = int(line) + each["location"]["row"] - 1
-        name_of = each["message"].split("`")[1] if "`" in each["message"] else ""
-        if each["code"] == "F821" and re.search(
-            rf"\bdel\b.*\b{name_of}\b", Path(each["filename"]).read_text()
-        ):
-            continue  # in a function that ran before the name was deleted
-        found.append(f"{name.replace('=', '/')}.py:{row}: {each['code']} {each['message']}")
-    return sorted(found)
+def _imports(text: str) -> bool:
+    try:
+        body = ast.parse(textwrap.dedent(text)).body
+    except SyntaxError:
+        return False
+    return any(isinstance(each, (ast.Import, ast.ImportFrom)) for each in body)
 
 
-def write_all(folder: Path) -> int:
-    """Write the programs of all tests as files; return how many there are."""
-    count = 0
-    for path in sorted(TESTS.rglob("*.py")):
-        name = "=".join(path.relative_to(TESTS).with_suffix("").parts)
-        for line, text, is_whole in programs(path.read_text(encoding="utf-8")):
-            (folder / f"{name}@{line}{'' if is_whole else '+'}.py").write_text(text, encoding="utf-8")
-            count += 1
-    return count
+def test_programs_are_files() -> None:
+    found = {
+        str(path.relative_to(TESTS)): lines
+        for path in sorted(TESTS.rglob("*.py"))
+        if (lines := list(programs(path.read_text(encoding="utf-8"))))
+    }
+    assert {name: lines for name, lines in found.items() if name not in TEXTS} == {}
+    assert TEXTS.keys() == found.keys(), "files that have no such text any more"
 
 
-def test_programs_are_linted(tmp_path: Path) -> None:
-    assert write_all(tmp_path) > 100
-    assert findings(tmp_path) == []
+def test_every_program_is_run() -> None:
+    files = [path for path in TESTS.rglob("*.py") if "programs" not in path.parts]
+    tests = "".join(path.read_text(encoding="utf-8") for path in files)
+    for path in TESTS.glob("*/programs/**/*.py"):
+        imported = f"{path.parent.name}.{path.stem} import"
+        others = (other.read_text(encoding="utf-8") for other in path.parent.glob("*.py"))
+        is_run = f'{path.name}"' in tests or f'"{path.stem}"' in tests
+        assert is_run or any(imported in text or f"import {path.stem}" in text for text in others), path
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
-    [("import os\nimport torch\ntorch.ones(undefined)\n", "F821"), ("import os\n\nx = 1\n", "F401")],
+    ("source", "lines"),
+    [
+        ('fork_loom("""\nx = 1\ny = 2\n""")', [1]),
+        ('fork_loom(HEAD + """\nx = 1\ny = 2\n""", env)', [1]),
+        ('x = 1\nPROGRAM = """\nimport os\n\nos.getpid()\n"""', [2]),
+        ('"""import os\n\nos.getpid()\n"""', []),
+        ('fork_loom("import torch; torch.ones(1)")', []),
+        ("fork_loom(PROGRAMS / 'x.py')", []),
+    ],
 )
-def test_faults_are_found(tmp_path: Path, text: str, said: str) -> None:
-    ((_, program, _),) = programs(f'"""Module."""\nrun_python("""{text}""")\n')
-    (tmp_path / "some=test@7.py").write_text(program, encoding="utf-8")
-    assert any(each.startswith("some/test.py:") and said in each for each in findings(tmp_path))
+def test_texts_are_found(source: str, lines: list[int]) -> None:
+    assert list(programs(source)) == lines

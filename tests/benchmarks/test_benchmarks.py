@@ -25,6 +25,7 @@ from benchmarks import (
 )
 from benchmarks._figures import Figure
 
+QUICK = Path(__file__).parent / "programs" / "quick.py"
 ROOT = Path(__file__).parents[2]
 # fmt: off
 OPS = (
@@ -40,22 +41,10 @@ def run(fork_loom):
     """``run(name, …)``: run a module, or a script, with `--quick` and more; return its CompletedProcess."""
 
     def run(name, *arguments, limit_s=100):
-        if name.endswith(".py"):
-            script = ROOT / name
-            start = (
-                f"sys.path[0] = {str(script.parent)!r}; runpy.run_path({str(script)!r}, run_name='__main__')"
-            )
-        else:
-            start = f"runpy.run_module({name!r}, run_name='__main__', alter_sys=True)"
         # One thread: with two, small ops crawl on a machine that is busy with other tests.
-        program = f"""
-            import runpy, sys
-            torch.set_num_threads(1)
-            sys.argv[1:] = {["--quick", *arguments]!r}
-            {start}
-            """
-        of_children = {"OMP_NUM_THREADS": "1"}
-        return fork_loom(program, of_children, check=False, limit_s=limit_s, is_torn_down=True)
+        threads = {"OMP_NUM_THREADS": "1"}
+        given = (name, *arguments)
+        return fork_loom(QUICK, threads, given=given, check=False, limit_s=limit_s, is_torn_down=True)
 
     return run
 

@@ -12,6 +12,8 @@ from torch_loom import chips
 from torch_loom.chips import chip as reader
 from torch_loom.errors import ChipError, ConfigurationError
 
+PROGRAMS = Path(__file__).parent / "programs" / "chips"
+
 GOOD = """
 name = "mine"
 description = "A chip of my own"
@@ -262,17 +264,7 @@ def test_a_name_near_none_is_answered_with_the_list_alone(text: str) -> None:
 
 @pytest.mark.slow
 def test_import_reads_no_chip(run_python: PythonRunner) -> None:
-    run_python(
-        """
-        import sys
-        opened = []
-        sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
-        import torch, torch.loom
-        assert not any(path.endswith(".toml") for path in opened)
-        torch.loom.init()
-        assert [path for path in opened if path.endswith("loom1.toml")]
-        """
-    )
+    run_python(PROGRAMS / "import_reads_no_chip.py")
 
 
 @pytest.mark.parametrize(
@@ -291,52 +283,18 @@ def test_import_reads_no_chip(run_python: PythonRunner) -> None:
 def test_what_the_devices_make_of_it(
     fork_loom: PythonRunner, env: dict[str, str], expected: tuple[object, ...]
 ) -> None:
-    fork_loom(
-        f"""
-        import torch_loom
-        name, memory_bytes, policy, capability, dtypes = {expected!r}
-        before = torch.loom.get_amp_supported_dtype()
-        assert not torch.loom.is_initialized()
-        properties = torch.loom.get_device_properties(1)
-        assert (properties.name, properties.extra["memory_policy"]) == (name, policy)
-        assert torch.loom.get_amp_supported_dtype() == before
-        if memory_bytes is not None:
-            assert properties.total_memory == memory_bytes == torch.loom.mem_get_info()[1]
-            assert torch.loom.get_device_capability() == capability
-            assert before == [getattr(torch, dtype) for dtype in dtypes]
-        if name == "h200":
-            assert (properties.multi_processor_count, properties.clock_rate_mhz) == (132, 1980)
-        assert torch.loom.is_bf16_supported()
-        assert torch.loom.is_bf16_supported(including_emulation=False) == (name != "atom")
-        """,
-        env,
-    )
+    fork_loom(PROGRAMS / "what_the_devices_make_of_it.py", env, given=expected)
 
 
 @pytest.mark.parametrize("eager_malloc", ["0", "1"])
 def test_under_the_vendors_name(fork_python: PythonRunner, eager_malloc: str) -> None:
     fork_python(
-        f"""
-        import torch_loom
-        properties = torch.rbln.get_device_properties()
-        assert properties.name == "atom" and properties.total_memory == int(15.7 * 2**30)
-        assert properties.extra["memory_policy"] == ("eager" if {eager_malloc} else "lazy")
-        assert torch.rbln.get_amp_supported_dtype() == [torch.float16]
-        """,
+        PROGRAMS / "under_the_vendors_name.py",
         {"TORCH_LOOM_DEVICE_NAME": "rbln", "TORCH_RBLN_EAGER_MALLOC": eager_malloc},
+        given=eager_malloc,
     )
 
 
 def test_a_chip_that_cannot_be_used_is_told_at_first_use(fork_loom: PythonRunner, tmp_path: Path) -> None:
     path = written(tmp_path, GOOD.replace("1GiB", "1KiB"))
-    fork_loom(
-        """
-        import torch_loom
-        assert torch.loom.device_count() == 2
-        raises("ChipError", "memory = '1KiB'", lambda: torch.ones(1, device="loom"))
-        raises("ChipError", "memory = '1KiB'", torch.loom.get_amp_supported_dtype)
-        torch.loom.configure(chip="atom")
-        assert torch.ones(1, device="loom").item() == 1
-        """,
-        {"TORCH_LOOM_CHIP": str(path)},
-    )
+    fork_loom(PROGRAMS / "a_chip_that_cannot_be_used_is_told_at_first_use.py", {"TORCH_LOOM_CHIP": str(path)})

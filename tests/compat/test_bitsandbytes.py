@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import random
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ from torch import Tensor
 
 from tests.conftest import PythonRunner
 from torch_loom.compat.bitsandbytes import KERNELS, blocks, int8, optimizers, paged, products
+
+PROGRAMS = Path(__file__).parent / "programs" / "bitsandbytes"
 
 NF4, FP4 = blocks.NF4_VALUES, blocks.FP4_VALUES
 SIGNED_MAP = torch.cat([torch.linspace(-0.99, -0.01, 127), torch.linspace(0.0, 1.0, 129)])
@@ -417,32 +420,10 @@ def test_paged_memory_is_filled_and_multiplied() -> None:
     assert bytes(values) == b"\x07" * 64
 
 
-REGISTERED = """
-import sys, types, warnings
-import torch
-library = types.ModuleType("bitsandbytes")
-library.cextension = types.ModuleType("bitsandbytes.cextension")
-library.cextension.lib = types.SimpleNamespace()
-sys.modules["bitsandbytes"], sys.modules["bitsandbytes.cextension"] = library, library.cextension
-blockwise = "(Tensor A, Tensor code, int blocksize) -> (Tensor, Tensor)"
-from torch_loom.compat.bitsandbytes import KERNELS, register
-for name in KERNELS:
-    schema = blockwise if name == "quantize_blockwise" else "(Tensor A) -> ()"
-    torch.library.define("bitsandbytes::" + name, schema)
-# The library's own kernel:
-torch.library.register_kernel("bitsandbytes::quantize_blockwise", "NAME", lambda *_: 1 / 0)
-warnings.simplefilter("error")
-register()
-values = torch.ones(64, device="NAME")
-codes, absmax = torch.ops.bitsandbytes.quantize_blockwise(values, torch.linspace(-1, 1, 256).to("NAME"), 64)
-print(codes.unique().tolist(), absmax.tolist(), callable(library.cextension.lib.cget_managed_ptr))
-"""
-
-
 @pytest.mark.parametrize("name", ["loom", "cuda"])
 def test_kernels_are_registered_for_the_device(fork_python: PythonRunner, name: str) -> None:
-    program = REGISTERED.replace("NAME", name)
-    run = fork_python(program, {"TORCH_LOOM_DEVICE_NAME": name}, is_autoloading=True)
+    program = PROGRAMS / "registered.py"
+    run = fork_python(program, {"TORCH_LOOM_DEVICE_NAME": name}, given=name, is_autoloading=True)
     assert run.stdout.strip() == "[255] [1.0] True", run.stderr
 
 

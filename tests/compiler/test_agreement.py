@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,8 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 
 from tests.compiler import agreement
 from torch_loom.numerics import DataFormat, MathFidelity
+
+PROGRAMS = Path(__file__).parent / "programs" / "agreement"
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +29,9 @@ FIDELITY = MathFidelity.HiFi2.value
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("name", ["loom", "cuda", "rbln"])
 def test_fake_results_are_as_real_ones(warm_python: PythonRunner, name: str) -> None:
-    program = f"from tests.compiler import agreement; agreement.check({name!r})"
     chips = {"TORCH_LOOM_CHIP": "h200,a100", "TORCH_LOOM_DEVICES": "2"} if name == "cuda" else {}
-    warm_python(program, {"TORCH_LOOM_DEVICE_NAME": name, **chips})
+    env = {"TORCH_LOOM_DEVICE_NAME": name, **chips}
+    warm_python(PROGRAMS / "fake_results_are_as_real_ones.py", env, given=name)
 
 
 def test_fake_results_of_attention_are_as_real_ones() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,8 @@ from torch import nn
 from torch.nn import functional
 
 from torch_loom.errors import CompilerOptionError
+
+PROGRAMS = Path(__file__).parent / "programs" / "backend"
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,22 +142,7 @@ def test_options() -> None:
 
 @pytest.mark.slow
 def test_ops_that_the_chip_lacks_are_named(warm_python: PythonRunner) -> None:
-    shown = warm_python(
-        """
-        import torch
-        from torch_loom.compiler.backend import compiled_graphs
-        x = torch.ones(4, device="loom", dtype=torch.float16)
-        program = lambda x: torch.linalg.norm(x.double()) + x.sum()
-        torch.compile(program, backend="loom")(x)
-        (graph,) = compiled_graphs()
-        print(graph.host_nodes)
-        try:
-            torch.compile(program, backend="loom", options={"host_ops": "error"})(x)
-        except Exception as error:
-            print("float64" in str(error) and "linalg" in str(error) and 'host_ops="host"' in str(error))
-        """,
-        {"TORCH_LOOM_CHIP": "atom"},
-    )
+    shown = warm_python(PROGRAMS / "ops_that_the_chip_lacks_are_named.py", {"TORCH_LOOM_CHIP": "atom"})
     first, refused = shown.stdout.strip().splitlines()
     assert "float64" in first
     assert refused == "True"

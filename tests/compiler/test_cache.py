@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import textwrap
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +20,8 @@ from torch_loom.compiler.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+PROGRAMS = Path(__file__).parent / "programs" / "cache"
 
 X = torch.linspace(-1, 1, 24).reshape(3, 8)
 
@@ -156,33 +158,17 @@ def test_what_depends_on_values_has_no_fingerprint() -> None:
     assert compiled(Reads())[0](X).cpu().equal(X + 1)
 
 
-PROGRAM = """
-import sys, time
-import torch, torch_loom
-from torch import nn
-net = nn.Sequential(*[nn.Linear(8, 8) for _ in range(4)])
-torch_loom.compile(nn.Linear(2, 2), (torch.ones(1, 2),), cache=False)
-print("ready", flush=True)
-sys.stdin.readline()
-for width in range(1, 9):
-    run = torch_loom.compile(net, (torch.ones(width, 8),), chip="wormhole_b0")
-    x = torch.rand(width, 8)
-    assert torch.equal(run(x).cpu(), net.to("cpu")(x))
-    assert "graphs" in run.netlist()
-"""
-
-
 @pytest.mark.slow
 def test_two_processes_share_a_folder(folder: Path) -> None:
     with (
         subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(PROGRAM)],
+            [sys.executable, str(PROGRAMS / "compiles.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         ) as one,
         subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(PROGRAM)],
+            [sys.executable, str(PROGRAMS / "compiles.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

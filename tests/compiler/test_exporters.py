@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+PROGRAMS = Path(__file__).parent / "programs" / "exporters"
+
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
 
@@ -61,14 +63,7 @@ def test_an_onnx_export_by_tracing(cell: tuple[Cell, tuple[torch.Tensor, ...]], 
 def test_an_onnx_export_by_dynamo(fork_loom: PythonRunner, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript", reason="the exporter needs it: pip install onnxscript")
     # In a process of its own: records of its log, which pytest keeps, hold tensors of the device.
-    fork_loom(
-        f"""
-        from pathlib import Path
-        import torch_loom
-        from tests.compiler.test_exporters import check_onnx_export, made
-        check_onnx_export(True, *made(), Path({str(tmp_path / "cell.onnx")!r}))
-        """
-    )
+    fork_loom(PROGRAMS / "an_onnx_export_by_dynamo.py", given=str(tmp_path / "cell.onnx"))
 
 
 def test_the_graph_of_tensorboard(cell: tuple[Cell, tuple[torch.Tensor, ...]], tmp_path: Path) -> None:

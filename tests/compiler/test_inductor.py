@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,8 @@ from torch._inductor.utils import run_and_get_code
 
 from tests.device.tape_programs import listening
 from torch_loom.errors import DeviceTypeError
+
+PROGRAMS = Path(__file__).parent / "programs" / "inductor"
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -145,21 +148,7 @@ def test_calls_of_the_device_module_are_traced() -> None:
 def test_under_other_settings(warm_python: PythonRunner, settings: dict[str, str]) -> None:
     name = settings.get("TORCH_LOOM_DEVICE_NAME", "loom")
     shown = warm_python(
-        f"""
-        import torch
-        from torch._inductor import config
-        config.compile_threads, config.cpp_cache_precompile_headers = 1, False
-        x = torch.arange(8.0).to("{name}")
-        y = torch.compile(lambda x: (x * 2).sin() + x.sum())(x)
-        # Inductor lowers these otherwise where it takes a device for one of Triton's.
-        z = torch.compile(lambda x: x.softmax(-1).sum() + x.std())(x)
-        torch.{name}.synchronize()
-        if "{settings.get("TORCH_LOOM_DRIVER", "")}" != "null":
-            torch.testing.assert_close(y.cpu(), (torch.arange(8.0) * 2).sin() + 28)
-            torch.testing.assert_close(z.cpu(), 1 + torch.arange(8.0).std())
-        print(y.shape, y.device)
-        """,
-        settings,
+        PROGRAMS / "under_other_settings.py", settings, given=(name, settings.get("TORCH_LOOM_DRIVER", ""))
     )
     assert shown.stdout.strip() == f"torch.Size([8]) {name}:0"
 

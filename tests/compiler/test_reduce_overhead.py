@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
+
+PROGRAMS = Path(__file__).parent / "programs" / "reduce_overhead"
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -251,28 +254,5 @@ def test_the_backend_loom_replays_what_inductor_made_of_inference() -> None:
 
 @pytest.mark.slow
 def test_under_the_name_cuda(warm_python: PythonRunner) -> None:
-    shown = warm_python(
-        """
-        import torch
-        from torch._inductor import config
-        from torch.profiler import ProfilerActivity, profile
-        config.compile_threads, config.cpp_cache_precompile_headers = 1, False
-        weight = torch.randn(8, 8, device="cuda", requires_grad=True)
-        step = torch.compile(lambda x: (x @ weight).relu().sum(), mode="reduce-overhead")
-        for _ in range(4):
-            torch.compiler.cudagraph_mark_step_begin()
-            weight.grad = None
-            x = torch.randn(4, 8, device="cuda")
-            with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
-                loss = step(x)
-                loss.backward()
-            twin = weight.detach().cpu().requires_grad_()
-            expected = (x.cpu() @ twin).relu().sum()
-            expected.backward()
-            torch.testing.assert_close(loss.cpu(), expected)
-            torch.testing.assert_close(weight.grad.cpu(), twin.grad)
-        print([event.name for event in found.events()].count("cudaGraphLaunch"))
-        """,
-        {"TORCH_LOOM_DEVICE_NAME": "cuda"},
-    )
+    shown = warm_python(PROGRAMS / "under_the_name_cuda.py", {"TORCH_LOOM_DEVICE_NAME": "cuda"})
     assert shown.stdout.split()[-1] == "2"

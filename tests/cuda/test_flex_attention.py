@@ -2,53 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.conftest import PythonRunner
 
-PROGRAM = """
-import torch
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-torch.manual_seed(0)
-slopes = torch.rand(4, device="cuda", requires_grad=True)
-
-def tilted(score, batch, head, query, key):
-    return score + slopes[head] * (key - query)
-
-def near(batch, head, query, key):
-    return (query >= key) & (query - key < 40)
-
-def check(rows, columns, heads, dtype=torch.float32, score_mod=None, blocks=True, **options):
-    torch._dynamo.reset()
-    shapes = ((2, 4, rows, 16), (2, heads, columns, 16), (2, heads, columns, 16))
-    operands = [torch.randn(shape, device="cuda", dtype=dtype, requires_grad=True) for shape in shapes]
-    given = {
-        "score_mod": score_mod,
-        "block_mask": create_block_mask(near, None, None, rows, columns, device="cuda") if blocks else None,
-        "enable_gqa": heads != 4,
-    }
-    compiled = torch.compile(flex_attention, fullgraph=True, **options)
-    for _ in range(3):
-        results = []
-        for function in (flex_attention, compiled):
-            out = function(*operands, **given)
-            wanted = [*operands, *([slopes] if score_mod else [])]
-            results.append([out.clone(), *torch.autograd.grad(out.float().square().sum(), wanted)])
-    tolerance = 1e-4 if dtype == torch.float32 else 5e-2
-    torch.testing.assert_close(results[1], results[0], rtol=tolerance, atol=tolerance)
-
-"""
-
-CALLS = {
-    "plain": "check(64, 64, 4, blocks=False)",
-    "tilted": "check(100, 100, 4, torch.float16, tilted)",
-    "grouped": "check(64, 200, 2, dynamic=True)",
-    "replayed": 'check(64, 64, 4, score_mod=tilted, mode="reduce-overhead")',
-}
+PROGRAMS = Path(__file__).parent / "programs" / "flex_attention"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("call", CALLS)
-def test_compiled_calls_agree_with_eager_ones(warm_python: PythonRunner, call: str) -> None:
-    warm_python(PROGRAM + CALLS[call], {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"})
+def test_compiled_calls_agree_with_eager_ones(warm_python: PythonRunner) -> None:
+    env = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"}
+    warm_python(PROGRAMS / "compiled_calls.py", env)

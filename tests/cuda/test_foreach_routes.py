@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.conftest import PythonRunner
 
+PROGRAMS = Path(__file__).parent / "programs" / "foreach_routes"
+
 NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "1GiB"}
 
-PROGRAM = """
-import torch
-from torch.profiler import ProfilerActivity, profile
-
-def made(*shape, dtype=torch.float32):
-    return [torch.ones(shape, dtype=dtype, device="cuda") for _ in range(3)]
-
-def kernels(call):
-    call()
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
-        call()
-        torch.cuda.synchronize()
-    rows = [event for event in profiled.events() if event.device_type.name == "CUDA"]
-    return len(rows), sum("multi_tensor_apply_kernel" in row.name for row in rows)
-
-x, half, double = made(4, 4), made(4, 4), made(4, 4, dtype=torch.float64)
-half[1] = half[1].half()
-whole = made(4, 4, dtype=torch.int32)
-turned = [tensor.t() for tensor in made(4, 4)]
-rows = [tensor[:, ::2] for tensor in made(4, 4)]
-small = [tensor[:1] for tensor in x]
-imaginary = made(4, dtype=torch.complex64)
-"""
 
 FAST = {
     "lists": "torch._foreach_add(x, x)",
@@ -65,45 +45,13 @@ SLOW = {
 
 @pytest.mark.slow
 def test_lists_take_the_route_that_they_take_on_cuda(warm_python: PythonRunner) -> None:
-    fast = "".join(f"found[{name!r}] = kernels(lambda: {call}), (1, 1)\n" for name, call in FAST.items())
-    slow = "".join(f"found[{name!r}] = kernels(lambda: {call}), (3, 0)\n" for name, call in SLOW.items())
-    warm_python(
-        PROGRAM
-        + "found = {}\n"
-        + fast
-        + slow
-        + "wrong = {name: pair for name, pair in found.items() if pair[0] != pair[1]}\n"
-        + "assert not wrong, wrong\n",
-        NAME,
-    )
+    warm_python(PROGRAMS / "routes.py", NAME, given=(FAST, SLOW))
 
 
 @pytest.mark.slow
 def test_other_chips_take_every_list_at_once(warm_python: PythonRunner) -> None:
-    warm_python(
-        PROGRAM + "assert kernels(lambda: torch._foreach_add(x, turned)) == (1, 1)\n",
-        NAME | {"TORCH_LOOM_CHIP": "loom1"},
-    )
+    warm_python(PROGRAMS / "other_chips_take_every_list_at_once.py", NAME | {"TORCH_LOOM_CHIP": "loom1"})
 
 
 def test_numbers_in_a_tensor_are_the_hosts(fork_python: PythonRunner) -> None:
-    fork_python(
-        """
-        import torch_loom
-        import torch
-
-        numbers = torch.tensor([0.5, 2.0])
-        x, y = ([torch.full((3,), value, device="cuda") for _ in range(2)] for value in (1.0, 4.0))
-        for name, wanted in (("addcdiv", (1.5, 3.0)), ("addcmul", (9.0, 33.0))):
-            call = getattr(torch, f"_foreach_{name}")
-            assert [t[0].item() for t in call(x, y, y, numbers)] == list(wanted), name
-            in_place = [t.clone() for t in x]
-            getattr(torch, f"_foreach_{name}_")(in_place, y, y, numbers)
-            assert [t[0].item() for t in in_place] == list(wanted), name
-            raises("RuntimeError", "Expected scalars to be on CPU, got cuda:0",
-                   lambda: call(x, y, y, numbers.cuda()))
-            raises("RuntimeError", "Expected length of scalars to match input of length 2",
-                   lambda: call(x, y, y, numbers[:1]))
-        """,
-        NAME,
-    )
+    fork_python(PROGRAMS / "numbers_in_a_tensor_are_the_hosts.py", NAME)

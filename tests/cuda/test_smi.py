@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from torch_loom import chips
+
+PROGRAMS = Path(__file__).parent / "programs" / "smi"
 
 NAME = {
     "TORCH_LOOM_DEVICE_NAME": "cuda",
@@ -21,11 +24,9 @@ NAME = {
 
 @pytest.mark.slow
 def test_smi_shows_who_uses_a_device() -> None:
-    program = "import torch\nx = torch.ones(30 << 20, device='cuda:1')\nprint(x.is_cuda, flush=True)\ninput()"
     env = {**os.environ, **NAME}
-    with subprocess.Popen(
-        [sys.executable, "-c", program], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as user:
+    command = [sys.executable, str(PROGRAMS / "user.py"), "1"]
+    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as user:
         assert user.stdin is not None
         assert user.stdout is not None
         assert user.stdout.readline() == "True\n"
@@ -45,13 +46,13 @@ def test_smi_shows_who_uses_a_device() -> None:
 @pytest.mark.slow
 def test_smi_shows_the_chips_of_those_who_use_them() -> None:
     """In another shell its own settings say nothing of a program under `loom run`."""
-    program = "import torch\nx = torch.ones(30 << 20, device='cuda:2')\nprint(x.is_cuda, flush=True)\ninput()"
     machine = {"TORCH_LOOM_MACHINE": "smi_test_of_others"}
     env = {name: value for name, value in os.environ.items() if not name.startswith("TORCH_LOOM_")} | machine
     theirs = {**env, "TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_CHIP": "a100", "TORCH_LOOM_DEVICES": "3"}
     smi = [sys.executable, "-m", "torch_loom.tools.cli", "smi"]
+    command = [sys.executable, str(PROGRAMS / "user.py"), "2"]
     with subprocess.Popen(
-        [sys.executable, "-c", program], env=theirs, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command, env=theirs, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as user:
         assert user.stdin is not None
         assert user.stdout is not None

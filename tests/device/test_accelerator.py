@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,8 @@ import torch
 from torch import accelerator
 
 import torch_loom.device as loom
+
+PROGRAMS = Path(__file__).parent / "programs" / "accelerator"
 
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
@@ -159,13 +162,7 @@ def test_current_stream_and_set_stream() -> None:
 
 def test_current_stream_of_no_device(fork_loom: PythonRunner) -> None:
     # In a process of its own: where a dry run has had more devices, theirs are still asked for.
-    fork_loom(
-        """
-        import torch_loom
-        torch.loom.init()
-        raises("AcceleratorError", "invalid device ordinal", lambda: torch.accelerator.current_stream(2))
-        """
-    )
+    fork_loom(PROGRAMS / "current_stream_of_no_device.py")
 
 
 def test_synchronize(gate: Gate) -> None:

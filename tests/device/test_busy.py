@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
 import torch_loom.device as loom
 from tests.conftest import PythonRunner
+
+PROGRAMS = Path(__file__).parent / "programs" / "busy"
 
 
 @pytest.fixture(autouse=True)
@@ -91,13 +94,4 @@ def test_a_stream_waits_until_the_flag_is_cleared(of_its_own: bool) -> None:
 
 @pytest.mark.exercises("torch.cuda._busy_wait_for_flag", "torch.cuda._clear_flag")
 def test_where_nobody_could_clear_the_flag(fork_loom: PythonRunner) -> None:
-    fork_loom(
-        """
-        import torch_loom
-        for use in (torch.loom._busy_wait_for_flag, torch.loom._clear_flag):
-            raises("RuntimeError", "under the launch mode 'blocking'", use)
-        torch.loom._sleep(1000)
-        torch.loom.synchronize()
-        """,
-        {"TORCH_LOOM_LAUNCH": "blocking"},
-    )
+    fork_loom(PROGRAMS / "where_nobody_could_clear_the_flag.py", {"TORCH_LOOM_LAUNCH": "blocking"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,8 @@ import torch_loom.device as loom
 from tests.conftest import PythonRunner
 from torch_loom import _C, config
 from torch_loom.errors import DeviceTypeError, InvalidDeviceError
+
+PROGRAMS = Path(__file__).parent / "programs" / "devices"
 
 if TYPE_CHECKING:
     from tests.gate import Gate
@@ -171,44 +174,14 @@ def test_properties() -> None:
     "torch.cuda.is_tf32_supported",
 )
 def test_properties_of_an_h200(fork_loom: PythonRunner) -> None:
-    fork_loom(
-        """
-        import torch_loom
-        assert torch.loom.get_arch_list() == ["h200"] and torch.loom.is_tf32_supported()
-        assert not torch.loom.is_initialized()
-        found = torch.loom.get_device_properties(0)
-        expected = dict(
-            name="h200", major=9, minor=0, multi_processor_count=132, total_memory=143771 << 20,
-            is_integrated=0, is_multi_gpu_board=0, max_threads_per_multi_processor=2048,
-            max_threads_per_block=1024, gcnArchName="h200", warp_size=32, L2_cache_size=60 << 20,
-            clock_rate=1_980_000, memory_clock_rate=3_201_000, memory_bus_width=6144,
-            shared_memory_per_block=48 << 10, shared_memory_per_block_optin=227 << 10,
-            shared_memory_per_multiprocessor=228 << 10, regs_per_multiprocessor=65536, pci_bus_id=1,
-        )
-        assert {name: getattr(found, name) for name in expected} == expected
-        assert torch.loom.get_device_capability() == (9, 0)
-        assert len(str(found.uuid)) == 36
-        """,
-        {"TORCH_LOOM_CHIP": "h200"},
-    )
+    fork_loom(PROGRAMS / "properties_of_an_h200.py", {"TORCH_LOOM_CHIP": "h200"})
 
 
 @pytest.mark.exercises(
     "torch.cuda.get_arch_list", "torch.cuda._device_count_nvml", "torch.cuda.is_tf32_supported"
 )
 def test_what_there_is_without_devices(fork_loom: PythonRunner) -> None:
-    fork_loom(
-        """
-        import torch_loom
-        assert torch.loom.get_arch_list() == [] and not torch.loom.is_tf32_supported()
-        assert torch.loom._device_count_nvml() == torch.loom.device_count() == 0
-        with torch.loom.device(None), torch.loom.device(-1):
-            pass
-        raises("NoDeviceError", "No loom devices", lambda: torch.loom.utilization())
-        assert torch.loom.get_device_name(-1) is None and not torch.loom.is_initialized()
-        """,
-        {"TORCH_LOOM_DEVICES": "0"},
-    )
+    fork_loom(PROGRAMS / "what_there_is_without_devices.py", {"TORCH_LOOM_DEVICES": "0"})
 
 
 @pytest.mark.exercises(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import torch_loom.device as loom
+
+PROGRAMS = Path(__file__).parent / "programs" / "gpu_trace"
 
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
@@ -24,19 +27,6 @@ FUNCTIONS = (
     "register_callback_for_stream_synchronization",
 )
 
-SETUP = """
-import torch_loom.device as loom
-from torch_loom.device import _gpu_trace as trace
-told = []
-for name in {names!r}:
-    kind = name.removeprefix("register_callback_for_")
-    getattr(trace, name)(lambda *args, kind=kind: told.append((kind, *args)))
-def taken():
-    result = told[:]
-    told.clear()
-    return result
-"""
-
 
 @pytest.mark.exercises(
     "torch.cuda._gpu_trace.register_callback_for_device_synchronization",
@@ -51,92 +41,11 @@ def taken():
     "torch.cuda._gpu_trace.register_callback_for_stream_synchronization",
 )
 def test_each_kind(fork_loom: PythonRunner) -> None:
-    fork_loom(
-        SETUP.format(names=FUNCTIONS)
-        + """
-x = torch.empty(10, device="loom")
-address = x.data_ptr()
-assert taken() == [("memory_allocation", address)], told
-del x
-assert taken() == [("memory_deallocation", address)]
-stream = loom.Stream()
-assert taken() == [("stream_creation", stream.native_handle)]
-event = loom.Event()
-assert taken() == []
-event.record(stream)
-handle = event.event_id
-assert taken() == [("event_creation", handle), ("event_record", handle, stream.native_handle)]
-default = loom.current_stream()
-event.wait()
-assert taken() == [("event_wait", handle, default.cuda_stream)] == [("event_wait", handle, 0)]
-event.synchronize()
-assert taken() == [("event_synchronization", handle)]
-stream.synchronize()
-assert taken() == [("stream_synchronization", stream.native_handle)]
-loom.synchronize()
-assert taken() == [("device_synchronization",)]
-del event
-assert taken() == [("event_deletion", handle)]
-torch.ones(5).pin_memory("loom")
-assert taken() == []
-"""
-    )
+    fork_loom(PROGRAMS / "each_kind.py", given=FUNCTIONS)
 
 
 def test_several_callbacks_and_their_errors(fork_loom: PythonRunner) -> None:
-    done = fork_loom(
-        SETUP.format(names=())
-        + """
-import threading
-
-def fail(address):
-    raise ValueError("the callback failed")
-
-calls = []
-trace.register_callback_for_memory_allocation(fail)
-def compute(address):
-    calls.append(torch.ones(3, device="loom").sum().item())
-trace.register_callback_for_memory_allocation(compute)
-x = torch.ones(10, device="loom")
-x.data_ptr()
-assert calls == [3.0], calls
-assert x.sum().item() == 10
-trace.MemoryAllocationCallbacks.callback_list.pop()
-
-def interrupt(address):
-    raise KeyboardInterrupt
-trace.register_callback_for_memory_deallocation(interrupt)
-interrupted = False
-try:
-    del x
-    for _ in range(1000):
-        pass
-except KeyboardInterrupt:
-    interrupted = True
-assert interrupted
-raises("TypeError", "cb must be callable", lambda: trace.register_callback_for_event_wait(3))
-
-# From all threads, workers' frees included.
-trace.MemoryDeallocationCallbacks.callback_list.clear()
-trace.MemoryAllocationCallbacks.callback_list.clear()
-live = set()
-trace.register_callback_for_memory_allocation(live.add)
-trace.register_callback_for_memory_deallocation(live.remove)
-def work():
-    with loom.stream(loom.Stream()):
-        for size in range(1, 50):
-            y = torch.ones(size * 100, device="loom")
-            z = (y + y).sum()
-            del y
-        assert z.item() == 9800
-threads = [threading.Thread(target=work) for _ in range(4)]
-[thread.start() for thread in threads]
-[thread.join() for thread in threads]
-loom.synchronize()
-del threads
-assert not live, live
-"""
-    )
+    done = fork_loom(PROGRAMS / "several_callbacks_and_their_errors.py", given=())
     assert "Exception in callback for memory allocation" in done.stderr
     assert "the callback failed" in done.stderr
 

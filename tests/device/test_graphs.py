@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,8 @@ import torch
 from captured_graph import captured, ones
 
 import torch_loom.device as loom
+
+PROGRAMS = Path(__file__).parent / "programs" / "graphs"
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -170,27 +173,7 @@ def test_copies_and_fills_are_captured() -> None:
 
 @pytest.mark.slow
 def test_ops_first_seen_in_a_capture(fork_loom: PythonRunner) -> None:
-    fork_loom("""
-        import torch_loom
-        from torch.nn import functional
-        x = torch.randn(3, 4, 10, 10, device="loom")
-        w = torch.randn(5, 4, 3, 3, device="loom")
-        graph = torch.loom.LoomGraph()
-        def body(x, w):
-            y = functional.gelu(functional.conv2d(x, w, stride=2).to(memory_format=torch.channels_last))
-            parts = y.flatten(1).softmax(-1).split(7, dim=1)
-            values, where = torch.cat(parts, 1).sort(dim=1)
-            return values[:, ::2].cumsum(1), where, y.mean((2, 3)), torch.stack(torch.unbind(y, 1)).t_() \
-                if y.dim() == 2 else torch.stack(torch.unbind(y, 1))
-        with torch.loom.graph(graph):
-            found = body(x, w)
-        for _ in range(3):
-            x.copy_(torch.randn(3, 4, 10, 10))
-            graph.replay()
-            for one, other in zip(found, body(x.cpu(), w.cpu()), strict=True):
-                torch.testing.assert_close(one.cpu(), other)
-                assert one.stride() == other.stride()
-    """)
+    fork_loom(PROGRAMS / "ops_first_seen_in_a_capture.py")
 
 
 def test_host_scalars_are_read_at_the_capture() -> None:
@@ -293,46 +276,17 @@ def test_accelerator_graph() -> None:
 
 
 def test_accelerator_graph_under_another_name(fork_python: PythonRunner) -> None:
-    code = """
-        import torch_loom
-        x = torch.ones(4, device="rbln")
-        graph = torch.accelerator.Graph()
-        with torch.Stream("rbln"), graph:
-            x += 1
-        graph.replay()
-        assert x.tolist() == [2.0] * 4
-        with torch.rbln.graph(torch.rbln.CUDAGraph()):
-            x += 1
-    """
-    fork_python(code, {"TORCH_LOOM_DEVICE_NAME": "rbln"})
+    fork_python(PROGRAMS / "accelerator_graph_under_another_name.py", {"TORCH_LOOM_DEVICE_NAME": "rbln"})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launch", ["blocking", "chaos"])
 def test_every_launch_mode_computes_the_same(fork_loom: PythonRunner, launch: str) -> None:
-    code = """
-        import torch_loom
-        torch.manual_seed(0)
-        x = torch.randn(32, 32, device="loom")
-        main, side = torch.loom.Stream(), torch.loom.Stream()
-        graph = torch.loom.LoomGraph()
-        with torch.loom.graph(graph, stream=main):
-            y = x @ x
-            side.wait_stream(main)
-            with torch.loom.stream(side):
-                left = y.relu()
-            right = y.tanh() + torch.rand_like(y)
-            main.wait_stream(side)
-            z = left + right
-        torch.manual_seed(1)
-        with torch.loom.stream(side):
-            for _ in range(3):
-                graph.replay()
-        torch.loom.synchronize()
-        print(z.double().sum().item())
-    """
-    plain = fork_loom(code).stdout
-    assert fork_loom(code, {"TORCH_LOOM_LAUNCH": launch}).stdout == plain
+    plain = fork_loom(PROGRAMS / "every_launch_mode_computes_the_same.py").stdout
+    assert (
+        fork_loom(PROGRAMS / "every_launch_mode_computes_the_same.py", {"TORCH_LOOM_LAUNCH": launch}).stdout
+        == plain
+    )
 
 
 def test_a_view_that_no_op_has_seen_is_captured() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
+
+PROGRAMS = Path(__file__).parent / "programs" / "ipc_settings"
 
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
@@ -16,67 +19,15 @@ if TYPE_CHECKING:
     "env", [{"TORCH_LOOM_PROTECT": "1"}, {"TORCH_LOOM_CHIP": "atom"}, {"TORCH_LOOM_LAUNCH": "chaos"}], ids=str
 )
 def test_other_memories(fork_loom: PythonRunner, env: dict[str, str]) -> None:
-    fork_loom(
-        """
-        import os, torch_loom
-        from multiprocessing.reduction import ForkingPickler
-        there, here = os.pipe()
-        pid = os.fork()  # before first use
-        def receive():
-            message = os.read(there, 1 << 16)
-            x, big = ForkingPickler.loads(message)
-            assert x.tolist() == [0, 1, 2, 3] and big.sum().item() == 10_000_000
-            x += 1
-            big[-1] = 7
-            torch.loom.synchronize()
-        if pid == 0:
-            try:
-                receive()
-            except BaseException:
-                import traceback
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        x, big = torch.arange(4.0, device="loom"), torch.ones(10_000_000, dtype=torch.int8, device="loom")
-        kept = torch.ones(3, device="loom") + 1
-        os.write(here, bytes(ForkingPickler.dumps((x, big))))
-        assert os.waitpid(pid, 0)[1] == 0
-        assert x.tolist() == [1, 2, 3, 4] and big[-1].item() == 7 and kept.tolist() == [2, 2, 2]
-        del x, big
-        torch.loom.ipc_collect()
-        torch.loom.empty_cache()
-        again = torch.zeros(10_000_000, dtype=torch.int8, device="loom")
-        assert again.sum().item() == 0 and kept.tolist() == [2, 2, 2]
-        """,
-        env,
-    )
+    fork_loom(PROGRAMS / "other_memories.py", env)
 
 
 def test_a_driver_without_contents(fork_loom: PythonRunner) -> None:
-    fork_loom(
-        """
-        import torch_loom
-        from multiprocessing.reduction import ForkingPickler
-        x = torch.ones(3, device="loom")
-        raises("NotImplementedError", "no contents that another process could see",
-               lambda: ForkingPickler.dumps(x))
-        """,
-        {"TORCH_LOOM_DRIVER": "null"},
-    )
+    fork_loom(PROGRAMS / "a_driver_without_contents.py", {"TORCH_LOOM_DRIVER": "null"})
 
 
 def test_expandable_segments(fork_loom: PythonRunner) -> None:
-    fork_loom(
-        """
-        import torch_loom
-        from multiprocessing.reduction import ForkingPickler
-        x = torch.ones(1 << 20, device="loom")
-        ForkingPickler.dumps(x)
-        y = torch.ones(30 << 20, device="loom")
-        raises("SharingError", "several pieces of an expandable segment", lambda: ForkingPickler.dumps(y))
-        """,
-        {"PYTORCH_ALLOC_CONF": "expandable_segments:True"},
-    )
+    fork_loom(PROGRAMS / "expandable_segments.py", {"PYTORCH_ALLOC_CONF": "expandable_segments:True"})
 
 
 class _Squares(torch.utils.data.Dataset[torch.Tensor]):

@@ -24,6 +24,8 @@ from torch_loom.device.jiterator import (
 )
 from torch_loom.errors import CompilationError, ConfigurationError, DeviceTypeError, ShapeError
 
+PROGRAMS = Path(__file__).parent / "programs" / "jiterator"
+
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
     from tests.gate import Gate
@@ -185,17 +187,8 @@ def test_errors_name_what_is_wrong() -> None:
 def test_the_cache_survives_a_killed_process(cache: Path) -> None:
     # This may be the first test of its process.
     cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-    code = f"""
-import fcntl, sys
-lock = open({str(cache / "lock")!r}, "w")
-fcntl.flock(lock, fcntl.LOCK_EX)
-open({str(cache / "building.so")!r}, "w").write("half")
-print(1, flush=True)
-sys.stdin.read()
-"""
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
+    command = [sys.executable, str(PROGRAMS / "holds_the_cache.py"), str(cache)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
         with (cache / "lock").open() as lock, pytest.raises(BlockingIOError):
@@ -257,16 +250,11 @@ def copied(path: Path, source: str) -> Path:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_library_is_made_again(fork_loom: PythonRunner, tmp_path: Path, damage: str) -> None:
-    program = f"""
-        import torch_loom
-        from torch_loom.device.jiterator import host_compiler
-        assert host_compiler.compiled({entry(0)!r}, "", divides_whole_numbers=False) != 0
-    """
     env = {"TORCH_LOOM_KERNEL_CACHE": os.fspath(tmp_path / "cache")}
-    fork_loom(program, env)
+    fork_loom(PROGRAMS / "a_damaged_library_is_made_again.py", env, given=entry(0))
     (library,) = (tmp_path / "cache").glob("*.so")
     DAMAGES[damage](library)
-    fork_loom(program, env)
+    fork_loom(PROGRAMS / "a_damaged_library_is_made_again.py", env, given=entry(0))
     assert host_compiler.kept.is_whole(library)
 
 
@@ -360,20 +348,9 @@ def test_bad_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_under_other_settings(fork_loom: PythonRunner, cache: Path, setting: str) -> None:
     name, _, value = setting.partition("=")
     fork_loom(
-        f"""
-        import torch_loom
-        axpy = torch.loom.jiterator._create_jit_fn({AXPY!r}, alpha=1.0)
-        x = torch.full((3,), 2.0).to("loom")
-        side = torch.loom.Stream()
-        side.wait_stream(torch.loom.current_stream())
-        with side:
-            y = axpy(x, x[:1], alpha=4.0)
-        torch.loom.current_stream().wait_stream(side)
-        if {value!r} != "null":
-            assert y.tolist() == [10.0] * 3, y
-        assert y.shape == (3,)
-        """,
+        PROGRAMS / "under_other_settings.py",
         {"TORCH_LOOM_KERNEL_CACHE": str(cache), name: value},
+        given=(AXPY, value),
     )
 
 

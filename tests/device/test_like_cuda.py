@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,8 @@ from torch.profiler import profile
 import torch_loom.device as loom
 from torch_loom.device.jiterator import _create_jit_fn
 from torch_loom.errors import InvalidDeviceError
+
+PROGRAMS = Path(__file__).parent / "programs" / "like_cuda"
 
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
@@ -132,51 +135,18 @@ def test_a_profile_becomes_a_snapshot() -> None:
     assert "Active Memory Timeline" in loom._memory_viz.profile_plot(prof)
 
 
-TRACED = """
-import torch_loom
-calls = []
-trace = torch.loom._gpu_trace
-trace.register_callback_for_stream_synchronization(calls.append)
-x = torch.rand(5, device="loom")
-side = torch.loom.Stream()
-def waits(stream, what):
-    calls.clear()
-    with torch.loom.stream(stream):
-        what()
-    assert calls == [stream.cuda_stream], (stream, calls)
-for stream in (torch.loom.default_stream(), side):
-    waits(stream, x.nonzero)
-    waits(stream, x[0].item)
-    waits(stream, x.cpu)
-    waits(stream, lambda: x[x > 0.5])
-calls.clear()
-y = x + 1
-z = x.to("loom:1")
-assert calls == [], calls
-torch.loom.default_stream().synchronize()
-assert calls == [0], calls
-"""
-
-
 def test_a_trace_hears_of_waits_within_ops(fork_loom: PythonRunner) -> None:
-    fork_loom(TRACED)
-
-
-RACE = """
-x = torch.zeros(1000, device=DEVICE)
-side = torch.Stream(DEVICE)
-with side:
-    y = x + 1
-"""
+    fork_loom(PROGRAMS / "traced.py")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("device", ["loom", "cuda"])
 def test_cudas_variable_turns_the_sanitizer_on(run_python: PythonRunner, device: str) -> None:
     done = run_python(
-        f"import torch\nDEVICE = {device!r}\n" + RACE,
+        PROGRAMS / "cudas_variable_turns_the_sanitizer_on.py",
         {"TORCH_CUDA_SANITIZER": "1", "TORCH_LOOM_DEVICE_NAME": device},
         check=False,
+        given=device,
     )
     assert "CUDASanitizerErrors" in done.stderr
     assert "detected 1 errors" in done.stderr

@@ -7,6 +7,7 @@ import gc
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,8 @@ import torch
 import torch_loom.device as loom
 from torch_loom import _C, config
 from torch_loom.errors import InvalidDeviceError
+
+PROGRAMS = Path(__file__).parent / "programs" / "memory"
 
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
@@ -403,54 +406,18 @@ def test_pinned_memory_is_counted() -> None:
     "torch.cuda.memory._set_allocator_settings",
 )
 def test_settings_at_run_time(fork_loom: PythonRunner) -> None:
-    fork_loom(
-        """
-        import torch_loom
-        loom = torch.loom
-        MIB = 1 << 20
-        torch.empty(1, device="loom")
-        torch._C._accelerator_setAllocatorSettings("roundup_power2_divisions:4")
-        kept = torch.empty(1200 << 10, dtype=torch.uint8, device="loom")
-        kept.data_ptr()
-        assert loom.memory_stats()["allocated.current"] == 1280 << 10
-        loom.memory._set_allocator_settings("max_split_size_mb:64")
-        assert loom.memory_stats()["max_split_size"] == 64 * MIB
-        for bad, text in {
-            "max_split_size_mb:abc": "max_split_size_mb must be a whole number of MiB, at least 20, got",
-            "max_split_size_mb:-5": "max_split_size_mb must be",
-            "max_split_size_mb": "key:value",
-            "garbage_collection_threshold:2": "garbage_collection_threshold must be a number between 0 and 1",
-            "roundup_power2_divisions:3": "roundup_power2_divisions must be a power of two, or a list",
-            "roundup_power2_divisions:[256:1,512:x]": "got '[256:1,512:x]'",
-            "expandable_segments:maybe": "expandable_segments must be True or False, got 'maybe'",
-            "per_process_memory_fraction:1.5": "per_process_memory_fraction must be a number from 0 to 1",
-            "max_split_size:64": "there is no key 'max_split_size'; the keys are ",
-        }.items():
-            raises("ValueError", text, lambda: loom.memory._set_allocator_settings(bad))
-        raises("ValueError", "'foo'", lambda: torch._C._accelerator_setAllocatorSettings("foo:1"))
-        loom.memory._set_allocator_settings("roundup_power2_divisions:[256:1,512:2,1024:4,>:8],backend:native")
-        loom.memory._set_allocator_settings("per_process_memory_fraction:0.25")
-        assert loom.get_per_process_memory_fraction() == 0.25
-        loom.set_per_process_memory_fraction(0.5)
-        loom.memory._set_allocator_settings("max_split_size_mb:64")
-        assert loom.get_per_process_memory_fraction() == 0.5
-        """
-    )
+    fork_loom(PROGRAMS / "settings_at_run_time.py")
 
 
 def test_settings_of_the_environment(fork_loom: PythonRunner) -> None:
-    program = "import torch_loom; print(torch.loom.memory_stats()['max_split_size'])"
+    program = "import torch; print(torch.loom.memory_stats()['max_split_size'])"
     done = fork_loom(program, env={"PYTORCH_ALLOC_CONF": "max_split_size_mb:100,expandable_segments:True"})
     assert done.stdout.split() == [str(100 * MIB)]
-    program = "import torch_loom; print(torch.loom.get_per_process_memory_fraction())"
+    program = "import torch; print(torch.loom.get_per_process_memory_fraction())"
     done = fork_loom(program, env={"PYTORCH_ALLOC_CONF": "per_process_memory_fraction:0.5"})
     assert done.stdout.split() == ["0.5"]
     fork_loom(
-        """
-        import torch_loom
-        text = "garbage_collection_threshold must be a number between 0 and 1, both excluded, got 'x'"
-        raises("ValueError", text, lambda: torch.empty(1, device="loom"))
-        """,
+        PROGRAMS / "settings_of_the_environment.py",
         env={"PYTORCH_ALLOC_CONF": "garbage_collection_threshold:x"},
     )
 

@@ -16,6 +16,8 @@ import torch_loom.device as loom
 from torch_loom.device import _memory_viz
 from torch_loom.device.memory import flamegraph
 
+PROGRAMS = Path(__file__).parent / "programs" / "memory_viz"
+
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
 
@@ -169,15 +171,7 @@ def test_free_mutex() -> None:
 
 @pytest.mark.exercises("torch.cuda.memory._set_allocator_settings")
 def test_allocator_settings(fork_loom: PythonRunner) -> None:
-    fork_loom(
-        """
-        import torch_loom.device as loom
-        loom.memory._set_allocator_settings("max_split_size_mb:40")
-        assert loom.memory_stats()["max_split_size"] == 40 << 20
-        raises("ValueError", "no_such", lambda: loom.memory._set_allocator_settings("no_such:1"))
-        assert loom.memory_stats()["max_split_size"] == 40 << 20
-        """
-    )
+    fork_loom(PROGRAMS / "allocator_settings.py")
 
 
 @pytest.mark.exercises("torch.cuda.memory.is_initialized")

@@ -22,6 +22,8 @@ from torch_loom.errors import (
     AlreadyInitializedError,
 )
 
+PROGRAMS = Path(__file__).parent / "programs" / "pluggable_allocator"
+
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
 
@@ -246,68 +248,6 @@ def test_libraries_that_cannot_be_loaded(library: Path, tmp_path: Path) -> None:
         _C.MemorySource(0, 0)
 
 
-CURRENT = """
-    import torch_loom.device as loom, gc
-    allocator = loom.PluggableAllocator({path!r}, {kind!r} + "_alloc", {kind!r} + "_free")
-    native = loom.memory._get_current_allocator()
-    assert loom.get_allocator_backend() == "native" and native.allocator() is None
-    loom.memory.change_current_allocator(allocator)
-    assert loom.get_allocator_backend() == "pluggable"
-    assert loom.memory._get_current_allocator() is allocator
-    import ctypes
-    library = ctypes.CDLL({path!r})
-    read = lambda name: ctypes.c_long.in_dll(library, name).value
-
-    x = torch.ones(1001, device="loom")
-    x.data_ptr()
-    assert (read("num_allocs"), read("last_size")) == (1, 4004), "the exact size, as on CUDA"
-    assert loom.memory_allocated() == 4004 == loom.memory_reserved()
-    y = x * 2
-    assert read("num_allocs") == 2 and y.sum().item() == 2002
-    del y
-    if {launch!r} == "chaos":
-        loom.synchronize()
-        loom.empty_cache()
-    assert read("num_frees") == read("num_allocs") - 1 and read("last_free_size") == 4004
-    stream = loom.Stream()
-    x.record_stream(stream)
-    stream.wait_stream(loom.current_stream())
-    with loom.stream(stream):
-        z = x + 1
-        graph = torch.nn.Linear(10, 10).to("loom")
-        graph(torch.ones(3, 10, device="loom")).sum().backward()
-    del x
-    loom.synchronize()
-    assert z.sum().item() == 2002
-    captured = loom.LoomGraph()
-    static = torch.ones(5, device="loom")
-    loom.synchronize()
-    with loom.graph(captured):
-        result = static * 3
-    captured.replay()
-    assert result.sum().item() == 15
-    pool = loom.MemPool()
-    with loom.use_mem_pool(pool):
-        held = torch.ones(7, device="loom")
-    assert held.sum().item() == 7
-    address = loom.caching_allocator_alloc(100)
-    loom.caching_allocator_delete(address)
-    raises("AlreadyInitializedError", "MemPool(allocator=", lambda: loom.change_current_allocator(native))
-    del z, graph, static, result, held, captured, pool
-    gc.collect()
-    loom.synchronize()
-    loom.empty_cache()
-    # The streams' generator states and the like are tensors, too.
-    assert loom.memory_allocated() == 0 and read("num_frees") == read("num_allocs")
-    try:
-        torch.empty(1 << 59, dtype=torch.uint8, device="loom").data_ptr()
-    except torch.OutOfMemoryError as error:
-        assert "pluggable allocator" in str(error), error
-    else:
-        raise AssertionError
-"""
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("launch", ["auto", pytest.param("chaos", marks=pytest.mark.slow)])
 @pytest.mark.exercises(
@@ -319,7 +259,7 @@ CURRENT = """
 )
 def test_current_allocator(library: Path, fork_loom: PythonRunner, kind: str, launch: str) -> None:
     env = {"TORCH_LOOM_LAUNCH": launch, "TORCH_LOOM_CHAOS_SEED": "3"} if launch == "chaos" else {}
-    fork_loom(CURRENT.format(path=str(library), kind=kind, launch=launch), env)
+    fork_loom(PROGRAMS / "current.py", env, given=(str(library), kind, launch))
 
 
 def test_change_is_refused_after_first_use(library: Path) -> None:
@@ -333,14 +273,4 @@ def test_change_is_refused_after_first_use(library: Path) -> None:
 
 def test_protect_mode(library: Path, fork_loom: PythonRunner) -> None:
     """Where the host is fenced off, memory of both kinds is still within the kernels' reach."""
-    fork_loom(
-        f"""
-        import torch_loom.device as loom
-        for kind in ("device", "host"):
-            pool = loom.MemPool(loom.PluggableAllocator({str(library)!r}, kind + "_alloc", kind + "_free"))
-            with loom.use_mem_pool(pool):
-                x = torch.arange(100.0, device="loom")
-                assert (x + x).sum().item() == 9900
-        """,
-        {"TORCH_LOOM_PROTECT": "1"},
-    )
+    fork_loom(PROGRAMS / "protect_mode.py", {"TORCH_LOOM_PROTECT": "1"}, given=str(library))

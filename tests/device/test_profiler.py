@@ -16,6 +16,8 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from tests.device.profiles import ON_DEVICE, average, kernels, mm, names, of, times_ns, trace
 from torch_loom.device._core.device_index import DEVICE_TYPE
 
+PROGRAMS = Path(__file__).parent / "programs" / "profiler"
+
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
     from tests.gate import Gate
@@ -291,34 +293,6 @@ def test_what_is_nvidias() -> None:
             function(*arguments)
 
 
-PROGRAM = """
-import os, torch, torch_loom
-from torch.profiler import profile, ProfilerActivity as A
-with profile() as prof:                    # nothing has used a device yet
-    pass
-assert [e for e in prof.events() if e.device_type.name != "CPU"] == []
-name = torch.accelerator.current_accelerator().type
-x = torch.ones(4, 4, device=name)
-with profile(activities=[A.CPU, getattr(A, name.upper())]) as prof:
-    x @ x
-    pid = os.fork()
-    if pid == 0:
-        try:
-            x.sin()
-        except RuntimeError as error:
-            os._exit(0 if "forked" in str(error) else 1)
-        os._exit(2)
-    assert os.waitpid(pid, 0)[1] == 0
-    torch.accelerator.synchronize()
-events = [e for e in prof.events() if e.name == f"{name}::mm"]
-assert len(events) == 1, prof.events()
-print(events[0].time_range.elapsed_us() > 0)
-left_on = profile()
-left_on.start()
-x @ x
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "env",
@@ -331,7 +305,7 @@ x @ x
 )
 def test_other_settings(fork_loom: PythonRunner, env: dict[str, str]) -> None:
     """Other launch modes and drivers; a fork within a profile."""
-    took_time = fork_loom(PROGRAM, env).stdout.strip()
+    took_time = fork_loom(PROGRAMS / "program.py", env).stdout.strip()
     # What runs nothing takes none of this machine's time.
     assert took_time == str(env.get("TORCH_LOOM_CLOCK") != "wall")
 
@@ -339,5 +313,5 @@ def test_other_settings(fork_loom: PythonRunner, env: dict[str, str]) -> None:
 @pytest.mark.slow
 def test_end_of_the_program(warm_python: PythonRunner) -> None:
     """It may come while a profile runs; here with the device under its other name."""
-    done = warm_python("import torch\n" + PROGRAM, {"TORCH_LOOM_DEVICE_NAME": "rbln"})
+    done = warm_python(PROGRAMS / "end_of_the_program.py", {"TORCH_LOOM_DEVICE_NAME": "rbln"})
     assert "True" in done.stdout

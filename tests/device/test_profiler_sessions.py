@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch.profiler import ProfilerAction, ProfilerActivity, profile, schedule
@@ -9,6 +11,8 @@ from torch.profiler import ProfilerAction, ProfilerActivity, profile, schedule
 from tests.conftest import PythonRunner
 from tests.device.profiles import ON_DEVICE, average, kernels, names, of, trace
 from torch_loom.device._core.device_index import DEVICE_TYPE
+
+PROGRAMS = Path(__file__).parent / "programs" / "profiler_sessions"
 
 
 @pytest.mark.exercises("torch.cuda.profiler.start", "torch.cuda.profiler.stop", "torch.cuda.profiler.profile")
@@ -136,30 +140,4 @@ def test_ids_are_those_of_no_earlier_profile() -> None:
 @pytest.mark.parametrize("clock", ["simulated", "wall"])
 def test_the_rows_of_the_device_begin_with_the_profile(clock: str, fork_python: PythonRunner) -> None:
     """However much longer than the device the host has worked before: a simulated clock is behind it then."""
-    fork_python(
-        """
-        import time
-        import torch_loom
-        import torch
-        from torch.profiler import profile
-
-        def check():
-            with profile() as prof:
-                began = time.time_ns()
-                torch.ones(8, device="loom").sin()
-                torch.loom.synchronize()
-            rows = prof.profiler.kineto_results.events()
-            names = {row.name() for row in rows}
-            assert {"aten::sin", "loom::sin", "loomDeviceSynchronize"} <= names, names
-            start = prof.profiler.kineto_results.trace_start_ns()
-            assert began >= start
-            after_ns = [row.start_ns() - start for row in rows]
-            assert all(0 <= time_ns < 60e9 for time_ns in after_ns), after_ns
-
-        check()  # the clock begins within this profile
-        for _ in range(3):
-            sum(range(200_000))
-            check()
-        """,
-        {"TORCH_LOOM_CLOCK": clock},
-    )
+    fork_python(PROGRAMS / "the_rows_of_the_device_begin_with_the_profile.py", {"TORCH_LOOM_CLOCK": clock})

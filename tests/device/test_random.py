@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,8 @@ import torch
 
 import torch_loom.device as loom
 from torch_loom.errors import DeviceTypeError, InvalidDeviceError
+
+PROGRAMS = Path(__file__).parent / "programs" / "random"
 
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
@@ -160,44 +163,11 @@ def test_a_state_may_be_the_seed_alone() -> None:
 
 
 def test_seeds_before_first_use_are_remembered(fork_loom: PythonRunner) -> None:
-    fork_loom(
-        """
-        import torch_loom
-        torch.manual_seed(3)
-        torch.loom.manual_seed_all(4)
-        torch.loom.manual_seed(5)
-        state = torch.zeros(16, dtype=torch.uint8)
-        state[0] = 6
-        torch.loom.set_rng_state(state, "loom:1")
-        state[0] = 7
-        assert not torch.loom.is_initialized()
-        first = torch.rand(3, device="loom")
-        assert [g.initial_seed() for g in torch.loom.default_generators] == [5, 6]
-        torch.loom.manual_seed(5)
-        assert first.tolist() == torch.rand(3, device="loom").tolist()
-        """
-    )
+    fork_loom(PROGRAMS / "seeds_before_first_use_are_remembered.py")
 
 
 @pytest.mark.exercises(
     "torch.cuda._lazy_call",
 )
 def test_a_remembered_call_that_fails_is_raised_at_first_use(fork_loom: PythonRunner) -> None:
-    fork_loom(
-        """
-        from torch_loom.device._core import first_use
-        def broken():
-            raise KeyError("planted")
-        first_use._lazy_call(broken)
-        torch.loom.manual_seed(8)
-        try:
-            torch.ones(2, device="loom")
-        except RuntimeError as error:
-            assert type(error).__name__ == "DeferredCallError" and "planted" in str(error), repr(error)
-            assert isinstance(error.__cause__, KeyError)
-        else:
-            raise AssertionError
-        # Told once; what was remembered besides has been done.
-        assert torch.ones(2, device="loom").tolist() == [1, 1] and torch.loom.initial_seed() == 8
-        """
-    )
+    fork_loom(PROGRAMS / "a_remembered_call_that_fails_is_raised_at_first_use.py")

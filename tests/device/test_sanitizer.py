@@ -7,6 +7,7 @@ import importlib
 import itertools
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +16,8 @@ from torch_loom import _C
 from torch_loom.device import _sanitizer, sanitizer
 from torch_loom.device.sanitizer import regions
 from torch_loom.device.sanitizer.clocks import pack_stream, unpack_stream
+
+PROGRAMS = Path(__file__).parent / "programs" / "sanitizer"
 
 Errors = _sanitizer.CUDASanitizerErrors
 
@@ -95,14 +98,7 @@ def test_what_came_before_is_not_known() -> None:
 @pytest.mark.parametrize("mode", ["auto", "blocking"])
 def test_environment_variable(mode: str, warm_python) -> None:
     done = warm_python(
-        """
-        import torch
-
-        x = torch.ones(64, 32, device="loom")
-        assert torch.loom.sanitizer.is_enabled()
-        with torch.Stream("loom"):
-            x.add_(1)
-        """,
+        PROGRAMS / "environment_variable.py",
         {"TORCH_LOOM_SANITIZER": "1", "TORCH_LOOM_LAUNCH": mode},
         check=False,
     )

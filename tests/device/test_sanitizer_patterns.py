@@ -11,6 +11,8 @@ from race_free import PATTERNS
 
 from torch_loom.device import sanitizer
 
+PROGRAMS = Path(__file__).parent / "programs" / "sanitizer_patterns"
+
 
 @pytest.fixture(autouse=True)
 def sanitized() -> Iterator[None]:
@@ -33,16 +35,7 @@ def test_not_reported(body: Callable[[], None]) -> None:
 @pytest.mark.parametrize("mode", ["blocking", "chaos"])
 def test_launch_modes(mode: str, warm_python) -> None:
     warm_python(
-        f"""
-        import sys
-        sys.path.insert(0, {str(Path(__file__).parent)!r})
-        import torch
-        from race_free import PATTERNS
-
-        for body in PATTERNS:
-            print(body.__name__, flush=True)
-            body()
-            torch.loom.synchronize()
-        """,
+        PROGRAMS / "launch_modes.py",
         {"TORCH_LOOM_LAUNCH": mode, "TORCH_LOOM_SANITIZER": "1", "TORCH_LOOM_DEVICES": "2"},
+        given=str(Path(__file__).parent),
     )

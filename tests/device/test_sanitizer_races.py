@@ -14,6 +14,8 @@ from planted_races import RACES, Race
 
 from torch_loom.device import _sanitizer, sanitizer
 
+PROGRAMS = Path(__file__).parent / "programs" / "sanitizer_races"
+
 
 @pytest.fixture(autouse=True)
 def sanitized() -> Iterator[None]:
@@ -57,27 +59,9 @@ def test_repaired(race: Race) -> None:
 @pytest.mark.parametrize("mode", ["blocking", pytest.param("chaos", marks=pytest.mark.slow)])
 def test_launch_modes(mode: str, warm_python) -> None:
     warm_python(
-        f"""
-        import sys
-        sys.path.insert(0, {str(Path(__file__).parent)!r})
-        import torch
-        from planted_races import RACES
-
-        wrong = []
-        for race in RACES:
-            for fixed in (False, True):
-                errors = ["none"]
-                try:
-                    race.body(fixed)
-                except torch.loom._sanitizer.CUDASanitizerErrors as caught:
-                    errors = [type(error).__name__ for error in caught.errors]
-                if errors[0] != ("none" if fixed else race.error):
-                    wrong.append((race.name, fixed, errors))
-                for device in range(2):
-                    torch.loom.synchronize(device)
-        assert not wrong, wrong
-        """,
+        PROGRAMS / "launch_modes.py",
         {"TORCH_LOOM_LAUNCH": mode, "TORCH_LOOM_SANITIZER": "1", "TORCH_LOOM_DEVICES": "2"},
+        given=str(Path(__file__).parent),
     )
 
 

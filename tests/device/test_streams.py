@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,8 @@ import torch
 
 import torch_loom.device as loom
 from torch_loom.errors import DeviceTypeError, InvalidDeviceError
+
+PROGRAMS = Path(__file__).parent / "programs" / "streams"
 
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
@@ -319,15 +322,7 @@ def test_an_event_may_be_forgotten_while_pending(gate: Gate) -> None:
 
 @pytest.mark.slow
 def test_another_device_name(warm_python: PythonRunner) -> None:
-    warm_python(
-        """
-        import torch
-        stream = torch.rbln.Stream()
-        assert repr(stream) == "<torch.rbln.Stream device=rbln:0 stream_id=1>"
-        assert type(stream.record_event()) is torch.rbln.Event
-        """,
-        {"TORCH_LOOM_DEVICE_NAME": "rbln"},
-    )
+    warm_python(PROGRAMS / "another_device_name.py", {"TORCH_LOOM_DEVICE_NAME": "rbln"})
 
 
 def test_leaving_a_stream_that_was_not_entered() -> None:

@@ -23,6 +23,8 @@ from tests.device.tape_programs import (
 )
 from torch_loom import _C
 
+FOLDER = Path(__file__).parent / "programs" / "tape"
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -124,16 +126,16 @@ def test_a_capture_and_its_replays_tell_the_same(name: str, told: dict[str, list
 def test_launch_modes_and_policies_tell_the_same(
     settings: dict[str, str], told: dict[str, list[Record]], warm_python: PythonRunner
 ) -> None:
-    code = "from tests.device.tape_programs import main; main()"
-    there = json.loads(warm_python(code, settings).stdout)
+    there = json.loads(warm_python(FOLDER / "launch_modes_and_policies_tell_the_same.py", settings).stdout)
     for name, records in told.items():
         assert there[name] == [records, records], name
 
 
 @pytest.mark.slow
 def test_a_dry_run_tells_the_same(told: dict[str, list[Record]], warm_python: PythonRunner) -> None:
-    code = "from tests.device.tape_programs import main; main()"
-    there = json.loads(warm_python(code, {"TORCH_LOOM_DRIVER": "null"}).stdout)
+    there = json.loads(
+        warm_python(FOLDER / "a_dry_run_tells_the_same.py", {"TORCH_LOOM_DRIVER": "null"}).stdout
+    )
     # The chip and not the driver decides which attention runs; that is a matter of its own.
     for name in told.keys() - {"attention"}:
         assert there[name] == [told[name], told[name]], name
@@ -142,31 +144,12 @@ def test_a_dry_run_tells_the_same(told: dict[str, list[Record]], warm_python: Py
 @pytest.mark.slow
 def test_a_first_call_tells_the_same(warm_python: PythonRunner) -> None:
     """The first call of an op moves its results from the host: no copy of the program's."""
-    warm_python("""
-        from tests.device.tape_programs import PROGRAMS, listening, operands, tell, what_is_told
-        given = operands()
-        with listening() as tape:
-            PROGRAMS["sort"](given)
-        assert what_is_told(tape) == tell(PROGRAMS["sort"], given), tape.records
-        assert tape.copies == 0
-    """)
+    warm_python(FOLDER / "a_first_call_tells_the_same.py")
 
 
 @pytest.mark.slow
 def test_an_upload_under_the_lazy_policy_is_a_copy(warm_python: PythonRunner) -> None:
-    warm_python(
-        """
-        import torch
-        from tests.device.tape_programs import listening
-        host = torch.ones(4, 3)
-        x = host.to("loom")
-        with listening() as tape:
-            x + 1
-        assert tape.copies == 1, tape.copies
-        assert tape.begun == ["aten::add.Tensor"], tape.begun
-        """,
-        {"TORCH_LOOM_MEMORY_POLICY": "lazy"},
-    )
+    warm_python(FOLDER / "an_upload_under_the_lazy_policy_is_a_copy.py", {"TORCH_LOOM_MEMORY_POLICY": "lazy"})
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -185,8 +168,11 @@ def test_a_profile_has_the_kernels_that_the_tape_tells_of(name: str) -> None:
 def test_the_driver_is_told_what_the_tape_tells(warm_python: PythonRunner) -> None:
     """Nothing reaches the driver past the tape, and nothing is told that does not reach it."""
     library = Path(__file__).parents[2] / "build/temp/libloom_logged.so"
-    code = "from tests.device.driver_log import main; main()"
-    told = json.loads(warm_python(code, {"TORCH_LOOM_DRIVER": str(library)}).stdout)
+    told = json.loads(
+        warm_python(
+            FOLDER / "the_driver_is_told_what_the_tape_tells.py", {"TORCH_LOOM_DRIVER": str(library)}
+        ).stdout
+    )
     assert told.keys() == PROGRAMS.keys()
     for name, streams in told.items():
         for tape, driver in streams:

@@ -23,6 +23,8 @@ from torch_loom.device import telemetry
 from torch_loom.device.telemetry import activity
 from torch_loom.errors import ChipError, InvalidDeviceError
 
+PROGRAMS = Path(__file__).parent / "programs" / "telemetry"
+
 MIB = 1 << 20
 
 
@@ -194,16 +196,6 @@ def test_a_chip_without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # --- other processes ---
 
-CHILD = """
-import sys, torch, torch_loom
-x = torch.ones(64 << 18, device="loom:1")
-while torch.loom.utilization(1) < 20:
-    x.mul_(1.0)
-print("busy", flush=True)
-for line in sys.stdin:
-    pass
-"""
-
 
 def shared_files(machine: str) -> list[str]:
     """Names of the files that this test's processes share: other runs of this file have other machines."""
@@ -233,7 +225,7 @@ def test_another_process_is_seen_until_it_is_killed(machine: str) -> None:
     free = loom.mem_get_info(1)
     environment = {**os.environ, "TORCH_LOOM_MACHINE": machine}
     with subprocess.Popen(
-        [sys.executable, "-c", CHILD],
+        [sys.executable, str(PROGRAMS / "busy_child.py")],
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -254,47 +246,14 @@ def test_another_process_is_seen_until_it_is_killed(machine: str) -> None:
 
 
 def test_a_process_that_ends_leaves_nothing(machine: str, fork_loom: PythonRunner) -> None:
-    fork_loom(
-        """
-        import torch_loom, os
-        ours = "-" + os.environ["TORCH_LOOM_MACHINE"] + "-"
-        assert not [name for name in os.listdir("/dev/shm") if ours in name]
-        x = torch.ones(1 << 20, device="loom")
-        files = [name for name in os.listdir("/dev/shm") if ours in name]
-        assert len(files) == 1, files
-        mine = torch.loom.device_memory_used(0)
-        # A child that is forked now holds no lock, and writes nothing that the parent publishes.
-        pid = os.fork()
-        if pid == 0:
-            from torch_loom.device.telemetry import activity
-            users = [each.pid for each in activity.processes(0)]
-            os._exit(users != [os.getppid()])  # the parent is another process to it
-        assert os.waitpid(pid, 0)[1] == 0
-        assert torch.loom.device_memory_used(0) == mine
-        from torch_loom.device.telemetry import activity
-        activity._withdraw(os.getpid() + 1)  # what a forked child's exit calls
-        assert os.path.exists(activity._published)
-        activity._withdraw(os.getpid())
-        assert not os.path.exists(activity._published)
-        """,
-        {"TORCH_LOOM_MACHINE": machine},
-    )
+    fork_loom(PROGRAMS / "a_process_that_ends_leaves_nothing.py", {"TORCH_LOOM_MACHINE": machine})
 
 
 @pytest.mark.parametrize("how", ["missing", "full"])
 def test_without_shared_memory(how: str, fork_loom: PythonRunner, tmp_path: Path) -> None:
     done = fork_loom(
-        f"""
-        import os, torch_loom
-        from torch_loom.device.telemetry import activity
-        activity.FOLDER = {str(tmp_path / "missing" if how == "missing" else tmp_path)!r}
-        if {how!r} == "full":
-            def full(*_): raise OSError(28, "No space left on device")
-            os.posix_fallocate = full
-        x = torch.ones(1 << 20, device="loom")
-        for _ in range(2):
-            assert torch.loom.device_memory_used() >= 4 << 20
-        """
+        PROGRAMS / "without_shared_memory.py",
+        given=(str(tmp_path / "missing" if how == "missing" else tmp_path), how),
     )
     assert done.stderr.count("Other processes that use the devices cannot be seen") == 1
     assert not list(tmp_path.iterdir())

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from contract import Chip, Log
 from torch_loom._C_testing import driver
 
-WORK_ON_A_SIDE_STREAM = """
-import os
-import torch
-from torch_loom._C_testing import driver
-chip = driver.create("virtual", 1, 1 << 24)
-stream, ran = chip.create_stream(0, 0, False), []
-chip.submit(stream, lambda: ran.append(1))
-chip.synchronize_stream(stream)
-assert ran == [1]
-"""
+PROGRAMS = Path(__file__).parent / "programs" / "launch"
 
 
 def order(seed: int) -> list[object]:
@@ -54,42 +46,20 @@ def test_blocking_runs_here() -> None:
 @pytest.mark.parametrize(
     "end",
     [
-        "import builtins; builtins.kept = (chip, stream)",
-        pytest.param("", marks=pytest.mark.slow),
-        pytest.param("chip.submit(stream, lambda: ran.append(2))", marks=pytest.mark.slow),
+        "kept",
+        pytest.param("dropped", marks=pytest.mark.slow),
+        pytest.param("pending", marks=pytest.mark.slow),
     ],
-    ids=["kept", "dropped", "pending"],
 )
 def test_a_process_ends_with_its_workers_asleep(warm_python: Callable[..., object], end: str) -> None:
-    warm_python(WORK_ON_A_SIDE_STREAM + end)
+    warm_python(PROGRAMS / "work_on_a_side_stream.py", given=end)
 
 
 @pytest.mark.slow
 def test_a_forked_child_ends(warm_python: Callable[..., object]) -> None:
-    warm_python(
-        WORK_ON_A_SIDE_STREAM
-        + """
-child = os.fork()
-if child == 0:
-    del chip, stream
-    raise SystemExit(7)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-"""
-    )
+    warm_python(PROGRAMS / "work_on_a_side_stream.py", given="forked")
 
 
 def test_a_host_access_to_fenced_memory_faults(warm_python: Callable[..., object]) -> None:
-    done = warm_python(
-        """
-        import ctypes
-        import torch
-        from torch_loom._C_testing import driver
-        chip = driver.create("virtual", 1, 1 << 24, protect=True)
-        address = chip.allocate(0, 64)
-        ctypes.memset(chip.locate(address).engine_address, 1, 64)
-        print("reached", flush=True)
-        ctypes.memset(address, 1, 64)
-        """,
-        check=False,
-    )
+    done = warm_python(PROGRAMS / "a_host_access_to_fenced_memory_faults.py", check=False)
     assert (done.returncode, done.stdout) == (-11, "reached\n")

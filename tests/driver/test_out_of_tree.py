@@ -13,6 +13,8 @@ from torch_loom._C_testing import clock, driver
 
 import torch_loom
 
+PROGRAMS = Path(__file__).parent / "programs" / "out_of_tree"
+
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
 
@@ -45,25 +47,7 @@ def test_it_includes_nothing_else_of_ours() -> None:
 
 @pytest.mark.slow
 def test_a_program_runs_on_it(tiny: str, warm_python: PythonRunner) -> None:
-    warm_python(
-        """
-        import torch
-
-        x = torch.arange(6, dtype=torch.float32, device="loom").reshape(2, 3)
-        layer = torch.nn.Linear(3, 4).to("loom")
-        layer(x).sum().backward()
-        assert layer.weight.grad.cpu().tolist() == [[3.0, 5.0, 7.0]] * 4
-        start, end = (torch.Event("loom", enable_timing=True) for _ in range(2))
-        with torch.Stream("loom") as stream:
-            start.record()
-            total = (x @ x.t()).sum().item()
-            end.record()
-        stream.synchronize()
-        assert total == 83.0 and start.elapsed_time(end) >= 0
-        assert torch.loom.memory_allocated() > 0
-        """,
-        {"TORCH_LOOM_DRIVER": tiny},
-    )
+    warm_python(PROGRAMS / "a_program_runs_on_it.py", {"TORCH_LOOM_DRIVER": tiny})
 
 
 def test_it_is_given_the_programs_clock(tiny: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +14,7 @@ from tests import forking
 from torch_loom import config
 from torch_loom.nvml import description
 
+WITHOUT_TORCH = Path(__file__).parent / "programs" / "without_torch.py"
 Environment = Callable[..., dict[str, str]]
 Program = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -41,11 +42,10 @@ def under_loom_run(monkeypatch: pytest.MonkeyPatch) -> Environment:
 
 @pytest.fixture
 def run_without_torch() -> Program:
-    """``run_without_torch(code, env)``: run a program that finds ``pynvml`` and may not import torch."""
+    """``run_without_torch(program, env)``: run a file, which may import pynvml and must not import torch."""
 
-    def run(code: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-        program = f"import pynvml\n{textwrap.dedent(code)}\nimport sys\nassert 'torch' not in sys.modules"
-        command = [sys.executable, "-c", program]
+    def run(program: Path, env: dict[str, str], given: object = None) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(WITHOUT_TORCH), *forking.arguments(program, given)]
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
         return forking.checked(done, True)
 

@@ -18,6 +18,8 @@ from tests.nvml.conftest import Environment
 from torch_loom import chips
 from torch_loom.nvml import BIN
 
+PROGRAMS = Path(__file__).parent / "programs" / "nvidia_smi"
+
 UUID = r"GPU-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
@@ -254,20 +256,7 @@ def test_help_and_version_and_what_they_import(under_loom_run: Environment) -> N
 def test_what_a_program_and_its_children_find(warm_python: PythonRunner, tmp_path: Path) -> None:
     """Under the mere name, from `import torch` on: the helpers of libraries start the command like this."""
     warm_python(
-        """
-        import os, shutil, subprocess, torch, torch_loom.nvml
-        x = torch.ones(10 << 20, device="cuda")
-        command = shutil.which("nvidia-smi")
-        assert command.startswith(os.path.dirname(torch_loom.nvml.__file__)), command
-        def ask(*arguments):
-            return subprocess.check_output(["nvidia-smi", *arguments], text=True)
-        form = "--format=csv,noheader,nounits"
-        assert ask("--query-gpu=memory.used,memory.free", form).splitlines()[0] == "40, 2008"
-        pid, memory = ask("--query-compute-apps=pid,used_memory", form).strip().split(", ")
-        assert (pid, memory) == (str(os.getpid()), "40")
-        assert f"{os.getpid()}      C   " in ask() and "40MiB" in ask()
-        assert "<used_memory>40 MiB</used_memory>" in ask("-q", "-x")
-        """,
+        PROGRAMS / "what_a_program_and_its_children_find.py",
         {
             "TORCH_LOOM_DEVICE_NAME": "cuda",
             "TORCH_LOOM_MEMORY": "2GiB",

@@ -22,47 +22,11 @@ from tests.conftest import PythonRunner
 from torch_loom.errors import PipelineError, PipelineStoppedError, QueueFullError, StageError
 from torch_loom.pipeline import Pipeline, Stage
 
+PROGRAMS = Path(__file__).parent / "programs" / "abuse"
+
 END_SECONDS = 10  # a shutdown from any state
 ERROR_SECONDS = 5  # from a worker's death to its reader's error
 
-_PROGRAM = """
-import os, queue, signal, sys, threading, time
-import torch_loom
-from torch_loom.pipeline import Pipeline, Stage
-
-entered = threading.Event()
-
-class Waits(torch.nn.Module):
-    def forward(self, x):
-        entered.set()
-        if x.sum() < 0:
-            threading.Event().wait()
-        return x
-
-outputs, losses = queue.Queue(), queue.Queue()
-pipeline = Pipeline([Stage("first", Waits()), Stage("last", torch.nn.Identity())], queue_entries=1)
-
-def interrupt():
-    entered.wait(30)
-    os.kill(os.getpid(), signal.SIGINT)
-
-def start(training=False):
-    pipeline.start(training, outputs=outputs, losses=losses)
-    pipeline.push(torch.ones(1))
-    pipeline.forward(1)
-    threading.Thread(target=interrupt, daemon=True).start()
-
-begin = time.monotonic()
-try:
-    {body}
-except KeyboardInterrupt:
-    print("interrupted")
-print("ended" if pipeline.shutdown() else "left")
-assert pipeline.shutdown()
-print("in time" if time.monotonic() - begin < 10 else "late")
-print([t.name for t in threading.enumerate() if t.name.startswith("loom stage")])
-print("shared" if "/dev/shm/" in open("/proc/self/maps").read() else "nothing shared")
-"""
 _BODIES = {
     "get": "start(); outputs.get(); outputs.get()",
     "sync": "start(); pipeline.forward(5); pipeline.sync()",
@@ -74,7 +38,7 @@ _BODIES = {
 
 @pytest.mark.parametrize("body", _BODIES.values(), ids=_BODIES)
 def test_ctrl_c_ends_the_pipeline(body: str, fork_loom: PythonRunner) -> None:
-    done = fork_loom(_PROGRAM.replace("{body}", body))
+    done = fork_loom(PROGRAMS / "ctrl_c.py", given=body)
     expected = ["interrupted", "ended", "in time", "[]", "nothing shared"]
     assert done.stdout.splitlines() == expected, done.stdout + done.stderr
 

@@ -12,73 +12,13 @@ from typing import Any
 
 import pytest
 
+PROGRAMS = Path(__file__).parent / "programs" / "ranks"
+
 ROOT = Path(__file__).parents[2]
 LIMIT_SECONDS = 55
 
-GPT = """
-import json, os, sys
-import torch
-from examples import pipeline_gpt as gpt
-
-torch.set_num_threads(1)
-torch.manual_seed(0)
-first, last = gpt.place()
-losses, picture = gpt.train(first, last, 3)
-parameters = gpt.pybuda.get_parameter_checkpoint()
-total = sum(float(value.value().double().sum()) for part in parameters for value in part.values())
-tokens = gpt.generate(first, torch.tensor(list(b"Return ")), 10)
-rows = [line.split("|")[0].strip() for line in picture.splitlines() if set(line.split("|")[-2:][0]) & {"F"}]
-told = [losses, total, tokens.tolist(), rows]
-open(f"{sys.argv[1]}/rank{os.environ.get('RANK', 'none')}.json", "w").write(json.dumps(told))
-"""
 
 # The second stage ends its process, or raises, at its third micro-batch.
-FAILING = """
-import json, os, queue, signal, sys, time
-import torch
-import torch.distributed as dist
-from torch import nn
-from torch_loom.pipeline import Pipeline, Stage
-
-folder, how = sys.argv[1:]
-
-class Failing(nn.Module):
-    count = 0
-    def forward(self, x):
-        self.count += 1
-        if self.count == 3 and how == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if self.count == 3:
-            raise ValueError("too wide")
-        return x
-
-dist.init_process_group(
-    "gloo", init_method=f"file://{folder}/store", rank=int(os.environ["RANK"]), world_size=2
-)
-outputs = queue.Queue()
-pipeline = Pipeline([Stage("first", nn.Identity()), Stage("second", Failing())])
-pipeline.start(training=False, outputs=outputs)
-for _ in range(8):
-    pipeline.push(torch.ones(2))
-pipeline.forward(8)
-got = []
-try:
-    while True:
-        got.append(outputs.get(timeout=40)[0].tolist())
-except Exception as error:
-    raised = error
-begin = time.monotonic()
-again = ""
-try:
-    pipeline.sync()
-except Exception as error:
-    again = type(error).__name__
-ended = pipeline.shutdown()
-names = [kind.__name__ for kind in type(raised).__mro__]
-cause = type(raised.__cause__).__name__
-told = [got, names, str(raised), again, ended and time.monotonic() - begin < 10, cause]
-open(f"{folder}/rank{dist.get_rank()}.json", "w").write(json.dumps(told))
-"""
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -100,8 +40,7 @@ def torchrun(program: Path, *arguments: str, processes: int) -> None:
 
 @pytest.mark.slow
 def test_a_gpt_over_two_processes_is_the_one_over_one(tmp_path: Path) -> None:
-    program = tmp_path / "gpt.py"
-    program.write_text(GPT)
+    program = PROGRAMS / "gpt.py"
     alone = subprocess.Popen([sys.executable, str(program), str(tmp_path)], env=environment())
     try:
         torchrun(program, str(tmp_path), processes=2)
@@ -116,8 +55,7 @@ def test_a_gpt_over_two_processes_is_the_one_over_one(tmp_path: Path) -> None:
 
 def failed(tmp_path: Path, how: str) -> tuple[list[int], list[Any]]:
     """Exit statuses of two processes, and what the first one told."""
-    program = tmp_path / "failing.py"
-    program.write_text(FAILING)
+    program = PROGRAMS / "failing.py"
     ranks = [
         subprocess.Popen([sys.executable, str(program), str(tmp_path), how], env=environment(RANK=str(rank)))
         for rank in (0, 1)

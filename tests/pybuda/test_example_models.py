@@ -11,6 +11,8 @@ from examples import pipeline_models as example
 from tests.conftest import PythonRunner
 from torch_loom import pybuda
 
+PROGRAMS = Path(__file__).parent / "programs" / "example_models"
+
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
 
@@ -29,8 +31,11 @@ def test_a_model_over_chips(name: str, chips: int) -> None:
 
 @pytest.mark.parametrize("name", ["bert", "resnet"])
 def test_a_model_over_four_chips(name: str, warm_python: PythonRunner) -> None:
-    program = f"from tests.pybuda.test_example_models import check; check({name!r}, 4); print('done')"
-    done = warm_python(program, {"TORCH_LOOM_DEVICES": "4", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)})
+    done = warm_python(
+        PROGRAMS / "a_model_over_four_chips.py",
+        {"TORCH_LOOM_DEVICES": "4", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        given=name,
+    )
     assert done.stdout.endswith("done\n")
 
 

@@ -12,6 +12,8 @@ from tests.conftest import PythonRunner
 from tests.rbln.vendor import EAGER, NAME
 from tests.suite import ROOT, run_suite
 
+PROGRAMS = Path(__file__).parent / "programs" / "under_the_name"
+
 NPUS = {**NAME, "TORCH_LOOM_DEVICES": "6", "TORCH_LOOM_DRIVER": "null"}
 
 
@@ -27,27 +29,7 @@ def test_the_allocator(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_vendors_package_is_found(run_python: PythonRunner) -> None:
-    done = run_python(
-        """
-        import torch
-        import torch_rbln
-        import torch_rbln.memory as memory
-        from torch_rbln.device import context_holder, device_count, device_of
-        from torch_rbln.device.device import device_summary
-        from torch_rbln.device.context_holder import out_tensor_context
-        assert torch_rbln.device is torch.rbln and torch_rbln.device.empty_cache is torch.rbln.empty_cache
-        assert device_summary is torch_rbln.device.device_summary is torch.rbln.device_summary
-        out = torch.empty(2, device="rbln")
-        with out_tensor_context(out):
-            assert context_holder.helper.out_tensor is out
-        assert context_holder.helper.out_tensor is None
-        assert torch_rbln.current_device() == 0 and device_count() == 2
-        assert memory is torch.rbln.memory and device_of is torch.rbln.device_of
-        assert torch_rbln.__version__ == __import__("torch_loom").__version__
-        print(hasattr(torch_rbln, "nothing"))
-        """,
-        NAME,
-    )
+    done = run_python(PROGRAMS / "the_vendors_package_is_found.py", NAME)
     assert (done.stdout, done.stderr) == ("False\n", "")
 
 
@@ -57,12 +39,16 @@ STARTED = f"import site; site.addsitedir({str(ROOT / 'torch_loom' / 'compat')!r}
 
 @pytest.mark.slow
 def test_the_vendors_package_is_found_before_torch(run_python: PythonRunner) -> None:
-    done = run_python(STARTED + "import torch_rbln, torch; print(torch_rbln.device is torch.rbln)", NAME)
+    done = run_python(
+        PROGRAMS / "the_vendors_package_is_found_before_torch.py",
+        NAME,
+        given=str(ROOT / "torch_loom" / "compat"),
+    )
     assert (done.stdout, done.stderr) == ("True\n", "")
     done = run_python(
-        STARTED
-        + "import sys, torch_rbln.diagnose; assert 'torch' not in sys.modules; torch_rbln.diagnose.main()",
+        PROGRAMS / "the_vendors_package_is_found_before_torch_2.py",
         {**NAME, "TORCH_RBLN_DIAGNOSE": "1", "TORCH_LOOM_CHIP": "atom"},
+        given=str(ROOT / "torch_loom" / "compat"),
     )
     assert "  TORCH_LOOM_CHIP=atom\n" in done.stdout
     assert done.stdout.endswith("The device works: atom\n")
@@ -76,105 +62,32 @@ def test_a_started_interpreter_finds_nothing_under_another_name() -> None:
 
 def test_diagnostics_tell_what_is_wrong(fork_python: PythonRunner) -> None:
     done = fork_python(
-        """
-        import torch_loom
-        from torch_loom.compat.torch_rbln import diagnose
-        assert diagnose.main() == 1
-        """,
+        PROGRAMS / "diagnostics_tell_what_is_wrong.py",
         {**NAME, "TORCH_RBLN_DIAGNOSE": "1", "TORCH_LOOM_MEMORY": "much"},
     )
     assert "A setting cannot be used: TORCH_LOOM_MEMORY='much'" in done.stdout
 
 
 def test_eager_malloc_is_read_at_the_first_tensor(fork_python: PythonRunner) -> None:
-    fork_python(
-        """
-        import os, torch_loom
-        torch.rbln.set_device(1)
-        torch.rbln.reset_peak_memory_stats()
-        assert torch.rbln.is_initialized()
-        os.environ["TORCH_RBLN_EAGER_MALLOC"] = "1"
-        x = torch.empty(1024, device="rbln")
-        assert torch.rbln.memory_allocated() == x.nbytes
-        os.environ["TORCH_RBLN_EAGER_MALLOC"] = "0"
-        y = torch.empty(1024, device="rbln:0")
-        assert torch.rbln.memory_allocated(0) == y.nbytes
-        """,
-        NAME,
-    )
-    fork_python(
-        """
-        import os, torch_loom
-        torch.rbln.init()
-        os.environ["TORCH_RBLN_EAGER_MALLOC"] = "perhaps"
-        make = lambda: torch.empty(1, device="rbln")
-        raises("ConfigurationError", "TORCH_RBLN_EAGER_MALLOC='perhaps'", make)
-        del os.environ["TORCH_RBLN_EAGER_MALLOC"]
-        x = torch.empty(1024, device="rbln")
-        assert torch.rbln.memory_allocated() == 0
-        """,
-        NAME,
-    )
+    fork_python(PROGRAMS / "eager_malloc_is_read_at_the_first_tensor.py", NAME)
+    fork_python(PROGRAMS / "eager_malloc_is_read_at_the_first_tensor_2.py", NAME)
 
 
 def test_the_vendors_package_is_not_found_under_another_name(fork_python: PythonRunner) -> None:
-    fork_python(
-        """
-        from torch_loom import compat
-        compat._autoload()
-        raises("ModuleNotFoundError", "No module named 'torch_rbln'", lambda: __import__("torch_rbln"))
-        """
-    )
+    fork_python(PROGRAMS / "the_vendors_package_is_not_found_under_another_name.py")
 
 
 def test_a_real_package_of_that_name_wins(fork_python: PythonRunner, tmp_path: Path) -> None:
     (tmp_path / "torch_rbln.py").write_text("WHOSE = 'the vendor'\n")
-    fork_python(
-        f"""
-        import sys
-        from torch_loom import compat
-        compat._autoload()
-        sys.path.insert(0, {str(tmp_path)!r})
-        import torch_rbln
-        assert torch_rbln.WHOSE == "the vendor"
-        """,
-        NAME,
-    )
+    fork_python(PROGRAMS / "a_real_package_of_that_name_wins.py", NAME, given=str(tmp_path))
 
 
 def test_no_npu(fork_python: PythonRunner) -> None:
-    fork_python(
-        """
-        import torch_loom
-        rbln = torch.rbln
-        assert (rbln.is_available(), rbln.device_count(), rbln.physical_device_count()) == (False, 0, 0)
-        assert rbln.memory_stats() == {}
-        assert rbln.memory_allocated() == rbln.max_memory_allocated() == 0
-        assert rbln.memory_reserved() == rbln.max_memory_reserved() == 0
-        assert rbln.get_amp_supported_dtype() == [torch.float16]
-        rbln.empty_cache()
-        rbln.reset_peak_memory_stats()
-        rbln.reset_accumulated_memory_stats()
-        for use in (rbln.current_device, lambda: torch.ones(2, device="rbln"), rbln.mem_get_info):
-            raises("NoDeviceError", "No rbln devices are available: RBLN_DEVICES=''", use)
-        assert not rbln.is_initialized()
-        """,
-        {**NAME, "RBLN_DEVICES": ""},
-    )
+    fork_python(PROGRAMS / "no_npu.py", {**NAME, "RBLN_DEVICES": ""})
 
 
 def test_npus_in_groups(fork_python: PythonRunner) -> None:
-    done = fork_python(
-        """
-        import torch_loom
-        assert (torch.rbln.device_count(), torch.rbln.physical_device_count()) == (1, 6)
-        torch.rbln.device_summary()
-        alone = 16857746636
-        assert torch.rbln.get_device_properties(0).total_memory == 4 * alone
-        assert torch.empty(50 << 30, dtype=torch.uint8, device="rbln").data_ptr() != 0
-        """,
-        {**NPUS, "RBLN_NPUS_PER_DEVICE": "4"},
-    )
+    done = fork_python(PROGRAMS / "npus_in_groups.py", {**NPUS, "RBLN_NPUS_PER_DEVICE": "4"})
     assert done.stdout.splitlines() == [
         "[RBLN] Device Topology Initialized:",
         "+----------------+------------------+---------------------+",
@@ -189,13 +102,7 @@ def test_npus_in_groups(fork_python: PythonRunner) -> None:
 
 def test_a_map_of_visible_npus_wins(fork_python: PythonRunner) -> None:
     done = fork_python(
-        """
-        import torch_loom
-        torch.rbln.device_summary()
-        assert torch.rbln.get_device_properties(0).extra["physical_index"] == 5
-        assert torch.rbln.get_device_properties(1).extra["physical_index"] == 4
-        assert torch.ones(2, device="rbln:1").device.index == 1
-        """,
+        PROGRAMS / "a_map_of_visible_npus_wins.py",
         {
             **NPUS,
             "RBLN_DEVICES": "5,4,3,2",
@@ -212,22 +119,7 @@ def test_a_map_of_visible_npus_wins(fork_python: PythonRunner) -> None:
 
 def test_groups_of_different_sizes_have_the_memory_of_their_npus(fork_python: PythonRunner) -> None:
     done = fork_python(
-        """
-        import torch, torch_loom
-        from torch_loom import chips
-        torch.rbln.device_summary()
-        assert torch.rbln.device_count() == 2
-        one = chips.load("atom").memory_bytes
-        totals = [torch.rbln.get_device_properties(i).total_memory for i in range(2)]
-        assert totals == [2 * one, 4 * one], totals
-        assert [torch.rbln.mem_get_info(i)[1] for i in range(2)] == totals
-        big = torch.empty(40 << 30, dtype=torch.uint8, device="rbln:0")
-        raises("OutOfMemoryError", "capacity of 31.4", big.data_ptr)
-        x = torch.empty(40 << 30, dtype=torch.uint8, device="rbln:1")
-        assert x.data_ptr() != 0
-        y = torch.ones(4, device="rbln:0").to("rbln:1")
-        assert y.device.index == 1
-        """,
+        PROGRAMS / "groups_of_different_sizes_have_the_memory_of_their_npus.py",
         {**NPUS, "RBLN_DEVICE_MAP": "[0,1],[2,3,4,5]"},
     )
     rows = [line.split("|")[1:4] for line in done.stdout.splitlines() if "[ " in line]
@@ -239,11 +131,7 @@ def test_groups_of_different_sizes_have_the_memory_of_their_npus(fork_python: Py
 
 def test_npus_of_a_list_of_memories(fork_python: PythonRunner) -> None:
     fork_python(
-        """
-        import torch, torch_loom
-        totals = [torch.rbln.get_device_properties(i).total_memory for i in range(2)]
-        assert totals == [3 << 30, 8 << 30], totals
-        """,
+        PROGRAMS / "npus_of_a_list_of_memories.py",
         {
             "TORCH_LOOM_DEVICE_NAME": "rbln",
             "TORCH_LOOM_MEMORY": "1GiB,2GiB,8GiB",
@@ -278,35 +166,19 @@ def test_npus_of_a_list_of_memories(fork_python: PythonRunner) -> None:
 )
 def test_settings_that_cannot_be(fork_python: PythonRunner, variable: str, value: str, message: str) -> None:
     fork_python(
-        f"""
-        import torch_loom
-        for use in (torch.rbln.device_count, torch.rbln.device_summary, lambda: torch.ones(1, device="rbln")):
-            raises("ConfigurationError", {message!r}, use)
-            raises("ConfigurationError", {f"{variable}={value!r}"!r}, use)
-        """,
+        PROGRAMS / "settings_that_cannot_be.py",
         {**NPUS, variable: value},
+        given=(message, f"{variable}={value!r}"),
     )
 
 
 def test_the_vendors_settings_mean_nothing_under_another_name(fork_python: PythonRunner) -> None:
     fork_python(
-        """
-        import torch_loom
-        assert torch.loom.device_count() == torch.loom.physical_device_count() == 2
-        assert torch.ones(2, device="loom:1").tolist() == [1, 1]
-        """,
+        PROGRAMS / "the_vendors_settings_mean_nothing_under_another_name.py",
         {"RBLN_DEVICES": "9", "RBLN_NPUS_PER_DEVICE": "x", "RBLN_DEVICE_MAP": "x"},
     )
 
 
 @pytest.mark.slow
 def test_the_vendors_backend_of_torch_compile_is_ours(warm_python: PythonRunner) -> None:
-    warm_python(
-        """
-        import torch
-        x = torch.arange(4.0, device="rbln")
-        compiled = torch.compile(lambda x: x + 1, backend="rbln")
-        assert compiled(x).tolist() == [1, 2, 3, 4]
-        """,
-        NAME,
-    )
+    warm_python(PROGRAMS / "the_vendors_backend_of_torch_compile_is_ours.py", NAME)

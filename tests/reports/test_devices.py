@@ -2,55 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.conftest import PythonRunner
 
+PROGRAMS = Path(__file__).parent / "programs" / "devices"
+
 TWO = {"TORCH_LOOM_DEVICES": "2"}
-
-PARALLEL = """
-import warnings
-from torch import nn
-devices, num_parameters = [], []
-
-class Noted(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        devices.append(("forward", torch.cuda.current_device()))
-        return x * 1
-
-    @staticmethod
-    def backward(ctx, gradient):
-        devices.append(("backward", torch.cuda.current_device()))
-        return gradient
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer, self.num_calls = nn.Linear(2, 2), 0
-
-    def forward(self, x):
-        self.num_calls += 1
-        num_parameters.append(len(list(self.parameters())))
-        return Noted.apply(self.layer(x)).sum()
-"""
 
 
 @pytest.mark.report("pytorch/pytorch#17129", "`DataParallel` of a module that is not on its first device")
 @pytest.mark.report("pytorch/pytorch#17363", "`DataParallel` names the device that it expects")
 def test_a_module_on_the_host(fork_cuda: PythonRunner) -> None:
-    fork_cuda(
-        PARALLEL
-        + """
-raises(
-    "RuntimeError",
-    "module must have its parameters and buffers on device cuda:0 (device_ids[0]) "
-    "but found one of them on device: cpu",
-    lambda: nn.DataParallel(Model())(torch.ones(4, 2).cuda()),
-)
-""",
-        TWO,
-    )
+    fork_cuda(PROGRAMS / "a_module_on_the_host.py", TWO)
 
 
 @pytest.mark.report("airsplay/lxmert#17", "`DataParallel` gathers scalars to a vector, with a warning")
@@ -59,65 +25,18 @@ raises(
     "pytorch/pytorch#2017", "the current device in the backward of a replica is the replica's"
 )
 def test_replicas(fork_cuda: PythonRunner) -> None:
-    fork_cuda(
-        PARALLEL
-        + """
-model = nn.DataParallel(Model().cuda())
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    out = model(torch.ones(4, 2).cuda())
-assert out.shape == (2,) and out.device.index == 0
-assert any("all input tensors were scalars; will instead unsqueeze" in str(one.message) for one in caught)
-out.sum().backward()
-assert sorted(devices) == [("backward", 0), ("backward", 1), ("forward", 0), ("forward", 1)], devices
-assert num_parameters == [0, 0] and model.module.num_calls == 0
-assert model.module.layer.weight.grad.device.index == 0
-""",
-        TWO,
-    )
+    fork_cuda(PROGRAMS / "replicas.py", TWO)
 
 
 @pytest.mark.report("pfnet/pytorch-pfn-extras#726", "a new thread begins on device 0")
 @pytest.mark.report("pytorch/pytorch#58626", "the current device and stream belong to a thread")
 def test_a_new_thread(fork_cuda: PythonRunner) -> None:
-    fork_cuda(
-        """
-        import threading
-        found = []
-
-        def note():
-            found.append(torch.cuda.current_device())
-            found.append(torch.cuda.current_stream() == torch.cuda.default_stream())
-
-        torch.cuda.set_device(1)
-        with torch.cuda.stream(torch.cuda.Stream()):
-            thread = threading.Thread(target=note)
-            thread.start()
-            thread.join()
-            assert torch.cuda.current_device() == 1
-        assert found == [0, True]
-        """,
-        TWO,
-    )
+    fork_cuda(PROGRAMS / "a_new_thread.py", TWO)
 
 
 @pytest.mark.report("pytorch/pytorch#7601", "the backward of an op runs on the stream of its forward")
 def test_the_stream_of_a_backward(fork_cuda: PythonRunner) -> None:
-    fork_cuda(
-        """
-        side, seen = torch.cuda.Stream(device=1), []
-        x = torch.ones(3, device="cuda:1", requires_grad=True)
-        with torch.cuda.stream(side):
-            y = x * 2
-            y.register_hook(
-                lambda gradient: seen.append((torch.cuda.current_device(), torch.cuda.current_stream()))
-            )
-            z = y.exp()
-        z.sum().backward()
-        assert seen == [(1, side)]
-        """,
-        TWO,
-    )
+    fork_cuda(PROGRAMS / "the_stream_of_a_backward.py", TWO)
 
 
 @pytest.mark.report(
@@ -125,22 +44,7 @@ def test_the_stream_of_a_backward(fork_cuda: PythonRunner) -> None:
     "hooks run in the thread of their device: they do not see thread-locals of the caller",
 )
 def test_the_thread_of_a_backward(fork_cuda: PythonRunner) -> None:
-    fork_cuda(
-        """
-        import contextvars, threading
-        local, variable, seen = threading.local(), contextvars.ContextVar("variable", default=None), []
-        local.value = 1
-        variable.set(1)
-        x = torch.ones(3, device="cuda", requires_grad=True)
-        y = x * 2
-        y.register_hook(
-            lambda gradient: seen.append((threading.get_ident(), hasattr(local, "value"), variable.get()))
-        )
-        y.sum().backward()
-        ((thread, *values),) = seen
-        assert thread != threading.get_ident() and values == [False, None]
-        """
-    )
+    fork_cuda(PROGRAMS / "the_thread_of_a_backward.py")
 
 
 MIXED = {
@@ -195,21 +99,7 @@ MIXED = {
 )
 @pytest.mark.parametrize("call", MIXED)
 def test_what_does_not_fit_together(fork_cuda: PythonRunner, call: str) -> None:
-    fork_cuda(
-        f"""
-        import torch.nn.functional as F
-        from torch.nn.utils.rnn import pack_padded_sequence
-        x, i = torch.ones(4, 3, device="cuda"), torch.tensor([0], device="cuda")
-        try:
-            {call}
-        except (RuntimeError, TypeError) as error:
-            assert {MIXED[call]!r} in str(error), error
-        else:
-            raise AssertionError("no error")
-        assert x[torch.tensor([0])].is_cuda  # indices may be the host's
-        """,
-        TWO,
-    )
+    fork_cuda(PROGRAMS / "what_does_not_fit_together.py", TWO, given=(call, MIXED[call]))
 
 
 @pytest.mark.report(
@@ -217,17 +107,4 @@ def test_what_does_not_fit_together(fork_cuda: PythonRunner, call: str) -> None:
     "`set_sync_debug_mode` finds what waits for the device",
 )
 def test_what_waits(fork_cuda: PythonRunner) -> None:
-    fork_cuda(
-        """
-        x = torch.ones(3, device="cuda")
-        torch.cuda.set_sync_debug_mode("error")
-        for wait in (x[0].item, x.nonzero, torch.ones(3).cuda, lambda: x[x > 0]):
-            try:
-                wait()
-            except RuntimeError as error:
-                assert "called a synchronizing CUDA operation" in str(error), error
-            else:
-                raise AssertionError("nobody waited")
-        torch.ones(3).pin_memory().to("cuda", non_blocking=True)
-        """
-    )
+    fork_cuda(PROGRAMS / "what_waits.py")

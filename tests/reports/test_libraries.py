@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.conftest import PythonRunner
+
+PROGRAMS = Path(__file__).parent / "programs" / "libraries"
 
 BINARY = (
     *("maximum", "minimum", "mul", "add", "sub", "div", "pow", "fmod"),
@@ -17,17 +21,7 @@ BINARY = (
     "a scalar tensor of the host joins an op with a device tensor",
 )
 def test_scalars_of_the_host(fork_cuda: PythonRunner) -> None:
-    fork_cuda(
-        f"""
-        x, scalar, zero_dim = torch.ones(3, device="cuda"), torch.tensor(2.0), torch.ones((), device="cuda")
-        for name in {BINARY!r}:
-            op = getattr(torch, name)
-            for a, b in ((x, scalar), (scalar, x), (zero_dim, scalar)):
-                found = op(a, b)
-                assert found.is_cuda and torch.equal(found.cpu(), op(a.cpu(), b.cpu())), name
-        raises("RuntimeError", "method wrapper_CUDA_logaddexp", lambda: torch.logaddexp(x, scalar))
-        """
-    )
+    fork_cuda(PROGRAMS / "scalars_of_the_host.py", given=BINARY)
 
 
 ANSWERS = [
@@ -70,12 +64,6 @@ MISSING_ANSWERS = [
     "'NVIDIA H200' in collect_env.get_gpu_info(collect_env.run)",
     "cuda.device_count() == 1",
 ]
-ASK = """
-import importlib
-from torch.utils import collect_env
-cuda, x = torch.cuda, torch.ones(4, device="cuda")
-props = cuda.get_device_properties(0)
-"""
 
 
 @pytest.mark.report(
@@ -84,7 +72,7 @@ props = cuda.get_device_properties(0)
 )
 @pytest.mark.parametrize("question", ANSWERS)
 def test_answers(fork_cuda: PythonRunner, question: str) -> None:
-    fork_cuda(ASK + f"assert {question}, {question.partition(' ==')[0]}\n")
+    fork_cuda(PROGRAMS / "ask.py", given=question)
 
 
 @pytest.mark.report(
@@ -93,67 +81,19 @@ def test_answers(fork_cuda: PythonRunner, question: str) -> None:
 )
 @pytest.mark.parametrize("question", MISSING_ANSWERS)
 def test_answers_of_nvidias_libraries(fork_cuda: PythonRunner, question: str) -> None:
-    fork_cuda(ASK + f"assert {question}, {question.partition(' ==')[0]}\n")
+    fork_cuda(PROGRAMS / "ask.py", given=question)
 
 
 @pytest.mark.report("pytorch/torchtitan", "private names of `torch.cuda._graph_annotations`")
 def test_annotations_of_graphs(fork_cuda: PythonRunner) -> None:
-    fork_cuda(
-        """
-        from torch.cuda._graph_annotations import _is_tools_id_unavailable
-        assert isinstance(_is_tools_id_unavailable(), bool)
-        """
-    )
-
-
-GROUPED = """
-import torch.nn.functional as F
-from torch.nn.functional import ScalingType
-torch.manual_seed(0)
-offsets = torch.tensor([16, 32], device="cuda", dtype=torch.int32)
-a = torch.randn(32, 64, device="cuda", dtype=torch.bfloat16)
-b = torch.randn(2, 48, 64, device="cuda", dtype=torch.bfloat16).transpose(-2, -1)  # column-major
-
-def experts(a, b):
-    "Each half of the rows with its own matrix."
-    return torch.cat([half.float() @ matrix.float() for half, matrix in zip(a.split(16), b, strict=True)])
-
-a8, b8 = a.to(torch.float8_e4m3fn), b.transpose(-2, -1).to(torch.float8_e4m3fn).transpose(-2, -1)
-scale_a, scale_b = torch.rand(32, device="cuda") + 0.5, torch.rand(2, 48, device="cuda") + 0.5
-scaled = torch.cat([
-    half.float() @ matrix.float() * rows[:, None] * columns
-    for half, matrix, rows, columns in zip(a8.split(16), b8, scale_a.split(16), scale_b, strict=True)
-])
-"""
+    fork_cuda(PROGRAMS / "annotations_of_graphs.py")
 
 
 @pytest.mark.report("pytorch/ao", "experts of bfloat16: `grouped_mm`")
 def test_grouped_products(fork_cuda: PythonRunner) -> None:
-    fork_cuda(
-        GROUPED
-        + """
-found = F.grouped_mm(a, b, offs=offsets)
-torch.testing.assert_close(found.float(), experts(a, b), rtol=0.02, atol=0.1)
-one = F.scaled_mm(
-    a8, b8[0], scale_a=scale_a[:, None], scale_recipe_a=ScalingType.RowWise,
-    scale_b=scale_b[:1], scale_recipe_b=ScalingType.RowWise, output_dtype=torch.bfloat16,
-)
-torch.testing.assert_close(one[:16].float(), scaled[:16], rtol=0.02, atol=0.1)
-"""
-    )
+    fork_cuda(PROGRAMS / "grouped_products.py")
 
 
 @pytest.mark.report("pytorch/ao", "experts of float8: `_scaled_grouped_mm` and `scaled_grouped_mm`")
 def test_scaled_grouped_products(fork_cuda: PythonRunner) -> None:
-    fork_cuda(
-        GROUPED
-        + """
-found = torch._scaled_grouped_mm(a8, b8, scale_a, scale_b, offs=offsets, out_dtype=torch.bfloat16)
-torch.testing.assert_close(found.float(), scaled, rtol=0.02, atol=0.1)
-found = F.scaled_grouped_mm(
-    a8, b8, scale_a=scale_a, scale_recipe_a=ScalingType.RowWise,
-    scale_b=scale_b, scale_recipe_b=ScalingType.RowWise, offs=offsets, output_dtype=torch.bfloat16,
-)
-torch.testing.assert_close(found.float(), scaled, rtol=0.02, atol=0.1)
-"""
-    )
+    fork_cuda(PROGRAMS / "scaled_grouped_products.py")

@@ -9,6 +9,8 @@ import pytest
 from tests.conftest import PythonRunner
 from tests.suite import run_suite
 
+PROGRAMS = Path(__file__).parent / "programs" / "seed_000_process"
+
 VENDOR = {"TORCH_LOOM_DEVICE_NAME": "rbln", "TORCH_LOOM_CHIP": "atom"}
 
 
@@ -18,11 +20,4 @@ def test_under_the_vendors_name(tmp_path: Path) -> None:
 
 
 def test_without_devices_none_is_available(fork_python: PythonRunner) -> None:
-    fork_python(
-        """
-        import torch_loom
-        assert torch.rbln.is_available() is False
-        assert torch.rbln.device_count() == 0
-        """,
-        {**VENDOR, "TORCH_LOOM_DEVICES": "0"},
-    )
+    fork_python(PROGRAMS / "without_devices_none_is_available.py", {**VENDOR, "TORCH_LOOM_DEVICES": "0"})

@@ -14,6 +14,8 @@ from torch import nn
 
 import torch_loom.device as loom
 
+PROGRAMS = Path(__file__).parent / "programs" / "seed_002"
+
 MIB = 1 << 20
 
 
@@ -134,21 +136,7 @@ long total_blocks() { return total; }
 @pytest.mark.exercises("torch.cuda.CUDAPluggableAllocator", "torch.cuda.change_current_allocator")
 def test_an_allocator_from_a_shared_library(compiled: Callable[[str], str], warm_python) -> None:  # type: ignore[no-untyped-def]
     library = compiled(_ALLOCATOR)
-    warm_python(
-        f"""
-        import ctypes, gc, torch
-        loom, counts = torch.loom, ctypes.CDLL({library!r})
-        allocator = loom.memory.CUDAPluggableAllocator({library!r}, "take", "give")
-        loom.memory.change_current_allocator(allocator)
-        x = torch.ones(1000, device="loom") + 1
-        assert x.sum().item() == 2000 and counts.live_blocks() >= 1
-        total = counts.total_blocks()
-        del x
-        gc.collect()
-        loom.synchronize()
-        assert counts.live_blocks() == 0 < total
-        """
-    )
+    warm_python(PROGRAMS / "an_allocator_from_a_shared_library.py", given=library)
 
 
 @pytest.mark.seed(2, "jiterator._create_jit_fn", "jiterator._create_multi_output_jit_fn")

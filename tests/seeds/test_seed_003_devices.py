@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,8 @@ import torch
 
 import torch_loom.device as loom
 from torch_loom.errors import InvalidDeviceError
+
+PROGRAMS = Path(__file__).parent / "programs" / "seed_003_devices"
 
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
@@ -43,30 +46,10 @@ def test_device_tensors_have_the_functions_of_cpu_tensors() -> None:
 )
 def test_first_use(fork_python: PythonRunner) -> None:
     fork_python(
-        """
-        import threading, torch_loom
-        loom = torch.loom
-        assert loom.is_available() and loom.device_count() == 1
-        assert not loom.is_initialized() and threading.active_count() == 1
-        loom.manual_seed(5)
-        loom.init()
-        assert loom.is_initialized() and loom.initial_seed() == 5
-        loom.manual_seed(6)
-        loom.init()  # no second time: the seed of before is not set again
-        loom._lazy_init()
-        assert loom.initial_seed() == 6
-        assert loom.get_device_properties(0).total_memory == 32 << 20
-        raises("InvalidDeviceError", "Invalid device index 1", lambda: loom.set_device(1))
-        """,
+        PROGRAMS / "first_use.py",
         {"TORCH_LOOM_DEVICES": "3", "TORCH_LOOM_VISIBLE_DEVICES": "2", "TORCH_LOOM_MEMORY": "32MiB"},
     )
-    fork_python(
-        """
-        import torch_loom
-        state = torch.loom.get_rng_state()
-        assert torch.loom.is_initialized() and state.numel() == 16
-        """
-    )
+    fork_python(PROGRAMS / "first_use_2.py")
 
 
 @pytest.mark.seed(2, "can_device_access_peer")

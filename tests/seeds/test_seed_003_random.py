@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
 import torch_loom.device as loom
+
+PROGRAMS = Path(__file__).parent / "programs" / "seed_003_random"
 
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
@@ -96,16 +99,5 @@ def test_seed_is_random_and_for_one_device() -> None:
 @pytest.mark.seed(3, "manual_seed/2", "manual_seed_all/2", "seed/2")
 @pytest.mark.exercises("torch.cuda.manual_seed", "torch.cuda.manual_seed_all", "torch.cuda.seed")
 def test_seeding_is_ignored_without_devices(fork_loom: PythonRunner) -> None:
-    done = fork_loom(
-        """
-        import warnings, torch_loom
-        warnings.simplefilter("error")
-        for seed in (torch.loom.manual_seed, torch.loom.manual_seed_all):
-            assert seed(3) is None
-        assert torch.loom.seed() is torch.loom.seed_all() is None
-        assert not torch.loom.is_available() and not torch.loom.is_initialized()
-        raises("NoDeviceError", "No loom devices", torch.loom.initial_seed)
-        """,
-        {"TORCH_LOOM_DEVICES": "0"},
-    )
+    done = fork_loom(PROGRAMS / "seeding_is_ignored_without_devices.py", {"TORCH_LOOM_DEVICES": "0"})
     assert done.stdout == done.stderr == ""

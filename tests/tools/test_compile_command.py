@@ -21,22 +21,11 @@ from torch_loom.image.report import duration
 from torch_loom.tools import cli
 from torch_loom.tools.cli import app
 
+PROGRAMS = Path(__file__).parent / "programs" / "compile_command"
+SCRIPT = (PROGRAMS / "net.py").read_text(encoding="utf-8")
+
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
-
-SCRIPT = """
-import torch
-from parts import WIDTH
-
-torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(WIDTH, 16), torch.nn.GELU(), torch.nn.Linear(16, 4)).eval()
-
-def inputs():
-    return torch.ones(2, WIDTH)
-
-if __name__ == "__main__":
-    raise SystemExit("the script's own work")
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -81,19 +70,8 @@ def test_a_script_becomes_a_report_a_netlist_and_an_image_that_runs_without_the_
     given = torch.arange(16.0).reshape(2, 8)
     save_file({"input": given}, x)
     fork_python(
-        f"""
-        import sys
-        class Blocked:
-            def find_spec(self, name, path=None, target=None):
-                if name.startswith("torch_loom.compiler"):
-                    raise ImportError(name)
-        sys.meta_path.insert(0, Blocked())
-        import torch_loom
-        from torch_loom.tools.cli import app
-        line = ["run-image", {str(image)!r}, "--inputs", {str(x)!r}, "--out", {str(y)!r}, "--repeat", "3"]
-        app(line, standalone_mode=False)
-        assert not any(name.startswith("torch_loom.compiler") for name in sys.modules)
-        """
+        PROGRAMS / "a_script_becomes_a_report_a_netlist_and_an_image_that_runs_without_the_compiler.py",
+        given=(str(image), str(x), str(y)),
     )
     torch.manual_seed(0)
     linear = torch.nn.Linear

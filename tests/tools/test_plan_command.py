@@ -22,29 +22,13 @@ from torch_loom.errors import NotApplicableError
 from torch_loom.tools import console, misplaced, plan, plan_page, plan_text
 from torch_loom.tools.cli import app
 
-SCRIPT = """
-import sys
-import torch
-from torch import nn
-
-device = torch.device("{device}" if {available} else "cpu")
-size = int(sys.argv[1])
-model = nn.Sequential(nn.Linear(size, size), nn.GELU(), nn.Linear(size, 10)).to(device)
-optimizer = torch.optim.AdamW(model.parameters())
-for number in range(1000):
-    optimizer.zero_grad()
-    x, labels = torch.randn(32, size).to(device), torch.zeros(32).long().to(device)
-    loss = nn.functional.cross_entropy(model(x), labels)
-    loss.backward()
-    optimizer.step()
-    print("step", number)
-"""
+PROGRAMS = Path(__file__).parent / "programs" / "plan_command"
 
 
 def planned(tmp_path: Path, device: str, size: int, *options: str) -> subprocess.CompletedProcess[str]:
     script = tmp_path / "train.py"
-    available = "torch.cuda.is_available()" if device == "cuda" else "True"
-    script.write_text(SCRIPT.format(device=device, available=available), encoding="utf-8")
+    text = (PROGRAMS / "train.py").read_text(encoding="utf-8")
+    script.write_text(text.replace("cuda", device), encoding="utf-8")  # the text says which name is meant
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TORCH_LOOM_")}
     command = [sys.executable, "-m", "torch_loom.tools.cli", "plan", *options, str(script), str(size)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
@@ -100,25 +84,6 @@ def test_a_script_that_is_not_there(tmp_path: Path) -> None:
     assert "no.py" in done.stderr
 
 
-DISTRIBUTED = """
-import os
-import torch
-import torch.distributed as dist
-from torch import nn
-from torch.distributed.fsdp import fully_shard
-
-dist.init_process_group("nccl")
-rank, world = dist.get_rank(), dist.get_world_size()
-assert (rank, world) == (0, 16) == (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
-model = nn.Linear(1024, 1024).to(f"cuda:{os.environ['LOCAL_RANK']}")
-fully_shard(model)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-while True:
-    model(torch.randn(8, 1024, device="cuda")).sum().backward()
-    optimizer.step()
-"""
-
-
 def run_plan(script: Path, *options: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TORCH_LOOM_")}
     command = [sys.executable, "-m", "torch_loom.tools.cli", "plan", *options, str(script)]
@@ -127,37 +92,18 @@ def run_plan(script: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_a_group_of_a_said_size(tmp_path: Path) -> None:
-    script, as_json = tmp_path / "ddp.py", tmp_path / "plan.json"
-    script.write_text(DISTRIBUTED, encoding="utf-8")
-    done = run_plan(script, "--world-size", "16", "--json", str(as_json))
+    as_json = tmp_path / "plan.json"
+    done = run_plan(PROGRAMS / "sharded.py", "--world-size", "16", "--json", str(as_json))
     assert done.returncode == 0, done.stdout + done.stderr
     ops = {name: calls for name, _, calls, _ in json.loads(as_json.read_text(encoding="utf-8"))["ops"]}
     assert any("all_gather" in name for name in ops), ops
     assert any("reduce_scatter" in name for name in ops), ops
 
 
-DATA_PARALLEL = """
-import torch
-import torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-dist.init_process_group("nccl")
-model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(12)]).cuda()
-model = DistributedDataParallel(model, device_ids=[0], bucket_cap_mb=8)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-while True:
-    model(torch.randn(8, 1024, device="cuda")).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-"""
-
-
 @pytest.mark.slow
 def test_data_parallel_training_reduces_gradients_in_buckets(tmp_path: Path) -> None:
-    script, as_json = tmp_path / "ddp.py", tmp_path / "plan.json"
-    script.write_text(DATA_PARALLEL, encoding="utf-8")
-    done = run_plan(script, "--world-size", "8", "--json", str(as_json))
+    as_json = tmp_path / "plan.json"
+    done = run_plan(PROGRAMS / "data_parallel.py", "--world-size", "8", "--json", str(as_json))
     assert done.returncode == 0, done.stdout + done.stderr
     calls = {name: count for name, _, count, _ in json.loads(as_json.read_text(encoding="utf-8"))["ops"]}
     # 48 MiB of gradients in buckets of 8, after a first small one; three steps.
@@ -177,13 +123,9 @@ def test_what_a_script_raises_shows_its_own_frames(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_script_that_ends_in_failure_has_no_plan(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(
-        "import sys\nimport torch\ntorch.ones(4, device='loom')\nsys.exit(5)\n", encoding="utf-8"
-    )
+def test_a_script_that_ends_in_failure_has_no_plan() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "torch_loom.tools.cli", "plan", str(script)],
+        [sys.executable, "-m", "torch_loom.tools.cli", "plan", str(PROGRAMS / "ends_in_failure.py")],
         capture_output=True,
         text=True,
         timeout=100,
@@ -280,65 +222,23 @@ def test_lines_at_the_peak_are_the_programs() -> None:
     assert [frame.line for frame in plan._own_frames(frames)] == [2, 4, 6]
 
 
-COMPILED = """
-import torch
-
-model = torch.nn.Linear(256, 256).cuda()
-optimizer = torch.optim.SGD(model.parameters())
-compiled = torch.compile(model)
-loss = compiled(torch.randn(8, 256, device="cuda")).square().mean()
-loss.backward()
-print(loss.item())
-optimizer.step()
-"""
-
-
 @pytest.mark.slow
-def test_warnings_are_about_the_program(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(COMPILED, encoding="utf-8")
+def test_warnings_are_about_the_program() -> None:
+    script = PROGRAMS / "compiled.py"
     done = run_plan(script, "--chip", "wormhole_b0")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{script}:9: UserWarning: reads a value of a device that computes nothing" in done.stderr
+    assert f"{script}:8: UserWarning: reads a value of a device that computes nothing" in done.stderr
     for words in ("global hooks", "Triggered internally", "torch_loom"):
         assert words not in done.stderr
 
 
 # As PyTorch's example word_language_model does it.
-BY_HAND = """
-import torch
-from torch import nn
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.encoder, self.rnn = nn.Embedding(1000, 200), nn.LSTM(200, 200, 2, dropout=0.2)
-        self.decoder = nn.Linear(200, 1000)
-
-    def forward(self, tokens, hidden):
-        output, hidden = self.rnn(self.encoder(tokens), hidden)
-        return nn.functional.log_softmax(self.decoder(output).view(-1, 1000), dim=1), hidden
-
-model = Model().to("cuda")
-hidden = tuple(torch.zeros(2, 20, 200, device="cuda") for _ in range(2))
-for batch in range(1000):
-    print("batch", batch)
-    tokens, targets = (torch.zeros(35, 20, dtype=torch.long, device="cuda") for _ in range(2))
-    model.zero_grad()
-    hidden = tuple(each.detach() for each in hidden)
-    output, hidden = model(tokens, hidden)
-    nn.functional.nll_loss(output, targets.view(-1)).backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.25)
-    for p in model.parameters():
-        p.data.add_(p.grad, alpha=-20)
-"""
 
 
 @pytest.mark.slow
 def test_a_script_without_an_optimizer_is_stopped_after_its_steps(tmp_path: Path) -> None:
-    script, as_json = tmp_path / "main.py", tmp_path / "plan.json"
-    script.write_text(BY_HAND, encoding="utf-8")
-    done = run_plan(script, "--steps", "2", "--json", str(as_json))
+    as_json = tmp_path / "plan.json"
+    done = run_plan(PROGRAMS / "by_hand.py", "--steps", "2", "--json", str(as_json))
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(as_json.read_text(encoding="utf-8"))
     first, second = found["step_seconds"]
@@ -351,36 +251,21 @@ def test_a_script_without_an_optimizer_is_stopped_after_its_steps(tmp_path: Path
     assert "batch 3" not in done.stdout
     assert "of 2 steps" in " ".join(done.stdout.split())
     assert (found["model"], found["arguments"]) == ("Model", [])
-    assert "main.py (Model) on h200" in " ".join(done.stdout.split())
-
-
-STOPS_ON_A_VALUE = """
-import torch
-from torch import nn
-
-model = nn.Linear(256, 256).cuda()
-optimizer = torch.optim.AdamW(model.parameters())
-for _ in range(10):
-    loss = model(torch.randn(8, 256, device="cuda")).square().mean()
-    loss.backward()
-    optimizer.step()
-    torch.save(model.state_dict(), "model.pt")
-    if loss.item() < 0.1:
-        break
-"""
+    assert "by_hand.py (Model) on h200" in " ".join(done.stdout.split())
 
 
 @pytest.mark.slow
 def test_what_a_plan_does_not_know_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     script, as_json, model = tmp_path / "train.py", tmp_path / "plan.json", tmp_path / "model.pt"
-    script.write_text(STOPS_ON_A_VALUE, encoding="utf-8")
+    program = (PROGRAMS / "stops_on_a_value.py").read_text(encoding="utf-8")
+    script.write_text(program, encoding="utf-8")
     model.write_bytes(b"good")
     done = run_plan(script, "--json", str(as_json), "--html", str(tmp_path / "plan.html"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert model.read_bytes() == b"good"
     found = json.loads(as_json.read_text(encoding="utf-8"))
-    assert found["value_reads"] == {"train.py:12": 1}
+    assert found["value_reads"] == {"train.py:11": 1}
     assert found["unwritten_files"] == ["model.pt"]
     assert found["is_cut_short"]
     text = " ".join(done.stdout.split())
@@ -388,7 +273,7 @@ def test_what_a_plan_does_not_know_is_said(tmp_path: Path, monkeypatch: pytest.M
     assert "would fit" not in text
     assert "may be too low" in (tmp_path / "plan.html").read_text(encoding="utf-8")
     # With all its steps, what was read is named and the advice given.
-    script.write_text(STOPS_ON_A_VALUE.replace("< 0.1", "< 0"), encoding="utf-8")
+    script.write_text(program.replace("< 0.1", "< 0"), encoding="utf-8")
     text = " ".join(run_plan(script).stdout.split())
     assert "the plan may be too low" in text
     assert "would fit" in text

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 import torch
+
+PROGRAMS = Path(__file__).parent / "programs" / "copies"
 
 DEVICES = ("cpu", "loom:0", "loom:1")
 DTYPES = (
@@ -148,15 +151,4 @@ def test_pinned_memory_is_kept_until_its_copy_has_finished() -> None:
 
 @pytest.mark.slow
 def test_a_python_number_decides_no_dtype_in_a_queue(warm_python) -> None:
-    warm_python(
-        """
-        import torch
-
-        with torch.Stream("loom"):
-            for _ in range(3):
-                x = torch.ones((), device="loom") + 1e-6
-            assert x.dtype == torch.float32, x.dtype
-            assert abs(x.item() - 1) < 1e-3, "read on the stream that wrote it"
-        """,
-        {"TORCH_LOOM_LAUNCH": "chaos"},
-    )
+    warm_python(PROGRAMS / "a_python_number_decides_no_dtype_in_a_queue.py", {"TORCH_LOOM_LAUNCH": "chaos"})

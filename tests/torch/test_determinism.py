@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from tests.conftest import PythonRunner
+
+PROGRAMS = Path(__file__).parent / "programs" / "determinism"
 
 Use = Callable[[], object]
 
@@ -142,29 +145,19 @@ def test_on_a_side_stream_and_in_a_capture() -> None:
 @pytest.mark.slow
 def test_a_chip_that_claims_determinism_raises_nothing(warm_python: PythonRunner) -> None:
     warm_python(
-        """
-        import torch
-        torch.use_deterministic_algorithms(True)
-        assert torch.ones(4, device="loom").cumsum(0).tolist() == [1, 2, 3, 4]
-        """,
-        {"TORCH_LOOM_CHIP": "wormhole_b0"},
+        PROGRAMS / "a_chip_that_claims_determinism_raises_nothing.py", {"TORCH_LOOM_CHIP": "wormhole_b0"}
     )
 
 
 @pytest.mark.slow
 def test_matrix_products_under_cudas_name(warm_python: PythonRunner) -> None:
-    program = """
-        import torch
-        x = torch.ones(2, 2, device="cuda")
-        torch.use_deterministic_algorithms(True)
-        linear = torch.nn.functional.linear
-        for use in (lambda: x @ x, lambda: linear(x, x, x[0]), lambda: torch.addmm(x, x, x)):
-            try:
-                use()
-            except RuntimeError as error:
-                assert "CUBLAS_WORKSPACE_CONFIG=:4096:8" in str(error)
-                print("refused")
-        """
     name = {"TORCH_LOOM_DEVICE_NAME": "cuda"}
-    assert warm_python(program, name).stdout.split() == ["refused"] * 3
-    assert warm_python(program, {**name, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}).stdout == ""
+    assert (
+        warm_python(PROGRAMS / "matrix_products_under_cudas_name.py", name).stdout.split() == ["refused"] * 3
+    )
+    assert (
+        warm_python(
+            PROGRAMS / "matrix_products_under_cudas_name.py", {**name, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+        ).stdout
+        == ""
+    )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from tests.conftest import PythonRunner
+
+PROGRAMS = Path(__file__).parent / "programs" / "engine_scope"
 
 DEVICE = torch.device(torch._C._get_privateuse1_backend_name())
 
@@ -120,37 +122,7 @@ KEYS = ["Functionalize", "PreDispatch", "FuncTorchVmapMode"]
 @pytest.mark.parametrize("key", KEYS)
 def test_keys_of_the_thread_see_the_op_alone(warm_python: PythonRunner, key: str) -> None:
     """A mode's key is on for the whole thread: the ops that the engine's kernel calls must not meet it."""
-    program = f"""
-        import torch
-        KEY = torch._C.DispatchKey.{key}
-        AFTER = torch._C._dispatch_keyset_full_after(KEY)
-        seen = []
-
-        def watch(keys, op, *args, **kwargs):
-            seen.append(op._schema.name)
-            return op.redispatch(keys & AFTER, *args, **kwargs)
-
-        library = torch.library.Library("aten", "IMPL")
-        for name in ("convolution", "_convolution", "mkldnn_convolution", "_nnpack_spatial_convolution",
-                     "thnn_conv2d", "_slow_conv2d_forward", "empty.memory_format", "resize_", "zero_",
-                     "contiguous", "as_strided", "view", "unsqueeze", "clone", "copy_", "addmm", "mm"):
-            packet, _, overload = name.partition(".")
-            op = getattr(getattr(torch.ops.aten, packet), overload or "default")
-            def kernel(keys, *args, op=op, **kwargs):
-                return watch(keys, op, *args, **kwargs)
-            library.impl(op, kernel, "{key}", with_keyset=True)
-
-        def names(device):
-            x, weight = torch.randn(1, 2, 8, 8, device=device), torch.randn(2, 2, 3, 3, device=device)
-            seen.clear()
-            with torch._C._IncludeDispatchKeyGuard(KEY):
-                torch.ops.aten.convolution(x, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
-            return list(seen)
-
-        assert len(names("cpu")) > 1, "the CPU's kernel calls other ops"
-        assert names("loom") == ["aten::convolution"], seen
-    """
-    warm_python(textwrap.dedent(program))
+    warm_python(PROGRAMS / "keys_of_the_thread_see_the_op_alone.py", given=key)
 
 
 def test_no_mode_changes_what_a_queued_op_returns() -> None:

@@ -13,6 +13,8 @@ import torch
 from torch_loom import _C, chips
 from torch_loom.chips.chip import FUSED_KERNELS
 
+PROGRAMS = Path(__file__).parent / "programs" / "fused_kernels"
+
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
 
@@ -23,7 +25,6 @@ LAUNCHES = {
     "blocking": {"TORCH_LOOM_LAUNCH": "blocking"},
     "chaos": {"TORCH_LOOM_LAUNCH": "chaos", "TORCH_LOOM_CHAOS_SEED": "3"},
 }
-TRAINING = "from tests.torch.training_commands import main; main()"
 
 
 def chip_without(folder: Path, *lacking: str) -> str:
@@ -37,7 +38,7 @@ def chip_without(folder: Path, *lacking: str) -> str:
 
 
 def training_commands(fork_loom: PythonRunner, **env: str) -> Commands:
-    commands: Commands = json.loads(fork_loom(TRAINING, env).stdout.splitlines()[-1])
+    commands: Commands = json.loads(fork_loom(PROGRAMS / "training.py", env).stdout.splitlines()[-1])
     return commands
 
 
@@ -188,30 +189,7 @@ def test_parts_of_an_optimizer_compute_what_the_kernel_does(
     fork_loom: PythonRunner, tmp_path: Path, name: str
 ) -> None:
     fork_loom(
-        f"""
-        import torch
-        from tests.commands import recorded_commands
-        options = {{
-            "SGD": [{{"momentum": 0.9, "nesterov": True}}, {{"maximize": True}}],
-            "Adagrad": [{{"lr_decay": 0.1}}, {{"maximize": True}}],
-        }}.get({name!r}, [{{"amsgrad": True}}, {{"maximize": True}}, {{"lr": torch.tensor(0.2)}}])
-        for option in options:
-            results = []
-            for device in ("cpu", "loom"):
-                torch.manual_seed(0)
-                weights = [torch.randn(3, 2, device="cpu").to(device).requires_grad_() for _ in range(2)]
-                settings = {{"lr": 0.1, "weight_decay": 0.1, "fused": True, **option}}
-                optimizer = torch.optim.{name}(weights, **settings)
-                for step, found_inf in enumerate((0.0, 0.0, 1.0, 0.0)):
-                    for weight in weights:
-                        weight.grad = torch.full_like(weight, step + 1.0) * weight.detach()
-                    optimizer.grad_scale = torch.tensor(2.0, device=device)
-                    optimizer.found_inf = torch.tensor(found_inf, device=device)
-                    with recorded_commands() as commands:
-                        optimizer.step()
-                    assert not [command for command in commands if "fused" in command]
-                results.append([weight.detach().cpu() for weight in weights])
-            torch.testing.assert_close(results[1], results[0])
-        """,
+        PROGRAMS / "parts_of_an_optimizer_compute_what_the_kernel_does.py",
         {"TORCH_LOOM_CHIP": chip_without(tmp_path, "optimizer")},
+        given=name,
     )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
 from tests.conftest import PythonRunner
+
+PROGRAMS = Path(__file__).parent / "programs" / "integer_division"
 
 Divide = Callable[[torch.Tensor, torch.Tensor | int], torch.Tensor]
 
@@ -104,24 +107,6 @@ def test_a_busy_stream_and_broadcast_operands() -> None:
 def test_true_division_by_zero_stays_infinite(fork_python: PythonRunner) -> None:
     """Under the name cuda, too, where whole quotients by zero are some number."""
     fork_python(
-        """
-        import torch_loom
-        import torch
-
-        x, zero = torch.tensor([4, -4], device="cuda"), torch.tensor([0, 0], device="cuda")
-        infinite = [float("inf"), -float("inf")]
-        assert torch.div(x, zero, rounding_mode=None).tolist() == infinite
-        assert torch.div(x, zero).tolist() == infinite
-        for mode in ("trunc", "floor"):
-            eager = torch.div(x, zero, rounding_mode=mode)
-            assert torch.compile(torch.div)(x, zero, rounding_mode=mode).tolist() == eager.tolist()
-        for rest in (torch.remainder, torch.fmod, lambda x, y: x % y, lambda x, y: x % 0):
-            assert torch.compile(rest)(x, zero).tolist() == rest(x, zero).tolist()
-        for divide in (lambda x, n: x % n, lambda x, n: torch.div(x, n, rounding_mode="trunc"), torch.fmod):
-            compiled = torch.compile(divide, dynamic=True)
-            for number in (3, 5, 0, -2):
-                assert compiled(x, number).tolist() == divide(x, number).tolist(), number
-        torch.cuda.synchronize()
-        """,
+        PROGRAMS / "true_division_by_zero_stays_infinite.py",
         {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"},
     )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 from tests.conftest import PythonRunner
+
+PROGRAMS = Path(__file__).parent / "programs" / "null_sizes"
 
 
 @pytest.fixture(autouse=True)
@@ -163,17 +166,7 @@ def test_what_is_no_check_or_was_changed_since_reads_as_zero() -> None:
 
 
 def test_checks_pass_under_the_driver_null_too(fork_loom: PythonRunner) -> None:
-    fork_loom(
-        """
-        import warnings
-        import torch_loom
-        warnings.simplefilter("ignore")
-        x = torch.ones(4, device="loom")
-        assert x.all() and torch.equal(x, x) and torch.allclose(x, x)
-        assert not x.any() and x[0].item() == 0
-        """,
-        {"TORCH_LOOM_DRIVER": "null"},
-    )
+    fork_loom(PROGRAMS / "checks_pass_under_the_driver_null_too.py", {"TORCH_LOOM_DRIVER": "null"})
 
 
 @pytest.mark.filterwarnings("ignore:.*computes nothing")

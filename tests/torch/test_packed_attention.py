@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.attention.varlen import AuxRequest, varlen_attn, varlen_attn_out
+
+PROGRAMS = Path(__file__).parent / "programs" / "packed_attention"
 
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
@@ -197,26 +200,7 @@ def test_what_sizes_and_dtypes_tell_is_refused_at_the_call() -> None:
 def test_pages_and_lengths_that_do_not_exist(
     used: list[int], table: list[list[int]], words: str | None, fork_loom: PythonRunner
 ) -> None:
-    fork_loom(
-        f"""
-        import torch
-        from torch.nn.attention.varlen import varlen_attn
-
-        def numbers(values):
-            return torch.tensor(values, dtype=torch.int32, device="loom")
-
-        query, pool = (torch.ones(shape, device="loom").half() for shape in ((2, 2, 16), (4, 4, 2, 16)))
-        try:
-            output = varlen_attn(
-                query, pool, pool, numbers([0, 1, 2]), None, 1, 8,
-                seqused_k=numbers({used}), block_table=numbers({table}),
-            )
-            torch.loom.synchronize()
-            assert {words!r} is None and (output == 1).all()
-        except RuntimeError as error:
-            assert {words!r} is not None and {words!r} in str(error), error
-        """
-    )
+    fork_loom(PROGRAMS / "pages_and_lengths_that_do_not_exist.py", given=(used, table, words))
 
 
 def flash(query: Tensor, cumulative: Tensor, dropout: float) -> tuple[Tensor, ...]:

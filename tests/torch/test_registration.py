@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import PythonRunner
 from tests.test_layers import ROOT, cpp_files
+
+PROGRAMS = Path(__file__).parent / "programs" / "registration"
 
 # What would register before anybody could choose the device type.
 STATIC = re.compile(
@@ -41,67 +44,20 @@ def test_only_core_names_pytorchs_device_type() -> None:
 
 @pytest.mark.slow
 def test_loading_the_extension_registers_nothing(run_python: PythonRunner) -> None:
-    program = """
-        import importlib.util, sysconfig, torch
-        from pathlib import Path
-
-        def registered():
-            kinds = ("", "Autograd", "Autocast", "Sparse", "SparseCsr", "Quantized", "NestedTensor")
-            keys = [kind + "PrivateUse1" for kind in kinds]
-            return [torch._C._dispatch_get_registrations_for_dispatch_key(key) for key in keys]
-
-        before = registered()
-        path = Path(importlib.util.find_spec("torch_loom").origin).parent
-        file = path / ("_C" + sysconfig.get_config_var("EXT_SUFFIX"))
-        spec = importlib.util.spec_from_file_location("_C", file)
-        extension = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(extension)
-        assert registered() == before
-        assert torch._C._get_privateuse1_backend_name() == "privateuseone"
-        assert not extension.is_initialized() and extension.device_count() == 0
-
-        extension.register_device("npu")
-        assert len(registered()[0]) > 1000
-        assert torch._C._get_privateuse1_backend_name() == "npu"
-        for name in ("npu", "cuda"):
-            try:
-                extension.register_device(name)
-            except RuntimeError as error:
-                assert f"'{name}' cannot be registered" in str(error)
-                assert "this process has the device 'npu' already" in str(error)
-            else:
-                raise AssertionError(name)
-    """
-    run_python(program, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
+    run_python(
+        PROGRAMS / "loading_the_extension_registers_nothing.py", {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["loom", "rbln", "npu"])
 def test_torch_loom_is_the_module_under_every_name(warm_python: PythonRunner, name: str) -> None:
-    program = f"""
-        import sys, torch
-        import torch.loom.memory, torch.{name}.memory
-        assert torch.loom is torch.{name} is torch.get_device_module("{name}")
-        assert sys.modules["torch.loom.memory"] is sys.modules["torch.{name}.memory"] is torch.loom.memory
-        with torch.loom.explain() as report:
-            assert (torch.ones(2, device="{name}") + 1).tolist() == [2, 2]
-        assert torch.loom.memory_allocated() == torch.{name}.memory_allocated()
-    """
-    warm_python(program, {"TORCH_LOOM_DEVICE_NAME": name})
+    program = PROGRAMS / "torch_loom_is_the_module_under_every_name.py"
+    warm_python(program, {"TORCH_LOOM_DEVICE_NAME": name}, given=name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["cpu", "sparse"])
 def test_torch_loom_says_why_there_is_no_device(warm_python: PythonRunner, name: str) -> None:
-    program = f"""
-        import warnings
-        warnings.simplefilter("ignore")
-        import torch
-        try:
-            torch.loom.memory_allocated()
-        except AttributeError as error:
-            assert "TORCH_LOOM_DEVICE_NAME" in str(error) and "{name}" in str(error), error
-        else:
-            raise AssertionError("no error")
-    """
-    warm_python(program, {"TORCH_LOOM_DEVICE_NAME": name})
+    program = PROGRAMS / "torch_loom_says_why_there_is_no_device.py"
+    warm_python(program, {"TORCH_LOOM_DEVICE_NAME": name}, given=name)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tests.conftest import PythonRunner
 from tests.device.tape_programs import Tape, listening
+
+PROGRAMS = Path(__file__).parent / "programs" / "rms_norm"
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
@@ -107,19 +111,4 @@ def test_what_does_not_fit_is_refused() -> None:
 
 @pytest.mark.parametrize("chip", ["atom", "grayskull"])
 def test_a_chip_without_the_kernel_runs_its_parts(chip: str, fork_python: PythonRunner) -> None:
-    fork_python(
-        """
-        import torch_loom
-        import torch
-        from tests.device.tape_programs import listening
-
-        x = torch.randn(4, 8, device="loom", requires_grad=True)
-        with listening() as tape:
-            y = torch.rms_norm(x, [8])
-        assert len([one for one in tape.records if one["name"].startswith("aten::")]) > 3, tape.records
-        y.sum().backward()
-        wanted = torch.rms_norm(x.detach().cpu(), [8])
-        assert torch.allclose(y.cpu(), wanted, atol=1e-2)
-        """,
-        {"TORCH_LOOM_CHIP": chip},
-    )
+    fork_python(PROGRAMS / "a_chip_without_the_kernel_runs_its_parts.py", {"TORCH_LOOM_CHIP": chip})

@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,32 +17,7 @@ from torch_loom.chips.cost.lower import ATTRIBUTES, lower
 from torch_loom.chips.estimator import described
 from torch_loom.device._core import clock as simulated_time
 
-PROGRAM = """
-import json
-import torch, torch_loom
-
-torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)).to("loom")
-optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
-start, end = (torch.loom.Event(enable_timing=True) for _ in range(2))
-side = torch.loom.Stream()
-start.record()
-losses = []
-for _ in range(4):
-    optimizer.zero_grad()
-    loss = model(torch.randn(16, 32, device="loom")).square().mean()
-    loss.backward()
-    optimizer.step()
-    side.wait_stream(torch.loom.current_stream())
-    with torch.loom.stream(side):
-        torch.loom._sleep(1000)
-        model[0].weight.detach().clone()
-    losses.append(loss.detach().to("cpu", non_blocking=True))
-    torch.loom.synchronize()
-end.record()
-torch.loom.synchronize()
-print(json.dumps([start.elapsed_time(end), torch.loom.clock(), torch.loom.clock(0), sum(map(float, losses))]))
-"""
+PROGRAMS = Path(__file__).parent / "programs" / "simulated_clock"
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +40,7 @@ def test_the_same_times_in_every_launch_mode_and_driver(fork_loom: PythonRunner)
         ("auto", "null"),
     ):
         env = {"TORCH_LOOM_CLOCK": "simulated", "TORCH_LOOM_LAUNCH": launch, "TORCH_LOOM_DRIVER": driver}
-        found.append(json.loads(fork_loom(PROGRAM, env).stdout))
+        found.append(json.loads(fork_loom(PROGRAMS / "program.py", env).stdout))
     assert all(each[:3] == found[0][:3] for each in found)
     assert found[0][3] == found[1][3] == found[2][3]
     assert 0 < found[0][0] * 1e-3 <= found[0][1] <= found[0][2]
@@ -300,30 +276,7 @@ def test_costs_depend_on_declared_attributes_alone() -> None:
 
 
 def test_costs_are_asked_for_when_a_time_is_read(fork_loom: PythonRunner) -> None:
-    program = """
-from torch_loom.chips.estimator import Estimator
-asked = []
-kernel_ns = Estimator.kernel_ns
-def counted(self, chip, name, *rest):
-    asked.append(name)
-    return kernel_ns(self, chip, name, *rest)
-Estimator.kernel_ns = counted
-x = torch.ones(8, 8, device="loom")
-before, after = (torch.loom.Event(enable_timing=True) for _ in range(2))
-before.record()
-for _ in range(3):
-    (x @ x).relu()
-after.record()
-torch.loom.synchronize()
-assert asked == [], asked
-milliseconds = before.elapsed_time(after)
-assert len(asked) == 3, asked
-(x @ x).relu()
-torch.loom.clock()
-assert len(asked) == 3, asked
-assert milliseconds > 0
-"""
-    fork_loom(program, env={"TORCH_LOOM_CLOCK": "simulated"})
+    fork_loom(PROGRAMS / "costs_are_asked_for_when_a_time_is_read.py", env={"TORCH_LOOM_CLOCK": "simulated"})
 
 
 def test_when_a_time_is_read_changes_no_time() -> None:

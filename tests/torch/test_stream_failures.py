@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 import torch_loom.device as loom
+
+PROGRAMS = Path(__file__).parent / "programs" / "stream_failures"
 
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
@@ -188,28 +191,4 @@ def test_backward_fails_where_it_is_waited_for(side: Side) -> None:
 
 
 def test_out_of_memory_is_raised_at_the_call(fork_loom: PythonRunner) -> None:
-    fork_loom(
-        """
-        import torch_loom
-        side = torch.loom.Stream()
-        def fails(work):
-            try:
-                work()
-            except torch.OutOfMemoryError as error:
-                assert "LOOM out of memory. Tried to allocate" in str(error)
-                return True
-        with torch.loom.stream(side):
-            assert fails(lambda: torch.empty(100 << 20, dtype=torch.uint8, device="loom"))
-            x = torch.ones(4 << 20, device="loom")
-            kept = []
-            def fill():
-                for _ in range(9):
-                    kept.append(x * 2)
-            assert fails(fill) and len(kept) == 3
-            side.synchronize()
-            assert all(y[-1].item() == 2 for y in kept)
-            kept.clear()
-            assert (x * 2).sum().item() == 8 << 20
-        """,
-        {"TORCH_LOOM_MEMORY": "64MiB"},
-    )
+    fork_loom(PROGRAMS / "out_of_memory_is_raised_at_the_call.py", {"TORCH_LOOM_MEMORY": "64MiB"})

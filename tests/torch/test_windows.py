@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from tests.conftest import PythonRunner
+
+PROGRAMS = Path(__file__).parent / "programs" / "windows"
 
 WINDOWS = ("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window")
 
@@ -56,13 +60,4 @@ def test_what_is_no_kaiser_window(options: dict[str, object], words: str) -> Non
 
 
 def test_a_dry_run_makes_windows(fork_python: PythonRunner) -> None:
-    fork_python(
-        """
-        import torch_loom
-        import torch
-
-        window = torch.kaiser_window(1 << 20, device="loom")
-        assert window.shape == (1 << 20,) and torch.loom.memory_allocated() == 4 << 20
-        """,
-        {"TORCH_LOOM_DRIVER": "null"},
-    )
+    fork_python(PROGRAMS / "a_dry_run_makes_windows.py", {"TORCH_LOOM_DRIVER": "null"})

@@ -1,0 +1,10 @@
+import torch
+
+import torch_loom  # noqa: F401
+from tests.raising import raises
+
+raises(
+    "NotImplementedError",
+    "not implemented for 'Long'",
+    lambda: torch.histc(torch.arange(4, device="loom"), 2),
+)

@@ -1,0 +1,8 @@
+import torch
+
+import torch_loom
+
+torch_loom._autoload()
+x = torch.zeros(4, dtype=torch.float16, device="rbln")
+x.exp()
+x.exp()

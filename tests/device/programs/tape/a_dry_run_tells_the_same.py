@@ -1,0 +1,3 @@
+from tests.device.tape_programs import main
+
+main()

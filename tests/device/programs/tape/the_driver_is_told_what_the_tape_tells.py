@@ -1,0 +1,3 @@
+from tests.device.driver_log import main
+
+main()

@@ -1,0 +1,25 @@
+import threading
+
+import pynvml
+
+failures = []
+
+
+def ask():
+    try:
+        for _ in range(200):
+            pynvml.nvmlInit()
+            handle = pynvml.nvmlDeviceGetHandleByIndex(1)
+            assert pynvml.nvmlDeviceGetIndex(handle) == 1
+            assert pynvml.nvmlDeviceGetMemoryInfo(handle).used == 0
+            pynvml.nvmlShutdown()
+    except BaseException as error:
+        failures.append(error)
+
+
+threads = [threading.Thread(target=ask) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not failures, failures

@@ -1,0 +1,4 @@
+import torch_loom  # noqa: F401
+from torch_loom.compat.torch_rbln import diagnose
+
+assert diagnose.main() == 1

@@ -1,0 +1,6 @@
+import sys
+
+import torch
+
+torch.ones(4, device="loom")
+sys.exit(5)

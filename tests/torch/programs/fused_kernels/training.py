@@ -1,0 +1,3 @@
+from tests.torch.training_commands import main
+
+main()
