@@ -12,6 +12,7 @@ PROGRAMS = Path(__file__).parent / "programs" / "flex_attention"
 
 
 @pytest.mark.slow
-def test_compiled_calls_agree_with_eager_ones(warm_python: PythonRunner) -> None:
+@pytest.mark.parametrize("call", ["plain", "tilted", "grouped", "replayed"])
+def test_compiled_calls_agree_with_eager_ones(warm_python: PythonRunner, call: str) -> None:
     env = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"}
-    warm_python(PROGRAMS / "compiled_calls.py", env)
+    warm_python(PROGRAMS / "compiled_calls.py", env, given=call)

@@ -1,3 +1,6 @@
+import ast
+import sys
+
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -33,7 +36,10 @@ def check(rows, columns, heads, dtype=torch.float32, score_mod=None, blocks=True
     torch.testing.assert_close(results[1], results[0], rtol=tolerance, atol=tolerance)
 
 
-check(64, 64, 4, blocks=False)
-check(100, 100, 4, torch.float16, tilted)
-check(64, 200, 2, dynamic=True)
-check(64, 64, 4, score_mod=tilted, mode="reduce-overhead")
+CALLS = {
+    "plain": lambda: check(64, 64, 4, blocks=False),
+    "tilted": lambda: check(100, 100, 4, torch.float16, tilted),
+    "grouped": lambda: check(64, 200, 2, dynamic=True),
+    "replayed": lambda: check(64, 64, 4, score_mod=tilted, mode="reduce-overhead"),
+}
+CALLS[ast.literal_eval(sys.argv[1])]()
