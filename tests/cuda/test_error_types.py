@@ -16,22 +16,7 @@ def test_devices_and_streams(fork_cuda: PythonRunner) -> None:
 
 
 def test_generators_and_raw_memory(fork_cuda: PythonRunner) -> None:
-    fork_cuda(
-        START
-        + """
-state = torch.cuda.get_rng_state()
-generator = torch.Generator("cuda")
-for call in (
-    lambda: torch.cuda.set_rng_state(state[:15]),
-    lambda: generator.set_state(state.repeat(2)),
-    lambda: generator.set_offset(3),
-    lambda: torch.cuda.caching_allocator_delete(4096),
-    lambda: torch.cuda.caching_allocator_delete(torch.ones(2, device="cuda").data_ptr()),
-):
-    assert kind(call) is RuntimeError
-assert kind(lambda: generator.set_state(state.float())) is TypeError
-"""
-    )
+    fork_cuda(PROGRAMS / "generators_and_raw_memory.py")
 
 
 def test_calls_before_the_first_use(fork_cuda: PythonRunner) -> None:
