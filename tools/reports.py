@@ -84,16 +84,16 @@ def reports(folder: Path) -> list[Report]:
     for path in paths:
         relative = path.relative_to(folder).as_posix()
         try:
-            found += _of_file(relative, path.read_text(encoding="utf-8"))
+            found += _of_file(relative, folder)
         except ValueError as error:
             raise ValueError(f"{relative}, {error}") from error
     return found
 
 
-def _of_file(path: str, text: str) -> Iterator[Report]:
-    if f"mark.{_MARKER}(" not in text:
+def _of_file(path: str, folder: Path) -> Iterator[Report]:
+    if f"mark.{_MARKER}(" not in (folder / path).read_text(encoding="utf-8"):
         return
-    reader = Reader(path, text)
+    reader = Reader(path, folder)
     for statement in reader.tree.body:
         inner = statement.body if isinstance(statement, ast.ClassDef) else [statement]
         prefix = f"{statement.name}::" if isinstance(statement, ast.ClassDef) else ""

@@ -58,11 +58,17 @@ def _texts(marker: ast.Call) -> list[str]:
 
 
 class Reader:
-    """One file of tests, read without running it."""
+    """One file of tests, and the programs that it runs, read without running them.
 
-    def __init__(self, path: str, text: str) -> None:
+    Args:
+        path: the file, relative to the folder of the tests.
+        folder: that folder.
+    """
+
+    def __init__(self, path: str, folder: Path) -> None:
         self.path = path
-        self.tree = ast.parse(text)
+        self.file = folder / path
+        self.tree = ast.parse(self.file.read_text(encoding="utf-8"))
         # What a test uses of its own file counts as part of it: helpers, fixtures, programs.
         self.globals: dict[str, list[ast.stmt]] = {}
         for statement in self.tree.body:
@@ -107,7 +113,40 @@ class Reader:
             words |= own
             asserts |= own_asserts
             waiting += [other for word in own if word != "pytestmark" for other in self._bound_to(word)]
+            for program in self._programs(statement):
+                waiting += ast.parse(program.read_text(encoding="utf-8")).body
         return words, asserts
+
+    def _programs(self, statement: ast.stmt) -> Iterator[Path]:
+        """Yields the files ``FOLDER / "name.py"`` that a statement names, also by a parameter of its test."""
+        inner = list(ast.walk(statement))
+        texts = [
+            each.value for each in inner if isinstance(each, ast.Constant) and isinstance(each.value, str)
+        ]
+        for node in inner:
+            if not isinstance(node, ast.BinOp) or (folder := self._folder(node.left)) is None:
+                continue
+            if isinstance(node.right, ast.Constant):
+                names = [str(node.right.value)]
+            else:
+                names = [name for text in texts for name in (text, f"{text}.py")]
+            yield from (folder / name for name in names if name.endswith(".py") and (folder / name).is_file())
+
+    def _folder(self, node: ast.expr) -> Path | None:
+        """Returns what ``Path(__file__).parent / "programs"`` means, or a name for it; None for all else."""
+        if isinstance(node, ast.Call) and _called(node) == "Path":
+            is_file = isinstance(node.args[0], ast.Name) and node.args[0].id == "__file__"
+            return self.file if is_file else None
+        if isinstance(node, ast.Attribute) and node.attr == "parent":
+            folder = self._folder(node.value)
+            return None if folder is None else folder.parent
+        if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant):
+            folder = self._folder(node.left)
+            return None if folder is None else folder / str(node.right.value)
+        if isinstance(node, ast.Name):
+            values = [each.value for each in self._bound_to(node.id) if isinstance(each, ast.Assign)]
+            return self._folder(values[0]) if values else None
+        return None
 
 
 def _bound(statement: ast.stmt) -> list[str]:
@@ -165,7 +204,7 @@ def marked_tests(folder: Path) -> list[MarkedTest]:
     for path in sorted(folder.rglob("test_*.py")):
         relative = path.relative_to(folder).as_posix()
         try:
-            found += Reader(relative, path.read_text(encoding="utf-8")).tests()
+            found += Reader(relative, folder).tests()
         except ValueError as error:
             raise ValueError(f"{relative}, {error}") from error
     return found

@@ -111,7 +111,7 @@ def tests(root: Path) -> list[MarkedTest]:
 
 def _tests(folder: Path) -> Iterator[MarkedTest]:
     for path in sorted(folder.glob("test_*.py")):
-        reader = Reader(f"pybuda/{path.name}", path.read_text(encoding="utf-8"))
+        reader = Reader(f"pybuda/{path.name}", folder.parent)
         for node in reader.tree.body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 words, asserts = reader.used(node)
