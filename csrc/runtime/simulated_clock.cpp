@@ -63,7 +63,8 @@ constexpr const char* kClearsFlag = "clear_flag";
 constexpr size_t kMaxSteps = 1 << 19;
 constexpr size_t kMaxUnknown = 1 << 15;
 
-constexpr size_t kMaxPutOff = 1 << 20;  // 16 MB
+// Of kernels, 16 MB; afterwards a call is described until its cost is known.
+constexpr size_t kMaxPutOff = 1 << 20;
 
 constexpr size_t kQuickCosts = 1 << 12;
 std::array<CheckedSlot, kQuickCosts> quick_costs;
@@ -319,7 +320,7 @@ class Clock final : public TapeReader, public clock::Source {
     if (!find_cost(step, key)) {
       step.unknown = unknown.get();
       places_.emplace(key, unknown.get());
-      if (put_off_.size() < kMaxPutOff) {
+      if (!unknown->is_move && put_off_.size() < kMaxPutOff) {
         unknown->number = -2 - static_cast<int64_t>(put_off_.size());
         put_off_.push_back({unknown.get()});
       }

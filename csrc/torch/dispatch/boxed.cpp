@@ -204,11 +204,10 @@ void mix_argument(Lending& lending, const c10::IValue& value) {
 // Queues the op when what it returns can be known before it runs.
 bool try_queue(Op& op, torch::jit::Stack* stack, Lending& lending, const InferenceKey& key) {
   std::string reason;
-  std::shared_ptr<const InferredOutputs> inferred =
-      key.empty() ? nullptr : find_or_infer(op, *stack, lending, key, reason);
   const runtime::StreamRef stream = runtime::current_stream_of(lending.device());
   const bool is_captured = translated([&] { return runtime::is_captured(stream); });
-  if (is_captured && inferred == nullptr && !key.empty()) inferred = rehearse_or_raise(op, *stack, lending);
+  const std::shared_ptr<const InferredOutputs> inferred =
+      key.empty() ? nullptr : find_or_infer(op, *stack, lending, key, is_captured, reason);
   const bool known = inferred != nullptr && inferred->can_queue;
   if (is_captured && !known) {
     const bool is_unseen = inferred == nullptr && !key.empty();

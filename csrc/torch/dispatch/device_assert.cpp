@@ -206,7 +206,7 @@ void assert_or_rethrow(Op& op, torch::jit::Stack* stack, Lending& lending, const
   const torch::jit::Stack arguments(first, stack->end());
   if (!is_caused_by_values(op, lending.engine_keys(), arguments, error)) throw;
   std::string reason;
-  const auto inferred = find_or_infer(op, *stack, lending, key, reason);
+  const auto inferred = find_or_infer(op, *stack, lending, key, /*is_captured=*/false, reason);
   if (inferred == nullptr || !inferred->can_queue) throw;
   if (!has_device_asserts) rethrow_as_assert(error);
   note_device_assert(op.name(), error.what_without_backtrace(), python_line());
@@ -219,7 +219,7 @@ void skip_or_raise(Op& op, torch::jit::Stack* stack, Lending& lending) {
   const InferenceKey key = key_of(op, *stack, lending);
   if (key.empty() || translated([&] { return runtime::is_captured(stream); })) raise_device_assert();
   std::string reason;
-  const auto inferred = find_or_infer(op, *stack, lending, key, reason);
+  const auto inferred = find_or_infer(op, *stack, lending, key, /*is_captured=*/false, reason);
   if (inferred == nullptr || !inferred->can_queue) raise_device_assert();
   push_undefined(op, stack, lending, *inferred);
 }

@@ -46,6 +46,10 @@ c10::DataPtr host_memory_of(c10::Allocator& host, size_t bytes) {
 
 }  // namespace
 
+// A wrong guess must not have the device run out of memory; copying so little is cheap beside what larger
+// ones take.
+constexpr size_t kMostGuessed = size_t{1} << 16;
+
 void OutputAllocations::check_bound(size_t bytes) {
   if (device_ == nullptr || bytes < host_memory::kLargeBytes) [[likely]]
     return;
@@ -55,22 +59,25 @@ void OutputAllocations::check_bound(size_t bytes) {
                   "the kernel needs " + std::to_string(bytes) + " bytes at once, more than the device has");
 }
 
+c10::DataPtr OutputAllocations::take_output(const runtime::Device& device, size_t bytes) {
+  void* memory = device.runtime().engine_address(take_device_memory(device, bytes));
+  c10::DataPtr output{memory, memory, &free_device_memory, c10::Device(c10::kCPU)};
+  latest_output_ = memory;
+  if (bytes >= host_memory::kLargeBytes) [[unlikely]]
+    check_host_room(memory, bytes);
+  return output;
+}
+
 c10::DataPtr OutputAllocations::allocate(size_t bytes, c10::Allocator& host) {
   const size_t index = count_++;
   switch (mode_) {
     case Mode::kKnown:
-      if (index < 64 && ((mask_ >> index) & 1) != 0) {
-        void* memory = device_->runtime().engine_address(take_device_memory(*device_, bytes));
-        c10::DataPtr output{memory, memory, &free_device_memory, c10::Device(c10::kCPU)};
-        latest_output_ = memory;
-        if (bytes >= host_memory::kLargeBytes) [[unlikely]]
-          check_host_room(memory, bytes);
-        return output;
-      }
+      if (index < 64 && ((mask_ >> index) & 1) != 0) return take_output(*device_, bytes);
       return host_memory_of(host, bytes);
     case Mode::kLearning: {
       check_bound(bytes);
-      c10::DataPtr memory = host_memory_of(host, bytes);
+      const bool is_output = guessed_ != nullptr && bytes <= kMostGuessed;
+      c10::DataPtr memory = is_output ? take_output(*guessed_, bytes) : host_memory_of(host, bytes);
       seen_.push_back({memory.get(), bytes});
       return memory;
     }

@@ -36,6 +36,10 @@ class OutputAllocations {
     mask_ = mask;
   }
 
+  // While these are learned: small ones are born on `device`, since all became outputs before. Where that is
+  // wrong, scratch is counted as device memory for a moment.
+  void guess(const runtime::Device& device) { guessed_ = &device; }
+
   // While these are learned: an allocation of more than the device has throws, before the host has to find
   // it. For kernels that have written nothing by then.
   void bound_by(const runtime::Device& device) { device_ = &device; }
@@ -87,8 +91,10 @@ class OutputAllocations {
   enum class Mode : uint8_t { kKnown, kLearning, kPlaced };
   explicit OutputAllocations(Mode mode) : mode_(mode) {}
   void check_bound(size_t bytes);
+  c10::DataPtr take_output(const runtime::Device& device, size_t bytes);
 
   Mode mode_;
+  const runtime::Device* guessed_ = nullptr;  // whose outputs small allocations are taken for
   const runtime::Device* device_ = nullptr;
   OutputMask mask_ = 0;
   size_t count_ = 0, refused_bytes_ = 0;

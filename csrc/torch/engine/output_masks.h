@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <optional>
 
@@ -28,7 +29,17 @@ class OutputAllocationTable {
     return large == nullptr ? std::nullopt : find_in(*large, key);
   }
 
-  void learn(const CallKey& key, OutputMask mask) {
+  // Whether all that kernels of the op allocated so far became outputs.
+  bool knows_no_scratch() const { return scratch_.load(std::memory_order_relaxed) == Scratch::kNone; }
+
+  // `num_allocations`: outputs and scratch.
+  void learn(const CallKey& key, OutputMask mask, size_t num_allocations) {
+    if (static_cast<size_t>(std::popcount(mask)) != num_allocations) {
+      scratch_.store(Scratch::kSome, std::memory_order_relaxed);
+    } else if (mask != 0 && scratch_.load(std::memory_order_relaxed) == Scratch::kUnknown) {
+      Scratch unknown = Scratch::kUnknown;
+      scratch_.compare_exchange_strong(unknown, Scratch::kNone, std::memory_order_relaxed);
+    }
     if (put_in(small_, key, mask)) return;
     Large* large = large_.load(std::memory_order_acquire);
     if (large == nullptr) {
@@ -72,6 +83,8 @@ class OutputAllocationTable {
     return false;
   }
 
+  enum class Scratch : uint8_t { kUnknown, kNone, kSome };
+  std::atomic<Scratch> scratch_{Scratch::kUnknown};
   Small small_;
   std::atomic<Large*> large_{nullptr};
 };

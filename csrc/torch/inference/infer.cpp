@@ -196,14 +196,19 @@ bool counts_mask(const Op& op, const torch::jit::Stack& stack) {
   return values.isTensor() && values.toTensor().dim() > 0 && has_mask(op, stack);
 }
 
+// `has_raised`: the shape function has, or the kernel in its place.
 std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& stack, const Lending& lending,
-                                             std::string& reason) {
+                                             std::string& reason, bool& has_raised) {
   const auto on_zeros = [&] {
     auto shown = rehearse(op, stack, lending, StandIns::Contents::kZeros, reason);
     if (shown != nullptr) num_engine.fetch_add(1, std::memory_order_relaxed);
     return shown;
   };
-  if (op.facts.has(op_flag::kEngineInfers)) return on_zeros();
+  if (op.facts.has(op_flag::kEngineInfers)) {
+    auto shown = on_zeros();
+    has_raised = shown == nullptr;
+    return shown;
+  }
   const bool in_cpp = static_cast<bool>(op.shape_function());
   if (!op.has_shapes()) {
     reason = "it has no shape function";
@@ -220,7 +225,8 @@ std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& st
         }
       },
       reason);
-  if (!answers) return nullptr;
+  has_raised = !answers;
+  if (has_raised) return nullptr;
   if (op.facts.has(op_flag::kEngineChecks) && !is_taken(op, stack, lending, reason)) return nullptr;
   drop_unwanted(op, stack, call.arguments);
   auto outputs = observe(call.arguments, op.num_returns, call.loans, nullptr, ShownBy::kShapeFunction);
@@ -233,6 +239,26 @@ std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& st
   }
   (in_cpp ? num_cpp : num_python).fetch_add(1, std::memory_order_relaxed);
   return outputs;
+}
+
+// What the kernel returns for zeros, or its error; null where values may be the cause of that, and where it
+// cannot be tried.
+std::shared_ptr<const InferredOutputs> rehearse_or_raise(Op& op, const torch::jit::Stack& stack,
+                                                         const Lending& lending) {
+  if (!lending.runs_kernels() || op.has_generator || op.handle.hasTag(at::Tag::nondeterministic_seeded) ||
+      bytes_of_stand_ins(lending) > kMostRehearsed) {
+    return nullptr;
+  }
+  StandIns call(op, stack, lending, StandIns::Contents::kZeros);
+  try {
+    const InferenceScope scope;
+    call_kernel(op, lending.engine_keys(), &call.arguments);
+  } catch (const c10::Error&) {
+    std::string said;
+    if (rehearse(op, stack, lending, StandIns::Contents::kOnes, said) != nullptr) return nullptr;
+    throw;
+  }
+  return observe(call.arguments, op.num_returns, call.loans, nullptr, ShownBy::kKernel);
 }
 
 // What a shape function said of the run that this thread begins.
@@ -299,7 +325,8 @@ InferenceKey key_to_teach(Op& op, const torch::jit::Stack& stack, const Lending&
   InferenceKey key = key_of(op, stack, lending);
   if (is_checked.load(std::memory_order_relaxed) && !key.empty()) [[unlikely]] {
     expected = Expected{};
-    expected.outputs = infer(op, stack, lending, expected.reason);
+    bool has_raised = false;
+    expected.outputs = infer(op, stack, lending, expected.reason, has_raised);
   }
   return key;
 }
@@ -313,25 +340,19 @@ void teach(const Op& op, const InferenceKey& key, const torch::jit::Stack& stack
   learn_outputs(key, std::move(shown));
 }
 
-std::shared_ptr<const InferredOutputs> rehearse_or_raise(Op& op, const torch::jit::Stack& stack,
-                                                         const Lending& lending) {
-  if (!op.has_shapes() || !lending.runs_kernels() || bytes_of_stand_ins(lending) > kMostRehearsed) {
-    return nullptr;
-  }
-  StandIns call(op, stack, lending, StandIns::Contents::kZeros);
-  const InferenceScope scope;
-  call_kernel(op, lending.engine_keys(), &call.arguments);
-  return observe(call.arguments, op.num_returns, call.loans, nullptr, ShownBy::kKernel);
-}
-
 std::shared_ptr<const InferredOutputs> find_or_infer(Op& op, const torch::jit::Stack& stack,
                                                      const Lending& lending, const InferenceKey& key,
-                                                     std::string& reason) {
+                                                     bool is_captured, std::string& reason) {
   if (auto known = find_inferred(key)) {
     num_known.fetch_add(1, std::memory_order_relaxed);
     return known;
   }
-  auto inferred = infer(op, stack, lending, reason);
+  bool has_raised = false;
+  auto inferred = infer(op, stack, lending, reason, has_raised);
+  if (is_captured && has_raised) {
+    inferred = rehearse_or_raise(op, stack, lending);
+    if (inferred != nullptr) num_engine.fetch_add(1, std::memory_order_relaxed);
+  }
   if (inferred == nullptr) {
     op.was_not_inferred = true;
     num_unknown.fetch_add(1, std::memory_order_relaxed);

@@ -16,18 +16,15 @@ InferenceKey key_of(const Op& op, const torch::jit::Stack& stack, const Lending&
 
 // Null when neither earlier runs nor a shape function answer; `reason` is what the latter says instead. May
 // run Python. What is not an `Exception` of Python's (Ctrl-C) leaves it, and so does a lack
-// of memory.
+// of memory. Of a call that is captured, whose shape function raised, the engine's kernel is tried on zeros:
+// its error is the program's, and is raised.
 std::shared_ptr<const InferredOutputs> find_or_infer(Op& op, const torch::jit::Stack& stack,
                                                      const Lending& lending, const InferenceKey& key,
-                                                     std::string& reason);
-
-// For a call to be captured whose shape function raised: what the engine's kernel returns for zeros, or its
-// own error, which the program made. Null where that is too large to be tried.
-std::shared_ptr<const InferredOutputs> rehearse_or_raise(Op& op, const torch::jit::Stack& stack,
-                                                         const Lending& lending);
+                                                     bool is_captured, std::string& reason);
 
 // Whether runs in place show what such calls return, for when they are queued or captured: the shape function
-// does not say it, or has failed before. Most programs queue nothing, and do not pay for it.
+// does not say it, or has failed before. Skipped otherwise: it doubles the price of the first
+// call of a shape.
 bool must_teach(Op& op);
 // The key of such a run; empty where nothing is to be learned of it.
 InferenceKey key_to_teach(Op& op, const torch::jit::Stack& stack, const Lending& lending);

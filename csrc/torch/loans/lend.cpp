@@ -94,7 +94,7 @@ bool Lending::must_describe(Op& op, bool costs_anew) {
 
 Lending::~Lending() {
   if (target_ == nullptr || !target_->runs_kernels()) return;
-  if (learned_table_ != nullptr) learned_table_->learn(key_.key(), learned_);
+  if (learned_table_ != nullptr) learned_table_->learn(key_.key(), learned_, allocations_.seen().size());
   for (Loan& loan : loans_) {
     give_back_alias(std::move(loan.alias));
   }
@@ -114,10 +114,18 @@ bool Lending::knows_allocations(OutputAllocationTable& table) {
   const std::optional<OutputMask> mask = table.find(key_.key());
   if (!mask.has_value()) {
     asked_table_ = &table;
+    if (table.knows_no_scratch() && takes_contiguous()) allocations_.guess(target());
     return false;
   }
   allocations_.know(target(), *mask);
   return true;
+}
+
+// Kernels copy operands that are not, which is scratch.
+bool Lending::takes_contiguous() const {
+  return !by_keys_ && std::all_of(loans_.begin(), loans_.end(), [](const Loan& loan) {
+    return loan.original().unsafeGetTensorImpl()->is_contiguous();
+  });
 }
 
 void Lending::set_device(int device) {

@@ -171,6 +171,7 @@ class Lending {
     }
   }
   void take_workspace();
+  bool takes_contiguous() const;
   bool has_moved(const Loan& loan) const;
   bool make_own(c10::DataPtr& memory, size_t bytes);
   void copy_from_host(void* destination, const void* source, size_t bytes);

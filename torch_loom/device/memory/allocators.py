@@ -242,8 +242,7 @@ def caching_allocator_delete(mem_ptr: int) -> None:
 
     Raises:
         TypeError: ``mem_ptr`` is no int.
-        ValueError: it is no address.
-        RuntimeError: it is not the address of a live allocation of :func:`caching_allocator_alloc`; the
+        RuntimeError: it is no address, or not that of a live allocation of :func:`caching_allocator_alloc`; the
             memory of a tensor is none.
     """
     if not isinstance(mem_ptr, int) or isinstance(mem_ptr, bool):

@@ -48,7 +48,12 @@ FAMILIES = (
         "slow_conv3d slow_conv3d_forward _slow_conv2d_forward slow_conv_dilated2d slow_conv_dilated3d "
         "slow_conv_transpose2d slow_conv_transpose3d thnn_conv2d mkldnn_convolution conv_depthwise3d "
         "_conv_depthwise2d conv_tbc",
-        facts={"unboxed": "convolution convolution_backward", "borrows_whole": "_convolution"},
+        facts={
+            "unboxed": "convolution convolution_backward",
+            "borrows_whole": "_convolution",
+            # Which layout the result has depends on the library that the engine chooses.
+            "engine_infers": "convolution convolution_backward",
+        },
     ),
     Family(
         "gradients of convolutions",
