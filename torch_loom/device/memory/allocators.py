@@ -242,8 +242,8 @@ def caching_allocator_delete(mem_ptr: int) -> None:
 
     Raises:
         TypeError: ``mem_ptr`` is no int.
-        RuntimeError: it is no address, or not that of a live allocation of :func:`caching_allocator_alloc`; the
-            memory of a tensor is none.
+        RuntimeError: it is no address, or not that of a live allocation of
+            :func:`caching_allocator_alloc`; the memory of a tensor is none.
     """
     if not isinstance(mem_ptr, int) or isinstance(mem_ptr, bool):
         raise TypeError(f"mem_ptr must be an int, got {type(mem_ptr).__name__} {mem_ptr!r}")
