@@ -26,12 +26,13 @@ std::atomic<bool> detail::on{false};
 
 struct Unknown;
 
-// What last_cost() says of a kernel whose cost is put off is −2 less the place of one of these: calls that
-// are not described name it.
+// A cost that is put off: calls that are not described name it by its number, see last_cost().
 struct PutOff {
   Unknown* unknown;         // while it is not estimated
   int64_t nanoseconds = 0;  // afterwards
 };
+int64_t number_of_place(size_t place) { return -2 - static_cast<int64_t>(place); }
+size_t place_of_number(int64_t number) { return static_cast<size_t>(-2 - number); }
 
 // A cost that is not estimated yet, and what the estimator needs for it.
 struct Unknown {
@@ -43,7 +44,7 @@ struct Unknown {
   std::string name;
   KeptRecord record;
   std::atomic<int64_t> nanoseconds{-1};
-  int64_t number = kNoCost;  // see PutOff
+  int64_t number = kNoCost;  // of its PutOff, if it has one
 };
 
 namespace {
@@ -58,8 +59,9 @@ constexpr CommandKinds kBegins = kinds_of(
 constexpr const char* kWaitsForFlag = "busy_wait_for_flag";
 constexpr const char* kClearsFlag = "clear_flag";
 
-// The most steps, and the most unknown costs, that are deferred until a time is read, in some 50 MB: a
-// program that reads none computes none, unless it is long, and then it computes each cost once.
+// The most steps, of 40 bytes, and the most unknown costs, of a kilobyte at most, that are deferred until a
+// time is read: a program that reads none computes none, unless it is long, and then it computes each cost
+// once.
 constexpr size_t kMaxSteps = 1 << 19;
 constexpr size_t kMaxUnknown = 1 << 15;
 
@@ -143,7 +145,7 @@ class Clock final : public TapeReader, public clock::Source {
       const std::lock_guard<driver::SpinMutex> lock(mutex_);
       World& world = this->world();
       const PutOff known{nullptr, cost};
-      const PutOff& own_cost = cost >= 0 ? known : put_off_[static_cast<size_t>(-2 - cost)];
+      const PutOff& own_cost = cost >= 0 ? known : put_off_[place_of_number(cost)];
       if (own_cost.unknown == nullptr) {
         run(world, world.line_of(device), device, place_of(stream), own_cost.nanoseconds);
       } else {
@@ -321,7 +323,7 @@ class Clock final : public TapeReader, public clock::Source {
       step.unknown = unknown.get();
       places_.emplace(key, unknown.get());
       if (!unknown->is_move && put_off_.size() < kMaxPutOff) {
-        unknown->number = -2 - static_cast<int64_t>(put_off_.size());
+        unknown->number = number_of_place(put_off_.size());
         put_off_.push_back({unknown.get()});
       }
       unknown_.push_back(std::move(unknown));
@@ -381,7 +383,7 @@ class Clock final : public TapeReader, public clock::Source {
     if (!steps_.empty()) return;
     for (const auto& unknown : unknown_) {
       if (unknown->number == kNoCost) continue;
-      put_off_[static_cast<size_t>(-2 - unknown->number)] = {nullptr, unknown->nanoseconds.load()};
+      put_off_[place_of_number(unknown->number)] = {nullptr, unknown->nanoseconds.load()};
     }
     unknown_.clear();
     places_.clear();

@@ -1,6 +1,7 @@
 // 128 bits that stand for all that was mixed into them. Words are multiplied into both halves, so that keys
 // behave as random numbers: among n different calls two have the same key with a chance of about n² / 2^129,
-// for a million calls 2^-89. That is below the rate at which memory flips a bit, and no caller compares more.
+// for a million calls 2^-89. (A product that is 0 forgets one half, about once in 2^63 words.) No caller
+// compares more.
 #pragma once
 
 #include <bit>

@@ -313,5 +313,5 @@ def test_other_settings(fork_loom: PythonRunner, env: dict[str, str]) -> None:
 @pytest.mark.slow
 def test_end_of_the_program(warm_python: PythonRunner) -> None:
     """It may come while a profile runs; here with the device under its other name."""
-    done = warm_python(PROGRAMS / "end_of_the_program.py", {"TORCH_LOOM_DEVICE_NAME": "rbln"})
+    done = warm_python(PROGRAMS / "program.py", {"TORCH_LOOM_DEVICE_NAME": "rbln"})
     assert "True" in done.stdout

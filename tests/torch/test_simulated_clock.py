@@ -380,7 +380,7 @@ def test_a_kernel_of_which_nobody_is_told_costs_the_same() -> None:
     assert told["many numbers"] > 2 * told["few numbers"]
     assert told["large sparse"] > 2 * told["small sparse"]
     assert told["cumulated as double"] > told["cumulated"]
-    # The first is told to the clock, and teaches it what is not told the next times.
+    # The first call is described and its cost is cached; later calls are not described.
     for _ in range(3):
         assert {name: took(op) for name, op in ops.items()} == pytest.approx(told, abs=1e-12)
     assert len({round(1e9 * each) for each in told.values()}) > len(ops) // 2

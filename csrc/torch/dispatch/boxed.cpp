@@ -354,7 +354,7 @@ void lend_and_run(Op& op, torch::jit::Stack* stack, bool is_by_keys, bool is_che
   if (is_deterministic_wanted(op.alert)) [[unlikely]] {
     raise_alert(*op.alert, c10::ArrayRef<c10::IValue>(*stack).slice(first), lending.device());
   }
-  // What values decide has another cost each time.
+  // An op that waits for values has no fixed cost.
   if (lending.must_describe(op, /*costs_anew=*/waits)) [[unlikely]]
     describe(op, *stack, lending);
   if (runs_in_place) {

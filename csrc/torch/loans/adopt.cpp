@@ -62,7 +62,7 @@ at::Tensor Lending::adopt(at::Tensor result) {
 bool Lending::make_own(c10::DataPtr& memory, size_t bytes) {
   const runtime::Runtime& runtime = target().runtime();
   const c10::Device own(device_type(), static_cast<c10::DeviceIndex>(device()));
-  const int index = asked_table_ == nullptr ? -1 : allocations_.index_of(memory.get());
+  const int index = allocations_.index_of(memory.get());
   if (index >= 0 && index < 64) learned_ |= OutputMask{1} << index;
   if (allocations_.is_latest_output(memory.get()) || runtime.device_of(memory.get()) == own.index()) {
     if (runtime.is_fenced()) {
@@ -73,7 +73,7 @@ bool Lending::make_own(c10::DataPtr& memory, size_t bytes) {
     }
     return true;
   }
-  if (allocations_.index_of(memory.get()) < 0) return false;
+  if (index < 0) return false;
   void* address = take_device_memory(target(), bytes);
   c10::DataPtr owned{address, address, &free_device_memory, own};
   copy_from_host(address, memory.get(), bytes);

@@ -205,7 +205,7 @@ class Lending {
   runtime::StreamRef stream_;                   // that stream, once it was asked for
   KeyMixer key_;                                // of all that decides what the kernel allocates and costs
   int64_t cost_ = runtime::simulated::kNoCost;  // where the clock needs nothing else
-  bool teaches_cost_ = false;                   // it is described now, so that its cost is cached afterwards
+  bool teaches_cost_ = false;                   // the cost of this described call is cached at its end
   DtypeSet dtypes_ = kAnyOp;
   OutputAllocations allocations_ = OutputAllocations::learning();
   OutputMask learned_ = 0;

@@ -95,7 +95,7 @@ class Op {
   // Arguments that no key of a call counts (numbers with a fraction) have a say in what its kernel costs.
   // Asked where time is simulated.
   bool costs_by_value();
-  // A call of it was to be queued, and its shape function had no answer.
+  // A call of it was to be queued, and its shape function had no answer. Stays so.
   std::atomic<bool> was_not_inferred{false};
   OutputAllocationTable output_allocations;
 

@@ -4,6 +4,8 @@ import torch
 from torch.profiler import ProfilerActivity as A
 from torch.profiler import profile
 
+import torch_loom  # noqa: F401
+
 with profile() as prof:  # nothing has used a device yet
     pass
 assert [e for e in prof.events() if e.device_type.name != "CPU"] == []
