@@ -64,6 +64,8 @@ constexpr const char* kClearsFlag = "clear_flag";
 // once.
 constexpr size_t kMaxSteps = 1 << 19;
 constexpr size_t kMaxUnknown = 1 << 15;
+// That are laid on the time lines while other threads' commands wait.
+constexpr size_t kStepsAtOnce = 1 << 12;
 
 // Of kernels, 16 MB; afterwards a call is described until its cost is known.
 constexpr size_t kMaxPutOff = 1 << 20;
@@ -191,9 +193,14 @@ class Clock final : public TapeReader, public clock::Source {
     for (const auto& unknown : asked) {
       if (unknown->nanoseconds.load() < 0) unknown->nanoseconds = std::max<int64_t>(estimate(*unknown), 0);
     }
-    const std::lock_guard<driver::SpinMutex> lock(mutex_);
-    for (const auto& unknown : asked) costs_.insert(unknown->key, unknown->nanoseconds.load());
-    catch_up();
+    {
+      const std::lock_guard<driver::SpinMutex> lock(mutex_);
+      for (const auto& unknown : asked) costs_.insert(unknown->key, unknown->nanoseconds.load());
+    }
+    for (bool is_done = false; !is_done;) {
+      const std::lock_guard<driver::SpinMutex> lock(mutex_);
+      is_done = catch_up();
+    }
   }
 
  private:
@@ -369,18 +376,18 @@ class Clock final : public TapeReader, public clock::Source {
     }
   }
 
-  // With the mutex held: takes the steps before the first whose cost is not known.
-  void catch_up() {
-    size_t taken = 0;
-    for (; taken < steps_.size(); ++taken) {
-      const Step& step = steps_[taken];
+  // With the mutex held: takes some of the steps before the first whose cost is not known. False: there are
+  // more of them, and other threads are let in before.
+  bool catch_up() {
+    for (size_t taken = 0; !steps_.empty(); ++taken) {
+      if (taken == kStepsAtOnce) return false;
+      const Step& step = steps_.front();
       const int64_t nanoseconds =
           step.unknown == nullptr ? step.nanoseconds : step.unknown->nanoseconds.load();
-      if (nanoseconds < 0) break;
+      if (nanoseconds < 0) return true;
       own.last = take(step, nanoseconds);
+      steps_.pop_front();
     }
-    steps_.erase(steps_.begin(), steps_.begin() + static_cast<std::ptrdiff_t>(taken));
-    if (!steps_.empty()) return;
     for (const auto& unknown : unknown_) {
       if (unknown->number == kNoCost) continue;
       put_off_[place_of_number(unknown->number)] = {nullptr, unknown->nanoseconds.load()};
@@ -388,6 +395,7 @@ class Clock final : public TapeReader, public clock::Source {
     unknown_.clear();
     places_.clear();
     must_settle_.store(false, std::memory_order_relaxed);
+    return true;
   }
 
   static Move move_of(const Command& command) {
@@ -417,7 +425,7 @@ class Clock final : public TapeReader, public clock::Source {
   CostCache costs_;
   // What waits for costs, in the order of the program. They are asked for when a time is read, so that a
   // program which reads none does not pay for them.
-  std::vector<Step> steps_;
+  std::deque<Step> steps_;
   std::vector<std::shared_ptr<Unknown>> unknown_;
   std::unordered_map<CallKey, Unknown*, KeyHash> places_;
   std::deque<PutOff> put_off_;  // grows only

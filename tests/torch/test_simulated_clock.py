@@ -304,6 +304,37 @@ def test_when_a_time_is_read_changes_no_time() -> None:
     assert early == pytest.approx(program(3 << 15, False), abs=1e-12)
 
 
+def elapsed(program: Callable[[], object]) -> float:
+    torch.loom.synchronize()
+    began = torch.loom.clock()
+    program()
+    torch.loom.synchronize()
+    return torch.loom.clock() - began
+
+
+def test_more_commands_than_are_put_off_take_the_same_time() -> None:
+    x = torch.zeros(3, 331, device="loom")
+
+    def program() -> None:
+        for _ in range(530_000):  # csrc/runtime/simulated_clock.cpp: kMaxSteps
+            x.add_(1)
+
+    late = elapsed(program)  # nothing had this size before
+    assert late == pytest.approx(elapsed(program), abs=1e-9)
+    assert (x == 1_060_000).all()
+
+
+def test_more_sizes_than_are_put_off_take_the_same_time() -> None:
+    x = torch.zeros(33_500, device="loom")
+
+    def program() -> None:
+        for size in range(1, 33_000):  # kMaxUnknown
+            x.narrow(0, 0, size).neg_()
+
+    late = elapsed(program)
+    assert late == pytest.approx(elapsed(program), abs=1e-9)
+
+
 def varied_ops() -> dict[str, Callable[[], object]]:
     """Ops that differ from one another in one argument, dtype or shape."""
     x, y = torch.rand(64, 48, device="loom"), torch.rand(64, 48, device="loom")

@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <iterator>
 #include <utility>
+
+#include "util/sorted_rows.h"
 
 namespace loom::glue {
 
@@ -77,12 +78,7 @@ bool concerns(Alert::Case when, c10::ArrayRef<c10::IValue> arguments) {
 
 }  // namespace
 
-const Alert* alert_of(std::string_view full_name) {
-  const auto* const found =
-      std::lower_bound(std::begin(kAlerts), std::end(kAlerts), full_name,
-                       [](const Alert& alert, std::string_view name) { return alert.full_name < name; });
-  return found != std::end(kAlerts) && found->full_name == full_name ? found : nullptr;
-}
+const Alert* alert_of(std::string_view full_name) { return find_row(kAlerts, full_name); }
 
 void set_blas_determinism(std::function<bool()> is_deterministic) {
   blas_determinism() = std::move(is_deterministic);

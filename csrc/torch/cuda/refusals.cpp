@@ -4,12 +4,12 @@
 #include <ATen/native/TypeProperties.h>
 
 #include <algorithm>
-#include <iterator>
 #include <vector>
 
 #include "torch/core/device.h"
 #include "torch/cuda/product_limits.h"
 #include "torch/cuda/solver_kernels.h"
+#include "util/sorted_rows.h"
 
 namespace loom::glue {
 
@@ -135,12 +135,7 @@ void refuse_rows(const Refusal& refusal, c10::ArrayRef<c10::IValue> arguments) {
 
 }  // namespace
 
-const Refusal* refusal_of(std::string_view full_name) {
-  const auto* const found = std::lower_bound(
-      std::begin(kRefusals), std::end(kRefusals), full_name,
-      [](const Refusal& refusal, std::string_view name) { return refusal.full_name < name; });
-  return found != std::end(kRefusals) && found->full_name == full_name ? found : nullptr;
-}
+const Refusal* refusal_of(std::string_view full_name) { return find_row(kRefusals, full_name); }
 
 bool refuses_rows(const Refusal* refusal) {
   return refusal != nullptr && refusal->when == Refusal::Case::kRows &&

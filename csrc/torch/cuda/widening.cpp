@@ -1,9 +1,7 @@
 #include "torch/cuda/widening.h"
 
-#include <algorithm>
-#include <iterator>
-
 #include "torch/core/device.h"
+#include "util/sorted_rows.h"
 
 namespace loom::glue {
 
@@ -28,11 +26,8 @@ constexpr Widened kWidenedSparse[] = {
 
 template <size_t kSize>
 DtypeSet found_in(const Widened (&table)[kSize], std::string_view full_name) {
-  if (device_type() != c10::DeviceType::CUDA) return 0;
-  const auto* const found = std::lower_bound(
-      std::begin(table), std::end(table), full_name,
-      [](const Widened& widened, std::string_view name) { return widened.full_name < name; });
-  return found != std::end(table) && found->full_name == full_name ? found->dtypes : 0;
+  const Widened* const found = device_type() == c10::DeviceType::CUDA ? find_row(table, full_name) : nullptr;
+  return found == nullptr ? 0 : found->dtypes;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "torch/dispatch/graph.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/queued_op.h"
+#include "torch/dispatch/rules.h"
 #include "torch/engine/generator.h"
 #include "torch/engine/integer_division.h"
 #include "torch/inference/infer.h"
@@ -325,8 +326,8 @@ void pack_on_host(const Op& op, torch::jit::Stack* stack) {
   op.handle.callBoxed(stack);
 }
 
-// `is_checked`: for a fallback. `waits`: the host needs a value of the op's.
-void lend_and_run(Op& op, torch::jit::Stack* stack, bool is_by_keys, bool is_checked, bool waits) {
+// `is_counted`: as a fallback. `waits`: the host needs a value of the op's.
+void lend_and_run(Op& op, torch::jit::Stack* stack, bool is_by_keys, bool is_counted, bool waits) {
   const size_t first = stack->size() - op.num_arguments;
   Lending lending(op);
   if (is_by_keys) lending.find_by_keys();
@@ -345,14 +346,8 @@ void lend_and_run(Op& op, torch::jit::Stack* stack, bool is_by_keys, bool is_che
   const bool runs_in_place = lending.runs_in_place();
   if (waits && is_sync_watched.load(std::memory_order_relaxed)) [[unlikely]]
     report_implicit_sync(op.name(), lending.device());
-  if (fallback::is_watched(lending.dtypes()) && !is_checked) [[unlikely]] {
-    fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
-  }
-  if ((op.asked_dtypes & with_mixed(lending.dtypes())) != 0 || op.is_refused_by_row) [[unlikely]] {
-    refuse_or_widen(op, c10::ArrayRef<c10::IValue>(*stack).slice(first), lending.device());
-  }
-  if (is_deterministic_wanted(op.alert)) [[unlikely]] {
-    raise_alert(*op.alert, c10::ArrayRef<c10::IValue>(*stack).slice(first), lending.device());
+  if (has_rules(op, lending.dtypes()) || op.is_refused_by_row) [[unlikely]] {
+    apply_rules(op, c10::ArrayRef<c10::IValue>(*stack).slice(first), lending, is_counted);
   }
   // An op that waits for values has no fixed cost.
   if (lending.must_describe(op, /*costs_anew=*/waits)) [[unlikely]]
@@ -374,16 +369,16 @@ void run(const c10::OperatorHandle& handle, torch::jit::Stack* stack, bool is_by
     return;
   }
   if (op.makes_object) return pack_on_host(op, stack);
-  bool is_checked = false;
+  bool is_counted = false;
   if (op.facts.has(op_flag::kMakesContents) && devices().has_lazy_devices()) {
     const auto check = [&](int device) {
       if (!fallback::is_watched(kAnyOp)) return;
-      is_checked = fallback::check_op(op.fallback_entry(), device);
+      is_counted = fallback::check_op(op.fallback_entry(), device);
     };
     if (fill_on_host(handle, stack, check)) return;
   }
   const bool is_asked = is_sync_watched.load(std::memory_order_relaxed) || runtime::simulated::is_on();
-  lend_and_run(op, stack, is_by_keys, is_checked, /*waits=*/is_asked && waits_for_values(op, *stack));
+  lend_and_run(op, stack, is_by_keys, is_counted, /*waits=*/is_asked && waits_for_values(op, *stack));
 }
 
 }  // namespace

@@ -15,11 +15,11 @@
 #include "torch/cuda/fast_route.h"
 #include "torch/dispatch/boxed.h"
 #include "torch/dispatch/device_assert.h"
+#include "torch/dispatch/rules.h"
 #include "torch/inference/infer.h"
 #include "torch/inference/kernel_words.h"
 #include "torch/loans/device_mismatch.h"
 #include "torch/loans/lend.h"
-#include "torch/ops/engine_call.h"
 
 namespace loom::glue {
 
@@ -217,16 +217,8 @@ struct Borrowed<At, Return(Arguments...)> {
     std::tuple<decltype(Lent<Arguments>::of(lending, std::declval<Arguments>()))...> lent{
         Lent<Arguments>::of(lending, arguments)...};
     const bool runs_in_place = lending.runs_in_place();
-    if (fallback::is_watched(lending.dtypes())) [[unlikely]] {
-      fallback::check(op.fallback_entry(), lending.dtypes(), lending.device());
-    }
-    bool is_widened = false;
-    if ((op.asked_dtypes & with_mixed(lending.dtypes())) != 0) [[unlikely]] {
-      is_widened = refuse_or_widen(op, boxed_arguments(lent), lending.device());
-    }
-    if (is_deterministic_wanted(op.alert)) [[unlikely]] {
-      raise_alert(*op.alert, boxed_arguments(lent), lending.device());
-    }
+    const bool is_widened =
+        has_rules(op, lending.dtypes()) && apply_rules(op, boxed_arguments(lent), lending);
     if (lending.must_describe(op)) [[unlikely]] {
       static const auto names = argument_names(At::name, At::overload_name);
       describe_arguments(lending, names, arguments...);

@@ -1,8 +1,8 @@
 #include "torch/ops/op_facts.h"
 
-#include <algorithm>
-#include <iterator>
 #include <utility>
+
+#include "util/sorted_rows.h"
 
 namespace loom::glue {
 
@@ -24,10 +24,8 @@ constexpr OpFacts kDefaults{"", ShapeClass::kBytesMoved, 0};
 }  // namespace
 
 const OpFacts& facts_of(std::string_view full_name) {
-  const auto* const found =
-      std::lower_bound(std::begin(kFacts), std::end(kFacts), full_name,
-                       [](const OpFacts& facts, std::string_view name) { return facts.full_name < name; });
-  return found != std::end(kFacts) && found->full_name == full_name ? *found : kDefaults;
+  const OpFacts* const found = find_row(kFacts, full_name);
+  return found == nullptr ? kDefaults : *found;
 }
 
 std::string_view public_name_of(std::string_view name) {

@@ -2,12 +2,11 @@
 
 #include <ATen/core/boxing/impl/make_boxed_from_unboxed_functor.h>
 
-#include <algorithm>
-#include <iterator>
 #include <tuple>
 #include <utility>
 
 #include "torch/generated/shape_function_headers.inc"
+#include "util/sorted_rows.h"
 
 namespace loom::glue {
 
@@ -55,7 +54,7 @@ struct Caller<Return (*)(Arguments...)> {
 };
 
 struct Row {
-  std::string_view op;
+  std::string_view full_name;
   ShapeFunction function;
 };
 
@@ -68,9 +67,8 @@ ShapeFunction cpp_shape_function(std::string_view full_name) {
 #include "torch/generated/shape_functions.inc"
   };
 #undef LOOM_SHAPE_FUNCTION
-  const auto* const found = std::lower_bound(std::begin(rows), std::end(rows), full_name,
-                                             [](const Row& row, std::string_view op) { return row.op < op; });
-  return found != std::end(rows) && found->op == full_name ? found->function : ShapeFunction();
+  const Row* const found = find_row(rows, full_name);
+  return found == nullptr ? ShapeFunction() : found->function;
 }
 
 }  // namespace loom::glue
