@@ -1,4 +1,4 @@
-"""Writes what is generated from facts: blocks of README.md and docs/conformance.md, and the pages in PAGES.
+"""Writes what is generated from facts: blocks of README.md and two pages, and the pages in PAGES.
 
 ``make docs`` runs it. ``python -m tools.docs --check`` writes nothing, and exits with 1 if it would change
 anything.
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tools import chip_keys, compiler_options, reports, supported_ops
+from tools import chip_keys, compiler_options, patches, reports, supported_ops
 from tools.blocks import MissingBlockError, markdown_table, replace_block
 from tools.parity import pybuda, report
 from torch_loom import config
@@ -129,8 +129,9 @@ def run(check: bool) -> None:
     try:
         new = {"README.md": rewritten(readme.read_text(), root)}
         new |= {name: make(root) for name, make in PAGES.items()}
-        if (root / reports.FILE).exists():  # its other sections take hours to measure
-            new[reports.FILE] = reports.rewritten(root)
+        for page in (reports, patches):
+            if (root / page.FILE).exists():  # its other sections are not generated, or take hours to measure
+                new[page.FILE] = page.rewritten(root)
     except (DocsError, MissingBlockError, ValueError) as error:
         console.fail(error)
     stale = [name for name, text in new.items() if not _is_current(root / name, text)]

@@ -47,8 +47,8 @@ def register() -> Exception | None:
         module: ModuleType = importlib.import_module("torch_loom.device")
         importlib.import_module("torch_loom.device._core.first_use").set_chip_loader(_load_chip)
         importlib.import_module("torch_loom.device._core.clock").set_estimator(_make_estimator)
-        patches = importlib.import_module("torch_loom._register.patches")
-        patches.end_cuda_sanitizer(name)
+        entries = importlib.import_module("torch_loom._register.entries")
+        entries.end_cuda_sanitizer(name)
         if name == cuda.NAME:
             cuda.take_over(module)
             cuda.patch(module)
@@ -59,7 +59,7 @@ def register() -> Exception | None:
             generate_methods_for_privateuse1_backend(
                 for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
             )
-        patches.apply(name)
+        entries.register(name)
         late.after_import("torch.distributed.checkpoint.filesystem", _watch_checkpoints)
         _register_compilers()
     except Exception as error:

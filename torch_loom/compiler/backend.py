@@ -21,9 +21,9 @@ from torch_loom.chips import Chip, load
 from torch_loom.compiler.ir import computes, facts
 from torch_loom.compiler.options import Options, configuration
 from torch_loom.compiler.passes import EAGER_PASSES, Context, PassRecord, run
-from torch_loom.compiler.patches.tracing import eager_kernels
 from torch_loom.errors import CompilerOptionError
 from torch_loom.image.replay import Replayer
+from torch_loom.patches.tracing import eager_kernels
 
 __all__ = ["CompiledGraph", "compiled_graphs", "loom_backend", "reset"]
 

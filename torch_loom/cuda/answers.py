@@ -14,6 +14,7 @@ from torch_loom import config
 from torch_loom.cuda import release
 from torch_loom.cuda.names import not_applicable
 from torch_loom.device._core import first_use
+from torch_loom.patches.declared import CUDA_NAME
 
 
 def give() -> None:
@@ -29,7 +30,7 @@ def give() -> None:
 def _say_version() -> None:
     # Which chip the devices are is known when they are first used, and may be asked for before.
     module: Any = torch.version
-    del module.cuda
+    CUDA_NAME.remove(module, "cuda")
 
     def answer(name: str) -> str | None:
         if name != "cuda":
@@ -40,7 +41,7 @@ def _say_version() -> None:
         # Dynamo reads the attributes of modules from their dictionaries.
         vars(module).setdefault("cuda", release.cuda_version())
 
-    module.__getattr__ = answer
+    CUDA_NAME.put(module, __getattr__=answer)
     first_use.at_first_use(settle)
 
 
@@ -54,7 +55,7 @@ def _refuse_flags_of_other_chips() -> None:
             not_applicable.refuse("get_gencode_flags")
         return original()
 
-    torch.cuda.get_gencode_flags = get_gencode_flags
+    CUDA_NAME.put(torch.cuda, get_gencode_flags=get_gencode_flags)
 
 
 def _profile_devices() -> None:
@@ -68,9 +69,9 @@ def _profile_devices() -> None:
 
     def translated(function: Any) -> Any:
         @functools.wraps(function)
-        def call(settings: Any, activities: set[ProfilerActivity], *args: Any, **kwargs: Any) -> Any:
+        def call(first: Any, activities: set[ProfilerActivity], *args: Any, **kwargs: Any) -> Any:
             as_known = {theirs if activity == ours else activity for activity in activities}
-            return function(settings, as_known, *args, **kwargs)
+            return function(first, as_known, *args, **kwargs)
 
         return call
 
@@ -83,23 +84,16 @@ def _profile_devices() -> None:
             self.profiler_kind = profiler.ProfilerState.KINETO_PRIVATEUSE1
         return config_of(self, *args, **kwargs)
 
-    profiler._supported_activities = supported
-    torch.autograd._supported_activities = supported  # type: ignore[attr-defined]
-    for name in ("_prepare_profiler", "_enable_profiler", "_toggle_collection_dynamic"):
-        original = getattr(profiler, name)
-        if name == "_toggle_collection_dynamic":
-            setattr(profiler, name, _translated_last(original, ours, theirs))
-        else:
-            setattr(profiler, name, translated(original))
-    profiler.profile.config = config_
-
-
-def _translated_last(function: Any, ours: Any, theirs: Any) -> Any:
-    @functools.wraps(function)
-    def call(enabled: bool, activities: set[Any]) -> Any:
-        return function(enabled, {theirs if activity == ours else activity for activity in activities})
-
-    return call
+    CUDA_NAME.put(torch.autograd, _supported_activities=supported)
+    CUDA_NAME.put(
+        profiler,
+        _supported_activities=supported,
+        **{
+            name: translated(getattr(profiler, name))
+            for name in ("_prepare_profiler", "_enable_profiler", "_toggle_collection_dynamic")
+        },
+    )
+    CUDA_NAME.put(profiler.profile, config=config_)
 
 
 def _answer_for_cusparselt() -> None:
@@ -112,8 +106,7 @@ def _answer_for_cusparselt() -> None:
         """Return the version of cuSPARSELt in the default wheel of this PyTorch."""
         return release.cusparselt_number() if is_available() else None
 
-    for function in (is_available, version):
-        setattr(torch.backends.cusparselt, function.__name__, function)
+    CUDA_NAME.put(torch.backends.cusparselt, is_available=is_available, version=version)
 
 
 _library: Any = None  # kept: what it registered goes with it
@@ -135,16 +128,14 @@ def _answer_for_cudnn() -> None:
         """Return whether cuDNN would take a tensor: no kernel of it runs."""
         return False
 
-    for function in (is_available, version, is_acceptable):
-        # The module's own names stand in its dictionary; to set an attribute would set a flag of cuDNN's.
-        torch.backends.cudnn.__dict__[function.__name__] = function
+    CUDA_NAME.put(
+        torch.backends.cudnn, is_available=is_available, version=version, is_acceptable=is_acceptable
+    )
     old_names: Any = torch._deprecated_attrs
     old_names["has_cudnn"] = is_available
-    flags: Any = type(torch.backends.cudnn)
     make_flag: Any = ContextProp
-    flags.benchmark_limit = make_flag(
-        torch._C._cuda_get_cudnn_benchmark_limit, torch._C._cuda_set_cudnn_benchmark_limit
-    )
+    limit = make_flag(torch._C._cuda_get_cudnn_benchmark_limit, torch._C._cuda_set_cudnn_benchmark_limit)
+    CUDA_NAME.put(type(torch.backends.cudnn), benchmark_limit=limit)
     library: Any = torch.library.Library  # has no types
     _library = library("aten", "IMPL", "CUDA")
     for op in ("_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"):

@@ -15,6 +15,7 @@ import torch.utils.dlpack
 from torch.utils.dlpack import DLDeviceType
 
 from torch_loom import config
+from torch_loom.patches.declared import CUDA_NAME
 
 _CUDA = int(DLDeviceType.kDLCUDA)
 _FOREIGN = int(DLDeviceType.kDLExtDev)
@@ -32,8 +33,7 @@ def restrict() -> None:
     """Put the restrictions in place."""
     _refuse_array_interface()
     _mark_capsules()
-    if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
-        del torch.Tensor.__dlpack_c_exchange_api__
+    CUDA_NAME.remove(torch.Tensor, "__dlpack_c_exchange_api__")
 
 
 def _refuse_array_interface() -> None:
@@ -47,7 +47,7 @@ def _refuse_array_interface() -> None:
             "none: the device is torch-loom's. Use tensor.cpu()."
         )
 
-    torch.Tensor.__cuda_array_interface__ = property(interface)  # type: ignore[assignment, method-assign]
+    CUDA_NAME.put(torch.Tensor, __cuda_array_interface__=property(interface))
 
 
 def _mark_capsules() -> None:
@@ -73,11 +73,15 @@ def _mark_capsules() -> None:
         # It reads a capsule in C++.
         return as_array(torch._C._from_dlpack(obj) if _is_capsule(obj) else obj, **kwargs)
 
-    torch.asarray = as_array_marked
-    torch._C._to_dlpack = marking(torch._C._to_dlpack)
-    torch._C._to_dlpack_versioned = marking(torch._C._to_dlpack_versioned)
-    torch._C._from_dlpack = read_marked  # type: ignore[assignment]
-    torch.utils.dlpack.to_dlpack = torch.to_dlpack = torch._C._to_dlpack  # type: ignore[attr-defined]
+    make = marking(torch._C._to_dlpack)
+    CUDA_NAME.put(
+        torch._C,
+        _to_dlpack=make,
+        _to_dlpack_versioned=marking(torch._C._to_dlpack_versioned),
+        _from_dlpack=read_marked,
+    )
+    CUDA_NAME.put(torch, asarray=as_array_marked, to_dlpack=make)
+    CUDA_NAME.put(torch.utils.dlpack, to_dlpack=make)
 
 
 def _is_capsule(value: Any) -> bool:

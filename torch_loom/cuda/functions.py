@@ -16,6 +16,7 @@ from torch_loom import _C
 from torch_loom.cuda import libraries, release
 from torch_loom.device._core import first_use
 from torch_loom.device._core.first_use import _chip_names, _lazy_init
+from torch_loom.patches.declared import CUDA_NAME
 
 # cuDNN's figures that programs set and read back; nothing here depends on them.
 _KEPT_FIGURES: dict[str, int | bool] = {
@@ -42,11 +43,14 @@ def provide(module: ModuleType) -> None:
     }
     for name, value in functions.items():
         is_function = callable(value) and not isinstance(value, type)
-        setattr(torch._C, name, _own(name, value) if is_function else value)
-    torch._C._has_cuda = True
-    torch._C._show_config = _show_config(torch._C._parallel_info)
+        CUDA_NAME.put(torch._C, **{name: _own(name, value) if is_function else value})
     computed = "_dispatch_has_computed_kernel_for_dispatch_key"
-    setattr(torch._C, computed, _has_kernel_on_card(getattr(torch._C, computed)))
+    CUDA_NAME.put(
+        torch._C,
+        _has_cuda=True,
+        _show_config=_show_config(torch._C._parallel_info),
+        **{computed: _has_kernel_on_card(getattr(torch._C, computed))},
+    )
 
 
 def _own(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from torch_loom import late
 from torch_loom.errors import NotApplicableError
+from torch_loom.patches.declared import CUDA_NAME
 
 
 def refuse() -> None:
@@ -26,7 +27,7 @@ def _have_no_triton() -> None:
     # Libraries that choose between a Triton kernel and torch ops ask torch.utils._triton.has_triton(), which
     # reads this setting. The variable would do it too, but child processes would inherit it.
     if "TORCHINDUCTOR_TRITON_DISABLE_DEVICE_DETECTION" not in os.environ:
-        sys.modules["torch._inductor.config"].triton_disable_device_detection = True  # type: ignore[attr-defined]
+        CUDA_NAME.put(sys.modules["torch._inductor.config"], triton_disable_device_detection=True)
 
 
 def _refuse_cuda_sources() -> None:
@@ -42,7 +43,7 @@ def _refuse_cuda_sources() -> None:
             "torch-loom's. Build the extension without it, or write the kernel with torch ops."
         )
 
-    cpp_extension._is_cuda_file = is_cuda_file
+    CUDA_NAME.put(cpp_extension, _is_cuda_file=is_cuda_file)
 
 
 def _refuse_launches() -> None:
@@ -56,7 +57,7 @@ def _refuse_launches() -> None:
         )
 
     jit: Any = sys.modules["triton.runtime.jit"]
-    jit.JITFunction.run = run
+    CUDA_NAME.put(jit.JITFunction, run=run)
 
 
 def _time_no_choices() -> None:
@@ -66,4 +67,4 @@ def _time_no_choices() -> None:
         return [0.0, 0.0, 0.0]  # the quantiles that Triton asks for
 
     autotuner: Any = sys.modules["triton.runtime.autotuner"]
-    autotuner.Autotuner._bench = bench
+    CUDA_NAME.put(autotuner.Autotuner, _bench=bench)

@@ -15,6 +15,7 @@ import torch
 
 from torch_loom import config
 from torch_loom.cuda import collectives
+from torch_loom.patches.declared import CUDA_NAME
 
 NAME = "nccl"
 # PyTorch's own for NCCL.
@@ -51,10 +52,8 @@ def provide() -> None:
     if c10d.is_nccl_available() or not c10d.is_gloo_available():
         return
     group = _group_type(c10d.ProcessGroupGloo)
-    package: Any = torch.distributed
-    c10d.ProcessGroupNCCL = package.ProcessGroupNCCL = group
-    c10d._NCCL_AVAILABLE = True
-    c10d.default_pg_nccl_timeout = _TIMEOUT
+    CUDA_NAME.put(torch.distributed, ProcessGroupNCCL=group)
+    CUDA_NAME.put(c10d, ProcessGroupNCCL=group, _NCCL_AVAILABLE=True, default_pg_nccl_timeout=_TIMEOUT)
     _reach_the_host(c10d.BackendConfig)
     _coalesce(c10d.ProcessGroup)
 
@@ -99,7 +98,7 @@ def _reach_the_host(backend_config: Any) -> None:
         if config.CUDA_NAME in backends and "cpu" not in backends:
             backends["cpu"] = backends[config.CUDA_NAME]
 
-    backend_config.__init__ = initialize
+    CUDA_NAME.put(backend_config, __init__=initialize)
 
 
 def _coalesce(group: Any) -> None:
@@ -117,4 +116,4 @@ def _coalesce(group: Any) -> None:
     def end_coalescing(self: Any, device: torch.device) -> Any:
         return collectives.end_batch() if device.type == config.CUDA_NAME else end(self, device)
 
-    group._start_coalescing, group._end_coalescing = start_coalescing, end_coalescing
+    CUDA_NAME.put(group, _start_coalescing=start_coalescing, _end_coalescing=end_coalescing)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from torch_loom import config, errors
+from torch_loom.patches.declared import CUDA_NAME
 
 NAME = config.CUDA_NAME
 
@@ -40,7 +41,7 @@ def take_over(module: ModuleType) -> None:
     _overlay(torch.cuda, module)
     for submodule, theirs in loaded.items():
         if theirs is not None and submodule in _THEIRS:
-            setattr(torch.cuda, submodule, theirs)
+            CUDA_NAME.put(torch.cuda, **{submodule: theirs})
             continue
         ours = getattr(module, submodule)
         if theirs is None or submodule.startswith("_"):
@@ -51,7 +52,7 @@ def take_over(module: ModuleType) -> None:
                 vars(ours).setdefault(name, value)
         else:
             _overlay(theirs, ours)
-            setattr(torch.cuda, submodule, theirs)
+            CUDA_NAME.put(torch.cuda, **{submodule: theirs})
 
 
 def _overlay(theirs: ModuleType, ours: ModuleType) -> None:
@@ -67,7 +68,7 @@ def _overlay(theirs: ModuleType, ours: ModuleType) -> None:
 
 
 def patch(module: ModuleType) -> None:
-    """Apply what only CUDA's name needs, beside :mod:`torch_loom._register.patches`."""
+    """Apply what only CUDA's name needs, beside what holds under any."""
     errors.DeferredCallError.cuda_type = torch.cuda.DeferredCudaCallError
     errors.raise_cuda_types()
     _patch_storages()
@@ -120,5 +121,4 @@ def _patch_storages() -> None:
         _C.resize_storage(self, size)
         return self
 
-    storage_type.__new__ = __new__  # type: ignore[method-assign]
-    storage_type.resize_ = resize_  # type: ignore[method-assign, assignment]
+    CUDA_NAME.put(storage_type, __new__=__new__, resize_=resize_)

@@ -19,6 +19,7 @@ from torch_loom.cuda import errors
 from torch_loom.device import memory, streams
 from torch_loom.device._core.device_index import _existing_index
 from torch_loom.errors import PinnedMemoryError
+from torch_loom.patches.declared import CUDA_NAME
 
 _ADDRESSES = range(1, 1 << 64)
 # All flags of cudaHostRegister: portable, mapped, I/O memory, read-only. Each is what memory of the host is.
@@ -106,7 +107,8 @@ def provide(profiler_start: Callable[[], None], profiler_stop: Callable[[], None
         one.__module__ = module.__name__
         one.__qualname__ = one.__name__
         setattr(module, one.__name__, one)
-    torch._C._cudart = torch.cuda._cudart = module  # type: ignore[attr-defined]
+    for owner in (torch._C, torch.cuda):
+        CUDA_NAME.put(owner, _cudart=module)
 
 
 def cudaGetErrorString(error: cudaError) -> str:  # noqa: N802

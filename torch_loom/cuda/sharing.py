@@ -13,6 +13,7 @@ import torch
 
 from torch_loom import _C, config
 from torch_loom.device._core.first_use import _lazy_init
+from torch_loom.patches.declared import CUDA_NAME
 
 # Device, handle, bytes, offset, counter's handle and offset, event's handle, whether to wait for it.
 _Shared = tuple[int, bytes | None, int, int, bytes, int, bytes, bool]
@@ -20,10 +21,12 @@ _Shared = tuple[int, bytes | None, int, int, bytes, int, bytes, bool]
 
 def install() -> None:
     """Give storages the methods that PyTorch's reductions call."""
-    storage: Any = torch.UntypedStorage
-    storage._share_cuda_ = _share
-    storage._new_shared_cuda = staticmethod(_new_shared)
-    storage._release_ipc_counter_cuda = staticmethod(_release_counter)
+    CUDA_NAME.put(
+        torch.UntypedStorage,
+        _share_cuda_=_share,
+        _new_shared_cuda=staticmethod(_new_shared),
+        _release_ipc_counter_cuda=staticmethod(_release_counter),
+    )
 
 
 def _share(storage: torch.UntypedStorage) -> _Shared:

@@ -100,6 +100,8 @@ def _plan_group(plan: Any, world_size: int) -> None:
     """Make the planned process group in place of the script's."""
     import torch.distributed as dist
 
+    from torch_loom.patches.declared import DRY_RUNS
+
     plan.world_size = world_size
 
     def init_process_group(*_: object, **__: object) -> None:
@@ -107,7 +109,7 @@ def _plan_group(plan: Any, world_size: int) -> None:
 
     # No extension point: a second default group is an error of PyTorch's.
     for module in (dist, dist.distributed_c10d):
-        module.init_process_group = init_process_group  # type: ignore[attr-defined]
+        DRY_RUNS.put(module, init_process_group=init_process_group)
 
 
 class _EnoughStepsError(BaseException):

@@ -18,7 +18,7 @@ from torch_loom import _C, config
 
 _ROOT = Path(config.__file__).parents[1]
 # Generated code is Python that calls the device's module and the extension.
-_FOLDERS = ("compiler/inductor", "compiler/patches", "config", "device", "ops")
+_FOLDERS = ("compiler/inductor", "config", "device", "ops", "patches")
 
 
 class GeneratedBy(CustomGraphModulePass):

@@ -1,8 +1,8 @@
 """Fake kernels whose results lie in memory as those of the engine's kernels do.
 
-Some of PyTorch's fake kernels ask for the device's type to know the layout of a result: convolutions,
-normalisation, decompositions of matrices. They know the devices of PyTorch alone. A layout that differs from
-the kernel's is found by Inductor's checks of strides, or gives wrong numbers where these are off.
+Fake kernels of convolutions ask for the device's type to know the layout of a result, and know the devices
+of PyTorch alone. A layout that differs from the kernel's is found by Inductor's checks of strides, or gives
+wrong numbers where these are off.
 """
 
 from __future__ import annotations
@@ -13,29 +13,6 @@ import torch
 from torch.utils import _pytree as pytree
 
 _CPU = torch.device("cpu")
-
-
-def lay_out_as_engine(name: str) -> None:
-    """Let shape functions that ask for the device's type take it for the engine's. No upstream issue."""
-    from torch import _meta_registrations
-
-    original: Any = _meta_registrations.device_hint
-    if getattr(original, "_loom_original", None) is not None:
-        return
-
-    def device_hint(tensor: Any) -> str:
-        # Only fake tensors are of a device: plain meta tensors are called "cuda", for every caller.
-        kind: str = original(tensor)
-        return _CPU.type if kind == name and _device_type(tensor) == name else kind
-
-    device_hint._loom_original = original  # type: ignore[attr-defined]
-    _meta_registrations.device_hint = device_hint
-
-
-def _device_type(tensor: Any) -> str:
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    return str(tensor.fake_device.type if isinstance(tensor, FakeTensor) else tensor.device.type)
 
 
 def lay_out_convolutions_as_engine(name: str) -> None:
@@ -51,7 +28,7 @@ def lay_out_convolutions_as_engine(name: str) -> None:
         *(aten.convolution.default, aten.convolution_backward.default),
         *(aten._convolution.default, aten._convolution.deprecated),
     ):
-        if op in known and not hasattr(known[op], "_loom_original"):
+        if op in known:
             known[op] = _on_engine(known[op], name)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from torch_loom import config
-from torch_loom.compiler.inductor import trace_rules
+from torch_loom.compiler.inductor import lowerings, trace_rules
 
 
 def register_with_dynamo() -> None:
@@ -33,9 +33,9 @@ def register_constants() -> None:
 
 def register_shape_functions() -> None:
     """Let PyTorch's shape functions take the device for its engine where they ask what it is."""
-    from torch_loom.compiler.inductor.fakes import lay_out_as_engine
+    from torch_loom.patches import shape_functions
 
-    lay_out_as_engine(config.device_name())
+    shape_functions.engine_hinted.apply()
 
 
 def register_fake_kernels() -> None:
@@ -53,26 +53,36 @@ def register_with_inductor() -> None:
     from torch_loom.compiler.inductor.cache_key import GeneratedBy
     from torch_loom.compiler.inductor.codegen import LoomCppScheduling, LoomWrapperCodegen
     from torch_loom.compiler.inductor.flex_attention import decompose
+    from torch_loom.compiler.inductor.graphs import capture
     from torch_loom.compiler.inductor.overrides import LoomOpOverrides
-    from torch_loom.compiler.patches import captures, rules
+    from torch_loom.patches import inductor_captures, inductor_rules
 
     name = config.device_name()
     register_backend_for_device(
         name, LoomCppScheduling, LoomWrapperCodegen, None, WrapperFxCodegen, GeneratedBy()
     )
     register_device_op_overrides(name, LoomOpOverrides(name))
-    rules.is_no_gpu(name)
-    rules.ask_for_no_triton(name)
-    rules.schedule_as_cpp(name)
-    rules.lower_as_cpp(name)
-    rules.compute_on_device(name)
-    rules.fold_on_host(name)
-    rules.divide_whole_numbers(name, takes_zeros=config.resolve().asserts == "device")
-    rules.generate_as_cpp(name)
     if name == config.CUDA_NAME:
-        rules.pad_by_ops()
-    rules.multiply_into_wider_dtypes(name)
-    captures.capture_as_loom(name)
+        inductor_rules.no_gpu.apply()
+        lowerings.pad_by_ops()
+    inductor_rules.no_triton.apply()
+    inductor_rules.scheduled_as_cpp.apply()
+    inductor_rules.lowered_as_cpp.apply()
+    inductor_rules.variances_in_two_steps.apply()
+    inductor_rules.padded_in_place.apply()
+    inductor_rules.computed_on_device.apply()
+    inductor_rules.folded_on_host.apply()
+    inductor_rules.divided_whole_numbers.apply()
+    inductor_rules.generated_as_cpp.apply()
+    lowerings.copy_together(name)
+    lowerings.multiply_into_wider_dtypes(name)
+    if config.resolve().asserts == "device":
+        lowerings.divide_by_zeros(name)
+    inductor_captures.cut_graphs.apply()
+    if name != config.CUDA_NAME:
+        inductor_captures.captured.apply(capture)
+        inductor_captures.allowed_captures.apply()
+        inductor_captures.backward_without_trees.apply()
     decompose(name)
 
 

@@ -29,6 +29,7 @@ import torch
 
 from torch_loom.device._core.device_index import DEVICE_TYPE
 from torch_loom.device.plan.host import LEAST_BYTES, CostlessHost
+from torch_loom.patches.declared import DRY_RUNS
 
 __all__ = ["KeptFiles", "watch_checkpoints"]
 
@@ -101,7 +102,7 @@ class KeptFiles:
             owner, name, original = self._replaced.pop()
             for functions in _supporting(getattr(owner, name)):
                 functions.discard(getattr(owner, name))
-            setattr(owner, name, original)
+            DRY_RUNS.restore([(owner, name, original)])
         # What a module has imported meanwhile still asks.
         self._kept.clear()
         folder, self._folder = self._folder, None
@@ -115,8 +116,7 @@ class KeptFiles:
         for functions in _supporting(original):
             functions.add(replacement)
         for one in [owner, *_importers(owner, name, original)]:
-            self._replaced.append((one, name, original))
-            setattr(one, name, replacement)
+            self._replaced += DRY_RUNS.put(one, **{name: replacement})
 
     def _redirected(self, original: Any, replacement: Any) -> Any:
         """Return a function that other threads find as it was."""
@@ -366,8 +366,7 @@ def watch_checkpoints() -> None:
         else:
             _current.forget(path)
 
-    FileSystem.create_stream = create_stream  # type: ignore[method-assign]
-    FileSystem.rm_file = rm_file  # type: ignore[method-assign]
+    DRY_RUNS.put(FileSystem, create_stream=create_stream, rm_file=rm_file)
 
 
 class _HoleWriter:

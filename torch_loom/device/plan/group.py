@@ -19,6 +19,7 @@ from torch_loom import _C
 from torch_loom.device._core import clock
 from torch_loom.device._core.device_index import DEVICE_TYPE
 from torch_loom.errors import DryRunError
+from torch_loom.patches.declared import DRY_RUNS
 
 __all__ = ["MAX_RANKS", "PlannedGroup"]
 
@@ -70,7 +71,6 @@ class _Ddp:
     """
 
     def __init__(self) -> None:
-        self._replaced: list[tuple[Any, str, Any]] = []
         limits = distributed._BucketCapacityConfig.compute_bucket_size_limits
         verify = getattr(dist, "_verify_params_across_processes", None)
 
@@ -82,17 +82,16 @@ class _Ddp:
             if verify is not None and not isinstance(process_group, _Ranks):
                 verify(process_group, *arguments)
 
-        self._replace(distributed._BucketCapacityConfig, "compute_bucket_size_limits", limits_of_later_steps)
-        self._replace(dist, "_verify_params_across_processes", verify_others)
-        self._replace(_distributed().Reducer, "_rebuild_buckets", lambda reducer: False)
-
-    def _replace(self, owner: Any, name: str, new: Any) -> None:
-        self._replaced.append((owner, name, getattr(owner, name)))
-        setattr(owner, name, new)
+        self._before = [
+            *DRY_RUNS.put(
+                distributed._BucketCapacityConfig, compute_bucket_size_limits=limits_of_later_steps
+            ),
+            *DRY_RUNS.put(dist, _verify_params_across_processes=verify_others),
+            *DRY_RUNS.put(_distributed().Reducer, _rebuild_buckets=lambda reducer: False),
+        ]
 
     def restore(self) -> None:
-        while self._replaced:
-            setattr(*self._replaced.pop())
+        DRY_RUNS.restore(self._before)
 
 
 def _register() -> None:

@@ -17,16 +17,20 @@ from typing import Any
 
 import torch
 
+from torch_loom.patches.declared import Place, patch
+
 # How often each group was split. All its ranks take part in each split, so they count alike.
 _splits: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
-def provide() -> None:
-    """Split groups of gloo, also of gloo under NCCL's name, into parts that have stores of their own."""
-    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
-        return
+@patch("torch.distributed.distributed_c10d:ProcessGroup.split_group")
+def own_stores(place: Place) -> Any:
+    """PyTorch splits the backend of each device type with one and the same part of the store. Where one group
+    of gloo, also of gloo under NCCL's name, serves two device types, its parts would read each other's
+    addresses, and no rank returned.
+    """
     c10d: Any = torch.distributed.distributed_c10d
-    original = c10d.ProcessGroup.split_group
+    original = place.original
 
     @functools.wraps(original)
     def split_group(
@@ -66,9 +70,13 @@ def provide() -> None:
         part._set_group_desc(group_desc or f"{self.group_desc}:split:{count}")
         return part
 
-    c10d.ProcessGroup.split_group = split_group
-    # PyTorch copies the parent's options, and cannot copy gloo's.
-    c10d.ProcessGroupGloo._Options.__deepcopy__ = _copied
+    return split_group
+
+
+@patch("torch.distributed.distributed_c10d:ProcessGroupGloo._Options.__deepcopy__")
+def copied_options(place: Place) -> Any:
+    """PyTorch copies the options of the group that is split, and cannot copy gloo's."""
+    return _copied
 
 
 def _by_backend(group: Any, wanted: Sequence[torch.device] | None) -> list[list[torch.device]]:

@@ -9,19 +9,25 @@ from typing import Any
 
 import torch
 
+from torch_loom.patches.declared import declared
+
 __all__ = ["eager_kernels"]
 
 _lock = threading.RLock()
 
 
+@declared(
+    "torch:ops.aten.upsample_*.py_kernels",
+    issue="pytorch/pytorch#116684, pytorch/pytorch#113024",
+    shown_under="Tracing",
+)
 @contextlib.contextmanager
 def eager_kernels() -> Iterator[None]:
-    """Trace interpolation as one op while this is entered, so that the kernel of eager mode computes it.
+    """PyTorch registers definitions of interpolations in Python, beside its tables of decompositions: tracing
+    with symbolic sizes takes them whatever table it is given, and their last bits differ from the kernels'.
 
-    PyTorch registers definitions of these ops in Python, beside its tables of decompositions: tracing with
-    symbolic sizes takes them whatever table it is given, and their last bits differ from the kernels'. They
-    are the process's, so a thread that traces for another compiler meanwhile sees whole ops, too.
-    pytorch/pytorch #116684 and #113024.
+    While this is entered they are traced as one op, so that the kernel of eager mode computes it. The
+    definitions are the process's, so a thread that traces for another compiler meanwhile sees whole ops, too.
     """
     keys = (torch._C.DispatchKey.CompositeImplicitAutograd, torch._C.DispatchKey.Autograd)
     with _lock:

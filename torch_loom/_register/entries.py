@@ -1,0 +1,108 @@
+"""What is registered with PyTorch's registries, and the patches where it has none."""
+
+from __future__ import annotations
+
+import atexit
+import re
+import sys
+from typing import Any
+
+import torch
+
+from torch_loom.patches import eager, split_groups
+
+# The names under which checkpoints of these devices are written: the default and the vendor's.
+_KNOWN_NAMES = ("loom", "rbln")
+
+# Before PyTorch's own entry for this device (23) and unlike any other: equal priorities cannot be sorted.
+_PACKAGE_PRIORITY = 19
+
+
+def register(device_type: str) -> None:
+    """Make all entries and apply all patches, for the device type with this name."""
+    from torch_loom import _C
+    from torch_loom.cuda.names.legacy_types import TensorType
+    from torch_loom.device import ipc
+
+    _register_checkpoint_names(device_type)
+    _end_profile_at_exit()
+    # torch.multiprocessing shares memory of the CPU and of CUDA; for other devices its reducer of storages
+    # fails. multiprocessing's registry of reducers takes another.
+    ipc._register_reductions()
+    eager.name_in_dlpack.apply()
+    eager.profiled_figures.apply()
+    eager.shared_storages.apply()
+    eager.profile_ends.apply()
+    _provide_communication()
+    eager.captured_steps.apply()
+    eager.default_tensor_type.apply(TensorType)
+    eager.other_default_dtypes.apply(_C.drain)
+    if torch.distributed.is_available() and torch.distributed.is_gloo_available():
+        split_groups.own_stores.apply()
+        split_groups.copied_options.apply()
+
+
+def _register_checkpoint_names(device_type: str) -> None:
+    # A checkpoint written under one name of the device loads under another, onto the same index.
+    names = "|".join(name for name in _KNOWN_NAMES if name != device_type)
+    pattern = re.compile(rf"(?:{names})(?::(\d+))?")
+
+    def tag(storage: Any) -> None:
+        return None
+
+    def restore(storage: Any, location: str) -> Any:
+        match = pattern.fullmatch(location)
+        if match is None:
+            return None
+        # PyTorch's own entry checks the index and copies.
+        here = device_type if match[1] is None else f"{device_type}:{match[1]}"
+        return torch.serialization.default_restore_location(storage, here)  # type: ignore[no-untyped-call]
+
+    torch.serialization.register_package(_PACKAGE_PRIORITY, tag, restore)
+
+
+def _end_profile_at_exit() -> None:
+    # A profile that is still running when the interpreter ends makes PyTorch crash, whatever the device.
+    # Not reported upstream yet.
+    def end_profile() -> None:
+        if torch._C._autograd._profiler_enabled():
+            torch._C._autograd._disable_profiler()
+
+    atexit.register(end_profile)
+
+
+def _provide_communication() -> None:
+    if hasattr(torch._C, "_broadcast_coalesced"):
+        return  # a CUDA build: these devices have no DataParallel there
+    from torch_loom.device import comm
+    from torch_loom.device._core import device_index
+    from torch_loom.device.comm import nccl
+
+    def gather_(tensors: Any, dim: int, destination: int) -> Any:
+        return comm.gather(tensors, dim, "cpu" if destination == -1 else destination)
+
+    functions = {
+        "_broadcast": comm.broadcast,
+        "_broadcast_out": lambda tensor, out: comm.broadcast(tensor, out=out),
+        "_broadcast_coalesced": comm.broadcast_coalesced,
+        "_scatter": comm.scatter,
+        "_scatter_out": lambda tensor, out, dim, streams: comm.scatter(
+            tensor, dim=dim, streams=streams, out=out
+        ),
+        "_gather": gather_,
+        "_gather_out": lambda tensors, out, dim: comm.gather(tensors, dim, out=out),
+        "nccl": nccl,
+        "_get_device_index": device_index._get_device_index,
+    }
+    eager.communication.apply(functions)
+
+
+def end_cuda_sanitizer(device_type: str) -> None:
+    """End what TORCH_CUDA_SANITIZER began, before this package's takes the place of ``torch.cuda``'s."""
+    # TORCH_CUDA_SANITIZER makes the import of torch watch torch.cuda, without which each op then fails. Ours
+    # reads the same variable.
+    if torch.version.cuda is not None and device_type != "cuda":
+        return
+    theirs = sys.modules.get("torch.cuda._sanitizer")
+    if theirs is not None and theirs.cuda_sanitizer.enabled:
+        theirs.cuda_sanitizer.disable()

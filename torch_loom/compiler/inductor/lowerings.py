@@ -1,0 +1,121 @@
+"""Lowerings of ops that Inductor would compute otherwise on the device: entries of its table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+__all__ = ["copy_together", "divide_by_zeros", "multiply_into_wider_dtypes", "pad_by_ops"]
+
+
+def copy_together(name: str) -> None:
+    """Put tensors side by side by copies of each, as Inductor does where it generates C++ for the CPU.
+
+    The rule for other types is for Triton's kernels. pytorch/pytorch #189138.
+    """
+    from torch._inductor import config, ir
+
+    def copied(cat: Any) -> Any:
+        def lower(inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            if ir.get_device_type(inputs[0]) != name:
+                return cat(inputs, *args, **kwargs)
+            with config.patch(max_pointwise_cat_inputs=0, max_complex_pointwise_cat_inputs=0):
+                return cat(inputs, *args, **kwargs)
+
+        return lower
+
+    _replace(copied, torch.ops.aten.cat.default)
+
+
+def divide_by_zeros(name: str) -> None:
+    """Let compiled quotients and remainders of whole numbers by zero be some number, as on a GPU.
+
+    Only operands on the device are treated so; generated C++ raises an error for each.
+    """
+    import sympy  # type: ignore[import-untyped]
+    from torch._inductor import ir, lowering
+    from torch._inductor.virtualized import ops
+    from torch.utils._sympy.functions import Where
+
+    tables: Any = lowering
+
+    def is_own(*operands: Any) -> bool:
+        return any(isinstance(value, ir.IRNode) and ir.get_device_type(value) == name for value in operands)
+
+    def is_whole(value: Any) -> bool:
+        if isinstance(value, sympy.Basic):
+            return bool(value.is_integer)
+        return isinstance(value, int) or (isinstance(value, ir.IRNode) and tables.is_integer_type(value))
+
+    def without_zeros(divisor: Any) -> Any:
+        if isinstance(divisor, int):
+            return divisor or 1
+        if isinstance(divisor, sympy.Basic):  # a number of the program's that changes from call to call
+            return Where(sympy.Eq(divisor, 0), sympy.Integer(1), divisor)
+        dtype = divisor.get_dtype()
+
+        def replaced(value: Any) -> Any:
+            return ops.where(ops.eq(value, ops.constant(0, dtype)), ops.constant(1, dtype), value)
+
+        return tables.make_pointwise(replaced)(divisor)
+
+    def guarded(lower: Any) -> Any:
+        def call(a: Any, b: Any, **kwargs: Any) -> Any:
+            divides = kwargs.get("rounding_mode", "trunc") is not None
+            if divides and is_own(a, b) and is_whole(a) and is_whole(b):
+                b = without_zeros(b)
+            return lower(a, b, **kwargs)
+
+        return call
+
+    aten: Any = torch.ops.aten
+    prims: Any = torch.ops.prims
+    rests = [aten.remainder, aten.fmod, prims.fmod, prims.remainder]
+    overloads = [getattr(packet, overload) for packet in rests for overload in packet.overloads()]
+    _replace(guarded, aten.div.Tensor_mode, aten.div.Scalar_mode, prims.div.default, *overloads)
+
+
+def pad_by_ops() -> None:
+    """Let PyTorch's ops pad jagged tensors in compiled programs.
+
+    The lowerings of these ops ask for the type cuda; what they make of it searches for the row of an element
+    within the kernel, which generated C++ cannot. On the CPU they fall back to the same ops, so that nothing
+    changes there. No upstream issue.
+    """
+    from torch._inductor.lowering import lowerings, make_fallback
+
+    aten = torch.ops.aten
+    for op in (aten._jagged_to_padded_dense_forward.default, aten._padded_dense_to_jagged_forward.default):
+        lowerings.pop(op, None)
+        make_fallback(op, warn=False)  # type: ignore[no-untyped-call]
+
+
+def multiply_into_wider_dtypes(name: str) -> None:
+    """Let the device's own kernels compute products in a wider dtype than their operands'.
+
+    The lowerings of ``mm`` and ``bmm`` with ``out_dtype`` refuse every type but cuda and xpu; that of
+    ``addmm`` fails with a TypeError on any. No upstream issue.
+    """
+    from torch._inductor import ir, lowering
+
+    tables: Any = lowering
+    for op in (torch.ops.aten.mm.dtype, torch.ops.aten.bmm.dtype, torch.ops.aten.addmm.dtype):
+        fallback = tables.fallback_handler(op, add_to_fallback_set=False)
+
+        def chosen(lower: Any, fallback: Any = fallback) -> Any:
+            def call(left: Any, *args: Any, **kwargs: Any) -> Any:
+                return (fallback if ir.get_device_type(left) == name else lower)(left, *args, **kwargs)
+
+            return call
+
+        _replace(chosen, op)
+
+
+def _replace(make: Callable[[Any], Any], *ops: Any) -> None:
+    from torch._inductor.lowering import lowerings
+
+    for op in ops:
+        if op in lowerings:
+            lowerings[op] = make(lowerings[op])
