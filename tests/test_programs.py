@@ -16,6 +16,7 @@ TEXTS = {
     "benchmarks/test_build.py": "a checkout's setup.py",
     "benchmarks/test_suites_benchmark.py": "the test suite of another project",
     "conformance/test_suites.py": "test suites of other projects",
+    "test_declared_patches.py": "replacements that are judged",
     "test_layers.py": "imports that are judged",
     "tools/test_api_parity.py": "tests that are judged",
     "tools/test_ci_docs.py": "blocks of docs/recipes.md",

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from torch_loom import _C, chips
-from torch_loom.chips.chip import FUSED_KERNELS
+from torch_loom.chips.checks import FUSED_KERNELS
 
 PROGRAMS = Path(__file__).parent / "programs" / "fused_kernels"
 

@@ -20,7 +20,6 @@ _PACKAGE_PRIORITY = 19
 
 def register(device_type: str) -> None:
     """Make all entries and apply all patches, for the device type with this name."""
-    from torch_loom import _C
     from torch_loom.cuda.names.legacy_types import TensorType
     from torch_loom.device import ipc
 
@@ -36,7 +35,7 @@ def register(device_type: str) -> None:
     _provide_communication()
     eager.captured_steps.apply()
     eager.default_tensor_type.apply(TensorType)
-    eager.other_default_dtypes.apply(_C.drain)
+    eager.other_default_dtypes.apply()
     if torch.distributed.is_available() and torch.distributed.is_gloo_available():
         split_groups.own_stores.apply()
         split_groups.copied_options.apply()

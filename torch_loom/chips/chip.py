@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from torch_loom.chips import checks
-from torch_loom.chips.checks import DTYPES, FORMATS, FUSED_KERNELS, MAX_TEXT_CHARS, BadValueError, Check
+from torch_loom.chips.checks import DTYPES, FORMATS, MAX_TEXT_CHARS, BadValueError, Check
 from torch_loom.chips.cost.families import COEFFICIENTS, FAMILIES
 from torch_loom.config.files import no_file
 from torch_loom.errors import ChipError
@@ -24,8 +24,6 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-__all__ = ["FUSED_KERNELS", "Chip", "available", "figures", "given", "load"]
 
 MAX_FILE_BYTES = 64 << 10
 

@@ -14,8 +14,6 @@ from torch_loom.chips.chip import Chip
 from torch_loom.chips.cost import CostModel, Kernel, Op, Tensor
 from torch_loom.chips.cost.lower import ATTRIBUTES, lower
 
-__all__ = ["Estimator"]
-
 logger = logging.getLogger("torch_loom")
 
 # A tensor of a command: address, sizes, strides, bytes of an element, whether it is written, dtype.

@@ -9,8 +9,6 @@ from torch_loom.chips.chip import Chip
 from torch_loom.chips.cost.calibration import Calibration
 from torch_loom.chips.rates import rates
 
-__all__ = ["described"]
-
 # Figures of the description that a calibration measures.
 KEYS = ("dram_share", "l2_gbps", "l2_full_share", "l2_none_share", "l2_write_cost", "efficiency")
 

@@ -10,8 +10,6 @@ from torch_loom.chips.cost import CostModel
 from torch_loom.chips.cost.formulas import Rates
 from torch_loom.chips.cost.records import ITEM_BYTES
 
-__all__ = ["efficiency", "model", "rates"]
-
 # What a figure is where a description does not give it.
 GUESSED_CLOCK_MHZ = 1000
 GUESSED_FLOPS_PER_CYCLE = 256.0

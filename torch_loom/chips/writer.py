@@ -9,8 +9,6 @@ from typing import Any
 
 from torch_loom.chips.chip import Chip, figures
 
-__all__ = ["to_toml"]
-
 
 def to_toml(chip: Chip, comment: str = "") -> str:
     """Return the file of a chip: figures in their order, then tables; what is not known is left out."""

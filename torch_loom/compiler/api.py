@@ -34,8 +34,6 @@ from torch_loom.compiler.training import Loss, exported_step
 from torch_loom.errors import CompilerOptionError, PlacementError
 from torch_loom.image.executable import Executable, device_of
 
-__all__ = ["compile_module"]
-
 MAX_CHIPS = 32
 """A galaxy's."""
 

@@ -25,8 +25,6 @@ from torch_loom.errors import CompilerOptionError
 from torch_loom.image.replay import Replayer
 from torch_loom.patches.tracing import eager_kernels
 
-__all__ = ["CompiledGraph", "compiled_graphs", "loom_backend", "reset"]
-
 # Options of torch-rbln's backend that say nothing here: placement on its NPUs and its compiler's cache.
 _VENDOR_OPTIONS = {
     "cache_dir": "compiled graphs live as long as the process",

@@ -32,8 +32,6 @@ from torch_loom.image import file
 from torch_loom.image.executable import Executable
 from torch_loom.image.program import Program
 
-__all__ = ["Entry", "entry_for"]
-
 log = logging.getLogger("torch_loom.compiler")
 
 MAX_BYTES = 512 << 20

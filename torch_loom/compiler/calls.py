@@ -11,8 +11,6 @@ from torch_loom.compiler.ir import facts, op_name
 from torch_loom.errors import CompilerOptionError
 from torch_loom.image.program import Call, Program, encode
 
-__all__ = ["call_of", "name_of", "part_of"]
-
 
 def name_of(value: Any) -> str | None:
     """Return the name of a node; None for any other value."""

@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "BALANCER_POLICIES",
-    "CHIP_PLACEMENT_POLICIES",
-    "DATA_FORMATS",
-    "DEVICE_CONFIGS",
-    "DRAM_PLACEMENT_ALGORITHMS",
-    "HARVESTABLE_ROWS",
-    "MATH_FIDELITIES",
-    "TRACE_LEVELS",
-]
-
 BALANCER_POLICIES = (
     *("default", "NLP", "Ribbon", "MinimizeGrid", "MaximizeTMinimizeGrid", "Random", "CNN"),
     "SingleOpPerEpoch",

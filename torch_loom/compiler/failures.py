@@ -19,8 +19,6 @@ from torch import fx
 from torch_loom.compiler.ir import op_name, shape_class, source_of, tensors_of, value_of
 from torch_loom.errors import ExportError
 
-__all__ = ["IN_MODEL", "check_dtypes", "line_of", "named_lines", "without_noise"]
-
 IN_MODEL = "\nin the model: "
 """Stands between a model's own error and the line that raised it."""
 # Errors of Python and PyTorch that are made of one text.

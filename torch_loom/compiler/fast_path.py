@@ -14,8 +14,6 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["layers_of", "taken"]
-
 
 def layers_of(module: nn.Module) -> dict[str, nn.Module]:
     """Return the layers that would run as one op now, if their other conditions hold, by their names."""

@@ -20,8 +20,6 @@ from torch.utils import _pytree as pytree
 from torch_loom.compiler.fast_path import layers_of
 from torch_loom.compiler.frontend import state_of
 
-__all__ = ["fingerprint"]
-
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _NAMED = (torch.dtype, torch.layout, torch.memory_format)
 _META = torch.device("meta")

@@ -18,8 +18,6 @@ from torch_loom.image.arguments import CONSTANTS
 from torch_loom.image.folded import Folded
 from torch_loom.image.program import Program
 
-__all__ = ["LABEL", "Exported", "exported", "folded_of", "node_name", "placed", "state_of"]
-
 LABEL = "loom_op"
 """The key under which ``fx.traceback.annotate`` carries an op's own name and type into the graph."""
 

@@ -9,8 +9,6 @@ from torch_loom.chips import Chip
 from torch_loom.compiler.ir import op_name, tensors_of, value_of
 from torch_loom.ops import facts_of
 
-__all__ = ["host_reason"]
-
 
 def host_reason(node: fx.Node, chip: Chip) -> str:
     """Return why a node's op stays on the host: a sentence; empty where the chip does it.

@@ -12,8 +12,6 @@ from torch import fx
 
 from torch_loom.ops import family_of
 
-__all__ = ["Facts", "computes", "facts", "op_name", "tensors_of", "value_of"]
-
 KEY = "loom"
 
 

@@ -18,8 +18,6 @@ from torch_loom.compiler.target import Target
 from torch_loom.errors import UnknownOpError
 from torch_loom.image.program import Program, encode
 
-__all__ = ["changed", "plan_data", "program_of"]
-
 
 def program_of(
     graph: fx.GraphModule,

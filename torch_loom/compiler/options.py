@@ -21,8 +21,6 @@ from torch_loom.compiler.choices import (
 )
 from torch_loom.errors import CompilerOptionError
 
-__all__ = ["REFUSED", "Options", "configuration", "reset_configuration", "set_configuration_options"]
-
 Check = Callable[[Any], Any]
 
 REFUSED = {

@@ -11,20 +11,6 @@ from torch_loom.compiler.choices import DATA_FORMATS, MATH_FIDELITIES
 from torch_loom.compiler.predicates import Named, Predicate, Selector, checked, name_regex, op_type
 from torch_loom.errors import CompilerOptionError
 
-__all__ = [
-    "Overrides",
-    "applied",
-    "configure_mixed_precision",
-    "current",
-    "override_dram_queue_placement",
-    "override_op_placement",
-    "override_op_size",
-    "override_t_stream_dir",
-    "reset",
-    "set_chip_break",
-    "set_epoch_break",
-]
-
 
 @dataclass
 class Overrides:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from torch_loom.errors import CompilerOptionError, UnknownOpError
 
-__all__ = ["Named", "Predicate", "Selector", "layer_regex", "matching", "name_regex", "op_type"]
-
 
 @dataclass(frozen=True)
 class Named:

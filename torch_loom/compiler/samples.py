@@ -15,8 +15,6 @@ from torch_loom.errors import CompilerOptionError
 from torch_loom.image.arguments import CONSTANTS, names_of, same
 from torch_loom.image.program import encode
 
-__all__ = ["on_one_device", "specs_of"]
-
 
 def on_one_device(
     module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], device: torch.device

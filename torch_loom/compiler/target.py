@@ -19,8 +19,6 @@ from torch_loom.compiler.choices import DEVICE_CONFIGS
 from torch_loom.compiler.options import Options
 from torch_loom.errors import CompilerOptionError
 
-__all__ = ["Target", "target_of"]
-
 # What a description may lack.
 GUESSED_SRAM_BYTES = 1 << 20
 GUESSED_DRAM_GBPS = 256.0

@@ -21,8 +21,6 @@ from torch_loom.compiler.ir import facts
 from torch_loom.errors import CompilerOptionError
 from torch_loom.image import structure
 
-__all__ = ["Loss", "exported_step"]
-
 Loss = Callable[[Any, torch.Tensor], torch.Tensor]
 """Takes what the module returns and the target; returns a tensor of one element."""
 

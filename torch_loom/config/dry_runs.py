@@ -11,8 +11,6 @@ from torch_loom.config.parsers import MAX_DEVICES, parse_chip, parse_memory
 from torch_loom.config.settings import CHIP, MEMORY, Setting
 from torch_loom.errors import ConfigurationError
 
-__all__ = ["Request", "request"]
-
 T = TypeVar("T")
 
 

@@ -8,19 +8,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = [
-    "CHIP",
-    "FALLBACKS",
-    "NAME",
-    "SIZES",
-    "Groups",
-    "divide",
-    "parse_fallbacks",
-    "parse_map",
-    "parse_npus_per_device",
-    "select",
-]
-
 # The vendor's name of the device, and the chip that it is then.
 NAME = "rbln"
 CHIP = "atom"

@@ -25,23 +25,6 @@ from torch_loom.config.settings import (
 )
 from torch_loom.errors import AlreadyInitializedError, ConfigurationError
 
-__all__ = [
-    "CUDA_NAME",
-    "ENV_PREFIX",
-    "Source",
-    "choose_cuda",
-    "complaint",
-    "describe_with",
-    "export",
-    "machine_texts",
-    "num_launched_ranks",
-    "put_first",
-    "raw_text",
-    "reject_unknown_variables",
-    "required",
-    "value_of",
-]
-
 T = TypeVar("T")
 Source = Literal["configure", "environment", "default"]
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from torch_loom.config import rbln
 
-__all__ = ["Settings", "device_uuid"]
-
 _NAMESPACE = uuid.UUID("b0a7a1b6-35d5-5bd0-9df2-4bd6e7a0c1f3")
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ALERTS", "CASES", "Alert"]
-
 CASES: dict[str, str] = {
     "always": "every call",
     "floating": "its first operand is of floating point, or complex",

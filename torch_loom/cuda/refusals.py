@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["REFUSALS", "REFUSAL_CASES", "TAKES", "Refusal"]
-
 _INTEGERS = ("Byte", "Char", "Short", "Int", "Long")
 _HALVES = ("Half", "BFloat16")
 _REALS = ("Float", "Double")

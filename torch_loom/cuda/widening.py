@@ -8,8 +8,6 @@ what PyTorch's own tests expect: ``dtypesIfCUDA`` of its operator database, with
 
 from __future__ import annotations
 
-__all__ = ["WIDENED", "WIDENED_SETS", "WIDENED_SPARSE"]
-
 WIDENED_SETS: dict[str, tuple[str, ...]] = {
     "half": ("Half",),
     "halves": ("Half", "BFloat16"),

@@ -12,8 +12,6 @@ from torch.utils import _pytree as pytree
 from torch_loom.errors import ImageError
 from torch_loom.image.program import decode
 
-__all__ = ["CONSTANTS", "check_plan", "check_specs", "names_of", "same", "tensors_of_call"]
-
 CONSTANTS = (bool, int, float, complex, str, type(None))
 """Types of arguments that a model is compiled for by their values."""
 

@@ -21,8 +21,6 @@ from torch_loom.image.folded import Folded
 from torch_loom.image.program import Program, dtype_of
 from torch_loom.image.replay import Replayer
 
-__all__ = ["Executable", "device_of"]
-
 
 class Executable:
     """What ``torch_loom.compile`` returns; a call runs it.

@@ -16,8 +16,6 @@ import torch
 from torch_loom.config.files import no_file
 from torch_loom.errors import ImageError
 
-__all__ = ["VERSION", "read", "whole_file", "write"]
-
 VERSION = 1
 _KIND = "torch-loom image"
 

@@ -10,8 +10,6 @@ import torch
 
 from torch_loom.image.program import Program
 
-__all__ = ["Folded"]
-
 
 class Folded:
     """What makes the constants of an executable out of its parameters.

@@ -7,8 +7,6 @@ from typing import Any
 
 import yaml
 
-__all__ = ["data", "text"]
-
 
 def text(plan: Mapping[str, Any]) -> str:
     """Return a plan as YAML."""

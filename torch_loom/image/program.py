@@ -14,8 +14,6 @@ import torch
 
 from torch_loom.errors import ImageError
 
-__all__ = ["Call", "Program", "decode", "dtype_of", "encode", "op_of"]
-
 # Namespaces whose ops an image may call.
 _NAMESPACES = ("aten", "loom_numerics")
 # Those of them that touch more than their operands.

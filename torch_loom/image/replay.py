@@ -11,8 +11,6 @@ import torch
 
 from torch_loom import _C, config
 
-__all__ = ["Replayer"]
-
 # Further sets of shapes run without a graph, so that changing shapes do not fill the memory.
 MAX_GRAPHS = 8
 # Sets of inputs that are remembered as seen once.

@@ -7,8 +7,6 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["duration", "page", "trace_events"]
-
 _STYLE = """
 :root { --ink: #1b2733; --faint: #6b7a88; --line: #dfe5ea; --page: #f6f8fa; --card: #fff; }
 @media (prefers-color-scheme: dark) {

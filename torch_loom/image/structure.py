@@ -11,8 +11,6 @@ from torch.utils import _pytree as pytree
 
 from torch_loom.errors import ImageError
 
-__all__ = ["dumps", "loads"]
-
 # As PyTorch's treespec_dumps has it, whose reader imports what the text names: enums and default factories.
 _PROTOCOL = 1
 _LEAF: dict[str, Any] = {"type": None, "context": None, "children_spec": []}

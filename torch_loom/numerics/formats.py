@@ -9,8 +9,6 @@ import enum
 
 from torch_loom.errors import FormatError
 
-__all__ = ["DataFormat", "ExponentFamily", "MathFidelity"]
-
 TILE_ELEMENTS = 32 * 32
 BLOCK_ELEMENTS = 16
 _TILE_EXPONENT_BYTES = TILE_ELEMENTS // BLOCK_ELEMENTS

@@ -15,8 +15,6 @@ from torch_loom import config
 from torch_loom.errors import ExtensionError, LoomError
 from torch_loom.nvml import BIN, LIBRARY
 
-__all__ = ["describe", "export", "load", "main", "offer"]
-
 # What the library takes of a chip's description, in its units.
 _FIGURES = (
     "capability_major",

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-__all__ = ["FACTS", "FLAGS", "SHAPE_CLASSES", "Family", "Flops"]
-
 SHAPE_CLASSES = (
     *("bytes_moved", "elementwise", "reduction", "scan", "matmul", "convolution", "attention"),
     *("normalisation", "softmax", "pooling", "loss", "gather_scatter", "sort", "copy", "factory", "random"),

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from torch_loom.ops.families import data, elementwise, numerics, products
 from torch_loom.ops.model import FACTS, Family
 
-__all__ = ["DEFAULT", "FAMILIES", "PUBLIC_NAMES", "facts_of", "family_of", "has_entry"]
-
 FAMILIES: tuple[Family, ...] = (
     *elementwise.FAMILIES,
     *products.FAMILIES,

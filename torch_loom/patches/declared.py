@@ -11,8 +11,6 @@ from typing import Any
 
 from torch_loom import config
 
-__all__ = ["CHANGES", "Change", "Patch", "Place", "Purpose", "declared", "patch"]
-
 
 @dataclass(frozen=True)
 class Change:

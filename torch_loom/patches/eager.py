@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -176,21 +176,20 @@ def default_tensor_type(place: Place, tensor_type: type) -> Any:
 
 
 @patch("torch:_C._set_default_dtype", "torch:_C._set_default_tensor_type")
-def other_default_dtypes(place: Place, wait: Callable[[], None]) -> Any:
+def other_default_dtypes(place: Place) -> Any:
     """The default dtype, in which integers are divided, is the process's: the engine's kernels ask for it
     when they run, which may be after the program has set another. The kernel of a GPU was chosen when the op
     was issued.
-
-    Args:
-        wait: for all that was issued.
     """
+    from torch_loom import _C
+
     original = place.original
 
     @functools.wraps(original)
     def waiting(kind: Any, /) -> None:
         # A dtype, or a tensor type, which has one.
         if getattr(kind, "dtype", kind) is not torch.get_default_dtype():
-            wait()
+            _C.drain()
         original(kind)
 
     return waiting

@@ -11,8 +11,6 @@ import torch
 
 from torch_loom.patches.declared import declared
 
-__all__ = ["eager_kernels"]
-
 _lock = threading.RLock()
 
 

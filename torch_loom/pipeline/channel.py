@@ -10,8 +10,6 @@ from typing import Generic, Protocol, TypeVar
 from torch_loom.errors import PipelineError, QueueFullError
 from torch_loom.pipeline.failure import Lifeline
 
-__all__ = ["Cancelled", "Channel", "Writer"]
-
 T = TypeVar("T")
 Item = TypeVar("Item", contravariant=True)
 _SLICE_SECONDS = 1.0

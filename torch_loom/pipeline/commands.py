@@ -11,8 +11,6 @@ from typing import Any
 from torch_loom.pipeline.failure import Lifeline
 from torch_loom.pipeline.schedule import ScheduleName
 
-__all__ = ["Command", "CommandType", "Reply"]
-
 _SLICE_SECONDS = 1.0
 
 

@@ -16,8 +16,6 @@ from torch_loom.pipeline.ranks import share_spans
 from torch_loom.pipeline.runs import Runs
 from torch_loom.pipeline.schedule import ScheduleName
 
-__all__ = ["Pipeline"]
-
 _CPU = torch.device("cpu")
 _ENDLESS = 1 << 60  # entries
 

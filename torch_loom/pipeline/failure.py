@@ -11,8 +11,6 @@ from collections.abc import Callable
 
 from torch_loom.errors import PipelineStoppedError, StageError
 
-__all__ = ["Lifeline", "original_error", "stage_error", "told_error"]
-
 
 def stage_error(stage: str, doing: str, error: BaseException) -> StageError:
     """Return the error that says what failed where, with the worker's traceback.

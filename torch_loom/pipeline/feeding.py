@@ -10,8 +10,6 @@ import torch
 from torch_loom.pipeline.channel import Channel
 from torch_loom.pipeline.transfer import Parcel, parcel
 
-__all__ = ["checked_inputs", "store"]
-
 
 def checked_inputs(
     tensors: tuple[torch.Tensor, ...], named: Mapping[str, torch.Tensor]

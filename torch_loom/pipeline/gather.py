@@ -12,8 +12,6 @@ import torch
 from torch_loom.errors import PipelineError
 from torch_loom.pipeline.readers import GuardedQueue
 
-__all__ = ["Gather"]
-
 
 class Gather:
     """Puts the parameters of all stages together, checkpoint by checkpoint."""

@@ -11,8 +11,6 @@ from torch_loom.pipeline.channel import Channel, Writer
 from torch_loom.pipeline.failure import Lifeline
 from torch_loom.pipeline.transfer import Parcel
 
-__all__ = ["END", "Feed", "Links"]
-
 
 @dataclass(frozen=True)
 class Feed:

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import nn
 
-__all__ = ["StageParameters", "place_modules", "spread"]
-
 
 class StageParameters(list[nn.Parameter]):
     """The parameters of a stage, in order: a list for an optimizer, and an object with ``parameters()``."""

@@ -11,8 +11,6 @@ import torch
 
 from torch_loom.errors import PipelineError
 
-__all__ = ["PACKET_BYTES", "Message", "decode", "encode", "num_body_bytes"]
-
 PACKET_BYTES = 1024
 """The first packet of every message: its size, and its head where that fits."""
 _LENGTHS_BYTES = 16

@@ -10,8 +10,6 @@ from typing import Any
 from torch_loom.errors import PipelineError, QueueTypeError
 from torch_loom.pipeline.failure import Lifeline
 
-__all__ = ["GuardedQueue"]
-
 _SLICE_SECONDS = 1.0
 _POLL_SECONDS = 0.05  # for queues of other processes, which cannot be woken
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Report", "Span"]
-
 MAX_SPANS = 10_000  # of one stage: a run without end keeps the last ones
 
 

@@ -26,8 +26,6 @@ from torch_loom.pipeline.stage import Stage
 from torch_loom.pipeline.wiring import Convert, ConvertCheckpoint, Wiring
 from torch_loom.pipeline.worker import Worker
 
-__all__ = ["SHUTDOWN_SECONDS", "Runs"]
-
 SHUTDOWN_SECONDS = 8.0  # of the 10 that a shutdown may take; the rest is for the caller
 
 R = TypeVar("R", bound="Runs")

@@ -6,8 +6,6 @@ from typing import Literal
 
 from torch_loom.errors import PipelineError
 
-__all__ = ["ScheduleName", "Step", "schedule", "simulate"]
-
 ScheduleName = Literal["all_forward", "1f1b"]
 Step = tuple[Literal["F", "B"], int]
 

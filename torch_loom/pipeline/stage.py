@@ -20,8 +20,6 @@ from torch_loom.pipeline.lowering import StageParameters, named_parameters, plac
 from torch_loom.pipeline.report import MAX_SPANS, Span
 from torch_loom.pipeline.transfer import Parcel, Receiver, Tensors, flatten_outputs, parcel
 
-__all__ = ["Stage"]
-
 Loss = Callable[..., Any]
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import torch
 
-__all__ = ["Parcel", "Receiver", "Tensors", "flatten_outputs", "parcel"]
-
 Tensors = tuple[torch.Tensor | None, ...]
 
 

@@ -17,8 +17,6 @@ from torch_loom.pipeline.readers import GuardedQueue
 from torch_loom.pipeline.stage import Stage
 from torch_loom.pipeline.transfer import Tensors
 
-__all__ = ["Convert", "ConvertCheckpoint", "Wiring"]
-
 Convert = Callable[[tuple[torch.Tensor, ...]], Any]
 ConvertCheckpoint = Callable[[dict[str, torch.Tensor]], Any]
 

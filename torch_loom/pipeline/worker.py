@@ -13,8 +13,6 @@ from torch_loom.pipeline.links import END
 from torch_loom.pipeline.schedule import schedule
 from torch_loom.pipeline.stage import Stage
 
-__all__ = ["Worker"]
-
 
 class Worker:
     """Runs the commands of one stage in order; in a thread of its own, or in the caller's."""

@@ -17,8 +17,6 @@ from torch_loom.pybuda.device import Device
 from torch_loom.pybuda.enums import BackendDevice, BackendType, DeviceMode
 from torch_loom.pybuda.formats import DataFormat
 
-__all__ = ["ChipDevice", "check_types", "chips_of"]
-
 # Which combinations compute in Tensix formats (docs/numerics.md); all others are exact.
 EMULATING = {BackendType.Silicon, BackendType.Versim, BackendType.Emulation}
 TENSIX = {"grayskull", "wormhole_b0", "blackhole"}

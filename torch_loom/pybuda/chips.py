@@ -6,8 +6,6 @@ import torch
 
 from torch_loom.errors import PyBudaError
 
-__all__ = ["chip_name", "device_type", "num_chips_available"]
-
 
 def device_type() -> str:
     """Return the name of PyTorch's device type that the chips have."""

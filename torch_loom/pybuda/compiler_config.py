@@ -21,8 +21,6 @@ from torch_loom.pybuda.enums import (
 from torch_loom.pybuda.formats import DataFormat, MathFidelity
 from torch_loom.pybuda.query import NodePredicateBuilder
 
-__all__ = ["CompilerConfig", "OpNames"]
-
 OpNames = str | NodePredicateBuilder | list[str | NodePredicateBuilder]
 
 

@@ -17,8 +17,6 @@ from torch_loom.pybuda.frontends import TFModule
 from torch_loom.pybuda.module import Module
 from torch_loom.pybuda.tensor import Tensor
 
-__all__ = ["CPUDevice", "GPUDevice"]
-
 _NARROW = (torch.float16, torch.bfloat16)
 
 

@@ -21,8 +21,6 @@ from torch_loom.pybuda.module import Module, PyBudaModule
 from torch_loom.pybuda.runner import BudaRunner
 from torch_loom.pybuda.tensor import Tensor, to_torch
 
-__all__ = ["Device", "Program", "program"]
-
 
 class Device(DeviceLoop):
     """A device of a pipeline, in the order in which devices are made.

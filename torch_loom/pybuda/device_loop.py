@@ -19,8 +19,6 @@ from torch_loom.pipeline.worker import Worker
 from torch_loom.pybuda.run.commands import Command, CommandType
 from torch_loom.pybuda.tensor import Tensor
 
-__all__ = ["DeviceLoop", "DeviceSession"]
-
 
 class DeviceSession(Protocol):
     """What a device asks of the pipeline that it runs in; ``run.session.Session`` answers."""

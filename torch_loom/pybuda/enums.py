@@ -4,24 +4,6 @@ from __future__ import annotations
 
 import enum
 
-__all__ = [
-    "COMPILE_FAILURE",
-    "BackendDevice",
-    "BackendType",
-    "ChipPlacementPolicy",
-    "CompileDepth",
-    "DRAMPlacementAlgorithm",
-    "DeviceMode",
-    "GraphSolverSelfCutType",
-    "NodeEpochType",
-    "PerfTraceLevel",
-    "PolicyType",
-    "RuntimeTensorTransformType",
-    "SchedulerPolicy",
-    "TTIDumpFormat",
-    "TestKind",
-]
-
 
 class _Named(enum.Enum):
     """An enumeration that can be read from its members' names."""

@@ -16,8 +16,6 @@ from torch_loom.pybuda.parameter import Parameter
 from torch_loom.pybuda.tensor import to_torch
 from torch_loom.pybuda.tf_runner import TFRunner, to_tensorflow
 
-__all__ = ["OnnxModule", "TFModule", "absent_frontend"]
-
 
 class OnnxModule(PyTorchModule):
     """An ONNX model, which runs as the PyTorch module that is made of it; needs the package onnx.

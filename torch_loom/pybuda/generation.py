@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torch_loom.pipeline import Command, CommandType, Pipeline
 
-__all__ = ["set_position"]
-
 
 def set_position(pipeline: Pipeline, place: int, start: int, num_tokens: int) -> None:
     """Set the token at which the next forward of a stage's modules begins, in the order of its commands.

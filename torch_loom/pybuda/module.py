@@ -15,13 +15,6 @@ from torch_loom.pybuda.parameter import Parameter
 from torch_loom.pybuda.runner import BudaRunner
 from torch_loom.pybuda.tensor import Tensor, to_torch
 
-__all__ = [
-    "IntQueueHandle",
-    "Module",
-    "PyBudaModule",
-    "PyTorchModule",
-]
-
 
 class Module:
     """A workload that can be placed on one device.

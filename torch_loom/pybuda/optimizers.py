@@ -9,8 +9,6 @@ import torch
 
 from torch_loom.errors import PyBudaError
 
-__all__ = ["LAMB", "LARS", "SGD", "Adam", "AdamW", "Optimizer"]
-
 Torch = torch.Tensor
 
 

@@ -11,8 +11,6 @@ from torch_loom.pybuda.formats import DataFormat, format_of, torch_dtype
 from torch_loom.pybuda.tensor import TensorBase, TensorShape, to_torch
 from torch_loom.pybuda.trace import value_of
 
-__all__ = ["Parameter"]
-
 
 class Parameter(TensorBase):
     """A parameter of a module: ``Parameter(32, 64)`` of sizes, or ``Parameter(tensor)`` of a value.

@@ -26,8 +26,6 @@ from torch_loom.pybuda.device import Device
 from torch_loom.pybuda.enums import DeviceMode, PerfTraceLevel
 from torch_loom.pybuda.tracing import InOrder
 
-__all__ = ["OUTPUT_DIR", "compiled", "wants_files", "write_files"]
-
 OUTPUT_DIR = "tt_build"
 """Where files go if a performance trace is asked for and ``backend_output_dir`` is not set."""
 

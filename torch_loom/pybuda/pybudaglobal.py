@@ -12,8 +12,6 @@ from torch_loom.pybuda.run.api import shutdown
 from torch_loom.pybuda.run.session import running
 from torch_loom.pybuda.ttdevice import TTDevice
 
-__all__ = ["get_devices", "get_tenstorrent_device", "is_silicon", "pybuda_reset", "set_device_pipeline"]
-
 
 def get_devices() -> list[Device]:
     """Return the devices of the pipeline, in order."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-__all__ = ["NodePredicateBuilder", "layer_regex", "name_regex", "op_type"]
-
 
 class NodePredicateBuilder:
     """A predicate over an op's name and type."""

@@ -15,8 +15,6 @@ from torch_loom.pybuda import trace
 from torch_loom.pybuda.parameter import Parameter
 from torch_loom.pybuda.tensor import Tensor, TensorBase
 
-__all__ = ["BudaRunner"]
-
 MAX_KEPT = 1024  # unread values of a tapped op
 
 

@@ -7,8 +7,6 @@ from typing import Any
 from torch_loom.errors import PyBudaError
 from torch_loom.pybuda.optimizers import Optimizer
 
-__all__ = ["LearningRateScheduler"]
-
 
 class LearningRateScheduler:
     """Changes the learning rate of an optimizer at each step. Subclass it and write ``get_lr``."""

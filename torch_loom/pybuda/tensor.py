@@ -12,8 +12,6 @@ from torch_loom.errors import PyBudaError
 from torch_loom.pybuda.formats import DataFormat, format_of, torch_dtype
 from torch_loom.pybuda.trace import value_of
 
-__all__ = ["SomeTensor", "Tensor", "TensorBase", "TensorShape", "to_torch"]
-
 TILE = 32
 
 

@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["TFRunner", "from_tensorflow", "to_tensorflow"]
-
 
 def to_tensorflow(tensorflow: Any, value: torch.Tensor) -> Any:
     """Return a copy as a TensorFlow tensor; bfloat16, which numpy lacks, as float32."""

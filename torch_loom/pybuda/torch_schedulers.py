@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["TorchLearningRateScheduler"]
-
 
 class TorchLearningRateScheduler(torch.optim.lr_scheduler.LRScheduler):
     """A PyTorch scheduler. Subclass it and write ``get_lr``, which returns a rate for each group."""

@@ -13,8 +13,6 @@ import torch
 
 from torch_loom.errors import PyBudaError
 
-__all__ = ["OpRecord", "Trace", "bind", "current", "record", "value_of"]
-
 
 @dataclass(frozen=True)
 class OpRecord:

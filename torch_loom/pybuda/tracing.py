@@ -12,8 +12,6 @@ from torch_loom.pipeline import Stage
 from torch_loom.pipeline.transfer import flatten_outputs
 from torch_loom.pybuda.tensor import Tensor
 
-__all__ = ["InOrder", "traced"]
-
 
 class InOrder(nn.Module):
     """The modules of a stage, one after another."""

@@ -28,8 +28,6 @@ from torch_loom.pybuda.tti import ImageModule, TTDeviceImage, compile_image
 from torch_loom.pybuda.verify.config import VerifyConfig
 from torch_loom.pybuda.verify.stages import check, verify_device
 
-__all__ = ["TTDevice"]
-
 
 class TTDevice(ChipDevice):
     """Runs modules on virtual chips; PyTorch modules as copies, whose parameters are the device's own.

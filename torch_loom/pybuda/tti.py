@@ -21,8 +21,6 @@ from torch_loom.pybuda.module import Module
 from torch_loom.pybuda.placing import compiled
 from torch_loom.pybuda.tensor import to_torch
 
-__all__ = ["ImageModule", "TTDeviceImage", "compile_image"]
-
 _KEY = "pybuda"
 
 

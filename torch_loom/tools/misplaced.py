@@ -12,8 +12,6 @@ import typer
 
 from torch_loom.tools import console
 
-__all__ = ["warn"]
-
 # A program's own modules are searched for its options; of a large program, so many.
 MAX_FILES = 50
 

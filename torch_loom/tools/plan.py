@@ -18,8 +18,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-__all__ = ["run"]
-
 OPTIONS = "TORCH_LOOM_PLAN_OPTIONS"
 # Points of a plot: more cannot be seen.
 MAX_POINTS = 600

@@ -11,8 +11,6 @@ from typing import Any
 from torch_loom.image.report import duration
 from torch_loom.tools.plan_text import reads_text, size_text
 
-__all__ = ["page"]
-
 WIDTH, HEIGHT, LEFT, BOTTOM = 960, 300, 70, 30
 LANE = 26
 COLOURS = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["reads_text", "size_text", "times_text"]
-
 # The largest factor that the search tries: beyond it memory that does not grow with the batch would decide.
 MAX_TIMES = 1000
 

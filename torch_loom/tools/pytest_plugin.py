@@ -16,8 +16,6 @@ from typing import Protocol
 
 import pytest
 
-__all__ = ["DeviceTime", "LoomTime", "loom_time"]
-
 
 @dataclass
 class DeviceTime:

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-__all__ = ["plot"]
-
 STYLES = ("bold cyan", "bold magenta", "bold yellow", "bold green", "bold blue", "bold red")
 MIN_INTENSITY, MAX_INTENSITY = 0.1, 10_000.0
 # A cell of braille has two columns of four dots; the value of each dot from the upper left.

@@ -23,8 +23,6 @@ from torch_loom.chips.cost.fit import (
 from torch_loom.chips.cost.formulas import Rates
 from torch_loom.chips.cost.sweep import Case
 
-__all__ = ["PARTS", "Calibration", "calibrate", "held_out", "held_out_parts", "shape_parts", "timings"]
-
 PARTS = 5
 # What moves memory and does nothing else: the rates of cache and DRAM come from these.
 STREAMS = ("elementwise", "elementwise_heavy", "copy")

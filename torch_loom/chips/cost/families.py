@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["COEFFICIENTS", "FAMILIES", "Coefficient", "Family", "defaults"]
-
 
 class Coefficient(NamedTuple):
     """One number of a family: its unit, the values it takes, and what it means."""

@@ -14,8 +14,6 @@ from torch_loom.chips.cost.formulas import FORMULAS, Rates
 from torch_loom.chips.cost.model import CostModel
 from torch_loom.chips.cost.records import Kernel
 
-__all__ = ["RATES", "RATE_LIMITS", "Timing", "fit", "folds", "free_coefficients", "moved", "predicted"]
-
 Vector = NDArray[np.float64]
 
 # How far a coefficient may stray from where it began before that costs as much as an error of a tenth.

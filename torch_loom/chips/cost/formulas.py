@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from torch_loom.chips.cost.records import Kernel
 
-__all__ = ["FORMULAS", "Rates", "Time"]
-
 # Memory that may be paged out is copied through pieces of this size.
 STAGED_BYTES = float(1 << 20)
 

@@ -15,8 +15,6 @@ from torch_loom.chips.cost.lowerings.common import moved_bytes, stream
 from torch_loom.chips.cost.records import Kernel, Op
 from torch_loom.ops import family_of
 
-__all__ = ["ATTRIBUTES", "lower"]
-
 # All arguments that are read here, beside tensors: ops that differ in others have the same cost.
 ATTRIBUTES = (
     *("dim", "exponent", "groups", "is_causal", "kernel_size", "normalized_shape", "output_mask", "stride"),

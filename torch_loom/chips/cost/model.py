@@ -10,8 +10,6 @@ from torch_loom.chips.cost.formulas import FORMULAS, Rates, Time
 from torch_loom.chips.cost.lower import lower
 from torch_loom.chips.cost.records import Kernel, Op
 
-__all__ = ["CostModel", "Estimate"]
-
 
 class Estimate(NamedTuple):
     """Device time of an op in seconds, the parts of its kernels, and how many kernels it has.

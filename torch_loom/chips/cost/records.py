@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["ITEM_BYTES", "Kernel", "Op", "Tensor"]
-
 ITEM_BYTES: Mapping[str, int] = {
     "float64": 8,
     "float32": 4,

@@ -13,8 +13,6 @@ from torch_loom.chips.cost.records import ITEM_BYTES, Kernel, Op, Tensor
 from torch_loom.config.files import no_file
 from torch_loom.errors import ChipError
 
-__all__ = ["OPS", "Case", "describe", "read"]
-
 MAX_FILE_BYTES = 64 << 20
 MAX_CASES = 100_000
 MAX_SIZE = 1 << 40

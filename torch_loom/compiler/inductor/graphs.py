@@ -15,8 +15,6 @@ import torch
 
 from torch_loom.image.replay import Replayer
 
-__all__ = ["Region", "capture"]
-
 
 class Region(Replayer):
     """One compiled callable, run as it is at first and captured when it is called alike again.

@@ -7,8 +7,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["copy_together", "divide_by_zeros", "multiply_into_wider_dtypes", "pad_by_ops"]
-
 
 def copy_together(name: str) -> None:
     """Put tensors side by side by copies of each, as Inductor does where it generates C++ for the CPU.

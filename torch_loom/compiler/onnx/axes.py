@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torch_loom.errors import OnnxError
 
-__all__ = ["from_start"]
-
 
 def from_start(axis: int, rank: int) -> int:
     """Return an axis counted from the first one.

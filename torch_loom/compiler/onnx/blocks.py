@@ -15,8 +15,6 @@ from torch_loom.errors import OnnxError
 if TYPE_CHECKING:
     from torch_loom.compiler.onnx.convert import Converter
 
-__all__ = ["BLOCKS"]
-
 Attributes = dict[str, Any]
 
 

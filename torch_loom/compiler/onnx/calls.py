@@ -8,8 +8,6 @@ import torch
 
 from torch_loom.errors import OnnxError
 
-__all__ = ["number_of", "numbers_of", "tensor_of_sizes", "with_rank"]
-
 
 def tensor_of_sizes(
     values: Any, *, like: torch.Tensor | None = None, dtype: torch.dtype = torch.int64

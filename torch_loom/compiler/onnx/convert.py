@@ -21,8 +21,6 @@ from torch_loom.compiler.onnx.module import OnnxGraph
 from torch_loom.compiler.onnx.table import Kind, Parameter, Rule, find
 from torch_loom.errors import OnnxError
 
-__all__ = ["Converter", "Known", "Scope"]
-
 MAX_FOLDED = 1 << 16
 """Elements of a constant that is computed while the model is read."""
 MAX_COMBINED = 1 << 24

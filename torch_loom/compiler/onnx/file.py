@@ -15,8 +15,6 @@ import torch
 from torch_loom.config.files import no_file
 from torch_loom.errors import OnnxError
 
-__all__ = ["DTYPES", "check", "check_types", "graphs", "is_model", "package", "read", "tensor_of", "upgraded"]
-
 MAX_MODEL_BYTES = 2 << 30
 """A protobuf cannot be larger; weights beyond it are in files beside it."""
 MAX_NODES = 200_000

@@ -11,8 +11,6 @@ from torch_loom.errors import OnnxError
 if TYPE_CHECKING:
     from torch_loom.compiler.onnx.convert import Converter
 
-__all__ = ["body_of", "expanded"]
-
 
 def body_of(domain: str, name: str, version: int) -> Any:
     """Return ONNX's definition of an operator by others, a ``FunctionProto``; None: there is none."""

@@ -16,8 +16,6 @@ from torch_loom.compiler.onnx.functions import body_of
 from torch_loom.compiler.onnx.table import find
 from torch_loom.errors import OnnxError
 
-__all__ = ["load_onnx"]
-
 assert ops  # importing it fills the table
 MAX_NAMED = 8
 

@@ -13,8 +13,6 @@ from torch import fx, nn
 
 from torch_loom.errors import LoomError, OnnxError
 
-__all__ = ["OnnxGraph", "named_errors"]
-
 
 @dataclass(frozen=True)
 class _Ref:

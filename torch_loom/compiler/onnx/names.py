@@ -12,8 +12,6 @@ from collections import Counter
 
 from torch import fx, nn
 
-__all__ = ["Names", "node"]
-
 MAX_PARTS = 32
 """The most parts of a path, each a module within the previous one."""
 _OTHERS = re.compile(r"[^0-9A-Za-z_]+")

@@ -18,8 +18,6 @@ import numpy as np
 import torch
 from torch import fx
 
-__all__ = ["OPERATORS", "Sizes", "array", "compute", "entries"]
-
 MAX_SIZES = 4096
 """Elements of an array: a model computes larger arrays with tensors."""
 MAX_BITS = 64 * 64

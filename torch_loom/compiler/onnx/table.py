@@ -29,11 +29,6 @@ import torch
 
 from torch_loom.errors import OnnxError
 
-__all__ = [
-    *("RULES", "Float", "Floats", "Int", "Ints", "Kind", "Number", "Parameter", "Rule", "State"),
-    *("find", "op"),
-]
-
 
 class Kind(enum.Enum):
     """What a function takes as an input."""

@@ -8,8 +8,6 @@ from torch import fx
 from torch_loom.compiler.ir import facts, module_of, source_of
 from torch_loom.compiler.passes.runner import Context
 
-__all__ = ["annotate_sources", "canonicalise"]
-
 _RANDOM = torch.Tag.nondeterministic_seeded
 
 

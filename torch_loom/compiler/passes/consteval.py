@@ -11,8 +11,6 @@ from torch_loom.compiler.calls import part_of
 from torch_loom.compiler.ir import computes, facts
 from torch_loom.compiler.passes.runner import Context
 
-__all__ = ["evaluate_constants"]
-
 
 def evaluate_constants(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
     """Compute what depends on frozen parameters alone, by the kernels that would compute it at each run.

@@ -27,8 +27,6 @@ from torch_loom.numerics import DataFormat, MathFidelity, default_accumulate
 from torch_loom.numerics._ops import WHOLE
 from torch_loom.numerics.emulation.precision import Precision
 
-__all__ = ["infer_formats", "quantise"]
-
 _OF_DTYPE = {
     torch.float32: "Float32",
     torch.float64: "Float32",

@@ -8,8 +8,6 @@ from torch import fx
 from torch_loom.compiler.ir import computes, facts, shape_class, value_of
 from torch_loom.compiler.passes.runner import Context
 
-__all__ = ["fuse"]
-
 # What a kernel can do to a tile while it still holds it.
 _SMALL = ("elementwise", "random")
 # What needs a whole row of tiles: only at the highest level of optimisation.

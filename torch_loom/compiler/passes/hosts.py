@@ -9,8 +9,6 @@ from torch_loom.compiler.ir import computes, facts
 from torch_loom.compiler.passes.runner import Context
 from torch_loom.errors import HostOpError
 
-__all__ = ["mark_host_ops"]
-
 
 def mark_host_ops(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
     """Mark nodes whose op or dtype the chip lacks.

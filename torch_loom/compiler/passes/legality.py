@@ -7,8 +7,6 @@ from torch import fx
 from torch_loom.compiler.ir import KEY, computes, op_name
 from torch_loom.errors import IllegalGraphError
 
-__all__ = ["check"]
-
 
 def check(graph: fx.GraphModule, after: str) -> None:
     """Check a graph.

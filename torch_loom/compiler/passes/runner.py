@@ -17,8 +17,6 @@ from torch_loom.compiler.options import Options
 from torch_loom.compiler.passes.legality import check
 from torch_loom.image.program import Program
 
-__all__ = ["Context", "Pass", "PassRecord", "run"]
-
 log = logging.getLogger("torch_loom.compiler")
 
 

@@ -7,8 +7,6 @@ from torch import fx, ops
 from torch_loom.compiler.ir import facts, op_name, value_of
 from torch_loom.compiler.passes.runner import Context
 
-__all__ = ["plain_softmax"]
-
 _NAMES = ("aten::softmax.int", "aten::_softmax", "aten::_safe_softmax")
 
 

@@ -18,8 +18,6 @@ from torch_loom.compiler.plan.pack import pack
 from torch_loom.compiler.target import Target
 from torch_loom.errors import PlacementError
 
-__all__ = ["Settings", "balance_epoch", "epochs_of", "fill_choices"]
-
 Choice = tuple[Grid, int, float]
 # Tries at a target between the bounds of an epoch's cycles.
 SEARCH_STEPS = 10

@@ -33,8 +33,6 @@ from torch_loom.compiler.predicates import Named, matching
 from torch_loom.compiler.target import TILE, Target
 from torch_loom.numerics import DataFormat, MathFidelity
 
-__all__ = ["plan_graph"]
-
 # The dtype of a format in the cost model, and the passes of a product that the chip's peak of it stands for
 # (docs.tenstorrent.com: 74 FP16, 148 BFP8 and 262 FP8 TFLOPS are 294 in four, two and about one).
 _COST_DTYPES = {

@@ -8,8 +8,6 @@ from collections import defaultdict
 from torch_loom.compiler.plan.model import Epoch, Plan
 from torch_loom.compiler.target import Target
 
-__all__ = ["violations"]
-
 
 def violations(plan: Plan, target: Target) -> list[str]:
     """Return what is wrong with a plan, a sentence each; empty: it can run.

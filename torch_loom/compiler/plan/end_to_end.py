@@ -6,8 +6,6 @@ from torch_loom.chips.rates import rates
 from torch_loom.compiler.plan.model import Plan
 from torch_loom.compiler.target import Target
 
-__all__ = ["end_to_end"]
-
 
 def end_to_end(plan: Plan, target: Target, batch: int) -> dict[str, float]:
     """Return the parts of a run, in seconds, and the rate of many: of the chip's declared figures alone.

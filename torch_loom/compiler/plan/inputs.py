@@ -16,8 +16,6 @@ from torch_loom.compiler.plan.model import Work
 from torch_loom.compiler.target import TILE, Target
 from torch_loom.numerics import DataFormat
 
-__all__ = ["PRESTRIDED", "ROW_MAJOR", "TILES", "gather_cycles", "layouts", "tilizer", "tilizer_name"]
-
 TILES, ROW_MAJOR, PRESTRIDED = "tiles", "row_major", "prestrided"
 """How an input lies in its queue."""
 _CONVOLUTIONS = (

@@ -9,8 +9,6 @@ from torch_loom.compiler.plan.model import Edge, Epoch, Plan, Queue
 from torch_loom.compiler.target import Target
 from torch_loom.errors import PlacementError
 
-__all__ = ["depths", "plan_queues"]
-
 # A buffer between two ops holds two results: one is written while the other is read.
 PAIR = 2
 ALIGNMENT_BYTES = 32

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["Edge", "Epoch", "Grid", "Placed", "Plan", "Queue", "Work"]
-
 Grid = tuple[int, int]
 """Rows and columns of cores."""
 

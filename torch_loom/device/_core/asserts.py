@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["AssertedIndexError"]
-
 
 class AssertedIndexError(torch.AcceleratorError, IndexError):
     """What tests written for the CPU expect, and what those written for a GPU expect."""

@@ -10,8 +10,6 @@ from torch_loom import _C, config
 from torch_loom.device._core.device_index import DEVICE_TYPE
 from torch_loom.device._core.first_use import _chip_figures, _product_name
 
-__all__ = ["DeviceProperties"]
-
 _KHZ_PER_MHZ = 1000
 
 

@@ -9,8 +9,6 @@ import torch
 
 from torch_loom import ops
 
-__all__ = ["OpTags"]
-
 # (address, sizes, strides, bytes of an element, is written, dtype)
 Operand = tuple[int, tuple[int, ...], tuple[int, ...], int, bool, str]
 

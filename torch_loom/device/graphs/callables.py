@@ -15,8 +15,6 @@ from torch_loom.device.devices import synchronize
 from torch_loom.device.graphs.capture import LoomGraph, graph, graph_pool_handle
 from torch_loom.device.streams import Stream, StreamContext
 
-__all__ = ["make_graphed_callables"]
-
 _Work = TypeVar("_Work", bound=Callable[..., Any])
 
 

@@ -17,8 +17,6 @@ from torch_loom.device.streams import Stream, StreamContext
 from torch_loom.device.streams.events import _checked_stream
 from torch_loom.errors import NotApplicableError
 
-__all__ = ["CUDAGraph", "LoomGraph", "graph", "graph_pool_handle", "is_current_stream_capturing"]
-
 
 def is_current_stream_capturing() -> bool:
     """Return whether the current stream of the current device is being captured. Initialises no device."""

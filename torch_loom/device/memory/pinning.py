@@ -6,8 +6,6 @@ from torch_loom import _C
 from torch_loom.device._core.first_use import _lazy_init
 from torch_loom.errors import PinnedMemoryError
 
-__all__ = ["pin_memory", "unpin_memory"]
-
 
 def pin_memory(data_ptr: int, size: int) -> None:
     """Pin host memory: copies between it and a device run beside the host, and ``is_pinned()`` is true.

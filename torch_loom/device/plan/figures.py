@@ -16,8 +16,6 @@ from torch_loom.device.plan.group import MAX_RANKS, PlannedGroup
 from torch_loom.device.plan.recording import Frame, Recording
 from torch_loom.errors import DryRunError, InvalidDeviceError
 
-__all__ = ["CATEGORIES", "DryRunPlan", "MemoryPoint", "OpTime", "Span"]
-
 # What memory is for. Fragmentation: held by the allocator beside what is in use.
 CATEGORIES = ("parameters", "gradients", "optimizer state", "activations", "workspace", "fragmentation")
 _MEMORY_EVENT = struct.Struct("<qQqii")

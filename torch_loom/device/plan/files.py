@@ -31,8 +31,6 @@ from torch_loom.device._core.device_index import DEVICE_TYPE
 from torch_loom.device.plan.host import LEAST_BYTES, CostlessHost
 from torch_loom.patches.declared import DRY_RUNS
 
-__all__ = ["KeptFiles", "watch_checkpoints"]
-
 # What a file of safetensors begins with: the length of its header.
 _LENGTH_BYTES = 8
 # Functions of os that are given such a path, to look at what was saved. shutil.copy calls most of them.

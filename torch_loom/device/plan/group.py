@@ -21,8 +21,6 @@ from torch_loom.device._core.device_index import DEVICE_TYPE
 from torch_loom.errors import DryRunError
 from torch_loom.patches.declared import DRY_RUNS
 
-__all__ = ["MAX_RANKS", "PlannedGroup"]
-
 BACKEND = "loom_plan"
 MAX_RANKS = 1 << 16
 

@@ -16,8 +16,6 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["CostlessHost"]
-
 LEAST_BYTES = 1 << 20
 # Linux: pages count when they are touched, and not against what may be promised.
 _NO_RESERVE = 0x4000

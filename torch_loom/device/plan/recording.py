@@ -15,8 +15,6 @@ from torch_loom import _C
 from torch_loom.device._core.device_index import DEVICE_TYPE
 from torch_loom.device.plan.updates import UpdatesByHand
 
-__all__ = ["Frame", "Mark", "Recording"]
-
 MAX_FRAMES = 48
 # What the modules of PyTorch that wrap a model call it: torch.compile()'s, those of parallel training.
 _WRAPPED = ("_orig_mod", "module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")

@@ -18,8 +18,6 @@ from torch_loom.device.plan.host import CostlessHost
 from torch_loom.device.plan.recording import Recording
 from torch_loom.errors import ConfigurationError, DryRunError
 
-__all__ = ["dry_run"]
-
 _Chip = str | os.PathLike[str]
 
 

@@ -12,8 +12,6 @@ from torch.utils.weak import TensorWeakRef
 
 from torch_loom import _C
 
-__all__ = ["UpdatesByHand"]
-
 _MOVES = (_C.TapeReader.KERNEL, _C.TapeReader.COPY, _C.TapeReader.FILL)
 _Operand = tuple[int, tuple[int, ...], tuple[int, ...], int, bool]
 

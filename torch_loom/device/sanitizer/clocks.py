@@ -6,8 +6,6 @@ every stream, up to which number that stream's commands have finished when its o
 
 from __future__ import annotations
 
-__all__ = ["EventId", "SeqNum", "StreamId", "StreamSynchronizations", "pack_stream", "unpack_stream"]
-
 StreamId = int
 EventId = int
 SeqNum = int

@@ -8,8 +8,6 @@ from torch_loom.device.sanitizer.clocks import EventId, StreamId
 from torch_loom.device.sanitizer.handler import TapeHandler
 from torch_loom.device.sanitizer.reports import SynchronizationError
 
-__all__ = ["EventHandler"]
-
 
 class EventHandler:
     """Takes in launches, events and synchronisations, as PyTorch's own handler, one call each.

@@ -17,8 +17,6 @@ from torch_loom.device.sanitizer.history import Launch, Memory, TensorInfo, Use
 from torch_loom.device.sanitizer.regions import Operand
 from torch_loom.device.sanitizer.reports import SynchronizationError, report
 
-__all__ = ["TapeHandler"]
-
 _gather_traceback: Callable[[bool, bool, bool], Any] = torch._C._profiler.gather_traceback
 
 

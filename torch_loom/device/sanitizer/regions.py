@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import functools
 
-__all__ = ["Operand", "covers", "extent", "overlap"]
-
 # What the tape reports of a tensor: address, sizes, strides in elements, bytes of an element, is it written.
 # The dtype, which it reports as well, does not matter here.
 Operand = tuple[int, tuple[int, ...], tuple[int, ...], int, bool]

@@ -11,17 +11,6 @@ from torch_loom.device.sanitizer.clocks import SeqNum, StreamId, unpack_stream
 from torch_loom.device.sanitizer.history import Launch, Use
 from torch_loom.device.sanitizer.stacks import program_line
 
-__all__ = [
-    "Access",
-    "AccessType",
-    "CUDASanitizerErrors",
-    "MissingRecordStreamError",
-    "SynchronizationError",
-    "UnsynchronizedAccessError",
-    "UseAfterFreeError",
-    "report",
-]
-
 # Errors go by the name that programs catch them by, as in torch.cuda._sanitizer.
 _MODULE = f"torch.{DEVICE_TYPE}._sanitizer"
 

@@ -13,8 +13,6 @@ from torch.utils._traceback import CapturedTraceback
 
 from torch_loom import _C
 
-__all__ = ["program_frames", "program_line"]
-
 # Test runners and this package; `runpy` and frozen modules run a file or a module.
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _RUNNERS = tuple(f"{os.sep}site-packages{os.sep}{name}{os.sep}" for name in ("_pytest", "pytest", "pluggy"))

@@ -77,6 +77,3 @@ def run(model: nn.Module, inputs: Any) -> Tensor:
             f"the model returned {type(output).__name__}, in which there is no floating-point tensor"
         )
     return found
-
-
-__all__ = ["first_tensor", "layers_of", "observed", "run"]

@@ -17,8 +17,6 @@ from torch_loom.pipeline.process.connection import receive, send
 from torch_loom.pipeline.stage import Stage
 from torch_loom.pipeline.transfer import Parcel
 
-__all__ = ["serve", "state_bytes"]
-
 
 def serve(connection: Connection[Any, Any], environment: Mapping[str, str], payload: bytes) -> None:
     """Make the stage of ``payload`` and do what the program says until it says ``quit`` or ends."""

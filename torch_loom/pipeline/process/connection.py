@@ -11,8 +11,6 @@ import torch
 
 from torch_loom.pipeline.message import Message, decode, encode, num_body_bytes
 
-__all__ = ["Questions", "receive", "send"]
-
 Packets = tuple[torch.Tensor, "torch.Tensor | None"]
 
 

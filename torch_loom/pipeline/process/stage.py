@@ -21,8 +21,6 @@ from torch_loom.pipeline.process.connection import Questions
 from torch_loom.pipeline.stage import Stage
 from torch_loom.pipeline.transfer import Parcel, Receiver, Tensors
 
-__all__ = ["ProcessStage"]
-
 _CPU = torch.device("cpu")
 _QUIT_SECONDS = 2.0
 

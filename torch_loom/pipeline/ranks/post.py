@@ -19,8 +19,6 @@ from torch_loom import config
 from torch_loom.errors import RankError
 from torch_loom.pipeline.message import PACKET_BYTES, Message, decode, encode, num_body_bytes
 
-__all__ = ["Post", "Receiver", "close", "is_launched", "post"]
-
 CONNECT_SECONDS = 300
 FLUSH_SECONDS = 2.0
 _NO_LIMIT = datetime.timedelta(days=365)  # a rank may wait for as long as the others live

@@ -18,8 +18,6 @@ from torch_loom.pipeline.message import Message
 from torch_loom.pipeline.ranks.post import Post
 from torch_loom.pipeline.transfer import Parcel, Receiver, Tensors, parcel
 
-__all__ = ["Inbox", "Outbox", "RankedRun", "Send"]
-
 _CPU = torch.device("cpu")
 _UNBOUNDED = 1 << 30
 _ANSWER = "answer"

@@ -10,8 +10,6 @@ from torch_loom.pipeline.ranks.run import RankedRun
 from torch_loom.pipeline.report import Span
 from torch_loom.pipeline.stage import Stage
 
-__all__ = ["share_answers", "share_spans"]
-
 
 def share_answers(ranked: RankedRun, mine: Mapping[int, Any]) -> dict[int, Any]:
     """Return the answer of every stage by its place: None, or tensors by name.

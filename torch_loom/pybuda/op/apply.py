@@ -15,8 +15,6 @@ from torch_loom.errors import PyBudaError
 from torch_loom.pybuda import trace
 from torch_loom.pybuda.tensor import Tensor, TensorBase
 
-__all__ = ["apply"]
-
 _unrecorded = itertools.count()
 
 

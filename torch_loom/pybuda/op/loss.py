@@ -11,8 +11,6 @@ from torch_loom.pybuda.op.eltwise_unary import Abs
 from torch_loom.pybuda.op.normalization import LogSoftmax
 from torch_loom.pybuda.op.reduce import ReduceAvg, ReduceSum
 
-__all__ = ["CrossEntropyLoss", "L1Loss"]
-
 
 class CrossEntropyLoss(PyBudaModule):
     """Cross entropy of predictions (…, samples, classes) and one-hot labels of their shape.

@@ -27,28 +27,6 @@ from torch_loom.pybuda.run.ready import (
 from torch_loom.pybuda.run.session import running
 from torch_loom.pybuda.tensor import Tensor, to_torch
 
-__all__ = [
-    "detect_available_devices",
-    "error_raised",
-    "get_checkpoint_queue",
-    "get_intermediates_queue",
-    "get_loss_queue",
-    "get_parameter_checkpoint",
-    "get_parameter_gradients",
-    "initialize_pipeline",
-    "run_backward",
-    "run_forward",
-    "run_generate",
-    "run_generative_inference",
-    "run_inference",
-    "run_optimizer",
-    "run_schedulers",
-    "run_training",
-    "shutdown",
-    "sync",
-    "update_device_parameters",
-]
-
 
 def run_inference(
     module: Module | None = None,

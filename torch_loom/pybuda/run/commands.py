@@ -5,8 +5,6 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-__all__ = ["Command", "CommandType"]
-
 
 class CommandType(enum.Enum):
     """A command of a device."""

@@ -9,8 +9,6 @@ from typing import TextIO
 
 import torch
 
-__all__ = ["Progress"]
-
 _WIDTH = 30
 _EVERY_SECONDS = 0.1  # a terminal is no faster
 

@@ -11,18 +11,6 @@ from torch_loom.pybuda.module import Module
 from torch_loom.pybuda.run.session import Session, check_training, has_inputs, running
 from torch_loom.pybuda.ttdevice import TTDevice
 
-__all__ = [
-    "check_session",
-    "inference_session",
-    "nothing_placed",
-    "place_alone",
-    "replace_session",
-    "require_pushed",
-    "require_targets",
-    "running_session",
-    "verify",
-]
-
 AUTO_DEVICE = "auto_tt0"
 
 

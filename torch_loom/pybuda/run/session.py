@@ -24,8 +24,6 @@ from torch_loom.pybuda.run.progress import Progress
 from torch_loom.pybuda.runner import BudaRunner
 from torch_loom.pybuda.tensor import Tensor
 
-__all__ = ["Running", "Session", "check_training", "has_inputs", "running"]
-
 
 class Session:
     """A running pipeline over the devices.

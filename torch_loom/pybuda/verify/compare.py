@@ -8,8 +8,6 @@ import torch
 
 from torch_loom.pybuda.verify.config import DEFAULT_PCC, VerifyConfig
 
-__all__ = ["Comparison", "compare_tensors", "correlation"]
-
 
 @dataclass(frozen=True)
 class Comparison:

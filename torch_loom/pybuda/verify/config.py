@@ -12,8 +12,6 @@ from torch_loom.errors import PyBudaError
 from torch_loom.pybuda.enums import BackendDevice, BackendType, DeviceMode, TestKind
 from torch_loom.pybuda.formats import DataFormat
 
-__all__ = ["VerifyConfig"]
-
 Tolerance = float | dict[torch.dtype, float] | None
 DEFAULT_PCC = 0.99
 

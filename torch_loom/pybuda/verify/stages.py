@@ -21,8 +21,6 @@ from torch_loom.pybuda.tracing import InOrder
 from torch_loom.pybuda.verify.compare import Comparison, compare_tensors
 from torch_loom.pybuda.verify.config import VerifyConfig
 
-__all__ = ["Checked", "check", "verify_device", "verify_devices"]
-
 
 @dataclass(frozen=True)
 class Checked:

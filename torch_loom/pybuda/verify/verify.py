@@ -20,8 +20,6 @@ from torch_loom.pybuda.ttdevice import TTDevice
 from torch_loom.pybuda.verify.config import VerifyConfig
 from torch_loom.pybuda.verify.stages import Checked, check, verify_device
 
-__all__ = ["verify_module", "verify_module_pipeline"]
-
 _READ_SECONDS = 600.0
 _SAME_DEVICE = "-"
 

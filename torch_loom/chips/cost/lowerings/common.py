@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from torch_loom.chips.cost.records import Kernel, Op, Tensor
 
-__all__ = ["NARROW", "as_int", "as_list", "inner_dim", "largest", "moved_bytes", "same_order", "stream"]
-
 # Dtypes that matrix units take.
 NARROW = frozenset(
     (

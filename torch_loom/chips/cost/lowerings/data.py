@@ -7,11 +7,6 @@ import math
 from torch_loom.chips.cost.lowerings.common import inner_dim, largest, moved_bytes, same_order, stream
 from torch_loom.chips.cost.records import Kernel, Op, Tensor
 
-__all__ = [
-    *("concatenate", "copy", "dropout", "elementwise", "embedding", "embedding_backward", "foreach", "item"),
-    *("scan", "scatter", "sort"),
-]
-
 # A list of tensors is cut into chunks of so many elements, a launch takes so many chunks,
 # and so many tensors by how many lists there are: what fits into the arguments of one kernel.
 CHUNK_ITEMS = 65_536

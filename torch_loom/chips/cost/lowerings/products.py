@@ -10,18 +10,6 @@ from torch_loom.chips.cost.lowerings.rows import column_sum
 from torch_loom.chips.cost.records import Kernel, Op, Tensor
 from torch_loom.ops import Family
 
-__all__ = [
-    "attention",
-    "attention_backward",
-    "convolution",
-    "convolution_backward",
-    "linear",
-    "linear_algebra",
-    "matmul",
-    "semi_structured_linear",
-    "semi_structured_matmul",
-]
-
 _REAL = {"complex64": "float32", "complex128": "float64"}
 PANEL_COLUMNS = 64
 """How many columns LAPACK's blocked algorithms factorise at a time, at most."""

@@ -10,11 +10,6 @@ from torch_loom.chips.cost.lowerings.common import as_int, as_list, inner_dim, l
 from torch_loom.chips.cost.lowerings.data import copy
 from torch_loom.chips.cost.records import Kernel, Op, Tensor
 
-__all__ = [
-    *("batch_norm", "batch_norm_backward", "column_sum", "layer_norm", "layer_norm_backward", "pooling"),
-    *("reduction", "shrinks", "softmax"),
-]
-
 # Longer rows of a softmax do not fit into the registers of one warp.
 WARP_COLUMNS = 1024
 

@@ -1,33 +1,9 @@
 """The functions that compute ONNX operators, a file a family; importing this fills the table."""
 
-from torch_loom.compiler.onnx.ops import (
-    attention,
-    elementwise,
-    indexing,
-    layout,
-    losses,
-    matmul,
-    normalization,
-    pooling,
-    quantization,
-    recurrent,
-    reductions,
-    resizing,
-    sequences,
-)
+from importlib import import_module
 
-__all__ = [
-    "attention",
-    "elementwise",
-    "indexing",
-    "layout",
-    "losses",
-    "matmul",
-    "normalization",
-    "pooling",
-    "quantization",
-    "recurrent",
-    "reductions",
-    "resizing",
-    "sequences",
-]
+for _family in (
+    *("attention", "elementwise", "indexing", "layout", "losses", "matmul", "normalization", "pooling"),
+    *("quantization", "recurrent", "reductions", "resizing", "sequences"),
+):
+    import_module(f"{__name__}.{_family}")
