@@ -10,6 +10,8 @@ annotation of an input says what the function takes:
   ``float`` and sequences of them mean the same;
 - ``State``: a tensor that training does not change by gradients, as the running mean of a normalisation.
 
+Attributes that operators share may come as ``**attributes: Unpack[T]``; the ``TypedDict`` T has their names.
+
 Keyword-only parameters that are no attributes: ``opset`` is the version of the domain, ``num_outputs`` how
 many outputs the node names, ``like`` a tensor on the device on which new tensors are made, ``numbers_dtype``
 the dtype that the model gives inputs that come as Python numbers (None: no ``Number`` is one).
@@ -26,6 +28,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import torch
+import typing_extensions
 
 from torch_loom.errors import OnnxError
 
@@ -157,6 +160,10 @@ def _rule(function: Callable[..., Any], since: int, pure: bool) -> Rule:
     for name, parameter in signature.parameters.items():
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
             (special if name in SPECIAL else attributes).add(name)
+        elif parameter.kind is inspect.Parameter.VAR_KEYWORD and typing_extensions.get_origin(
+            hints.get(name)
+        ) is (typing_extensions.Unpack):
+            attributes.update(typing_extensions.get_args(hints[name])[0].__annotations__)
         else:
             kind = _kind(hints.get(name))
             if kind is None or parameter.kind is inspect.Parameter.VAR_KEYWORD:

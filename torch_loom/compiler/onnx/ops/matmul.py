@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 from torch.nn import functional
+from typing_extensions import Unpack
 
-from torch_loom.compiler.onnx.ops.windows import pads_of, same_pads, torch_pads
+from torch_loom.compiler.onnx.ops.windows import Convolution, pads_of, same_pads, steps_of, torch_pads
 from torch_loom.compiler.onnx.table import Float, Int, Ints, op, tensors
 
 tensors("MatMul", torch.matmul, 2)
@@ -54,22 +55,16 @@ def conv(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints | None = None,
-    group: Int = 1,
-    kernel_shape: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
+    **window: Unpack[Convolution],
 ) -> Tensor:
     """Convolution over one to three dimensions."""
     rank = weight.dim() - 2
     function = _of_rank(_CONVOLUTIONS, rank, "Conv")
-    stride, dilation = strides or [1] * rank, dilations or [1] * rank
-    padding = pads_of(auto_pad, pads, x.shape[2:], weight.shape[2:], stride, dilation)
+    stride, dilation = steps_of(window, rank)
+    padding = pads_of(window, x.shape[2:], weight.shape[2:])
     if padding[:rank] != padding[rank:]:
         x, padding = functional.pad(x, torch_pads(padding)), [0] * (2 * rank)
-    return function(x, weight, bias, stride, padding[:rank], dilation, group)
+    return function(x, weight, bias, stride, padding[:rank], dilation, window.get("group", 1))
 
 
 @op("ConvTranspose")
@@ -78,21 +73,17 @@ def conv_transpose(
     weight: Tensor,
     bias: Tensor | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints | None = None,
-    group: Int = 1,
-    kernel_shape: Ints | None = None,
     output_padding: Ints | None = None,
     output_shape: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
+    **window: Unpack[Convolution],
 ) -> Tensor:
     """Transposed convolution over one to three dimensions."""
     rank = weight.dim() - 2
     function = _of_rank(_TRANSPOSED, rank, "ConvTranspose")
-    stride, dilation = list(strides or [1] * rank), list(dilations or [1] * rank)
+    stride, dilation = steps_of(window, rank)
+    auto_pad, group = window.get("auto_pad", "NOTSET"), window.get("group", 1)
     extra = list(output_padding or [0] * rank)
-    padding = list(pads or [0] * (2 * rank))
+    padding = list(window.get("pads") or [0] * (2 * rank))
     kernel = weight.shape[2:]
     full = [
         (x.shape[2 + axis] - 1) * stride[axis] + (kernel[axis] - 1) * dilation[axis] + 1 + extra[axis]

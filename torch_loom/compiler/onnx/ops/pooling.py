@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 from torch.nn import functional
+from typing_extensions import Unpack
 
-from torch_loom.compiler.onnx.ops.windows import pads_of, torch_pads
+from torch_loom.compiler.onnx.ops.windows import Window, pads_of, steps_of, torch_pads
 from torch_loom.compiler.onnx.table import Int, Ints, op
 
 _MAX = (functional.max_pool1d, functional.max_pool2d, functional.max_pool3d)
@@ -21,23 +22,17 @@ def max_pool(
     x: Tensor,
     *,
     kernel_shape: Ints,
-    auto_pad: str = "NOTSET",
     ceil_mode: Int = 0,
-    dilations: Ints | None = None,
-    pads: Ints | None = None,
     storage_order: Int = 0,
-    strides: Ints | None = None,
     num_outputs: int = 1,
+    **window: Unpack[Window],
 ) -> tuple[Tensor, ...]:
     """Largest of each window, and its place in the whole tensor."""
     rank = len(kernel_shape)
-    stride, dilation = list(strides or [1] * rank), list(dilations or [1] * rank)
-    padding = pads_of(auto_pad, pads, x.shape[2:], kernel_shape, stride, dilation)
+    stride, dilation = steps_of(window, rank)
+    padding = pads_of(window, x.shape[2:], kernel_shape)
     low = -torch.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
-    simple = padding[:rank] == padding[rank:] and all(
-        2 * side <= size for side, size in zip(padding, kernel_shape, strict=False)
-    )
-    if num_outputs == 1 and simple and x.is_floating_point():
+    if num_outputs == 1 and _is_simple(padding, kernel_shape) and x.is_floating_point():
         made = _MAX[rank - 1](x, list(kernel_shape), stride, padding[:rank], dilation, bool(ceil_mode))
         return (made,)
     begins = padding[:rank]
@@ -49,6 +44,12 @@ def max_pool(
     if num_outputs == 1:
         return (made.to(x.dtype),)
     return made.to(x.dtype), _unpadded(places, wide.shape[2:], x.shape, begins, storage_order)
+
+
+def _is_simple(padding: Sequence[int], kernel: Sequence[int]) -> bool:
+    """Whether PyTorch's pooling takes the padding: equal on both sides, at most half of the kernel."""
+    begins, ends = padding[: len(kernel)], padding[len(kernel) :]
+    return begins == ends and all(2 * side <= size for side, size in zip(begins, kernel, strict=True))
 
 
 def _unpadded(
@@ -76,21 +77,15 @@ def average_pool(
     x: Tensor,
     *,
     kernel_shape: Ints,
-    auto_pad: str = "NOTSET",
     ceil_mode: Int = 0,
     count_include_pad: Int = 0,
-    dilations: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
+    **window: Unpack[Window],
 ) -> Tensor:
     """Mean of each window."""
     rank = len(kernel_shape)
-    stride, dilation = list(strides or [1] * rank), list(dilations or [1] * rank)
-    padding = pads_of(auto_pad, pads, x.shape[2:], kernel_shape, stride, dilation)
-    simple = padding[:rank] == padding[rank:] and all(
-        2 * side <= size for side, size in zip(padding, kernel_shape, strict=False)
-    )
-    if simple and dilation == [1] * rank:
+    stride, dilation = steps_of(window, rank)
+    padding = pads_of(window, x.shape[2:], kernel_shape)
+    if _is_simple(padding, kernel_shape) and dilation == [1] * rank:
         return _AVERAGE[rank - 1](
             x, list(kernel_shape), stride, padding[:rank], bool(ceil_mode), bool(count_include_pad)
         )
@@ -104,20 +99,12 @@ def average_pool(
 
 @op("LpPool")
 def lp_pool(
-    x: Tensor,
-    *,
-    kernel_shape: Ints,
-    auto_pad: str = "NOTSET",
-    ceil_mode: Int = 0,
-    dilations: Ints | None = None,
-    p: Int = 2,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
+    x: Tensor, *, kernel_shape: Ints, ceil_mode: Int = 0, p: Int = 2, **window: Unpack[Window]
 ) -> Tensor:
     """Norm of each window."""
     rank = len(kernel_shape)
-    stride, dilation = list(strides or [1] * rank), list(dilations or [1] * rank)
-    padding = pads_of(auto_pad, pads, x.shape[2:], kernel_shape, stride, dilation)
+    stride, dilation = steps_of(window, rank)
+    padding = pads_of(window, x.shape[2:], kernel_shape)
     return _window_sums(x.abs() ** p, padding, kernel_shape, stride, dilation, bool(ceil_mode)) ** (1 / p)
 
 

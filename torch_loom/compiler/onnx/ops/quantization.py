@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from torch_loom.compiler.onnx.ops.layout import cast
 from torch_loom.compiler.onnx.ops.matmul import conv
-from torch_loom.compiler.onnx.table import Int, Ints, op
+from torch_loom.compiler.onnx.ops.windows import Convolution
+from torch_loom.compiler.onnx.table import Int, op
 
 
 def _along(value: Tensor, x: Tensor, axis: int, block_size: int) -> Tensor:
@@ -112,26 +114,10 @@ def conv_integer(
     weight: Tensor,
     x_zero: Tensor | None = None,
     w_zero: Tensor | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints | None = None,
-    group: Int = 1,
-    kernel_shape: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
+    **window: Unpack[Convolution],
 ) -> Tensor:
     """Convolution of integers less their zero points, as int32."""
-    made = conv(
-        _wide(x, x_zero, 1),
-        _wide(weight, w_zero, 0),
-        None,
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        pads=pads,
-        strides=strides,
-    )
-    return made.to(torch.int32)
+    return conv(_wide(x, x_zero, 1), _wide(weight, w_zero, 0), **window).to(torch.int32)
 
 
 @op("QLinearConv")
@@ -145,25 +131,11 @@ def qlinear_conv(
     y_scale: Tensor,
     y_zero: Tensor,
     bias: Tensor | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints | None = None,
-    group: Int = 1,
-    kernel_shape: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
+    **window: Unpack[Convolution],
 ) -> Tensor:
     """Convolution of quantised tensors, quantised; the bias has the scale of the products."""
-    made = conv(
-        _wide(x, x_zero, 1),
-        _wide(weight, w_zero, 0),
-        None if bias is None else bias.double(),
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        pads=pads,
-        strides=strides,
-    )
+    wide_bias = None if bias is None else bias.double()
+    made = conv(_wide(x, x_zero, 1), _wide(weight, w_zero, 0), wide_bias, **window)
     return quantize_linear((made * x_scale * _along(w_scale, made, 1, 0)).float(), y_scale, y_zero)
 
 

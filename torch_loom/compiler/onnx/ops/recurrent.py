@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import TypedDict
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+from typing_extensions import Unpack
 
 from torch_loom.compiler.onnx.table import Float, Floats, Int, op
 from torch_loom.errors import OnnxError
@@ -37,27 +39,32 @@ _DEFAULTS: dict[str, tuple[float | None, ...]] = {
 Step = Callable[[Tensor, list[Tensor]], list[Tensor]]
 
 
-def _activations(
-    names: Sequence[str] | None,
-    default: Sequence[str],
-    alphas: Floats | None,
-    betas: Floats | None,
-    direction: str,
-    way: int,
-) -> list[Callable[[Tensor], Tensor]]:
+class Layer(TypedDict, total=False):
+    """Attributes of all recurrent layers."""
+
+    activations: Sequence[str]
+    activation_alpha: Floats
+    activation_beta: Floats
+    clip: Float
+    direction: str
+    hidden_size: Int
+    layout: Int
+
+
+def _activations(layer: Layer, default: Sequence[str], way: int) -> list[Callable[[Tensor], Tensor]]:
     """Return the functions of a direction.
 
     ONNX deals alphas and betas out in the order of the functions of all directions, one to each that
     takes one.
     """
-    count = len(default)
-    chosen = [one.lower() for one in names or [*default] * len(_ways(direction))]
-    if len(chosen) != count * len(_ways(direction)) or not _ACTIVATIONS.keys() >= set(chosen):
+    count, num_ways, names = len(default), len(_ways(layer)), layer.get("activations")
+    chosen = [name.lower() for name in names or [*default] * num_ways]
+    if len(chosen) != count * num_ways or not _ACTIVATIONS.keys() >= set(chosen):
         raise OnnxError(
             f"the activations {list(names or [])} are not read: {count} for each direction are wanted, of "
             f"{', '.join(_ACTIVATIONS)}"
         )
-    left = [list(alphas or []), list(betas or [])]
+    left = [list(layer.get("activation_alpha") or []), list(layer.get("activation_beta") or [])]
     bound: list[Callable[[Tensor], Tensor]] = []
     for name in chosen:
         numbers = [
@@ -80,9 +87,10 @@ def _limited(x: Tensor, clip: float | None) -> Tensor:
     return x if clip is None else x.clamp(-clip, clip)
 
 
-def _ways(direction: str) -> list[bool]:
+def _ways(layer: Layer) -> list[bool]:
     """Whether each direction runs backwards."""
-    return {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
+    ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
+    return ways[layer.get("direction", "forward")]
 
 
 def _over_time(
@@ -109,16 +117,15 @@ def _run(
     x: Tensor,
     starts: Sequence[Tensor | None],
     lengths: Tensor | None,
-    direction: str,
-    layout: int,
+    layer: Layer,
     hidden: int,
     step_of: Callable[[int], Step],
 ) -> tuple[Tensor, list[Tensor]]:
     """Return all outputs, [T, D, B, H], and the last states, [D, B, H]; batches first if layout is 1."""
-    if layout:
+    if layer.get("layout"):
         x, starts = x.transpose(0, 1), [None if one is None else one.transpose(0, 1) for one in starts]
     outputs, lasts = [], []
-    for way, backwards in enumerate(_ways(direction)):
+    for way, backwards in enumerate(_ways(layer)):
         zero = torch.zeros(x.shape[1], hidden, dtype=x.dtype, device=x.device)
         states = [zero if one is None else one[way] for one in starts]
         made, last = _over_time(x, states, lengths, backwards, step_of(way))
@@ -126,7 +133,7 @@ def _run(
         lasts.append(last)
     out = torch.stack(outputs, 1)
     ends = [torch.stack([last[number] for last in lasts]) for number in range(len(starts))]
-    if layout:
+    if layer.get("layout"):
         return out.permute(2, 0, 1, 3), [one.transpose(0, 1) for one in ends]
     return out, ends
 
@@ -139,20 +146,13 @@ def rnn(
     b: Tensor | None = None,
     lengths: Tensor | None = None,
     initial_h: Tensor | None = None,
-    *,
-    activations: Sequence[str] | None = None,
-    activation_alpha: Floats | None = None,
-    activation_beta: Floats | None = None,
-    clip: Float | None = None,
-    direction: str = "forward",
-    hidden_size: Int | None = None,
-    layout: Int = 0,
+    **layer: Unpack[Layer],
 ) -> tuple[Tensor, Tensor]:
     """A layer of plain recurrent cells."""
-    hidden = r.shape[-1]
+    hidden, clip = r.shape[-1], layer.get("clip")
 
     def step_of(way: int) -> Step:
-        [f] = _activations(activations, ["Tanh"], activation_alpha, activation_beta, direction, way)
+        [f] = _activations(layer, ["Tanh"], way)
         bias = 0 if b is None else b[way, :hidden] + b[way, hidden:]
 
         def step(value: Tensor, states: list[Tensor]) -> list[Tensor]:
@@ -160,7 +160,7 @@ def rnn(
 
         return step
 
-    out, [last] = _run(x, [initial_h], lengths, direction, layout, hidden, step_of)
+    out, [last] = _run(x, [initial_h], lengths, layer, hidden, step_of)
     return out, last
 
 
@@ -173,22 +173,14 @@ def gru(
     lengths: Tensor | None = None,
     initial_h: Tensor | None = None,
     *,
-    activations: Sequence[str] | None = None,
-    activation_alpha: Floats | None = None,
-    activation_beta: Floats | None = None,
-    clip: Float | None = None,
-    direction: str = "forward",
-    hidden_size: Int | None = None,
-    layout: Int = 0,
     linear_before_reset: Int = 0,
+    **layer: Unpack[Layer],
 ) -> tuple[Tensor, Tensor]:
     """A layer of gated recurrent units; gates in the order update, reset, hidden."""
-    hidden = r.shape[-1]
+    hidden, clip = r.shape[-1], layer.get("clip")
 
     def step_of(way: int) -> Step:
-        f, g = _activations(
-            activations, ["Sigmoid", "Tanh"], activation_alpha, activation_beta, direction, way
-        )
+        f, g = _activations(layer, ["Sigmoid", "Tanh"], way)
         both = torch.zeros(6 * hidden, dtype=x.dtype, device=x.device) if b is None else b[way]
         input_bias, state_bias = both[: 3 * hidden], both[3 * hidden :]
 
@@ -204,7 +196,7 @@ def gru(
 
         return step
 
-    out, [last] = _run(x, [initial_h], lengths, direction, layout, hidden, step_of)
+    out, [last] = _run(x, [initial_h], lengths, layer, hidden, step_of)
     return out, last
 
 
@@ -219,22 +211,14 @@ def lstm(
     initial_c: Tensor | None = None,
     peepholes: Tensor | None = None,
     *,
-    activations: Sequence[str] | None = None,
-    activation_alpha: Floats | None = None,
-    activation_beta: Floats | None = None,
-    clip: Float | None = None,
-    direction: str = "forward",
-    hidden_size: Int | None = None,
     input_forget: Int = 0,
-    layout: Int = 0,
+    **layer: Unpack[Layer],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """A layer of long short-term memory; gates in the order input, output, forget, cell."""
-    hidden = r.shape[-1]
+    hidden, clip = r.shape[-1], layer.get("clip")
 
     def step_of(way: int) -> Step:
-        f, g, h = _activations(
-            activations, ["Sigmoid", "Tanh", "Tanh"], activation_alpha, activation_beta, direction, way
-        )
+        f, g, h = _activations(layer, ["Sigmoid", "Tanh", "Tanh"], way)
         bias = 0 if b is None else b[way, : 4 * hidden] + b[way, 4 * hidden :]
         peeks = [None] * 3 if peepholes is None else list(peepholes[way].chunk(3))
 
@@ -251,5 +235,5 @@ def lstm(
 
         return step
 
-    out, [last, cell] = _run(x, [initial_h, initial_c], lengths, direction, layout, hidden, step_of)
+    out, [last, cell] = _run(x, [initial_h, initial_c], lengths, layer, hidden, step_of)
     return out, last, cell

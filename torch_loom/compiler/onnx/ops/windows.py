@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict
+
+from torch_loom.compiler.onnx.table import Int, Ints
 
 
-def pads_of(
-    auto_pad: str,
-    pads: Sequence[int] | None,
-    sizes: Sequence[int],
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-) -> list[int]:
+class Window(TypedDict, total=False):
+    """Attributes of convolutions and pooling."""
+
+    auto_pad: str
+    dilations: Ints
+    pads: Ints
+    strides: Ints
+
+
+class Convolution(Window, total=False):
+    """Attributes of convolutions."""
+
+    group: Int
+    kernel_shape: Ints
+
+
+def steps_of(window: Window, rank: int) -> tuple[list[int], list[int]]:
+    """Return strides and dilations."""
+    return list(window.get("strides") or [1] * rank), list(window.get("dilations") or [1] * rank)
+
+
+def pads_of(window: Window, sizes: Sequence[int], kernel: Sequence[int]) -> list[int]:
     """Return the padding: as given, or such that a stride divides the size (``SAME_*``)."""
     rank = len(kernel)
+    auto_pad, pads = window.get("auto_pad", "NOTSET"), window.get("pads")
     if auto_pad in ("NOTSET", "") and pads is not None:
         return list(pads)
     if not auto_pad.startswith("SAME"):
         return [0] * (2 * rank)
+    strides, dilations = steps_of(window, rank)
     totals = []
     for axis in range(rank):
         outputs = -(-sizes[axis] // strides[axis])
