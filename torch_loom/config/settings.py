@@ -5,9 +5,9 @@ Nothing is read here: :mod:`torch_loom.config` finds the values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 from torch_loom.config import rbln
 from torch_loom.config.parsers import (
@@ -41,7 +41,6 @@ class Setting(Generic[T]):
     """The declaration of one setting.
 
     Attributes:
-        name: its name in :class:`Settings`, and the keyword of :func:`configure` if ``configurable``.
         env: the environment variable.
         type_name: the type in words, for tables.
         default: the default as it would stand in the environment; None if it is "not set".
@@ -51,7 +50,6 @@ class Setting(Generic[T]):
         configurable: whether :func:`configure` takes it.
     """
 
-    name: str
     env: str
     type_name: str
     default: str | None
@@ -60,9 +58,23 @@ class Setting(Generic[T]):
     parse: Callable[[str], T]
     configurable: bool = True
 
+    @property
+    def name(self) -> str:
+        """Its name in :class:`Settings`, and the keyword of :func:`configure` if ``configurable``."""
+        return self.env.removeprefix("TORCH_LOOM_").removeprefix("TORCH_").lower()
+
+
+def _flag(env: str, meaning: str, default: str = "0", configurable: bool = True) -> Setting[bool]:
+    return Setting(env, "flag", default, "0, 1", meaning, parse_flag, configurable)
+
+
+def _choice(
+    env: str, values: Sequence[str], meaning: str, default: str | None = None, configurable: bool = True
+) -> Setting[str]:
+    return Setting(env, "choice", default, ", ".join(values), meaning, one_of(*values), configurable)
+
 
 DEVICE_NAME = Setting(
-    name="device_name",
     env="TORCH_LOOM_DEVICE_NAME",
     type_name="name",
     default="loom",
@@ -75,7 +87,6 @@ DEVICE_NAME = Setting(
     configurable=False,
 )
 DEVICES = Setting(
-    name="devices",
     env="TORCH_LOOM_DEVICES",
     type_name="integer",
     default="2",
@@ -85,7 +96,6 @@ DEVICES = Setting(
     parse=parse_devices,
 )
 CHIP = Setting(
-    name="chip",
     env="TORCH_LOOM_CHIP",
     type_name="list of names or paths",
     default="loom1",
@@ -95,7 +105,6 @@ CHIP = Setting(
     parse=parse_chips,
 )
 MEMORY = Setting(
-    name="memory",
     env="TORCH_LOOM_MEMORY",
     type_name="list of sizes",
     default=None,
@@ -105,7 +114,6 @@ MEMORY = Setting(
     parse=parse_memories,
 )
 HOST_MEMORY = Setting(
-    name="host_memory",
     env="TORCH_LOOM_HOST_MEMORY",
     type_name="size",
     default=None,
@@ -113,38 +121,23 @@ HOST_MEMORY = Setting(
     meaning="The most host memory that this process may use, with its devices'; all there is if not set.",
     parse=parse_memory,
 )
-MEMORY_POLICY = Setting(
-    name="memory_policy",
-    env="TORCH_LOOM_MEMORY_POLICY",
-    type_name="choice",
-    default=None,
-    allowed="eager, lazy",
+MEMORY_POLICY = _choice(
+    "TORCH_LOOM_MEMORY_POLICY",
+    ["eager", "lazy"],
     meaning="Device memory is taken when a tensor is made, or when an op needs it; each chip's if not set.",
-    parse=one_of("eager", "lazy"),
 )
-RBLN_EAGER_MALLOC = Setting(
-    name="rbln_eager_malloc",
-    env="TORCH_RBLN_EAGER_MALLOC",
-    type_name="flag",
-    default="0",
-    allowed="0, 1",
+RBLN_EAGER_MALLOC = _flag(
+    "TORCH_RBLN_EAGER_MALLOC",
     meaning="With 1, the memory policy is eager where that is not set; read at the first tensor, only under "
     "the device name rbln.",
-    parse=parse_flag,
     configurable=False,
 )
-RBLN_DIAGNOSE = Setting(
-    name="rbln_diagnose",
-    env="TORCH_RBLN_DIAGNOSE",
-    type_name="flag",
-    default="0",
-    allowed="0, 1",
+RBLN_DIAGNOSE = _flag(
+    "TORCH_RBLN_DIAGNOSE",
     meaning="With 1, `import torch_rbln` imports no torch: `python -m torch_rbln.diagnose` runs without it.",
-    parse=parse_flag,
     configurable=False,
 )
 RBLN_DEVICES = Setting(
-    name="rbln_devices",
     env="RBLN_DEVICES",
     type_name="list of integers",
     default=None,
@@ -154,7 +147,6 @@ RBLN_DEVICES = Setting(
     configurable=False,
 )
 RBLN_NPUS_PER_DEVICE = Setting(
-    name="rbln_npus_per_device",
     env="RBLN_NPUS_PER_DEVICE",
     type_name="integer",
     default="1",
@@ -165,7 +157,6 @@ RBLN_NPUS_PER_DEVICE = Setting(
     configurable=False,
 )
 RBLN_DEVICE_MAP = Setting(
-    name="rbln_device_map",
     env="RBLN_DEVICE_MAP",
     type_name="groups of integers",
     default=None,
@@ -175,7 +166,6 @@ RBLN_DEVICE_MAP = Setting(
     configurable=False,
 )
 VISIBLE_DEVICES = Setting(
-    name="visible_devices",
     env="TORCH_LOOM_VISIBLE_DEVICES",
     type_name="list of integers",
     default=None,
@@ -184,7 +174,6 @@ VISIBLE_DEVICES = Setting(
     parse=parse_indices,
 )
 CUDA_VISIBLE_DEVICES = Setting(
-    name="cuda_visible_devices",
     env="CUDA_VISIBLE_DEVICES",
     type_name="list of integers",
     default=None,
@@ -194,7 +183,6 @@ CUDA_VISIBLE_DEVICES = Setting(
     configurable=False,
 )
 CUDA_LAUNCH_BLOCKING = Setting(
-    name="cuda_launch_blocking",
     env="CUDA_LAUNCH_BLOCKING",
     type_name="flag",
     default="0",
@@ -204,7 +192,6 @@ CUDA_LAUNCH_BLOCKING = Setting(
     configurable=False,
 )
 CUBLAS_WORKSPACE_CONFIG = Setting(
-    name="cublas_workspace_config",
     env="CUBLAS_WORKSPACE_CONFIG",
     type_name="text",
     default="",
@@ -216,7 +203,6 @@ CUBLAS_WORKSPACE_CONFIG = Setting(
     configurable=False,
 )
 CUBLASLT_WORKSPACE_SIZE = Setting(
-    name="cublaslt_workspace_size",
     env="CUBLASLT_WORKSPACE_SIZE",
     type_name="KiB",
     default="",
@@ -225,18 +211,13 @@ CUBLASLT_WORKSPACE_SIZE = Setting(
     parse=str,
     configurable=False,
 )
-CUBLASLT_UNIFIED_WORKSPACE = Setting(
-    name="cublaslt_unified_workspace",
-    env="TORCH_CUBLASLT_UNIFIED_WORKSPACE",
-    type_name="flag",
+CUBLASLT_UNIFIED_WORKSPACE = _flag(
+    "TORCH_CUBLASLT_UNIFIED_WORKSPACE",
     default="1",
-    allowed="0, 1",
     meaning="Whether products with a bias share the workspace of the others.",
-    parse=parse_flag,
     configurable=False,
 )
 CUDA_VERSION = Setting(
-    name="cuda_version",
     env="TORCH_LOOM_CUDA_VERSION",
     type_name="version",
     default=None,
@@ -247,7 +228,6 @@ CUDA_VERSION = Setting(
     configurable=False,
 )
 NVML = Setting(
-    name="nvml",
     env="TORCH_LOOM_NVML",
     type_name="text",
     default=None,
@@ -258,7 +238,6 @@ NVML = Setting(
     configurable=False,
 )
 DRIVER = Setting(
-    name="driver",
     env="TORCH_LOOM_DRIVER",
     type_name="name or path",
     default="virtual",
@@ -266,28 +245,20 @@ DRIVER = Setting(
     meaning="virtual computes on host memory and threads; null computes nothing (shapes and memory only).",
     parse=parse_driver,
 )
-LAUNCH = Setting(
-    name="launch",
-    env="TORCH_LOOM_LAUNCH",
-    type_name="choice",
+LAUNCH = _choice(
+    "TORCH_LOOM_LAUNCH",
+    ["auto", "blocking", "chaos"],
     default="auto",
-    allowed="auto, blocking, chaos",
     meaning="auto overlaps streams; blocking runs work at once; chaos delays and reorders what may be.",
-    parse=one_of("auto", "blocking", "chaos"),
 )
-ASSERTS = Setting(
-    name="asserts",
-    env="TORCH_LOOM_ASSERTS",
-    type_name="choice",
-    default=None,
-    allowed="immediate, device",
+ASSERTS = _choice(
+    "TORCH_LOOM_ASSERTS",
+    ["immediate", "device"],
     meaning="Where an op meets a value that it cannot take, as an index out of range: immediate raises "
     "there; device raises where the host waits, and nothing runs afterwards, as on a GPU. immediate if not "
     "set, device under the name cuda.",
-    parse=one_of("immediate", "device"),
 )
 CHAOS_SEED = Setting(
-    name="chaos_seed",
     env="TORCH_LOOM_CHAOS_SEED",
     type_name="integer",
     default=None,
@@ -295,26 +266,21 @@ CHAOS_SEED = Setting(
     meaning="The seed of the order under TORCH_LOOM_LAUNCH=chaos; another one in each process if not set.",
     parse=parse_seed,
 )
-PROTECT = Setting(
-    name="protect",
-    env="TORCH_LOOM_PROTECT",
-    type_name="flag",
-    default="0",
-    allowed="0, 1",
+PROTECT = _flag(
+    "TORCH_LOOM_PROTECT",
     meaning="With 1, host code that touches device memory faults, as on a card.",
-    parse=parse_flag,
 )
-CLOCK = Setting(
-    name="clock",
-    env="TORCH_LOOM_CLOCK",
-    type_name="choice",
+CLOCK = _choice(
+    "TORCH_LOOM_CLOCK",
+    ["simulated", "wall"],
     default="simulated",
-    allowed="simulated, wall",
     meaning="What events and profiles measure: the chip's time, simulated, or that of this machine.",
-    parse=one_of("simulated", "wall"),
+)
+SANITIZER = _flag(
+    "TORCH_LOOM_SANITIZER",
+    meaning="With 1, races between streams are reported from the first use on.",
 )
 CUDA_SANITIZER = Setting(
-    name="cuda_sanitizer",
     env="TORCH_CUDA_SANITIZER",
     type_name="anything",
     default=None,
@@ -323,17 +289,7 @@ CUDA_SANITIZER = Setting(
     parse=str,
     configurable=False,
 )
-SANITIZER = Setting(
-    name="sanitizer",
-    env="TORCH_LOOM_SANITIZER",
-    type_name="flag",
-    default="0",
-    allowed="0, 1",
-    meaning="With 1, races between streams are reported from the first use on.",
-    parse=parse_flag,
-)
 MACHINE = Setting(
-    name="machine",
     env="TORCH_LOOM_MACHINE",
     type_name="name",
     default="default",
@@ -344,7 +300,6 @@ MACHINE = Setting(
 )
 
 COMPILER = Setting(
-    name="compiler",
     env="TORCH_LOOM_COMPILER",
     type_name="command",
     default="c++",
@@ -354,7 +309,6 @@ COMPILER = Setting(
     configurable=False,
 )
 KERNEL_CACHE = Setting(
-    name="kernel_cache",
     env="TORCH_LOOM_KERNEL_CACHE",
     type_name="folder",
     default=KERNEL_CACHE_FOLDER,
@@ -364,7 +318,6 @@ KERNEL_CACHE = Setting(
     configurable=False,
 )
 COMPILE_CACHE = Setting(
-    name="compile_cache",
     env="TORCH_LOOM_COMPILE_CACHE",
     type_name="folder",
     default=COMPILE_CACHE_FOLDER,
@@ -373,17 +326,13 @@ COMPILE_CACHE = Setting(
     parse=parse_compile_cache,
     configurable=False,
 )
-FALLBACK = Setting(
-    name="fallback",
-    env="TORCH_LOOM_FALLBACK",
-    type_name="choice",
+FALLBACK = _choice(
+    "TORCH_LOOM_FALLBACK",
+    ["allow", "warn", "error"],
     default="allow",
-    allowed="allow, warn, error",
     meaning="What an op or a dtype that the chip does not do itself is: logged, warned of, or refused.",
-    parse=one_of("allow", "warn", "error"),
 )
 RBLN_DISABLE_FALLBACK = Setting(
-    name="rbln_disable_fallback",
     env="TORCH_RBLN_DISABLE_FALLBACK",
     type_name="list of words",
     default=None,
@@ -392,63 +341,19 @@ RBLN_DISABLE_FALLBACK = Setting(
     parse=rbln.parse_fallbacks,
     configurable=False,
 )
-LOG_LEVEL = Setting(
-    name="log_level",
-    env="TORCH_LOOM_LOG_LEVEL",
-    type_name="choice",
-    default=None,
-    allowed="DEBUG, INFO, WARNING, ERROR",
+LOG_LEVEL = _choice(
+    "TORCH_LOOM_LOG_LEVEL",
+    ["DEBUG", "INFO", "WARNING", "ERROR"],
     meaning="The level of the logger torch_loom, written to stderr; Python's logging decides if not set.",
-    parse=one_of("DEBUG", "INFO", "WARNING", "ERROR"),
 )
-RBLN_LOG_LEVEL = Setting(
-    name="rbln_log_level",
-    env="TORCH_RBLN_LOG_LEVEL",
-    type_name="choice",
-    default=None,
-    allowed="DEBUG, INFO, WARNING, ERROR",
+RBLN_LOG_LEVEL = _choice(
+    "TORCH_RBLN_LOG_LEVEL",
+    ["DEBUG", "INFO", "WARNING", "ERROR"],
     meaning="TORCH_LOOM_LOG_LEVEL where that is not set; only under the device name rbln.",
-    parse=one_of("DEBUG", "INFO", "WARNING", "ERROR"),
     configurable=False,
 )
 
-SETTINGS: tuple[Setting[object], ...] = cast(
-    "tuple[Setting[object], ...]",
-    (
-        DEVICE_NAME,
-        DEVICES,
-        CHIP,
-        MEMORY,
-        HOST_MEMORY,
-        MEMORY_POLICY,
-        RBLN_EAGER_MALLOC,
-        RBLN_DIAGNOSE,
-        RBLN_DEVICES,
-        RBLN_NPUS_PER_DEVICE,
-        RBLN_DEVICE_MAP,
-        VISIBLE_DEVICES,
-        CUDA_VISIBLE_DEVICES,
-        CUDA_LAUNCH_BLOCKING,
-        CUBLAS_WORKSPACE_CONFIG,
-        CUBLASLT_WORKSPACE_SIZE,
-        CUBLASLT_UNIFIED_WORKSPACE,
-        CUDA_VERSION,
-        NVML,
-        DRIVER,
-        LAUNCH,
-        ASSERTS,
-        CHAOS_SEED,
-        PROTECT,
-        CLOCK,
-        SANITIZER,
-        CUDA_SANITIZER,
-        MACHINE,
-        COMPILER,
-        KERNEL_CACHE,
-        COMPILE_CACHE,
-        FALLBACK,
-        RBLN_DISABLE_FALLBACK,
-        LOG_LEVEL,
-        RBLN_LOG_LEVEL,
-    ),
+SETTINGS: tuple[Setting[object], ...] = tuple(
+    value for value in list(globals().values()) if isinstance(value, Setting)
 )
+"""All of them, in the order in which they stand here."""
