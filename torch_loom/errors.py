@@ -13,51 +13,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-__all__ = [
-    "AllocatorFunctionError",
-    "AllocatorLibraryError",
-    "AlreadyInitializedError",
-    "ChipError",
-    "CommunicationError",
-    "CompilationError",
-    "CompilerOptionError",
-    "ConfigurationError",
-    "DeferredCallError",
-    "DeviceTypeError",
-    "DryRunError",
-    "ExportError",
-    "ExtensionError",
-    "FallbackError",
-    "ForkError",
-    "FormatError",
-    "HostOpError",
-    "IllegalGraphError",
-    "ImageError",
-    "ImplicitSynchronizationError",
-    "InputCountError",
-    "InvalidDeviceError",
-    "InvalidDeviceIdError",
-    "LoomError",
-    "NoDeviceError",
-    "NotApplicableError",
-    "OnnxError",
-    "OperandError",
-    "PackedDataError",
-    "PinnedMemoryError",
-    "PipelineError",
-    "PipelineStoppedError",
-    "PlacementError",
-    "PyBudaError",
-    "QueueFullError",
-    "QueueTypeError",
-    "RankError",
-    "ShapeError",
-    "SharingError",
-    "StageError",
-    "UnknownOpError",
-    "VersionMismatchError",
-]
-
 
 class LoomError(Exception):
     """Base of all errors of torch-loom.
@@ -273,3 +228,8 @@ class OperandError(LoomError, TypeError):
 
 class PackedDataError(LoomError, ValueError):
     """Packed tiles do not fit the format or the shape, or are cut short."""
+
+
+__all__ = sorted(
+    name for name, value in globals().items() if isinstance(value, type) and issubclass(value, LoomError)
+)

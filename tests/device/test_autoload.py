@@ -155,7 +155,8 @@ OWN = {
     *("ExtensionError", "FallbackError", "FormatError", "HostOpError", "IllegalGraphError", "ImageError"),
     *("LoomError", "OnnxError", "OperandError", "PackedDataError", "PinnedMemoryError", "PipelineError"),
     *("NotApplicableError", "PipelineStoppedError", "PlacementError", "PyBudaError", "QueueFullError"),
-    *("QueueTypeError", "RankError", "StageError", "UnknownOpError", "VersionMismatchError"),
+    *("QueueTypeError", "RankError", "StageError", "UnknownOpError", "VerificationError"),
+    "VersionMismatchError",
 }
 
 

@@ -26,7 +26,7 @@ def _symmetric(padding: Any, kernel: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(values[::2]))
 
 
-def _pool(op_type: str, name: str, x: Any, num_dims: int, compute: Any, **attributes: Any) -> Any:
+def _pool(op_type: str, name: str, x: Any, num_dims: int, compute: Any, attributes: dict[str, Any]) -> Any:
     channel_last = attributes["channel_last"]
 
     def run(value: Torch) -> Any:
@@ -41,55 +41,45 @@ def _pool(op_type: str, name: str, x: Any, num_dims: int, compute: Any, **attrib
     return apply(op_type, name, (x,), run, attributes)
 
 
-def _max_pool(
-    num_dims: int,
-    name: str,
-    activations: Any,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
-    return_indices: bool,
-    add_sub_surround: bool,
-    add_sub_surround_value: float,
-    channel_last: bool,
-) -> Any:
+def _max_pool(num_dims: int, name: str, activations: Any, **attributes: Any) -> Any:
     pools: Any = {1: functional.max_pool1d, 2: functional.max_pool2d, 3: functional.max_pool3d}
-    kernel = _sizes(kernel_size, num_dims)
+    kernel = _sizes(attributes["kernel_size"], num_dims)
+    has_shift = attributes.setdefault("max_pool_add_sub_surround", False)
+    shift = attributes.setdefault("max_pool_add_sub_surround_value", 1.0)
+    attributes.setdefault("channel_last", False)
 
     def run(x: Torch) -> Any:
-        shift = add_sub_surround_value if add_sub_surround else 0.0
-        pad = _symmetric(padding, kernel)
         pooled = pools[num_dims](
-            x + shift if add_sub_surround else x,
+            x + shift if has_shift else x,
             kernel,
-            _sizes(stride, num_dims),
-            pad,
-            dilation,
-            ceil_mode=ceil_mode,
-            return_indices=return_indices,
+            _sizes(attributes["stride"], num_dims),
+            _symmetric(attributes["padding"], kernel),
+            attributes["dilation"],
+            ceil_mode=attributes["ceil_mode"],
+            return_indices=attributes["return_indices"],
         )
-        if not return_indices:
-            return pooled - shift if add_sub_surround else pooled
-        return (pooled[0] - shift if add_sub_surround else pooled[0], pooled[1].to(torch.int32))
+        if not attributes["return_indices"]:
+            return pooled - shift if has_shift else pooled
+        return (pooled[0] - shift if has_shift else pooled[0], pooled[1].to(torch.int32))
 
-    return _pool(
-        f"max_pool{num_dims}d",
-        name,
-        activations,
-        num_dims,
-        run,
-        kernel_size=kernel_size,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        ceil_mode=ceil_mode,
-        return_indices=return_indices,
-        max_pool_add_sub_surround=add_sub_surround,
-        max_pool_add_sub_surround_value=add_sub_surround_value,
-        channel_last=channel_last,
-    )
+    return _pool(f"max_pool{num_dims}d", name, activations, num_dims, run, attributes)
+
+
+def _avg_pool(num_dims: int, name: str, activations: Any, **attributes: Any) -> Any:
+    pool: Any = functional.avg_pool1d if num_dims == 1 else functional.avg_pool2d
+    kernel, stride = (_sizes(attributes[size], num_dims) for size in ("kernel_size", "stride"))
+    divisor = attributes.get("divisor_override")
+    attributes.setdefault("channel_last", False)
+
+    def run(x: Torch) -> Torch:
+        pad = _symmetric(attributes["padding"], kernel)
+        ceil_mode, counts_pad = attributes["ceil_mode"], attributes["count_include_pad"]
+        if divisor is None:
+            return pool(x, kernel, stride, pad, ceil_mode, counts_pad)
+        # PyTorch takes whole divisors only.
+        return pool(x, kernel, stride, pad, ceil_mode, divisor_override=1) / divisor
+
+    return _pool(f"avg_pool{num_dims}d", name, activations, num_dims, run, attributes)
 
 
 def MaxPool1d(
@@ -103,20 +93,7 @@ def MaxPool1d(
     return_indices: bool = False,
 ) -> Any:
     """Maximum of each window of (N, C, L); with ``return_indices`` also its place (a tuple)."""
-    return _max_pool(
-        1,
-        name,
-        activations,
-        kernel_size,
-        stride,
-        padding,
-        dilation,
-        ceil_mode,
-        return_indices,
-        False,
-        1.0,
-        False,
-    )
+    return _max_pool(1, **locals())
 
 
 def MaxPool2d(
@@ -137,20 +114,7 @@ def MaxPool2d(
     With ``return_indices`` a tuple: the maxima, and where each is in its image (Int32). With
     ``max_pool_add_sub_surround`` the value is added before and subtracted after.
     """
-    return _max_pool(
-        2,
-        name,
-        activations,
-        kernel_size,
-        stride,
-        padding,
-        dilation,
-        ceil_mode,
-        return_indices,
-        max_pool_add_sub_surround,
-        max_pool_add_sub_surround_value,
-        channel_last,
-    )
+    return _max_pool(2, **locals())
 
 
 def MaxPool3d(
@@ -165,20 +129,7 @@ def MaxPool3d(
     channel_last: bool = False,
 ) -> Any:
     """Maximum of each window of (N, C, D, H, W)."""
-    return _max_pool(
-        3,
-        name,
-        activations,
-        kernel_size,
-        stride,
-        padding,
-        dilation,
-        ceil_mode,
-        return_indices,
-        False,
-        1.0,
-        channel_last,
-    )
+    return _max_pool(3, **locals())
 
 
 def AvgPool1d(
@@ -191,25 +142,7 @@ def AvgPool1d(
     count_include_pad: bool = True,
 ) -> Tensor:
     """Mean of each window of (N, C, L)."""
-    kernel = _sizes(kernel_size, 1)
-
-    def run(x: Torch) -> Torch:
-        pad = _symmetric(padding, kernel)
-        return functional.avg_pool1d(x, kernel, _sizes(stride, 1), pad, ceil_mode, count_include_pad)
-
-    made: Tensor = _pool(
-        "avg_pool1d",
-        name,
-        activations,
-        1,
-        run,
-        kernel_size=kernel_size,
-        stride=stride,
-        padding=padding,
-        ceil_mode=ceil_mode,
-        count_include_pad=count_include_pad,
-        channel_last=False,
-    )
+    made: Tensor = _avg_pool(1, **locals())
     return made
 
 
@@ -225,29 +158,5 @@ def AvgPool2d(
     channel_last: bool = False,
 ) -> Tensor:
     """Mean of each window of (N, C, H, W); ``divisor_override`` replaces the window's size."""
-    kernel = _sizes(kernel_size, 2)
-
-    def run(x: Torch) -> Torch:
-        pad = _symmetric(padding, kernel)
-        strides = _sizes(stride, 2)
-        if divisor_override is None:
-            return functional.avg_pool2d(x, kernel, strides, pad, ceil_mode, count_include_pad)
-        # PyTorch takes whole divisors only.
-        sums = functional.avg_pool2d(x, kernel, strides, pad, ceil_mode, divisor_override=1)
-        return sums / divisor_override
-
-    made: Tensor = _pool(
-        "avg_pool2d",
-        name,
-        activations,
-        2,
-        run,
-        kernel_size=kernel_size,
-        stride=stride,
-        padding=padding,
-        ceil_mode=ceil_mode,
-        count_include_pad=count_include_pad,
-        divisor_override=divisor_override,
-        channel_last=channel_last,
-    )
+    made: Tensor = _avg_pool(2, **locals())
     return made
