@@ -51,10 +51,6 @@ class CPUDevice(Device):
         if module is not None:
             self.place_module(module)
 
-    def forward_pt(self, loop_count: int) -> None:
-        """Run micro-batches of PyTorch modules forward, as ``forward``."""
-        self.forward(loop_count)
-
     def forward_tf(self, loop_count: int) -> None:
         """Run micro-batches of TensorFlow modules forward, as ``forward``."""
         self._need_tensorflow("forward_tf")
@@ -83,18 +79,6 @@ class CPUDevice(Device):
         with torch.no_grad(), self._naming("compile_for"):
             return tuple(Tensor(output) for output in reference.compute(values))
 
-    def compile_for_pt(
-        self,
-        inputs: tuple[Tensor, ...],
-        compiler_cfg: CompilerConfig | None = None,
-        targets: Sequence[Tensor] = [],
-        microbatch_size: int = 0,
-        microbatch_count: int = 1,
-        verify_cfg: Any = None,
-    ) -> tuple[Tensor, ...]:
-        """Run shapes through PyTorch modules, as ``compile_for``."""
-        return self.compile_for(inputs, compiler_cfg, targets, microbatch_size, microbatch_count, verify_cfg)
-
     def compile_for_tf(
         self,
         inputs: tuple[Tensor, ...],
@@ -107,16 +91,6 @@ class CPUDevice(Device):
         self._need_tensorflow("compile_for_tf")
         return self.compile_for(inputs, compiler_cfg, targets, microbatch_size, 1, verify_cfg)
 
-    def cpueval_forward_pt(
-        self,
-        inputs: list[torch.Tensor],
-        parameters: dict[str, torch.Tensor],
-        save_for_backward: bool,
-        targets: Sequence[torch.Tensor] = [],
-    ) -> list[torch.Tensor]:
-        """Run PyTorch modules for verification, as ``cpueval_forward``."""
-        return self.cpueval_forward(inputs, parameters, save_for_backward, targets)
-
     def cpueval_forward_tf(
         self,
         inputs: list[torch.Tensor],
@@ -127,6 +101,11 @@ class CPUDevice(Device):
         """Run TensorFlow modules for verification, as ``cpueval_forward``."""
         self._need_tensorflow("cpueval_forward_tf")
         return self.cpueval_forward(inputs, parameters, save_for_backward, targets)
+
+    # PyTorch's modules run as any others.
+    forward_pt = Device.forward
+    compile_for_pt = compile_for
+    cpueval_forward_pt = Device.cpueval_forward
 
     def _need_tensorflow(self, name: str) -> None:
         if not any(isinstance(module, TFModule) for module in self.modules):

@@ -11,9 +11,10 @@ from torch import fx
 
 from torch_loom.compiler.onnx import file, ops
 from torch_loom.compiler.onnx.blocks import BLOCKS
-from torch_loom.compiler.onnx.convert import Converter, Scope
+from torch_loom.compiler.onnx.convert import Converter
 from torch_loom.compiler.onnx.functions import body_of
 from torch_loom.compiler.onnx.table import find
+from torch_loom.compiler.onnx.values import Scope
 from torch_loom.errors import OnnxError
 
 assert ops  # importing it fills the table
