@@ -148,7 +148,7 @@ def test_best_fit_leaves_the_end_that_can_grow(fresh: allocator.Allocator) -> No
     assert fresh.allocate(40 * MIB) == end
 
 
-def test_expandable_segments_that_were_switched_off_serve_nobody(self, fresh: allocator.Allocator) -> None:
+def test_expandable_segments_that_were_switched_off_serve_nobody(fresh: allocator.Allocator) -> None:
     fresh.configure(expandable_segments=True)
     grown = fresh.allocate(20 * MIB)
     fresh.deallocate(grown)
