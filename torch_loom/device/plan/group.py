@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -109,6 +109,15 @@ _numbers = itertools.count()
 _Group: Any = dist.ProcessGroup if dist.is_available() else object
 
 
+def _collective(name: str, moved: int) -> Callable[..., Any]:
+    """Return a method of a group; `moved` is the place of what it sends; results come first."""
+
+    def run(self: Any, *arguments: Any, opts: object = None) -> Any:
+        return self._run(name, arguments[moved], arguments[0])
+
+    return run
+
+
 class _Ranks(_Group):  # type: ignore[misc]
     """What PyTorch calls: a collective returns at once, and takes its time on the current stream."""
 
@@ -131,49 +140,20 @@ class _Ranks(_Group):  # type: ignore[misc]
     def group_name(self) -> str:
         return self.pg_name
 
-    def allreduce(self, tensors: Any, opts: object = None) -> Any:
-        return self._run("all_reduce", tensors, tensors)
-
-    def allreduce_coalesced(self, tensors: Any, opts: object = None) -> Any:
-        return self._run("all_reduce", tensors, tensors)
-
-    def reduce(self, tensors: Any, opts: object = None) -> Any:
-        return self._run("reduce_scatter", tensors, tensors)
-
-    def broadcast(self, tensors: Any, opts: object = None) -> Any:
-        return self._run("broadcast", tensors, tensors)
-
-    def allgather(self, outputs: Any, inputs: Any, opts: object = None) -> Any:
-        return self._run("all_gather", outputs, outputs)
-
-    def all_gather_single(self, output: Any, input_: Any, opts: object = None) -> Any:
-        return self._run("all_gather", output, output)
-
-    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: object = None) -> Any:
-        return self._run("all_gather", outputs, outputs)
-
-    def reduce_scatter(self, outputs: Any, inputs: Any, opts: object = None) -> Any:
-        return self._run("reduce_scatter", inputs, outputs)
-
-    def reduce_scatter_single(self, output: Any, input_: Any, opts: object = None) -> Any:
-        return self._run("reduce_scatter", input_, output)
-
-    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: object = None) -> Any:
-        return self._run("reduce_scatter", inputs, outputs)
+    allreduce = allreduce_coalesced = _collective("all_reduce", moved=0)
+    reduce = _collective("reduce_scatter", moved=0)
+    broadcast = _collective("broadcast", moved=0)
+    allgather = all_gather_single = all_gather_single_coalesced = _collective("all_gather", moved=0)
+    reduce_scatter = reduce_scatter_single = reduce_scatter_single_coalesced = _collective(
+        "reduce_scatter", moved=1
+    )
+    alltoall = all_to_all_single = _collective("all_to_all", moved=1)
 
     def gather(self, outputs: Any, inputs: Any, opts: object = None) -> Any:
         return self._run("all_gather", outputs or inputs, outputs)
 
     def scatter(self, outputs: Any, inputs: Any, opts: object = None) -> Any:
         return self._run("reduce_scatter", inputs or outputs, outputs)
-
-    def alltoall(self, outputs: Any, inputs: Any, opts: object = None) -> Any:
-        return self._run("all_to_all", inputs, outputs)
-
-    def all_to_all_single(
-        self, output: Any, input_: Any, output_sizes: object, input_sizes: object, opts: object = None
-    ) -> Any:
-        return self._run("all_to_all", input_, output)
 
     def barrier(self, opts: object = None) -> Any:
         return self._run("all_reduce", [], [])
