@@ -149,6 +149,15 @@ def test_outliers_do_not_count_for_the_scale() -> None:
     assert codes[0].tolist() == [16, -32, 127, 8]
 
 
+@pytest.mark.parametrize("shape", [(0, 8), (4, 0), (2, 0, 8)])
+def test_nothing_is_quantised_to_nothing(shape: tuple[int, ...]) -> None:
+    codes, scales, columns = int8.vectorwise_quant(torch.ones(shape, dtype=torch.float16, device="loom"), 6.0)
+    assert codes.shape == shape
+    assert scales.tolist() == [0.0] * math.prod(shape[:-1])
+    assert columns is not None
+    assert columns.numel() == 0
+
+
 def test_both_directions_are_quantised() -> None:
     values = torch.tensor([[1.0, -4.0], [2.0, 2.0]], device="loom", dtype=torch.float16)
     by_rows, by_columns, rows, columns, _ = int8.double_quant(values)
@@ -388,6 +397,11 @@ def test_what_the_library_refuses() -> None:
         ValueError, match=r"combination not supported: grad torch.bfloat16, optimizer torch.float32"
     ):
         step("momentum", half.bfloat16())
+    for shape in ((64,), (2, 32), (8, 8)):
+        numbers = (0.9, 0.99, 0.999, 5.0, 1e-8, 0.0, 1, 0.1, 1.0)
+        state = torch.zeros(shape, device="loom")
+        with pytest.raises(ValueError, match=r"two moments in state1: expected the shape \(2, 64\), got \("):
+            optimizers.update_32bit("ademamix", half, half, state, state, None, 0.0, 0.0, *numbers)
     with pytest.raises(ValueError, match="invalid blocksize 96"):
         blocks.quantize_blockwise(half, code, 96)
     with pytest.raises(ValueError, match=r"only supports 16/32-bit floats, but got torch.float64"):

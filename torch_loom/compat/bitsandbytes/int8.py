@@ -75,13 +75,13 @@ def vectorwise_quant(values: Tensor, threshold: float = 0.0) -> tuple[Tensor, Te
         raise ValueError(f"A must be float16, got {values.dtype}")
     if threshold < 0.0:
         raise ValueError("threshold must be non-negative")
-    rows, columns = values.numel() // values.shape[-1], None
+    rows, columns = math.prod(values.shape[:-1]), None
     kept = values.reshape(rows, values.shape[-1])
     if threshold > 0.0:
         outliers = kept.abs() >= threshold
         columns = outliers.any(0).nonzero().view(-1)
         kept = kept.masked_fill(outliers, 0.0)
-    row_stats = kept.abs().amax(1).float()
+    row_stats = kept.abs().amax(1).float() if kept.numel() else values.new_zeros(rows, dtype=torch.float32)
     # A row of zeros has the scale infinity; what that gives is no number, and becomes 0.
     codes = (kept * (LEVELS / row_stats).view(-1, 1)).nan_to_num_(nan=0.0).round_().to(torch.int8)
     if rows > 1 and columns is not None:

@@ -93,6 +93,8 @@ def update_32bit(
     if gradient.dtype not in (FLOATS_OF_COUPLED_DECAY if name in COUPLED_DECAY else FLOATS):
         types = f"grad {gradient.dtype}, optimizer {state1.dtype}"
         raise ValueError(f"Gradient+optimizer bit data type combination not supported: {types}")
+    if name == "ademamix":
+        _check_moments(state1, gradient)
     numbers = Step.of(
         step,
         beta1=beta1,
@@ -155,6 +157,8 @@ def update_8bit_blockwise(
     if gradient.dtype not in FLOATS:
         supported = "Supported dtypes: torch.float32, torch.float16, torch.bfloat16"
         raise ValueError(f"Unsupported gradient dtype: {gradient.dtype}. {supported}")
+    if name == "ademamix":
+        _check_moments(state1, gradient)
     numbers = Step.of(
         step,
         beta1=beta1,
@@ -177,6 +181,15 @@ def update_8bit_blockwise(
     _step_8bit(name, gradient, parameter, states, numbers, skip_zeros)
     for state, values in zip(coded, states, strict=True):
         state.store(values)
+
+
+def _check_moments(state: Tensor, gradient: Tensor) -> None:
+    # The library's AdEMAMix32bit makes room for one of them, and its CUDA kernel goes past the end.
+    if state.numel() != 2 * gradient.numel() or state.shape[0] != 2:
+        raise ValueError(
+            "ademamix keeps two moments in state1: expected the shape "
+            f"{(2, *gradient.shape)}, got {tuple(state.shape)}. AdEMAMix and AdEMAMix8bit make such a state."
+        )
 
 
 def _check_name(name: str, known: list[str]) -> None:
