@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from tests.conftest import PythonRunner
 from tests.nvml.conftest import Environment
 from torch_loom import chips
 from torch_loom.nvml import BIN
+from torch_loom.nvml.smi import command as smi_command
 
 PROGRAMS = Path(__file__).parent / "programs" / "nvidia_smi"
 
@@ -185,6 +187,19 @@ def test_output_that_cannot_be_written(under_loom_run: Environment, tmp_path: Pa
         )
     said = "Unable to write to the output: No space left on device.\n"
     assert (table.returncode, table.stderr) == (2, said)
+
+
+def test_errors_that_are_not_of_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails on the way to the text is not said to be the output's fault."""
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(smi_command.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(smi_command.nvml, "nvmlInit", lambda: None)
+    monkeypatch.setattr(smi_command, "devices_of", fails)
+    with pytest.raises(OSError, match="Too many open files"):
+        smi_command.main(["-L"])
 
 
 def test_report(under_loom_run: Environment) -> None:

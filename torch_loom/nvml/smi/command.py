@@ -277,26 +277,51 @@ def _version() -> str:
     return "\n".join(f"{name:<20}: {value}" for name, value in rows)
 
 
-def _print_all(options: Options, out: IO[str]) -> None:
+class _UnwrittenError(Exception):
+    """The output, or the file in its place, takes no more."""
+
+
+def _unwritten(error: OSError, out: str) -> _UnwrittenError:
+    return _UnwrittenError(f"Unable to write to {out}: {error.strerror}.")
+
+
+def _print(text: str, out: IO[str] | None = None, *, end: str = "\n") -> None:
+    """Print and flush, so that a full disk is an error here."""
+    try:
+        print(text, end=end, file=out, flush=True)
+    except OSError as error:
+        raise _unwritten(error, "the output" if out is None else f'"{out.name}"') from error
+
+
+def _print_all(options: Options, out: IO[str] | None) -> None:
     page, header = _page(options), _header(options)
     if header is not None:
-        print(header, file=out)
+        _print(header, out)
     while True:
         text = page(devices_of(options.ids))
         if text or options.query is None:
-            print(text, file=out, flush=True)
+            _print(text, out)
         if options.loop_seconds is None:
             return
         time.sleep(options.loop_seconds)
 
 
+def _print_to_file(options: Options, name: str) -> None:
+    try:
+        file = open(name, "w", encoding="utf-8")  # noqa: SIM115 (what goes on within it has errors of its own)
+    except OSError as error:
+        raise _unwritten(error, f'"{name}"') from error
+    with file:
+        _print_all(options, file)
+
+
 def _run(arguments: Sequence[str]) -> None:
     if any(argument in ("-h", "--help") for argument in arguments):
-        print(_help(), end="")
+        _print(_help(), end="")
         return
     for query in QUERIES:
         if f"--help-query-{query}" in arguments:
-            print(_help_of(query))
+            _print(_help_of(query))
             return
     if arguments[:1] == ["topo"]:
         if list(arguments[1:]) not in (["-m"], ["--matrix"]):
@@ -306,37 +331,35 @@ def _run(arguments: Sequence[str]) -> None:
         options, page = parse([each for each in arguments if each != "--version"]), None
     nvml.nvmlInit()
     if "--version" in arguments:
-        print(_version())
+        _print(_version())
     elif page is not None:
-        print(page(devices_of(None)))
+        _print(page(devices_of(None)))
     elif options.file is not None:
-        with open(options.file, "w", encoding="utf-8") as file:
-            _print_all(options, file)
+        _print_to_file(options, options.file)
     else:
-        _print_all(options, sys.stdout)
-    sys.stdout.flush()  # here, where a full disk is an error with a sentence
+        _print_all(options, None)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit status. A loop ends with Ctrl-C or its output's reader."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
-        _run(arguments)
-    except RefusedError as error:
-        print(error)
-        return error.status
+        try:
+            _run(arguments)
+        except RefusedError as error:
+            _print(str(error))
+            return error.status
+        except nvml.NVMLError as error:
+            _print(
+                "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure "
+                f"that it runs under `loom run`, and that its settings are right: {error}."
+            )
+            return NO_DRIVER
     except KeyboardInterrupt:
         return 0
-    except OSError as error:
-        place = "the output" if error.filename is None else f'"{error.filename}"'
-        print(f"Unable to write to {place}: {error.strerror}.", file=sys.stderr)
+    except _UnwrittenError as error:
+        print(error, file=sys.stderr)
         # What could not be written is still in the buffer, and Python would try again at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return INVALID_ARGUMENT
-    except nvml.NVMLError as error:
-        print(
-            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that it "
-            f"runs under `loom run`, and that its settings are right: {error}."
-        )
-        return NO_DRIVER
     return 0
