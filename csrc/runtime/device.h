@@ -35,12 +35,12 @@ struct Engine {
 };
 
 // Streams come from a pool, as CUDA's do: so many of each priority, handed out in turn. The ids of the
-// program's devices are 1 … 32 (priority 0) and 33 … 64 (priority −1, more urgent); those of a dry run's
-// devices have its world's number above these 8 bits, so that no id means two streams. 0 is the default
+// program's devices are 1 … 32 (priority 0), 33 … 64 (priority −1, more urgent) and so on; those of a dry
+// run's devices have its world's number above these 8 bits, so that no id means two streams. 0 is the default
 // stream of every device.
 constexpr int64_t kStreamsPerPriority = 32;
-constexpr int64_t kNumStreamIds = 1 + 2 * kStreamsPerPriority;
-constexpr int kHighestPriority = -1;
+constexpr int kHighestPriority = -3;  // of PyTorch on GPUs, which have more
+constexpr int64_t kNumStreamIds = 1 + (1 - kHighestPriority) * kStreamsPerPriority;
 constexpr int kStreamIdBits = 8;
 
 class Device {
@@ -108,9 +108,9 @@ class Device {
   driver::Driver& driver_;
   const bool runs_kernels_;
   Engine engine_;
-  const int64_t first_id_;                                            // of its streams, less 1
-  std::array<std::atomic<driver::Stream>, kNumStreamIds> streams_{};  // null until handed out
-  std::array<std::atomic<uint32_t>, 2> next_in_pool_{};               // by −priority
+  const int64_t first_id_;                                                  // of its streams, less 1
+  std::array<std::atomic<driver::Stream>, kNumStreamIds> streams_{};        // null until handed out
+  std::array<std::atomic<uint32_t>, 1 - kHighestPriority> next_in_pool_{};  // by −priority
   std::atomic<driver::Stream> side_stream_{nullptr};
   std::mutex streams_mutex_;
 };

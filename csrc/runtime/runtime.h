@@ -50,7 +50,8 @@ class Runtime {
   // Device and id of the stream that its driver knows by this handle; a device of −1 when there is none.
   std::pair<int, int64_t> find_stream(const void* handle) const noexcept;
   static int priority_of(int64_t id) noexcept {
-    return (id & ((int64_t{1} << kStreamIdBits) - 1)) > kStreamsPerPriority ? kHighestPriority : 0;
+    const int64_t place = id & ((int64_t{1} << kStreamIdBits) - 1);
+    return place == 0 ? 0 : -static_cast<int>((place - 1) / kStreamsPerPriority);
   }
 
   // Where an address lies among these devices.

@@ -35,3 +35,7 @@ def test_immediate_asserts_are_of_both_types(fork_cuda: PythonRunner) -> None:
 def test_dtypes_that_differ(fork_cuda: PythonRunner) -> None:
     """In the words of CUDA's kernels, on every stream."""
     fork_cuda(PROGRAMS / "dtypes_that_differ.py")
+
+
+def test_devices_that_are_and_are_not_there(fork_cuda: PythonRunner) -> None:
+    fork_cuda(PROGRAMS / "devices_that_are_and_are_not_there.py")

@@ -22,7 +22,7 @@ void start(const std::vector<Listed>& devices);
 // pools'.
 driver::StreamActivity* slot(int device, int64_t stream) noexcept;
 // Slot of the runtime's internal stream.
-constexpr int64_t kOwnStream = 65;
+constexpr int64_t kOwnStream = 129;
 
 // To be called when memory was taken from a device or given back. Drivers of other devices than the
 // program's own (a dry run's, those that tests make) are passed over.

@@ -6,6 +6,7 @@
 #include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
 #include "torch/core/device.h"
+#include "torch/hooks/priorities.h"
 
 namespace py = pybind11;
 
@@ -40,7 +41,7 @@ void bind_streams(py::module_& m) {
           return device < 0 ? py::object(py::none()) : py::object(handle(device, stream));
         }));
   m.def("stream_priority", [](int64_t stream) { return runtime::Runtime::priority_of(stream); });
-  m.def("highest_priority", [] { return runtime::kHighestPriority; });
+  m.def("highest_priority", &highest_priority);
   // torch.Event's own method refuses subclasses.
   m.def("elapsed_time_ms", guarded([](const py::object& start, const py::object& end) {
           return event_of(start).elapsedTime(event_of(end));

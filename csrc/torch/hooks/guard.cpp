@@ -3,8 +3,11 @@
 #include <c10/core/DeviceCapability.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <algorithm>
+
 #include "runtime/worlds.h"
 #include "torch/core/device.h"
+#include "torch/hooks/priorities.h"
 #include "torch/hooks/register.h"
 #include "torch/memory/allocator.h"
 
@@ -48,10 +51,12 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   Stream getDefaultStream(Device device) const override { return stream_of(index_of(device), 0); }
   Stream getNewStream(Device device, int priority) const override {
     const int index = resolve_device(device).index();
-    return stream_of(index, translated([&] { return devices().device(index).new_stream(priority); }));
+    return stream_of(index, translated([&] {
+                       return devices().device(index).new_stream(std::max(priority, highest_priority()));
+                     }));
   }
   Stream getStreamFromGlobalPool(Device device, bool high_priority) const override {
-    return getNewStream(device, high_priority ? -1 : 0);
+    return getNewStream(device, high_priority ? highest_priority() : 0);
   }
   Stream exchangeStream(Stream stream) const override {
     const int index = stream.device_index();

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid as _uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from torch_loom import _C, config
 from torch_loom.device._core.device_index import DEVICE_TYPE
 from torch_loom.device._core.first_use import _chip_figures, _product_name
 
 _KHZ_PER_MHZ = 1000
+_MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,19 @@ class DeviceProperties:
     pci_device_id: int = 0
     pci_domain_id: int = 0
     extra: Mapping[str, object] = field(default_factory=dict, compare=False)
+
+    def __repr__(self) -> str:
+        if DEVICE_TYPE == config.CUDA_NAME:
+            # As PyTorch prints CUDA's.
+            return (
+                f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
+                f"total_memory={self.total_memory // _MIB}MB, "
+                f"multi_processor_count={self.multi_processor_count}, uuid={self.uuid}, "
+                f"pci_bus_id={self.pci_bus_id}, pci_device_id={self.pci_device_id}, "
+                f"pci_domain_id={self.pci_domain_id}, L2_cache_size={self.L2_cache_size // _MIB}MB)"
+            )
+        shown = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self))
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 def uuid_of(physical: int) -> _uuid.UUID:

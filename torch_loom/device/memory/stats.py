@@ -35,10 +35,24 @@ __all__ = [
 ]
 
 
+def _index_of_allocator(device: Device) -> int:
+    """Return the index of the existing device that ``device`` means.
+
+    Raises:
+        InvalidDeviceError: there is no such device; under the name cuda a RuntimeError, as of CUDA's
+            allocator, which prints the index, a single byte, as a character.
+    """
+    index = _get_device_index(device, optional=True)
+    _lazy_init()
+    if DEVICE_TYPE == config.CUDA_NAME and not 0 <= index < _device_count():
+        raise RuntimeError(f"Invalid device argument {chr(index & 0xFF)}: did you call init?")
+    return _check_index(index)
+
+
 def _used_index(device: Device) -> int | None:
     """Return the index of the device that ``device`` means, or None if no device has been used yet."""
     if is_initialized() or _is_in_bad_fork():
-        return _existing_index(device)
+        return _index_of_allocator(device)
     if device is not None:
         index = _get_device_index(device, optional=True)
         _check_index(index)
@@ -67,7 +81,7 @@ def _all_stats(device: Device = None) -> OrderedDict[str, int]:
     """Return the statistics of a device's allocator under all their names, sorted as CUDA's are."""
     if (device is None and _device_count() == 0) or _is_unused_cuda():
         return OrderedDict()
-    return OrderedDict(sorted(_C.memory_stats(_existing_index(device)).items()))
+    return OrderedDict(sorted(_C.memory_stats(_index_of_allocator(device)).items()))
 
 
 def memory_stats(device: Device = None) -> OrderedDict[str, int]:
@@ -142,7 +156,7 @@ def _figure(device: Device, figure: int) -> int:
             return 0
     if _is_unused_cuda():
         return 0
-    return _C.memory_figure(_existing_index(device), figure)
+    return _C.memory_figure(_index_of_allocator(device), figure)
 
 
 def memory_allocated(device: Device = None) -> int:
@@ -342,7 +356,7 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
     Raises:
         InvalidDeviceError: there is no such device.
     """
-    index = _existing_index(device)
+    index = _index_of_allocator(device)
     stats = _all_stats(index)
 
     def line(label: str, group: str, pool: str, is_size: bool) -> str:

@@ -96,12 +96,12 @@ class Stream(torch.Stream):
 
     @property
     def priority(self) -> int:
-        """0, or −1 for the more urgent streams."""
+        """0, or less for the more urgent streams."""
         return _C.stream_priority(self.stream_id)
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
-        """Return the least and the greatest priority: ``(0, -1)``."""
+        """Return the least and the greatest priority: ``(0, -1)``; under the name cuda ``(0, -3)``."""
         return 0, _C.highest_priority()
 
     @property
