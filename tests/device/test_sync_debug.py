@@ -29,6 +29,7 @@ WAITS: dict[str, Use] = {
     "unique": lambda x: x.unique(),
     "equal": lambda x: torch.equal(x, x),
     "allclose": lambda x: torch.allclose(x, x),
+    "a histogram of all": lambda x: x.histc(4),
     "repeat_interleave": lambda x: torch.repeat_interleave(x, x.long()),
 }
 PASSES: dict[str, Use] = {
@@ -36,6 +37,8 @@ PASSES: dict[str, Use] = {
     "indices": lambda x: x[(x * 0).long()],
     "a value by mask": lambda x: x.__setitem__(x > 1, 0.0),
     "masked_fill": lambda x: x.masked_fill(x > 1, 0.0),
+    "a histogram of a range": lambda x: x.histc(4, 0, 2),
+    "a histogram of nothing": lambda x: x[:0].histc(4),
     "any": lambda x: (x > 1).any(),
     "repeat_interleave of known size": lambda x: torch.repeat_interleave(x, x.long(), output_size=6),
     "not blocking": lambda x: torch.ones(4).pin_memory().to(x.device, non_blocking=True),

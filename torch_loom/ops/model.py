@@ -32,7 +32,7 @@ FACTS: dict[str, str] = {
     "engine_checks": "its shape function takes arguments that the engine's kernel refuses: before such a "
     "call is queued, the kernel is tried on zeros or ones, where they take up to 64 MiB",
     "host_waits": "on a GPU the host waits for these values, unless its argument `unsafe` is true or its "
-    "argument `check_errors` is false",
+    "argument `check_errors` is false, or its arguments `min` and `max` differ",
     "calls_blas": "on a GPU PyTorch calls cuBLAS or cuBLASLt for it, which then keep a workspace",
     "borrows_whole": "PyTorch would take it apart; the engine runs it whole, as it does for itself",
     "unboxed": "called so often that it has a kernel with its own signature",

@@ -2,6 +2,8 @@
 
 #include <ATen/core/List.h>
 
+#include <algorithm>
+
 #include "runtime/capture.h"
 #include "torch/core/device_memory.h"
 #include "torch/cuda/fast_route.h"
@@ -202,11 +204,23 @@ void mix_argument(Lending& lending, const c10::IValue& value) {
   }
 }
 
+// Whether some of the lent indices are the host's: CUDA copies them to the device first, and waits.
+bool copies_indices(const Op& op, const torch::jit::Stack& stack, const Lending& lending) {
+  if (device_type() != c10::DeviceType::CUDA || !(op.is_index || op.is_index_put)) return false;
+  const auto indices = stack[stack.size() - op.num_arguments + 1].toListRef();
+  return std::any_of(indices.begin(), indices.end(), [&](const c10::IValue& index) {
+    return index.isTensor() && index.toTensor().defined() && !lending.is_alias(index.toTensor());
+  });
+}
+
 // Queues the op when what it returns can be known before it runs.
 bool try_queue(Op& op, torch::jit::Stack* stack, Lending& lending, const InferenceKey& key) {
   std::string reason;
   const runtime::StreamRef stream = runtime::current_stream_of(lending.device());
   const bool is_captured = translated([&] { return runtime::is_captured(stream); });
+  if (is_captured && copies_indices(op, *stack, lending)) {
+    translated([&] { runtime::capture::forbid_on(stream, "a copy of indices of the host's"); });
+  }
   const std::shared_ptr<const InferredOutputs> inferred =
       key.empty() ? nullptr : find_or_infer(op, *stack, lending, key, is_captured, reason);
   const bool known = inferred != nullptr && inferred->can_queue;

@@ -164,6 +164,8 @@ void Op::read_schema() {
     if (argument.name() == "unsafe" || argument.name() == "check_errors") {
       asked_to_look_ = AskedToLook{i, argument.name() == "check_errors"};
     }
+    if (argument.name() == "min" && is_number(type)) range_.min = i;
+    if (argument.name() == "max" && is_number(type)) range_.max = i;
     // That the engine's kernel takes one number does not say that it takes another.
     const bool by_type =
         is_number(type) && !facts.has(op_flag::kSizedByNumbers) && !facts.has(op_flag::kEngineChecks);
@@ -175,6 +177,16 @@ void Op::read_schema() {
     has_generator |= kind == ArgKind::kGenerator;
     writes |= is_written;
   }
+}
+
+bool Op::is_asked_to_look(const torch::jit::Stack& stack) const {
+  const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - num_arguments);
+  if (range_.min != range_.max) {
+    // Without a range it is that of the elements.
+    const auto bound = [&](size_t place) { return arguments[place].toScalar().toDouble(); };
+    return bound(range_.min) == bound(range_.max) && arguments[0].toTensor().numel() != 0;
+  }
+  return !asked_to_look_.has_value() || arguments[asked_to_look_->place].toBool() == asked_to_look_->if_true;
 }
 
 bool Op::fits(const c10::OperatorHandle& other) const {

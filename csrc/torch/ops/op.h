@@ -78,11 +78,9 @@ class Op {
   // The host learns a size or a value from it; `is_index_put`: only with masks, or indices of the host's.
   bool is_data_dependent = false, is_index_put = false, is_repeat = false;
   // The host looks at its values before it goes on, unless the argument `unsafe` or `check_errors` forbids
-  // it.
+  // it, or a range from `min` to `max` is given.
   bool looks_at_values(const torch::jit::Stack& stack) const {
-    if (!facts.has(op_flag::kHostWaits)) return false;
-    if (!asked_to_look_.has_value()) return true;
-    return stack[stack.size() - num_arguments + asked_to_look_->place].toBool() == asked_to_look_->if_true;
+    return facts.has(op_flag::kHostWaits) && is_asked_to_look(stack);
   }
   // Values decide the size of a result, whether or not the host must learn it.
   bool has_sizes_of_values = false;
@@ -102,12 +100,16 @@ class Op {
  private:
   void read_schema();
   bool fits(const c10::OperatorHandle& other) const;
+  bool is_asked_to_look(const torch::jit::Stack& stack) const;
 
   struct AskedToLook {
     size_t place;
     bool if_true;
   };
   std::optional<AskedToLook> asked_to_look_;
+  struct Range {
+    size_t min, max;  // places of arguments; the same: there are none
+  } range_{0, 0};
   const void* const key_;
   const ShapeFunction shape_function_;
   const bool is_permanent_;  // PyTorch's own and ours: never taken away

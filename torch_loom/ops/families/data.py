@@ -47,7 +47,11 @@ FAMILIES = (
         "index_add scatter_add scatter_reduce index_reduce embedding_dense_backward embedding_backward "
         "bincount histc histogram _histogramdd_from_bin_cts _histogramdd_from_bin_tensors "
         "_histogramdd_bin_edges gather_backward index_select_backward",
-        facts={"unboxed": "embedding_dense_backward", "host_checks": "bincount.* histc.* histogram.*"},
+        facts={
+            "unboxed": "embedding_dense_backward",
+            "host_checks": "bincount.* histc.* histogram.*",
+            "host_waits": "histc histc.out",
+        },
     ),
     Family(
         "orders",

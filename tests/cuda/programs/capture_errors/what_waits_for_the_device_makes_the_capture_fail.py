@@ -18,6 +18,12 @@ calls = {
     "where": lambda: torch.where(mask),
     "masked_select": lambda: x.masked_select(mask),
     "index": lambda: x[mask],
+    "indices of the host": lambda: x[torch.tensor([0, 1])],
+    "pinned indices": lambda: x[torch.tensor([0, 1]).pin_memory()],
+    "a list of indices": lambda: x[[0, 1]],
+    "write by indices of the host": lambda: x.index_put_((torch.tensor([0, 1]),), x[:2].clone()),
+    "a value by indices of the host": lambda: x.__setitem__(torch.tensor([0, 1]), 0.0),
+    "a histogram of all": lambda: x.histc(4),
     "unique": lambda: x.unique(),
     "bincount": lambda: numbers.bincount(),
     "repeat_interleave": lambda: x.repeat_interleave(numbers, 0),
@@ -49,7 +55,11 @@ for name, call in calls.items():
         raise AssertionError(name)
 torch.cuda.synchronize()
 assert (x + 1).sum().item() > 16
-graph, error = captured(lambda: x.fill_(5))
-assert error is None
+held = [x[0].clone(), x.histc(4, 0, 2)]
+graph, error = captured(
+    lambda: (x[numbers[:1]].sum(), torch.histc(x, 4, 0, 2, out=held[1]), x[torch.tensor(0)].sum(), x.fill_(5))
+)
+assert error is None, error
 graph.replay()
+assert held[1].sum().item() == 16
 assert x.sum().item() == 80
