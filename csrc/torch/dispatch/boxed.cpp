@@ -263,6 +263,9 @@ bool call_engine(Op& op, torch::jit::Stack* stack, Lending& lending) {
       } else {
         call_kernel(op, lending.engine_keys(), stack);
       }
+      if (!lending.runs_kernels()) {
+        refuse_dtypes_as_kernel(op, arguments, c10::ArrayRef<c10::IValue>(*stack).slice(first));
+      }
     });
     return true;
   } catch (const std::exception& error) {

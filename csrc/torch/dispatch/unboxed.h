@@ -17,7 +17,6 @@
 #include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/rules.h"
 #include "torch/inference/infer.h"
-#include "torch/inference/kernel_words.h"
 #include "torch/loans/device_mismatch.h"
 #include "torch/loans/lend.h"
 
@@ -223,7 +222,7 @@ struct Borrowed<At, Return(Arguments...)> {
       static const auto names = argument_names(At::name, At::overload_name);
       describe_arguments(lending, names, arguments...);
     }
-    if (!runs_in_place || is_widened) [[unlikely]] {
+    if (!runs_in_place || is_widened || !lending.runs_kernels()) [[unlikely]] {
       torch::jit::Stack stack = boxed_arguments(lent);
       runs_in_place ? run_lent_in_place(op, &stack, lending) : run_lent(op, &stack, lending);
       return returned(stack, std::forward<Arguments>(arguments)...);
@@ -292,7 +291,6 @@ struct Borrowed<At, Return(Arguments...)> {
       queue_bounded(op, &stack, lending);
       return returned(stack, std::forward<Arguments>(arguments)...);
     }
-    if (!lending.runs_kernels()) rethrow_in_kernel_words(op, stack);
     const auto* const own = dynamic_cast<const c10::Error*>(&error);
     if (!are_errors_examined || own == nullptr) throw;
     assert_or_rethrow(op, &stack, lending, *own);
