@@ -37,5 +37,10 @@ def test_dtypes_that_differ(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "dtypes_that_differ.py")
 
 
+def test_kernels_have_cudas_names(fork_cuda: PythonRunner) -> None:
+    """The host's kernels compute, and no error shows that: names of kernels and of tensors' types."""
+    fork_cuda(PROGRAMS / "kernels_have_cudas_names.py")
+
+
 def test_devices_that_are_and_are_not_there(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "devices_that_are_and_are_not_there.py")

@@ -8,6 +8,7 @@
 #include "runtime/capture.h"
 #include "runtime/memory/running_kernels.h"
 #include "torch/core/host_room.h"
+#include "torch/cuda/words.h"
 #include "torch/engine/alias.h"
 #include "torch/loans/device_mismatch.h"
 #include "torch/loans/layouts.h"
@@ -314,7 +315,7 @@ void Lending::run_kernel(Body body, void* context) {
   const auto with_output_allocations = [](void* pointer, driver::Stream) {
     const auto* run = static_cast<const Run*>(pointer);
     const OutputAllocations::Active active(*run->output_allocations);
-    run->body(run->context);
+    with_cuda_words([run] { run->body(run->context); });
   };
   driver::Kernel kernel{op_name(), with_output_allocations, nullptr, &run};
   kernel.in_place = true;
@@ -327,7 +328,7 @@ void Lending::run_kernel(Body body, void* context) {
   if (description_.has_value()) translated([&] { description_->begin(stream, op_.full_name, &op_); });
   if (!target().runs_kernels()) {
     // The host infers the result's metadata: allocations are the host's own scalars.
-    body(context);
+    with_cuda_words([&] { body(context); });
     kernel.run = [](void*, driver::Stream) {};
     kernel.in_place = false;
   }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "torch/cuda/words.h"
 #include "torch/engine/lacking_kernels.h"
 #include "torch/engine/output_allocation.h"
 
@@ -226,9 +227,9 @@ void call_or_widen(const Op& op, torch::jit::Stack& stack, Call call) {
   if (is_widening(op)) [[unlikely]] {
     const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - op.num_arguments);
     if (const std::optional<Type> narrow = narrow_of(op, arguments))
-      return WideCall(op, *narrow, stack).run(call);
+      return with_cuda_words([&] { WideCall(op, *narrow, stack).run(call); });
   }
-  call();
+  with_cuda_words(call);
 }
 
 }  // namespace
