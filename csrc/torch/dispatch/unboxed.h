@@ -32,11 +32,10 @@ void mix_in(Lending& lending, const T& argument) {
   } else if constexpr (std::is_same_v<T, at::Scalar>) {
     lending.mix(static_cast<uint64_t>(argument.type()));
   } else if constexpr (std::is_same_v<T, at::IntArrayRef> || std::is_same_v<T, c10::SymIntArrayRef> ||
-                       detail::is_bools<T>::value) {
+                       requires { std::tuple_size<T>::value; }) {  // std::array
     lending.mix(argument.size());
     for (const auto& value : argument) mix_in(lending, value);
-  } else if constexpr (detail::is_optional<T>::value || std::is_same_v<T, at::OptionalIntArrayRef> ||
-                       std::is_same_v<T, at::OptionalSymIntArrayRef>) {
+  } else if constexpr (requires { argument.has_value(); }) {
     lending.mix(argument.has_value() ? 1 : 0);
     if (argument.has_value()) mix_in(lending, *argument);
   }

@@ -11,7 +11,6 @@
 namespace loom::glue {
 
 using runtime::Attribute;
-using Kind = runtime::Attribute::Kind;
 
 std::vector<const char*> argument_names(const char* op, const char* overload) {
   std::vector<const char*> names;
@@ -34,56 +33,52 @@ Attribute& KernelDescription::add(const char* name, Kind kind, size_t count) {
   return attribute;
 }
 
-void KernelDescription::add_integers(const char* name, Kind kind, const int64_t* values, size_t count) {
-  add(name, kind, count).integers = values;
-}
-
-void KernelDescription::add_scalar(const char* name, const at::Scalar& value) {
+void KernelDescription::add_attribute(const char* name, const at::Scalar& value) {
   if (value.isBoolean()) {
-    add(name, Kind::kBool).integer = value.toBool() ? 1 : 0;
+    add_attribute(name, value.toBool());
   } else if (value.isIntegral(/*includeBool=*/false) && value.type() != c10::ScalarType::UInt64) {
-    add(name, Kind::kInteger).integer = value.toLong();
+    add_attribute(name, value.toLong());
   } else if (value.isComplex()) {
     const auto complex = value.toComplexDouble();
     Attribute& attribute = add(name, Kind::kComplex);
     attribute.real = complex.real();
     attribute.imaginary = complex.imag();
   } else {
-    add(name, Kind::kReal).real = value.toDouble();  // integers too that need an unsigned type
+    add_attribute(name, value.toDouble());  // integers too that need an unsigned type
   }
 }
 
-void KernelDescription::add_scalars(const char* name, at::ArrayRef<at::Scalar> values) {
+void KernelDescription::add_attribute(const char* name, at::ArrayRef<at::Scalar> values) {
   auto* numbers = make_room<double>(values.size());
   std::transform(values.begin(), values.end(), numbers, [](const at::Scalar& value) {
     return value.isComplex() ? value.toComplexDouble().real() : value.toDouble();
   });
-  add(name, Kind::kReals, values.size()).reals = numbers;
+  add_attribute(name, at::ArrayRef<double>(numbers, values.size()));
 }
 
 void KernelDescription::add_value(const char* name, const c10::IValue& value) {
   if (value.isNone()) {
     add(name, Kind::kNone);
   } else if (value.isBool()) {
-    add(name, Kind::kBool).integer = value.toBool() ? 1 : 0;
+    add_attribute(name, value.toBool());
   } else if (value.isInt() || value.isSymInt()) {
     add_attribute(name, value.isInt() ? c10::SymInt(value.toInt()) : value.toSymInt());
   } else if (value.isDouble()) {
-    add(name, Kind::kReal).real = value.toDouble();
+    add_attribute(name, value.toDouble());
   } else if (value.isComplexDouble()) {
-    add_scalar(name, value.toComplexDouble());
+    add_attribute(name, at::Scalar(value.toComplexDouble()));
   } else if (value.isString()) {
     const std::string_view text = value.toStringView();
     char* kept = reinterpret_cast<char*>(make_room<uint64_t>(text.size() / sizeof(uint64_t) + 1));
     std::memcpy(kept, text.data(), text.size());
-    add(name, Kind::kText, text.size()).text = kept;
+    add_attribute(name, std::string_view(kept, text.size()));
   } else if (value.isIntList() || value.isSymIntList() || value.isBoolList()) {
     const auto elements = value.toListRef();
     auto* numbers = make_room<int64_t>(elements.size());
     std::transform(elements.begin(), elements.end(), numbers, [](const c10::IValue& element) -> int64_t {
       return element.isBool() ? element.toBool() : element.toSymInt().guard_int(__FILE__, __LINE__);
     });
-    add_integers(name, value.isBoolList() ? Kind::kBools : Kind::kIntegers, numbers, elements.size());
+    add(name, value.isBoolList() ? Kind::kBools : Kind::kIntegers, elements.size()).integers = numbers;
   } else if (value.isList() && !value.isTensorList() && !value.isOptionalTensorList()) {
     const auto elements = value.toListRef();
     c10::SmallVector<at::Scalar, 8> numbers;
@@ -91,7 +86,7 @@ void KernelDescription::add_value(const char* name, const c10::IValue& value) {
       if (!element.isScalar()) return;
       numbers.push_back(element.toScalar());
     }
-    add_scalars(name, numbers);
+    add_attribute(name, at::ArrayRef<at::Scalar>(numbers));
   }
 }
 

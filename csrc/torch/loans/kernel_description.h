@@ -6,6 +6,7 @@
 #include <ATen/core/ivalue.h>
 #include <c10/util/SmallVector.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <new>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -62,7 +64,16 @@ class PlainList {
   alignas(T) unsigned char room_[N * sizeof(T)];
 };
 
+// Arguments that are no attributes.
+template <typename T>
+inline constexpr bool kIsPassedOver =
+    std::is_same_v<T, at::Tensor> || std::is_same_v<T, at::TensorList> ||
+    std::is_same_v<T, at::ITensorListRef> || std::is_same_v<T, c10::List<std::optional<at::Tensor>>> ||
+    std::is_same_v<T, at::Generator> || std::is_same_v<T, c10::Device>;
+
 class KernelDescription {
+  using Kind = runtime::Attribute::Kind;
+
  public:
   // Not "= default": then making one would fill the room for operands with zeros.
   KernelDescription() {}
@@ -76,10 +87,59 @@ class KernelDescription {
   // One of them has other memory than it had when it was added.
   void note_moved() { has_moved_ = true; }
 
-  // An argument that is no tensor, as C++ has it. Tensors, devices and generators are passed over. Lists and
-  // text live until the end.
+  // An argument that is no tensor, as C++ has it. Lists and text live until the end.
+  void add_attribute(const char* name, bool value) { add(name, Kind::kBool).integer = value ? 1 : 0; }
+  void add_attribute(const char* name, double value) { add(name, Kind::kReal).real = value; }
   template <typename T>
-  void add_attribute(const char* name, const T& value);
+    requires std::is_integral_v<T> || std::is_enum_v<T>
+  void add_attribute(const char* name, T value) {
+    add(name, Kind::kInteger).integer = static_cast<int64_t>(value);
+  }
+  void add_attribute(const char* name, const c10::SymInt& value) {
+    add_attribute(name, value.guard_int(__FILE__, __LINE__));
+  }
+  void add_attribute(const char* name, const at::Scalar& value);
+  void add_attribute(const char* name, std::string_view value) {
+    add(name, Kind::kText, value.size()).text = value.data();
+  }
+  void add_attribute(const char* name, at::IntArrayRef values) {
+    add(name, Kind::kIntegers, values.size()).integers = values.data();
+  }
+  // Numbers that are no symbols have the form of an int64_t.
+  void add_attribute(const char* name, c10::SymIntArrayRef values) {
+    add_attribute(name, C10_AS_INTARRAYREF_SLOW(values));
+  }
+  void add_attribute(const char* name, at::ArrayRef<double> values) {
+    add(name, Kind::kReals, values.size()).reals = values.data();
+  }
+  void add_attribute(const char* name, at::ArrayRef<at::Scalar> values);
+  template <size_t N>
+  void add_attribute(const char* name, const std::array<bool, N>& values) {
+    auto* numbers = make_room<int64_t>(N);
+    std::copy(values.begin(), values.end(), numbers);
+    add(name, Kind::kBools, N).integers = numbers;
+  }
+  template <typename T>
+  void add_attribute(const char* name, const std::optional<T>& value) {
+    if (value.has_value()) {
+      add_attribute(name, *value);
+    } else if constexpr (!kIsPassedOver<T>) {
+      add(name, Kind::kNone);
+    }
+  }
+  template <typename T>
+  void add_attribute(const char* name, const c10::OptionalArrayRef<T>& values) {
+    if (values.has_value()) {
+      add_attribute(name, *values);
+    } else {
+      add(name, Kind::kNone);
+    }
+  }
+  // Tensors are described as operands; where they live and which generator draws costs nothing.
+  template <typename T>
+    requires kIsPassedOver<T>
+  void add_attribute(const char*, const T&) {}
+
   // The same as the dispatcher has it; what it refers to need not live.
   void add_value(const char* name, const c10::IValue& value);
 
@@ -123,10 +183,7 @@ class KernelDescription {
     operand.is_written = is_written;
   }
   void describe_inputs_again();
-  runtime::Attribute& add(const char* name, runtime::Attribute::Kind kind, size_t count = 0);
-  void add_integers(const char* name, runtime::Attribute::Kind kind, const int64_t* values, size_t count);
-  void add_scalar(const char* name, const at::Scalar& value);
-  void add_scalars(const char* name, at::ArrayRef<at::Scalar> values);
+  runtime::Attribute& add(const char* name, Kind kind, size_t count = 0);
   template <typename T>
   T* make_room(size_t count) {
     static_assert(sizeof(T) <= sizeof(uint64_t));
@@ -154,71 +211,5 @@ class KernelDescription {
 
 // The names of an op's arguments, in their order.
 std::vector<const char*> argument_names(const char* op, const char* overload);
-
-namespace detail {
-
-template <typename T>
-struct is_optional : std::false_type {};
-template <typename T>
-struct is_optional<std::optional<T>> : std::true_type {};
-template <typename T>
-struct is_bools : std::false_type {};
-template <size_t N>
-struct is_bools<std::array<bool, N>> : std::true_type {};
-
-}  // namespace detail
-
-template <typename T>
-void KernelDescription::add_attribute(const char* name, const T& value) {
-  using Kind = runtime::Attribute::Kind;
-  if constexpr (detail::is_optional<T>::value) {
-    if (value.has_value()) {
-      add_attribute(name, *value);
-    } else if constexpr (!std::is_same_v<T, std::optional<at::Tensor>> &&
-                         !std::is_same_v<T, std::optional<c10::Device>> &&
-                         !std::is_same_v<T, std::optional<at::Generator>>) {
-      add(name, Kind::kNone);
-    }
-  } else if constexpr (std::is_same_v<T, bool>) {
-    add(name, Kind::kBool).integer = value ? 1 : 0;
-  } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
-    add(name, Kind::kInteger).integer = static_cast<int64_t>(value);
-  } else if constexpr (std::is_floating_point_v<T>) {
-    add(name, Kind::kReal).real = value;
-  } else if constexpr (std::is_same_v<T, c10::SymInt>) {
-    add(name, Kind::kInteger).integer = value.guard_int(__FILE__, __LINE__);
-  } else if constexpr (std::is_same_v<T, at::Scalar>) {
-    add_scalar(name, value);
-  } else if constexpr (std::is_same_v<T, at::IntArrayRef>) {
-    add_integers(name, Kind::kIntegers, value.data(), value.size());
-  } else if constexpr (std::is_same_v<T, c10::SymIntArrayRef>) {
-    // Numbers that are no symbols have the form of an int64_t.
-    const at::IntArrayRef plain = C10_AS_INTARRAYREF_SLOW(value);
-    add_integers(name, Kind::kIntegers, plain.data(), plain.size());
-  } else if constexpr (std::is_same_v<T, at::OptionalIntArrayRef> ||
-                       std::is_same_v<T, at::OptionalSymIntArrayRef>) {
-    if (value.has_value()) {
-      add_attribute(name, *value);
-    } else {
-      add(name, Kind::kNone);
-    }
-  } else if constexpr (std::is_same_v<T, at::ArrayRef<double>>) {
-    add(name, Kind::kReals, value.size()).reals = value.data();
-  } else if constexpr (std::is_same_v<T, at::ArrayRef<at::Scalar>>) {
-    add_scalars(name, value);
-  } else if constexpr (detail::is_bools<T>::value) {
-    auto* numbers = make_room<int64_t>(value.size());
-    std::copy(value.begin(), value.end(), numbers);
-    add_integers(name, Kind::kBools, numbers, value.size());
-  } else if constexpr (std::is_same_v<T, std::string_view> || std::is_same_v<T, c10::string_view>) {
-    add(name, Kind::kText, value.size()).text = value.data();
-  } else {
-    static_assert(std::is_same_v<T, at::Tensor> || std::is_same_v<T, at::TensorList> ||
-                      std::is_same_v<T, at::ITensorListRef> || std::is_same_v<T, at::Generator> ||
-                      std::is_same_v<T, c10::Device> ||
-                      std::is_same_v<T, c10::List<std::optional<at::Tensor>>>,
-                  "an argument of this type cannot be told to the tape yet");
-  }
-}
 
 }  // namespace loom::glue
