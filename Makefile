@@ -8,7 +8,7 @@ WHEEL_VENV := build/wheel-venv
 TENSORFLOW_VENV := build/tensorflow-venv
 EXTENSION := $(VENV)/.loom-extension
 CPP := $(shell find csrc -name '*.cpp' -o -name '*.h')
-GENERATED := $(wildcard csrc/torch/generated/*.inc)
+GENERATED := $(wildcard csrc/*/generated/*.inc)
 NATIVE := $(wildcard tests/native/*.cpp tests/native/*.h)
 
 .PHONY: demo test conformance benchmark sanitize build wheel check-wheel check-tensorflow docs lint format clean

@@ -27,7 +27,6 @@ from torch_loom.cuda.widening import WIDENED, WIDENED_SETS, WIDENED_SPARSE
 from torch_loom.ops.model import FLAGS
 
 ROOT = Path(__file__).parents[1]
-FOLDER = "csrc/torch/generated"
 Entry = TypeVar("Entry")
 
 HEAD = "// Written by `python -m tools.op_table` from torch_loom/ops; do not edit.\n"
@@ -68,9 +67,32 @@ def op_facts() -> str:
         shape_class = ops.family_of(op).shape_class
         own = facts_of(op)
         flags = sum(1 << bit for bit, fact in enumerate(FLAGS) if fact in own)
-        if shape_class != ops.DEFAULT.shape_class or flags:
-            rows.append(f'{{"{op}", ShapeClass::{enumerator(shape_class)}, {flags}}},\n')
+        kernel = ops.fused_kernel_of(op)
+        needed = f", FusedKernel::{enumerator(kernel)}" if kernel is not None else ""
+        if shape_class != ops.DEFAULT.shape_class or flags or needed:
+            rows.append(f'{{"{op}", ShapeClass::{enumerator(shape_class)}, {flags}{needed}}},\n')
     return HEAD + "".join(rows)
+
+
+def op_flags() -> str:
+    """Return the constants of the facts that a running op is asked for, a bit each."""
+    return HEAD + "".join(
+        f"// {ops.FACTS[fact]}\ninline constexpr uint16_t {enumerator(fact)} = {1 << bit};\n"
+        for bit, fact in enumerate(FLAGS)
+    )
+
+
+def shape_classes() -> str:
+    """Return the shape classes, each by its enumerator and by its name."""
+    return HEAD + "".join(f'LOOM_SHAPE_CLASS({enumerator(name)}, "{name}")\n' for name in ops.SHAPE_CLASSES)
+
+
+def fused_kernels() -> str:
+    """Return the fused kernels, each by its enumerator and by its name, below what it does."""
+    return HEAD + "".join(
+        f'// {meaning}\nLOOM_FUSED_KERNEL({enumerator(name)}, "{name}")\n'
+        for name, meaning in ops.FUSED_KERNELS.items()
+    )
 
 
 def alerts() -> str:
@@ -228,28 +250,32 @@ def blas_ops() -> str:
 
 
 FILES = {
-    "blas_ops.inc": blas_ops,
-    "alerts.inc": alerts,
-    "alert_cases.inc": alert_cases,
-    "op_facts.inc": op_facts,
-    "refusals.inc": refusals,
-    "refusal_cases.inc": refusal_cases,
-    "refusal_dtypes.inc": refusal_dtypes,
-    "widened.inc": widened,
-    "widened_sparse.inc": widened_sparse,
-    "widened_dtypes.inc": widened_dtypes,
-    "public_names.inc": public_names,
-    "whole_ops.inc": whole_ops,
-    "unboxed_ops.inc": unboxed_ops,
-    "unboxed_headers.inc": unboxed_headers,
-    "shape_functions.inc": meta_kernels,
-    "shape_function_headers.inc": meta_headers,
+    "csrc/torch/generated/blas_ops.inc": blas_ops,
+    "csrc/torch/generated/alerts.inc": alerts,
+    "csrc/torch/generated/alert_cases.inc": alert_cases,
+    "csrc/torch/generated/op_facts.inc": op_facts,
+    "csrc/torch/generated/op_flags.inc": op_flags,
+    "csrc/torch/generated/refusals.inc": refusals,
+    "csrc/torch/generated/refusal_cases.inc": refusal_cases,
+    "csrc/torch/generated/refusal_dtypes.inc": refusal_dtypes,
+    "csrc/torch/generated/widened.inc": widened,
+    "csrc/torch/generated/widened_sparse.inc": widened_sparse,
+    "csrc/torch/generated/widened_dtypes.inc": widened_dtypes,
+    "csrc/torch/generated/public_names.inc": public_names,
+    "csrc/torch/generated/whole_ops.inc": whole_ops,
+    "csrc/torch/generated/unboxed_ops.inc": unboxed_ops,
+    "csrc/torch/generated/unboxed_headers.inc": unboxed_headers,
+    "csrc/torch/generated/shape_functions.inc": meta_kernels,
+    "csrc/torch/generated/shape_function_headers.inc": meta_headers,
+    # Below csrc/torch, which csrc/runtime does not know.
+    "csrc/runtime/generated/fused_kernels.inc": fused_kernels,
+    "csrc/runtime/generated/shape_classes.inc": shape_classes,
 }
 
 
 def contents() -> dict[str, str]:
     """Return the text of each generated file by its path in the repository."""
-    return {f"{FOLDER}/{name}": write() for name, write in FILES.items()}
+    return {name: write() for name, write in FILES.items()}
 
 
 def unknown_ops() -> list[str]:
@@ -283,6 +309,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         outdated.append(name)
         if not options.check:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
     if outdated:
         print(("out of date: " if options.check else "wrote ") + ", ".join(outdated))

@@ -2,9 +2,9 @@
 // itself, with units and sources, is torch_loom/chips.
 #pragma once
 
-#include <array>
-#include <cstddef>
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,25 +12,21 @@
 
 namespace loom::runtime {
 
-// Kernels for what is several ops without them. Where a chip has one, the work is one command on the stream,
-// whether or not the engine has such a kernel; where it has none, the parts are commands of their own.
+// Kernels for what is several ops without them (torch_loom/ops). Where a chip has one, the work is one
+// command on the stream, whether or not the engine has such a kernel; where it has none, the parts are
+// commands of their own.
 enum class FusedKernel : uint8_t {
-  kAttention,         // scaled dot-product attention, forward and backward
-  kAttentionMask,     // … with a mask or a bias
-  kAttentionDropout,  // … with dropout
-  kRnnLayer,          // one direction of one LSTM layer over a whole sequence
-  kRnnCell,           // what follows the matrix products in an LSTM's or a GRU's cell
-  kForeach,           // an op on lists of tensors
-  kOptimizer,         // an optimizer's step on lists of tensors
-  kCrossEntropy,      // log-softmax with the loss
-  kAttentionStrides,  // attention of operands whose rows are not consecutive elements
-  kRmsNorm,           // normalisation by the root mean square, forward and backward
+#define LOOM_FUSED_KERNEL(enumerator, name) enumerator,
+#include "runtime/generated/fused_kernels.inc"
+#undef LOOM_FUSED_KERNEL
 };
 
 // What descriptions call them, by number.
-inline constexpr std::array<std::string_view, 10> kFusedKernelNames = {
-    "attention", "attention_mask", "attention_dropout", "rnn_layer",         "rnn_cell",
-    "foreach",   "optimizer",      "cross_entropy",     "attention_strides", "rms_norm"};
+inline constexpr std::string_view kFusedKernelNames[] = {
+#define LOOM_FUSED_KERNEL(enumerator, name) name,
+#include "runtime/generated/fused_kernels.inc"
+#undef LOOM_FUSED_KERNEL
+};
 
 // A set of them: bit 1 << number.
 using FusedKernels = uint32_t;
@@ -57,10 +53,9 @@ struct Chip {
 inline std::optional<FusedKernels> fused_kernels_of(const std::vector<std::string>& names) {
   FusedKernels found = 0;
   for (const std::string& name : names) {
-    size_t number = 0;
-    while (number < kFusedKernelNames.size() && kFusedKernelNames[number] != name) ++number;
-    if (number == kFusedKernelNames.size()) return std::nullopt;
-    found |= FusedKernels{1} << number;
+    const auto* const known = std::ranges::find(kFusedKernelNames, name);
+    if (known == std::end(kFusedKernelNames)) return std::nullopt;
+    found |= FusedKernels{1} << (known - kFusedKernelNames);
   }
   return found;
 }

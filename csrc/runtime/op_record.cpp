@@ -9,14 +9,6 @@ namespace loom::runtime {
 
 namespace {
 
-constexpr const char* kNames[] = {
-    "bytes_moved", "elementwise",    "reduction", "scan",    "matmul",    "convolution",
-    "attention",   "normalisation",  "softmax",   "pooling", "loss",      "gather_scatter",
-    "sort",        "copy",           "factory",   "random",  "recurrent", "optimizer",
-    "resampling",  "linear_algebra", "fourier",   "view",    "host_read",
-};
-static_assert(sizeof kNames / sizeof *kNames == kNumShapeClasses);
-
 struct Interned {
   std::string name, overload, full_name;
   OpRecord record;
@@ -35,8 +27,6 @@ Table& table() {
 }
 
 }  // namespace
-
-const char* name_of(ShapeClass shape_class) noexcept { return kNames[static_cast<size_t>(shape_class)]; }
 
 const OpRecord& intern_op(std::string_view name, std::string_view overload, ShapeClass shape_class) {
   std::string full_name(name);

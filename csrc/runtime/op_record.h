@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
 
 namespace loom::runtime {
@@ -11,34 +12,22 @@ namespace loom::runtime {
 // How an op's cost follows from its operands (torch_loom/ops). kBytesMoved is the default: what it reads and
 // writes, and no arithmetic that matters.
 enum class ShapeClass : uint8_t {
-  kBytesMoved,
-  kElementwise,
-  kReduction,
-  kScan,
-  kMatmul,
-  kConvolution,
-  kAttention,
-  kNormalisation,
-  kSoftmax,
-  kPooling,
-  kLoss,
-  kGatherScatter,
-  kSort,
-  kCopy,
-  kFactory,
-  kRandom,
-  kRecurrent,
-  kOptimizer,
-  kResampling,
-  kLinearAlgebra,
-  kFourier,
-  kView,
-  kHostRead,  // the host learns a value or a size
+#define LOOM_SHAPE_CLASS(enumerator, name) enumerator,
+#include "runtime/generated/shape_classes.inc"
+#undef LOOM_SHAPE_CLASS
 };
-inline constexpr size_t kNumShapeClasses = static_cast<size_t>(ShapeClass::kHostRead) + 1;
+
+inline constexpr const char* kShapeClassNames[] = {
+#define LOOM_SHAPE_CLASS(enumerator, name) name,
+#include "runtime/generated/shape_classes.inc"
+#undef LOOM_SHAPE_CLASS
+};
+inline constexpr size_t kNumShapeClasses = std::size(kShapeClassNames);
 
 // "elementwise", "gather_scatter", …: the names that torch_loom/ops uses.
-const char* name_of(ShapeClass shape_class) noexcept;
+inline const char* name_of(ShapeClass shape_class) noexcept {
+  return kShapeClassNames[static_cast<size_t>(shape_class)];
+}
 
 struct OpRecord {
   uint32_t id;  // from 1, without gaps, in the order of first use

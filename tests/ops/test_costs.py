@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from torch_loom import ops
+from torch_loom.chips.cost import Op, Tensor
+from torch_loom.chips.cost.lower import lower
 
 
 def _flops(op: str, matrix: tuple[int, ...], result: tuple[int, ...]) -> int:
@@ -18,3 +20,10 @@ def test_factorisations() -> None:
 
 def test_solves() -> None:
     assert _flops("aten::linalg_solve_triangular", (2, 9, 9), (2, 9, 4)) == 2 * 9 * 9 * 4
+
+
+def test_solves_that_take_the_right_side_first_take_the_same_time() -> None:
+    matrix, side = Tensor.dense("float32", 2048, 2048), Tensor.dense("float32", 2048, 8)
+    expected = lower(Op("linalg_solve_triangular", (matrix, side), (side,)))
+    for op in ("triangular_solve", "cholesky_solve", "_cholesky_solve_helper"):
+        assert lower(Op(op, (side, matrix), (side,))) == expected, op

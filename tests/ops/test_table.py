@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import re
+import inspect
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,9 @@ import torch
 
 from tools import op_table
 from torch_loom import _C, ops
-from torch_loom.ops.model import FLAGS
+from torch_loom.chips.cost.lower import lowering_of
+from torch_loom.chips.cost.lowerings import data, products, rows
+from torch_loom.ops.model import BYTES, FLAGS
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 def test_generated_files_are_up_to_date() -> None:
     for name, text in op_table.contents().items():
         assert (ROOT / name).read_text(encoding="utf-8") == text, f"{name}: run `python -m tools.op_table`"
-    here = {path.name for path in (ROOT / op_table.FOLDER).iterdir()}
+    folders = {(ROOT / name).parent for name in op_table.FILES}
+    here = {str(path.relative_to(ROOT)) for folder in folders for path in folder.iterdir()}
     assert here == set(op_table.FILES), "a generated file that nothing writes"
 
 
@@ -107,14 +110,56 @@ def test_an_op_in_two_families_is_refused() -> None:
         ops.Family("odd", "curly", "mm")
     with pytest.raises(ValueError, match="flops are given for linear_algebra alone"):
         ops.Family("uncounted", "linear_algebra", "linalg_qr")
+    with pytest.raises(ValueError, match="lost: give a lowering, or why the time is that of the bytes"):
+        ops.Family("lost", "fourier", "fft_fft")
+    with pytest.raises(ValueError, match="fused \\['typo'\\] are none of"):
+        ops.Family("mistyped", "elementwise", "", fused={"typo": "_fused_rms_norm"})
 
 
-def test_shape_classes_are_those_of_cpp() -> None:
-    header = (ROOT / "csrc/runtime/op_record.h").read_text(encoding="utf-8")
-    body = re.search(r"enum class ShapeClass : uint8_t \{(.*?)\};", header, re.DOTALL)
-    assert body is not None
-    names = re.findall(r"^\s*(k\w+),", body[1], re.MULTILINE)
-    assert names == [op_table.enumerator(name) for name in ops.SHAPE_CLASSES]
-    flags = (ROOT / "csrc/torch/ops/op_facts.h").read_text(encoding="utf-8")
-    values = dict(re.findall(r"\bk(\w+) = (\d+)", flags))
-    assert values == {op_table.enumerator(flag)[1:]: str(1 << bit) for bit, flag in enumerate(FLAGS)}
+@pytest.mark.parametrize("family", ops.FAMILIES, ids=lambda family: family.name)
+def test_every_family_has_kernels_or_says_why_not(family: ops.Family) -> None:
+    assert callable(lowering_of(family))
+    is_work = family.shape_class not in ("bytes_moved", "elementwise")
+    assert bool(family.bytes_only) == (is_work and family.kernels == BYTES)
+
+
+def test_every_lowering_belongs_to_a_family() -> None:
+    named = {family.kernels for family in ops.FAMILIES}
+    here = {
+        f"{module.__name__.rpartition('.')[2]}.{name}"
+        for module in (data, products, rows)
+        for name in module.__all__
+        if [*inspect.signature(getattr(module, name)).parameters] == ["op"]
+    }
+    assert here == named
+
+
+def test_every_fused_kernel_is_asked_for() -> None:
+    by_table = {kernel for family in ops.FAMILIES for kernel in family.fused}
+    code = "".join(
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "csrc").rglob("*.*")
+        if "generated" not in str(path)
+    )
+    lost = [
+        name
+        for name in ops.FUSED_KERNELS
+        if name not in by_table and f"FusedKernel::{op_table.enumerator(name)}" not in code
+    ]
+    assert lost == []
+
+
+@pytest.mark.parametrize(
+    ("op", "kernel"),
+    [
+        ("aten::_fused_rms_norm", "rms_norm"),
+        ("aten::_fused_rms_norm_backward", "rms_norm"),
+        ("aten::_fused_adamw_.tensor_lr", "optimizer"),
+        ("aten::_thnn_fused_gru_cell_backward", "rnn_cell"),
+        ("aten::rms_norm", None),
+        ("aten::add.Tensor", None),
+        ("mylib::blend", None),
+    ],
+)
+def test_which_ops_need_a_kernel_of_the_chip(op: str, kernel: str | None) -> None:
+    assert ops.fused_kernel_of(op) == kernel

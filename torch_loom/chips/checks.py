@@ -23,11 +23,6 @@ DTYPES = (
 # Formats beside the dtypes: what Tensix calls Bfp8_b and so on, and the rounding of float32 products.
 FORMATS = ("bfp8", "bfp8_b", "bfp4", "bfp4_b", "bfp2", "bfp2_b", "lf8", "tf32")
 AMP_DTYPES = ("float16", "bfloat16")
-# What `fused_kernels` may name.
-FUSED_KERNELS = (
-    *("attention", "attention_mask", "attention_dropout", "rnn_layer", "rnn_cell", "foreach", "optimizer"),
-    *("cross_entropy", "attention_strides", "rms_norm"),
-)
 
 
 class BadValueError(ValueError):

@@ -19,6 +19,7 @@ from torch_loom.chips.checks import DTYPES, FORMATS, MAX_TEXT_CHARS, BadValueErr
 from torch_loom.chips.cost.families import COEFFICIENTS, FAMILIES
 from torch_loom.config.files import no_file
 from torch_loom.errors import ChipError
+from torch_loom.ops import FUSED_KERNELS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -90,14 +91,9 @@ class Chip:
         default=None,
     )
     fused_kernels: tuple[str, ...] = figure(
-        checks.names_of(checks.FUSED_KERNELS),
-        "kernels it has for what is several ops without them, one command each under every driver. "
-        "attention: scaled dot-product attention; attention_mask, attention_dropout: also with these; "
-        "attention_strides: also of operands whose rows are not consecutive elements; rnn_layer: one "
-        "direction of an LSTM layer over a whole sequence, in float32; rnn_cell: what follows "
-        "the matrix products in the cells of LSTM and GRU; foreach: ops on lists of tensors, as optimizers "
-        "use them; optimizer: whole steps of optimizers; cross_entropy: log-softmax together with the loss; "
-        "rms_norm: normalisation by the root mean square, forward and backward",
+        checks.names_of(tuple(FUSED_KERNELS)),
+        "kernels it has for what is several ops without them, one command each under every driver; a kernel "
+        "that is not named it lacks. " + "; ".join(f"{name}: {what}" for name, what in FUSED_KERNELS.items()),
         default=(),
     )
     deterministic: bool = figure(

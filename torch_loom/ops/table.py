@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 
 from torch_loom.ops.families import data, elementwise, numerics, products
-from torch_loom.ops.model import FACTS, Family
+from torch_loom.ops.model import Family
 
 FAMILIES: tuple[Family, ...] = (
     *elementwise.FAMILIES,
@@ -72,27 +72,32 @@ def _forms(name: str) -> Iterator[str]:
 
 
 @functools.cache
-def _find(op: str) -> Family | None:
+def _find(op: str) -> tuple[str, Family] | None:
+    """Return the pattern that an op stands under, and its family."""
     name, overload = _split(op)
     for form in _forms(name):
-        family = _entries().get(f"{form}.{overload}") if overload else None
-        if family is None:
-            family = _entries().get(form)
-        if family is None:
-            family = next((own for prefix, own in _prefixes() if form.startswith(prefix)), None)
-        if family is not None:
-            return family
+        prefixes = (f"{prefix}*" for prefix, _ in _prefixes() if form.startswith(prefix))
+        for pattern in (f"{form}.{overload}", form, *prefixes):
+            if pattern in _entries():
+                return pattern, _entries()[pattern]
     return None
 
 
 def family_of(op: str) -> Family:
     """Return the entry of an op, ``"aten::add.Tensor"``; :data:`DEFAULT` where the table has none."""
-    return _find(op) or DEFAULT
+    found = _find(op)
+    return DEFAULT if found is None else found[1]
 
 
 def has_entry(op: str) -> bool:
     """Return whether the table has an entry for the op."""
     return _find(op) is not None
+
+
+def fused_kernel_of(op: str) -> str | None:
+    """Return the one of :data:`FUSED_KERNELS` without which an op is its parts; None: it needs none."""
+    pattern, family = _find(op) or ("", DEFAULT)
+    return next((kernel for kernel, ops in family.fused.items() if pattern in ops.split()), None)
 
 
 @functools.cache
@@ -116,10 +121,3 @@ def facts_of(op: str) -> frozenset[str]:
     own = own | _facts().get(f"{name}.*", frozenset()) | (_facts().get(name, frozenset()) & _OF_KERNELS)
     # Optimizers pass learning rate and step as CPU scalars to whole lists of device tensors.
     return own | {"host_scalars"} if name.startswith((_LISTS, "_fused_")) else own
-
-
-def _check() -> None:
-    assert set().union(*(family.facts for family in FAMILIES)) <= set(FACTS)
-
-
-_check()

@@ -179,7 +179,7 @@ void bind_chip(py::module_& m) {
       .def_readonly("is_gpu", &Chip::is_gpu)
       .def_property_readonly("fused_kernels", [](const Chip& chip) {
         std::vector<std::string> names;
-        for (size_t i = 0; i < runtime::kFusedKernelNames.size(); ++i) {
+        for (size_t i = 0; i < std::size(runtime::kFusedKernelNames); ++i) {
           if (chip.has(static_cast<runtime::FusedKernel>(i)))
             names.emplace_back(runtime::kFusedKernelNames[i]);
         }

@@ -1,5 +1,6 @@
 // Fused kernels that the engine lacks: ops of the namespace loom_fused, named as PyTorch's are, whose kernel
-// for the engine is made of several of its own. On the device they are one command.
+// for the engine is made of several of its own. On the device they are one command, unless the op table says
+// that this takes a kernel which the chip lacks.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -7,10 +8,13 @@
 #include <torch/library.h>
 
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "torch/core/registration.h"
 #include "torch/dispatch/boxed.h"
+#include "torch/engine/engine.h"
+#include "torch/ops/op.h"
 
 namespace loom::glue {
 
@@ -32,6 +36,19 @@ c10::TypedOperatorHandle<F> find_fused(const char* name, const char* overload = 
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).typed<F>();
 }
 
+// The device of the first of our tensors among the arguments of a kernel; else the current one.
+template <typename... Arguments>
+int device_of_call(const Arguments&... arguments) {
+  int device = -1;
+  const auto look = [&](const auto& argument) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(argument)>, at::Tensor>) {
+      if (device < 0 && argument.defined() && is_loom(argument)) device = argument.device().index();
+    }
+  };
+  (look(arguments), ...);
+  return device < 0 ? runtime::current_device() : device;
+}
+
 // The device's kernel of an op of PyTorch that is made of `parts`.
 template <auto parts>
 struct Fused;
@@ -39,8 +56,10 @@ template <typename Return, typename... Arguments, Return (*parts)(Arguments...)>
 struct Fused<parts> {
   static inline c10::OperatorName name{"", ""};
   static Return call(Arguments... arguments) {
-    static const auto op = find_fused<Return(Arguments...)>(name.name.c_str(), name.overload_name.c_str());
-    return op.call(std::forward<Arguments>(arguments)...);
+    static const Op& op = Op::named(name.name.c_str(), name.overload_name.c_str());
+    static const auto handle = op.handle.template typed<Return(Arguments...)>();
+    if (!op.is_whole_on(device_of_call(arguments...))) return parts(std::forward<Arguments>(arguments)...);
+    return handle.call(std::forward<Arguments>(arguments)...);
   }
 };
 

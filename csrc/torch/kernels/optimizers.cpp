@@ -146,7 +146,7 @@ const std::vector<Step>& all_steps() {
 
 template <size_t kNumber>
 void run_step(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  if (chip_has(runtime::FusedKernel::kOptimizer, runtime::current_device())) return run_boxed(op, stack);
+  if (Op::of(op).is_whole_on(runtime::current_device())) return run_boxed(op, stack);
   all_steps()[kNumber].parts.callBoxed(op, own_keys(), stack);
 }
 

@@ -1,38 +1,42 @@
-// What this room registers (bindings/registration.cpp), a function for each file.
+// What this room registers, a function for each file.
 #pragma once
 
 namespace loom::glue {
 
-void register_factories();
-void register_views();
-void register_copies();
-void register_random();
-void register_fused_attention();
-void register_attention();
-void register_attention_by_time();
-void register_attention_dropout();
-void register_packed_attention();
-void register_recurrent_cells();
-void register_sync_batch_norm();
-void register_optimizers();
-void register_linear();
-void register_lists();
-void register_windows();
-void register_rms_norm();
-void register_scaled_grouped();
-void register_semi_structured();
-void register_sparse();
-void register_sparse_csr();
-void register_nested_attention();
-// After the kernels of nested tensors that are ours.
-void register_nested();
-void register_quantized();
-void register_lazy_ops();
-void register_autocast();
-// The ops that borrow without the stack (hot_ops.cpp).
-void register_unboxed();
-// The boxed kernel for every op of the engine that has no kernel here yet. By name, because PyTorch would
-// prefer composite kernels of its own to the fallback. Call it last.
-void register_boxed();
+// In order: nested ops after the kernels of nested tensors that are ours, then the hot ops that borrow
+// without the stack, and last the boxed kernel for every op of the engine that has no kernel here yet. That
+// goes by name, because PyTorch would prefer composite kernels of its own to the fallback.
+#define LOOM_KERNELS(DO) \
+  DO(autocast)           \
+  DO(factories)          \
+  DO(views)              \
+  DO(copies)             \
+  DO(random)             \
+  DO(lazy_ops)           \
+  DO(sparse)             \
+  DO(sparse_csr)         \
+  DO(recurrent_cells)    \
+  DO(sync_batch_norm)    \
+  DO(fused_attention)    \
+  DO(attention)          \
+  DO(attention_by_time)  \
+  DO(attention_dropout)  \
+  DO(packed_attention)   \
+  DO(optimizers)         \
+  DO(linear)             \
+  DO(lists)              \
+  DO(windows)            \
+  DO(rms_norm)           \
+  DO(scaled_grouped)     \
+  DO(semi_structured)    \
+  DO(nested_attention)   \
+  DO(nested)             \
+  DO(quantized)          \
+  DO(unboxed)            \
+  DO(boxed)
+
+#define LOOM_DECLARE(subject) void register_##subject();
+LOOM_KERNELS(LOOM_DECLARE)
+#undef LOOM_DECLARE
 
 }  // namespace loom::glue

@@ -14,7 +14,6 @@
 #include <tuple>
 
 #include "torch/core/optional_tensor.h"
-#include "torch/engine/engine.h"
 #include "torch/kernels/fused_op.h"
 #include "torch/kernels/register.h"
 
@@ -60,8 +59,7 @@ void check_rstd(const char* op, const Tensor& rstd, const Tensor& input, int64_t
               at::IntArrayRef(sizes), ", got ", rstd.sizes());
 }
 
-Pair rms_norm_parts(const Tensor& input, at::IntArrayRef shape, OptionalTensor weight,
-                    std::optional<double> eps) {
+Pair rms_norm(const Tensor& input, at::IntArrayRef shape, OptionalTensor weight, std::optional<double> eps) {
   const int64_t first = check_rms_norm_shape("_fused_rms_norm", input, shape);
   check_rms_norm_weight("_fused_rms_norm", weight, shape);
   check_rms_norm_dtype("_fused_rms_norm", input);
@@ -77,8 +75,8 @@ Pair rms_norm_parts(const Tensor& input, at::IntArrayRef shape, OptionalTensor w
   return {result.contiguous().to(input.scalar_type()), rstd.contiguous()};
 }
 
-Pair rms_norm_backward_parts(const Tensor& gradient, const Tensor& input, at::IntArrayRef shape,
-                             const Tensor& rstd, OptionalTensor weight, std::array<bool, 2> wanted) {
+Pair rms_norm_backward(const Tensor& gradient, const Tensor& input, at::IntArrayRef shape, const Tensor& rstd,
+                       OptionalTensor weight, std::array<bool, 2> wanted) {
   const int64_t first = check_rms_norm_shape("_fused_rms_norm_backward", input, shape);
   check_rms_norm_weight("_fused_rms_norm_backward", weight, shape);
   check_rms_norm_dtype("_fused_rms_norm_backward", input);
@@ -113,36 +111,15 @@ Pair rms_norm_backward_parts(const Tensor& gradient, const Tensor& input, at::In
   return gradients;
 }
 
-bool has_rms_norm(const Tensor& input) { return chip_has(runtime::FusedKernel::kRmsNorm, input); }
-
-Pair rms_norm(const Tensor& input, at::IntArrayRef shape, const std::optional<Tensor>& weight,
-              std::optional<double> eps) {
-  if (!has_rms_norm(input)) return rms_norm_parts(input, shape, weight, eps);
-  static const auto op = find_fused<decltype(rms_norm_parts)>("loom_fused::_fused_rms_norm");
-  return op.call(input, shape, weight, eps);
-}
-
-Pair rms_norm_backward(const Tensor& gradient, const Tensor& input, at::IntArrayRef shape, const Tensor& rstd,
-                       const std::optional<Tensor>& weight, std::array<bool, 2> wanted) {
-  if (!has_rms_norm(input)) return rms_norm_backward_parts(gradient, input, shape, rstd, weight, wanted);
-  static const auto op =
-      find_fused<decltype(rms_norm_backward_parts)>("loom_fused::_fused_rms_norm_backward");
-  return op.call(gradient, input, shape, rstd, weight, wanted);
-}
-
 }  // namespace
 
 void register_rms_norm() {
-  define_fused(
-      "_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)",
-      rms_norm_parts);
-  define_fused(
-      "_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, "
-      "Tensor? weight, bool[2] output_mask) -> (Tensor, Tensor)",
-      rms_norm_backward_parts);
-  torch::Library& m = library(own_key());
-  m.impl("_fused_rms_norm", rms_norm);
-  m.impl("_fused_rms_norm_backward", rms_norm_backward);
+  implement_fused<&rms_norm>(
+      "_fused_rms_norm",
+      "(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)");
+  implement_fused<&rms_norm_backward>("_fused_rms_norm_backward",
+                                      "(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, "
+                                      "Tensor? weight, bool[2] output_mask) -> (Tensor, Tensor)");
 }
 
 }  // namespace loom::glue

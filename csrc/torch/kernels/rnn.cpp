@@ -36,9 +36,9 @@ Tensor with_bias(const Tensor& gates, OptionalTensor bias) {
 }
 
 // gates: [batch, 4 · hidden] in the order input, forget, cell, output. The workspace keeps them activated.
-std::tuple<Tensor, Tensor, Tensor> lstm_cell_parts(const Tensor& input_gates, const Tensor& hidden_gates,
-                                                   const Tensor& cx, OptionalTensor input_bias,
-                                                   OptionalTensor hidden_bias) {
+std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Tensor& hidden_gates,
+                                             const Tensor& cx, OptionalTensor input_bias,
+                                             OptionalTensor hidden_bias) {
   const Tensor gates = with_bias(with_bias(at::add(input_gates, hidden_gates), input_bias), hidden_bias);
   const auto parts = gates.chunk(4, 1);
   const Tensor in = at::sigmoid(parts[0]), forget = at::sigmoid(parts[1]), cell = at::tanh(parts[2]),
@@ -48,9 +48,9 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_parts(const Tensor& input_gates, co
   return {hy, cy, at::cat({in, forget, cell, out}, 1)};
 }
 
-std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward_parts(OptionalTensor grad_hy, OptionalTensor grad_cy,
-                                                            const Tensor& cx, const Tensor& cy,
-                                                            const Tensor& workspace, bool has_bias) {
+std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(OptionalTensor grad_hy, OptionalTensor grad_cy,
+                                                      const Tensor& cx, const Tensor& cy,
+                                                      const Tensor& workspace, bool has_bias) {
   const bool has_hy = grad_hy.has_value() && grad_hy->defined(),
              has_cy = grad_cy.has_value() && grad_cy->defined();
   if (!has_hy && !has_cy) return {};
@@ -73,9 +73,8 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward_parts(OptionalTensor grad_
 
 // gates: [batch, 3 · hidden] in the order reset, update, new. Workspace: reset, update, new, hx, hidden's
 // share of new.
-std::tuple<Tensor, Tensor> gru_cell_parts(const Tensor& input_gates, const Tensor& hidden_gates,
-                                          const Tensor& hx, OptionalTensor input_bias,
-                                          OptionalTensor hidden_bias) {
+std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hx,
+                                    OptionalTensor input_bias, OptionalTensor hidden_bias) {
   const auto input = with_bias(input_gates, input_bias).chunk(3, 1);
   const auto hidden = with_bias(hidden_gates, hidden_bias).chunk(3, 1);
   const Tensor reset = at::sigmoid(at::add(input[0], hidden[0])),
@@ -85,9 +84,8 @@ std::tuple<Tensor, Tensor> gru_cell_parts(const Tensor& input_gates, const Tenso
   return {hy, at::cat({reset, update, fresh, hx, hidden[2]}, 1)};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward_parts(const Tensor& grad_hy,
-                                                                           const Tensor& workspace,
-                                                                           bool has_bias) {
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tensor& grad_hy,
+                                                                     const Tensor& workspace, bool has_bias) {
   const auto parts = workspace.chunk(5, 1);
   const Tensor &reset = parts[0], &update = parts[1], &fresh = parts[2], &hx = parts[3],
                &hidden_new = parts[4];
@@ -98,40 +96,6 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward_parts(const
   const Tensor grad_hidden = at::cat({grad_reset, grad_update, at::mul(grad_new, reset)}, 1);
   return {grad_input, grad_hidden, at::mul(grad_hy, update), has_bias ? grad_input.sum(0) : Tensor(),
           has_bias ? grad_hidden.sum(0) : Tensor()};
-}
-
-bool has_cell(const Tensor& operand) { return chip_has(runtime::FusedKernel::kRnnCell, operand); }
-
-std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Tensor& hidden_gates,
-                                             const Tensor& cx, OptionalTensor input_bias,
-                                             OptionalTensor hidden_bias) {
-  if (!has_cell(cx)) return lstm_cell_parts(input_gates, hidden_gates, cx, input_bias, hidden_bias);
-  static const auto op = find_fused<decltype(lstm_cell_parts)>("loom_fused::_thnn_fused_lstm_cell");
-  return op.call(input_gates, hidden_gates, cx, input_bias, hidden_bias);
-}
-
-std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(OptionalTensor grad_hy, OptionalTensor grad_cy,
-                                                      const Tensor& cx, const Tensor& cy,
-                                                      const Tensor& workspace, bool has_bias) {
-  if (!has_cell(cx)) return lstm_cell_backward_parts(grad_hy, grad_cy, cx, cy, workspace, has_bias);
-  static const auto op =
-      find_fused<decltype(lstm_cell_backward_parts)>("loom_fused::_thnn_fused_lstm_cell_backward_impl");
-  return op.call(grad_hy, grad_cy, cx, cy, workspace, has_bias);
-}
-
-std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hx,
-                                    OptionalTensor input_bias, OptionalTensor hidden_bias) {
-  if (!has_cell(hx)) return gru_cell_parts(input_gates, hidden_gates, hx, input_bias, hidden_bias);
-  static const auto op = find_fused<decltype(gru_cell_parts)>("loom_fused::_thnn_fused_gru_cell");
-  return op.call(input_gates, hidden_gates, hx, input_bias, hidden_bias);
-}
-
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tensor& grad_hy,
-                                                                     const Tensor& workspace, bool has_bias) {
-  if (!has_cell(grad_hy)) return gru_cell_backward_parts(grad_hy, workspace, has_bias);
-  static const auto op =
-      find_fused<decltype(gru_cell_backward_parts)>("loom_fused::_thnn_fused_gru_cell_backward");
-  return op.call(grad_hy, workspace, has_bias);
 }
 
 // Whether the chip runs the layer whole: float32 LSTMs without projections.
@@ -219,28 +183,22 @@ std::tuple<Tensor, Tensor> pack_padded_sequence(const Tensor& input, const Tenso
 }  // namespace
 
 void register_recurrent_cells() {
-  define_fused(
-      "_thnn_fused_lstm_cell(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, "
-      "Tensor? hidden_bias=None) -> (Tensor, Tensor, Tensor)",
-      lstm_cell_parts);
-  define_fused(
-      "_thnn_fused_lstm_cell_backward_impl(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor "
-      "workspace, bool has_bias) -> (Tensor, Tensor, Tensor)",
-      lstm_cell_backward_parts);
-  define_fused(
-      "_thnn_fused_gru_cell(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, "
-      "Tensor? hidden_bias=None) -> (Tensor, Tensor)",
-      gru_cell_parts);
-  define_fused(
-      "_thnn_fused_gru_cell_backward(Tensor grad_hy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, "
-      "Tensor, Tensor, Tensor)",
-      gru_cell_backward_parts);
+  implement_fused<&lstm_cell>(
+      "_thnn_fused_lstm_cell",
+      "(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor? "
+      "hidden_bias=None) -> (Tensor, Tensor, Tensor)");
+  implement_fused<&lstm_cell_backward>(
+      "_thnn_fused_lstm_cell_backward_impl",
+      "(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias) -> "
+      "(Tensor, Tensor, Tensor)");
+  implement_fused<&gru_cell>("_thnn_fused_gru_cell",
+                             "(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, "
+                             "Tensor? hidden_bias=None) -> (Tensor, Tensor)");
+  implement_fused<&gru_cell_backward>("_thnn_fused_gru_cell_backward",
+                                      "(Tensor grad_hy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, "
+                                      "Tensor, Tensor, Tensor)");
   torch::Library& m = library(own_key());
   m.impl("lstm.input", lstm);
-  m.impl("_thnn_fused_lstm_cell", lstm_cell);
-  m.impl("_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward);
-  m.impl("_thnn_fused_gru_cell", gru_cell);
-  m.impl("_thnn_fused_gru_cell_backward", gru_cell_backward);
   m.impl("_pack_padded_sequence", pack_padded_sequence);
   // Above the gradients of its parts: a composite op is taken apart before it reaches the device.
   library(autograd_key()).impl("lstm.input", lstm);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/op_record.h"
+#include "torch/core/device.h"
 #include "torch/cuda/alerts.h"
 #include "torch/cuda/refusals.h"
 #include "torch/cuda/widening.h"
@@ -93,6 +94,8 @@ class Op {
   // Arguments that no key of a call counts (numbers with a fraction) have a say in what its kernel costs.
   // Asked where time is simulated.
   bool costs_by_value();
+  // Whether it is one command on a device; otherwise the chip leaves it to its parts.
+  bool is_whole_on(int device) const { return !facts.kernel.has_value() || chip_has(*facts.kernel, device); }
   // A call of it was to be queued, and its shape function had no answer. Stays so.
   std::atomic<bool> was_not_inferred{false};
   OutputAllocationTable output_allocations;

@@ -8,6 +8,7 @@ namespace loom::glue {
 
 namespace {
 
+using runtime::FusedKernel;
 using runtime::ShapeClass;
 
 // Sorted by name.

@@ -2,24 +2,25 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
+#include "runtime/chip.h"
 #include "runtime/op_record.h"
 
 namespace loom::glue {
 
 namespace op_flag {
-// What the runtime must know; torch_loom/ops/model.py says what each means. tools/op_table.py writes them.
-inline constexpr uint16_t kHostScalars = 1, kHostTensors = 2, kHostLists = 4, kMakesContents = 8,
-                          kMovesData = 16, kNotBorrowed = 32, kSizedByNumbers = 64, kMaskCounted = 128,
-                          kEngineInfers = 256, kPythonInfers = 512, kHostChecks = 1024,
-                          kDividesIntegers = 2048, kEngineChecks = 4096, kHostWaits = 8192;
+// What the runtime must know; torch_loom/ops/model.py says what each means.
+#include "torch/generated/op_flags.inc"
 }  // namespace op_flag
 
 struct OpFacts {
   const char* full_name;
   runtime::ShapeClass shape_class;
   uint16_t flags;
+  // It is one command only where the chip has this kernel; elsewhere its parts are commands.
+  std::optional<runtime::FusedKernel> kernel = std::nullopt;
 
   bool has(uint16_t flag) const { return (flags & flag) != 0; }
 };

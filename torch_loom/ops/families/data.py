@@ -8,60 +8,90 @@ FAMILIES = (
     Family(
         "lookups",
         "gather_scatter",
-        "index _unsafe_index index_select gather embedding take take_along_dim masked_select nonzero "
-        "nonzero_static nonzero_numpy where.ScalarOther repeat_interleave argwhere _unsafe_masked_index",
+        "index _unsafe_index index_select gather embedding take take_along_dim",
+        lowering="data.embedding",
         facts={
             "unboxed": "index_select gather embedding",
             "engine_checks": "take take.out",
-            "engine_infers": "nonzero_static",
             "host_lists": "index.Tensor index.Tensor_out _unsafe_index.Tensor",
             "mask_counted": "index.Tensor index.Tensor_out _unsafe_index.Tensor",
         },
+    ),
+    Family(
+        "choices",
+        "gather_scatter",
+        "masked_select nonzero nonzero_static nonzero_numpy where.ScalarOther repeat_interleave argwhere "
+        "_unsafe_masked_index",
+        bytes_only="all that they choose from is read",
+        facts={"engine_infers": "nonzero_static"},
     ),
     Family(
         "sums of lookups",
         "gather_scatter",
         "_embedding_bag _embedding_bag_forward_only embedding_bag _embedding_bag_dense_backward "
         "_embedding_bag_per_sample_weights_backward _embedding_bag_sparse_backward",
+        bytes_only="as if the whole table were read",
         # Which of its four results have elements depends on how the engine sums.
         facts={"engine_infers": "_embedding_bag _embedding_bag_forward_only"},
     ),
     Family(
         "scatters",
         "gather_scatter",
-        "index_put _index_put_impl _unsafe_index_put index_copy index_fill scatter put masked_scatter "
-        "diagonal_scatter select_scatter slice_scatter max_unpool2d max_unpool3d select_backward "
-        "slice_backward diagonal_backward unfold_backward as_strided_scatter "
-        "_unsafe_masked_index_put_accumulate",
+        "index_put _index_put_impl _unsafe_index_put index_copy scatter",
+        lowering="data.scatter",
         facts={
             "borrows_whole": "index_put_",
-            "engine_checks": "masked_scatter_ index_put_ index_put _index_put_impl_ _unsafe_index_put put_",
-            "engine_infers": "max_unpool2d",
+            "engine_checks": "index_put_ index_put _index_put_impl_ _unsafe_index_put",
             "host_lists": "_index_put_impl_ index_put index_put_",
             "mask_counted": "_index_put_impl_ index_put index_put_",
         },
     ),
     Family(
+        "writes to parts",
+        "gather_scatter",
+        "index_fill put masked_scatter diagonal_scatter select_scatter slice_scatter max_unpool2d "
+        "max_unpool3d select_backward slice_backward diagonal_backward unfold_backward as_strided_scatter "
+        "_unsafe_masked_index_put_accumulate",
+        bytes_only="all of a tensor is written",
+        facts={"engine_checks": "masked_scatter_ put_", "engine_infers": "max_unpool2d"},
+    ),
+    Family(
         "scattered sums",
         "gather_scatter",
-        "index_add scatter_add scatter_reduce index_reduce embedding_dense_backward embedding_backward "
+        "index_add scatter_add scatter_reduce index_reduce gather_backward index_select_backward",
+        lowering="data.scatter",
+    ),
+    Family(
+        "gradients of embeddings",
+        "gather_scatter",
+        "embedding_dense_backward embedding_backward",
+        lowering="data.embedding_backward",
+        facts={"unboxed": "embedding_dense_backward"},
+    ),
+    Family(
+        "histograms",
+        "gather_scatter",
         "bincount histc histogram _histogramdd_from_bin_cts _histogramdd_from_bin_tensors "
-        "_histogramdd_bin_edges gather_backward index_select_backward",
-        facts={
-            "unboxed": "embedding_dense_backward",
-            "host_checks": "bincount.* histc.* histogram.*",
-            "host_waits": "histc histc.out",
-        },
+        "_histogramdd_bin_edges",
+        bytes_only="they read their operands once",
+        facts={"host_checks": "bincount.* histc.* histogram.*", "host_waits": "histc histc.out"},
     ),
     Family(
         "orders",
         "sort",
-        "sort argsort topk kthvalue median nanmedian mode msort unique_dim unique_consecutive "
-        "unique_dim_consecutive _unique _unique2 searchsorted bucketize isin",
+        "sort argsort topk kthvalue median nanmedian mode msort unique_dim _unique _unique2",
         facts={
             "borrows_whole": "sort kthvalue median.dim nanmedian.dim mode.values",
-            "engine_checks": "bucketize.Tensor bucketize.Tensor_out median.dim median.dim_values "
-            "nanmedian.dim nanmedian.dim_values",
+            "engine_checks": "median.dim median.dim_values nanmedian.dim nanmedian.dim_values",
+        },
+    ),
+    Family(
+        "searches",
+        "sort",
+        "searchsorted bucketize isin unique_consecutive unique_dim_consecutive",
+        bytes_only="nothing is ordered",
+        facts={
+            "engine_checks": "bucketize.Tensor bucketize.Tensor_out",
             "python_infers": "isin.Scalar_Tensor",
         },
     ),
@@ -81,18 +111,25 @@ FAMILIES = (
         facts={"moves_data": "_copy_from.* _copy_from_and_resize.*"},
     ),
     Family(
+        "concatenations",
+        "copy",
+        "cat stack _stack _chunk_cat",
+        lowering="data.concatenate",
+        facts={"unboxed": "cat", "borrows_whole": "stack"},
+    ),
+    Family(
         "rearrangements",
         "copy",
-        "cat stack _stack flip roll repeat constant_pad_nd reflection_pad1d reflection_pad2d "
+        "flip roll repeat constant_pad_nd reflection_pad1d reflection_pad2d "
         "reflection_pad3d replication_pad1d replication_pad2d replication_pad3d pad _pad_circular "
         "channel_shuffle native_channel_shuffle pixel_shuffle pixel_unshuffle im2col col2im rot90 "
-        "narrow_copy tile kron combinations block_diag _lazy_clone _chunk_cat split_with_sizes_copy "
+        "narrow_copy tile kron combinations block_diag _lazy_clone split_with_sizes_copy "
         "unbind_copy view_copy permute_copy expand_copy slice_copy select_copy as_strided_copy "
         "transpose_copy t_copy squeeze_copy unsqueeze_copy _padded_dense_to_jagged_forward "
         "_jagged_to_padded_dense_forward _nested_* _pack_padded_sequence _pad_packed_sequence",
+        bytes_only="each element is read and written once",
         facts={
-            "unboxed": "cat",
-            "borrows_whole": "stack constant_pad_nd repeat",
+            "borrows_whole": "constant_pad_nd repeat",
             # Lengths that the host reads.
             "host_tensors": "_pack_padded_sequence _pack_padded_sequence_backward _nested_from_padded",
         },
@@ -118,6 +155,7 @@ FAMILIES = (
         "from_file _empty_affine_quantized _empty_per_channel_affine_quantized empty_quantized "
         "_make_per_channel_quantized_tensor _make_per_tensor_quantized_tensor _make_dep_token resize_as "
         "_resize_output",
+        lowering="data.nothing",
         facts={"not_borrowed": "from_file"},
     ),
     Family(
@@ -125,8 +163,7 @@ FAMILIES = (
         "random",
         "rand randn randint rand_like randn_like randint_like randperm normal uniform random bernoulli "
         "exponential cauchy log_normal geometric poisson binomial multinomial _standard_gamma "
-        "_standard_gamma_grad _sample_dirichlet _dirichlet_grad native_dropout dropout _fused_dropout "
-        "alpha_dropout feature_dropout rrelu _fill_mem_eff_dropout_mask_",
+        "_standard_gamma_grad _sample_dirichlet _dirichlet_grad rrelu _fill_mem_eff_dropout_mask_",
         facts={
             "makes_contents": "randperm.generator_out normal_ uniform_ random_ random_.from random_.to "
             "bernoulli_.float exponential_ cauchy_ log_normal_ geometric_",
@@ -137,6 +174,12 @@ FAMILIES = (
             "bernoulli.out cauchy_ exponential_ geometric_ log_normal_ multinomial multinomial.out",
         },
     ),
+    Family(
+        "dropout",
+        "random",
+        "native_dropout dropout _fused_dropout alpha_dropout feature_dropout",
+        lowering="data.dropout",
+    ),
     Family("gradients of dropout", "elementwise", "native_dropout_backward"),
     Family(
         "resampling",
@@ -146,6 +189,7 @@ FAMILIES = (
         "upsample_bicubic2d upsample_trilinear3d _upsample_bilinear2d_aa _upsample_bicubic2d_aa "
         "_upsample_lanczos2d_aa grid_sampler_2d grid_sampler_3d grid_sampler affine_grid_generator "
         "torchvision::roi_align torchvision::deform_conv2d",
+        bytes_only="a few products for each element that is written",
         facts={
             # Dtypes.
             "engine_checks": "upsample_nearest1d upsample_nearest2d upsample_nearest3d "
@@ -163,12 +207,14 @@ FAMILIES = (
         "_indices _values indices values",
         facts={"moves_data": "is_set_to.*"},
     ),
+    Family("values for the host", "host_read", "_local_scalar_dense item"),
     Family(
-        "values for the host",
+        "checks by the host",
         "host_read",
-        "_local_scalar_dense item equal is_nonzero _assert_async _functional_assert_async allclose "
+        "equal is_nonzero _assert_async _functional_assert_async allclose "
         "_has_compatible_shallow_copy_type _fused_sdp_choice _validate_compressed_sparse_indices "
         "_linalg_check_errors _nnz _cslt_sparse_mm_search",
+        bytes_only="the host reads the answer by an op of its own",
     ),
     Family(
         "conversions to sparse layouts",

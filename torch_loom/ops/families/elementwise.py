@@ -126,6 +126,7 @@ FAMILIES = (
         "mse_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits l1_loss "
         "soft_margin_loss multi_margin_loss multilabel_margin_loss multilabel_margin_loss_forward kl_div "
         "cosine_embedding_loss margin_ranking_loss triplet_margin_loss",
+        bytes_only="they read their operands once",
         facts={
             "borrows_whole": "binary_cross_entropy_with_logits",
             "engine_infers": "multilabel_margin_loss_forward",
@@ -136,6 +137,7 @@ FAMILIES = (
         "loss",
         "nll_loss nll_loss_forward nll_loss2d nll_loss2d_forward nll_loss_nd _ctc_loss _use_cudnn_ctc_loss "
         "_cudnn_ctc_loss ctc_loss",
+        bytes_only="they read their operands once",
         facts={
             "unboxed": "nll_loss_forward nll_loss_backward",
             # Lengths that the host reads.

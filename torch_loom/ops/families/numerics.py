@@ -21,6 +21,7 @@ FAMILIES = (
         "linear layers with fidelity",
         "matmul",
         "loom_numerics::linear",
+        lowering="products.linear",
     ),
     Family(
         "convolutions with fidelity",
@@ -31,5 +32,6 @@ FAMILIES = (
         "gradients of convolutions with fidelity",
         "convolution",
         "loom_numerics::convolution_backward",
+        lowering="products.convolution_backward",
     ),
 )

@@ -11,43 +11,71 @@ FAMILIES = (
     Family(
         "matrix products",
         "matmul",
-        "mm bmm addmm addbmm baddbmm addmv mv dot vdot matmul _int_mm _scaled_mm _scaled_mm_v2 "
-        "_addmm_activation _weight_int8pack_mm _weight_int4pack_mm _weight_int4pack_mm_for_cpu "
-        "_dyn_quant_matmul_4bit sspaddmm _sparse_mm _grouped_mm _scaled_grouped_mm "
-        "_scaled_grouped_mm_v2 _sparse_addmm _compute_linear_combination",
-        fused="_addmm_activation",
+        "mm bmm addmm addbmm baddbmm addmv mv dot vdot matmul _int_mm _addmm_activation",
         facts={
             "unboxed": "mm bmm addmm baddbmm",
             "calls_blas": "mm.* bmm.* addmm.* addmm_.* addbmm.* addbmm_.* baddbmm.* baddbmm_.* addmv.* "
-            "addmv_.* mv.* dot.* vdot.* _int_mm.* _scaled_mm.* _scaled_mm_v2.* _addmm_activation.*",
+            "addmv_.* mv.* dot.* vdot.* _int_mm.* _addmm_activation.*",
         },
+    ),
+    Family(
+        "scaled matrix products",
+        "matmul",
+        "_scaled_mm _scaled_mm_v2",
+        lowering="products.scaled_matmul",
+        facts={"calls_blas": "_scaled_mm.* _scaled_mm_v2.*"},
+    ),
+    Family(
+        "grouped matrix products",
+        "matmul",
+        "_grouped_mm _scaled_grouped_mm _scaled_grouped_mm_v2",
+        lowering="products.grouped_matmul",
+    ),
+    Family(
+        "products with packed and sparse matrices",
+        "matmul",
+        "_weight_int8pack_mm _weight_int4pack_mm _weight_int4pack_mm_for_cpu _dyn_quant_matmul_4bit sspaddmm "
+        "_sparse_mm _sparse_addmm _compute_linear_combination",
+        bytes_only="the sizes of such operands do not say how large the product is",
     ),
     Family(
         "products with semi-structured matrices",
         "matmul",
-        "_sparse_semi_structured_mm _sparse_semi_structured_addmm _sparse_semi_structured_linear "
-        "_cslt_sparse_mm",
+        "_sparse_semi_structured_mm _sparse_semi_structured_addmm _cslt_sparse_mm",
+        lowering="products.semi_structured_matmul",
     ),
-    Family("outer products", "matmul", "addr outer ger"),
+    Family(
+        "linear layers with semi-structured weights",
+        "matmul",
+        "_sparse_semi_structured_linear",
+        lowering="products.semi_structured_linear",
+    ),
+    Family(
+        "outer products",
+        "matmul",
+        "addr outer ger",
+        bytes_only="one multiplication for each element that is written",
+    ),
     Family(
         "linear layers",
         "matmul",
         "linear mkldnn_linear",
+        lowering="products.linear",
         facts={"calls_blas": "linear.*"},
     ),
     Family(
         "gradients of linear layers",
         "matmul",
         "linear_backward",
+        bytes_only="its products are commands of their own",
         facts={"calls_blas": "linear_backward.*"},
     ),
     Family(
         "convolutions",
         "convolution",
-        "convolution _convolution convolution_overrideable conv1d conv2d conv3d conv_transpose1d "
+        "convolution _convolution convolution_overrideable cudnn_convolution conv1d conv2d conv3d "
         "slow_conv3d slow_conv3d_forward _slow_conv2d_forward slow_conv_dilated2d slow_conv_dilated3d "
-        "slow_conv_transpose2d slow_conv_transpose3d thnn_conv2d mkldnn_convolution conv_depthwise3d "
-        "_conv_depthwise2d conv_tbc",
+        "thnn_conv2d mkldnn_convolution",
         facts={
             "unboxed": "convolution convolution_backward",
             "borrows_whole": "_convolution",
@@ -58,57 +86,94 @@ FAMILIES = (
     Family(
         "gradients of convolutions",
         "convolution",
-        "convolution_backward convolution_backward_overrideable _slow_conv2d_backward conv_tbc_backward",
+        "convolution_backward convolution_backward_overrideable _slow_conv2d_backward",
+        lowering="products.convolution_backward",
+    ),
+    Family(
+        "transposed, depthwise and time-first convolutions",
+        "convolution",
+        "conv_transpose1d slow_conv_transpose2d slow_conv_transpose3d conv_depthwise3d _conv_depthwise2d "
+        "conv_tbc",
+        bytes_only="their operands are not laid out as a convolution's",
     ),
     Family(
         "attention",
         "attention",
-        "scaled_dot_product_attention _native_multi_head_attention _triton_scaled_dot_attention "
-        "_transformer_encoder_layer_fwd",
-        fused=f"_scaled_dot_product_fused_attention_overrideable {_FLASH} "
-        "_scaled_dot_product_flash_attention "
+        "scaled_dot_product_attention _scaled_dot_product_flash_attention "
         "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
-        "_scaled_dot_product_attention_math _efficient_attention_forward "
-        "_scaled_dot_product_attention_math_for_mps",
-        facts={"engine_infers": "_native_multi_head_attention"},
+        f"_scaled_dot_product_fused_attention_overrideable {_FLASH} _scaled_dot_product_attention_math "
+        "_scaled_dot_product_attention_math_for_mps _triton_scaled_dot_attention",
     ),
     Family(
         "gradients of attention",
         "attention",
-        "",
-        fused=f"_scaled_dot_product_fused_attention_overrideable_backward {_FLASH}_backward "
+        f"_scaled_dot_product_fused_attention_overrideable_backward {_FLASH}_backward "
         "_scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward "
-        "_scaled_dot_product_cudnn_attention_backward _efficient_attention_backward",
+        "_scaled_dot_product_cudnn_attention_backward",
+        lowering="products.attention_backward",
+    ),
+    Family(
+        "attention with projections",
+        "attention",
+        "_native_multi_head_attention _transformer_encoder_layer_fwd",
+        bytes_only="most of their operands are a layer's parameters",
+        facts={"engine_infers": "_native_multi_head_attention"},
     ),
     Family(
         "attention of packed sequences",
         "attention",
-        "",
-        fused="_flash_attention_forward _flash_attention_forward_no_dropout_inplace",
+        "_flash_attention_forward _flash_attention_forward_no_dropout_inplace _efficient_attention_forward",
+        bytes_only="how long the sequences are is in no size",
     ),
     Family(
         "gradients of attention of packed sequences",
         "attention",
-        "",
-        fused="_flash_attention_backward",
+        "_flash_attention_backward _efficient_attention_backward",
+        bytes_only="how long the sequences are is in no size",
     ),
     Family(
         "normalisation",
         "normalisation",
-        "native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit "
-        "_native_batch_norm_legit_no_training batch_norm batch_norm_elemt batch_norm_stats "
-        "batch_norm_update_stats batch_norm_gather_stats batch_norm_gather_stats_with_counts "
-        "batch_norm_backward_elemt batch_norm_backward_reduce _batch_norm_with_update _batch_norm_no_update "
-        "cudnn_batch_norm miopen_batch_norm layer_norm group_norm instance_norm rms_norm _fused_rms_norm",
+        "native_layer_norm native_group_norm layer_norm group_norm instance_norm rms_norm",
+        fused={"rms_norm": "_fused_rms_norm"},
+        # The statistics of half precision are of half precision.
+        facts={"unboxed": "native_layer_norm", "engine_infers": "native_layer_norm native_group_norm"},
+    ),
+    Family(
+        "gradients of normalisation",
+        "normalisation",
+        "native_layer_norm_backward native_group_norm_backward",
+        lowering="rows.layer_norm_backward",
+        fused={"rms_norm": "_fused_rms_norm_backward"},
+        facts={"unboxed": "native_layer_norm_backward", "engine_infers": "native_group_norm_backward"},
+    ),
+    Family(
+        "batch normalisation",
+        "normalisation",
+        "native_batch_norm _native_batch_norm_legit _batch_norm_with_update cudnn_batch_norm "
+        "miopen_batch_norm batch_norm",
+        lowering="rows.batch_norm",
         facts={
-            "unboxed": "native_layer_norm native_layer_norm_backward native_batch_norm "
-            "native_batch_norm_backward",
-            # In evaluation the engine keeps no statistics for a gradient: they have no elements. Those of
-            # half precision are of half precision.
-            "engine_infers": "native_layer_norm native_group_norm native_group_norm_backward "
-            "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit.no_stats "
+            "unboxed": "native_batch_norm",
+            # In evaluation the engine keeps no statistics for a gradient: they have no elements.
+            "engine_infers": "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit.no_stats "
             "_batch_norm_with_update _batch_norm_no_update",
         },
+    ),
+    Family(
+        "gradients of batch normalisation",
+        "normalisation",
+        "native_batch_norm_backward cudnn_batch_norm_backward miopen_batch_norm_backward batch_norm_backward",
+        lowering="rows.batch_norm_backward",
+        facts={"unboxed": "native_batch_norm_backward"},
+    ),
+    Family(
+        "parts of batch normalisation",
+        "normalisation",
+        "_native_batch_norm_legit_no_training _batch_norm_no_update batch_norm_elemt batch_norm_stats "
+        "batch_norm_update_stats batch_norm_gather_stats batch_norm_gather_stats_with_counts "
+        "batch_norm_backward_elemt batch_norm_backward_reduce",
+        bytes_only="each goes through its operands once",
     ),
     Family(
         "softmax",
@@ -139,6 +204,7 @@ FAMILIES = (
         "recurrent layers",
         "recurrent",
         "mkldnn_rnn_layer lstm gru rnn_tanh rnn_relu quantized_lstm quantized_gru _cudnn_rnn miopen_rnn",
+        bytes_only="no measured chip says how layers overlap their steps",
         # Only the engine knows how large a workspace its kernel keeps for the gradient.
         facts={"engine_infers": "mkldnn_rnn_layer"},
     ),
@@ -146,13 +212,13 @@ FAMILIES = (
         "recurrent cells",
         "elementwise",
         "",
-        fused="_thnn_fused_lstm_cell _thnn_fused_lstm_cell_backward_impl _thnn_fused_gru_cell",
+        fused={"rnn_cell": "_thnn_fused_lstm_cell _thnn_fused_lstm_cell_backward_impl _thnn_fused_gru_cell"},
     ),
     Family(
         "optimizer steps",
         "optimizer",
         "",
-        fused="_fused_adam _fused_adamw _fused_adagrad _fused_sgd",
+        fused={"optimizer": "_fused_adam _fused_adamw _fused_adagrad _fused_sgd"},
         # Steps of optimizers that are not capturable live on the CPU.
         facts={"host_tensors": "_fused_adam_ _fused_adamw_ _fused_adagrad_"},
     ),
@@ -187,22 +253,29 @@ FAMILIES = (
     Family(
         "solves",
         "linear_algebra",
-        "triangular_solve linalg_solve_triangular cholesky_solve _cholesky_solve_helper linalg_lu_solve "
-        "linalg_ldl_solve _linalg_solve_ex linalg_solve_ex",
+        "linalg_solve_triangular linalg_lu_solve linalg_ldl_solve _linalg_solve_ex linalg_solve_ex",
         flops=triangular_solve,
         facts={
-            "calls_blas": "triangular_solve.* linalg_solve_triangular.*",
-            "borrows_whole": "cholesky_solve",
+            "calls_blas": "linalg_solve_triangular.*",
             "host_waits": "_linalg_solve_ex.*",
             # What its shape function conjugates from the right, the kernel makes conjugate by a bit.
             "engine_infers": "linalg_lu_solve",
         },
+    ),
+    Family(
+        "solves that take the right side first",
+        "linear_algebra",
+        "triangular_solve cholesky_solve _cholesky_solve_helper",
+        flops=triangular_solve,
+        matrix=1,
+        facts={"calls_blas": "triangular_solve.*", "borrows_whole": "cholesky_solve"},
     ),
     Family("cross products", "elementwise", "linalg_cross cross"),
     Family(
         "Fourier transforms",
         "fourier",
         "_fft_* fft_* stft istft",
+        bytes_only="transforms wait for memory",
         # The strides of transforms over several dimensions.
         facts={"engine_infers": "_fft_r2c _fft_c2c _fft_c2r"},
     ),

@@ -30,7 +30,12 @@ HEAVY = frozenset(
 )
 
 
-def elementwise(op: Op) -> Kernel:
+def nothing(op: Op) -> list[Kernel]:
+    """Views, and memory without contents: no kernel runs."""
+    return []
+
+
+def elementwise(op: Op) -> list[Kernel]:
     base = op.name.removesuffix("_")
     operands = [tensor for tensor in (*op.inputs, *op.outputs) if tensor.items > 1]
     widest = largest(op.outputs or op.inputs)
@@ -40,7 +45,7 @@ def elementwise(op: Op) -> Kernel:
     if base == "pow" and op.attributes.get("exponent") in (2, 3, 0.5, 2.0, 3.0):
         base = "mul"
     family = "elementwise_strided" if not alike else "elementwise_heavy" if base in HEAVY else "elementwise"
-    return stream(family, op)
+    return [stream(family, op)]
 
 
 def copy(op: Op) -> list[Kernel]:
@@ -146,6 +151,14 @@ def concatenate(op: Op) -> list[Kernel]:
 
 def scan(op: Op) -> list[Kernel]:
     return [stream("scan", op)]
+
+
+def fill(op: Op) -> list[Kernel]:
+    return [stream("fill", op, inputs=())]
+
+
+def random(op: Op) -> list[Kernel]:
+    return [stream("random", op, inputs=())]
 
 
 def item(op: Op) -> list[Kernel]:

@@ -8,7 +8,7 @@ from typing import Any
 from torch_loom.chips.cost.lowerings.common import NARROW, as_int, as_list, moved_bytes, stream
 from torch_loom.chips.cost.lowerings.rows import column_sum
 from torch_loom.chips.cost.records import Kernel, Op, Tensor
-from torch_loom.ops import Family
+from torch_loom.ops import family_of
 
 _REAL = {"complex64": "float32", "complex128": "float64"}
 PANEL_COLUMNS = 64
@@ -59,13 +59,14 @@ def _leading_aligned(tensor: Tensor) -> bool:
     return all(stride * tensor.item_bytes % 16 == 0 for stride in steps)
 
 
-def linear_algebra(op: Op, family: Family) -> list[Kernel]:
+def linear_algebra(op: Op) -> list[Kernel]:
     """Factorisations and solves: products that do the op table's number of operations, panel by panel.
 
     LAPACK's blocked algorithms spend most of them in products, each of which waits for its panel of columns.
     """
+    family = family_of(op.name)
     assert family.flops is not None  # every family of linear algebra has it
-    matrix = op.inputs[0]
+    matrix = op.inputs[family.matrix]
     flops = family.flops(matrix.shape, op.outputs[0].shape if op.outputs else ())
     rows, columns = matrix.shape[-2:] if len(matrix.shape) > 1 else (max(matrix.items, 1), 1)
     batch = max(1, matrix.items // max(rows * columns, 1))

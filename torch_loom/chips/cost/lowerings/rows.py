@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from torch_loom.chips.cost.lowerings.common import as_int, as_list, inner_dim, largest, moved_bytes, stream
-from torch_loom.chips.cost.lowerings.data import copy
+from torch_loom.chips.cost.lowerings.data import copy, elementwise
 from torch_loom.chips.cost.records import Kernel, Op, Tensor
 
 # Longer rows of a softmax do not fit into the registers of one warp.
@@ -27,12 +27,9 @@ def column_sum(tensor: Tensor, kept: int) -> list[Kernel]:
     ]
 
 
-def shrinks(op: Op) -> bool:
-    """Whether the results have fewer elements than what is read."""
-    return sum(tensor.items for tensor in op.outputs) < sum(tensor.items for tensor in op.inputs)
-
-
 def reduction(op: Op) -> list[Kernel]:
+    if sum(tensor.items for tensor in op.outputs) >= sum(tensor.items for tensor in op.inputs):
+        return elementwise(op)  # a gradient, say, which has an element for each
     source = largest(op.inputs)
     kept = max(1, op.outputs[0].items if op.outputs else 1)
     if source.items == 0:
@@ -140,7 +137,8 @@ def batch_norm_backward(op: Op) -> list[Kernel]:
 
 
 def pooling(op: Op) -> list[Kernel]:
-    window = math.prod(as_list(op.attributes.get("kernel_size"), 2, 1))
+    rank = 3 if "3d" in op.name else 1 if "1d" in op.name else 2
+    window = math.prod(as_list(op.attributes.get("kernel_size"), rank, 1))
     backward = "backward" in op.name
     out = op.outputs[0]
     if op.name.startswith("_adaptive") or op.name.startswith("adaptive"):
