@@ -18,17 +18,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from torch_loom.chips.cost import Op, Tensor
+from torch_loom.chips.cost import Op
+from torch_loom.chips.cost.calls import described, of_call
 
 aten = torch.ops.aten
 
 # Larger tensors of integers are not computed.
 MAX_KNOWN_ITEMS = 1 << 16
-
-
-def described(tensor: torch.Tensor) -> Tensor:
-    """Return what the cost model knows of a tensor."""
-    return Tensor(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(tensor.stride()))
 
 
 class _Recorder(TorchDispatchMode):
@@ -76,23 +72,10 @@ class _Recorder(TorchDispatchMode):
         return value if value.numel() <= MAX_KNOWN_ITEMS else None
 
     def _keep(self, func: Any, args: Any, kwargs: Any, results: list[torch.Tensor]) -> None:
-        inputs: list[Tensor] = []
-        lists: list[int] = []
-        attributes: dict[str, object] = {}
-        values = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False))
-        for name, value in (*values.items(), *kwargs.items()):
-            if isinstance(value, torch.Tensor):
-                inputs.append(described(value))
-            elif isinstance(value, (list, tuple)) and value and isinstance(value[0], torch.Tensor):
-                inputs += [described(item) for item in value]
-                lists.append(len(value))
-            elif isinstance(value, (int, float, bool, list, tuple)):
-                attributes[name] = value
-        outputs = tuple(described(item) for item in results)
-        if not outputs and func._schema.is_mutable and inputs and not lists:
-            outputs = inputs[:1]
-        name = func._schema.name.partition("::")[2]
-        self.ops.append(Op(name, tuple(inputs), outputs, attributes, tuple(lists)))
+        op = of_call(func._schema, args, kwargs, results)
+        if not op.outputs and func._schema.is_mutable and not op.lists:
+            op = op._replace(outputs=op.inputs[:1])
+        self.ops.append(op)
 
 
 class _Fused(TorchFunctionMode):

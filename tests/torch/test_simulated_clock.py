@@ -13,8 +13,8 @@ import torch
 
 from tests.conftest import PythonRunner
 from torch_loom import _C
+from torch_loom.chips.cost.calls import of_command
 from torch_loom.chips.cost.lower import ATTRIBUTES, lower
-from torch_loom.chips.estimator import described
 from torch_loom.device._core import clock as simulated_time
 
 PROGRAMS = Path(__file__).parent / "programs" / "simulated_clock"
@@ -270,7 +270,7 @@ def test_costs_depend_on_declared_attributes_alone() -> None:
     asked: set[str] = set()
     for name, tensor in itertools.product(names, (large, small)):
         watched = _Watched()
-        lower(described(f"aten::{name}", (tensor,) * 3, (tensor,), {})._replace(attributes=watched))
+        lower(of_command(f"aten::{name}", (tensor,) * 3, (tensor,), {})._replace(attributes=watched))
         asked |= watched.asked
     assert asked - {"link"} == set(ATTRIBUTES)
 

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
-
-import torch
 
 from torch_loom.chips import rates as chip_rates
 from torch_loom.chips.chip import Chip
-from torch_loom.chips.cost import CostModel, Kernel, Op, Tensor
+from torch_loom.chips.cost import CostModel, Kernel
+from torch_loom.chips.cost.calls import Operand, of_command
 from torch_loom.chips.cost.lower import ATTRIBUTES, lower
 
 logger = logging.getLogger("torch_loom")
-
-# A tensor of a command: address, sizes, strides, bytes of an element, whether it is written, dtype.
-Operand = tuple[int, tuple[int, ...], tuple[int, ...], int, bool, str]
 
 # Families of moves, by the numbers that the clock gives them.
 MOVES = (
@@ -60,7 +55,7 @@ class Estimator:
         ``chip`` is a number from :meth:`describe`.
         """
         model = self._model(chip)
-        op = described(name, inputs, outputs, attributes)
+        op = of_command(name, inputs, outputs, attributes)
         try:
             return round(model.total_ns(lower(op)))
         except (ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -96,48 +91,3 @@ class Estimator:
                 return number
         self._chips.append(chip)
         return len(self._chips) - 1
-
-
-def described(
-    name: str, inputs: Sequence[Operand], outputs: Sequence[Operand], attributes: Mapping[str, Any]
-) -> Op:
-    """Return an op as the cost model takes it."""
-    base, _, overload = name.rpartition("::")[2].partition(".")
-    # Tensors given as `out` are among the outputs; their values are not read.
-    outs = _num_outs(base, overload)
-    if outs is None:
-        outs = next((i for i, operand in enumerate(reversed(inputs)) if not operand[4]), len(inputs))
-    inputs = inputs[: len(inputs) - outs]
-    read = tuple(_tensor(operand) for operand in inputs)
-    made = tuple(_tensor(operand) for operand in outputs)
-    lists: tuple[int, ...] = ()
-    if base.startswith(("_foreach_", "_fused_")) and (count := _num_lists(base, overload)):
-        lists = (len(read) // count,) * count
-        if base.endswith("_"):
-            made = ()
-    return Op(base, read, made, attributes, lists)
-
-
-def _tensor(operand: Operand) -> Tensor:
-    _, sizes, strides, item_bytes, _, dtype = operand
-    return Tensor(dtype or f"bytes{item_bytes}", sizes, strides)
-
-
-@lru_cache(maxsize=1024)
-def _num_outs(base: str, overload: str) -> int | None:
-    """Return how many of an op's last operands are tensors given as ``out``; None: all that are written."""
-    for schema in torch._C._jit_get_schemas_for_operator(f"aten::{base}"):
-        if schema.overload_name == overload:
-            outs = [str(argument.type) for argument in schema.arguments if argument.is_out]
-            return len(outs) if all(each == "Tensor" for each in outs) else None
-    return 0
-
-
-@lru_cache(maxsize=1024)
-def _num_lists(base: str, overload: str) -> int:
-    """Return how many lists of tensors an op takes, those of moments that are rarely kept left out."""
-    for schema in torch._C._jit_get_schemas_for_operator(f"aten::{base}"):
-        if schema.overload_name == overload:
-            lists = [item for item in schema.arguments if str(item.type) == "List[Tensor]"]
-            return sum(item.name not in ("max_exp_avg_sqs", "state_steps") for item in lists)
-    return 0

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.node import map_arg
 
 from torch_loom.chips.cost import Op
+from torch_loom.chips.cost.calls import described, of_call
 from torch_loom.chips.cost.records import Tensor
 from torch_loom.compiler.ir import (
     computes,
@@ -250,37 +251,12 @@ def _origin(node: fx.Node) -> fx.Node:
 def _cost_of(node: fx.Node) -> Op:
     format_dtype = _COST_DTYPES.get(facts(node).format, ("",))[0]
 
-    def tensor(value: torch.Tensor) -> Tensor:
-        shape = tuple(int(size) for size in value.shape)
-        name = str(value.dtype).removeprefix("torch.")
-        if value.dtype.is_floating_point and format_dtype:
-            name = format_dtype
-        return Tensor(name, shape, tuple(int(stride) for stride in value.stride()))
+    def in_format(value: torch.Tensor) -> Tensor:
+        own = described(value)
+        return own._replace(dtype=format_dtype) if value.dtype.is_floating_point and format_dtype else own
 
-    inputs: list[Tensor] = []
-    lists: list[int] = []
-
-    def add(value: Any) -> None:
-        if isinstance(value, fx.Node):
-            inputs.extend(tensor(one) for one in tensors_of(value_of(value)))
-        elif isinstance(value, list | tuple) and any(isinstance(one, fx.Node) for one in value):
-            before = len(inputs)
-            for one in value:
-                add(one)
-            lists.append(len(inputs) - before)
-
-    schema = getattr(node.target, "_schema", None)
-    names = [argument.name for argument in schema.arguments] if schema is not None else []
-    attributes = {}
-    for name, value in [*zip(names, node.args, strict=False), *node.kwargs.items()]:
-        add(value)
-        if not isinstance(value, fx.Node):
-            attributes[name] = value
-    outputs = tuple(tensor(one) for one in tensors_of(value_of(node)))
-    base = op_name(node).partition("::")[2].partition(".")[0]
-    if base == "matmul":
-        base = "mm" if len(inputs[0].shape) == 2 else "bmm"
-    return Op(base, tuple(inputs), outputs, attributes, tuple(lists))
+    args, kwargs = map_arg((node.args, node.kwargs), value_of)
+    return of_call(node.target._schema, args, kwargs, value_of(node), in_format)  # type: ignore[union-attr]
 
 
 def _edges(graph: fx.GraphModule, groups: dict[fx.Node, list[fx.Node]]) -> Iterator[Edge]:

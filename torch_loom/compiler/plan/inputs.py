@@ -9,7 +9,7 @@ from typing import Any
 from torch import fx
 
 from torch_loom.chips.cost import Op
-from torch_loom.chips.cost.records import Tensor
+from torch_loom.chips.cost.calls import described
 from torch_loom.compiler.ir import op_name, value_of
 from torch_loom.compiler.options import Options
 from torch_loom.compiler.plan.model import Work
@@ -93,5 +93,5 @@ def tilizer(node: fx.Node, name: str, target: Target) -> tuple[Work, Callable[[i
     tiles = (max(1, -(-rows // TILE)), max(1, -(-columns // TILE)))
     own = tilizer_name(node.name)
     work = Work(own, "loom::tilize", (own,), 0, size, size, tiles, shape, name, max_t=4096)
-    tensor = Tensor(str(value.dtype).removeprefix("torch."), shape, tuple(int(one) for one in value.stride()))
-    return work, target.timer(Op("clone", (tensor,), (tensor,), {}, ()))
+    tensor = described(value)
+    return work, target.timer(Op("clone", (tensor,), (tensor,)))

@@ -1,0 +1,99 @@
+"""What the cost model is asked about a call: of a command on the tape, or of an op of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from torch_loom.chips.cost.records import Op, Tensor
+
+__all__ = ["Operand", "described", "of_call", "of_command"]
+
+# A tensor of a command: address, sizes, strides, bytes of an element, whether it is written, dtype.
+Operand = tuple[int, tuple[int, ...], tuple[int, ...], int, bool, str]
+
+
+def described(tensor: torch.Tensor) -> Tensor:
+    """Return what the cost model knows of a tensor, or of a fake."""
+    sizes = tuple(int(size) for size in tensor.shape), tuple(int(step) for step in tensor.stride())
+    return Tensor(str(tensor.dtype).removeprefix("torch."), *sizes)
+
+
+def of_call(
+    schema: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    result: Any,
+    describe: Callable[[torch.Tensor], Tensor] = described,
+) -> Op:
+    """Return a call of an op with tensors, or with fakes of them."""
+    names = (argument.name for argument in schema.arguments)
+    inputs: list[Tensor] = []
+    lists: list[int] = []
+    attributes: dict[str, object] = {}
+    for name, value in (*zip(names, args, strict=False), *kwargs.items()):
+        tensors = [describe(tensor) for tensor in _tensors(value)]
+        inputs += tensors
+        if not tensors:
+            attributes[name] = value
+        elif not isinstance(value, torch.Tensor):
+            lists.append(len(tensors))
+    outputs = tuple(describe(tensor) for tensor in _tensors(result))
+    return Op(schema.name.removeprefix("aten::"), tuple(inputs), outputs, attributes, tuple(lists))
+
+
+def of_command(
+    name: str, inputs: Sequence[Operand], outputs: Sequence[Operand], attributes: Mapping[str, Any]
+) -> Op:
+    """Return a command on the tape, by the name of its op (``aten::add.Tensor``) and its operands."""
+    op, _, overload = name.partition(".")
+    # Tensors given as `out` are among the outputs; their values are not read.
+    outs = _num_outs(op, overload)
+    if outs is None:
+        outs = next((i for i, operand in enumerate(reversed(inputs)) if not operand[4]), len(inputs))
+    inputs = inputs[: len(inputs) - outs]
+    read = tuple(_tensor(operand) for operand in inputs)
+    made = tuple(_tensor(operand) for operand in outputs)
+    lists: tuple[int, ...] = ()
+    base = op.removeprefix("aten::")
+    if base.startswith(("_foreach_", "_fused_")) and (count := _num_lists(op, overload)):
+        lists = (len(read) // count,) * count
+        if base.endswith("_"):
+            made = ()
+    return Op(base, read, made, attributes, lists)
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _tensor(operand: Operand) -> Tensor:
+    _, sizes, strides, item_bytes, _, dtype = operand
+    return Tensor(dtype or f"bytes{item_bytes}", sizes, strides)
+
+
+@lru_cache(maxsize=1024)
+def _num_outs(op: str, overload: str) -> int | None:
+    """Return how many of an op's last operands are tensors given as ``out``; None: all that are written."""
+    for schema in torch._C._jit_get_schemas_for_operator(op):
+        if schema.overload_name == overload:
+            outs = [str(argument.type) for argument in schema.arguments if argument.is_out]
+            return len(outs) if all(each == "Tensor" for each in outs) else None
+    return 0
+
+
+@lru_cache(maxsize=1024)
+def _num_lists(op: str, overload: str) -> int:
+    """Return how many lists of tensors an op takes, those of moments that are rarely kept left out."""
+    for schema in torch._C._jit_get_schemas_for_operator(op):
+        if schema.overload_name == overload:
+            lists = [item for item in schema.arguments if str(item.type) == "List[Tensor]"]
+            return sum(item.name not in ("max_exp_avg_sqs", "state_steps") for item in lists)
+    return 0
