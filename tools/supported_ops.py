@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 
 from tools.blocks import markdown_table
-from torch_loom import chips, ops
+from torch_loom import _C, chips, ops
 from torch_loom.chips import Chip
+from torch_loom.chips.core import for_core
 
 FILE = "docs/supported_ops.md"
 
@@ -25,7 +26,7 @@ and fills are native on every chip, in every dtype. Beside floating-point operan
 are indices and masks and need not be in the chip's dtypes."""
 
 
-# Only look at a tensor, or take memory: there is nothing to fall back.
+# Only look at a tensor: there is nothing to fall back.
 _NO_COMPUTATION = frozenset({"_foobar", "_has_compatible_shallow_copy_type", "_local_scalar_dense"})
 
 
@@ -37,36 +38,19 @@ def served_ops() -> list[str]:
     )
 
 
-def _is_moving(op: str) -> bool:
-    """Return whether an op only moves data or takes memory, as the op table says it."""
-    overloads = getattr(torch.ops.aten, op).overloads()
-    names = [f"aten::{op}" if overload == "default" else f"aten::{op}.{overload}" for overload in overloads]
-    if any("moves_data" in ops.facts_of(name) for name in names):
-        return True
-    family = ops.family_of(f"aten::{op}")
-    return family.name == "memory without contents" and "not_borrowed" not in ops.facts_of(f"aten::{op}")
-
-
-def _is_view(op: str) -> bool:
-    packet = getattr(torch.ops.aten, op)
-    results = [
-        result for overload in packet.overloads() for result in getattr(packet, overload)._schema.returns
-    ]
-    return bool(results) and all(
-        result.alias_info is not None and not result.alias_info.is_write for result in results
-    )
-
-
 def _can_fall_back(op: str, chip: Chip) -> bool:
-    is_computed = op not in _NO_COMPUTATION and not op.startswith("_test_")
-    is_computed = is_computed and not _is_moving(op) and not _is_view(op)
-    return is_computed and not _is_native(op, chip)
-
-
-def _is_native(op: str, chip: Chip) -> bool:
-    native = {name.partition(".")[0] for name in chip.native_ops or ()}
-    op = ops.PUBLIC_NAMES.get(f"aten::{op}", op).removeprefix("aten::")
-    return op in native or (op.endswith("_") and op[:-1] in native)
+    name = f"aten::{op}"
+    takes_memory = (
+        ops.family_of(name).shape_class == "factory" and ops.family_of(name).kernels == "data.nothing"
+    )
+    if op in _NO_COMPUTATION or op.startswith("_test_"):
+        return False
+    if takes_memory and "not_borrowed" not in ops.facts_of(name):
+        return False
+    return all(
+        _C.fallback_reason(for_core(chip), name, overload if overload != "default" else "", ()) == ""
+        for overload in getattr(torch.ops.aten, op).overloads()
+    )
 
 
 def _names(names: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING
@@ -54,7 +55,13 @@ def load_for_core(chip: str) -> tuple[_C.Chip, Figures]:
     described = load(chip)
     for op in described.native_ops or ():
         _check_op(chip, op)
-    core = _C.Chip(
+    return for_core(described), Figures(described)
+
+
+@functools.lru_cache(maxsize=32)
+def for_core(described: Chip) -> _C.Chip:
+    """Return what the core keeps of a chip."""
+    return _C.Chip(
         name=described.name,
         description=described.description,
         memory_bytes=described.memory_bytes,
@@ -70,7 +77,6 @@ def load_for_core(chip: str) -> tuple[_C.Chip, Figures]:
         deterministic=described.deterministic,
         is_gpu=bool(described.product_name),
     )
-    return core, Figures(described)
 
 
 def estimator(figures_of: Callable[[int], Mapping[str, float]]) -> Estimator:

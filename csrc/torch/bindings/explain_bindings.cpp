@@ -64,6 +64,8 @@ void bind_explain(py::module_& m) {
   fallback::set_notifier(&notify_fallback);
   m.def("set_fallback_notifier", [](py::object callback) { fallback_callback() = std::move(callback); });
   m.def("fallback_counts", &fallback_counts);
+  m.def("fallback_reason", &fallback::reason_of, py::arg("chip"), py::arg("name"), py::arg("overload"),
+        py::arg("dtypes"));
   m.def("reset_fallback_counts", &fallback::reset);
   m.def("start_op_watch", &op_watch::start);
   m.def("stop_op_watch", &op_watch::stop);

@@ -8,7 +8,6 @@
 #include <map>
 #include <mutex>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "torch/core/device.h"
 #include "torch/ops/op_facts.h"
@@ -18,10 +17,6 @@ namespace loom::glue::fallback {
 std::atomic<DtypeSet> detail::watched{0};
 
 namespace {
-
-using Names = std::unordered_set<std::string>;
-
-constexpr DtypeSet bit(c10::ScalarType type) { return DtypeSet{1} << static_cast<int>(type); }
 
 DtypeSet all_of(bool (*belongs)(c10::ScalarType)) {
   DtypeSet set = 0;
@@ -35,14 +30,26 @@ static_assert(static_cast<size_t>(c10::ScalarType::NumOptions) < Uses::kNumReaso
 
 // What the descriptions of one kind of chip say.
 struct Native {
-  Names ops;  // of aten, without the namespace; with an overload: only that one
-  bool all_ops = true;
-  DtypeSet dtypes = ~DtypeSet{0};
+  std::optional<std::vector<std::string>> ops;  // of aten, without the namespace; not given: every op
+  DtypeSet dtypes = 0;
 
-  bool operator==(const Native& other) const {
-    return ops == other.ops && all_ops == other.all_ops && dtypes == other.dtypes;
-  }
+  bool operator==(const Native&) const = default;
 };
+
+const char* name_of(int dtype) {
+  return c10::getDtypeNames(static_cast<c10::ScalarType>(dtype)).first.data();  // a literal
+}
+
+DtypeSet dtypes_of(const std::vector<std::string>& names) {
+  DtypeSet set = 0;
+  for (int i = 0; i < static_cast<int>(c10::ScalarType::NumOptions); ++i) {
+    const bool is_dtype = static_cast<c10::ScalarType>(i) != c10::ScalarType::Undefined;
+    if (is_dtype && std::ranges::find(names, name_of(i)) != names.end()) set |= DtypeSet{1} << i;
+  }
+  return set;
+}
+
+Native native_of(const runtime::Chip& chip) { return {chip.native_ops, dtypes_of(chip.dtypes)}; }
 
 std::mutex kinds_mutex;
 // Never freed, and never moved: devices are of a kind for as long as they are.
@@ -84,18 +91,25 @@ bool is_view(const std::string& name, const std::string& overload) {
 
 // In the list as it is, in place (mul_), or as this very overload (max.default).
 bool is_listed(const Native& native, const std::string& name, const std::string& overload) {
-  if (native.all_ops) return true;
+  if (!native.ops.has_value()) return true;
   constexpr std::string_view kOwn = "aten::";
   if (name.rfind(kOwn, 0) != 0) return false;
   const std::string base = name.substr(kOwn.size());
-  const Names& listed = native.ops;
-  return listed.count(base) != 0 ||
-         (base.back() == '_' && listed.count(base.substr(0, base.size() - 1)) != 0) ||
-         listed.count(base + "." + (overload.empty() ? "default" : overload)) != 0;
+  const auto has = [&](const std::string& own) {
+    return std::ranges::find(*native.ops, own) != native.ops->end();
+  };
+  return has(base) || (base.back() == '_' && has(base.substr(0, base.size() - 1))) ||
+         has(base + "." + (overload.empty() ? "default" : overload));
 }
 
-const char* name_of(int dtype) {
-  return c10::getDtypeNames(static_cast<c10::ScalarType>(dtype)).first.data();  // a literal
+// The first of the dtypes that an op computes in and a chip does not; −1: there is none.
+int foreign_dtype(DtypeSet used, DtypeSet foreign) {
+  // Beside floating-point operands, those of other dtypes are indices and masks, which any chip reads.
+  static const DtypeSet floating =
+      all_of([](c10::ScalarType type) { return c10::isFloatingType(type) || c10::isComplexType(type); });
+  const DtypeSet own = used & ~(kAnyOp | kMixed);
+  const DtypeSet found = ((own & floating) != 0 ? own & floating : own) & foreign;
+  return found == 0 ? -1 : __builtin_ctzll(found);
 }
 
 // dtype: −1 when the op itself is not native.
@@ -157,13 +171,18 @@ void check(const Op& op, DtypeSet used, int index) {
   // The dtypes may be watched for another device's chip.
   if (op.is_exempt || (used & device.watched_dtypes) == 0) return;
   if (!is_native(op, device)) return note(op, -1, used, device);
-  // Beside floating-point operands, those of other dtypes are indices and masks, which any chip reads.
-  static const DtypeSet floating =
-      all_of([](c10::ScalarType type) { return c10::isFloatingType(type) || c10::isComplexType(type); });
-  const DtypeSet own = used & ~kAnyOp;
-  const DtypeSet computed = (own & floating) != 0 ? own & floating : own;
-  const DtypeSet foreign = computed & device.watched_dtypes;
-  if (foreign != 0) note(op, __builtin_ctzll(foreign), used, device);
+  const int foreign = foreign_dtype(used, device.watched_dtypes);
+  if (foreign >= 0) note(op, foreign, used, device);
+}
+
+std::optional<std::string> reason_of(const runtime::Chip& chip, const std::string& name,
+                                     const std::string& overload, const std::vector<std::string>& dtypes) {
+  const Op& op = op_of(name, overload);
+  if (op.is_exempt) return std::nullopt;
+  const Native native = native_of(chip);
+  if (!is_listed(native, op.shown, overload)) return "";
+  const int foreign = foreign_dtype(dtypes_of(dtypes), ~native.dtypes);
+  return foreign < 0 ? std::nullopt : std::optional<std::string>(name_of(foreign));
 }
 
 bool check_op(const Op& op, int index) {
@@ -174,17 +193,8 @@ bool check_op(const Op& op, int index) {
 }
 
 void prepare(runtime::Device& device) {
-  const runtime::Chip& chip = device.chip();
-  Native own;
-  own.all_ops = !chip.native_ops.has_value();
-  if (!own.all_ops) own.ops = Names(chip.native_ops->begin(), chip.native_ops->end());
-  own.dtypes = 0;
-  const Names dtypes(chip.dtypes.begin(), chip.dtypes.end());
-  for (int i = 0; i < static_cast<int>(c10::ScalarType::NumOptions); ++i) {
-    const auto type = static_cast<c10::ScalarType>(i);
-    if (type != c10::ScalarType::Undefined && dtypes.count(name_of(i)) != 0) own.dtypes |= bit(type);
-  }
-  device.watched_dtypes = (~own.dtypes & ~kAnyOp) | (own.all_ops ? 0 : kAnyOp);
+  Native own = native_of(device.chip());
+  device.watched_dtypes = (~own.dtypes & ~kAnyOp) | (own.ops.has_value() ? kAnyOp : 0);
   const std::lock_guard<std::mutex> lock(kinds_mutex);
   const auto known = std::find(kinds().begin(), kinds().end(), own);
   device.chip_kind = static_cast<int>(known - kinds().begin());

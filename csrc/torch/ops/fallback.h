@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,11 @@ const Op& op_of(const std::string& name, const std::string& overload);
 void check(const Op& op, DtypeSet used, int device);
 // The same for the op as such, whatever its operands: true when it is not native, and has been counted.
 bool check_op(const Op& op, int device);
+
+// The rule itself, whether or not there is a device: why an op on operands of these dtypes falls back on a
+// chip. Nothing: it is native; empty: the op is not; else the dtype that is not.
+std::optional<std::string> reason_of(const runtime::Chip& chip, const std::string& name,
+                                     const std::string& overload, const std::vector<std::string>& dtypes);
 
 // Notes in a device that is made what its chip does itself. Chips with the same lists are of one kind.
 void prepare(runtime::Device& device);
