@@ -244,13 +244,7 @@ def meta_headers() -> str:
     return HEAD + "".join(f"#include <ATen/ops/{header}>\n" for header in headers)
 
 
-def blas_ops() -> str:
-    """Return the names of the ops that call the library of matrix products on a GPU, sorted."""
-    return HEAD + "".join(f'"{op}",\n' for op in ops_with("calls_blas"))
-
-
 FILES = {
-    "csrc/torch/generated/blas_ops.inc": blas_ops,
     "csrc/torch/generated/alerts.inc": alerts,
     "csrc/torch/generated/alert_cases.inc": alert_cases,
     "csrc/torch/generated/op_facts.inc": op_facts,

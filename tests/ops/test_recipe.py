@@ -1,4 +1,4 @@
-"""CONTRIBUTING's recipe "Add an op", followed on a copy of the repository: one file is edited."""
+"""CONTRIBUTING's recipes "Add an op" and "With a fused kernel", followed on a copy of the repository."""
 
 from __future__ import annotations
 
@@ -6,50 +6,62 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
+from torch.utils.cpp_extension import include_paths
 
 ROOT = Path(__file__).parents[2]
+PROGRAMS = Path(__file__).parent / "programs"
 # An op that PyTorch has for its own tests, which the table says nothing of.
 OP = "_test_optional_intlist"
-READER = """
-#include <cstdio>
-#include "torch/ops/op_facts.h"
-int main() {
-  const auto& facts = loom::glue::facts_of("aten::_test_optional_intlist");
-  std::printf("%s %d %d\\n", loom::runtime::name_of(facts.shape_class),
-              facts.has(loom::glue::op_flag::kHostTensors), facts.has(loom::glue::op_flag::kMovesData));
+DATA = "torch_loom/ops/families/data.py"
+# What the steps of "With a fused kernel" write for the same op, beside its kernel, programs/toy.cpp.
+FUSED = {
+    "torch_loom/ops/model.py": ('    "attention": "scaled', '    "toy": "adds a number",\n'),
+    "torch_loom/ops/families/elementwise.py": (
+        '    Family(\n        "arithmetic",',
+        f'    Family("toys", "elementwise", "", lowering="data.toy", fused={{"toy": "{OP}"}}),\n',
+    ),
+    "csrc/torch/kernels/register.h": ("DO(factories) ", "DO(toy) "),
+    "torch_loom/chips/cost/lowerings/data.py": (
+        "def item(op: Op)",
+        'def toy(op: Op) -> list[Kernel]:\n    return [stream("fill", op)]\n\n\n',
+    ),
 }
-"""
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """Return a copy of what the recipe names: the table, the command, and what C++ reads of it."""
-    shutil.copytree(ROOT / "torch_loom/ops", tmp_path / "torch_loom/ops")
+    """Return a copy of what the recipes name: the table, the command, costs, and C++."""
+    for part in ("ops", "chips", "config"):
+        shutil.copytree(ROOT / "torch_loom" / part, tmp_path / "torch_loom" / part)
+    shutil.copy(ROOT / "torch_loom/errors.py", tmp_path / "torch_loom")
     (tmp_path / "torch_loom/__init__.py").touch()
-    for room in ("ops", "generated"):
-        shutil.copytree(ROOT / "csrc/torch" / room, tmp_path / "csrc/torch" / room)
-    shutil.copytree(ROOT / "csrc/runtime", tmp_path / "csrc/runtime")
+    shutil.copytree(ROOT / "csrc", tmp_path / "csrc")
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools/__init__.py").touch()
     shutil.copy(ROOT / "tools/op_table.py", tmp_path / "tools")
     return tmp_path
 
 
-def generate(folder: Path, *arguments: str) -> tuple[int, str]:
+def run(folder: Path, *arguments: str) -> tuple[int, str]:
     environment = {
         **os.environ,
         "PYTHONPATH": str(folder),
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    command = [sys.executable, "-m", "tools.op_table", *arguments]
+    command = [sys.executable, *arguments]
     result = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False
     )
     return result.returncode, result.stdout
+
+
+def generate(folder: Path, *arguments: str) -> tuple[int, str]:
+    return run(folder, "-m", "tools.op_table", *arguments)
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -60,17 +72,28 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
-def edit(folder: Path, old: str, new: str) -> None:
-    path = folder / "torch_loom/ops/families/data.py"
+def edit(folder: Path, name: str, old: str, new: str) -> None:
+    path = folder / name
     text = path.read_text(encoding="utf-8")
     assert text.count(old) == 1
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
+def what_cpp_reads(copy: Path) -> str:
+    sources = [str(PROGRAMS / "reader.cpp"), "csrc/torch/ops/op_facts.cpp", "csrc/runtime/op_record.cpp"]
+    command = ["g++", "-std=c++20", "-Icsrc", *sources, "-o", "reader"]
+    subprocess.run(command, cwd=copy, check=True)
+    return subprocess.run(["./reader"], cwd=copy, capture_output=True, text=True, check=True).stdout
+
+
+def changed_files(before: dict[str, str], after: dict[str, str]) -> set[str]:
+    return {name for name in after if before.get(name) != after[name]}
+
+
 def follow(copy: Path) -> None:
     """Take steps 1 and 2: the op in its family, and a fact."""
-    edit(copy, '"host_lists": "index.Tensor ', f'"host_tensors": "{OP}", "host_lists": "index.Tensor ')
-    edit(copy, '"index _unsafe_index index_select', f'"{OP} index _unsafe_index index_select')
+    edit(copy, DATA, '"host_lists": "index.Tensor ', f'"host_tensors": "{OP}", "host_lists": "index.Tensor ')
+    edit(copy, DATA, '"index _unsafe_index index_select', f'"{OP} index _unsafe_index index_select')
 
 
 @pytest.mark.slow
@@ -82,8 +105,7 @@ def test_an_op_is_added_by_editing_one_file(copy: Path) -> None:
     code, out = generate(copy)
     assert code == 0, out
     after = contents(copy)
-    changed = {name for name in after if before.get(name) != after[name]}
-    assert changed == {"torch_loom/ops/families/data.py", "csrc/torch/generated/op_facts.inc"}
+    assert changed_files(before, after) == {DATA, "csrc/torch/generated/op_facts.inc"}
     rows = set(after["csrc/torch/generated/op_facts.inc"].splitlines())
     added = rows - set(before["csrc/torch/generated/op_facts.inc"].splitlines())
     assert added == {
@@ -98,17 +120,53 @@ def test_an_op_is_added_by_editing_one_file(copy: Path) -> None:
 def test_what_is_compiled_knows_an_added_op(copy: Path) -> None:
     follow(copy)
     assert generate(copy)[0] == 0
-    (copy / "reader.cpp").write_text(READER, encoding="utf-8")
-    sources = ["reader.cpp", "csrc/torch/ops/op_facts.cpp", "csrc/runtime/op_record.cpp"]
-    command = ["g++", "-std=c++20", "-Icsrc", *sources, "-o", "reader"]
-    subprocess.run(command, cwd=copy, check=True)
-    read = subprocess.run(["./reader"], cwd=copy, capture_output=True, text=True, check=True)
-    assert read.stdout == "gather_scatter 1 0\n"
+    assert what_cpp_reads(copy) == "gather_scatter 1 0 none\n"
+
+
+def follow_fused(copy: Path) -> None:
+    """Take the steps of "With a fused kernel"."""
+    for name, (place, added) in FUSED.items():
+        edit(copy, name, place, added + place)
+    shutil.copy(PROGRAMS / "toy.cpp", copy / "csrc/torch/kernels")
+
+
+@pytest.mark.slow
+def test_an_op_with_a_fused_kernel_is_added_in_five_files(copy: Path) -> None:
+    before = contents(copy)
+    follow_fused(copy)
+    by_hand = changed_files(before, contents(copy))
+    assert by_hand == {*FUSED, "csrc/torch/kernels/toy.cpp"}
+    assert len(by_hand) <= 5
+    code, out = generate(copy)
+    assert code == 0, out
+    generated = changed_files(before, contents(copy)) - by_hand
+    assert generated == {
+        f"csrc/{name}.inc" for name in ("torch/generated/op_facts", "runtime/generated/fused_kernels")
+    }
+    # A chip's description may name the kernel, and those that do not are read as before.
+    assert run(copy, str(PROGRAMS / "toy_on_chips.py")) == (0, "False True fill\n")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(shutil.which("g++") is None, reason="compiles two files")
+def test_what_is_compiled_knows_an_added_kernel(copy: Path) -> None:
+    follow_fused(copy)
+    assert generate(copy)[0] == 0
+    assert what_cpp_reads(copy) == "elementwise 0 0 toy\n"
+    includes = ["csrc", *include_paths(), sysconfig.get_paths()["include"]]
+    command = ["g++", "-std=c++20", "-fsyntax-only", *(f"-I{folder}" for folder in includes)]
+    subprocess.run([*command, "csrc/torch/kernels/toy.cpp"], cwd=copy, check=True)
 
 
 @pytest.mark.slow
 def test_a_fact_of_an_op_that_does_not_exist_is_refused(copy: Path) -> None:
-    edit(copy, '"host_lists": "index.Tensor ', '"host_tensors": "no_such_op", "host_lists": "index.Tensor ')
+    edit(
+        copy,
+        DATA,
+        '"host_lists": "index.Tensor ',
+        '"host_tensors": "no_such_op", "host_lists": "index.Tensor ',
+    )
     code, out = generate(copy)
     assert code == 1
     assert "torch_loom/ops names ops that PyTorch does not have: no_such_op" in out

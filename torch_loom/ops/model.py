@@ -48,7 +48,6 @@ FACTS: dict[str, str] = {
     "mask_counted": "the host waits for the size of its result only where a mask is among its indices",
     "engine_infers": "its shape function differs from the engine's kernel, which is run on zeros to learn "
     "what the op returns",
-    "python_infers": "PyTorch's C++ shape function differs from the engine's kernel, the Python one does not",
     "host_checks": "on a GPU the host looks at its values before the kernel runs, and raises at once what a "
     "kernel would assert",
     "divides_integers": "divides whole numbers by its second tensor, where a GPU takes any without an error",
@@ -57,6 +56,7 @@ FACTS: dict[str, str] = {
     "host_waits": "on a GPU the host waits for these values, unless its argument `unsafe` is true or its "
     "argument `check_errors` is false, or its arguments `min` and `max` differ",
     "calls_blas": "on a GPU PyTorch calls cuBLAS or cuBLASLt for it, which then keep a workspace",
+    "python_infers": "PyTorch's C++ shape function differs from the engine's kernel, the Python one does not",
     "borrows_whole": "PyTorch would take it apart; the engine runs it whole, as it does for itself",
     "unboxed": "called so often that it has a kernel with its own signature",
 }

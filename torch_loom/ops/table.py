@@ -8,12 +8,7 @@ from collections.abc import Iterator
 from torch_loom.ops.families import data, elementwise, numerics, products
 from torch_loom.ops.model import Family
 
-FAMILIES: tuple[Family, ...] = (
-    *elementwise.FAMILIES,
-    *products.FAMILIES,
-    *data.FAMILIES,
-    *numerics.FAMILIES,
-)
+FAMILIES: tuple[Family, ...] = (*elementwise.FAMILIES, *products.FAMILIES, *data.FAMILIES, *numerics.FAMILIES)
 """All entries of the table."""
 
 DEFAULT = Family("other", "bytes_moved", "")

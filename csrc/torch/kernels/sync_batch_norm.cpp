@@ -117,9 +117,8 @@ Tensor backward_elemt(const Tensor& gradient, const Tensor& input, const Tensor&
 
 Tensor& elemt_out(const Tensor& input, OptionalTensor weight, OptionalTensor bias, const Tensor& mean,
                   const Tensor& invstd, double eps, Tensor& out) {
-  static const auto op = find_fused<decltype(elemt)>("loom_fused::batch_norm_elemt");
   at::native::resize_output(out, input.sizes());
-  return out.copy_(op.call(input, weight, bias, mean, invstd, eps));
+  return out.copy_(Fused<&elemt>::call(input, weight, bias, mean, invstd, eps));
 }
 
 }  // namespace

@@ -30,8 +30,7 @@ Tensor of_beta(int64_t window_length, bool periodic, double beta, Dtype dtype, L
   TORCH_CHECK(at::isFloatingType(type), "kaiser_window expects floating point dtypes, got: ", type);
   TORCH_CHECK(window_length >= 0,
               "kaiser_window requires non-negative window_length, got window_length=", window_length);
-  using Signature = decltype(fill);
-  static const auto op = find_fused<Signature>("loom_fused::kaiser_window", "fill");
+  static const auto op = find_fused<decltype(fill)>("loom_fused::kaiser_window", "fill");
   Tensor window = at::empty({window_length}, type, layout, device, pin_memory, std::nullopt);
   return window_length == 0 ? window : op.call(window, periodic, beta);
 }

@@ -17,6 +17,7 @@
 #include "runtime/plan_recorder.h"
 #include "torch/core/device.h"
 #include "torch/core/device_memory.h"
+#include "torch/ops/op_facts.h"
 
 namespace loom::glue::workspaces {
 
@@ -24,10 +25,6 @@ std::atomic<bool> detail::are_provided{false};
 
 namespace {
 
-// Sorted by name.
-constexpr std::string_view kLibraryOps[] = {
-#include "torch/generated/blas_ops.inc"
-};
 // That cuBLASLt computes: always, or where they are given a bias.
 constexpr std::string_view kLinearOps[] = {"aten::_addmm_activation", "aten::_int_mm", "aten::_scaled_mm",
                                            "aten::_scaled_mm_v2"};
@@ -151,7 +148,7 @@ Sizes sizes_of(const runtime::Device& device) {
 bool calls_library(const runtime::OpRecord& op) {
   // cuDNN takes its memory for the length of a call; without it convolutions are made of products.
   if (op.shape_class == runtime::ShapeClass::kConvolution) return !at::globalContext().userEnabledCuDNN();
-  return std::binary_search(std::begin(kLibraryOps), std::end(kLibraryOps), std::string_view(op.full_name));
+  return facts_of(op.full_name).has(op_flag::kCallsBlas);
 }
 
 void give_back(const Workspaces& workspaces) {

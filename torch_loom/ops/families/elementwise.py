@@ -59,10 +59,7 @@ FAMILIES = (
         "logical_not bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift "
         "__and__ __or__ __xor__ __lshift__ __rshift__ __iand__ __ior__ __ixor__ __ilshift__ __irshift__ "
         "where masked_fill _masked_scale tril triu isreal",
-        facts={
-            "unboxed": "where.self eq.Tensor ne.Scalar eq.Scalar",
-            "borrows_whole": "masked_fill.Scalar",
-        },
+        facts={"unboxed": "where.self eq.Tensor ne.Scalar eq.Scalar", "borrows_whole": "masked_fill.Scalar"},
     ),
     Family(
         "fake quantization",
@@ -71,7 +68,7 @@ FAMILIES = (
         "quantize_per_tensor quantize_per_tensor_dynamic _choose_qparams_per_tensor",
         facts={
             "engine_infers": "quantize_per_tensor quantize_per_tensor.tensor_qparams "
-            "quantize_per_tensor_dynamic quantize_per_channel",
+            "quantize_per_tensor_dynamic quantize_per_channel"
         },
     ),
     Family(
@@ -97,12 +94,7 @@ FAMILIES = (
         "max min amax amin aminmax _aminmax argmax argmin all any _is_all_true _is_any_true",
         facts={"unboxed": "argmax"},
     ),
-    Family(
-        "log sum exp",
-        "reduction",
-        "logsumexp special_logsumexp",
-        facts={"borrows_whole": "logsumexp"},
-    ),
+    Family("log sum exp", "reduction", "logsumexp special_logsumexp", facts={"borrows_whole": "logsumexp"}),
     Family(
         "running sums",
         "scan",

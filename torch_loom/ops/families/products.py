@@ -184,11 +184,7 @@ FAMILIES = (
             "borrows_whole": "_safe_softmax",
         },
     ),
-    Family(
-        "gradients of softmax",
-        "softmax",
-        "_softmax_backward_data _log_softmax_backward_data",
-    ),
+    Family("gradients of softmax", "softmax", "_softmax_backward_data _log_softmax_backward_data"),
     Family(
         "pooling",
         "pooling",

@@ -40,8 +40,8 @@ Tensor& fill_from_state(Tensor& self, const Tensor& state, int64_t sequence) {
 }
 
 Tensor dropout_numbers(const Tensor& weights, const Tensor& state, int64_t sequence) {
-  using Signature = decltype(fill_from_state);
-  static const auto op = find_fused<Signature>("loom_fused::_fill_mem_eff_dropout_mask_", "state");
+  static const auto op =
+      find_fused<decltype(fill_from_state)>("loom_fused::_fill_mem_eff_dropout_mask_", "state");
   Tensor numbers = at::empty(weights.sizes(), weights.options().dtype(at::kFloat));
   return op.call(numbers, state, sequence);
 }

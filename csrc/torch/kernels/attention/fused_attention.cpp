@@ -14,11 +14,8 @@ AttentionResult fused_attention(const Tensor& query, const Tensor& key, const Te
                                 std::optional<double> scale, int64_t diagonal,
                                 std::optional<int64_t> sum_rows) {
   check_operands(query, key, value, bias, dropout_p);
-  using Signature =
-      AttentionResult(const Tensor&, const Tensor&, const Tensor&, const std::optional<Tensor>&, double, bool,
-                      std::optional<double>, int64_t, std::optional<int64_t>, std::optional<at::Generator>);
   static const auto op =
-      find_fused<Signature>("loom_fused::_scaled_dot_product_fused_attention_overrideable");
+      find_fused<decltype(engine_attention)>("loom_fused::_scaled_dot_product_fused_attention_overrideable");
   return op.call(query, key, value, bias, dropout_p, is_causal, scale, diagonal, sum_rows,
                  default_generator());
 }
@@ -29,12 +26,8 @@ AttentionGradients fused_attention_backward(const Tensor& gradient, const Tensor
                                             const DropoutState& state, double dropout_p, bool is_causal,
                                             std::optional<double> scale, int64_t diagonal, bool is_by_time) {
   if (!gradient.defined()) return {};
-  using Signature = std::tuple<Tensor, Tensor, Tensor, Tensor>(
-      const Tensor&, const Tensor&, const Tensor&, const Tensor&, const std::optional<Tensor>&, bool,
-      const Tensor&, const Tensor&, const Tensor&, const Tensor&, double, bool, std::optional<double>,
-      int64_t, bool);
-  static const auto op =
-      find_fused<Signature>("loom_fused::_scaled_dot_product_fused_attention_overrideable_backward");
+  static const auto op = find_fused<decltype(engine_attention_backward)>(
+      "loom_fused::_scaled_dot_product_fused_attention_overrideable_backward");
   const std::optional<Tensor> given = bias.defined() ? std::optional<Tensor>(bias) : std::nullopt;
   check_operands(query, key, value, given, dropout_p);
   check_saved(gradient, query, value, output, logsumexp);

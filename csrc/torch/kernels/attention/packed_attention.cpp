@@ -128,8 +128,7 @@ std::tuple<Tensor, Tensor, Tensor> flash_backward(
 }  // namespace
 
 AttentionResult packed_attention(const PackedCall& call, OptionalInt sum_rows) {
-  using Signature = decltype(run);
-  static const auto op = find_fused<Signature>("loom_fused::_flash_attention_forward");
+  static const auto op = find_fused<decltype(run)>("loom_fused::_flash_attention_forward");
   return op.call(call.query, call.key, call.value, call.starts_q, call.starts_k, call.max_q, call.max_k,
                  call.dropout, call.is_causal, call.scale, call.left, call.right, call.used_k, call.slopes,
                  call.pages, call.is_from_top, sum_rows, default_generator());
@@ -138,8 +137,7 @@ AttentionResult packed_attention(const PackedCall& call, OptionalInt sum_rows) {
 std::tuple<Tensor, Tensor, Tensor> packed_attention_backward(const PackedCall& call, const Tensor& gradient,
                                                              const Tensor& output, const Tensor& sums,
                                                              const DropoutState& state) {
-  using Signature = decltype(run_backward);
-  static const auto op = find_fused<Signature>("loom_fused::_flash_attention_backward");
+  static const auto op = find_fused<decltype(run_backward)>("loom_fused::_flash_attention_backward");
   return op.call(gradient, call.query, call.key, call.value, output, sums, call.starts_q, call.starts_k,
                  call.max_q, call.max_k, call.dropout, call.is_causal, state.seed, state.offset, call.scale,
                  call.left, call.right, call.is_from_top);
