@@ -78,6 +78,10 @@ REFUSED: dict[str, Call] = {
     "prelu": lambda: functional.prelu(t(3), t(1, dtype=F64)),
     "gelu of integers": lambda: functional.gelu(t(3, dtype=LONG)),
     "avg_pool2d of integers": lambda: functional.avg_pool2d(t(1, 4, 4, dtype=INT), 2),
+    "gcd": lambda: torch.gcd(t(3, dtype=LONG), t(3)),
+    "max_unpool2d of integers": lambda: functional.max_unpool2d(
+        t(1, 2, 2, dtype=LONG), t(1, 2, 2, dtype=LONG), 2
+    ),
     "sdpa": lambda: functional.scaled_dot_product_attention(
         t(1, 2, 4, 8), t(1, 2, 4, 8, dtype=F64), t(1, 2, 4, 8)
     ),

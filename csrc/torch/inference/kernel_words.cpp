@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <mutex>
 #include <optional>
@@ -150,15 +151,20 @@ bool is_taken_with_other_dtypes(const Op& op, const Stack& arguments, Changes ch
     changes.dtype = dtype;
     return is_taken(op, HostZeros::of(arguments, changes));
   };
-  if (is_taken_with([](size_t, c10::ScalarType own) { return usual(own); })) return true;
-  // One of them should be indices.
-  for (size_t index = 0; index < num_tensors; ++index) {
-    if (is_taken_with(
-            [&](size_t place, c10::ScalarType own) { return place == index ? c10::kLong : usual(own); })) {
-      return true;
+  const auto real = [](c10::ScalarType) { return c10::kFloat; };
+  const auto whole = [](c10::ScalarType) { return c10::kLong; };
+  for (const auto& dtype :
+       std::initializer_list<std::function<c10::ScalarType(c10::ScalarType)>>{usual, real, whole}) {
+    if (is_taken_with([&](size_t, c10::ScalarType own) { return dtype(own); })) return true;
+    // One of them should be indices.
+    for (size_t index = 0; index < num_tensors; ++index) {
+      if (is_taken_with(
+              [&](size_t place, c10::ScalarType own) { return place == index ? c10::kLong : dtype(own); })) {
+        return true;
+      }
     }
   }
-  return is_taken_with([](size_t, c10::ScalarType) { return c10::kFloat; });
+  return false;
 }
 
 // What decides whether a kernel takes a call's dtypes: all but sizes and numbers.
