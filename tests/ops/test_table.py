@@ -128,8 +128,9 @@ def test_every_lowering_belongs_to_a_family() -> None:
     here = {
         f"{module.__name__.rpartition('.')[2]}.{name}"
         for module in (data, products, rows)
-        for name in module.__all__
-        if [*inspect.signature(getattr(module, name)).parameters] == ["op"]
+        for name, value in inspect.getmembers(module, inspect.isfunction)
+        if value.__module__ == module.__name__ and not name.startswith("_")
+        if [*inspect.signature(value).parameters] == ["op"]
     }
     assert here == named
 

@@ -38,7 +38,7 @@ struct Changes {
   size_t most_bytes = kMostBytes;   // of all
   int64_t largest_size = kAnySize;  // sizes above it become it
   // The dtype in the place of the one that the tensor in this place has.
-  std::function<c10::ScalarType(size_t place, c10::ScalarType own)> dtype;
+  std::function<c10::ScalarType(size_t place, c10::ScalarType own)> dtype = {};
 };
 
 // The arguments with zeros of the host in the place of the engine's tensors; nothing where there are none of
