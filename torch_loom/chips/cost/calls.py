@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -11,6 +12,8 @@ import torch
 from torch_loom.chips.cost.records import Op, Tensor
 
 __all__ = ["Operand", "described", "of_call", "of_command"]
+
+_OP_NAME = re.compile(r"\w+::\w+")
 
 # A tensor of a command: address, sizes, strides, bytes of an element, whether it is written, dtype.
 Operand = tuple[int, tuple[int, ...], tuple[int, ...], int, bool, str]
@@ -58,7 +61,7 @@ def of_command(
     read = tuple(_tensor(operand) for operand in inputs)
     made = tuple(_tensor(operand) for operand in outputs)
     lists: tuple[int, ...] = ()
-    base = op.removeprefix("aten::")
+    base = op.rpartition("::")[2]
     if base.startswith(("_foreach_", "_fused_")) and (count := _num_lists(op, overload)):
         lists = (len(read) // count,) * count
         if base.endswith("_"):
@@ -79,10 +82,15 @@ def _tensor(operand: Operand) -> Tensor:
     return Tensor(dtype or f"bytes{item_bytes}", sizes, strides)
 
 
+def _schemas(op: str) -> Sequence[Any]:
+    """Return those of an op's overloads; none of a kernel that is no op, as compiled ones are."""
+    return torch._C._jit_get_schemas_for_operator(op) if _OP_NAME.fullmatch(op) else ()
+
+
 @lru_cache(maxsize=1024)
 def _num_outs(op: str, overload: str) -> int | None:
     """Return how many of an op's last operands are tensors given as ``out``; None: all that are written."""
-    for schema in torch._C._jit_get_schemas_for_operator(op):
+    for schema in _schemas(op):
         if schema.overload_name == overload:
             outs = [str(argument.type) for argument in schema.arguments if argument.is_out]
             return len(outs) if all(each == "Tensor" for each in outs) else None
@@ -92,7 +100,7 @@ def _num_outs(op: str, overload: str) -> int | None:
 @lru_cache(maxsize=1024)
 def _num_lists(op: str, overload: str) -> int:
     """Return how many lists of tensors an op takes, those of moments that are rarely kept left out."""
-    for schema in torch._C._jit_get_schemas_for_operator(op):
+    for schema in _schemas(op):
         if schema.overload_name == overload:
             lists = [item for item in schema.arguments if str(item.type) == "List[Tensor]"]
             return sum(item.name not in ("max_exp_avg_sqs", "state_steps") for item in lists)
