@@ -23,6 +23,7 @@ constexpr int64_t kMaxAgeNs = 5'000'000, kMaxAgeOfPlentyNs = 100'000'000;
 constexpr int64_t kPlenty = int64_t{4} << 30;
 // Kept free for the program itself: a twentieth of the host, and no more than this.
 constexpr int64_t kMaxReserve = int64_t{512} << 20;
+constexpr char kSetting[] = "TORCH_LOOM_HOST_MEMORY";
 constexpr size_t kPagesAtOnce = size_t{1} << 16;
 
 struct Reading {
@@ -101,7 +102,7 @@ Reading read() {
     std::ifstream file("/proc/self/statm");
     int64_t size = 0, resident = 0;
     if (file >> size >> resident) {
-      lower(reading, limit, limit - resident * sysconf(_SC_PAGESIZE), "TORCH_LOOM_HOST_MEMORY");
+      lower(reading, limit, limit - resident * sysconf(_SC_PAGESIZE), kSetting);
     }
   }
   return reading;
@@ -174,7 +175,7 @@ std::string describe() {
   const Reading reading = read();
   return "the host, whose memory holds what the devices hold, has " + gib(reading.total_bytes) +
          " of which " + gib(reading.left_bytes) + " are left (limited by " + reading.limited_by +
-         "; TORCH_LOOM_HOST_MEMORY sets a limit)";
+         (reading.limited_by == kSetting ? ")" : std::string("; ") + kSetting + " sets a limit)");
 }
 
 }  // namespace loom::host_memory

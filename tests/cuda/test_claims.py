@@ -37,3 +37,7 @@ def test_collectives_take_tensors_of_the_host_and_end(fork_cuda: PythonRunner) -
 @pytest.mark.slow
 def test_max_autotune_tunes_nothing_more(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "max_autotune_tunes_nothing_more.py")
+
+
+def test_the_default_stream_has_run_when_a_call_returns(fork_cuda: PythonRunner) -> None:
+    fork_cuda(PROGRAMS / "the_default_stream_has_run_when_a_call_returns.py")

@@ -413,6 +413,12 @@ def test_settings_of_the_environment(fork_loom: PythonRunner) -> None:
     program = "import torch; print(torch.loom.memory_stats()['max_split_size'])"
     done = fork_loom(program, env={"PYTORCH_ALLOC_CONF": "max_split_size_mb:100,expandable_segments:True"})
     assert done.stdout.split() == [str(100 * MIB)]
+
+
+@pytest.mark.parametrize("variable", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
+def test_errors_name_the_variable_that_was_set(fork_loom: PythonRunner, variable: str) -> None:
+    env = {variable: "expandable_segment:True", "WRONG": variable}
+    fork_loom(PROGRAMS / "errors_name_the_variable_that_was_set.py", env=env)
     program = "import torch; print(torch.loom.get_per_process_memory_fraction())"
     done = fork_loom(program, env={"PYTORCH_ALLOC_CONF": "per_process_memory_fraction:0.5"})
     assert done.stdout.split() == ["0.5"]

@@ -140,7 +140,7 @@ HELP = "Please run 'nvidia-smi -h' for help.\n"
         ("-i", 2, f"ERROR: Option -i is missing its value. {HELP}"),
         ("-i 2", 6, "No devices were found\n"),
         ("-L -i GPU-0", 6, "No devices were found\n"),
-        ("-pl 300", 3, "-pl is not available: the devices are virtual, and have no such setting.\n"),
+        ("-pl 300", 3, "-pl is not available: the devices are virtual, and have nothing of the kind.\n"),
     ],
 )
 def test_refusals(under_loom_run: Environment, arguments: str, status: int, sentence: str) -> None:

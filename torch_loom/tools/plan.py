@@ -11,6 +11,7 @@ import json
 import os
 import re
 import runpy
+import signal
 import sys
 import traceback
 import warnings
@@ -155,6 +156,9 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
                     status = ended.code if isinstance(ended.code, int) else 1
                     sys.stderr.write(f"{script[0]} ended with status {status}, so there is no plan\n")
                     return status
+            except KeyboardInterrupt as stopped:
+                sys.stderr.write(_script_traceback(stopped))
+                return 128 + signal.SIGINT
             except Exception as error:
                 if _names_own_devices(error):
                     restarted = {**os.environ, DEVICE_NAME.env: str(DEVICE_NAME.default)}

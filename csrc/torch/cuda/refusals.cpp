@@ -42,7 +42,7 @@ bool is_reduced(c10::ArrayRef<c10::IValue> arguments) {
   return std::any_of(arguments.begin(), arguments.end(), [](const c10::IValue& value) {
     if (!value.isString()) return false;
     const std::string_view reduction = value.toStringView();
-    return reduction == "prod" || reduction == "amin" || reduction == "amax";
+    return reduction == "prod" || reduction == "mean" || reduction == "amin" || reduction == "amax";
   });
 }
 

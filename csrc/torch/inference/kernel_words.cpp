@@ -100,6 +100,8 @@ class HostZeros {
 
 bool has_host_kernel(const Op& op) {
   // A kernel that draws would change the program's random numbers.
+  // oneDNN's own ops take its workspaces, whose contents they trust.
+  if (std::string_view(op.name()).starts_with("aten::mkldnn_")) return false;
   return !op.has_generator && !op.handle.hasTag(at::Tag::nondeterministic_seeded) &&
          op.handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
 }
@@ -214,13 +216,21 @@ bool may_shrink(const Stack& arguments, int64_t largest_size) {
   return true;
 }
 
+// What autograd and other ops call: such kernels trust that sizes fit together, and read past the end where
+// they do not.
+bool is_internal(const Op& op) {
+  const std::string_view name = op.name();
+  return !name.starts_with("aten::") || name.starts_with("aten::_") || name.starts_with("aten::fbgemm_") ||
+         name.find("backward") != std::string_view::npos;
+}
+
 // What the calls on the host may look like, the cheapest first.
-std::vector<Changes> attempts(const Stack& arguments, size_t result_bytes) {
+std::vector<Changes> attempts(const Op& op, const Stack& arguments, size_t result_bytes) {
   constexpr size_t kFewBytes = size_t{1} << 20;
   std::vector<Changes> all;
   if (result_bytes <= kFewBytes) all.push_back({.most_bytes = kFewBytes});
   for (const int64_t largest_size : {16, 4}) {
-    if (may_shrink(arguments, largest_size))
+    if (!is_internal(op) && may_shrink(arguments, largest_size))
       all.push_back({.most_bytes = kFewBytes, .largest_size = largest_size});
   }
   if (result_bytes <= kMostBytes) all.push_back({});
@@ -229,7 +239,7 @@ std::vector<Changes> attempts(const Stack& arguments, size_t result_bytes) {
 
 void refuse_dtypes(const Op& op, const Stack& arguments, size_t result_bytes) {
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
-  for (const Changes& changes : attempts(arguments, result_bytes)) {
+  for (const Changes& changes : attempts(op, arguments, result_bytes)) {
     const std::optional<Stack> call = HostZeros::of(arguments, changes);
     if (!call.has_value()) continue;
     try {

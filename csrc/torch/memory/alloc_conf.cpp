@@ -37,13 +37,29 @@ const std::set<std::string>& keys_of_cuda() {
 // A key that PyTorch's own parser leaves to the backend.
 const char* const kMemoryFraction = "per_process_memory_fraction";
 
+constexpr const char* kVariables[] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF",
+                                      "PYTORCH_HIP_ALLOC_CONF"};
+
+// The first of them that is set, by which messages name the settings.
+std::string variable() {
+  for (const char* const name : kVariables) {
+    if (std::getenv(name) != nullptr) return name;
+  }
+  return kVariables[0];
+}
+
+std::string environment() {
+  const char* const value = std::getenv(variable().c_str());
+  return value == nullptr ? "" : value;
+}
+
 struct Setting {
   std::string key, value;  // a list keeps its brackets
 };
 
 [[noreturn]] void refuse(const Setting& setting, const std::string& allowed) {
-  C10_THROW_ERROR(ValueError, "PYTORCH_ALLOC_CONF: " + setting.key + " must be " + allowed + ", got '" +
-                                  setting.value + "'");
+  C10_THROW_ERROR(ValueError,
+                  variable() + ": " + setting.key + " must be " + allowed + ", got '" + setting.value + "'");
 }
 
 std::vector<Setting> split(const std::string& text) {
@@ -54,7 +70,7 @@ std::vector<Setting> split(const std::string& text) {
     if (current.empty()) return;
     const size_t colon = current.find(':');
     if (colon == std::string::npos || colon == 0 || colon + 1 == current.size()) {
-      C10_THROW_ERROR(ValueError, "PYTORCH_ALLOC_CONF must be 'key:value,key:value', got '" + current + "'");
+      C10_THROW_ERROR(ValueError, variable() + " must be 'key:value,key:value', got '" + current + "'");
     }
     settings.push_back({current.substr(0, colon), current.substr(colon + 1)});
     current.clear();
@@ -149,15 +165,8 @@ void check(const Setting& setting) {
       if (keys_of_cuda().count(key) == 0) known += (known.empty() ? "" : ", ") + key;
     }
     C10_THROW_ERROR(ValueError,
-                    "PYTORCH_ALLOC_CONF: there is no key '" + setting.key + "'; the keys are " + known);
+                    variable() + ": there is no key '" + setting.key + "'; the keys are " + known);
   }
-}
-
-std::string environment() {
-  for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"}) {
-    if (const char* value = std::getenv(name)) return value;
-  }
-  return "";
 }
 
 std::optional<double> memory_fraction_in(const std::string& text) {

@@ -140,7 +140,8 @@ def parse(arguments: Sequence[str]) -> Options:
             _take(options, _VALUED[name], value)
         elif name in _UNAVAILABLE:
             raise RefusedError(
-                f"{name} is not available: the devices are virtual, and have no such setting.", NOT_AVAILABLE
+                f"{name} is not available: the devices are virtual, and have nothing of the kind.",
+                NOT_AVAILABLE,
             )
         else:
             raise RefusedError(f"ERROR: Option {name}{mark}{value} is not recognized. {_ASK_HELP}")

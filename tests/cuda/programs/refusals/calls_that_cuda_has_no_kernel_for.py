@@ -15,6 +15,9 @@ refused(lambda: F.conv2d(i(1, 1, 3, 3), i(1, 1, 2, 2)), "slow_conv2d_cuda")
 refused(lambda: F.conv1d(i(1, 4, 3), i(4, 1, 2), groups=4), "conv_depthwise2d_forward_cuda")
 refused(lambda: F.max_pool2d(i(1, 4, 4), 2), "max_pool2d_with_indices_out_cuda_frame")
 refused(lambda: torch.angle(i(2).half()), "angle_cuda", "Half")
+for reduction in ("mean", "prod", "amin", "amax"):
+    ones = i(2).bool(), 0, i(2) * 0, i(2).bool(), reduction
+    refused(lambda ones=ones: torch.scatter_reduce(*ones), "cuda_scatter_gather_base_kernel_func", "Bool")
 wide, half = torch.ones((), dtype=torch.float64, device="cuda"), i(2).half()
 refused(lambda: torch.igamma(half, wide), "igamma_cuda", "Half")
 # Where CUDA has kernels, or returns before it looks at the dtype.
