@@ -122,12 +122,11 @@ def test_what_a_script_raises_shows_its_own_frames(tmp_path: Path) -> None:
     assert "torch_loom" not in done.stderr
 
 
-def test_a_script_that_is_interrupted_shows_its_own_frames(tmp_path: Path) -> None:
-    script = tmp_path / "long.py"
-    script.write_text("import os, signal\n\nos.kill(os.getpid(), signal.SIGINT)\n", encoding="utf-8")
+def test_a_script_that_is_interrupted_shows_its_own_frames() -> None:
+    script = PROGRAMS / "interrupted.py"
     done = run_plan(script)
     assert done.returncode == 130
-    assert f'File "{script}", line 3' in done.stderr
+    assert f'File "{script}", line 4' in done.stderr
     assert done.stderr.endswith("KeyboardInterrupt\n")
     assert "runpy" not in done.stderr
 
