@@ -1,10 +1,10 @@
 #include "torch/cuda/words.h"
 
-#include <algorithm>
-#include <iterator>
 #include <regex>
 #include <string_view>
 #include <typeinfo>
+
+#include "util/sorted_rows.h"
 
 namespace loom::glue {
 
@@ -52,10 +52,7 @@ void drop(std::string& name, std::string_view part) {
 // A name that holds "_cpu".
 std::string cuda_kernel(std::string name) {
   drop(name, "_reduced_float");  // a variant for operands of two dtypes, which CUDA has in the same kernel
-  const auto* const found =
-      std::lower_bound(std::begin(kRenamed), std::end(kRenamed), std::string_view(name),
-                       [](const Renamed& renamed, std::string_view host) { return renamed.host < host; });
-  if (found != std::end(kRenamed) && found->host == name) return std::string(found->cuda);
+  if (const Renamed* found = find_row(kRenamed, name, &Renamed::host)) return std::string(found->cuda);
   drop(name, "_vml");  // a library of the host's
   name.replace(name.find("_cpu"), 4, "_cuda");
   return name;

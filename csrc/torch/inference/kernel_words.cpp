@@ -99,9 +99,9 @@ class HostZeros {
 };
 
 bool has_host_kernel(const Op& op) {
-  // A kernel that draws would change the program's random numbers.
   // oneDNN's own ops take its workspaces, whose contents they trust.
   if (std::string_view(op.name()).starts_with("aten::mkldnn_")) return false;
+  // A kernel that draws would change the program's random numbers.
   return !op.has_generator && !op.handle.hasTag(at::Tag::nondeterministic_seeded) &&
          op.handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
 }
