@@ -81,6 +81,9 @@ def initialize(
     device_asserts: bool,
 ) -> None: ...
 
+# Begins the order of the launch mode chaos again; the devices are synchronised.
+def set_chaos_seed(seed: int) -> None: ...
+
 # The program sees these devices in the place of its own. Returns why it cannot, while another dry run or a
 # capture is under way.
 def enter_dry_run(*, devices: Sequence[DeviceConfig]) -> str | None: ...

@@ -116,6 +116,10 @@ void Runtime::create_drivers() {
   }
 }
 
+void Runtime::set_chaos_seed(uint64_t seed) {
+  for (const Shared& each : drivers_) each.driver->set_chaos_seed(seed);
+}
+
 void Runtime::throw_no_device(int index) const {
   throw InvalidArgument("invalid device index " + std::to_string(index) + ": " +
                         (devices_.empty() ? "there is no device"

@@ -44,6 +44,8 @@ class Runtime {
     throw_no_device(index);
   }
   int64_t world() const noexcept { return world_; }
+  // Begins the order of the launch mode chaos again with a seed; the devices are synchronised.
+  void set_chaos_seed(uint64_t seed);
 
   // As the device's methods.
   driver::Stream stream(int device_index, int64_t id) const { return device(device_index).stream(id); }

@@ -97,6 +97,7 @@ __all__ = [
     "export",
     "is_blas_deterministic",
     "is_configured",
+    "is_device_named",
     "is_rbln_diagnosed",
     "kernel_cache",
     "kernel_cache_refused",
@@ -137,6 +138,11 @@ def device_name() -> str:
         ConfigurationError: TORCH_LOOM_DEVICE_NAME cannot be a device name.
     """
     return required(DEVICE_NAME, {})
+
+
+def is_device_named() -> bool:
+    """Return whether the environment names the device type."""
+    return raw_value(DEVICE_NAME)[1] != "default"
 
 
 def is_rbln_diagnosed() -> bool:

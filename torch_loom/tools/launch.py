@@ -14,6 +14,25 @@ from torch_loom.nvml import description
 Values = Mapping[str, str | None]
 
 
+def prepare(name: str, values: Values) -> None:
+    """Put settings into the environment of this process, for what imports torch in it or in its children.
+
+    Args:
+        name: of the devices.
+        values: settings by their names; None for those that are not given.
+
+    Raises:
+        ConfigurationError: a value is bad.
+        ChipError: there is no such chip.
+    """
+    config.export({"device_name": name, **values})
+    # Bad values are reported here, not by the program: this reads the chips.
+    settings = config.resolve()
+    if name == config.CUDA_NAME:
+        description.export(settings)
+        description.offer()
+
+
 def run(arguments: Sequence[str], values: Values) -> None:
     """Replace this process by the program, with the settings in its environment.
 
@@ -28,10 +47,7 @@ def run(arguments: Sequence[str], values: Values) -> None:
     is_python = arguments[0] in {"-m", "-c"} or arguments[0].endswith(".py")
     if arguments[0].startswith("-") and not is_python:
         raise ConfigurationError(f"loom run has no option {arguments[0]}; `loom run --help` lists them")
-    config.export({"device_name": config.CUDA_NAME, **values})
-    # Bad values are reported here, not by the program: this reads the chips.
-    description.export(config.resolve())
-    description.offer()
+    prepare(config.CUDA_NAME, values)
     sys.stdout.flush()
     sys.stderr.flush()
     line = [sys.executable, *arguments] if is_python else list(arguments)

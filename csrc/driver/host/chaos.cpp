@@ -15,9 +15,18 @@ constexpr uint64_t kStepsPerChange = 12;  // on average
 
 }  // namespace
 
-HostStream* Chaos::create_stream(StreamActivity* activity) {
+HostStream* Chaos::create_stream(StreamActivity* activity) { return new ChaosStream(*this, activity); }
+
+void Chaos::restart(uint64_t seed) {
   const Lock lock(mutex_);
-  return streams_.emplace_back(new ChaosStream(*this, draw_temper(), activity));
+  for (const ChaosStream* stream : streams_) {
+    if (stream->running_ || !stream->queue_.empty()) {
+      throw InvalidArgument(
+          "a stream has work that has not run: synchronize the devices before the seed changes");
+    }
+  }
+  for (ChaosStream* stream : std::exchange(streams_, {})) stream->is_used_ = false;
+  random_.seed(seed);
 }
 
 void Chaos::wait(const Version& version) {
@@ -105,7 +114,7 @@ void Chaos::step(Lock& lock, ChaosStream& stream) {
 
 ChaosStream::~ChaosStream() {
   const Chaos::Lock lock(chaos_.mutex_);
-  chaos_.streams_.erase(std::find(chaos_.streams_.begin(), chaos_.streams_.end(), this));
+  if (is_used_) chaos_.streams_.erase(std::find(chaos_.streams_.begin(), chaos_.streams_.end(), this));
 }
 
 bool ChaosStream::is_ready() const noexcept {
@@ -114,6 +123,11 @@ bool ChaosStream::is_ready() const noexcept {
 }
 
 void ChaosStream::push(Command::Kind kind, OwnedKernel kernel, Version::Shared version) {
+  if (!is_used_) {
+    is_used_ = true;
+    temper_ = chaos_.draw_temper();
+    chaos_.streams_.push_back(this);
+  }
   queue_.push_back({kind, Failure::now(), std::move(kernel), std::move(version)});
   chaos_.changed_.notify_all();
 }
@@ -194,6 +208,8 @@ Failures ChaosStream::drain() {
   refuse_own_kernel();
   auto version = std::make_shared<Version>();
   Chaos::Lock lock(chaos_.mutex_);
+  // To wait for nothing must not be a use: it would have a say in the order.
+  if (!is_used_ && failures_.empty()) return {};
   push(Command::Kind::kRecord, {}, version);
   chaos_.run_until(lock, [&] { return version->finished() && !running_; });
   return version->failures();

@@ -24,6 +24,9 @@ class Chaos {
   explicit Chaos(uint64_t seed) : random_(seed) {}
 
   HostStream* create_stream(StreamActivity* activity);
+  // Starts again with a seed: what follows is ordered as in a process that begins with it. All streams are
+  // idle, or it throws InvalidArgument.
+  void restart(uint64_t seed);
   void wait(const Version& version);
   // May run one step, so that polling makes progress.
   void ask();
@@ -47,13 +50,14 @@ class Chaos {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::mt19937_64 random_;
-  std::vector<ChaosStream*> streams_;  // in the order of creation
+  // Those that have been used since the seed was set, in the order of their first use: how many others there
+  // are does not change an order.
+  std::vector<ChaosStream*> streams_;
 };
 
 class ChaosStream final : public HostStream {
  public:
-  ChaosStream(Chaos& chaos, Chaos::Temper temper, StreamActivity* activity)
-      : HostStream(activity), chaos_(chaos), temper_(temper) {}
+  ChaosStream(Chaos& chaos, StreamActivity* activity) : HostStream(activity), chaos_(chaos) {}
   // Requires that nothing is pending and that no other thread uses the stream.
   ~ChaosStream() override;
 
@@ -74,7 +78,8 @@ class ChaosStream final : public HostStream {
 
   Chaos& chaos_;
   // Under the mutex of chaos_.
-  Chaos::Temper temper_;
+  Chaos::Temper temper_ = Chaos::Temper::kFair;
+  bool is_used_ = false;  // it is among the streams of chaos_
   std::deque<Command> queue_;
   bool running_ = false;  // a thread executes the command that was taken from the queue
 };

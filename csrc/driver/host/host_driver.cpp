@@ -349,4 +349,9 @@ int64_t HostDriver::elapsed_ns(Event start, Event end) {
   return time_of(end, "end") - start_ns;
 }
 
+void HostDriver::set_chaos_seed(uint64_t seed) {
+  if (chaos_ == nullptr) throw NotSupported("set_chaos_seed: the launch mode is not chaos");
+  chaos_->restart(seed);
+}
+
 }  // namespace loom::driver

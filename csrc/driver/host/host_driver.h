@@ -50,6 +50,8 @@ class HostDriver : public Driver {
   void synchronize_event(Event event) override;
   int64_t elapsed_ns(Event start, Event end) override;
 
+  void set_chaos_seed(uint64_t seed) override;
+
  private:
   // Host memory that is more than that: allocated here and pinned, or registered.
   struct HostRange {

@@ -218,6 +218,11 @@ PYBIND11_MODULE(_C, m) {
   m.def("initialize", guarded(initialize), py::kw_only(), py::arg("devices"), py::arg("launch"),
         py::arg("chaos_seed"), py::arg("protect"), py::arg("refuse_fallbacks"), py::arg("host_memory_bytes"),
         py::arg("device_asserts"));
+  m.def("set_chaos_seed", guarded([](uint64_t seed) {
+          const py::gil_scoped_release no_gil;
+          translated([&] { devices().set_chaos_seed(seed); });
+        }),
+        py::arg("seed"));
   m.def("enter_dry_run", guarded(enter_dry_run), py::kw_only(), py::arg("devices"));
   m.def("leave_dry_run", guarded(leave_dry_run));
   m.def("choose_backward_thread", &choose_backward_thread);

@@ -52,21 +52,15 @@ def of_command(
     name: str, inputs: Sequence[Operand], outputs: Sequence[Operand], attributes: Mapping[str, Any]
 ) -> Op:
     """Return a command on the tape, by the name of its op (``aten::add.Tensor``) and its operands."""
-    op, _, overload = name.partition(".")
+    base, outs, count = _of_name(name)
     # Tensors given as `out` are among the outputs; their values are not read.
-    outs = _num_outs(op, overload)
     if outs is None:
         outs = next((i for i, operand in enumerate(reversed(inputs)) if not operand[4]), len(inputs))
-    inputs = inputs[: len(inputs) - outs]
-    read = tuple(_tensor(operand) for operand in inputs)
-    made = tuple(_tensor(operand) for operand in outputs)
-    lists: tuple[int, ...] = ()
-    base = op.rpartition("::")[2]
-    if base.startswith(("_foreach_", "_fused_")) and (count := _num_lists(op, overload)):
-        lists = (len(read) // count,) * count
-        if base.endswith("_"):
-            made = ()
-    return Op(base, read, made, attributes, lists)
+    read = tuple([_tensor(operand) for operand in inputs[: len(inputs) - outs]])
+    made = tuple([_tensor(operand) for operand in outputs])
+    if not count:
+        return Op(base, read, made, attributes)
+    return Op(base, read, () if base.endswith("_") else made, attributes, (len(read) // count,) * count)
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -88,6 +82,14 @@ def _schemas(op: str) -> Sequence[Any]:
 
 
 @lru_cache(maxsize=1024)
+def _of_name(name: str) -> tuple[str, int | None, int]:
+    """Return an op's name without overload, how many tensors it takes as ``out``, and how many lists."""
+    op, _, overload = name.partition(".")
+    base = op.rpartition("::")[2]
+    is_list = base.startswith(("_foreach_", "_fused_"))
+    return base, _num_outs(op, overload), _num_lists(op, overload) if is_list else 0
+
+
 def _num_outs(op: str, overload: str) -> int | None:
     """Return how many of an op's last operands are tensors given as ``out``; None: all that are written."""
     for schema in _schemas(op):
@@ -97,7 +99,6 @@ def _num_outs(op: str, overload: str) -> int | None:
     return 0
 
 
-@lru_cache(maxsize=1024)
 def _num_lists(op: str, overload: str) -> int:
     """Return how many lists of tensors an op takes, those of moments that are rarely kept left out."""
     for schema in _schemas(op):

@@ -161,6 +161,8 @@ def _tiled(kernel: Kernel, c: Coefficients, rates: Rates, vector: bool, memory: 
     for waves, depth, area, edge, busy, splits in plans:
         step = overlapped(area * flop_ns, edge * edge_ns) * slow
         compute = waves * ((depth + fill) * step + area * store_ns)
+        if compute >= best:  # what follows only adds to it
+            continue
         # Dense work without pause draws more power than the clock's highest rate allows for.
         share = compute / (compute + pause)
         compute *= 1.0 + derate * share * share

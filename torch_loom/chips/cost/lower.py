@@ -8,9 +8,9 @@ list is cut into chunks. The op table (torch_loom/ops) says which function of th
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from torch_loom.chips.cost.lowerings import data, products, rows
-from torch_loom.chips.cost.lowerings.common import moved_bytes
 from torch_loom.chips.cost.records import Kernel, Op
 from torch_loom.ops import Family, family_of
 
@@ -25,14 +25,19 @@ _FILES = {"data": data, "products": products, "rows": rows}
 
 def lowering_of(family: Family) -> Callable[[Op], list[Kernel]]:
     """Return what makes kernels of a family's ops."""
-    file, _, function = family.kernels.partition(".")
+    return _named(family.kernels)
+
+
+@cache
+def _named(function_of_file: str) -> Callable[[Op], list[Kernel]]:
+    file, _, function = function_of_file.partition(".")
     found: Callable[[Op], list[Kernel]] = getattr(_FILES[file], function)
     return found
 
 
 def lower(op: Op) -> list[Kernel]:
     """Return the kernels of an op, in the order in which they run; none for a view or an empty result."""
-    if not moved_bytes(op.inputs) + moved_bytes(op.outputs):
+    if not any(0 not in tensor.shape for tensor in op.inputs + op.outputs):
         return []
     is_list = op.name.startswith("_foreach_")
     kernels = data.foreach(op) if is_list else lowering_of(family_of(op.name))(op)

@@ -62,8 +62,10 @@ class Tensor(NamedTuple):
     @property
     def memory_bytes(self) -> int:
         """Bytes of memory behind it: a broadcast dimension costs nothing."""
+        if 0 not in self.strides:
+            return math.prod(self.shape) * self.item_bytes
         sizes = zip(self.shape, self.strides, strict=True)
-        return math.prod(size for size, stride in sizes if stride or size == 0) * self.item_bytes
+        return math.prod([size for size, stride in sizes if stride or size == 0]) * self.item_bytes
 
     @property
     def is_dense(self) -> bool:

@@ -171,6 +171,25 @@ def at_first_use(callback: Callable[[config.Settings], None]) -> None:
     _at_first_use.append(callback)
 
 
+def begin_order(seed: int) -> None:
+    """Begin the order of the launch mode chaos again, as in a process that begins with this seed.
+
+    Before the first use, that begins with it.
+
+    Raises:
+        NotSupportedError: the launch mode is another.
+    """
+    if not is_initialized():
+        config.export({"chaos_seed": str(seed)})
+        return
+    for index in range(_C.device_count()):
+        if _C.device_has_context(index):
+            _C.synchronize(index)
+            _C.empty_cache(index)  # what a missing wait reads is not what an earlier order left in memory
+    _C.set_chaos_seed(seed)
+    atexit.unregister(_tell_chaos_seed)  # whoever chooses orders tells them
+
+
 def _tell_chaos_seed(seed: int) -> None:
     # The interpreter sets it for an uncaught exception, and test runners for a failed test.
     if getattr(sys, "last_value", None) is not None:

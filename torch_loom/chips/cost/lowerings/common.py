@@ -16,7 +16,7 @@ NARROW = frozenset(
 
 
 def moved_bytes(tensors: Sequence[Tensor]) -> float:
-    return float(sum(tensor.memory_bytes for tensor in tensors))
+    return float(sum([tensor.memory_bytes for tensor in tensors]))
 
 
 def largest(tensors: Sequence[Tensor]) -> Tensor:
