@@ -22,16 +22,17 @@ def text_of(name: str) -> str:
 RECIPES = [*re.split(r"(?m)^## ", text_of("ci.md"))[1:], text_of("quickstart.md").removeprefix("# ")]
 BLOCKS = dict(re.findall(r"(?ms)^## ([^\n]+)\n(?:(?!^## ).)*?^```python\n(.*?)^```$", text_of("recipes.md")))
 FILE = re.compile(r"^`([\w./-]+\.py)`[^\n]*:\n\n```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-CONSOLE = re.compile(r"^```console\n\$ (.*?)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+COMMAND = re.compile(r"^\$ (.*?)\n(.*?)(?=^\$ |\Z)", re.DOTALL | re.MULTILINE)
 
 
 def run(command: str, folder: Path) -> str:
-    words = command.split()
-    assert words.pop(0) == "loom"
+    program, *words = command.split()
+    module = {"loom": "torch_loom.tools.cli", "pytest": "pytest"}[program]
     env = {name: value for name, value in os.environ.items() if not name.startswith("TORCH_LOOM_")}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env.get("PYTHONPATH", "")])
-    quiet = ["-p", "no:cacheprovider"] if "pytest" in words else []
-    line = [sys.executable, "-m", "torch_loom.tools.cli", *words, *quiet]
+    quiet = ["-p", "no:cacheprovider"] if "pytest" in command else []
+    line = [sys.executable, "-m", module, *words, *quiet]
     done = subprocess.run(line, cwd=folder, env=env, capture_output=True, text=True, timeout=180)
     return done.stdout + done.stderr
 
@@ -39,7 +40,8 @@ def run(command: str, folder: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES, ids=[recipe.partition("\n")[0] for recipe in RECIPES])
 def test_recipe(recipe: str, tmp_path: Path) -> None:
-    files, consoles = FILE.findall(recipe), CONSOLE.findall(recipe)
+    files = FILE.findall(recipe)
+    consoles = [command for text in CONSOLE.findall(recipe) for command in COMMAND.findall(text)]
     assert files
     assert consoles
     for name, text in files:

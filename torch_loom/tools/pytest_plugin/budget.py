@@ -102,7 +102,8 @@ class Budget:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._baseline is None:
-            terminalreporter.write_line(f"torch-loom: {len(self._found)} budgets written to {self._path}")
+            budgets = "1 budget" if len(self._found) == 1 else f"{len(self._found)} budgets"
+            terminalreporter.write_line(f"torch-loom: {budgets} written to {self._path}")
             return
         changed = [name for name, cost in self._found.items() if self._is_changed(name, cost)]
         new = len(self._found.keys() - self._baseline.keys())
