@@ -144,8 +144,10 @@ def run_program(
         str | None,
         typer.Option(help="How many devices there are. [default: 1; under torchrun one for each local rank]"),
     ] = None,
-    memory: Annotated[str | None, typer.Option(help="Memory of each device, as in 16GiB.")] = None,
-    launch: Annotated[str | None, typer.Option(help="auto, blocking or chaos.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Memory of each device, as in 16GiB. [default: the chip's]")
+    ] = None,
+    launch: Annotated[str | None, typer.Option(help="auto, blocking or chaos. [default: auto]")] = None,
     sanitize: Annotated[bool, typer.Option("--sanitize", help="Report races between streams.")] = False,
     protect: Annotated[bool, typer.Option("--protect", help="Host access to device memory faults.")] = False,
 ) -> None:

@@ -22,10 +22,10 @@ def show_warning(message: object) -> None:
     err.print(Text("warning: ", style="bold yellow").append(str(message), style="default"), soft_wrap=True)
 
 
-def fail(message: object) -> NoReturn:
-    """Prints an error and ends the command with exit status 1."""
+def fail(message: object, status: int = 1) -> NoReturn:
+    """Prints an error and ends the command with an exit status: 2 where it was called wrongly, as Python's."""
     show_error(message)
-    raise SystemExit(1)
+    raise SystemExit(status)
 
 
 def check_folders(*paths: Path | str | None) -> None:

@@ -43,14 +43,14 @@ def run(script: Sequence[str], options: dict[str, Any]) -> None:
 
     if script[0].startswith("-"):
         if script[0] == "-m":
-            console.fail("loom plan takes a script: instead of -m MODULE, give the file that starts it")
-        console.fail(f"loom plan has no option {script[0]}; `loom plan --help` lists them")
+            console.fail("loom plan takes a script: instead of -m MODULE, give the file that starts it", 2)
+        console.fail(f"loom plan has no option {script[0]}; `loom plan --help` lists them", 2)
     console.check_folders(options["json"], options["html"])
     path = Path(script[0])
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        console.fail(f"{path}: the script cannot be read: {error.strerror or error}")
+        console.fail(f"{path}: the script cannot be read: {error.strerror or error}", 2)
     # Both names of the devices are understood. The first guess is the one that the program names alone.
     named = text + " ".join(script[1:])
     names_own = re.search(rf"['\". ]{DEVICE_NAME.default}\b", named) is not None

@@ -129,21 +129,24 @@ def reduction(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
 @lru_cache(maxsize=1 << 14)
 def _plans(
     m: int, n: int, k: int, batch: int, cores: int, epilogue: bool, vector: bool
-) -> tuple[tuple[float, float, float, float, float, int], ...]:
-    """Return waves, depth, area, edge, busy share and splits of each way to tile a product over the cores."""
+) -> tuple[tuple[float, float, tuple[tuple[float, float, float, int], ...]], ...]:
+    """Return area and edge of each tile of a product, and of each way to split it over the cores waves, depth,
+    busy share and splits."""
     found = []
     least_depth = MIN_EPILOGUE_DEPTH if epilogue else MIN_SPLIT_DEPTH
     for tile_m, tile_n in VECTOR_TILES if vector else MATRIX_TILES:
         area = tile_m * tile_n
         if epilogue and area < MIN_EPILOGUE_TILE:
             continue
+        ways = []
         count = -(-m // tile_m) * -(-n // tile_n) * batch
         for splits in SPLITS:
             if splits > 1 and (k < least_depth * splits or count * splits > 2 * cores):
                 break
             waves, depth = -(-count * splits // cores), -(-k // splits)
             busy = min(cores, count * splits) / cores
-            found.append((float(waves), float(depth), float(area), float(tile_m + tile_n), busy, splits))
+            ways.append((float(waves), float(depth), busy, splits))
+        found.append((float(area), float(tile_m + tile_n), tuple(ways)))
     return tuple(found)
 
 
@@ -158,20 +161,21 @@ def _tiled(kernel: Kernel, c: Coefficients, rates: Rates, vector: bool, memory: 
     outputs = kernel.m * kernel.n * kernel.batch
     best = math.inf
     plans = _plans(kernel.m, kernel.n, kernel.k, kernel.batch, rates.cores, kernel.epilogue, vector)
-    for waves, depth, area, edge, busy, splits in plans:
+    for area, edge, ways in plans:
         step = overlapped(area * flop_ns, edge * edge_ns) * slow
-        compute = waves * ((depth + fill) * step + area * store_ns)
-        if compute >= best:  # what follows only adds to it
-            continue
-        # Dense work without pause draws more power than the clock's highest rate allows for.
-        share = compute / (compute + pause)
-        compute *= 1.0 + derate * share * share
-        # A few cores cannot ask for all that the memory can give.
-        total = overlapped(compute, memory * max(1.0, busy_share / busy))
-        if splits > 1:
-            partial = outputs * (4.0 * (splits + 1) + kernel.item_bytes)
-            total += c["split_ns"] + partial / rates.cache_bytes_per_ns
-        best = min(best, total)
+        for waves, depth, busy, splits in ways:
+            compute = waves * ((depth + fill) * step + area * store_ns)
+            if compute >= best:  # what follows only adds to it
+                continue
+            # Dense work without pause draws more power than the clock's highest rate allows for.
+            share = compute / (compute + pause)
+            compute *= 1.0 + derate * share * share
+            # A few cores cannot ask for all that the memory can give.
+            total = overlapped(compute, memory * max(1.0, busy_share / busy))
+            if splits > 1:
+                partial = outputs * (4.0 * (splits + 1) + kernel.item_bytes)
+                total += c["split_ns"] + partial / rates.cache_bytes_per_ns
+            best = min(best, total)
     return best
 
 
