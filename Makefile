@@ -11,7 +11,7 @@ CPP := $(shell find csrc -name '*.cpp' -o -name '*.h')
 GENERATED := $(wildcard csrc/*/generated/*.inc)
 NATIVE := $(wildcard tests/native/*.cpp tests/native/*.h)
 
-.PHONY: demo test conformance benchmark sanitize build wheel check-wheel check-tensorflow docs lint format clean
+.PHONY: demo test site conformance benchmark sanitize build wheel check-wheel check-tensorflow docs lint format clean
 
 demo: build
 	$(BIN)/loom demo
@@ -41,6 +41,11 @@ check-tensorflow: build
 	$(BIN)/pip freeze --exclude-editable > build/constraints.txt
 	$(TENSORFLOW_VENV)/bin/pip install --quiet --constraint build/constraints.txt tensorflow-cpu
 	$(TENSORFLOW_VENV)/bin/python -m pytest -n 0 tests/pybuda/test_tensorflow.py
+
+# The documentation as a site, in build/site.
+site: build
+	$(BIN)/pip install --quiet "mkdocs-material>=9.7,<10" "mkdocstrings[python]>=1.0,<2"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 docs: build
 	$(BIN)/python -m tools.docs
