@@ -2,7 +2,7 @@
 
     make site
 
-builds it. README.md is the first page; links between Markdown files of the repository become links of the site, and
+builds it. README.md is the first page. Links between Markdown files of the repository become links of the site;
 links to sources become plain text, as the site does not have them.
 """
 
@@ -108,7 +108,12 @@ def _resolved(path: PurePosixPath) -> PurePosixPath:
 def _reference(module: str, title: str) -> str:
     lines = [f"# {module}", "", f"Describes {title}, out of its docstrings.", ""]
     for value in public_names(module).values():
-        lines += [f"::: {value.__module__}.{value.__qualname__}", "    options:", "      heading_level: 2", ""]
+        lines += [
+            f"::: {value.__module__}.{value.__qualname__}",
+            "    options:",
+            "      heading_level: 2",
+            "",
+        ]
     return "\n".join(lines) + "\n"
 
 
