@@ -2,7 +2,7 @@
 
     make site
 
-builds it. README.md is the first page. Links between Markdown files of the repository become links of the site;
+builds it. README.md is the first page. Links between Markdown files of the repository become links here;
 links to sources become plain text, as the site does not have them.
 """
 
