@@ -59,7 +59,8 @@ ALLOWED = {
     "errors": set(),
     "late": set(),
     "patches": {"_C", "config"},
-    "_register": {"_C", "_built_with", "chips", "compiler", "cuda", "cuda.names", "device"} | BESIDE,
+    "_register": {"_C", "_built_with", "chips", "compiler", "cuda", "cuda.names", "device", "kernels"}
+    | BESIDE,
     "cuda": {"_C", "cuda.names", "device", "nvml"} | BESIDE,
     "cuda.names": {"_C"} | BESIDE,
     "device": {"_C", "cuda.names", "ops"} | BESIDE,
@@ -68,6 +69,7 @@ ALLOWED = {
     "tools": {"_C", "device", "nvml", *STAIRCASE} | BESIDE,
     "nvml": {"chips"} | BESIDE,
     "distributed": {"_C", "device"} | BESIDE,
+    "kernels": {"_C", "device"} | BESIDE,
 }
 
 # The parts of torch_loom/device, lowest first; a part may import itself and what stands before it.

@@ -164,6 +164,21 @@ class CompiledKernel:
     def name(self) -> str: ...
     def __call__(self, *arguments: Any) -> None: ...
 
+# Kernels of torch_loom/kernels: a grid of programs. `parameters` has a letter for each argument.
+class ProgramKernel:
+    def __init__(
+        self,
+        name: str,
+        function: int,
+        parameters: str,
+        is_written: Sequence[bool],
+        block_bytes: int,
+        library: object,
+    ) -> None: ...
+    @property
+    def name(self) -> str: ...
+    def launch(self, device: int, x: int, y: int, z: int, arguments: tuple[Any, ...]) -> None: ...
+
 def empty_strided(
     device: int, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
 ) -> torch.Tensor: ...

@@ -129,6 +129,18 @@ class CompilationError(LoomError, RuntimeError, cuda_type=RuntimeError):
     """A program's C++ text was refused by the compiler; the message has the compiler's words and the text."""
 
 
+class KernelTextError(LoomError, ValueError):
+    """The text of a kernel's intermediate code cannot be read; the message names its line."""
+
+
+class UnsupportedKernelError(LoomError, NotImplementedError):
+    """A program's own kernel does what is not compiled; the message names the kernel, the line and the op."""
+
+
+class LaunchError(LoomError, ValueError, cuda_type=ValueError):
+    """A kernel of a program's own was launched with a grid or arguments that cannot be."""
+
+
 class CompilerOptionError(LoomError, ValueError):
     """An option of the compiler that does not exist, is refused, or has a bad value."""
 

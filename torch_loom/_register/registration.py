@@ -62,6 +62,7 @@ def register() -> Exception | None:
         entries.register(name)
         late.after_import("torch.distributed.checkpoint.filesystem", _watch_checkpoints)
         _register_compilers()
+        importlib.import_module("torch_loom.kernels.triton.installation").install(name)
     except Exception as error:
         # An invalid name cannot be registered; a stand-in under the default name reports why.
         _register_stand_in(OWN_NAME if isinstance(error, ConfigurationError) else name, error)

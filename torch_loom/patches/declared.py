@@ -163,6 +163,7 @@ CUDA_NAME = _purpose(
     "torch:distributed",
     "torch:utils.cpp_extension",
     "triton:runtime",
+    "triton:compiler",
     reason="Under the name cuda these answer as a build for CUDA does, from the devices; where a GPU would "
     "run what the devices do not, they refuse it. A CPU build has no bodies for them.",
     until="never: it is what the name stands for",

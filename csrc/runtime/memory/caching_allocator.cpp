@@ -395,6 +395,20 @@ size_t CachingAllocator::block_bytes(const void* address) const {
   return block == nullptr ? 0 : block->size;
 }
 
+std::pair<uintptr_t, size_t> CachingAllocator::block_around(const void* address) const {
+  const auto wanted = reinterpret_cast<uintptr_t>(address);
+  Guard lock(lock_);
+  for (const Segment* segment : segments_) {
+    if (wanted < segment->address || wanted - segment->address >= segment->bytes) continue;
+    for (const Block* block = segment->first; block != nullptr; block = block->next) {
+      if (wanted >= block->address && wanted - block->address < block->size)
+        return block->allocated ? std::pair(block->address, block->requested)
+                                : std::pair(uintptr_t{0}, size_t{0});
+    }
+  }
+  return {0, 0};
+}
+
 void CachingAllocator::configure(const AllocatorConfig& config) {
   Guard lock(lock_);
   config_ = config;

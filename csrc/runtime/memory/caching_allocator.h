@@ -125,6 +125,9 @@ class CachingAllocator {
   void record_stream(void* address, int64_t stream);
   // Bytes of the block that starts at `address`, 0 if there is none.
   size_t block_bytes(const void* address) const;
+  // Where the block in use that has `address` begins, and the bytes asked for it; {0, 0} if none has it.
+  // Looks at each segment.
+  std::pair<uintptr_t, size_t> block_around(const void* address) const;
 
   // Gives back to the driver every cached segment that is not split, after waiting for the device's streams.
   // {0, 0}: of all pools but the private ones in use; else of that private pool, if it is no longer in use.

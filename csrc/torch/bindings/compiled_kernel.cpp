@@ -10,6 +10,7 @@
 #include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
 #include "torch/core/python_line.h"
+#include "torch/dispatch/grid_launch.h"
 #include "torch/kernels/factories.h"
 #include "torch/loans/lend.h"
 #include "torch/memory/lazy.h"
@@ -164,6 +165,95 @@ class CompiledKernel {
   const py::object library_;
 };
 
+// A kernel of torch_loom/kernels, launched as a grid of programs.
+class ProgramKernel {
+ public:
+  // `parameters`: a letter for each argument: p an address, i a whole number, f, d, h, b a float32, float64,
+  // float16, bfloat16. `is_written`: of each address. `library` has the function.
+  ProgramKernel(std::string name, uintptr_t function, std::string parameters, std::vector<bool> is_written,
+                size_t block_bytes, py::object library)
+      : parameters_(std::move(parameters)), library_(std::move(library)) {
+    kernel_ = std::make_shared<GridKernel>();
+    kernel_->name = std::move(name);
+    kernel_->function = reinterpret_cast<GridFunction>(function);
+    kernel_->is_written = std::move(is_written);
+    kernel_->block_bytes = block_bytes;
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      if (parameters_[i] == 'p') places_.push_back(static_cast<int>(i));
+    }
+  }
+
+  const std::string& name() const { return kernel_->name; }
+
+  // `arguments`: as many as there are letters.
+  void launch(int device, int64_t x, int64_t y, int64_t z, const py::tuple& arguments) const {
+    constexpr int64_t kMostX = 2147483647, kMostYZ = 65535;  // CUDA's
+    TORCH_CHECK_VALUE(x >= 0 && y >= 0 && z >= 0 && x <= kMostX && y <= kMostYZ && z <= kMostYZ, name(),
+                      ": a grid of (", x, ", ", y, ", ", z, ") programs: a GPU takes up to (", kMostX, ", ",
+                      kMostYZ, ", ", kMostYZ, ")");
+    TORCH_CHECK_TYPE(arguments.size() == parameters_.size(), name(), " takes ", parameters_.size(),
+                     " arguments, but got ", arguments.size());
+    if (x * y * z == 0) return;
+    std::vector<int64_t> numbers(parameters_.size());
+    std::vector<GridAddress> addresses;
+    addresses.reserve(places_.size());
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      PyObject* const one = PyTuple_GET_ITEM(arguments.ptr(), i);
+      if (parameters_[i] == 'p') {
+        addresses.push_back(address(one, i));
+      } else {
+        numbers[i] = number(one, parameters_[i]);
+      }
+    }
+    const py::gil_scoped_release no_gil;
+    submit_grid(kernel_, device, {x, y, z}, std::move(numbers), places_, std::move(addresses));
+  }
+
+ private:
+  GridAddress address(PyObject* one, size_t place) const {
+    if (THPVariable_Check(one)) return {0, THPVariable_Unpack(one)};
+    if (one == Py_None) return {};
+    if (PyLong_Check(one)) {
+      const unsigned long long value = PyLong_AsUnsignedLongLong(one);
+      if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+      return {static_cast<int64_t>(value), {}};
+    }
+    const py::handle object(one);
+    // As Triton's wrapper that gives a tensor another dtype.
+    if (py::hasattr(object, "base")) {
+      const py::object base = object.attr("base");
+      if (THPVariable_Check(base.ptr())) return {0, THPVariable_Unpack(base.ptr())};
+    }
+    if (py::hasattr(object, "data_ptr")) return {object.attr("data_ptr")().cast<int64_t>(), {}};
+    TORCH_CHECK_TYPE(false, name(), ": argument ", place, " is a ", Py_TYPE(one)->tp_name,
+                     ", where an address is expected: a tensor, an int, None, or an object with data_ptr()");
+  }
+
+  static int64_t number(PyObject* one, char letter) {
+    int64_t bits = 0;
+    if (letter == 'i') {
+      bits = PyLong_AsLongLong(one);
+      if (PyErr_Occurred() != nullptr && PyLong_Check(one)) {
+        PyErr_Clear();
+        bits = static_cast<int64_t>(PyLong_AsUnsignedLongLong(one));
+      }
+    } else {
+      const double value = PyFloat_AsDouble(one);
+      if (letter == 'd') bits = std::bit_cast<int64_t>(value);
+      if (letter == 'f') bits = std::bit_cast<int32_t>(static_cast<float>(value));
+      if (letter == 'h') bits = c10::Half(static_cast<float>(value)).x;
+      if (letter == 'b') bits = c10::BFloat16(static_cast<float>(value)).x;
+    }
+    if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+    return bits;
+  }
+
+  std::shared_ptr<GridKernel> kernel_;
+  const std::string parameters_;
+  std::vector<int> places_;
+  const py::object library_;
+};
+
 c10::SmallVector<int64_t, 6> integers(const py::tuple& values) {
   c10::SmallVector<int64_t, 6> found;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -190,6 +280,13 @@ void bind_compiled_kernels(py::module_& m) {
            py::arg("library"))
       .def_property_readonly("name", &CompiledKernel::name)
       .def("__call__", guarded(&CompiledKernel::call));
+  py::class_<ProgramKernel>(m, "ProgramKernel")
+      .def(py::init<std::string, uintptr_t, std::string, std::vector<bool>, size_t, py::object>(),
+           py::arg("name"), py::arg("function"), py::arg("parameters"), py::arg("is_written"),
+           py::arg("block_bytes"), py::arg("library"))
+      .def_property_readonly("name", &ProgramKernel::name)
+      .def("launch", guarded(&ProgramKernel::launch), py::arg("device"), py::arg("x"), py::arg("y"),
+           py::arg("z"), py::arg("arguments"));
   m.def("empty_strided", guarded(make_buffer), py::arg("device"), py::arg("sizes"), py::arg("strides"),
         py::arg("dtype"));
 }

@@ -32,12 +32,20 @@ using runtime::Command;
 using runtime::CommandKind;
 using runtime::kinds_of;
 
-constexpr int32_t kAssertTriggered = 710;  // CUDA's number
+constexpr int32_t kAssertTriggered = 710;  // CUDA's numbers
+constexpr int32_t kIllegalAddress = 700;
+
+int32_t number_of(Fault fault) { return fault == Fault::kAssert ? kAssertTriggered : kIllegalAddress; }
+const char* words_of(Fault fault) {
+  return fault == Fault::kAssert ? "device-side assert triggered"
+                                 : "an illegal memory access was encountered";
+}
 
 // What failed first. Leaked: threads may raise it until the process ends.
 struct Failed {
   std::mutex mutex;
   std::string what;
+  Fault fault = Fault::kAssert;
 };
 Failed& failed() {
   static auto* instance = new Failed;
@@ -75,14 +83,16 @@ const std::shared_ptr<Guard>& guard() {
 void Guard::raise() {
   is_raised_.store(true, std::memory_order_relaxed);
   std::string what;
+  Fault fault;
   {
     const std::lock_guard<std::mutex> lock(failed().mutex);
     what = failed().what;
+    fault = failed().fault;
   }
   const std::string device = device_name_upper();
   throw c10::AcceleratorError(
-      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, kAssertTriggered,
-      device + " error: device-side assert triggered\n" + what +
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, number_of(fault),
+      device + " error: " + words_of(fault) + "\n" + what +
           "\nThe devices cannot be used any more in this process. " + device +
           " kernel errors might be asynchronously reported at some other API call, so the stacktrace above "
           "may be misleading.\nFor debugging consider passing " +
@@ -224,13 +234,21 @@ void skip_or_raise(Op& op, torch::jit::Stack* stack, Lending& lending) {
   push_undefined(op, stack, lending, *inferred);
 }
 
-void note_device_assert(const char* op_name, const std::string& reason, std::string_view line) {
+void raise_fault(const std::string& what, Fault fault) {
+  throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, number_of(fault),
+                              std::string(device_name_upper()) + " error: " + words_of(fault) + "\n" + what);
+}
+
+void note_device_assert(const char* op_name, const std::string& reason, std::string_view line, Fault fault) {
   {
     const std::lock_guard<std::mutex> lock(failed().mutex);
     if (!failed().what.empty()) return;
     failed().what =
         std::string(op_name) + (line.empty() ? "" : " (" + std::string(line) + ")") + ": " + reason;
-    std::fprintf(stderr, "%s: device-side assert: %s\n", device_name().c_str(), failed().what.c_str());
+    failed().fault = fault;
+    std::fprintf(stderr, "%s: %s: %s\n", device_name().c_str(),
+                 fault == Fault::kAssert ? "device-side assert" : "illegal memory access",
+                 failed().what.c_str());
   }
   runtime::tape::attach(guard());
   set_memory_check(&raise_device_assert);

@@ -38,9 +38,16 @@ void assert_or_rethrow(Op& op, torch::jit::Stack* stack, Lending& lending, const
 // their shapes are not known without a run, the assert is raised.
 void skip_or_raise(Op& op, torch::jit::Stack* stack, Lending& lending);
 
+// What ended a device, as CUDA names it.
+enum class Fault { kAssert, kIllegalAccess };
+
 // The device has asserted: the next wait for it raises the error. `line`: of Python, may be empty. From any
 // thread; the first one counts.
-void note_device_assert(const char* op_name, const std::string& reason, std::string_view line);
+void note_device_assert(const char* op_name, const std::string& reason, std::string_view line,
+                        Fault fault = Fault::kAssert);
+
+// Throws the error of a kernel where it is no assert of the device: c10::AcceleratorError.
+[[noreturn]] void raise_fault(const std::string& what, Fault fault);
 
 // Throws c10::AcceleratorError where a device has asserted.
 [[noreturn]] void raise_device_assert();

@@ -6,6 +6,7 @@ import _ctypes
 import contextlib
 import ctypes
 import fcntl
+import functools
 import hashlib
 import os
 import platform
@@ -47,26 +48,61 @@ _lock = threading.Lock()
 _libraries: list[ctypes.CDLL] = []
 
 
-def compiled(text: str, shown: str, *, divides_whole_numbers: bool) -> int:
+# For kernels that were generated, which divide by nothing that is zero. The processor's features are part of
+# the key.
+FOR_THIS_MACHINE = (
+    "-x",
+    "c++",
+    "-std=c++17",
+    "-O3",
+    "-march=native",
+    "-fPIC",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-fopenmp-simd",
+    "-w",
+    "-shared",
+)
+
+
+def compiled(
+    text: str, shown: str, *, divides_whole_numbers: bool = False, options: tuple[str, ...] | None = None
+) -> int:
     """Return the address of the function :data:`ENTRY` in a C++ text.
 
     Args:
         text: what is compiled. Headers of the torch that is running can be included.
         shown: the part of it that the program wrote, for errors.
-
         divides_whole_numbers: whether signed integers of 32 or 64 bits may be divided.
+        options: the compiler's options, which compile and link, in place of those for such a text:
+            :data:`FOR_THIS_MACHINE`, and more behind them.
 
     Raises:
         CompilationError: there is no compiler, or it refuses the text; the message has its words.
         ConfigurationError: the cache's folder, or a library in it, cannot be used.
     """
-    options = (*_COMPILE, *_WHOLE_NUMBERS) if divides_whole_numbers else _COMPILE
-    key = "\0".join((text, config.compiler(), *options, *_LINK, str(torch.__version__), platform.machine()))
+    if options is None:
+        options = (*_COMPILE, *_WHOLE_NUMBERS) if divides_whole_numbers else _COMPILE
+    machine = _features() if "-march=native" in options else platform.machine()
+    key = "\0".join((text, config.compiler(), *options, *_LINK, str(torch.__version__), machine))
     digest = hashlib.sha256(key.encode()).hexdigest()
     with _lock:
         if digest not in _functions:
             _functions[digest] = _load(digest, text, shown, options)
         return _functions[digest]
+
+
+@functools.cache
+def _features() -> str:
+    """Return what instructions the processor has: several machines may share the folder of kernels."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    wanted = ("flags", "features", "model name", "cpu part")
+    return "\n".join(dict.fromkeys(line for line in lines if line.lower().startswith(wanted)))
 
 
 def _load(digest: str, text: str, shown: str, options: tuple[str, ...]) -> int:
@@ -113,11 +149,14 @@ def _build(folder: Path, path: Path, text: str, shown: str, options: tuple[str, 
             old.unlink(missing_ok=True)
         source.write_text(text, encoding="utf-8")
         include = str(Path(torch.__path__[0]) / "include")
-        _run([*options, "-I", include, str(source), "-o", str(objects)], objects, shown)
-        _run([*_LINK, str(objects), "-o", str(library)], library, shown)
+        if "-shared" in options:
+            _run([*options, str(source), "-o", str(library)], library, shown)
+        else:
+            _run([*options, "-I", include, str(source), "-o", str(objects)], objects, shown)
+            _run([*_LINK, str(objects), "-o", str(library)], library, shown)
         kept.keep(library, path)
         for rest in (source, objects):
-            rest.unlink()
+            rest.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

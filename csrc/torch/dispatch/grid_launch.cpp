@@ -1,0 +1,222 @@
+#include "torch/dispatch/grid_launch.h"
+
+#include <ATen/Parallel.h>
+#include <c10/util/SmallVector.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+#include "torch/core/errors.h"
+#include "torch/core/python_line.h"
+#include "torch/dispatch/device_assert.h"
+#include "torch/memory/lazy.h"
+#include "torch/memory/worlds.h"
+
+namespace loom::glue {
+
+namespace {
+
+struct Memory {
+  int64_t begin, end;
+};
+
+// The memory of the tensor at an address, for kernels; empty where there is none.
+Memory find_memory(int64_t address) {
+  const void* const place = reinterpret_cast<const void*>(address);
+  const runtime::Place found = runtime::locate(place);
+  if (found.device == nullptr) return {0, 0};
+  const auto [begin, bytes] = found.device->allocator->block_around(place);
+  return {static_cast<int64_t>(begin), static_cast<int64_t>(begin + bytes)};
+}
+
+// Memory of a thread for the blocks of its programs, kept from launch to launch.
+char* block_memory(size_t bytes) {
+  struct Kept {
+    void* memory = nullptr;
+    size_t bytes = 0;
+    ~Kept() { std::free(memory); }
+  };
+  static thread_local Kept kept;
+  constexpr size_t kAlignment = 64;
+  if (bytes > kept.bytes) {
+    std::free(kept.memory);
+    kept = {};
+    const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    kept.memory = std::aligned_alloc(kAlignment, rounded);
+    TORCH_CHECK_WITH(OutOfMemoryError, kept.memory != nullptr, "A kernel needs ", rounded,
+                     " bytes of host memory for its blocks, which the host does not have");
+    kept.bytes = rounded;
+  }
+  return static_cast<char*>(kept.memory);
+}
+
+// What goes in front of the arguments: the grid, the first program and the one behind the last, find_memory.
+constexpr size_t kNumbersInFront = 6;
+// Below this, a second thread costs more than it saves.
+constexpr int64_t kWorthwhileNs = 40'000;
+
+struct GridLaunch {
+  std::shared_ptr<GridKernel> kernel;
+  std::string line;
+  std::vector<int64_t> numbers;
+  std::vector<Memory> memories;
+  std::vector<std::string> shapes;
+  int64_t num_programs;
+  std::thread::id issuer = std::this_thread::get_id();
+
+  // Returns what went wrong, or "".
+  std::string run_some(int64_t begin, int64_t end) const {
+    c10::SmallVector<int64_t, 32> own(numbers.begin(), numbers.end());
+    own[3] = begin;
+    own[4] = end;
+    const void* const first = memories.data();
+    const char* error = kernel->function(static_cast<void* const*>(const_cast<void*>(first)), own.data(),
+                                         block_memory(kernel->block_bytes));
+    return error == nullptr ? "" : error;
+  }
+
+  void run() const {
+    const int64_t known_ns = kernel->program_ns.load(std::memory_order_relaxed);
+    const auto before = std::chrono::steady_clock::now();
+    std::string error;
+    bool is_timed = known_ns == 0;
+    int64_t done = 0;
+    // The first program of the first launch says whether threads are worth it.
+    if (known_ns == 0 && num_programs > 1) {
+      error = run_some(0, 1);
+      done = 1;
+      const int64_t took = elapsed_ns(before);
+      kernel->program_ns.store(std::max<int64_t>(took, 1), std::memory_order_relaxed);
+      is_timed = false;
+    }
+    const int64_t rest = num_programs - done;
+    const int64_t program_ns = kernel->program_ns.load(std::memory_order_relaxed);
+    if (error.empty() && rest > 0) {
+      if (rest == 1 || program_ns * rest < kWorthwhileNs || at::get_num_threads() == 1) {
+        const auto start = std::chrono::steady_clock::now();
+        error = run_some(done, num_programs);
+        if (error.empty())
+          kernel->program_ns.store(std::max<int64_t>(elapsed_ns(start) / rest, 1), std::memory_order_relaxed);
+      } else {
+        std::mutex mutex;
+        // Several shares a thread, so that uneven programs end together.
+        const int64_t share = std::max<int64_t>(1, rest / (at::get_num_threads() * 8));
+        std::atomic<int64_t> next{done};
+        at::parallel_for(0, at::get_num_threads(), 1, [&](int64_t first, int64_t last) {
+          for (int64_t thread = first; thread < last; ++thread) {
+            while (true) {
+              const int64_t begin = next.fetch_add(share);
+              if (begin >= num_programs) break;
+              std::string one = run_some(begin, std::min(begin + share, num_programs));
+              if (one.empty()) continue;
+              next.store(num_programs);
+              const std::lock_guard<std::mutex> lock(mutex);
+              if (error.empty()) error = std::move(one);
+            }
+          }
+        });
+      }
+    }
+    if (is_timed && error.empty())
+      kernel->program_ns.store(std::max<int64_t>(elapsed_ns(before) / num_programs, 1),
+                               std::memory_order_relaxed);
+    if (!error.empty()) report(error);
+  }
+
+  static int64_t elapsed_ns(std::chrono::steady_clock::time_point before) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - before)
+        .count();
+  }
+
+  void report(std::string error) const {
+    const char kind = error[0];
+    error.erase(0, 1);
+    // \x01number\x02 stands for the shape of an argument.
+    const size_t begin = error.find('\x01'), end = error.find('\x02');
+    if (begin != std::string::npos && end != std::string::npos) {
+      const size_t number = std::stoul(error.substr(begin + 1, end - begin - 1));
+      error.replace(begin, end - begin + 1, number < shapes.size() ? ", " + shapes[number] : "");
+    }
+    if (kind != 'M' && kind != 'A') {
+      TORCH_CHECK(false, kernel->name, ": ", error, line.empty() ? "" : "\n  launched at " + line);
+    }
+    const Fault fault = kind == 'M' ? Fault::kIllegalAccess : Fault::kAssert;
+    if (has_device_asserts) {
+      note_device_assert(kernel->name.c_str(), error, line, fault);
+      return;
+    }
+    raise_fault(kernel->name + " at " + error + (line.empty() ? "" : "\n  launched at " + line), fault);
+  }
+};
+
+std::string shape_of(const at::Tensor& tensor) {
+  std::string text = std::string("a tensor of ") + c10::toString(tensor.scalar_type()) + " [";
+  for (int64_t dim = 0; dim < tensor.dim(); ++dim)
+    text += (dim == 0 ? "" : ", ") + std::to_string(tensor.size(dim));
+  return text + "]";
+}
+
+runtime::Operand describe(const at::Tensor& tensor, bool is_written) {
+  return {tensor.const_data_ptr(),
+          tensor.sizes().data(),
+          tensor.strides().data(),
+          static_cast<int32_t>(tensor.dim()),
+          static_cast<int32_t>(tensor.itemsize()),
+          static_cast<int8_t>(tensor.scalar_type()),
+          is_written};
+}
+
+}  // namespace
+
+void submit_grid(std::shared_ptr<GridKernel> kernel, int device, const std::array<int64_t, 3>& grid,
+                 std::vector<int64_t> numbers, const std::vector<int>& places,
+                 std::vector<GridAddress> addresses) {
+  check_device_assert();
+  const char* const name = kernel->name.c_str();
+  auto work = std::make_unique<GridLaunch>();
+  const runtime::StreamRef stream = runtime::current_stream_of(device);
+  c10::SmallVector<runtime::Operand, 8> operands, outputs;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    GridAddress& one = addresses[i];
+    if (!one.tensor.defined()) {
+      const auto whole = one.address == 0 ? Memory{0, 0} : find_memory(one.address);
+      work->memories.push_back(whole);
+      work->shapes.emplace_back(one.address == 0 ? "which is null" : "an address that is no tensor's");
+      numbers[static_cast<size_t>(places[i])] = one.address;
+      continue;
+    }
+    const at::Tensor& tensor = one.tensor;
+    TORCH_CHECK_VALUE(tensor.device() == c10::Device(device_type(), static_cast<c10::DeviceIndex>(device)),
+                      name, ": Pointer argument (at ", places[i], ") cannot be accessed from ", device_name(),
+                      ":", device, ": its tensor is on ", tensor.device(),
+                      tensor.is_cpu() ? " (cpu tensor?)" : "", ". Move it with .to()");
+    check_world(tensor, name);
+    check_has_memory(tensor, name);
+    c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
+    const bool is_written = kernel->is_written[i];
+    const auto first = reinterpret_cast<int64_t>(devices().engine_address(device_data(storage, is_written)));
+    work->memories.push_back({first, first + static_cast<int64_t>(storage->nbytes())});
+    work->shapes.push_back(shape_of(tensor));
+    numbers[static_cast<size_t>(places[i])] =
+        first + tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize());
+    operands.push_back(describe(tensor, is_written));
+    if (is_written) outputs.push_back(operands.back());
+  }
+  numbers.insert(numbers.begin(), {grid[0], grid[1], grid[2], 0, 0, reinterpret_cast<int64_t>(&find_memory)});
+  work->num_programs = grid[0] * grid[1] * grid[2];
+  work->numbers = std::move(numbers);
+  if (!translated([&] { return runtime::runs_in_place(stream); })) work->line = python_line();
+  const runtime::OpRecord& op = runtime::intern_op(kernel->name);
+  work->kernel = std::move(kernel);
+  // The driver, a graph or a refusal releases it.
+  GridLaunch* const context = work.release();
+  driver::Kernel command{op.full_name,
+                         [](void* work, driver::Stream) { static_cast<const GridLaunch*>(work)->run(); },
+                         [](void* work) { delete static_cast<const GridLaunch*>(work); }, context};
+  if (!devices().device(device).runs_kernels()) command.run = [](void*, driver::Stream) {};
+  translated([&] { runtime::submit(stream, command, {&op, operands, {}}, outputs); });
+}
+
+}  // namespace loom::glue

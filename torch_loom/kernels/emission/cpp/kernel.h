@@ -1,0 +1,137 @@
+// What a compiled kernel is called with, and how it reports what goes wrong.
+#pragma once
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "functions.h"
+#include "products.h"
+
+namespace loom {
+
+// The memory of the tensor that an argument is: [begin, end).
+struct Memory {
+  int64_t begin, end;
+};
+
+// One program of a launch.
+struct Program {
+  const int64_t* numbers;  // the arguments, 64 bits each
+  const Memory* memories;  // of the arguments that are addresses, in order
+  int32_t id[3], count[3];
+  char* blocks;                     // for blocks that do not fit into registers
+  Memory (*find)(int64_t address);  // the tensor at an address; empty where there is none
+  mutable Memory found;             // what it found last
+};
+
+// A load or store of the source.
+struct Site {
+  const char *what, *place, *argument;
+  int number;  // of the argument among those that are addresses; negative where it is not known
+};
+
+struct Failure {
+  char text[1500];
+};
+
+__attribute__((noinline, cold, noreturn, format(printf, 2, 3))) inline void fail(char kind,
+                                                                                 const char* format, ...) {
+  Failure failure;
+  failure.text[0] = kind;
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(failure.text + 1, sizeof failure.text - 1, format, arguments);
+  va_end(arguments);
+  throw failure;
+}
+
+__attribute__((noinline, cold, noreturn)) inline void fail_access(const Program& program, const Site& site,
+                                                                  int64_t address, int64_t bytes) {
+  char argument[200] = "memory that is no tensor's";
+  char where[200] = "";
+  if (site.number >= 0) {
+    const Memory memory = program.memories[site.number];
+    if (address == 0 && memory.begin == memory.end) {
+      snprintf(where, sizeof where, "which is null");
+    } else if (address < memory.begin) {
+      snprintf(where, sizeof where, "%lld bytes before the begin", (long long)(memory.begin - address));
+    } else {
+      snprintf(where, sizeof where, "%lld bytes after the end",
+               (long long)(address + bytes > memory.end && address < memory.end ? 0 : address - memory.end));
+    }
+    snprintf(argument, sizeof argument, "of argument %s\x01%d\x02", site.argument, site.number);
+  }
+  fail('M', "%s: program (%d, %d, %d) of (%d, %d, %d) %s %lld bytes at 0x%llx, %s %s", site.place,
+       program.id[0], program.id[1], program.id[2], program.count[0], program.count[1], program.count[2],
+       site.what, (long long)bytes, (unsigned long long)address, where, argument);
+}
+
+inline bool is_in(Memory memory, int64_t address, int64_t bytes) {
+  return address >= memory.begin && address + bytes <= memory.end;
+}
+
+inline Memory memory_at(const Program& program, int number, int64_t address) {
+  if (number >= 0) return program.memories[number];
+  if (!is_in(program.found, address, 1)) program.found = program.find(address);
+  return program.found;
+}
+
+inline void check(const Program& program, const Site& site, int64_t address, int64_t bytes) {
+  if (__builtin_expect(!is_in(memory_at(program, site.number, address), address, bytes), 0))
+    fail_access(program, site, address, bytes);
+}
+// Whether all of [low, high) is an argument's. An empty range is.
+inline bool holds(const Program& program, const Site& site, int64_t low, int64_t high) {
+  if (high <= low) return true;
+  const Memory memory = memory_at(program, site.number, low);
+  return low >= memory.begin && high <= memory.end;
+}
+
+template <typename T>
+inline T read(int64_t address) {
+  T value;
+  memcpy(&value, reinterpret_cast<const void*>(address), sizeof value);
+  return value;
+}
+template <typename T>
+inline void write(int64_t address, T value) {
+  memcpy(reinterpret_cast<void*>(address), &value, sizeof value);
+}
+template <typename T>
+inline T read_checked(const Program& program, const Site& site, int64_t address) {
+  check(program, site, address, sizeof(T));
+  return read<T>(address);
+}
+template <typename T>
+inline void write_checked(const Program& program, const Site& site, int64_t address, T value) {
+  check(program, site, address, sizeof(T));
+  write<T>(address, value);
+}
+
+// Changes a number in memory at once; returns what was there.
+template <typename T, typename Change>
+inline T exchange(const Program& program, const Site& site, int64_t address, Change change) {
+  check(program, site, address, sizeof(T));
+  using Word = std::conditional_t<
+      sizeof(T) == 8, uint64_t,
+      std::conditional_t<sizeof(T) == 4, uint32_t, std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
+  Word* const word = reinterpret_cast<Word*>(address);
+  Word before = __atomic_load_n(word, __ATOMIC_SEQ_CST);
+  while (true) {
+    const T old = bits_as<T>(before);
+    if (__atomic_compare_exchange_n(word, &before, bits_as<Word>(static_cast<T>(change(old))), false,
+                                    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+      return old;
+  }
+}
+
+inline int64_t least(int64_t a, int64_t b) { return b < a ? b : a; }
+inline int64_t most(int64_t a, int64_t b) { return a < b ? b : a; }
+inline int64_t kept_in(int64_t value, int64_t low, int64_t high) { return most(low, least(value, high)); }
+
+template <typename T>
+inline void copy_block(T* to, const T* from, int64_t count) {
+  if (to != from) memmove(to, from, sizeof(T) * count);
+}
+
+}  // namespace loom

@@ -1,0 +1,196 @@
+// Number formats of kernels: half precision, bfloat16, float8. Conversions have no branches, so that loops of
+// them become vector instructions.
+#pragma once
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+namespace loom {
+
+template <typename To, typename From>
+inline To bits_as(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+inline float half_to_float(uint16_t half) {
+  const uint32_t magnitude = half & 0x7fffu;
+  // A multiplication moves the exponent, of subnormal numbers too.
+  const float moved = bits_as<float>(magnitude << 13) * 0x1p112f;
+  const uint32_t special = magnitude >= 0x7c00u ? 0x7f800000u : 0u;
+  return bits_as<float>(bits_as<uint32_t>(moved) | special | static_cast<uint32_t>(half & 0x8000u) << 16);
+}
+
+// To nearest, ties to even.
+inline uint16_t float_to_half(float value) {
+  const uint32_t all = bits_as<uint32_t>(value);
+  const uint32_t magnitude = all & 0x7fffffffu;
+  const uint32_t normal = (magnitude + 0xfffu + (magnitude >> 13 & 1u) - (112u << 23)) >> 13;
+  // The unit of 0.5f in the last place is half of the smallest subnormal number's.
+  const uint32_t subnormal = bits_as<uint32_t>(bits_as<float>(magnitude) + 0.5f) - 0x3f000000u;
+  uint32_t result = magnitude < 0x38800000u ? subnormal : normal;
+  result = magnitude >= 0x47800000u ? 0x7c00u : result;
+  result = magnitude > 0x7f800000u ? 0x7e00u : result;
+  return static_cast<uint16_t>(result | (all >> 16 & 0x8000u));
+}
+
+inline uint16_t float_to_half_down(float value) {  // towards zero
+  const uint32_t all = bits_as<uint32_t>(value);
+  const uint32_t magnitude = all & 0x7fffffffu;
+  const uint32_t normal = (magnitude - (112u << 23)) >> 13;
+  const uint32_t subnormal = static_cast<uint32_t>(bits_as<float>(magnitude) * 0x1p24f);
+  uint32_t result = magnitude < 0x38800000u ? subnormal : normal;
+  result = magnitude >= 0x47800000u ? 0x7bffu : result;
+  result = magnitude == 0x7f800000u ? 0x7c00u : result;
+  result = magnitude > 0x7f800000u ? 0x7e00u : result;
+  return static_cast<uint16_t>(result | (all >> 16 & 0x8000u));
+}
+
+struct f16 {
+  uint16_t bits;
+  f16() = default;
+  template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+  explicit f16(T value) : bits(float_to_half(static_cast<float>(value))) {}
+  operator float() const { return half_to_float(bits); }
+};
+
+inline uint16_t float_to_bf16(float value) {
+  const uint32_t all = bits_as<uint32_t>(value);
+  const uint32_t rounded = (all + 0x7fffu + (all >> 16 & 1u)) >> 16;
+  return static_cast<uint16_t>((all & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : rounded);
+}
+
+struct bf16 {
+  uint16_t bits;
+  bf16() = default;
+  template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+  explicit bf16(T value) : bits(float_to_bf16(static_cast<float>(value))) {}
+  operator float() const { return bits_as<float>(static_cast<uint32_t>(bits) << 16); }
+};
+
+// kFinite: no infinity, NaN is all ones (e4m3fn); kUnsigned0: NaN is minus zero (…fnuz); kIeee: as f16.
+enum class Kind { kIeee, kFinite, kUnsigned0, kNoSpecials };
+
+template <int exponent_bits, int mantissa_bits, int bias, Kind kind>
+struct f8 {
+  uint8_t bits;
+  f8() = default;
+  template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+  explicit f8(T value) : bits(rounded(static_cast<float>(value))) {}
+
+  operator float() const {
+    const int exponent = bits >> mantissa_bits & ((1 << exponent_bits) - 1);
+    const int mantissa = bits & ((1 << mantissa_bits) - 1);
+    const float sign = bits & 0x80 ? -1.f : 1.f;
+    if (kind == Kind::kIeee && exponent == (1 << exponent_bits) - 1)
+      return mantissa == 0 ? sign * INFINITY : NAN;
+    if (kind == Kind::kFinite && (bits & 0x7f) == 0x7f) return NAN;
+    if (kind == Kind::kUnsigned0 && bits == 0x80) return NAN;
+    if (exponent == 0) return sign * ldexpf(static_cast<float>(mantissa), 1 - bias - mantissa_bits);
+    return sign *
+           ldexpf(static_cast<float>(mantissa + (1 << mantissa_bits)), exponent - bias - mantissa_bits);
+  }
+
+  static constexpr int highest() {
+    if (kind == Kind::kIeee) return ((((1 << exponent_bits) - 1) << mantissa_bits) - 1);
+    return kind == Kind::kFinite ? 0x7e : 0x7f;
+  }
+
+  // To nearest, ties to even; too large values become the largest, as a GPU's conversions have it.
+  static uint8_t rounded(float value, bool is_down = false) {
+    const uint8_t sign = std::signbit(value) ? 0x80 : 0;
+    if (value != value) {
+      if (kind == Kind::kIeee) return sign | 0x7f;
+      return kind == Kind::kUnsigned0 ? 0x80 : sign | 0x7f;
+    }
+    const float magnitude = fabsf(value);
+    if (kind == Kind::kIeee && magnitude > 3e38f) return sign | ((1 << exponent_bits) - 1) << mantissa_bits;
+    int exponent;
+    frexpf(magnitude, &exponent);
+    exponent = exponent - 1 < 1 - bias ? 1 - bias : exponent - 1;
+    const float scaled = magnitude > 1e9f ? 1e9f : ldexpf(magnitude, mantissa_bits - exponent);
+    const float whole = is_down ? floorf(scaled) : nearbyintf(scaled);
+    int result =
+        magnitude > 1e9f ? highest() : static_cast<int>(whole) + ((exponent + bias - 1) << mantissa_bits);
+    if (result > highest()) result = highest();
+    if (kind == Kind::kUnsigned0 && result == 0) return 0;
+    return sign | static_cast<uint8_t>(result);
+  }
+};
+
+using f8E5M2 = f8<5, 2, 15, Kind::kIeee>;
+using f8E4M3FN = f8<4, 3, 7, Kind::kFinite>;
+using f8E4M3B11FNUZ = f8<4, 3, 15, Kind::kNoSpecials>;  // Triton's fp8e4b15
+using f8E4M3FNUZ = f8<4, 3, 8, Kind::kUnsigned0>;
+using f8E5M2FNUZ = f8<5, 2, 16, Kind::kUnsigned0>;
+
+// Towards zero, where a kernel asks for it.
+template <typename T>
+inline T rounded_down(double value) {
+  T result(static_cast<float>(value));
+  if constexpr (std::is_same_v<T, f16>) {
+    result.bits = float_to_half_down(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    result.bits = static_cast<uint16_t>(bits_as<uint32_t>(static_cast<float>(value)) >> 16);
+  } else if constexpr (sizeof(T) == 1) {
+    result.bits = T::rounded(static_cast<float>(value), true);
+  } else if constexpr (std::is_same_v<T, float>) {
+    if (fabs(static_cast<double>(result)) > fabs(value)) result = nextafterf(result, 0.f);
+  }
+  return result;
+}
+
+template <typename T>
+inline T from_bits(uint64_t bits) {
+  T result;
+  memcpy(&result, &bits, sizeof result);
+  return result;
+}
+
+// 10 bits of mantissa, as a GPU's tensor cores read float32: to nearest, ties away from zero.
+inline float tf32(float value) {
+  const uint32_t all = bits_as<uint32_t>(value);
+  const uint32_t rounded = (all + 0x1000u) & 0xffffe000u;
+  return bits_as<float>((all & 0x7f800000u) == 0x7f800000u ? all : rounded);
+}
+
+// A float as a whole number: out of range, the nearest one; NaN is zero. So do a GPU's conversions.
+template <typename T>
+inline T whole(double value) {
+  constexpr double low = static_cast<double>(std::numeric_limits<T>::min());
+  constexpr double high = static_cast<double>(std::numeric_limits<T>::max());
+  if (value != value) return 0;
+  if (value <= low) return std::numeric_limits<T>::min();
+  if (value >= high) return std::numeric_limits<T>::max();
+  return static_cast<T>(value);
+}
+inline int32_t whole_i32(float value) {
+  const float kept = value > -2147483648.f ? value : -2147483648.f;
+  return value >= 2147483648.f ? 2147483647 : static_cast<int32_t>(value == value ? kept : 0.f);
+}
+
+// Registers of inline assembly have a width and no type.
+template <typename R, typename T>
+inline R to_register(T value) {
+  R result{};
+  if constexpr (std::is_same_v<T, bool>) {
+    result = static_cast<R>(value);
+  } else {
+    memcpy(&result, &value, sizeof(R) < sizeof(T) ? sizeof(R) : sizeof(T));
+  }
+  return result;
+}
+template <typename T, typename R>
+inline T from_register(R value) {
+  return to_register<T, R>(value);
+}
+
+}  // namespace loom

@@ -1,0 +1,250 @@
+"""C++ of a kernel: a function for one program of a launch, and the entry that runs some of its programs."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch_loom.kernels.emission import elements
+from torch_loom.kernels.emission.function import FunctionText
+from torch_loom.kernels.emission.ordered import quoted
+from torch_loom.kernels.emission.origins import Origins
+from torch_loom.kernels.emission.types import cpp_type
+from torch_loom.kernels.lowering import lower
+from torch_loom.kernels.lowering import ops as kinds
+from torch_loom.kernels.lowering.plan import LoweredFunction
+from torch_loom.kernels.ttir.model import Module, Op, Pointer, Scalar, Value
+
+_HEADERS = ("numbers.h", "functions.h", "products.h", "kernel.h")
+_BLOCK_ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """A kernel as C++.
+
+    Attributes:
+        text: the text, which defines ``loom_entry_``.
+        name: of the kernel.
+        parameters: for each argument of the kernel, in order: ``p`` an address, ``i`` a whole number, ``f``,
+            ``d``, ``h``, ``b`` a float of 32, 64, 16 bits, a bfloat16.
+        are_written: for each address among them, whether the kernel writes there.
+        block_bytes: how much memory a program needs for its blocks.
+    """
+
+    text: str
+    name: str
+    parameters: str
+    are_written: tuple[bool, ...]
+    block_bytes: int
+
+
+def emit(module: Module) -> Emitted:
+    """Return the C++ of a kernel.
+
+    Raises:
+        UnsupportedKernelError: an op or a type in it is not compiled; the message names its line.
+    """
+    return KernelText(module).emitted()
+
+
+class KernelText:
+    """The text of a kernel and what its functions share."""
+
+    def __init__(self, module: Module) -> None:
+        self.functions = {one.function.name: one for one in lower(module)}
+        self.kernel = self.functions[module.kernel.name]
+        self._blocks = 0
+        self._sites: dict[tuple[str, str, str, int], int] = {}
+        self._origins: dict[FunctionText, Origins] = {}
+        self._written: set[int] = set()
+
+    def emitted(self) -> Emitted:
+        bodies = [self._function(one) for one in self.functions.values() if one is not self.kernel]
+        kernel, parameters = self._kernel()
+        arguments = self.kernel.function.arguments
+        pointers = [number for number, one in enumerate(arguments) if isinstance(one.type, Pointer)]
+        declared = [self._signature(one) + ";" for one in self.functions.values() if one is not self.kernel]
+        sites = [
+            f"{{{quoted(what)}, {quoted(place)}, {quoted(argument)}, {number}}},"
+            for what, place, argument, number in self._sites
+        ]
+        lines = [
+            prelude(),
+            "namespace loom {",
+            "namespace {",
+            "const Site sites[] = {",
+            *sites,
+            '{"", "", "", 0}};',
+            *declared,
+            *(line for body in bodies for line in body),
+            *kernel,
+            "}  // namespace",
+            "}  // namespace loom",
+            _ENTRY,
+        ]
+        written = tuple(number in self._written for number in range(len(pointers)))
+        return Emitted("\n".join(lines) + "\n", self.kernel.function.name, parameters, written, self._blocks)
+
+    # -------------------------------------------------------------- for functions
+
+    def reserve(self, count: int) -> int:
+        """Return where memory of a function begins; all blocks of all functions have their own."""
+        begin = self._blocks
+        self._blocks += -(-count // _BLOCK_ALIGNMENT) * _BLOCK_ALIGNMENT
+        return begin
+
+    def site(self, function: FunctionText, op: Op) -> str:
+        """Return C++ of the record of a load or store, for errors."""
+        number = -1
+        argument = ""
+        is_write = op.name in kinds.STORES or op.name in kinds.ORDERED
+        if function.lowered is self.kernel:
+            if function not in self._origins:
+                self._origins[function] = Origins(function.lowered)
+            origin = self._origins[function].of(op.operands[0])
+            if origin is not None:
+                arguments = self.kernel.function.arguments
+                pointers = [one for one in arguments if isinstance(one.type, Pointer)]
+                number, argument = pointers.index(origin), origin.name
+        if is_write and number >= 0:
+            self._written.add(number)
+        key = ("writes" if is_write else "reads", str(op.place), argument, number)
+        return f"sites[{self._sites.setdefault(key, len(self._sites))}]"
+
+    def call(self, function: FunctionText, op: Op) -> list[str]:
+        callee = self.functions.get(str(op.attributes.get("callee")))
+        if callee is None:
+            raise elements.refused(op, f"the call of {op.attributes.get('callee')}")
+        lines: list[str] = []
+        arguments = ["program"]
+        for value in op.operands:
+            if kinds.is_number(value.type):
+                arguments.append(function.number(value))
+                continue
+            if value in function.lowered.inline:
+                place = function.scratch(function.element_type(value), value.type.size)  # type: ignore[union-attr]
+                lines += function.fill(value, place)
+                arguments.append(place)
+            else:
+                arguments.append(function.buffer(value))
+        for result in op.results:
+            if kinds.is_number(result.type):
+                lines += function.declare(result)
+                arguments.append(function.number(result))
+            else:
+                arguments.append(function.buffer(result))
+        return [*lines, f"function_{_identifier(callee.function.name)}({', '.join(arguments)});"]
+
+    def returned(self, function: FunctionText, end: Op) -> list[str]:
+        lines: list[str] = []
+        for number, value in enumerate(end.operands):
+            if kinds.is_number(value.type):
+                lines.append(f"result{number} = {function.number(value)};")
+            else:
+                lines += function.fill(value, f"result{number}")
+        return lines
+
+    # ------------------------------------------------------------------ functions
+
+    def _signature(self, lowered: LoweredFunction) -> str:
+        parts = ["const Program& program"]
+        for number, value in enumerate(lowered.function.arguments):
+            kind = _cpp(value)
+            is_number = kinds.is_number(value.type)
+            parts.append(f"const {kind} {'' if is_number else '*'}argument{number}")
+        for number, result in enumerate(lowered.function.results):
+            kind = _cpp(Value("", result))
+            parts.append(f"{kind} {'&' if kinds.is_number(result) else '*'}result{number}")
+        return f"void function_{_identifier(lowered.function.name)}({', '.join(parts)})"
+
+    def _function(self, lowered: LoweredFunction) -> list[str]:
+        function = FunctionText(self, lowered)
+        for number, value in enumerate(lowered.function.arguments):
+            if kinds.is_number(value.type):
+                function.set_number(value, f"argument{number}")
+            else:
+                function.set_buffer(value, f"argument{number}")
+        return [f"{self._signature(lowered)} {{", *function.lines(), "}"]
+
+    def _kernel(self) -> tuple[list[str], str]:
+        function = FunctionText(self, self.kernel)
+        head = []
+        parameters = ""
+        for number, value in enumerate(self.kernel.function.arguments):
+            kind = cpp_type(value.type)
+            if kind is None:
+                raise elements.refused(
+                    Op("an argument", place=self.kernel.function.place), f"an argument of type {value.type}"
+                )
+            letter, read = _parameter(value, kind)
+            parameters += letter
+            name = function.number(value)
+            head.append(f"const {kind} {name} = {read.format(f'program.numbers[{number}]')};")
+        body = function.lines()
+        return ["void run_program(const Program& program) {", *head, *body, "}"], parameters
+
+
+def _parameter(value: Value, kind: str) -> tuple[str, str]:
+    """Return the letter of a parameter, and how it is read from 64 bits."""
+    if isinstance(value.type, Pointer):
+        return "p", "{0}"
+    assert isinstance(value.type, Scalar)
+    if value.type.is_integer:
+        return "i", f"{kind}({{0}})"
+    letter = {"float": "f", "double": "d", "f16": "h", "bf16": "b"}.get(kind, "h")
+    bits = {"f": "uint32_t", "d": "uint64_t", "h": "uint16_t", "b": "uint16_t"}[letter]
+    return letter, f"bits_as<{kind}>({bits}({{0}}))"
+
+
+def _cpp(value: Value) -> str:
+    from torch_loom.kernels.ttir.model import element_of
+
+    return elements.type_name(Op("an argument"), element_of(value.type))
+
+
+def _identifier(name: str) -> str:
+    return "".join(one if one.isalnum() else f"_{ord(one):x}_" for one in name)
+
+
+@functools.cache
+def prelude() -> str:
+    """Return the text of the headers that every kernel begins with."""
+    folder = Path(__file__).parent / "cpp"
+    texts = [(folder / name).read_text(encoding="utf-8") for name in _HEADERS]
+    lines = [
+        line
+        for text in texts
+        for line in text.splitlines()
+        if not line.startswith(("#pragma once", '#include "'))
+    ]
+    return "\n".join(lines)
+
+
+# numbers: the grid, the first program and the one behind the last, `find`, then the arguments. addresses: the
+# begin and end of the memory of each argument that is an address. scalars: memory for blocks.
+_ENTRY = r"""
+extern "C" const char* loom_entry_(void* const* addresses, const int64_t* numbers, const char* scalars) {
+  static thread_local loom::Failure failure;
+  loom::Program program;
+  program.numbers = numbers + 6;
+  program.memories = reinterpret_cast<const loom::Memory*>(addresses);
+  for (int i = 0; i < 3; ++i) program.count[i] = static_cast<int32_t>(numbers[i]);
+  program.blocks = const_cast<char*>(scalars);
+  program.find = reinterpret_cast<loom::Memory (*)(int64_t)>(numbers[5]);
+  program.found = {0, 0};
+  try {
+    for (int64_t one = numbers[3]; one < numbers[4]; ++one) {
+      program.id[0] = static_cast<int32_t>(one % numbers[0]);
+      program.id[1] = static_cast<int32_t>(one / numbers[0] % numbers[1]);
+      program.id[2] = static_cast<int32_t>(one / numbers[0] / numbers[1]);
+      loom::run_program(program);
+    }
+  } catch (const loom::Failure& thrown) {
+    failure = thrown;
+    return failure.text;
+  }
+  return nullptr;
+}
+"""

@@ -1,0 +1,641 @@
+"""C++ of one loop over a block.
+
+Where addresses are sums over the indices, the ends of each are checked in front of the loop, which then reads
+neighbours without a branch. If a check fails, the same loop runs with every element checked: it finds which
+one is wrong, or that none is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from torch_loom.kernels.emission import elements
+from torch_loom.kernels.emission.linear import (
+    Box,
+    Index,
+    Linear,
+    Linears,
+    Number,
+    Numbers,
+    flat_index,
+    source_index,
+    text,
+)
+from torch_loom.kernels.emission.ordered import ordered
+from torch_loom.kernels.emission.types import byte_size, literal
+from torch_loom.kernels.lowering import ops as kinds
+from torch_loom.kernels.lowering.plan import Nest
+from torch_loom.kernels.ttir.model import Dense, Op, Pointer, Tensor, Type, Value, element_of
+
+if TYPE_CHECKING:
+    from torch_loom.kernels.emission.function import FunctionText
+
+# Which elements of the innermost loop a body is for.
+_ALL, _ACTIVE, _IDLE, _TESTED = "all", "active", "idle", "tested"
+
+
+@dataclass
+class _Access:
+    """A load or a store whose address is a sum."""
+
+    op: Op
+    linear: Linear
+    box: Box | None
+    has_mask: bool  # a mask that is no box
+    low: Number = 0
+    high: Number = 0
+    row: str = ""
+
+
+@dataclass
+class _Body:
+    """Lines of C++: at each depth in front of the next loop, and behind it."""
+
+    before: list[list[str]] = field(default_factory=list)
+    after: list[list[str]] = field(default_factory=list)
+
+
+class NestText:
+    """C++ of a loop.
+
+    Args:
+        function: where it stands.
+        nest: what it computes.
+        is_checked: check each element, instead of the ends.
+    """
+
+    def __init__(self, function: FunctionText, nest: Nest, *, is_checked: bool = False) -> None:
+        self.function = function
+        self.nest = nest
+        self.is_checked = is_checked
+        self.loops = [number for number, size in enumerate(nest.shape) if size != 1]
+        self.sizes = [nest.shape[number] for number in self.loops]
+        self.depth = len(self.loops)
+        self.names = [function.name("i") for _ in self.loops]
+        self.head: list[str] = []
+        self.before: list[list[str]] = [[] for _ in range(self.depth + 1)]
+        self.after: list[list[str]] = [[] for _ in range(self.depth + 1)]
+        self.bodies: dict[str, list[str]] = {}
+        self.mode = _ALL
+        self.known: dict[tuple[Value, tuple[str, ...], str], tuple[str, int]] = {}
+        self.numbers = Numbers(self.head, function.name)
+        self.linears = Linears(self.numbers, self.sizes, self._maker, self._number)
+        zero = Index("0", 0, Linear(0))
+        at = [zero] * len(nest.shape)
+        for loop, number in enumerate(self.loops):
+            at[number] = Index(self.names[loop], loop + 1, Linear(0, {loop: 1}))
+        self.at = tuple(at)
+        self.mine = {result for op in nest.ops for result in op.results if op.name != "tt.reduce"}
+        self.accesses: dict[Op, _Access] = {}
+        self.reductions: list[tuple[str, str]] = []
+        self.rows: dict[Box, tuple[str, str]] = {}
+        self.totals: dict[Op, str] = {}
+        self._reduced: set[Op] = set()
+
+    # --------------------------------------------------------------------- text
+
+    def lines(self) -> list[str]:
+        """Return the lines of C++."""
+        memory = [op for op in self.nest.ops if op.name in (*kinds.LOADS, *kinds.STORES)]
+        if not self.is_checked and self.depth:
+            for op in memory:
+                self._find_access(op)
+        writes = any(op.name in kinds.STORES for op in memory)
+        reads = any(op.name in kinds.LOADS for op in memory)
+        if writes and reads and self.depth and (self.is_checked or len(self.accesses) < len(memory)):
+            return self._apart()
+        if not self.accesses:
+            return ["{", *self._text(), "}"]
+        conditions = [*self._conditions()]
+        fast = self._text()
+        slow = NestText(self.function, self.nest, is_checked=True).lines()
+        return [
+            "{",
+            *self.head,
+            f"if (__builtin_expect_with_probability({' && '.join(conditions)}, 1, 1.0)) {{",
+            *fast,
+            "} else",
+            *slow,
+            "}",
+        ]
+
+    def filled(self, value: Value, place: str) -> list[str]:
+        """Return the lines that write a computed block to a place in memory."""
+        assert isinstance(value.type, Tensor)
+        self.bodies[_ALL] = []
+        element, _ = self.value(value, self.at)
+        target = f"{place}[{flat_index(self.at, value.type.shape)}]"
+        self.bodies[_ALL].append(assigned(target, element, self.function.element_type(value)))
+        inner = self.bodies[_ALL]
+        for loop in reversed(range(self.depth)):
+            name, size = self.names[loop], self.sizes[loop]
+            inner = [
+                *self.before[loop],
+                f"for (int64_t {name} = 0; {name} < {size}; ++{name}) {{",
+                *inner,
+                "}",
+            ]
+        return ["{", *self.head, *(self.before[0] if not self.depth else []), *inner, "}"]
+
+    def _apart(self) -> list[str]:
+        """All loads in front of all stores, as the block of the program has it."""
+        loads = [op for op in self.nest.ops if op.name in kinds.LOADS]
+        others = [op for op in self.nest.ops if op.name not in kinds.LOADS]
+        kept = {result for op in loads for result in op.results}
+        for value in kept:
+            self.function.buffer(value)
+        first = Nest(self.nest.shape, loads, kept)
+        second = Nest(self.nest.shape, others, self.nest.kept - kept)
+        return [
+            "{",
+            *NestText(self.function, first, is_checked=self.is_checked).lines(),
+            *NestText(self.function, second, is_checked=self.is_checked).lines(),
+            "}",
+        ]
+
+    def _text(self) -> list[str]:
+        boxes = self._boxes()
+        modes = [_ALL] if not boxes else [_ACTIVE]
+        if boxes and self._needs_rest(boxes):
+            modes.append(_IDLE if len(boxes) == 1 else _TESTED)
+        rows = self._rows(boxes)
+        for mode in modes:
+            self.mode = mode
+            self.bodies[mode] = []
+            for op in self.nest.ops:
+                self._sink(op)
+        if not self.depth:
+            return [
+                *([] if self.accesses else self.head),
+                *self.before[0],
+                *self.bodies[_ALL],
+                *self.after[0],
+            ]
+        inner = self._inner(boxes, rows)
+        for loop in reversed(range(self.depth)):
+            if loop < self.depth - 1:
+                name, size = self.names[loop], self.sizes[loop]
+                inner = [f"for (int64_t {name} = 0; {name} < {size}; ++{name}) {{", *inner, "}"]
+            inner = [*self.before[loop], *inner, *self.after[loop]]
+        return [*([] if self.accesses else self.head), *inner]
+
+    def _inner(self, boxes: list[Box], rows: dict[Box, tuple[str, str]]) -> list[str]:
+        name, size = self.names[-1], self.sizes[-1]
+        pragma = "#pragma GCC ivdep"
+        if self.reductions:
+            clauses = " ".join(dict.fromkeys(f"reduction({sign}:{one})" for sign, one in self.reductions))
+            pragma = f"#pragma omp simd {clauses}"
+
+        def loop(begin: str, end: str, mode: str) -> list[str]:
+            head = f"for (int64_t {name} = {begin}; {name} < {end}; ++{name}) {{"
+            return [pragma, head, *self.bodies[mode], "}"]
+
+        if not boxes:
+            return loop("0", str(size), _ALL)
+        first, last = rows[boxes[0]]
+        for box in boxes[1:]:
+            begin, end = rows[box]
+            first, last = f"most({first}, {begin})", f"least({last}, {end})"
+        low, high = self.function.name("b"), self.function.name("e")
+        rest = _IDLE if _IDLE in self.bodies else _TESTED
+        lines = [f"const int64_t {low} = {first}, {high} = most({low}, {last});"]
+        has_rest = rest in self.bodies
+        if has_rest:
+            lines += loop("0", low, rest)
+        lines += loop(low, high, _ACTIVE)
+        if has_rest:
+            lines += loop(high, str(size), rest)
+        return lines
+
+    # ------------------------------------------------------------------ accesses
+
+    def _find_access(self, op: Op) -> None:
+        pointer = op.operands[0]
+        linear = self.linears.exact(pointer, self.at)
+        if linear is None:
+            return
+        if isinstance(linear.base, int):
+            return
+        mask = _mask(op)
+        box = None if mask is None else self.linears.box(mask, self.at)
+        if box == Box((), ()):
+            mask = box = None
+        access = _Access(op, linear, box, mask is not None and box is None)
+        if access.has_mask and op.name in kinds.STORES and self.is_checked:
+            return
+        self.accesses[op] = access
+
+    def _conditions(self) -> Iterable[str]:
+        for op, access in self.accesses.items():
+            access.low, high = self.linears.ends(access.linear, access.box)
+            access.high = self.numbers.add(high, byte_size(element_of(_pointee(op))))
+            holds = f"holds(program, {self.function.site(op)}, {text(access.low)}, {text(access.high)})"
+            empty = []
+            if access.box is not None:
+                lows = dict(access.box.lows)
+                for loop, bound in access.box.highs:
+                    empty.append(f"{text(bound)} <= {text(lows.get(loop, 0))}")
+                for loop, bound in access.box.lows:
+                    if loop not in dict(access.box.highs):
+                        empty.append(f"{self.sizes[loop]} <= {text(bound)}")
+            yield f"({' || '.join([*empty, holds])})"
+        yield from self.linears.conditions
+        reads = [one for one in self.accesses.values() if one.op.name in kinds.LOADS]
+        for write in (one for one in self.accesses.values() if one.op.name in kinds.STORES):
+            for read in reads:
+                if read.linear == write.linear:
+                    continue
+                apart = f"{text(read.high)} <= {text(write.low)} || {text(write.high)} <= {text(read.low)}"
+                same = ""
+                if dict(read.linear.steps) == dict(write.linear.steps):
+                    same = f" || {text(read.linear.base)} == {text(write.linear.base)}"
+                yield f"({apart}{same})"
+
+    def _boxes(self) -> list[Box]:
+        found = [access.box for access in self.accesses.values() if access.box is not None]
+        return list(dict.fromkeys(found))
+
+    def _needs_rest(self, boxes: list[Box]) -> bool:
+        """Whether elements outside of the boxes are computed: all but masked stores need them."""
+        if len(boxes) > 1 or self.nest.kept:
+            return True
+        return any(
+            op.name == "tt.reduce"
+            or op.name in kinds.ORDERED
+            or (op.name in kinds.STORES and (op not in self.accesses or self.accesses[op].box is None))
+            for op in self.nest.ops
+        )
+
+    def _rows(self, boxes: list[Box]) -> dict[Box, tuple[str, str]]:
+        """Write down between which elements of the innermost loop each mask is true."""
+        rows = self.rows
+        last = self.depth - 1
+        for box in boxes:
+            lows, highs = dict(box.lows), dict(box.highs)
+            tests = [f"{self.names[loop]} >= {text(low)}" for loop, low in lows.items() if loop != last]
+            tests += [f"{self.names[loop]} < {text(high)}" for loop, high in highs.items() if loop != last]
+            low, high = text(lows.get(last, 0)), text(highs.get(last, self.sizes[last]))
+            begin, end = self.function.name("b"), self.function.name("e")
+            lines = self.before[last]
+            if tests:
+                is_in = " && ".join(tests)
+                lines.append(f"const int64_t {begin} = ({is_in}) ? {low} : 0;")
+                lines.append(f"const int64_t {end} = ({is_in}) ? {high} : 0;")
+            else:
+                lines.append(f"const int64_t {begin} = {low}, {end} = {high};")
+            rows[box] = (begin, end)
+        return rows
+
+    # -------------------------------------------------------------------- values
+
+    def _maker(self, value: Value) -> Op | None:
+        return self.function.lowered.makers.get(value) if value in self.function.lowered.inline else None
+
+    def _number(self, value: Value, at: tuple[Index, ...]) -> str | None:
+        if kinds.is_number(value.type):
+            return self.numbers.named(self.function.number(value))
+        if value in self.mine or any(one.depth for one in at) or not self.function.has_buffer(value):
+            return None
+        assert isinstance(value.type, Tensor)
+        return self.numbers.named(f"{self.function.buffer(value)}[{flat_index(at, value.type.shape)}]")
+
+    def value(self, value: Value, at: tuple[Index, ...]) -> tuple[str, int]:
+        """Return C++ for an element, and how deep in the loops it is known."""
+        if kinds.is_number(value.type):
+            return self.function.number(value), 0
+        place = tuple(one.text for one in at)
+        for mode in ("", self.mode):
+            if (value, place, mode) in self.known:
+                return self.known[value, place, mode]
+        found, depth = self._compute(value, at)
+        self.known[value, place, self.mode if depth == self.depth else ""] = (found, depth)
+        return found, depth
+
+    def _compute(self, value: Value, at: tuple[Index, ...]) -> tuple[str, int]:
+        maker = self.function.lowered.makers.get(value)
+        is_here = value in self.function.lowered.inline or (value in self.mine and at == self.at)
+        assert isinstance(value.type, Tensor)
+        if maker is None or not is_here:
+            depth = max((one.depth for one in at), default=0)
+            element = f"{self.function.buffer(value)}[{flat_index(at, value.type.shape)}]"
+            return self._line(self.function.element_type(value), element, depth), depth
+        if maker.name == "arith.constant":
+            constant = maker.attributes["value"]
+            if isinstance(constant, Dense) and not constant.is_splat:
+                depth = max((one.depth for one in at), default=0)
+                return f"{self.function.table(value, constant)}[{flat_index(at, value.type.shape)}]", depth
+            return literal(constant, value.type.element), 0
+        if maker.name == "tt.make_range":
+            start = maker.attributes["start"]
+            return f"int32_t({at[0].text}{f' + {start}' if start else ''})", at[0].depth
+        if maker.name == "ub.poison":
+            return f"{self.function.element_type(value)}()", 0
+        if maker.name in ("tt.join", "tt.cat", "tt.split"):
+            return self._picked(maker, value, at)
+        if maker.name in kinds.VIEWS:
+            inner, _ = source_index(maker, at, None)
+            source = maker.operands[0]
+            if (
+                maker.name == "tt.reshape"
+                and source not in self.function.lowered.inline
+                and self.function.has_buffer(source)
+            ):
+                # Both lie in memory in the same order.
+                depth = max((one.depth for one in at), default=0)
+                element = f"{self.function.buffer(source)}[{flat_index(at, value.type.shape)}]"
+                return self._line(self.function.element_type(value), element, depth), depth
+            return self.value(source, inner)
+        if maker.name == "tt.gather":
+            return self._gathered(maker, at)
+        if maker.name in kinds.LOADS:
+            return self._load(maker), self.depth
+        arguments = [self.value(operand, at) for operand in maker.operands]
+        depth = max((one for _, one in arguments), default=0)
+        return self.computed(maker, value, [one for one, _ in arguments], depth), depth
+
+    def computed(self, op: Op, value: Value, arguments: list[str], depth: int) -> str:
+        kind = self.function.element_type(value)
+        if op.name == "tt.map_elementwise":
+            return self._mapped(op, value, arguments, depth)
+        if op.name == "tt.elementwise_inline_asm":
+            lines, results = self.function.assembly(op, arguments)
+            self._lines(depth).extend(lines)
+            return results[op.results.index(value)]
+        return self._line(kind, elements.expression(op, arguments), depth)
+
+    def _mapped(self, op: Op, value: Value, arguments: list[str], depth: int) -> str:
+        if op.attributes.get("pack", 1) != 1:
+            raise elements.refused(op, "tl.map_elementwise with pack > 1")
+        lines, results = self.function.combined(op.regions[0], arguments)
+        self._lines(depth).extend(lines)
+        return results[op.results.index(value)]
+
+    def _picked(self, op: Op, value: Value, at: tuple[Index, ...]) -> tuple[str, int]:
+        assert isinstance(value.type, Tensor)
+        if op.name == "tt.split":
+            half = op.results.index(value)
+            return self.value(op.operands[0], (*at, Index(str(half), 0, Linear(half))))
+        depth = max((one.depth for one in at), default=0)
+        if op.name == "tt.join":
+            (a, _), (b, _) = (self.value(operand, at[:-1]) for operand in op.operands)
+            return self._line(
+                self.function.element_type(value), f"{at[-1].text} == 0 ? {a} : {b}", depth
+            ), depth
+        first = op.operands[0].type
+        assert isinstance(first, Tensor)
+        size = first.shape[0]
+        one = Index(f"({at[0].text} % {size})", at[0].depth, None)
+        (a, _), (b, _) = (self.value(operand, (one, *at[1:])) for operand in op.operands)
+        kind = self.function.element_type(value)
+        return self._line(kind, f"{at[0].text} < {size} ? {a} : {b}", depth), depth
+
+    def _gathered(self, op: Op, at: tuple[Index, ...]) -> tuple[str, int]:
+        source, axis = op.operands[0], op.attributes["axis"]
+        index, _ = self.value(op.operands[1], at)
+        assert isinstance(source.type, Tensor)
+        size = source.type.shape[axis]
+        kept = self._line("int64_t", f"kept_in({index}, 0, {size - 1})", self.depth)
+        places = (*at[:axis], Index(kept, self.depth, None), *at[axis + 1 :])
+        element = f"{self.function.buffer(source)}[{flat_index(places, source.type.shape)}]"
+        return self._line(self.function.element_type(op.result), element, self.depth), self.depth
+
+    def _lines(self, depth: int) -> list[str]:
+        return self.bodies[self.mode] if depth == self.depth else self.before[depth]
+
+    def _line(self, kind: str, expression: str, depth: int) -> str:
+        name = self.function.name("t")
+        self._lines(depth).append(f"const {kind} {name} = {expression};")
+        return name
+
+    # --------------------------------------------------------------------- sinks
+
+    def _sink(self, op: Op) -> None:
+        if op.name in kinds.LOADS:
+            self.value(op.result, self.at)
+        elif op.name in kinds.STORES:
+            self._store(op)
+        elif op.name == "tt.reduce":
+            self._reduce(op)
+        elif op.name in kinds.ORDERED:
+            self._ordered(op)
+        for result in op.results:
+            if result in self.nest.kept:
+                element, _ = self.value(result, self.at)
+                assert isinstance(result.type, Tensor)
+                place = f"{self.function.buffer(result)}[{flat_index(self.at, result.type.shape)}]"
+                self.bodies[self.mode].append(assigned(place, element, self.function.element_type(result)))
+
+    def _row(self, access: _Access) -> tuple[str, Number]:
+        """Return the address of a row of the innermost loop, and the step from element to element."""
+        last = self.depth - 1
+        if not access.row:
+            parts = [text(access.linear.base)]
+            for loop, step in access.linear.steps.items():
+                if loop != last:
+                    parts.append(f"{text(step)} * {self.names[loop]}")
+            access.row = self.function.name("p")
+            self.before[last].append(f"const char* const {access.row} = (const char*)({' + '.join(parts)});")
+        return access.row, access.linear.steps.get(last, 0)
+
+    def _element(self, access: _Access, kind: str) -> str:
+        row, step = self._row(access)
+        if step == 0:
+            return f"*(const {kind}*){row}"
+        name = self.names[-1]
+        size = byte_size(element_of(_pointee(access.op)))
+        if isinstance(step, int) and step % size == 0:
+            place = name if step == size else f"{name} * {step // size}"
+            return f"((const {kind}*){row})[{place}]"
+        return f"*(const {kind}*)({row} + {text(step)} * {name})"
+
+    def _load(self, op: Op) -> str:
+        kind = self.function.element_type(op.result)
+        mask = _mask(op)
+        other = f"{kind}()"
+        if mask is not None and len(op.operands) > 2:
+            other, _ = self.value(op.operands[2], self.at)
+        access = self.accesses.get(op)
+        if access is None:
+            address, _ = self.value(op.operands[0], self.at)
+            read = f"read_checked<{kind}>(program, {self.function.site(op)}, {address})"
+            if mask is None:
+                return self._line(kind, read, self.depth)
+            is_active, _ = self.value(mask, self.at)
+            return self._line(kind, f"{is_active} ? {read} : {other}", self.depth)
+        element = self._element(access, kind)
+        if access.has_mask:
+            # All of it is the argument's memory, so that it is read without a branch.
+            found = self._line(kind, element, self.depth)
+            assert mask is not None
+            is_active, _ = self.value(mask, self.at)
+            return self._line(kind, f"{is_active} ? {found} : {other}", self.depth)
+        if access.box is None or self.mode == _ACTIVE:
+            return self._line(kind, element, self.depth)
+        if self.mode == _IDLE:
+            return self._line(kind, other, self.depth)
+        return self._line(kind, f"{self._is_in(access.box)} ? {element} : {other}", self.depth)
+
+    def _is_in(self, box: Box) -> str:
+        begin, end = self.rows[box]
+        return f"({self.names[-1]} >= {begin} && {self.names[-1]} < {end})"
+
+    def _store(self, op: Op) -> None:
+        kind = self.function.element_type(op.operands[1])
+        access = self.accesses.get(op)
+        mask = _mask(op)
+        if access is not None and access.box is not None and self.mode == _IDLE:
+            return
+        lines = self.bodies[self.mode]
+        element, _ = self.value(op.operands[1], self.at)
+        if access is None:
+            address, _ = self.value(op.operands[0], self.at)
+            is_active = "" if mask is None else f"if ({self.value(mask, self.at)[0]}) "
+            lines.append(
+                f"{is_active}write_checked<{kind}>(program, {self.function.site(op)}, {address}, {element});"
+            )
+            return
+        place = self._element(access, kind).replace(f"const {kind}*", f"{kind}*")
+        condition = ""
+        if access.has_mask:
+            assert mask is not None
+            condition = f"if ({self.value(mask, self.at)[0]}) "
+        elif access.box is not None and self.mode == _TESTED:
+            condition = f"if ({self._is_in(access.box)}) "
+        lines.append(condition + assigned(place, element, kind))
+
+    def _reduce(self, op: Op) -> None:
+        combination = kinds.simple_combination(op)
+        assert combination is not None
+        source = op.operands[0]
+        assert isinstance(source.type, Tensor)
+        axis = op.attributes["axis"]
+        kind = self.function.element_type(source)
+        total = "float" if kind in ("f16", "bf16") and combination == "arith.addf" else kind
+        element, _ = self.value(source, self.at)
+        element = element if total == kind else f"{total}({element})"
+        start = f"{total}({_START[combination].format(T=total)})"
+        outer = self.at[:axis] + self.at[axis + 1 :]
+        result_shape = source.type.shape[:axis] + source.type.shape[axis + 1 :]
+        place = flat_index(outer, result_shape)
+        loop = self.loops.index(axis) if axis in self.loops else None
+        body = self.bodies[self.mode]
+        is_first = op not in self._reduced
+        self._reduced.add(op)
+        if loop is None:
+            self._result(op, place, f"{kind}({element})", body)
+            return
+        if loop == self.depth - 1:
+            if is_first:
+                self.totals[op] = self.function.name("a")
+                self.before[loop].append(f"{total} {self.totals[op]} = {start};")
+                self._result(op, place, f"{kind}({self.totals[op]})", self.after[loop])
+            name = self.totals[op]
+            body.append(f"{name} = {self._combined(op, combination, total, name, element)};")
+            sign = _SIGNS.get(combination)
+            if sign is not None and total in _REDUCED_TYPES:
+                self.reductions.append((sign, name))
+            return
+        # Rows are added to one another.
+        if is_first:
+            self.totals[op] = self.function.scratch(total, max(_size(result_shape), 1))
+            name = self.totals[op]
+            counter = self.function.name("k")
+            fill = f"for (int64_t {counter} = 0; {counter} < {max(_size(result_shape), 1)}; ++{counter})"
+            self.before[0].append(f"{fill} {name}[{counter}] = {start};")
+            self._copy_totals(op, name, kind, result_shape)
+        name = f"{self.totals[op]}[{place}]"
+        body.append(f"{name} = {self._combined(op, combination, total, name, element)};")
+
+    def _combined(self, op: Op, combination: str, total: str, a: str, b: str) -> str:
+        if combination == "arith.maxnumf" and total in _REDUCED_TYPES:
+            return f"{b} > {a} ? {b} : {a}"
+        if combination == "arith.minnumf" and total in _REDUCED_TYPES:
+            return f"{b} < {a} ? {b} : {a}"
+        return f"{total}({elements.combination(combination, total, a, b)})"
+
+    def _result(self, op: Op, place: str, element: str, lines: list[str]) -> None:
+        if kinds.is_number(op.result.type):
+            lines.append(f"{self.function.number(op.result)} = {element};")
+        else:
+            lines.append(f"{self.function.buffer(op.result)}[{place}] = {element};")
+
+    def _copy_totals(self, op: Op, name: str, kind: str, shape: tuple[int, ...]) -> None:
+        if kinds.is_number(op.result.type):
+            self.after[0].append(f"{self.function.number(op.result)} = {kind}({name}[0]);")
+            return
+        counter = self.function.name("k")
+        self.after[0].append(
+            f"for (int64_t {counter} = 0; {counter} < {_size(shape)}; ++{counter}) "
+            f"{self.function.buffer(op.result)}[{counter}] = {kind}({name}[{counter}]);"
+        )
+
+    def _ordered(self, op: Op) -> None:
+        arguments = []
+        for value in op.operands:
+            is_block = isinstance(value.type, Tensor)
+            arguments.append(self.value(value, self.at)[0] if is_block else self.function.number(value))
+        lines, result = ordered(self.function, op, arguments, [one.text for one in self.at])
+        self.bodies[self.mode].extend(lines)
+        if op.results and not kinds.is_number(op.result.type):
+            place = tuple(one.text for one in self.at)
+            mode = self.mode if self.depth else ""
+            self.known[op.result, place, mode] = (result, self.depth)
+
+
+def assigned(place: str, element: str, kind: str) -> str:
+    """Return the statement that writes an element to memory."""
+    # A compiler vectorises stores of numbers, and not of structures.
+    if kind in ("f16", "bf16") or kind.startswith("f8"):
+        return f"{place}.bits = {element}.bits;"
+    return f"{place} = {element};"
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for one in shape:
+        size *= one
+    return size
+
+
+def _mask(op: Op) -> Value | None:
+    position = 1 if op.name in kinds.LOADS else 2
+    return op.operands[position] if len(op.operands) > position else None
+
+
+def _pointee(op: Op) -> Type:
+    pointer = element_of(op.operands[0].type)
+    assert isinstance(pointer, Pointer)
+    return pointer.pointee
+
+
+_START = {
+    "arith.addf": "0",
+    "arith.addi": "0",
+    "arith.mulf": "1",
+    "arith.muli": "1",
+    "arith.maxnumf": "-INFINITY",
+    "arith.minnumf": "INFINITY",
+    "arith.maxsi": "std::numeric_limits<{T}>::min()",
+    "arith.minsi": "std::numeric_limits<{T}>::max()",
+    "arith.maxui": "0",
+    "arith.minui": "-1",
+    "arith.andi": "-1",
+    "arith.ori": "0",
+    "arith.xori": "0",
+}
+_SIGNS = {
+    "arith.addf": "+",
+    "arith.addi": "+",
+    "arith.mulf": "*",
+    "arith.muli": "*",
+    "arith.maxnumf": "max",
+    "arith.minnumf": "min",
+    "arith.maxsi": "max",
+    "arith.minsi": "min",
+    "arith.andi": "&",
+    "arith.ori": "|",
+    "arith.xori": "^",
+}
+_REDUCED_TYPES = {"float", "double", "int32_t", "int64_t", "int16_t", "int8_t"}

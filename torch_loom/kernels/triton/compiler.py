@@ -1,0 +1,140 @@
+"""Triton's compiler for the host: Triton's own front end, then torch_loom's reader, lowering and emission."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton._C.libtriton import ir, passes
+from triton.backends.compiler import GPUTarget, Language
+from triton.backends.nvidia.compiler import CUDABackend
+
+from torch_loom.errors import UnsupportedKernelError
+from torch_loom.kernels.emission import emit
+from torch_loom.kernels.triton.library import HEADER, header_of
+from torch_loom.kernels.ttir import read
+
+
+class HostBackend(CUDABackend):  # type: ignore[misc]
+    """Compiles kernels for the host. What programs ask of the target, NVIDIA's backend answers."""
+
+    def __init__(self, target: Any) -> None:
+        super().__init__(target)
+        self.binary_ext = "cpp"
+
+    def hash(self) -> str:
+        """Return what identifies the compiler: Triton keeps what it makes under this name."""
+        return f"torch-loom-{_sources()}-{self.target.arch}"
+
+    def add_stages(self, stages: dict[str, Any], options: Any, language: Any = None) -> None:
+        """Name the stages: Triton's own IR, then C++."""
+        if language is not None and getattr(language, "name", "TRITON") != "TRITON":
+            raise UnsupportedKernelError(
+                "Gluon kernels are written for the registers and barriers of one GPU and are not compiled for "
+                "the host. Write them with Triton's language."
+            )
+        capability = self._parse_arch(options.arch) if hasattr(self, "_parse_arch") else self.target.arch
+        stages["ttir"] = lambda module, metadata: self._make_ttir(module, metadata, options, capability)
+        stages["cpp"] = lambda module, metadata: self._make_cpp(module, metadata, options)
+
+    def _make_ttir(self, module: Any, metadata: dict[str, Any], options: Any, capability: int) -> Any:
+        manager = ir.pass_manager(module.context)
+        manager.enable_debug()
+        passes.common.add_inliner(manager)
+        # Blocks of tensors in memory become blocks of addresses.
+        for name in ("add_rewrite_tensor_pointer", "add_rewrite_tensor_descriptor_to_pointer"):
+            rewrite = getattr(passes.ttir, name, None)
+            if rewrite is not None:
+                rewrite(manager)
+        passes.common.add_canonicalizer(manager)
+        passes.ttir.add_combine(manager)
+        passes.ttir.add_reorder_broadcast(manager)
+        passes.common.add_cse(manager)
+        passes.common.add_symbol_dce(manager)
+        passes.ttir.add_loop_unroll(manager)
+        _run(manager, module, "make_ttir")
+        return module
+
+    def _make_cpp(self, module: Any, metadata: dict[str, Any], options: Any) -> bytes:
+        emitted = emit(read(str(module)))
+        metadata["name"] = emitted.name
+        for key, value in _NO_GPU.items():
+            metadata[key] = value
+        header = {
+            "parameters": emitted.parameters,
+            "are_written": list(emitted.are_written),
+            "block_bytes": emitted.block_bytes,
+            "fuses": bool(getattr(options, "enable_fp_fusion", True)),
+            "options": {key: value for key, value in vars(options).items() if _is_plain(value)},
+            "arch": self.target.arch,
+        }
+        return f"{HEADER}{json.dumps(header)}\n{emitted.text}".encode()
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def made_for_gpu(asm: Any, key: str) -> str | bytes:
+    """Return what NVIDIA's backend makes of a kernel, for programs that look at it.
+
+    Args:
+        asm: the texts that Triton keeps of a kernel.
+        key: which one: ttgir, llir, ptx, cubin.
+    """
+    header = header_of(asm["cpp"].decode())
+    target = GPUTarget("cuda", header["arch"], 32)
+    backend = CUDABackend(target)
+    options = backend.parse_options(header["options"])
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    with tempfile.NamedTemporaryFile("w", suffix=".ttir") as file:
+        file.write(asm["source"])
+        file.flush()
+        module = ir.parse_mlir_module(file.name, context)
+    module.context = context
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, options, Language.TRITON)
+    metadata: dict[str, Any] = {}
+    for name, stage in stages.items():
+        module = stage(module, metadata)
+        if name == key:
+            return module if isinstance(module, bytes) else str(module)
+    raise KeyError(f"Unknown key: {key!r}")
+
+
+# What Triton's launcher asks of a kernel and no kernel here needs.
+_NO_GPU = {
+    "shared": 0,
+    "tmem_size": 0,
+    "global_scratch_size": 0,
+    "global_scratch_align": 1,
+    "profile_scratch_size": 0,
+    "profile_scratch_align": 1,
+    "tensordesc_meta": None,
+}
+
+
+def _run(manager: Any, module: Any, name: str) -> None:
+    try:
+        manager.run(module, name)
+    except TypeError:  # before Triton 3.5
+        manager.run(module)
+
+
+@functools.cache
+def _sources() -> str:
+    """Return the digest of what makes the text of a kernel."""
+    folder = Path(__file__).parents[1]
+    digest = hashlib.sha256(triton.__version__.encode())
+    for part in ("ttir", "lowering", "emission", "triton"):
+        for path in sorted((folder / part).rglob("*")):
+            if path.suffix in (".py", ".h"):
+                digest.update(path.read_bytes())
+    return digest.hexdigest()[:32]

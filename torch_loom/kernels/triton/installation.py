@@ -1,0 +1,70 @@
+"""Puts the backend in the place of NVIDIA's, when a program imports triton."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+from torch_loom import late
+from torch_loom.patches.declared import CUDA_NAME
+
+
+def install(name: str) -> None:
+    """Have Triton find the devices of this name, now or once it is imported.
+
+    Under ``TRITON_INTERPRET=1`` its kernels run in Python, and nothing is changed.
+    """
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        late.after_import("triton.runtime.autotuner", _time_no_choices)
+        return
+    late.after_import("triton.backends", lambda: _replace_backend(name))
+    late.after_import("triton.compiler.compiler", _make_texts_for_gpus)
+    late.after_import("triton.runtime.autotuner", _time_no_choices)
+
+
+def _make_texts_for_gpus() -> None:
+    # `kernel.asm["ptx"]`: nothing runs it, so it is made when a program asks.
+    compiler: Any = sys.modules["triton.compiler.compiler"]
+    original = compiler.AsmDict.__missing__
+
+    def missing(self: Any, key: str) -> Any:
+        if key not in ("ttgir", "llir", "ptx", "cubin") or "cpp" not in self:
+            return original(self, key)
+        own = importlib.import_module("torch_loom.kernels.triton.compiler")
+        self[key] = own.made_for_gpu(self, key)
+        return self[key]
+
+    CUDA_NAME.put(compiler.AsmDict, __missing__=missing)
+
+
+def _replace_backend(name: str) -> None:
+    # Triton takes one backend for a target and one driver: those of NVIDIA would look for its driver.
+    backends: Any = sys.modules["triton.backends"]
+    for key, backend in list(backends.backends.items()):
+        if key != "nvidia" and not backend.driver.is_active():
+            continue
+        del backends.backends[key]
+    compiler = importlib.import_module("torch_loom.kernels.triton.compiler")
+    driver = importlib.import_module("torch_loom.kernels.triton.driver")
+    driver.set_device_name(name)
+    backends.backends["nvidia"] = backends.Backend(compiler.HostBackend, driver.HostDriver)
+
+
+def _time_no_choices() -> None:
+    # All choices have the same result: with equal times Triton takes the first that the program's own pruning
+    # leaves, and the others are never compiled.
+    autotuner: Any = sys.modules["triton.runtime.autotuner"]
+
+    def bench(self: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
+        conflicts = meta.keys() & config.kwargs.keys()
+        if conflicts:
+            # As Triton says it.
+            raise ValueError(
+                f"Conflicting meta-parameters: {', '.join(conflicts)}. Make sure that you don't re-define "
+                "auto-tuned symbols."
+            )
+        return [0.0, 0.0, 0.0]  # the quantiles that Triton asks for
+
+    CUDA_NAME.put(autotuner.Autotuner, _bench=bench)
