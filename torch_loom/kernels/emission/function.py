@@ -272,6 +272,14 @@ class FunctionText:
                 begin.append(f"const {kind} {self.number(argument)} = {self.number(result)};")
                 continue
             assert isinstance(result.type, Tensor)
+            chain = self.lowered.in_place.get(argument)
+            if chain is not None:
+                # Each turn writes over what it has read.
+                place = self.scratch(kind, result.type.size)
+                before += self.fill(value, place)
+                for one in (result, argument, *chain):
+                    self.set_buffer(one, place)
+                continue
             places = [self.scratch(kind, result.type.size) for _ in range(2)]
             now, after = self.name("q"), self.name("q")
             for name, place in zip((now, after), places, strict=True):
@@ -299,6 +307,8 @@ class FunctionText:
                     name = self.name("y")
                     lines.append(f"const {self.element_type(result)} {name} = {self.number(end)};")
                     sets.append(f"{self.number(result)} = {name};")
+                    continue
+                if number not in places_of:
                     continue
                 now, after, there = places_of[number]
                 lines += self.fill(end, there)

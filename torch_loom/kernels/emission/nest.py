@@ -32,6 +32,8 @@ from torch_loom.kernels.ttir.model import Dense, Op, Pointer, Tensor, Type, Valu
 if TYPE_CHECKING:
     from torch_loom.kernels.emission.function import FunctionText
 
+# How many elements of the innermost loop are converted at once.
+_PART = 256
 # Which elements of the innermost loop a body is for.
 _ALL, _ACTIVE, _IDLE, _TESTED = "all", "active", "idle", "tested"
 
@@ -93,6 +95,11 @@ class NestText:
         self.rows: dict[Box, tuple[str, str]] = {}
         self.totals: dict[Op, str] = {}
         self._reduced: set[Op] = set()
+        # What is converted between halves and floats row by row: C++ in front of and behind a part of the
+        # innermost loop, which begins at `part` and has `count` elements.
+        self.part, self.count = function.name("o"), function.name("z")
+        self.rows_before: list[str] = []
+        self.rows_after: list[str] = []
 
     # --------------------------------------------------------------------- text
 
@@ -189,8 +196,21 @@ class NestText:
             pragma = f"#pragma omp simd {clauses}"
 
         def loop(begin: str, end: str, mode: str) -> list[str]:
-            head = f"for (int64_t {name} = {begin}; {name} < {end}; ++{name}) {{"
-            return [pragma, head, *self.bodies[mode], "}"]
+            if mode in (_IDLE, _TESTED) or not (self.rows_before or self.rows_after):
+                head = f"for (int64_t {name} = {begin}; {name} < {end}; ++{name}) {{"
+                return [pragma, head, *self.bodies[mode], "}"]
+            part, count = self.part, self.count
+            return [
+                f"for (int64_t {part} = {begin}; {part} < {end}; {part} += {_PART}) {{",
+                f"const int64_t {count} = least({_PART}, {end} - {part});",
+                *self.rows_before,
+                pragma,
+                f"for (int64_t {name} = {part}; {name} < {part} + {count}; ++{name}) {{",
+                *self.bodies[mode],
+                "}",
+                *self.rows_after,
+                "}",
+            ]
 
         if not boxes:
             return loop("0", str(size), _ALL)
@@ -422,8 +442,14 @@ class NestText:
             self._ordered(op)
         for result in op.results:
             if result in self.nest.kept:
-                element, _ = self.value(result, self.at)
                 assert isinstance(result.type, Tensor)
+                rounded = self._rounded(result)
+                element, _ = self.value(rounded or result, self.at)
+                if rounded is not None:
+                    first = flat_index((*self.at[: self.loops[-1]], *self._part_index()), result.type.shape)
+                    self.rows_after.append(
+                        f"round_row({self.function.buffer(result)} + {first}, {self.count});"
+                    )
                 place = f"{self.function.buffer(result)}[{flat_index(self.at, result.type.shape)}]"
                 self.bodies[self.mode].append(assigned(place, element, self.function.element_type(result)))
 
@@ -450,6 +476,73 @@ class NestText:
             return f"((const {kind}*){row})[{place}]"
         return f"*(const {kind}*)({row} + {text(step)} * {name})"
 
+    # Halves are converted by rows: a compiler makes no such instructions of a loop.
+
+    def _by_rows(self, access: _Access | None) -> bool:
+        if access is None or self.mode not in (_ALL, _ACTIVE) or not self.depth:
+            return False
+        return access.linear.steps.get(self.depth - 1, 0) == 2 and self.sizes[-1] >= 8
+
+    def _row_array(self) -> str:
+        name = self.function.name("h")
+        self.before[self.depth - 1].append(f"alignas(64) float {name}[{_PART}];")
+        return name
+
+    def _part_index(self) -> tuple[Index, ...]:
+        zero = Index("0", 0, Linear(0))
+        rest = len(self.at) - self.loops[-1] - 1
+        return (Index(self.part, self.depth, None), *[zero] * rest)
+
+    def _loaded_row(self, op: Op, access: _Access, mask: Value | None, other: str) -> str | None:
+        """Return an element of a row of halves as a float, where floats are all that is made of it."""
+        if not self._by_rows(access) or self.function.element_type(op.result) != "f16":
+            return None
+        users = self.function.lowered.users.get(op.result, [])
+        if op.result in self.nest.kept or any(one.name != "arith.extf" for one in users):
+            return None
+        row, _ = self._row(access)
+        array = self._row_array()
+        self.rows_before.append(f"widen_row({array}, (const f16*){row} + {self.part}, {self.count});")
+        element = f"{array}[{self.names[-1]} - {self.part}]"
+        if access.has_mask:
+            assert mask is not None
+            element = f"{self.value(mask, self.at)[0]} ? {element} : float({other})"
+        return self._line("float", element, self.depth)
+
+    def _stored_row(self, op: Op, access: _Access | None) -> bool:
+        """Write an element to a row of floats, which are stored as halves; False if it is no such store."""
+        if access is None or access.has_mask or not self._by_rows(access):
+            return False
+        source = self._narrowed(op.operands[1])
+        if source is None:
+            return False
+        row, _ = self._row(access)
+        array = self._row_array()
+        element, _ = self.value(source, self.at)
+        self.bodies[self.mode].append(f"{array}[{self.names[-1]} - {self.part}] = {element};")
+        self.rows_after.append(f"narrow_row((f16*){row} + {self.part}, {array}, {self.count});")
+        return True
+
+    def _narrowed(self, value: Value) -> Value | None:
+        """Return the float32 that a float16 of this loop is rounded from, to nearest."""
+        maker = self.function.lowered.makers.get(value)
+        if maker is None or maker.name != "arith.truncf" or value not in self.mine:
+            return None
+        source = maker.operands[0]
+        kinds_of = [self.function.element_type(one) for one in (value, source)]
+        if kinds_of != ["f16", "float"] or "toward_zero" in maker.attributes.get("words", ()):
+            return None
+        return source
+
+    def _rounded(self, value: Value) -> Value | None:
+        """Return the float32 that a kept one is made of by rounding to float16."""
+        maker = self.function.lowered.makers.get(value)
+        if maker is None or maker.name != "arith.extf" or self.mode not in (_ALL, _ACTIVE) or self.is_checked:
+            return None
+        if self.function.element_type(value) != "float" or not self.depth or self.sizes[-1] < 8:
+            return None
+        return self._narrowed(maker.operands[0])
+
     def _load(self, op: Op) -> str:
         kind = self.function.element_type(op.result)
         mask = _mask(op)
@@ -464,6 +557,9 @@ class NestText:
                 return self._line(kind, read, self.depth)
             is_active, _ = self.value(mask, self.at)
             return self._line(kind, f"{is_active} ? {read} : {other}", self.depth)
+        loaded = self._loaded_row(op, access, mask, other)
+        if loaded is not None:
+            return loaded
         element = self._element(access, kind)
         if access.has_mask:
             # All of it is the argument's memory, so that it is read without a branch.
@@ -486,6 +582,8 @@ class NestText:
         access = self.accesses.get(op)
         mask = _mask(op)
         if access is not None and access.box is not None and self.mode == _IDLE:
+            return
+        if self._stored_row(op, access):
             return
         lines = self.bodies[self.mode]
         element, _ = self.value(op.operands[1], self.at)

@@ -61,12 +61,17 @@ class LoweredFunction:
     Attributes:
         makers: the op of each value that is no argument.
         inline: values that are computed wherever they are used.
+        users: the ops that have a value as an operand.
+        in_place: of blocks that a loop carries, those values of a turn, the last one its end, that may have the
+            same memory.
     """
 
     function: Function
     plans: list[Plan]
     makers: dict[Value, Op]
     inline: set[Value]
+    users: dict[Value, list[Op]]
+    in_place: dict[Value, tuple[Value, ...]]
 
 
 def lower(module: Module) -> list[LoweredFunction]:
@@ -79,6 +84,10 @@ class _Planner:
         self.function = function
         self.makers = {result: op for op in function.walk() for result in op.results}
         self.inline: set[Value] = set()
+        self.users: dict[Value, list[Op]] = {}
+        for op in function.walk():
+            for value in op.operands:
+                self.users.setdefault(value, []).append(op)
         self.needs_memory: set[Value] = set()
         self.weights: dict[Value, int] = {}
         for op in function.walk():
@@ -102,7 +111,9 @@ class _Planner:
     def lowered(self) -> LoweredFunction:
         plans = self._region(self.function.body)
         self._keep(plans)
-        return LoweredFunction(self.function, plans, self.makers, self.inline)
+        return LoweredFunction(
+            self.function, plans, self.makers, self.inline, self.users, self._in_place(plans)
+        )
 
     # --------------------------------------------------------- classification
 
@@ -282,6 +293,58 @@ class _Planner:
         step = self.step_of.get(maker)
         if isinstance(step, Nest) and isinstance(value.type, Tensor) and maker.name != "tt.reduce":
             step.kept.add(value)
+
+    def _in_place(self, plans: list[Plan]) -> dict[Value, tuple[Value, ...]]:
+        found = {}
+        for plan in plans:
+            for step in plan.steps:
+                if not isinstance(step, Control):
+                    continue
+                for inner in step.regions:
+                    found.update(self._in_place(inner))
+                if step.op.name == "scf.for":
+                    (body,) = step.regions[0]
+                    assert body.end is not None
+                    for argument, end in zip(body.block.arguments[1:], body.end.operands, strict=True):
+                        chain = self._chain(argument, end, body)
+                        if chain:
+                            found[argument] = tuple(chain)
+        return found
+
+    def _chain(self, argument: Value, end: Value, body: Plan) -> list[Value] | None:
+        """Return the values between a carried block and its end, each of which replaces the one before."""
+        chain: list[Value] = []
+        value = argument
+        while value is not end:
+            following = self._replacement(value, body)
+            if following is None or following in chain:
+                return None
+            chain.append(following)
+            value = following
+        return chain if self.users.get(end) == [body.end] else None
+
+    def _replacement(self, value: Value, body: Plan) -> Value | None:
+        """Return the block that a step makes when it reads a block for the last time, element by element."""
+        users = self.users.get(value, [])
+        steps = {self.step_of.get(op) for op in users}
+        step = steps.pop() if len(steps) == 1 else None
+        if step not in body.steps or not isinstance(value.type, Tensor):
+            return None
+        if isinstance(step, Alone):
+            is_sum = step.op.name == "tt.dot" and step.op.operands.index(value) == 2
+            return step.op.result if is_sum else None
+        if not isinstance(step, Nest):
+            return None
+        made = [one for one in step.kept if one.type == value.type]
+        if len(made) != 1 or self.makers[made[0]] not in step.ops:
+            return None
+        last = step.ops.index(self.makers[made[0]])
+        for op in users:
+            is_local = op.name not in ("tt.reduce", *kinds.ORDERED) and loop_shape(op) == step.shape
+            # Behind the write, what is read would be the new block.
+            if not is_local or step.ops.index(op) > last:
+                return None
+        return made[0]
 
 
 def loop_shape(op: Op) -> tuple[int, ...]:

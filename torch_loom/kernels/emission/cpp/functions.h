@@ -65,37 +65,31 @@ inline T min_or_nan(T a, T b) {
   return a != a ? a : (b >= a ? a : b);
 }
 
-inline float power_of_2(int32_t exponent) { return bits_as<float>((exponent + 127) << 23); }
-
-inline float scaled(float value, int32_t exponent) {
-  const int32_t half = exponent >> 1;
-  return value * power_of_2(half) * power_of_2(exponent - half);
-}
-
-// e^r for |r| <= 0.35: the series up to r^7, whose rest is 2e-9.
-inline float small_exp(float r) {
-  float p = 1.9841270e-4f;
-  p = p * r + 1.3888889e-3f;
-  p = p * r + 8.3333333e-3f;
-  p = p * r + 4.1666667e-2f;
-  p = p * r + 1.6666667e-1f;
-  p = p * r + 0.5f;
-  p = p * r + 1.f;
-  return p * r + 1.f;
+// 2^whole * e^rest, for |rest| <= 0.35 and a whole number from -126 to 129: subnormal results become zero, as on
+// a GPU. The series up to rest^6, whose rest is 1.2e-7 at the ends.
+inline float scaled_exp(float whole, float rest) {
+  float p = 1.3980e-3f;
+  p = p * rest + 8.3335e-3f;
+  p = p * rest + 4.1666667e-2f;
+  p = p * rest + 1.6666667e-1f;
+  p = p * rest + 0.5f;
+  p = p * rest + 1.f;
+  p = p * rest + 1.f;
+  // Half of the power, and twice the series: the power may be 2^128.
+  return (p + p) * bits_as<float>((static_cast<int32_t>(whole) + 126) << 23);
 }
 
 inline float exp2(float x) {
-  float kept = x > 130.f ? 130.f : x;
-  kept = kept < -152.f ? -152.f : kept;
+  float kept = x > 129.f ? 129.f : x;
+  kept = kept < -126.f ? -126.f : kept;
   const float whole = rintf(kept);
-  return scaled(small_exp((kept - whole) * 0.693147181f), static_cast<int32_t>(whole));
+  return scaled_exp(whole, (kept - whole) * 0.693147181f);
 }
 inline float exp(float x) {
-  float kept = x > 90.f ? 90.f : x;
-  kept = kept < -106.f ? -106.f : kept;
+  float kept = x > 89.f ? 89.f : x;
+  kept = kept < -87.33654f ? -87.33654f : kept;
   const float whole = rintf(kept * 1.44269504f);
-  const float rest = (kept - whole * 0.693145752f) - whole * 1.42860677e-6f;
-  return scaled(small_exp(rest), static_cast<int32_t>(whole));
+  return scaled_exp(whole, (kept - whole * 0.693145752f) - whole * 1.42860677e-6f);
 }
 
 // The logarithm of a mantissa in [sqrt(1/2), sqrt(2)), and the exponent.

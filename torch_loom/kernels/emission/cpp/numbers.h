@@ -62,6 +62,45 @@ struct f16 {
   operator float() const { return half_to_float(bits); }
 };
 
+// Rows of half precision, as an instruction converts them where the processor has it. Its header takes longer to
+// read than a kernel to compile.
+#ifdef __F16C__
+typedef float Floats __attribute__((vector_size(32), aligned(4), may_alias));
+typedef short Halves __attribute__((vector_size(16), aligned(2), may_alias));
+inline Floats widened(Halves halves) {
+  typedef short Aligned __attribute__((vector_size(16)));
+  return __builtin_ia32_vcvtph2ps256(static_cast<Aligned>(halves));
+}
+inline Halves narrowed(Floats floats) {
+  typedef float Aligned __attribute__((vector_size(32)));
+  return __builtin_ia32_vcvtps2ph256(static_cast<Aligned>(floats), 0);
+}
+#endif
+inline void widen_row(float* to, const f16* from, int64_t count) {
+  int64_t i = 0;
+#ifdef __F16C__
+  for (; i + 8 <= count; i += 8)
+    *reinterpret_cast<Floats*>(to + i) = widened(*reinterpret_cast<const Halves*>(from + i));
+#endif
+  for (; i < count; ++i) to[i] = half_to_float(from[i].bits);
+}
+inline void narrow_row(f16* to, const float* from, int64_t count) {
+  int64_t i = 0;
+#ifdef __F16C__
+  for (; i + 8 <= count; i += 8)
+    *reinterpret_cast<Halves*>(to + i) = narrowed(*reinterpret_cast<const Floats*>(from + i));
+#endif
+  for (; i < count; ++i) to[i].bits = float_to_half(from[i]);
+}
+inline void round_row(float* row, int64_t count) {
+  int64_t i = 0;
+#ifdef __F16C__
+  for (; i + 8 <= count; i += 8)
+    *reinterpret_cast<Floats*>(row + i) = widened(narrowed(*reinterpret_cast<const Floats*>(row + i)));
+#endif
+  for (; i < count; ++i) row[i] = half_to_float(float_to_half(row[i]));
+}
+
 inline uint16_t float_to_bf16(float value) {
   const uint32_t all = bits_as<uint32_t>(value);
   const uint32_t rounded = (all + 0x7fffu + (all >> 16 & 1u)) >> 16;

@@ -21,9 +21,9 @@ struct Vector {
   typedef T type __attribute__((vector_size(kVectorBytes), aligned(alignof(T)), may_alias));
 };
 
-// `rows` rows of the result, `vectors` vectors wide, in registers.
+// `rows` rows of the result, `vectors` vectors wide, in registers. Rows of `right` are `stride` apart.
 template <typename T, int rows, int vectors>
-inline void product_tile(T* out, const T* sum, const T* left, const T* right, int depth, int width) {
+inline void product_tile(T* out, const T* sum, const T* left, const T* right, int depth, int width, int stride) {
   using V = typename Vector<T>::type;
   constexpr int lanes = kVectorBytes / sizeof(T);
   V total[rows][vectors];
@@ -31,7 +31,7 @@ inline void product_tile(T* out, const T* sum, const T* left, const T* right, in
     for (int v = 0; v < vectors; ++v) total[r][v] = *reinterpret_cast<const V*>(sum + r * width + v * lanes);
   for (int k = 0; k < depth; ++k) {
     V b[vectors];
-    for (int v = 0; v < vectors; ++v) b[v] = *reinterpret_cast<const V*>(right + k * width + v * lanes);
+    for (int v = 0; v < vectors; ++v) b[v] = *reinterpret_cast<const V*>(right + k * stride + v * lanes);
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
       const T a = left[r * depth + k];
@@ -55,15 +55,25 @@ __attribute__((noinline)) void product(T* out, const T* sum, const T* left, cons
       }
   } else {
     constexpr int vectors = width % (2 * lanes) == 0 ? 2 : 1;
-    constexpr int rest = height % kRows;
-    for (int n = 0; n < width; n += vectors * lanes) {
+    constexpr int rest = height % kRows, columns = vectors * lanes;
+    // Rows a power of two apart share a few places of the cache: those that are read often are copied.
+    constexpr bool is_packed = height > 2 * kRows && width > columns && depth * columns * sizeof(T) <= 32768;
+    alignas(64) T panel[is_packed ? depth * columns : 1];
+    for (int n = 0; n < width; n += columns) {
+      const T* b = right + n;
+      int stride = width;
+      if constexpr (is_packed) {
+        for (int k = 0; k < depth; ++k) memcpy(panel + k * columns, b + k * width, sizeof(T) * columns);
+        b = panel;
+        stride = columns;
+      }
       int m = 0;
       for (; m + kRows <= height; m += kRows)
-        product_tile<T, kRows, vectors>(out + m * width + n, sum + m * width + n, left + m * depth, right + n,
-                                        depth, width);
+        product_tile<T, kRows, vectors>(out + m * width + n, sum + m * width + n, left + m * depth, b, depth,
+                                        width, stride);
       if constexpr (rest != 0)
-        product_tile<T, rest, vectors>(out + m * width + n, sum + m * width + n, left + m * depth, right + n,
-                                       depth, width);
+        product_tile<T, rest, vectors>(out + m * width + n, sum + m * width + n, left + m * depth, b, depth, width,
+                                       stride);
     }
   }
 }
