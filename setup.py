@@ -34,7 +34,12 @@ CSRC = ROOT / "csrc"
 OUTPUT = ROOT / "build" / "temp"
 
 # Folders of csrc that include no header of PyTorch.
-PLAIN = ("util", "driver", "runtime", "numerics", "nvml", "telemetry")
+PLAIN = ("util", "driver", "runtime", "numerics", "nvml", "telemetry", "cuda_cpp")
+# What CUDA C++ is compiled against, and the rooms of csrc that answer it.
+CUDA_INCLUDE = ROOT / "torch_loom" / "kernels" / "cuda_cpp" / "include"
+CUDA_ROOMS = ("cuda_cpp", "torch/launch")
+# The name by which compiled extensions find the extension module in the process.
+SONAME = "libtorch_loom.so"
 # Only in a development build: bindings for the tests, and a driver in a library of its own.
 TESTING = "testing"
 # A library of its own, under the name by which programs look for NVIDIA's.
@@ -71,6 +76,7 @@ class Unit:
     object: Path
     flags: str  # the name of a ninja variable
     precompiled: str  # a name of PRECOMPILED
+    knows_cuda: bool = False  # whether it includes what CUDA C++ is compiled against
 
 
 def rooms() -> list[str]:
@@ -94,7 +100,8 @@ def merged_units(folder: str) -> list[Unit]:
         source = OUTPUT / "merged" / f"{folder.replace('/', '_')}_{number}.cpp"
         text = "".join(f'#include "{path.relative_to(CSRC)}"\n' for path in group)
         write_if_changed(source, text)
-        units.append(Unit(source, source.with_suffix(".o"), flags, "plain" if is_plain else "torch"))
+        precompiled = "plain" if is_plain else "torch"
+        units.append(Unit(source, source.with_suffix(".o"), flags, precompiled, folder in CUDA_ROOMS))
     return units
 
 
@@ -147,6 +154,8 @@ class NinjaFile:
             "ninja_required_version = 1.5",
             f"cxx = {compiler}",
             f"plain = {' '.join(common)}",
+            # The rooms that answer CUDA C++.
+            f"cuda = -isystem {shlex.quote(str(CUDA_INCLUDE))}",
             f"torch = {' '.join(with_torch)}",
             "cold = $torch -O1",
             f"link = {' '.join(libraries)} -lc10 -ltorch_cpu -ltorch -ltorch_python",
@@ -174,7 +183,7 @@ class NinjaFile:
             header = self.headers[unit.precompiled]
             self.lines += [
                 f"build {escape(unit.object)}: compile {escape(unit.source)} | {escape(header)}.gch",
-                f"  flags = ${unit.flags}",
+                f"  flags = ${unit.flags}{' $cuda' if unit.knows_cuda else ''}",
                 f"  include = -Winvalid-pch -include {escape(header)}",
             ]
             objects.append(unit.object)
@@ -240,7 +249,8 @@ class Build(build_ext):
             file.link(OUTPUT / "libloom_logged.so", [*logged, *plain], "-pthread")
         for path, objects in built:
             is_for_tests = path.name.startswith("_C_testing")
-            file.link(OUTPUT / path.name, objects, "$testing" if is_for_tests else "$link")
+            own_link = f"$link -Wl,-soname,{SONAME}"
+            file.link(OUTPUT / path.name, objects, "$testing" if is_for_tests else own_link)
         file.run(verbose=bool(self.verbose > 1))
         library.parent.mkdir(parents=True, exist_ok=True)
         for path, _ in built:

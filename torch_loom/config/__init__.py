@@ -20,6 +20,7 @@ from torch_loom.config.parsers import NO_CUDA_VERSION, parse_size
 from torch_loom.config.settings import (
     ASSERTS,
     CHAOS_SEED,
+    CHECK_KERNELS,
     CHIP,
     CLOCK,
     COMPILE_CACHE,
@@ -88,6 +89,7 @@ __all__ = [
     "Settings",
     "choose_cuda",
     "compile_cache",
+    "checks_kernels",
     "compiler",
     "configure",
     "cuda_version",
@@ -181,6 +183,11 @@ def blas_workspaces() -> tuple[int | None, int | None, bool, str]:
 def compiler() -> str:
     """Return the command that compiles C++."""
     return required(COMPILER, {})
+
+
+def checks_kernels() -> bool:
+    """Return whether CUDA C++ is compiled with a check of each access."""
+    return required(CHECK_KERNELS, {}) or required(SANITIZER, {}) or value_of(CUDA_SANITIZER, {}) is not None
 
 
 def compile_cache() -> Path | None:

@@ -308,6 +308,12 @@ COMPILER = Setting(
     parse=str,
     configurable=False,
 )
+CHECK_KERNELS = _flag(
+    "TORCH_LOOM_CHECK_KERNELS",
+    meaning="With 1, CUDA C++ is compiled with a check of each access to memory, which names what is out of "
+    "bounds. TORCH_LOOM_SANITIZER=1 does it, too.",
+    configurable=False,
+)
 KERNEL_CACHE = Setting(
     env="TORCH_LOOM_KERNEL_CACHE",
     type_name="folder",

@@ -1,4 +1,4 @@
-"""What a program's own kernels are under the name cuda: CUDA C sources are refused, Triton is found.
+"""What a program's own kernels are under the name cuda: CUDA C++ is compiled for the host, Triton is found.
 
 Triton's kernels are compiled by :mod:`torch_loom.kernels.triton`.
 """
@@ -8,16 +8,18 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
-from torch_loom import late
-from torch_loom.errors import NotApplicableError
+from torch_loom import _C, config, late
+from torch_loom.errors import ConfigurationError
+from torch_loom.kernels.cuda_cpp import toolkit
 from torch_loom.patches.declared import CUDA_NAME
 
 
 def refuse() -> None:
-    """Have modules refuse CUDA C sources, those that are imported and those that will be."""
-    late.after_import("torch.utils.cpp_extension", _refuse_cuda_sources)
+    """Have modules find what compiles such kernels, those that are imported and those that will be."""
+    late.after_import("torch.utils.cpp_extension", _compile_cuda_sources)
     if not _has_compiled_triton():
         late.after_import("torch._inductor.config", _have_no_triton)
 
@@ -33,17 +35,21 @@ def _have_no_triton() -> None:
         CUDA_NAME.put(sys.modules["torch._inductor.config"], triton_disable_device_detection=True)
 
 
-def _refuse_cuda_sources() -> None:
-    # nvcc may well be installed, but what it makes would be launched on a GPU.
+def _compile_cuda_sources() -> None:
+    # A real toolkit may well be installed, but what it makes would be launched on a GPU.
     cpp_extension: Any = sys.modules["torch.utils.cpp_extension"]
-    original = cpp_extension._is_cuda_file
+    try:
+        home = toolkit.make(Path(_C.__file__), is_checked=config.checks_kernels())
+    except ConfigurationError as error:
+        # Said where something is to be compiled.
+        reason = error
+        original = cpp_extension._is_cuda_file
 
-    def is_cuda_file(path: str) -> bool:
-        if not original(path):
+        def is_cuda_file(path: str) -> bool:
+            if original(path):
+                raise reason
             return False
-        raise NotApplicableError(
-            f"{path} is CUDA C: a kernel in it would run on a GPU only, and the cuda devices are "
-            "torch-loom's. Build the extension without it, or write the kernel with torch ops."
-        )
 
-    CUDA_NAME.put(cpp_extension, _is_cuda_file=is_cuda_file)
+        CUDA_NAME.put(cpp_extension, _is_cuda_file=is_cuda_file)
+        return
+    CUDA_NAME.put(cpp_extension, CUDA_HOME=str(home))

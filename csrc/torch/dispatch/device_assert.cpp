@@ -13,6 +13,7 @@
 #include "runtime/tape.h"
 #include "torch/core/errors.h"
 #include "torch/core/python_line.h"
+#include "torch/dispatch/device_error.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/engine/generator.h"
 #include "torch/inference/infer.h"
@@ -44,8 +45,8 @@ const char* words_of(Fault fault) {
 // What failed first. Leaked: threads may raise it until the process ends.
 struct Failed {
   std::mutex mutex;
-  std::string what;
-  Fault fault = Fault::kAssert;
+  int32_t error = 0;
+  std::string title, what;
 };
 Failed& failed() {
   static auto* instance = new Failed;
@@ -82,17 +83,18 @@ const std::shared_ptr<Guard>& guard() {
 
 void Guard::raise() {
   is_raised_.store(true, std::memory_order_relaxed);
-  std::string what;
-  Fault fault;
+  int32_t error;
+  std::string title, what;
   {
     const std::lock_guard<std::mutex> lock(failed().mutex);
+    error = failed().error;
+    title = failed().title;
     what = failed().what;
-    fault = failed().fault;
   }
   const std::string device = device_name_upper();
   throw c10::AcceleratorError(
-      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, number_of(fault),
-      device + " error: " + words_of(fault) + "\n" + what +
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, error,
+      device + " error: " + title + "\n" + what +
           "\nThe devices cannot be used any more in this process. " + device +
           " kernel errors might be asynchronously reported at some other API call, so the stacktrace above "
           "may be misleading.\nFor debugging consider passing " +
@@ -239,21 +241,42 @@ void raise_fault(const std::string& what, Fault fault) {
                               std::string(device_name_upper()) + " error: " + words_of(fault) + "\n" + what);
 }
 
-void note_device_assert(const char* op_name, const std::string& reason, std::string_view line, Fault fault) {
+namespace {
+
+void note(int32_t error, const char* title, const std::string& what, const char* shown) {
   {
     const std::lock_guard<std::mutex> lock(failed().mutex);
     if (!failed().what.empty()) return;
-    failed().what =
-        std::string(op_name) + (line.empty() ? "" : " (" + std::string(line) + ")") + ": " + reason;
-    failed().fault = fault;
-    std::fprintf(stderr, "%s: %s: %s\n", device_name().c_str(),
-                 fault == Fault::kAssert ? "device-side assert" : "illegal memory access",
-                 failed().what.c_str());
+    failed().error = error;
+    failed().title = title;
+    failed().what = what;
+    std::fprintf(stderr, "%s: %s: %s\n", device_name().c_str(), shown, what.c_str());
   }
   runtime::tape::attach(guard());
   set_memory_check(&raise_device_assert);
   has_asserted.store(true);
   watch_syncs_for_asserts();
+}
+
+std::string text_of(const std::string& op_name, const std::string& reason, std::string_view line) {
+  return op_name + (line.empty() ? "" : " (" + std::string(line) + ")") + ": " + reason;
+}
+
+}  // namespace
+
+void note_device_assert(const char* op_name, const std::string& reason, std::string_view line, Fault fault) {
+  note(number_of(fault), words_of(fault), text_of(op_name, reason, line),
+       fault == Fault::kAssert ? "device-side assert" : "illegal memory access");
+}
+
+void note_device_error(int32_t error, const char* title, const std::string& kernel, const std::string& reason,
+                       std::string_view line) {
+  const std::string what = text_of(kernel, reason, line);
+  if (!has_device_asserts) {
+    throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, error,
+                                device_name_upper() + " error: " + title + "\n" + what);
+  }
+  note(error, title, what, title);
 }
 
 void raise_device_assert() { guard()->raise(); }

@@ -1,99 +1,26 @@
-"""Kernels written in CUDA C++, for the host: a loop over all threads of all blocks, one after the other."""
+"""``torch.cuda._compile_kernel``: a kernel of CUDA C++ from its text."""
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from torch_loom import _C
+from torch_loom import _C, config
 from torch_loom.device._core.device_index import DEVICE_TYPE
 from torch_loom.device.devices import current_device
-from torch_loom.device.jiterator.host_compiler import ENTRY, compiled
-from torch_loom.device.jiterator.source import GUARD, PRELUDE
+from torch_loom.device.jiterator import host_compiler
 from torch_loom.device.streams import stream as stream_context
 from torch_loom.errors import CompilationError, DeviceTypeError
+from torch_loom.kernels.cuda_cpp import library
 
-# What needs threads that run side by side, which a loop over them is not.
-_UNSUPPORTED = re.compile(
-    r"\b(__shared__|__syncthreads\w*|__syncwarp|__shfl\w*|__ballot\w*|__any_sync|__all_sync|__activemask"
-    r"|cooperative_groups|asm|wmma|cudaLaunch\w*)\b|<<<"
-)
-
-_TEXT = r"""
-struct uint3 { unsigned x, y, z; };
-using dim3 = uint3;
-static thread_local uint3 threadIdx, blockIdx, blockDim, gridDim;
-static constexpr int warpSize = 32;
-#define __global__
-template <typename T, typename V> T atomicAdd(T* at, V value) { T old = *at; *at += value; return old; }
-template <typename T, typename V> T atomicSub(T* at, V value) { T old = *at; *at -= value; return old; }
-template <typename T, typename V> T atomicMax(T* at, V value) {
-  T old = *at;
-  if (old < value) *at = value;
-  return old;
-}
-template <typename T, typename V> T atomicMin(T* at, V value) {
-  T old = *at;
-  if (value < old) *at = value;
-  return old;
-}
-inline void __threadfence() {}
-"""
-
-# Each argument has 16 bytes: its kind ('t', 'i', 'f') and its value; for a tensor the number of its address.
-_LAUNCH = r"""
-#include <stdexcept>
-#include <tuple>
-#include <utility>
-
-template <typename P>
-static P loom_argument_(void* const* addresses, const char* slot) {
-  int64_t whole;
-  double real;
-  memcpy(&whole, slot + 8, 8);
-  memcpy(&real, slot + 8, 8);
-  if constexpr (std::is_pointer_v<P>) {
-    if (*slot != 't') throw std::invalid_argument("a pointer needs a tensor");
-    return static_cast<P>(addresses[whole]);
-  } else {
-    if (*slot == 't') throw std::invalid_argument("a tensor needs a pointer");
-    return *slot == 'f' ? static_cast<P>(real) : static_cast<P>(whole);
-  }
-}
-
-template <typename... P, size_t... I>
-static void loom_launch_(void (*kernel)(P...), void* const* addresses, const int64_t* numbers,
-                         const char* scalars, std::index_sequence<I...>) {
-  if (numbers[0] != static_cast<int64_t>(sizeof...(P))) {
-    throw std::invalid_argument("it takes " + std::to_string(sizeof...(P)) + " arguments, but got " +
-                                std::to_string(numbers[0]));
-  }
-  [[maybe_unused]] const std::tuple<P...> values{loom_argument_<P>(addresses, scalars + 16 * I)...};
-  const auto size = [&](int i) { return static_cast<unsigned>(numbers[i]); };
-  gridDim = {size(1), size(2), size(3)};
-  blockDim = {size(4), size(5), size(6)};
-  uint3& b = blockIdx;
-  uint3& t = threadIdx;
-#define LOOM_EACH(index, size) for (index = 0; index < size; ++index)
-  LOOM_EACH(b.z, gridDim.z) LOOM_EACH(b.y, gridDim.y) LOOM_EACH(b.x, gridDim.x)
-    LOOM_EACH(t.z, blockDim.z) LOOM_EACH(t.y, blockDim.y) LOOM_EACH(t.x, blockDim.x)
-      kernel(std::get<I>(values)...);
-}
-
-template <typename... P>
-static void loom_launch_(void (*kernel)(P...), void* const* addresses, const int64_t* numbers,
-                         const char* scalars) {
-  loom_launch_(kernel, addresses, numbers, scalars, std::index_sequence_for<P...>());
-}
-
-extern "C" const char* ENTRY(void* const* addresses, const int64_t* numbers, const char* scalars) {
-  return loom_guarded_([&] { loom_launch_(&NAME, addresses, numbers, scalars); });
-}
-"""
+# Of a block: on the largest of the chips, CUDA C++ Programming Guide, "Technical Specifications per Compute
+# Capability".
+_MOST_THREADS = 1024
+_MOST_SHARED_BYTES = 227 * 1024
 
 
 def _compile_kernel(
@@ -105,31 +32,34 @@ def _compile_kernel(
 ) -> CompiledKernel:
     """Compile a kernel of CUDA C++ for the host.
 
-    Its threads run one after the other, in the order of their indices, so that atomic functions need no care;
-    what needs threads side by side is refused.
-
     Args:
         kernel_source: defines ``__global__ void kernel_name(…)``; parameters are pointers and numbers.
         kernel_name: which function; with its arguments if it is a template, as ``"scale<float>"``.
-        compute_capability, cuda_include_dirs, nvcc_options: for nvcc, and ignored.
+        cuda_include_dirs: folders of the source's headers.
+        compute_capability, nvcc_options: for nvcc, and ignored.
 
     Raises:
         TypeError: the source or the name is no text.
-        CompilationError: the source uses shared memory, barriers, warp functions or other things that a loop
-            over threads has not, or the compiler refuses it.
+        CompilationError: the source uses what torch-loom's CUDA C++ lacks (docs/cuda_cpp.md), or the compiler
+            refuses it.
     """
     for what, value in (("kernel_source", kernel_source), ("kernel_name", kernel_name)):
         if not isinstance(value, str):
             raise TypeError(f"{what} must be a str, but got {type(value).__name__}")
-    unsupported = _UNSUPPORTED.search(kernel_source)
-    if unsupported is not None:
-        raise CompilationError(
-            f"{unsupported[0]} is not supported: threads of a block run one after the other here. The code:\n"
-            + kernel_source
-        )
-    launch = _LAUNCH.replace("ENTRY", ENTRY).replace("NAME", kernel_name)
-    text = "\n".join((PRELUDE, _TEXT, GUARD, '#line 1 "code"', kernel_source, '#line 1 "generated"', launch))
-    return CompiledKernel(kernel_name, compiled(text, kernel_source, divides_whole_numbers=True))
+    text = library.text_of(kernel_source, kernel_name, host_compiler.ENTRY)
+    given = library.options(is_checked=config.checks_kernels(), includes=tuple(cuda_include_dirs or ()))
+
+    def run(options: list[str], result: Path) -> None:
+        host_compiler.run(options, result, kernel_source)
+
+    def build(source: Path, made: Path) -> None:
+        try:
+            library.build(text, given, run, source, made, Path(_C.__file__))
+        except library.Refusal as refusal:
+            raise CompilationError(f"{refusal}. The code:\n{kernel_source}") from refusal
+
+    key = library.key_of(text, [*given, config.compiler(), str(torch.__version__)])
+    return CompiledKernel(kernel_name, host_compiler.built(key, build))
 
 
 class CompiledKernel:
@@ -157,18 +87,20 @@ class CompiledKernel:
             grid: the number of blocks in up to three dimensions.
             block: the number of threads of a block.
             args: a contiguous tensor of one device for each pointer, a number for each other parameter.
-            shared_mem: must be 0.
+            shared_mem: bytes of dynamic shared memory.
             stream: where to run it; the current one if None.
 
         Raises:
             TypeError: an argument is neither tensor nor number.
-            ValueError: a size is not positive, shared memory is wanted, or a whole number has more than 64
-                bits.
+            ValueError: a size is not positive, a block has more than 1,024 threads, or a whole number has more
+                than 64 bits.
             DeviceTypeError: a tensor is not on the loom device of the first tensor.
         """
-        if shared_mem != 0:
-            raise ValueError(f"There is no shared memory here: shared_mem must be 0, but got {shared_mem}")
+        if not 0 <= shared_mem <= _MOST_SHARED_BYTES:
+            raise ValueError(f"shared_mem must be 0 to {_MOST_SHARED_BYTES} bytes, but got {shared_mem}")
         sizes = [*_sizes("grid", grid), *_sizes("block", block)]
+        if sizes[3] * sizes[4] * sizes[5] > _MOST_THREADS:
+            raise ValueError(f"A block has up to {_MOST_THREADS} threads, but block is {tuple(block)}")
         tensors: list[torch.Tensor] = []
         packed = b""
         for i, value in enumerate(args or ()):
@@ -196,7 +128,7 @@ class CompiledKernel:
                 device,
                 tensors,
                 [True] * len(tensors),
-                [len(args or ()), *sizes],
+                [len(args or ()), *sizes, shared_mem],
                 packed,
             )
 

@@ -12,7 +12,7 @@ import os
 import platform
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -85,17 +85,44 @@ def compiled(
     """
     if options is None:
         options = (*_COMPILE, *_WHOLE_NUMBERS) if divides_whole_numbers else _COMPILE
-    machine = _features() if "-march=native" in options else platform.machine()
+    machine = features() if "-march=native" in options else platform.machine()
     key = "\0".join((text, config.compiler(), *options, *_LINK, str(torch.__version__), machine))
+
+    def build(source: Path, library: Path) -> None:
+        source.write_text(text, encoding="utf-8")
+        if "-shared" in options:
+            run([*options, str(source), "-o", str(library)], library, shown)
+            return
+        objects = source.with_suffix(".o")
+        objects.unlink(missing_ok=True)
+        include = str(Path(torch.__path__[0]) / "include")
+        run([*options, "-I", include, str(source), "-o", str(objects)], objects, shown)
+        run([*_LINK, str(objects), "-o", str(library)], library, shown)
+        objects.unlink()
+
+    return built(key, build)
+
+
+def built(key: str, build: Callable[[Path, Path], None]) -> int:
+    """Return the address of the function :data:`ENTRY` in a library that is built where none is kept.
+
+    Args:
+        key: all that the library depends on.
+        build: makes the library at its second argument; the first is a place for its source.
+
+    Raises:
+        CompilationError: it cannot be loaded.
+        ConfigurationError: the cache's folder, or a library in it, cannot be used.
+    """
     digest = hashlib.sha256(key.encode()).hexdigest()
     with _lock:
         if digest not in _functions:
-            _functions[digest] = _load(digest, text, shown, options)
+            _functions[digest] = _load(digest, build)
         return _functions[digest]
 
 
 @functools.cache
-def _features() -> str:
+def features() -> str:
     """Return what instructions the processor has: several machines may share the folder of kernels."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -105,17 +132,17 @@ def _features() -> str:
     return "\n".join(dict.fromkeys(line for line in lines if line.lower().startswith(wanted)))
 
 
-def _load(digest: str, text: str, shown: str, options: tuple[str, ...]) -> int:
+def _load(digest: str, build: Callable[[Path, Path], None]) -> int:
     folder = config.kernel_cache()
     path = folder / f"{digest}.so"
     if not kept.is_whole(path):
-        _build(folder, path, text, shown, options)
+        _build(folder, path, build)
     try:
         return _entry(path)
     except (OSError, AttributeError, UnicodeDecodeError):
         # Whole, but not what this process can load: another system may have made it.
         kept.forget(path)
-    _build(folder, path, text, shown, options)
+    _build(folder, path, build)
     try:
         return _entry(path)
     except (OSError, AttributeError, UnicodeDecodeError) as error:
@@ -139,24 +166,17 @@ def _entry(path: Path) -> int:
     return address
 
 
-def _build(folder: Path, path: Path, text: str, shown: str, options: tuple[str, ...]) -> None:
+def _build(folder: Path, path: Path, build: Callable[[Path, Path], None]) -> None:
     with _exclusive(folder):
         if kept.is_whole(path):
             return
         # Always the same names, so that those of a killed process are overwritten.
-        source, objects, library = (folder / f"building.{end}" for end in ("cpp", "o", "so"))
-        for old in (source, objects, library):
+        source, library = (folder / f"building.{end}" for end in ("cpp", "so"))
+        for old in (source, library):
             old.unlink(missing_ok=True)
-        source.write_text(text, encoding="utf-8")
-        include = str(Path(torch.__path__[0]) / "include")
-        if "-shared" in options:
-            _run([*options, str(source), "-o", str(library)], library, shown)
-        else:
-            _run([*options, "-I", include, str(source), "-o", str(objects)], objects, shown)
-            _run([*_LINK, str(objects), "-o", str(library)], library, shown)
+        build(source, library)
         kept.keep(library, path)
-        for rest in (source, objects):
-            rest.unlink(missing_ok=True)
+        source.unlink()
 
 
 @contextlib.contextmanager
@@ -174,7 +194,17 @@ def _exclusive(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _run(arguments: list[str], result: Path, shown: str) -> None:
+def run(arguments: list[str], result: Path, shown: str) -> None:
+    """Run the compiler.
+
+    Args:
+        arguments: its options.
+        result: the file that it should make.
+        shown: the part of the source that the program wrote, for errors.
+
+    Raises:
+        CompilationError: it cannot be run, or refuses the source.
+    """
     compiler = config.compiler()
     try:
         done = subprocess.run(

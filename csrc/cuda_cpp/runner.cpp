@@ -1,0 +1,358 @@
+#include "cuda_cpp/runner.h"
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <thread>
+
+#include "util/thread_local.h"
+
+namespace loom::cuda_cpp {
+
+namespace {
+
+LOOM_FAST_ACCESS constinit thread_local Runner* active_runner = nullptr;
+
+std::string triple(const unsigned (&xyz)[3]) {
+  return "(" + std::to_string(xyz[0]) + ", " + std::to_string(xyz[1]) + ", " + std::to_string(xyz[2]) + ")";
+}
+
+}  // namespace
+
+// --- the grid ---
+
+bool GridRun::claim(unsigned (&at)[3]) noexcept {
+  if (has_failed()) return false;
+  const uint64_t number = next_.fetch_add(1, std::memory_order_relaxed);
+  if (number >= num_blocks_) return false;
+  const uint64_t row = number / kernel.grid[0];
+  at[0] = static_cast<unsigned>(number % kernel.grid[0]);
+  at[1] = static_cast<unsigned>(row % kernel.grid[1]);
+  at[2] = static_cast<unsigned>(row / kernel.grid[1]);
+  return true;
+}
+
+void GridRun::fail(int error, std::string what) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (failure_.error == 0) failure_ = {error, std::move(what)};
+  has_failed_.store(true, std::memory_order_relaxed);
+  changed_.notify_all();
+}
+
+Failure GridRun::failure() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return failure_;
+}
+
+bool GridRun::wait_for_grid() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const uint64_t generation = generation_;
+  if (++num_waiting_ == num_blocks_) {
+    num_waiting_ = 0;
+    ++generation_;
+    changed_.notify_all();
+  }
+  changed_.wait(lock, [&] { return generation_ != generation || failure_.error != 0; });
+  return failure_.error == 0;
+}
+
+// --- one block after the other ---
+
+Runner* Runner::active() noexcept { return active_runner; }
+
+void Runner::run(GridRun& grid) {
+  const loom_cuda_kernel& kernel = grid.kernel;
+  grid_ = &grid;
+  std::copy(kernel.grid, kernel.grid + 3, this->grid);
+  std::copy(kernel.block, kernel.block + 3, block);
+  num_threads = block[0] * block[1] * block[2];
+  active_runner = this;
+  prepare_shared();
+  while (next_block()) {
+    start(/*is_first=*/true);
+    if (is_waiting_) schedule();
+    if (grid.has_failed()) abandon();
+    taken_.clear();
+  }
+  active_runner = nullptr;
+}
+
+bool Runner::next_block() noexcept {
+  if (!grid_->claim(at)) return false;
+  next_thread = 0;
+  is_waiting_ = false;
+  return true;
+}
+
+void Runner::prepare_shared() {
+  constexpr size_t kAlignment = 128;
+  shared_bytes = grid_->kernel.shared_bytes;
+  if (shared_memory_.size() < shared_bytes + kAlignment) shared_memory_.resize(shared_bytes + kAlignment);
+  const auto first = reinterpret_cast<uintptr_t>(shared_memory_.data());
+  shared = shared_memory_.data() + (kAlignment - first % kAlignment) % kAlignment;
+}
+
+// Runs on a fiber of its own until it ends or waits.
+void Runner::start(bool is_first) {
+  Fiber* const fiber = pool_.take();
+  taken_.push_back(fiber);
+  if (fiber->pointer == nullptr) fiber->restart(&Runner::entry);
+  is_first_ = is_first;
+  current_ = fiber;
+  switch_stack(scheduler_, fiber->pointer);
+}
+
+void Runner::entry() {
+  while (true) active_runner->run_fiber();
+}
+
+void Runner::run_fiber() {
+  const loom_cuda_kernel& kernel = grid_->kernel;
+  try {
+    (is_first_ ? kernel.run : kernel.run_rest)(kernel.closure, this);
+  } catch (const std::exception& error) {
+    grid_->fail(kLaunchFailure, std::string(error.what()) + ", thrown in " + position());
+  } catch (...) {
+    grid_->fail(kLaunchFailure, "it threw something that is no std::exception, in " + position());
+  }
+  Fiber* const own = current_;
+  current_ = nullptr;
+  pool_.give_back(own);
+  switch_stack(own->pointer, scheduler_);
+}
+
+void Runner::schedule() {
+  while (!grid_->has_failed()) {
+    if (Fiber* const fiber = ready_.pop()) {
+      current_ = fiber;
+      switch_stack(scheduler_, fiber->pointer);
+    } else if (next_thread % kWarp == 0 && answer_active()) {
+      continue;
+    } else if (next_thread < num_threads) {
+      start(/*is_first=*/false);
+    } else if (answer_active()) {
+      continue;
+    } else if (num_alive_ == 0) {
+      return;
+    } else {
+      grid_->fail(kLaunchTimeout, waiting_threads());
+    }
+  }
+}
+
+// The thread on the current fiber waits: others go on, until one makes it ready.
+void Runner::suspend() {
+  Fiber* const own = current_;
+  Fiber* const other = grid_->has_failed() ? nullptr : ready_.pop();
+  current_ = other;
+  switch_stack(own->pointer, other != nullptr ? other->pointer : scheduler_);
+}
+
+// After a failure: nothing that waits goes on.
+void Runner::abandon() {
+  for (Fiber* const fiber : taken_) fiber->pointer = nullptr;
+  ready_ = {};
+  at_barrier_ = {};
+  // Those that have ended are idle already.
+  pool_.take_back(taken_);
+  current_ = nullptr;
+}
+
+void Runner::fail(int error, const std::string& what) {
+  grid_->fail(error, what);
+  // The stack is left as it is.
+  StackPointer left = nullptr;
+  switch_stack(left, scheduler_);
+  std::terminate();  // not reached: nothing switches back
+}
+
+std::string Runner::position() const {
+  unsigned thread[3] = {};
+  grid_->kernel.thread_index(thread);
+  return "block " + triple(at) + ", thread " + triple(thread);
+}
+
+bool Runner::is_on_stack(uintptr_t address) const noexcept {
+  return std::any_of(taken_.begin(), taken_.end(), [&](const Fiber* fiber) { return fiber->holds(address); });
+}
+
+// --- threads that wait ---
+
+void Runner::begin_waiting(unsigned thread) {
+  is_waiting_ = true;
+  next_thread = thread + 1;
+  num_alive_ = num_threads - thread;
+  num_at_barrier_ = 0;
+  count_ = any_ = 0;
+  all_ = 1;
+  for (unsigned w = 0; w * kWarp < num_threads; ++w) {
+    Warp& warp = warps_[w];
+    const unsigned lanes = std::min(kWarp, num_threads - w * kWarp);
+    warp.ended = lanes == kWarp ? 0 : ~0U << lanes;
+    warp.meetings.clear();
+    warp.asking = 0;
+  }
+  for (unsigned ended = 0; ended < thread; ++ended) warps_[ended / kWarp].ended |= 1U << ended % kWarp;
+}
+
+void Runner::end_thread(unsigned thread) {
+  --num_alive_;
+  Warp& warp = warps_[thread / kWarp];
+  warp.ended |= 1U << thread % kWarp;
+  if (num_at_barrier_ != 0 && num_at_barrier_ == num_alive_) complete_barrier();
+  if (!warp.meetings.empty()) settle(warp);
+}
+
+void Runner::complete_barrier() {
+  results_[LOOM_CUDA_SYNC] = 0;
+  results_[LOOM_CUDA_COUNT] = count_;
+  results_[LOOM_CUDA_AND] = all_;
+  results_[LOOM_CUDA_OR] = any_;
+  num_at_barrier_ = 0;
+  count_ = any_ = 0;
+  all_ = 1;
+  while (Fiber* const fiber = at_barrier_.pop()) ready_.push(fiber);
+}
+
+int Runner::barrier(unsigned thread, int kind, int value) {
+  count_ += value != 0;
+  all_ = all_ != 0 && value != 0;
+  any_ = any_ != 0 || value != 0;
+  if (++num_at_barrier_ == num_alive_) {
+    complete_barrier();
+  } else {
+    current_->thread = thread;
+    at_barrier_.push(current_);
+    suspend();
+  }
+  return results_[kind];
+}
+
+void Runner::meet(unsigned thread, unsigned mask, void* given, Combine combine) {
+  Warp& warp = warps_[thread / kWarp];
+  const unsigned lane = thread % kWarp, own = 1U << lane;
+  if ((mask & own) == 0) {
+    fail(kLaunchFailure, "a warp function whose mask leaves out the lane that calls it, in " + position());
+  }
+  Meeting* found = nullptr;
+  for (Meeting& meeting : warp.meetings) {
+    if (meeting.mask == mask && (meeting.arrived & own) == 0) found = &meeting;
+  }
+  if (found == nullptr) {
+    found = &warp.meetings.emplace_back();
+    found->mask = mask;
+    found->arrived = 0;
+    found->combine = combine;
+  } else if (found->combine != combine) {
+    fail(kLaunchFailure, "lanes of a warp call different warp functions with one mask, in " + position());
+  }
+  found->arrived |= own;
+  found->given[lane] = given;
+  if (((found->arrived | warp.ended) & mask) == mask) {
+    found->fibers[lane] = nullptr;
+    settle(warp);
+    return;
+  }
+  found->fibers[lane] = current_;
+  current_->thread = thread;
+  suspend();
+}
+
+// Ends the meetings to which all lanes have come.
+void Runner::settle(Warp& warp) {
+  for (size_t i = 0; i < warp.meetings.size();) {
+    Meeting& meeting = warp.meetings[i];
+    if (((meeting.arrived | warp.ended) & meeting.mask) != meeting.mask) {
+      ++i;
+      continue;
+    }
+    meeting.combine(meeting.given.data(), meeting.arrived);
+    for (unsigned lane = 0; lane < kWarp; ++lane) {
+      if ((meeting.arrived >> lane & 1) != 0 && meeting.fibers[lane] != nullptr) ready_.push(meeting.fibers[lane]);
+    }
+    warp.meetings.erase(warp.meetings.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+unsigned Runner::active_lanes(unsigned thread) {
+  Warp& warp = warps_[thread / kWarp];
+  warp.asking |= 1U << thread % kWarp;
+  warp.asking_fibers[thread % kWarp] = current_;
+  current_->thread = thread;
+  suspend();
+  return warp.answer;
+}
+
+// Nothing else can run: the lanes of a warp that have asked are those that are there.
+bool Runner::answer_active() {
+  bool has_answered = false;
+  for (unsigned w = 0; w * kWarp < next_thread; ++w) {
+    Warp& warp = warps_[w];
+    if (warp.asking == 0) continue;
+    warp.answer = warp.asking;
+    for (unsigned lane = 0; lane < kWarp; ++lane) {
+      if ((warp.asking >> lane & 1) != 0) ready_.push(warp.asking_fibers[lane]);
+    }
+    warp.asking = 0;
+    has_answered = true;
+  }
+  return has_answered;
+}
+
+void Runner::grid_barrier() {
+  if (grid_->kernel.is_cooperative == 0) {
+    fail(kLaunchFailure, "grid.sync() needs a cooperative launch (cudaLaunchCooperativeKernel)");
+  }
+  if (!grid_->wait_for_grid()) suspend();
+}
+
+std::string Runner::waiting_threads() const {
+  std::string text = "threads of block " + triple(at) + " wait for one another for ever: ";
+  unsigned num_meeting = 0;
+  for (unsigned w = 0; w * kWarp < num_threads; ++w) {
+    for (const Meeting& meeting : warps_[w].meetings)
+      num_meeting += static_cast<unsigned>(__builtin_popcount(meeting.arrived));
+  }
+  text += std::to_string(num_at_barrier_) + " of " + std::to_string(num_alive_) + " are at __syncthreads()";
+  if (num_meeting != 0) text += ", " + std::to_string(num_meeting) + " at a function of their warp";
+  return text;
+}
+
+// --- a launch ---
+
+namespace {
+
+Runner& own_runner() {
+  thread_local std::unique_ptr<Runner> runner;
+  if (runner == nullptr) runner = std::make_unique<Runner>();
+  return *runner;
+}
+
+void run_cooperatively(GridRun& grid) {
+  std::vector<std::thread> threads;
+  for (uint64_t i = 0; i < grid.num_blocks(); ++i) {
+    threads.emplace_back([&grid] { own_runner().run(grid); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+Failure run_grid(const loom_cuda_kernel& kernel, int num_threads, Spread spread) {
+  // Below this, waking other threads costs more than they save.
+  constexpr uint64_t kFewThreads = 4096;
+  GridRun grid(kernel);
+  const uint64_t num_device_threads =
+      grid.num_blocks() * kernel.block[0] * kernel.block[1] * kernel.block[2];
+  if (kernel.is_cooperative != 0 && grid.num_blocks() > 1) {
+    run_cooperatively(grid);
+  } else if (num_threads <= 1 || grid.num_blocks() == 1 || num_device_threads < kFewThreads) {
+    own_runner().run(grid);
+  } else {
+    const int count = static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(num_threads), grid.num_blocks()));
+    spread(count, [](void* context) { own_runner().run(*static_cast<GridRun*>(context)); }, &grid);
+  }
+  return grid.failure();
+}
+
+}  // namespace loom::cuda_cpp

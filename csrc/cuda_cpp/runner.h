@@ -1,0 +1,151 @@
+// Runs the blocks of a kernel's launch. A thread of the host has one runner, which runs one block at a time and
+// all of the block's threads; these take turns where they wait for one another.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cuda_cpp/fiber.h"
+#include "loom_cuda/engine.h"
+
+namespace loom::cuda_cpp {
+
+constexpr unsigned kMaxThreads = 1024;
+constexpr unsigned kWarp = 32;
+
+// Numbers of CUDA's runtime library.
+constexpr int kIllegalAddress = 700, kLaunchTimeout = 702, kAssertTriggered = 710, kLaunchFailure = 719;
+
+struct Failure {
+  int error = 0;  // 0: none
+  std::string what;
+};
+
+// What the runners of a launch share.
+class GridRun {
+ public:
+  explicit GridRun(const loom_cuda_kernel& kernel) : kernel(kernel) {
+    num_blocks_ = uint64_t{kernel.grid[0]} * kernel.grid[1] * kernel.grid[2];
+  }
+  uint64_t num_blocks() const noexcept { return num_blocks_; }
+  // The next block, in the order of their numbers, so that a block may wait for those before it. False: there
+  // is none, or the kernel has failed.
+  bool claim(unsigned (&at)[3]) noexcept;
+  bool has_failed() const noexcept { return has_failed_.load(std::memory_order_relaxed); }
+  // The first failure counts.
+  void fail(int error, std::string what);
+  Failure failure() const;
+  // Waits for all blocks; false: the kernel has failed meanwhile.
+  bool wait_for_grid();
+
+  const loom_cuda_kernel& kernel;
+
+ private:
+  uint64_t num_blocks_;
+  std::atomic<uint64_t> next_{0};
+  std::atomic<bool> has_failed_{false};
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  Failure failure_;
+  uint64_t num_waiting_ = 0, generation_ = 0;
+};
+
+class Runner : public loom_cuda_runner {
+ public:
+  // Of this thread; null unless a kernel runs in it.
+  static Runner* active() noexcept;
+
+  Runner() : loom_cuda_runner() {}
+  // Runs blocks of the grid until there is none left.
+  void run(GridRun& grid);
+
+  // What a kernel calls (loom_cuda/engine.h).
+  bool next_block() noexcept;
+  void begin_waiting(unsigned thread);
+  void end_thread(unsigned thread);
+  int barrier(unsigned thread, int kind, int value);
+  using Combine = void (*)(void* const* given, unsigned lanes);
+  void meet(unsigned thread, unsigned mask, void* given, Combine combine);
+  unsigned active_lanes(unsigned thread);
+  void grid_barrier();
+  [[noreturn]] void fail(int error, const std::string& what);
+
+  GridRun& grid_run() const noexcept { return *grid_; }
+  // "block (0, 0, 0), thread (1, 0, 0)"
+  std::string position() const;
+  bool is_on_stack(uintptr_t address) const noexcept;
+  // Its dynamic shared memory.
+  bool is_shared(uintptr_t address, size_t bytes) const noexcept {
+    const auto first = reinterpret_cast<uintptr_t>(shared);
+    return address >= first && address + bytes <= first + shared_bytes;
+  }
+
+ private:
+  // Lanes that wait for one another.
+  struct Meeting {
+    unsigned mask, arrived;
+    Combine combine;
+    std::array<void*, kWarp> given;
+    std::array<Fiber*, kWarp> fibers;
+  };
+  struct Warp {
+    unsigned ended = 0;  // lanes, also those that there are not
+    std::vector<Meeting> meetings;
+    unsigned asking = 0, answer = 0;  // lanes in active_lanes(), and what those were told last
+    std::array<Fiber*, kWarp> asking_fibers{};
+  };
+  // Fibers, first come first served.
+  struct Queue {
+    Fiber *first = nullptr, *last = nullptr;
+    void push(Fiber* fiber) {
+      fiber->next = nullptr;
+      (first == nullptr ? first : last->next) = fiber;
+      last = fiber;
+    }
+    Fiber* pop() {
+      Fiber* const fiber = first;
+      if (fiber != nullptr) first = fiber->next;
+      return fiber;
+    }
+  };
+
+  static void entry();
+  void run_fiber();
+  void start(bool is_first);
+  void schedule();
+  bool answer_active();
+  void suspend();
+  void complete_barrier();
+  void settle(Warp& warp);
+  void prepare_shared();
+  void abandon();
+  std::string waiting_threads() const;
+
+  GridRun* grid_ = nullptr;
+  FiberPool pool_;
+  std::vector<Fiber*> taken_;  // in use, or in use in this block
+  std::vector<char> shared_memory_;
+  StackPointer scheduler_ = nullptr;
+  Fiber* current_ = nullptr;
+  bool is_first_ = false;
+  bool is_waiting_ = false;  // a thread of the block has waited
+  unsigned num_alive_ = 0;
+  Queue ready_;
+  Queue at_barrier_;
+  unsigned num_at_barrier_ = 0;
+  int count_ = 0, all_ = 1, any_ = 0;  // of the barrier's values
+  int results_[4] = {};
+  std::array<Warp, kMaxThreads / kWarp> warps_;
+};
+
+// How work is spread over threads of the host: calls `body` up to `count` times, in any of them.
+using Spread = void (*)(int count, void (*body)(void*), void* context);
+
+// Runs a kernel, over up to `num_threads` threads of the host.
+Failure run_grid(const loom_cuda_kernel& kernel, int num_threads, Spread spread);
+
+}  // namespace loom::cuda_cpp

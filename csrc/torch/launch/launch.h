@@ -1,0 +1,60 @@
+// Kernels of CUDA C++ on their way to a stream.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "cuda_cpp/runner.h"
+#include "runtime/commands.h"
+
+namespace loom::glue {
+
+// Memory that a kernel may access: an allocation that an argument points into.
+struct KernelRange {
+  uintptr_t begin = 0, end = 0;
+  std::string name;  // "argument 2"
+};
+
+// A launch: the kernel, and what is known of its operands.
+struct KernelLaunch : loom_cuda_kernel {
+  explicit KernelLaunch(const loom_cuda_kernel& given);
+  ~KernelLaunch() {
+    if (release != nullptr) release(closure);
+  }
+  KernelLaunch(const KernelLaunch&) = delete;
+  KernelLaunch& operator=(const KernelLaunch&) = delete;
+
+  std::string kernel_name, kernel_place, line;  // line: of Python
+  std::vector<KernelRange> ranges;              // in checked builds
+};
+
+// Where an allocation lies that holds an address: of PyTorch's allocator, or of cudaMalloc(). Its end is what
+// was asked for. Empty where nothing is allocated.
+KernelRange allocation_around(uintptr_t address);
+// What cudaMalloc() returned, and what cudaFree() is given.
+void note_allocation(void* address, size_t bytes);
+bool forget_allocation(void* address);
+
+// The stream that a cudaStream_t names; a device of −1 when there is none. Null and CUDA's two handles for
+// default streams are the current device's default stream.
+runtime::StreamRef stream_of(const void* handle);
+// The handle of a stream.
+void* handle_of(runtime::StreamRef stream);
+
+// The error that cudaGetLastError() returns next in this thread. `cause`: what is thrown for it where the
+// program checks it by PyTorch's means.
+int set_last_error(int error, std::exception_ptr cause = nullptr);
+int take_last_error();
+int peek_last_error();
+// The cause of an error that was noted last, once.
+std::exception_ptr take_error_cause(int error);
+const char* error_text(int error);
+const char* error_name(int error);
+
+// Dynamic shared memory that a block may have at most, and without having asked for more.
+size_t max_shared_bytes(int device);
+constexpr size_t kUsualSharedBytes = size_t{48} << 10;
+
+}  // namespace loom::glue

@@ -1,0 +1,2 @@
+// What the build of a CUDA library would have written.
+#pragma once

@@ -1,0 +1,2 @@
+#pragma once
+#include "loom_cuda/library_handles.h"

@@ -1,0 +1,3 @@
+#pragma once
+#include "loom_cuda/device.h"
+#include "loom_cuda/half.h"

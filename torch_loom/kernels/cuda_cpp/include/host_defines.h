@@ -1,0 +1,2 @@
+#pragma once
+#include "loom_cuda/runtime_api.h"

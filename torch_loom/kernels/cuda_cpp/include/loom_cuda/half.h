@@ -1,0 +1,148 @@
+// __half and __half2: IEEE's 16 bits. Arithmetic is computed in float and rounded once to nearest, even.
+#pragma once
+
+#include "loom_cuda/small_floats.h"
+
+namespace loom_cuda {
+
+static inline float float_of_half(unsigned short bits) {
+#ifdef __F16C__
+  typedef short Shorts __attribute__((vector_size(16)));
+  return __builtin_ia32_vcvtph2ps(Shorts{static_cast<short>(bits)})[0];
+#else
+  const unsigned sign = static_cast<unsigned>(bits & 0x8000) << 16, rest = bits & 0x7FFF;
+  unsigned result;
+  if (rest >= 0x7C00) {
+    result = sign | 0x7F800000U | (rest & 0x3FF) << 13;
+  } else if (rest >= 0x400) {
+    result = sign | ((rest << 13) + ((127U - 15) << 23));
+  } else {
+    // Below the smallest normal number: a multiple of 2^-24.
+    const float value = static_cast<float>(rest) * 5.9604644775390625e-8F;
+    memcpy(&result, &value, 4);
+    result |= sign;
+  }
+  float value;
+  memcpy(&value, &result, 4);
+  return value;
+#endif
+}
+
+static inline unsigned short half_of_float(float value) {
+#ifdef __F16C__
+  typedef float Floats __attribute__((vector_size(16)));
+  return static_cast<unsigned short>(__builtin_ia32_vcvtps2ph(Floats{value}, 0)[0]);
+#else
+  unsigned bits;
+  memcpy(&bits, &value, 4);
+  const unsigned sign = bits >> 16 & 0x8000;
+  bits &= 0x7FFFFFFFU;
+  if (bits > 0x7F800000U) return static_cast<unsigned short>(sign | 0x7E00);
+  if (bits >= 0x477FF000U) return static_cast<unsigned short>(sign | 0x7C00);
+  if (bits < 0x38800000U) {
+    // The sum with 0.5 leaves the rounded multiple of 2^-24 in the lowest bits.
+    float magnitude;
+    memcpy(&magnitude, &bits, 4);
+    magnitude += 0.5F;
+    memcpy(&bits, &magnitude, 4);
+    return static_cast<unsigned short>(sign | (bits - 0x3F000000U));
+  }
+  bits += 0xFFF + (bits >> 13 & 1);
+  return static_cast<unsigned short>(sign | ((bits - ((127U - 15) << 23)) >> 13));
+#endif
+}
+
+}  // namespace loom_cuda
+
+struct __half_raw {
+  unsigned short x;
+};
+struct __half2_raw {
+  unsigned short x, y;
+};
+
+struct __attribute__((aligned(2))) __half {
+  unsigned short __x;
+
+  __half() = default;
+  __half(const __half_raw& raw) : __x(raw.x) {}
+  static __half narrow(float value) { return __half_raw{loom_cuda::half_of_float(value)}; }
+  float wide() const { return loom_cuda::float_of_half(__x); }
+  operator __half_raw() const { return {__x}; }
+#ifndef __CUDA_NO_HALF_CONVERSIONS__
+  __half(float value) : __x(loom_cuda::half_of_float(value)) {}
+  __half(double value) : __half(static_cast<float>(value)) {}
+  __half(int value) : __half(static_cast<float>(value)) {}
+  __half(unsigned value) : __half(static_cast<float>(value)) {}
+  __half(short value) : __half(static_cast<float>(value)) {}
+  __half(unsigned short value) : __half(static_cast<float>(value)) {}
+  __half(long value) : __half(static_cast<float>(value)) {}
+  __half(unsigned long value) : __half(static_cast<float>(value)) {}
+  __half(long long value) : __half(static_cast<float>(value)) {}
+  __half(unsigned long long value) : __half(static_cast<float>(value)) {}
+  operator float() const { return wide(); }
+  explicit operator bool() const { return (__x & 0x7FFF) != 0; }
+#endif
+};
+
+struct __attribute__((aligned(4))) __half2 {
+  __half x, y;
+  __half2() = default;
+  __half2(const __half& x, const __half& y) : x(x), y(y) {}
+  __half2(const __half2_raw& raw) : x(__half_raw{raw.x}), y(__half_raw{raw.y}) {}
+};
+typedef __half half;
+typedef __half2 half2;
+typedef __half nv_half;
+typedef __half2 nv_half2;
+
+LOOM_CUDA_SMALL_FUNCTIONS(__half, __half2)
+#ifndef __CUDA_NO_HALF_OPERATORS__
+LOOM_CUDA_SMALL_OPERATORS(__half)
+#endif
+#ifndef __CUDA_NO_HALF2_OPERATORS__
+LOOM_CUDA_SMALL_OPERATORS2(__half2)
+#endif
+
+static inline float __half2float(const __half& x) { return x.wide(); }
+#define LOOM_CUDA_HALF_OF(name, From) \
+  static inline __half name(From x) { return __half::narrow(static_cast<float>(x)); }
+LOOM_CUDA_HALF_OF(__float2half, float)
+LOOM_CUDA_HALF_OF(__float2half_rn, float)
+LOOM_CUDA_HALF_OF(__float2half_rz, float)
+LOOM_CUDA_HALF_OF(__float2half_ru, float)
+LOOM_CUDA_HALF_OF(__float2half_rd, float)
+LOOM_CUDA_HALF_OF(__double2half, double)
+LOOM_CUDA_HALF_OF(__int2half_rn, int)
+LOOM_CUDA_HALF_OF(__uint2half_rn, unsigned)
+LOOM_CUDA_HALF_OF(__short2half_rn, short)
+LOOM_CUDA_HALF_OF(__ushort2half_rn, unsigned short)
+LOOM_CUDA_HALF_OF(__ll2half_rn, long long)
+LOOM_CUDA_HALF_OF(__ull2half_rn, unsigned long long)
+#undef LOOM_CUDA_HALF_OF
+static inline int __half2int_rn(__half x) { return __float2int_rn(x.wide()); }
+static inline int __half2int_rz(__half x) { return __float2int_rz(x.wide()); }
+static inline int __half2int_rd(__half x) { return __float2int_rd(x.wide()); }
+static inline int __half2int_ru(__half x) { return __float2int_ru(x.wide()); }
+static inline unsigned __half2uint_rn(__half x) { return __float2uint_rn(x.wide()); }
+static inline unsigned __half2uint_rz(__half x) { return __float2uint_rz(x.wide()); }
+static inline long long __half2ll_rn(__half x) { return __float2ll_rn(x.wide()); }
+static inline short __half2short_rn(__half x) { return static_cast<short>(__float2int_rn(x.wide())); }
+static inline unsigned short __half_as_ushort(__half x) { return x.__x; }
+static inline short __half_as_short(__half x) { return static_cast<short>(x.__x); }
+static inline __half __ushort_as_half(unsigned short x) { return __half_raw{x}; }
+static inline __half __short_as_half(short x) { return __half_raw{static_cast<unsigned short>(x)}; }
+static inline __half2 __float2half2_rn(float x) { return {__half::narrow(x), __half::narrow(x)}; }
+static inline __half2 __floats2half2_rn(float x, float y) { return {__half::narrow(x), __half::narrow(y)}; }
+static inline __half2 __float22half2_rn(float2 x) { return __floats2half2_rn(x.x, x.y); }
+static inline float2 __half22float2(const __half2& x) { return {x.x.wide(), x.y.wide()}; }
+static inline __half2 __half2half2(const __half& x) { return {x, x}; }
+static inline __half2 __halves2half2(const __half& x, const __half& y) { return {x, y}; }
+static inline __half2 make_half2(const __half& x, const __half& y) { return {x, y}; }
+static inline __half __low2half(const __half2& x) { return x.x; }
+static inline __half __high2half(const __half2& x) { return x.y; }
+static inline __half2 __low2half2(const __half2& x) { return {x.x, x.x}; }
+static inline __half2 __high2half2(const __half2& x) { return {x.y, x.y}; }
+static inline __half2 __lows2half2(const __half2& a, const __half2& b) { return {a.x, b.x}; }
+static inline __half2 __highs2half2(const __half2& a, const __half2& b) { return {a.y, b.y}; }
+static inline __half2 __lowhigh2highlow(const __half2& x) { return {x.y, x.x}; }

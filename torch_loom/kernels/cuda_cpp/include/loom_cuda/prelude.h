@@ -1,0 +1,19 @@
+// Stands in front of each source of CUDA C++, as nvcc puts its own headers there.
+#pragma once
+
+#define __CUDACC__ 1
+#define __CUDACC_VER_MAJOR__ 13
+#define __CUDACC_VER_MINOR__ 0
+#define __CUDACC_VER_BUILD__ 0
+#define __CUDACC_EXTENDED_LAMBDA__ 1
+#define __CUDACC_RELAXED_CONSTEXPR__ 1
+
+// Types have the same numbers as in libraries that know nothing of a second compilation for a device.
+#if __has_include(<c10/util/TypeIndex.h>)
+#include <c10/util/TypeIndex.h>
+#endif
+
+// Code is compiled once, for host and device: what a source keeps for the device is what runs.
+#define __CUDA_ARCH__ 800
+#include "cuda_runtime.h"
+#include "loom_cuda/device.h"

@@ -1,0 +1,296 @@
+// The part of CUDA's runtime library that extensions call: types and numbers are CUDA's, the functions are those
+// of torch-loom's devices.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "loom_cuda/qualifiers.h"
+#include "loom_cuda/types.h"
+
+#define CUDART_VERSION 13000
+#define CUDA_VERSION 13000
+#define __CUDART_API_VERSION CUDART_VERSION
+
+#define LOOM_CUDART extern "C" __attribute__((visibility("default")))
+
+enum cudaError {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInitializationError = 3,
+  cudaErrorCudartUnloading = 4,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorInvalidPitchValue = 12,
+  cudaErrorInvalidSymbol = 13,
+  cudaErrorInvalidDevicePointer = 17,
+  cudaErrorInvalidMemcpyDirection = 21,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorInvalidDeviceFunction = 98,
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidKernelImage = 200,
+  cudaErrorDeviceUninitialized = 201,
+  cudaErrorNoKernelImageForDevice = 209,
+  cudaErrorPeerAccessUnsupported = 217,
+  cudaErrorInvalidResourceHandle = 400,
+  cudaErrorNotReady = 600,
+  cudaErrorIllegalAddress = 700,
+  cudaErrorLaunchOutOfResources = 701,
+  cudaErrorLaunchTimeout = 702,
+  cudaErrorPeerAccessAlreadyEnabled = 704,
+  cudaErrorPeerAccessNotEnabled = 705,
+  cudaErrorAssert = 710,
+  cudaErrorHostMemoryAlreadyRegistered = 712,
+  cudaErrorHostMemoryNotRegistered = 713,
+  cudaErrorMisalignedAddress = 716,
+  cudaErrorLaunchFailure = 719,
+  cudaErrorCooperativeLaunchTooLarge = 720,
+  cudaErrorNotSupported = 801,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureImplicit = 906,
+  cudaErrorUnknown = 999
+};
+typedef enum cudaError cudaError_t;
+
+typedef struct CUstream_st* cudaStream_t;
+typedef struct CUevent_st* cudaEvent_t;
+typedef struct CUgraph_st* cudaGraph_t;
+typedef struct CUgraphExec_st* cudaGraphExec_t;
+typedef struct CUfunc_st* cudaFunction_t;
+typedef struct CUmemPoolHandle_st* cudaMemPool_t;
+typedef struct CUgraphNode_st* cudaGraphNode_t;
+typedef struct CUuserObject_st* cudaUserObject_t;
+
+#define cudaStreamLegacy ((cudaStream_t)0x1)
+#define cudaStreamPerThread ((cudaStream_t)0x2)
+#define cudaStreamDefault 0x00
+#define cudaStreamNonBlocking 0x01
+#define cudaEventDefault 0x00
+#define cudaEventBlockingSync 0x01
+#define cudaEventDisableTiming 0x02
+#define cudaEventInterprocess 0x04
+#define cudaEventRecordDefault 0x00
+#define cudaEventRecordExternal 0x01
+#define cudaEventWaitDefault 0x00
+#define cudaEventWaitExternal 0x01
+#define cudaHostAllocDefault 0x00
+#define cudaHostAllocPortable 0x01
+#define cudaHostAllocMapped 0x02
+#define cudaHostAllocWriteCombined 0x04
+#define cudaHostRegisterDefault 0x00
+#define cudaHostRegisterPortable 0x01
+#define cudaHostRegisterMapped 0x02
+#define cudaMemAttachGlobal 0x01
+#define cudaMemAttachHost 0x02
+#define cudaOccupancyDefault 0x00
+#define cudaOccupancyDisableCachingOverride 0x01
+#define cudaIpcMemLazyEnablePeerAccess 0x01
+#define CUDA_IPC_HANDLE_SIZE 64
+
+enum cudaMemcpyKind {
+  cudaMemcpyHostToHost = 0,
+  cudaMemcpyHostToDevice = 1,
+  cudaMemcpyDeviceToHost = 2,
+  cudaMemcpyDeviceToDevice = 3,
+  cudaMemcpyDefault = 4
+};
+enum cudaStreamCaptureStatus {
+  cudaStreamCaptureStatusNone = 0,
+  cudaStreamCaptureStatusActive = 1,
+  cudaStreamCaptureStatusInvalidated = 2
+};
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal = 0,
+  cudaStreamCaptureModeThreadLocal = 1,
+  cudaStreamCaptureModeRelaxed = 2
+};
+enum cudaFuncAttribute {
+  cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+  cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+  cudaFuncAttributeClusterDimMustBeSet = 10,
+  cudaFuncAttributeNonPortableClusterSizeAllowed = 14
+};
+enum cudaFuncCache {
+  cudaFuncCachePreferNone = 0,
+  cudaFuncCachePreferShared = 1,
+  cudaFuncCachePreferL1 = 2,
+  cudaFuncCachePreferEqual = 3
+};
+enum cudaSharedMemConfig {
+  cudaSharedMemBankSizeDefault = 0,
+  cudaSharedMemBankSizeFourByte = 1,
+  cudaSharedMemBankSizeEightByte = 2
+};
+enum cudaSharedCarveout {
+  cudaSharedmemCarveoutDefault = -1,
+  cudaSharedmemCarveoutMaxL1 = 0,
+  cudaSharedmemCarveoutMaxShared = 100
+};
+enum cudaLimit {
+  cudaLimitStackSize = 0,
+  cudaLimitPrintfFifoSize = 1,
+  cudaLimitMallocHeapSize = 2,
+  cudaLimitDevRuntimeSyncDepth = 3,
+  cudaLimitMaxL2FetchGranularity = 5,
+  cudaLimitPersistingL2CacheSize = 6
+};
+enum cudaMemoryType {
+  cudaMemoryTypeUnregistered = 0,
+  cudaMemoryTypeHost = 1,
+  cudaMemoryTypeDevice = 2,
+  cudaMemoryTypeManaged = 3
+};
+enum cudaDeviceAttr {
+  cudaDevAttrMaxThreadsPerBlock = 1,
+  cudaDevAttrMaxBlockDimX = 2,
+  cudaDevAttrMaxBlockDimY = 3,
+  cudaDevAttrMaxBlockDimZ = 4,
+  cudaDevAttrMaxGridDimX = 5,
+  cudaDevAttrMaxGridDimY = 6,
+  cudaDevAttrMaxGridDimZ = 7,
+  cudaDevAttrMaxSharedMemoryPerBlock = 8,
+  cudaDevAttrTotalConstantMemory = 9,
+  cudaDevAttrWarpSize = 10,
+  cudaDevAttrMaxRegistersPerBlock = 12,
+  cudaDevAttrClockRate = 13,
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrMemoryClockRate = 36,
+  cudaDevAttrGlobalMemoryBusWidth = 37,
+  cudaDevAttrL2CacheSize = 38,
+  cudaDevAttrMaxThreadsPerMultiProcessor = 39,
+  cudaDevAttrUnifiedAddressing = 41,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76,
+  cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
+  cudaDevAttrMaxRegistersPerMultiprocessor = 82,
+  cudaDevAttrManagedMemory = 83,
+  cudaDevAttrConcurrentManagedAccess = 89,
+  cudaDevAttrCooperativeLaunch = 95,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+  cudaDevAttrMaxBlocksPerMultiprocessor = 106,
+  cudaDevAttrReservedSharedMemoryPerBlock = 111
+};
+struct cudaPointerAttributes {
+  enum cudaMemoryType type;
+  int device;
+  void* devicePointer;
+  void* hostPointer;
+};
+struct cudaFuncAttributes {
+  size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
+  int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, cacheModeCA, maxDynamicSharedSizeBytes,
+      preferredShmemCarveout;
+};
+typedef struct CUuuid_st {
+  char bytes[16];
+} CUuuid, cudaUUID_t;
+struct cudaDeviceProp {
+  char name[256];
+  cudaUUID_t uuid;
+  size_t totalGlobalMem, sharedMemPerBlock;
+  int regsPerBlock, warpSize;
+  size_t memPitch;
+  int maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3];
+  int clockRate;
+  size_t totalConstMem;
+  int major, minor;
+  size_t textureAlignment;
+  int deviceOverlap, multiProcessorCount, kernelExecTimeoutEnabled, integrated, canMapHostMemory, computeMode;
+  int concurrentKernels, ECCEnabled, pciBusID, pciDeviceID, pciDomainID, tccDriver, asyncEngineCount;
+  int unifiedAddressing, memoryClockRate, memoryBusWidth, l2CacheSize, persistingL2CacheMaxSize;
+  int maxThreadsPerMultiProcessor, streamPrioritiesSupported, globalL1CacheSupported, localL1CacheSupported;
+  size_t sharedMemPerMultiprocessor;
+  int regsPerMultiprocessor, managedMemory, isMultiGpuBoard, multiGpuBoardGroupID;
+  int pageableMemoryAccess, concurrentManagedAccess, computePreemptionSupported, cooperativeLaunch;
+  size_t sharedMemPerBlockOptin;
+  int maxBlocksPerMultiProcessor;
+  size_t reservedSharedMemPerBlock;
+};
+typedef struct cudaIpcMemHandle_st {
+  char reserved[CUDA_IPC_HANDLE_SIZE];
+} cudaIpcMemHandle_t;
+typedef struct cudaIpcEventHandle_st {
+  char reserved[CUDA_IPC_HANDLE_SIZE];
+} cudaIpcEventHandle_t;
+struct cudaExtent {
+  size_t width, height, depth;
+};
+typedef void (*cudaStreamCallback_t)(cudaStream_t stream, cudaError_t status, void* data);
+typedef void (*cudaHostFn_t)(void* data);
+
+// --- errors, devices ---
+LOOM_CUDART cudaError_t cudaGetLastError(void);
+LOOM_CUDART cudaError_t cudaPeekAtLastError(void);
+LOOM_CUDART const char* cudaGetErrorString(cudaError_t error);
+LOOM_CUDART const char* cudaGetErrorName(cudaError_t error);
+LOOM_CUDART cudaError_t cudaGetDeviceCount(int* count);
+LOOM_CUDART cudaError_t cudaGetDevice(int* device);
+LOOM_CUDART cudaError_t cudaSetDevice(int device);
+LOOM_CUDART cudaError_t cudaDeviceSynchronize(void);
+LOOM_CUDART cudaError_t cudaDeviceReset(void);
+LOOM_CUDART cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* properties, int device);
+LOOM_CUDART cudaError_t cudaDeviceGetAttribute(int* value, enum cudaDeviceAttr attribute, int device);
+LOOM_CUDART cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
+LOOM_CUDART cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value);
+LOOM_CUDART cudaError_t cudaDeviceGetLimit(size_t* value, enum cudaLimit limit);
+LOOM_CUDART cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache config);
+LOOM_CUDART cudaError_t cudaDeviceSetSharedMemConfig(enum cudaSharedMemConfig config);
+LOOM_CUDART cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
+LOOM_CUDART cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
+LOOM_CUDART cudaError_t cudaRuntimeGetVersion(int* version);
+LOOM_CUDART cudaError_t cudaDriverGetVersion(int* version);
+LOOM_CUDART cudaError_t cudaProfilerStart(void);
+LOOM_CUDART cudaError_t cudaProfilerStop(void);
+
+// --- memory ---
+LOOM_CUDART cudaError_t cudaMalloc(void** address, size_t bytes);
+LOOM_CUDART cudaError_t cudaFree(void* address);
+LOOM_CUDART cudaError_t cudaMallocAsync(void** address, size_t bytes, cudaStream_t stream);
+LOOM_CUDART cudaError_t cudaFreeAsync(void* address, cudaStream_t stream);
+LOOM_CUDART cudaError_t cudaMallocHost(void** address, size_t bytes);
+LOOM_CUDART cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned flags);
+LOOM_CUDART cudaError_t cudaFreeHost(void* address);
+LOOM_CUDART cudaError_t cudaMallocManaged(void** address, size_t bytes, unsigned flags);
+LOOM_CUDART cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, enum cudaMemcpyKind kind);
+LOOM_CUDART cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, enum cudaMemcpyKind kind,
+                                        cudaStream_t stream);
+LOOM_CUDART cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t bytes,
+                                            cudaStream_t stream);
+LOOM_CUDART cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                                          size_t height, enum cudaMemcpyKind kind, cudaStream_t stream);
+LOOM_CUDART cudaError_t cudaMemset(void* address, int value, size_t bytes);
+LOOM_CUDART cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes, cudaStream_t stream);
+LOOM_CUDART cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
+LOOM_CUDART cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes* attributes, const void* address);
+LOOM_CUDART cudaError_t cudaMemPrefetchAsync(const void* address, size_t bytes, int device, cudaStream_t stream);
+
+// --- streams, events ---
+LOOM_CUDART cudaError_t cudaStreamCreate(cudaStream_t* stream);
+LOOM_CUDART cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+LOOM_CUDART cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
+LOOM_CUDART cudaError_t cudaStreamDestroy(cudaStream_t stream);
+LOOM_CUDART cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+LOOM_CUDART cudaError_t cudaStreamQuery(cudaStream_t stream);
+LOOM_CUDART cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+LOOM_CUDART cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority);
+LOOM_CUDART cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus* status);
+LOOM_CUDART cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode* mode);
+LOOM_CUDART cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data);
+LOOM_CUDART cudaError_t cudaEventCreate(cudaEvent_t* event);
+LOOM_CUDART cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+LOOM_CUDART cudaError_t cudaEventDestroy(cudaEvent_t event);
+LOOM_CUDART cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+LOOM_CUDART cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags);
+LOOM_CUDART cudaError_t cudaEventSynchronize(cudaEvent_t event);
+LOOM_CUDART cudaError_t cudaEventQuery(cudaEvent_t event);
+LOOM_CUDART cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end);
+LOOM_CUDART cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle, cudaEvent_t event);
+// Of a captured stream: only the status and its number are known.
+LOOM_CUDART cudaError_t loom_cuda_capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus* status,
+                                               unsigned long long* id);
+
+#ifdef __cplusplus
+#include "loom_cuda/runtime_templates.h"
+#endif

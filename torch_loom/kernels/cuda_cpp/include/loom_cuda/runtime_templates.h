@@ -1,0 +1,177 @@
+// Functions of CUDA's runtime library that take kernels and variables, and forms with fewer arguments.
+#pragma once
+
+#ifndef LOOM_CUDA_DEVICE_CODE
+#include "loom_cuda/runtime_api.h"
+#endif
+
+template <typename T>
+static inline cudaError_t cudaMalloc(T** address, size_t bytes) {
+  return ::cudaMalloc(reinterpret_cast<void**>(address), bytes);
+}
+template <typename T>
+static inline cudaError_t cudaMallocAsync(T** address, size_t bytes, cudaStream_t stream) {
+  return ::cudaMallocAsync(reinterpret_cast<void**>(address), bytes, stream);
+}
+template <typename T>
+static inline cudaError_t cudaMallocHost(T** address, size_t bytes, unsigned = 0) {
+  return ::cudaMallocHost(reinterpret_cast<void**>(address), bytes);
+}
+template <typename T>
+static inline cudaError_t cudaHostAlloc(T** address, size_t bytes, unsigned flags) {
+  return ::cudaHostAlloc(reinterpret_cast<void**>(address), bytes, flags);
+}
+template <typename T>
+static inline cudaError_t cudaMallocManaged(T** address, size_t bytes, unsigned flags = cudaMemAttachGlobal) {
+  return ::cudaMallocManaged(reinterpret_cast<void**>(address), bytes, flags);
+}
+static inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  return ::cudaMemcpyAsync(to, from, bytes, kind, nullptr);
+}
+static inline cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes) {
+  return ::cudaMemsetAsync(address, value, bytes, nullptr);
+}
+static inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                                       size_t height, cudaMemcpyKind kind) {
+  const cudaError_t error = cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, nullptr);
+  return error != cudaSuccess ? error : cudaStreamSynchronize(nullptr);
+}
+static inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event) {
+  return ::cudaStreamWaitEvent(stream, event, 0);
+}
+static inline cudaError_t cudaEventRecord(cudaEvent_t event) { return ::cudaEventRecord(event, nullptr); }
+static inline cudaError_t cudaEventCreate(cudaEvent_t* event, unsigned flags) {
+  return cudaEventCreateWithFlags(event, flags);
+}
+static inline cudaError_t cudaDeviceEnablePeerAccess(int peer) { return ::cudaDeviceEnablePeerAccess(peer, 0); }
+static inline cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                                   unsigned long long* id = nullptr, void* = nullptr, void* = nullptr,
+                                                   void* = nullptr, void* = nullptr) {
+  return loom_cuda_capture_info(stream, status, id);
+}
+
+// Variables of the device are variables of the process: what is in flight may use them.
+template <typename T>
+static inline cudaError_t cudaMemcpyToSymbol(const T& symbol, const void* from, size_t bytes, size_t offset = 0,
+                                             cudaMemcpyKind = cudaMemcpyHostToDevice) {
+  const cudaError_t error = cudaDeviceSynchronize();
+  if (error != cudaSuccess) return error;
+  void* const to = reinterpret_cast<char*>(const_cast<std::remove_cv_t<T>*>(&symbol)) + offset;
+  return cudaMemcpy(to, from, bytes, cudaMemcpyDefault);
+}
+template <typename T>
+static inline cudaError_t cudaMemcpyToSymbolAsync(const T& symbol, const void* from, size_t bytes, size_t offset = 0,
+                                                  cudaMemcpyKind kind = cudaMemcpyHostToDevice,
+                                                  cudaStream_t = nullptr) {
+  return cudaMemcpyToSymbol(symbol, from, bytes, offset, kind);
+}
+template <typename T>
+static inline cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t bytes, size_t offset = 0,
+                                               cudaMemcpyKind = cudaMemcpyDeviceToHost) {
+  const cudaError_t error = cudaDeviceSynchronize();
+  if (error != cudaSuccess) return error;
+  return cudaMemcpy(to, reinterpret_cast<const char*>(&symbol) + offset, bytes, cudaMemcpyDefault);
+}
+template <typename T>
+static inline cudaError_t cudaGetSymbolAddress(void** address, const T& symbol) {
+  *address = const_cast<std::remove_cv_t<T>*>(&symbol);
+  return cudaSuccess;
+}
+template <typename T>
+static inline cudaError_t cudaGetSymbolSize(size_t* bytes, const T& symbol) {
+  *bytes = sizeof(symbol);
+  return cudaSuccess;
+}
+
+LOOM_CUDART int loom_cuda_check_function_attribute(enum cudaFuncAttribute attribute, int value);
+LOOM_CUDART void loom_cuda_function_attributes(struct cudaFuncAttributes* attributes);
+LOOM_CUDART int loom_cuda_blocks_per_core(int* blocks, int block_threads, size_t shared_bytes);
+template <typename F>
+static inline cudaError_t cudaFuncSetAttribute(F*, cudaFuncAttribute attribute, int value) {
+  return static_cast<cudaError_t>(loom_cuda_check_function_attribute(attribute, value));
+}
+template <typename F>
+static inline cudaError_t cudaFuncSetCacheConfig(F*, cudaFuncCache) {
+  return cudaSuccess;
+}
+template <typename F>
+static inline cudaError_t cudaFuncSetSharedMemConfig(F*, cudaSharedMemConfig) {
+  return cudaSuccess;
+}
+template <typename F>
+static inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, F*) {
+  loom_cuda_function_attributes(attributes);
+  return cudaSuccess;
+}
+template <typename F>
+static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, F, int block_threads,
+                                                                        size_t shared_bytes) {
+  return static_cast<cudaError_t>(loom_cuda_blocks_per_core(blocks, block_threads, shared_bytes));
+}
+template <typename F>
+static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, F, int block_threads,
+                                                                                 size_t shared_bytes, unsigned) {
+  return static_cast<cudaError_t>(loom_cuda_blocks_per_core(blocks, block_threads, shared_bytes));
+}
+template <typename F, typename S>
+static inline cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* least_grid, int* block, F, S shared_bytes,
+                                                                         int limit = 0) {
+  int device = 0, cores = 0, blocks = 0;
+  *block = limit > 0 && limit < 1024 ? limit : 1024;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&cores, cudaDevAttrMultiProcessorCount, device);
+  if (error == cudaSuccess)
+    error = static_cast<cudaError_t>(loom_cuda_blocks_per_core(&blocks, *block, shared_bytes(*block)));
+  *least_grid = cores * blocks;
+  return error;
+}
+template <typename F>
+static inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int* least_grid, int* block, F kernel,
+                                                             size_t shared_bytes = 0, int limit = 0) {
+  return cudaOccupancyMaxPotentialBlockSizeVariableSMem(
+      least_grid, block, kernel, [shared_bytes](int) { return shared_bytes; }, limit);
+}
+
+#ifdef LOOM_CUDA_DEVICE_CODE
+namespace loom_cuda {
+template <typename... P, size_t... I>
+static inline cudaError_t launch_by_pointers(void (*kernel)(P...), const Configuration& configuration, void** values,
+                                             std::index_sequence<I...>) {
+  return static_cast<cudaError_t>(launch(
+      "kernel", "", configuration, [kernel](auto... value) { kernel(value...); },
+      *static_cast<std::remove_cv_t<std::remove_reference_t<P>>*>(values[I])...));
+}
+}  // namespace loom_cuda
+
+template <typename... P>
+static inline cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void** values,
+                                           size_t shared_bytes = 0, cudaStream_t stream = nullptr) {
+  return loom_cuda::launch_by_pointers(kernel, loom_cuda::Configuration(grid, block, shared_bytes, stream), values,
+                                       std::index_sequence_for<P...>());
+}
+template <typename... P>
+static inline cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(P...), dim3 grid, dim3 block, void** values,
+                                                      size_t shared_bytes = 0, cudaStream_t stream = nullptr) {
+  loom_cuda::Configuration configuration(grid, block, shared_bytes, stream);
+  configuration.is_cooperative = true;
+  return loom_cuda::launch_by_pointers(kernel, configuration, values, std::index_sequence_for<P...>());
+}
+struct cudaLaunchAttribute {
+  int id;
+  char value[64];
+};
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+  cudaLaunchAttribute* attrs = nullptr;
+  unsigned numAttrs = 0;
+};
+template <typename... P, typename... Given>
+static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), Given&&... given) {
+  return static_cast<cudaError_t>(loom_cuda::launch(
+      "kernel", "",
+      loom_cuda::Configuration(config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream),
+      [kernel](auto... value) { kernel(value...); }, static_cast<P>(std::forward<Given>(given))...));
+}
+#endif

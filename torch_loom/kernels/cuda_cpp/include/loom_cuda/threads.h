@@ -1,0 +1,71 @@
+// The indices of the thread that runs, and all by which threads wait for one another.
+#pragma once
+
+#include <string.h>
+
+#include "loom_cuda/engine.h"
+#include "loom_cuda/qualifiers.h"
+#include "loom_cuda/types.h"
+
+// One set for each source file and thread of the host: no other file can change them, so that the compiler
+// may keep them in registers.
+static thread_local uint3 threadIdx, blockIdx;
+static thread_local uint3 blockDim, gridDim;
+static constexpr int warpSize = 32;
+
+namespace loom_cuda {
+
+static thread_local loom_cuda_runner* runner;
+// Whether a thread of the block has waited.
+static thread_local bool has_waited;
+
+static inline unsigned thread_rank() {
+  return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+static inline unsigned lane() { return thread_rank() % 32; }
+
+// Around each call by which a thread may wait: other threads run meanwhile, and leave their index behind.
+struct Wait {
+  const uint3 thread;
+  const unsigned rank;
+  Wait(const Wait&) = delete;
+  Wait() : thread(threadIdx), rank(thread_rank()) {
+    if (!has_waited) {
+      has_waited = true;
+      loom_cuda_begin_waiting(runner, rank);
+    }
+  }
+  ~Wait() { threadIdx = thread; }
+};
+
+static inline int barrier(int kind, int value) {
+  const Wait wait;
+  return loom_cuda_barrier(runner, wait.rank, kind, value);
+}
+
+// Each lane of `mask` gives a T, and the last one lets `combine` change them all: it is given pointers to
+// them by lane, and the lanes that are there.
+template <typename T>
+static inline void meet(unsigned mask, T& given, void (*combine)(void* const* given, unsigned lanes)) {
+  const Wait wait;
+  loom_cuda_meet(runner, wait.rank, mask, &given, combine);
+}
+
+static inline void* dynamic_shared() { return runner->shared; }
+
+}  // namespace loom_cuda
+
+static inline void __syncthreads() { loom_cuda::barrier(LOOM_CUDA_SYNC, 0); }
+static inline int __syncthreads_count(int value) { return loom_cuda::barrier(LOOM_CUDA_COUNT, value); }
+static inline int __syncthreads_and(int value) { return loom_cuda::barrier(LOOM_CUDA_AND, value); }
+static inline int __syncthreads_or(int value) { return loom_cuda::barrier(LOOM_CUDA_OR, value); }
+static inline void __barrier_sync(unsigned) { __syncthreads(); }
+
+static inline unsigned __activemask() {
+  const loom_cuda::Wait wait;
+  return loom_cuda_active(loom_cuda::runner, wait.rank);
+}
+
+static inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+static inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+static inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

@@ -1,0 +1,3 @@
+#pragma once
+#include "loom_cuda/qualifiers.h"
+#include "loom_cuda/types.h"

@@ -1,0 +1,91 @@
+"""One kernel of CUDA C++ as a library with a single entry: what ``torch.cuda._compile_kernel`` compiles."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from torch_loom.kernels.cuda_cpp import nvcc
+from torch_loom.kernels.cuda_cpp.rewrite import Refusal, rewrite
+
+_TEXT = """#include "loom_cuda/prelude.h"
+#include "loom_cuda/called.h"
+#line 1 "code"
+{source}
+#line 1 "generated"
+extern "C" __attribute__((visibility("default"))) const char* {entry}(
+    void* const* addresses, const int64_t* numbers, const char* scalars) {{
+  return loom_cuda::call<&{kernel}>("{name}", addresses, numbers, scalars, &{kernel});
+}}
+"""
+
+
+@cache
+def _headers() -> str:
+    digest = hashlib.sha256()
+    for header in sorted((nvcc.INCLUDE / "loom_cuda").glob("*.h")):
+        digest.update(header.read_bytes())
+    return digest.hexdigest()
+
+
+def text_of(source: str, kernel: str, entry: str) -> str:
+    """Return the C++ text around a kernel, before the preprocessor.
+
+    Args:
+        source: the program's CUDA C++.
+        kernel: a function of it, with its arguments if it is a template.
+        entry: how the library's function is called.
+    """
+    name = kernel.replace("\\", "\\\\").replace('"', '\\"')
+    return _TEXT.format(source=source, kernel=kernel, entry=entry, name=name)
+
+
+def options(*, is_checked: bool, includes: tuple[str, ...] = ()) -> list[str]:
+    """Return the compiler's options.
+
+    Args:
+        is_checked: whether accesses are checked.
+        includes: folders of the program's headers.
+    """
+    checked = nvcc.CHECKED if is_checked else ()
+    folders = [option for folder in includes for option in ("-I", folder)]
+    return [*nvcc.compile_options(), *checked, "-std=c++20", *folders, "-I", str(nvcc.INCLUDE)]
+
+
+def key_of(text: str, given: list[str]) -> str:
+    """Return what a library of this text depends on."""
+    return "\0".join((text, *given, _headers()))
+
+
+def build(
+    text: str, given: list[str], run: Callable[[list[str], Path], None], source: Path, library: Path, links: Path
+) -> None:
+    """Make a library.
+
+    Args:
+        text: of :func:`text_of`.
+        given: of :func:`options`.
+        run: runs the compiler with options, which make a file.
+        source: where the text may be written.
+        library: where the library goes.
+        links: the extension module, whose functions it calls.
+
+    Raises:
+        Refusal: the program's text needs what there is not here.
+    """
+    preprocessed, objects = source.with_suffix(".ii"), source.with_suffix(".o")
+    try:
+        source.write_text(text, encoding="utf-8")
+        run(["-E", "-x", "c++", *given, str(source), "-o", str(preprocessed)], preprocessed)
+        preprocessed.write_text(rewrite(preprocessed.read_text(encoding="utf-8")), encoding="utf-8")
+        own = [option for option in given if not option.startswith("-D")]
+        run(["-c", "-x", "c++-cpp-output", "-fpreprocessed", *own, str(preprocessed), "-o", str(objects)], objects)
+        run(["-shared", str(objects), str(links), "-o", str(library)], library)
+    finally:
+        for rest in (preprocessed, objects):
+            rest.unlink(missing_ok=True)
+
+
+__all__ = ["Refusal", "build", "key_of", "options", "text_of"]

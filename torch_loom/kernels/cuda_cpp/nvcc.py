@@ -1,0 +1,250 @@
+"""Takes nvcc's place: ``python -m torch_loom.kernels.cuda_cpp.nvcc OPTIONS``, with nvcc's options.
+
+A source goes through the host's preprocessor, :mod:`~torch_loom.kernels.cuda_cpp.rewrite`, and its compiler.
+Imports no torch: a build calls it once for each source.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from torch_loom import config
+from torch_loom.kernels.cuda_cpp.rewrite import Refusal, rewrite
+
+INCLUDE = Path(__file__).with_name("include")
+_CUDA_SUFFIXES = (".cu", ".cuh")
+
+# Options of nvcc that mean nothing here, and take the next word or none.
+_IGNORED_WITH_VALUE = {
+    *("-gencode", "--generate-code", "-arch", "--gpu-architecture", "-code", "--gpu-code"),
+    *("-Xptxas", "--ptxas-options", "-Xcudafe", "-Xnvlink", "-Xfatbin", "-maxrregcount", "--maxrregcount"),
+    *("-ccbin", "--compiler-bindir", "-t", "--threads", "-diag-suppress", "--diag-suppress", "-lineinfo="),
+    *("--default-stream", "-default-stream", "-rdc", "--relocatable-device-code", "-std=", "--maxrregcount="),
+    *("-split-compile", "--split-compile", "-cudart", "--cudart", "-diag-error", "--diag-error"),
+}
+_IGNORED = (
+    *("--expt-", "-expt-", "--extended-lambda", "-extended-lambda", "--use_fast_math", "-use_fast_math"),
+    *("-lineinfo", "--generate-line-info", "-res-usage", "--resource-usage", "-keep", "--keep", "-dc", "-dlto"),
+    *("--relocatable-device-code", "-rdc", "-gencode", "--generate-code", "-arch", "--gpu-arch", "-code"),
+    *("--ptxas-options", "-Xptxas", "-Xcudafe", "--threads", "-t=", "--maxrregcount", "-maxrregcount"),
+    *("--diag", "-diag", "-ftz", "--ftz", "-prec-", "--prec-", "-fmad", "--fmad", "--default-stream", "-forward"),
+    *("--split-compile", "--cudart", "-Werror", "--Werror", "-ccbin", "--compiler-bindir", "-sm_", "-m64"),
+    *("--disable-warnings", "-restrict", "--restrict", "-no-compress", "--compress-mode", "-static-global"),
+)
+_HOST = ("-Xcompiler", "--compiler-options", "-Xlinker", "--linker-options")
+# Preprocessor's options.
+_WITH_VALUE = ("-I", "-isystem", "-D", "-U", "-include", "-MF", "-MT", "-MQ", "-iquote", "-idirafter", "-L", "-l")
+
+_COMPILE = (
+    *("-O3", "-fPIC", "-w", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
+    # Kernels look at memory through pointers of other types.
+    "-fno-strict-aliasing",
+    # Static variables of templates are each library's own.
+    "-fno-gnu-unique",
+    "-fsanitize=integer-divide-by-zero",
+    "-fno-sanitize-recover=integer-divide-by-zero",
+)
+# Each access calls a function, and no stack or variable gets a zone of its own.
+CHECKED = (
+    *("-DLOOM_CUDA_CHECKED=1", "-g1", "-fsanitize=kernel-address", "-fsanitize=bounds"),
+    *("-fsanitize-recover=kernel-address", "-fsanitize-recover=bounds"),
+    *("--param", "asan-stack=0", "--param", "asan-globals=0"),
+    *("--param", "asan-instrumentation-with-call-threshold=0"),
+)
+
+
+@dataclass
+class Command:
+    """What nvcc was asked for.
+
+    Attributes:
+        sources: files to compile, or to link.
+        output: where the result goes.
+        compiles, links: whether objects, or a shared library, are to be made.
+        preprocess: options of the preprocessor.
+        compile: options of the compiler.
+        link: options of the linker.
+        is_checked: whether accesses are checked.
+    """
+
+    sources: list[str] = field(default_factory=list)
+    output: str | None = None
+    compiles: bool = False
+    links: bool = False
+    preprocess: list[str] = field(default_factory=list)
+    compile: list[str] = field(default_factory=list)
+    link: list[str] = field(default_factory=list)
+    is_checked: bool = False
+
+
+def parse(arguments: Sequence[str]) -> Command:
+    """Return what nvcc's options ask for.
+
+    Raises:
+        ValueError: an option is not known, or lacks its value.
+    """
+    command = Command()
+    words = iter(_expanded(arguments))
+    for word in words:
+        _take(command, word, words)
+    return command
+
+
+def _expanded(arguments: Sequence[str]) -> Iterator[str]:
+    for word in arguments:
+        name, equals, value = word.partition("=")
+        if equals and name in _HOST:
+            yield from (name, value)
+        else:
+            yield word
+
+
+def _take(command: Command, word: str, words: Iterator[str]) -> None:
+    def value() -> str:
+        following = next(words, None)
+        if following is None:
+            raise ValueError(f"the option {word} needs a value")
+        return following
+
+    if word == "--loom-checked":
+        command.is_checked = True
+    elif word in ("-o", "--output-file"):
+        command.output = value()
+    elif word in ("-c", "--compile", "-dc", "--device-c"):
+        command.compiles = True
+    elif word in ("-shared", "--shared"):
+        command.links = True
+    elif word in ("-x", "--x"):
+        value()
+    elif word in _HOST:
+        given = [option for option in value().strip("'\"").split(",") if option]
+        (command.link if "inker" in word else command.compile).extend(given)
+    elif word in _IGNORED_WITH_VALUE:
+        value()
+    elif word in ("-MD", "-MMD", "-MP"):
+        command.preprocess.append(word)
+    elif word in _WITH_VALUE:
+        given = [word, value()]
+        (command.link if word in ("-L", "-l") else command.preprocess).extend(given)
+    elif word.startswith(("-I", "-isystem", "-D", "-U")):
+        command.preprocess.append(word)
+    elif word.startswith(("-L", "-l")) and not word.startswith("-lineinfo"):
+        command.link.append(word)
+    elif word.startswith(("-std=", "--std=")):
+        command.compile.append(word.replace("--std=", "-std="))
+    elif word in ("-O", "-O0", "-O1", "-O2", "-O3", "-g", "-G", "--debug", "--device-debug", "-pthread"):
+        command.compile.append({"-G": "-g", "--debug": "-g", "--device-debug": "-g"}.get(word, word))
+    elif word.startswith(_IGNORED) or word in ("-v", "--verbose", "-w"):
+        pass
+    elif word.startswith(("-f", "-m", "-W", "-g")):
+        command.compile.append(word)
+    elif word.startswith("-"):
+        raise ValueError(f"the option {word} is not known to torch-loom's nvcc")
+    else:
+        command.sources.append(word)
+
+
+@cache
+def machine_options() -> tuple[str, ...]:
+    """Options for instructions that this machine has: conversions of half precision, fused multiply and add."""
+    with contextlib.suppress(OSError):
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("flags")[2].split("\n")[0]
+        if {"avx2", "fma", "f16c", "bmi2"} <= set(flags.split()):
+            return ("-march=x86-64-v3",)
+    return ()
+
+
+def compile_options() -> tuple[str, ...]:
+    """Return what each source is compiled with."""
+    return (*_COMPILE, *machine_options())
+
+
+def compiler() -> str:
+    """Return the command of the C++ compiler: CXX, or TORCH_LOOM_COMPILER."""
+    return os.environ.get("CXX") or config.compiler()
+
+
+def compile_source(source: str, output: Path, command: Command) -> None:
+    """Compile a source of CUDA C++ to an object.
+
+    Raises:
+        Refusal: it needs what there is not here.
+        subprocess.CalledProcessError: the compiler refuses it.
+    """
+    own = [*compile_options(), *(CHECKED if command.is_checked else ())]
+    options = [*own, *command.compile]
+    if not any(option.startswith("-std=") for option in options):
+        options.append("-std=c++20")
+    cxx = compiler().split()
+    with tempfile.TemporaryDirectory(prefix="loom-nvcc-") as folder:
+        text = Path(folder) / "preprocessed.ii"
+        includes = [*command.preprocess, "-isystem", str(INCLUDE), "-include", "loom_cuda/prelude.h"]
+        if "-MD" in includes and "-MT" not in includes:
+            includes += ["-MT", str(output)]
+        _run([*cxx, "-E", "-x", "c++", *options, *includes, source, "-o", str(text)])
+        rewritten = rewrite(text.read_text(encoding="utf-8", errors="surrogateescape"))
+        text.write_text(rewritten, encoding="utf-8", errors="surrogateescape")
+        defines = [option for option in options if not option.startswith("-D")]
+        _run([*cxx, "-c", "-x", "c++-cpp-output", "-fpreprocessed", *defines, str(text), "-o", str(output)])
+
+
+def _run(command: list[str]) -> None:
+    subprocess.run(command, check=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what nvcc would do, and return the status to exit with."""
+    if {"-V", "--version"} & set(arguments):
+        version = config.cuda_version("13.0") or "13.0"
+        print(f"torch-loom's nvcc: compiles CUDA C++ for the host\nCuda compilation tools, release {version}, V{version}.0")
+        return 0
+    try:
+        command = parse(arguments)
+        if not command.sources:
+            raise ValueError("no source is given")
+        for source in command.sources:
+            is_cuda = Path(source).suffix in _CUDA_SUFFIXES
+            if command.compiles:
+                output = Path(command.output or Path(source).with_suffix(".o").name)
+                if is_cuda:
+                    compile_source(source, output, command)
+                else:
+                    options = ["-fPIC", *command.compile, *command.preprocess, "-isystem", str(INCLUDE)]
+                    _run([*compiler().split(), "-c", *options, source, "-o", str(output)])
+        if not command.compiles:
+            return _link(command)
+    except (Refusal, ValueError) as error:
+        print(error if isinstance(error, Refusal) else f"nvcc: {error}", file=sys.stderr)
+        return 2
+    except subprocess.CalledProcessError as error:
+        return error.returncode or 1
+    except FileNotFoundError as error:
+        print(f"nvcc: the C++ compiler {compiler()!r} cannot be run ({error}): install one, or name it in CXX", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _link(command: Command) -> int:
+    with tempfile.TemporaryDirectory(prefix="loom-nvcc-") as folder:
+        inputs = []
+        for number, source in enumerate(command.sources):
+            inputs.append(source)
+            if Path(source).suffix in _CUDA_SUFFIXES:
+                inputs[-1] = str(Path(folder) / f"{number}.o")
+                compile_source(source, Path(inputs[-1]), command)
+        shared = ["-shared"] if command.links else []
+        options = [*shared, *command.compile, *command.link, "-o", command.output or "a.out"]
+        _run([*compiler().split(), *inputs, *options])
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,337 @@
+"""Turns preprocessed CUDA C++ into C++: launches, shared memory of a launch's size, inline PTX.
+
+Works on what the preprocessor has made of a source, so that macros and headers of the program count, and
+`>>` that closes templates does not. All else that CUDA adds to C++ is in the headers.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch_loom.kernels.cuda_cpp import ptx
+
+# How the headers mark shared memory.
+_SHARED = re.compile(r"\b(?:(extern)\s+)?__loom_shared__\b(?:\s*\b(extern)\b)?")
+_LAUNCH = re.compile(r"<<\s*<")
+_NOINLINE = re.compile(r"\b__noinline__\b(?!\s*[,)])")
+_ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b")
+_LAUNCH_BY_POINTER = re.compile(
+    r"\b(cudaLaunchKernel|cudaLaunchCooperativeKernel|cudaLaunchKernelExC)\s*\(\s*"
+    r"\(\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*\)"
+)
+_MARKER = re.compile(r'^# (\d+) "((?:[^"\\]|\\.)*)"((?: \d)*)[^\n]*$', re.MULTILINE)
+_ATTRIBUTE = re.compile(r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\balignas\s*\([^()]*\)")
+_UNSIZED = re.compile(r"^(.+?[\s*&>])\s*(\w+)\s*\[\s*\]((?:\s*\[[^\]]*\])*)\s*$", re.DOTALL)
+_NAMESPACE = re.compile(r'(?:\bnamespace\b[\w\s:]*|\bextern\s*"C(?:\+\+)?"\s*)$')
+
+# What there is no counterpart for, by the words that it cannot be written without.
+_REFUSED = {
+    r"\btex(?:1D|2D|3D|Cubemap)\w*\s*[(<]": "textures",
+    r"\bsurf(?:1D|2D|3D)\w*\s*[(<]": "surfaces",
+    r"\bcudaTextureObject_t\b": "textures",
+    r"\bcudaSurfaceObject_t\b": "surfaces",
+    r"\bnvcuda\s*::\s*wmma\b": "nvcuda::wmma (tensor cores)",
+    r"\bcudaDeviceScheduleAuto\b": "cudaDeviceScheduleAuto",
+}
+_REFUSALS = re.compile("|".join(f"(?P<r{i}>{pattern})" for i, pattern in enumerate(_REFUSED)))
+_REASONS = list(_REFUSED.values())
+
+_OPENS = {")": "(", "]": "[", "}": "{"}
+_CLOSES = {"(": ")", "[": "]", "{": "}"}
+
+
+class Refusal(Exception):
+    """What cannot be compiled, with the place in the program's source."""
+
+    def __init__(self, file: str, line: int, what: str) -> None:
+        super().__init__(f"{file}:{line}: error: {what}")
+        self.file = file
+        self.line = line
+        self.what = what
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where text comes from.
+
+    Attributes:
+        file, line: of the source.
+        is_system: whether that is a header of the system's, or of a library's.
+    """
+
+    file: str
+    line: int
+    is_system: bool
+
+
+class Lines:
+    """Finds the source of each position of a preprocessed text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._ends: list[int] = []
+        self._markers: list[tuple[str, int, bool]] = []
+        for marker in _MARKER.finditer(text):
+            self._ends.append(marker.end())
+            self._markers.append((marker[2], int(marker[1]), "3" in marker[3].split()))
+
+    def at(self, position: int) -> Place:
+        """Return where the text at a position comes from."""
+        number = bisect.bisect_right(self._ends, position) - 1
+        if number < 0:
+            return Place("code", 1 + self._text.count("\n", 0, position), False)
+        file, line, is_system = self._markers[number]
+        # The marker's own line ends with a line feed.
+        return Place(file, line + self._text.count("\n", self._ends[number] + 1, position), is_system)
+
+
+def rewrite(text: str) -> str:
+    """Return C++ of the same meaning, with the same lines.
+
+    Args:
+        text: what the preprocessor returns, with its line markers.
+
+    Raises:
+        Refusal: the source needs what there is not here.
+    """
+    text = _joined(text)
+    lines = Lines(text)
+    _refuse(text, lines)
+    edits = [*_launches(text, lines), *_shared(text, lines), *_assembly(text, lines)]
+    edits += [(m.start(), m.end(), "__attribute__((noinline))") for m in _NOINLINE.finditer(text)]
+    edits += [(m.start(), m.end(), f"{m[1]}(") for m in _LAUNCH_BY_POINTER.finditer(text)]
+    return _apply(text, edits)
+
+
+def _joined(text: str) -> str:
+    """Remove markers within a line: the preprocessor puts one around what a library's macro stands for."""
+    pieces: list[str] = []
+    at, file, line = 0, "", 1
+    for marker in _MARKER.finditer(text):
+        begin, end = marker.span()
+        line += text.count("\n", at, begin)
+        wanted = int(marker[1])
+        pieces.append(text[at:begin])
+        at = end + 1
+        if marker[2] == file and wanted == line - 1 and pieces[-1].endswith("\n"):
+            pieces[-1] = pieces[-1][:-1]
+        elif marker[2] != file or wanted != line:
+            pieces.append(text[begin : end + 1])
+        file, line = marker[2], wanted
+    return "".join([*pieces, text[at:]])
+
+
+def _apply(text: str, edits: list[tuple[int, int, str]]) -> str:
+    pieces: list[str] = []
+    at = 0
+    for begin, end, new in sorted(edits):
+        # As many lines as before, so that what follows keeps its number.
+        pieces += [text[at:begin], new, "\n" * (text.count("\n", begin, end) - new.count("\n"))]
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+def _refuse(text: str, lines: Lines) -> None:
+    for found in _REFUSALS.finditer(text):
+        place = lines.at(found.start())
+        if place.is_system or _is_in_string(text, found.start()):
+            continue
+        number = next(i for i in range(len(_REASONS)) if found[f"r{i}"] is not None)
+        raise Refusal(place.file, place.line, f"{_REASONS[number]}: not supported by torch-loom's CUDA C++")
+
+
+def _is_in_string(text: str, position: int) -> bool:
+    begin = text.rfind("\n", 0, position) + 1
+    at = begin
+    while at < position:
+        character = text[at]
+        if character in "\"'" and not (character == "'" and at > begin and text[at - 1].isalnum()):
+            at = _string_end(text, at)
+            if at > position:
+                return True
+        else:
+            at += 1
+    return False
+
+
+def _string_end(text: str, at: int) -> int:
+    """The position behind a string or a character that begins at ``at``."""
+    quote = text[at]
+    if quote == '"' and at > 0 and text[at - 1] == "R":
+        opening = text.find("(", at)
+        ending = text.find(f"){text[at + 1 : opening]}\"", opening)
+        return len(text) if ending < 0 else ending + opening - at + 1
+    at += 1
+    while at < len(text) and text[at] not in (quote, "\n"):
+        at += 2 if text[at] == "\\" else 1
+    return at + 1
+
+
+def _skip(text: str, at: int, closing: str) -> int:
+    """The position of the bracket that closes what is open at ``at``; of ``>>>`` where closing is ``>``."""
+    while at < len(text):
+        character = text[at]
+        if character in "\"'" and not (character == "'" and text[at - 1].isalnum()):
+            at = _string_end(text, at)
+            continue
+        if character in _CLOSES:
+            at = _skip(text, at + 1, _CLOSES[character])
+        elif closing == ">" and character == ">":
+            end = re.compile(r">\s*>\s*>\s*(?=\()").match(text, at)
+            if end is not None:
+                return at
+        elif character == closing:
+            return at
+        at += 1
+    return len(text)
+
+
+def _launches(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
+    for found in _LAUNCH.finditer(text):
+        begin, end = found.span()
+        if text[:begin].rstrip()[-8:] == "operator" or _is_in_string(text, begin):
+            continue
+        place = lines.at(begin)
+        first = _kernel_start(text, begin)
+        configuration_end = _skip(text, end, ">")
+        opening = text.find("(", configuration_end)
+        closing = _skip(text, opening + 1, ")")
+        kernel = text[first:begin].strip()
+        if not kernel or configuration_end == len(text) or closing >= len(text):
+            if place.is_system:
+                continue
+            raise Refusal(place.file, place.line, "<<< begins no launch: kernel<<<grid, block>>>(arguments)")
+        configuration, arguments = text[end:configuration_end], text[opening + 1 : closing]
+        name = " ".join(kernel.split()).replace("\\", "\\\\").replace('"', '\\"')
+        file = place.file.rpartition("/")[2].replace('"', "")
+        given = re.sub(r"(?<![\w.])(?:NULL|__null)(?!\w)", "nullptr", arguments)
+        comma = "," if given.strip() else ""
+        yield (
+            first,
+            closing + 1,
+            f'::loom_cuda::launch("{name}", "{file}:{place.line}", ::loom_cuda::Configuration({configuration}), '
+            f"[=](auto... loom_given) {{ {kernel}(loom_given...); }}{comma}{given})",
+        )
+
+
+def _back(text: str, at: int) -> int:
+    """The position behind the last character in front of ``at`` that is no space."""
+    while at > 0 and text[at - 1].isspace():
+        at -= 1
+    return at
+
+
+def _back_over_group(text: str, at: int) -> int:
+    """The position of the bracket that opens what is closed in front of ``at``."""
+    depth = 0
+    while at > 0:
+        at -= 1
+        if text[at] in _OPENS:
+            depth += 1
+        elif text[at] in _CLOSES:
+            depth -= 1
+            if depth == 0:
+                break
+    return at
+
+
+def _back_over_templates(text: str, at: int) -> int:
+    depth = 0
+    while at > 0:
+        at -= 1
+        if text[at] in _OPENS:
+            at = _back_over_group(text, at + 1)
+        elif text[at] == ">" and text[at - 1] != "-":
+            depth += 1
+        elif text[at] == "<":
+            depth -= 1
+            if depth == 0:
+                break
+    return at
+
+
+def _kernel_start(text: str, at: int) -> int:
+    """Where the expression begins that names the kernel and ends in front of ``at``."""
+    first = at
+    while True:
+        at = _back(text, at)
+        if at > 0 and text[at - 1] == ">" and text[at - 2 : at] != "->":
+            at = _back(text, _back_over_templates(text, at))
+        if at > 0 and text[at - 1] in ")]":
+            at = _back(text, _back_over_group(text, at))
+        while at > 0 and (text[at - 1].isalnum() or text[at - 1] == "_"):
+            at -= 1
+        first = at
+        before = _back(text, at)
+        if text[max(0, before - 8) : before] == "template":
+            before = _back(text, before - 8)
+        if text[max(0, before - 2) : before] in ("::", "->"):
+            at = before - 2
+            if text[before - 2] == ":" and not re.search(r"[\w>]\s*$", text[max(0, at - 200) : at]):
+                return at  # ::kernel
+        elif before > 0 and text[before - 1] == ".":
+            at = before - 1
+        else:
+            return first
+
+
+def _shared(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
+    for found in _SHARED.finditer(text):
+        begin, end = found.span()
+        if found[1] is None and found[2] is None:
+            yield begin, end, "static thread_local"
+            continue
+        closing = text.find(";", end)
+        declared = _UNSIZED.match(_ATTRIBUTE.sub(" ", text[end:closing]).strip())
+        place = lines.at(begin)
+        if declared is None:
+            raise Refusal(
+                place.file,
+                place.line,
+                "extern __shared__ declares an array without its size: extern __shared__ float name[];",
+            )
+        kind, name, rest = declared[1].strip(), declared[2], declared[3].strip()
+        memory = "::loom_cuda::dynamic_shared()"
+        if _is_in_function(text, begin):
+            pointer = f"{kind} (* const {name}){rest}" if rest else f"{kind}* const {name}"
+            cast = f"{kind} (*){rest}" if rest else f"{kind}*"
+            yield begin, closing + 1, f"{pointer} = reinterpret_cast<{cast}>({memory});"
+            continue
+        # Each function has the memory of its own launch.
+        yield begin, closing + 1, ""
+        cast = f"{kind} (*){rest}" if rest else f"{kind}*"
+        for use in re.compile(rf"\b{name}\b").finditer(text, closing):
+            if not lines.at(use.start()).is_system:
+                yield use.start(), use.end(), f"(reinterpret_cast<{cast}>({memory}))"
+
+
+def _is_in_function(text: str, at: int) -> bool:
+    depth = 0
+    while True:
+        at = max(text.rfind("{", 0, at), text.rfind("}", 0, at))
+        if at < 0:
+            return False
+        depth += 1 if text[at] == "}" else -1
+        if depth < 0:
+            if _NAMESPACE.search(text, max(0, at - 200), at) is None:
+                return True
+            depth = 0
+
+
+def _assembly(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
+    for found in _ASM.finditer(text):
+        place = lines.at(found.start())
+        opening = re.compile(r"\s*(?:(?:volatile|__volatile__)\s*)?\(").match(text, found.end())
+        if place.is_system or opening is None or _is_in_string(text, found.start()):
+            continue
+        closing = _skip(text, opening.end(), ")")
+        try:
+            new = ptx.translated(text[opening.end() : closing])
+        except ptx.UnknownInstruction as error:
+            raise Refusal(
+                place.file, place.line, f"inline PTX {error}: not supported by torch-loom's CUDA C++"
+            ) from None
+        yield found.start(), closing + 1, new
