@@ -17,7 +17,7 @@ from torch_loom.kernels.cuda_cpp import toolkit
 from torch_loom.patches.declared import CUDA_NAME
 
 
-def refuse() -> None:
+def find_compilers() -> None:
     """Have modules find what compiles such kernels, those that are imported and those that will be."""
     late.after_import("torch.utils.cpp_extension", _compile_cuda_sources)
     if not _has_compiled_triton():

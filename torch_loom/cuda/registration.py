@@ -90,7 +90,7 @@ def patch(module: ModuleType) -> None:
     exchange.restrict()
     sharing.install()
     answers.give()
-    kernels.refuse()
+    kernels.find_compilers()
     collectives.provide()
     nccl.provide()
     nvml.provide()

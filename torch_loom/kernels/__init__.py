@@ -1,1 +1,1 @@
-"""Kernels of a program's own, Triton's and CUDA C++, compiled for the host, checked and launched as commands."""
+"""Kernels of a program's own, Triton's and CUDA C++, compiled for the host and launched as commands."""

@@ -23,7 +23,7 @@ def show_warning(message: object) -> None:
 
 
 def fail(message: object, status: int = 1) -> NoReturn:
-    """Prints an error and ends the command with an exit status: 2 where it was called wrongly, as Python's."""
+    """Prints an error and ends the command with an exit status: 2 where it was called wrongly."""
     show_error(message)
     raise SystemExit(status)
 

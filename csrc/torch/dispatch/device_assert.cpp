@@ -94,8 +94,8 @@ void Guard::raise() {
   const std::string device = device_name_upper();
   throw c10::AcceleratorError(
       {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, error,
-      device + " error: " + title + "\n" + what +
-          "\nThe devices cannot be used any more in this process. " + device +
+      device + " error: " + title + "\n" + what + "\nThe devices cannot be used any more in this process. " +
+          device +
           " kernel errors might be asynchronously reported at some other API call, so the stacktrace above "
           "may be misleading.\nFor debugging consider passing " +
           (device == "CUDA" ? "CUDA_LAUNCH_BLOCKING=1" : "TORCH_LOOM_LAUNCH=blocking") +

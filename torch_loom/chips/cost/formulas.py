@@ -130,8 +130,8 @@ def reduction(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
 def _plans(
     m: int, n: int, k: int, batch: int, cores: int, epilogue: bool, vector: bool
 ) -> tuple[tuple[float, float, tuple[tuple[float, float, float, int], ...]], ...]:
-    """Return area and edge of each tile of a product, and of each way to split it over the cores waves, depth,
-    busy share and splits."""
+    """Return area and edge of each tile of a product, and waves, depth, busy share and splits of each way to
+    split it over the cores."""
     found = []
     least_depth = MIN_EPILOGUE_DEPTH if epilogue else MIN_SPLIT_DEPTH
     for tile_m, tile_n in VECTOR_TILES if vector else MATRIX_TILES:

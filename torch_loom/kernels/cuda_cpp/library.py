@@ -60,7 +60,12 @@ def key_of(text: str, given: list[str]) -> str:
 
 
 def build(
-    text: str, given: list[str], run: Callable[[list[str], Path], None], source: Path, library: Path, links: Path
+    text: str,
+    given: list[str],
+    run: Callable[[list[str], Path], None],
+    source: Path,
+    library: Path,
+    links: Path,
 ) -> None:
     """Make a library.
 
@@ -81,7 +86,10 @@ def build(
         run(["-E", "-x", "c++", *given, str(source), "-o", str(preprocessed)], preprocessed)
         preprocessed.write_text(rewrite(preprocessed.read_text(encoding="utf-8")), encoding="utf-8")
         own = [option for option in given if not option.startswith("-D")]
-        run(["-c", "-x", "c++-cpp-output", "-fpreprocessed", *own, str(preprocessed), "-o", str(objects)], objects)
+        run(
+            ["-c", "-x", "c++-cpp-output", "-fpreprocessed", *own, str(preprocessed), "-o", str(objects)],
+            objects,
+        )
         run(["-shared", str(objects), str(links), "-o", str(library)], library)
     finally:
         for rest in (preprocessed, objects):

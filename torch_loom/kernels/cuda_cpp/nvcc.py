@@ -32,16 +32,49 @@ _IGNORED_WITH_VALUE = {
 }
 _IGNORED = (
     *("--expt-", "-expt-", "--extended-lambda", "-extended-lambda", "--use_fast_math", "-use_fast_math"),
-    *("-lineinfo", "--generate-line-info", "-res-usage", "--resource-usage", "-keep", "--keep", "-dc", "-dlto"),
+    *(
+        "-lineinfo",
+        "--generate-line-info",
+        "-res-usage",
+        "--resource-usage",
+        "-keep",
+        "--keep",
+        "-dc",
+        "-dlto",
+    ),
     *("--relocatable-device-code", "-rdc", "-gencode", "--generate-code", "-arch", "--gpu-arch", "-code"),
     *("--ptxas-options", "-Xptxas", "-Xcudafe", "--threads", "-t=", "--maxrregcount", "-maxrregcount"),
-    *("--diag", "-diag", "-ftz", "--ftz", "-prec-", "--prec-", "-fmad", "--fmad", "--default-stream", "-forward"),
+    *(
+        "--diag",
+        "-diag",
+        "-ftz",
+        "--ftz",
+        "-prec-",
+        "--prec-",
+        "-fmad",
+        "--fmad",
+        "--default-stream",
+        "-forward",
+    ),
     *("--split-compile", "--cudart", "-Werror", "--Werror", "-ccbin", "--compiler-bindir", "-sm_", "-m64"),
     *("--disable-warnings", "-restrict", "--restrict", "-no-compress", "--compress-mode", "-static-global"),
 )
 _HOST = ("-Xcompiler", "--compiler-options", "-Xlinker", "--linker-options")
 # Preprocessor's options.
-_WITH_VALUE = ("-I", "-isystem", "-D", "-U", "-include", "-MF", "-MT", "-MQ", "-iquote", "-idirafter", "-L", "-l")
+_WITH_VALUE = (
+    "-I",
+    "-isystem",
+    "-D",
+    "-U",
+    "-include",
+    "-MF",
+    "-MT",
+    "-MQ",
+    "-iquote",
+    "-idirafter",
+    "-L",
+    "-l",
+)
 
 _COMPILE = (
     *("-O3", "-fPIC", "-w", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
@@ -156,7 +189,12 @@ def _take(command: Command, word: str, words: Iterator[str]) -> None:
 def machine_options() -> tuple[str, ...]:
     """Options for instructions that this machine has: conversions of half precision, fused multiply and add."""
     with contextlib.suppress(OSError):
-        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("flags")[2].split("\n")[0]
+        flags = (
+            Path("/proc/cpuinfo")
+            .read_text(encoding="utf-8", errors="replace")
+            .partition("flags")[2]
+            .split("\n")[0]
+        )
         if {"avx2", "fma", "f16c", "bmi2"} <= set(flags.split()):
             return ("-march=x86-64-v3",)
     return ()
@@ -204,7 +242,9 @@ def main(arguments: Sequence[str]) -> int:
     """Do what nvcc would do, and return the status to exit with."""
     if {"-V", "--version"} & set(arguments):
         version = config.cuda_version("13.0") or "13.0"
-        print(f"torch-loom's nvcc: compiles CUDA C++ for the host\nCuda compilation tools, release {version}, V{version}.0")
+        print(
+            f"torch-loom's nvcc: compiles CUDA C++ for the host\nCuda compilation tools, release {version}, V{version}.0"
+        )
         return 0
     try:
         command = parse(arguments)
@@ -227,7 +267,10 @@ def main(arguments: Sequence[str]) -> int:
     except subprocess.CalledProcessError as error:
         return error.returncode or 1
     except FileNotFoundError as error:
-        print(f"nvcc: the C++ compiler {compiler()!r} cannot be run ({error}): install one, or name it in CXX", file=sys.stderr)
+        print(
+            f"nvcc: the C++ compiler {compiler()!r} cannot be run ({error}): install one, or name it in CXX",
+            file=sys.stderr,
+        )
         return 2
     return 0
 

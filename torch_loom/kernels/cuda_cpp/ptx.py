@@ -72,7 +72,16 @@ _TYPES = {
     "mul": "f32|f64|rn",
     "abs": "f32",
 }
-_NOTHING = ("membar", "fence", "prefetch", "prefetchu", "griddepcontrol", "discard", "applypriority", "nanosleep")
+_NOTHING = (
+    "membar",
+    "fence",
+    "prefetch",
+    "prefetchu",
+    "griddepcontrol",
+    "discard",
+    "applypriority",
+    "nanosleep",
+)
 
 
 class UnknownInstruction(Exception):
@@ -157,7 +166,9 @@ def _value(text: str, operands: list[str], instruction: str) -> str:
 
 
 _POINTEES = {
-    **{f"{kind}8": f"{sign}char" for kind, sign in (("u", "unsigned "), ("s", "signed "), ("b", "unsigned "))},
+    **{
+        f"{kind}8": f"{sign}char" for kind, sign in (("u", "unsigned "), ("s", "signed "), ("b", "unsigned "))
+    },
     **{f"{kind}16": f"{sign}short" for kind, sign in (("u", "unsigned "), ("s", ""), ("b", "unsigned "))},
     **{f"{kind}32": f"{sign}int" for kind, sign in (("u", "unsigned "), ("s", ""), ("b", "unsigned "))},
     **{f"{kind}64": f"{sign}long long" for kind, sign in (("u", "unsigned "), ("s", ""), ("b", "unsigned "))},

@@ -23,7 +23,9 @@ _LAUNCH_BY_POINTER = re.compile(
     r"\(\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*\)"
 )
 _MARKER = re.compile(r'^# (\d+) "((?:[^"\\]|\\.)*)"((?: \d)*)[^\n]*$', re.MULTILINE)
-_ATTRIBUTE = re.compile(r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\balignas\s*\([^()]*\)")
+_ATTRIBUTE = re.compile(
+    r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\balignas\s*\([^()]*\)"
+)
 _UNSIZED = re.compile(r"^(.+?[\s*&>])\s*(\w+)\s*\[\s*\]((?:\s*\[[^\]]*\])*)\s*$", re.DOTALL)
 _NAMESPACE = re.compile(r'(?:\bnamespace\b[\w\s:]*|\bextern\s*"C(?:\+\+)?"\s*)$')
 
@@ -162,7 +164,7 @@ def _string_end(text: str, at: int) -> int:
     quote = text[at]
     if quote == '"' and at > 0 and text[at - 1] == "R":
         opening = text.find("(", at)
-        ending = text.find(f"){text[at + 1 : opening]}\"", opening)
+        ending = text.find(f'){text[at + 1 : opening]}"', opening)
         return len(text) if ending < 0 else ending + opening - at + 1
     at += 1
     while at < len(text) and text[at] not in (quote, "\n"):

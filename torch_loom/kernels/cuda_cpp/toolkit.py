@@ -35,7 +35,7 @@ def make(library: Path, *, is_checked: bool) -> Path:
     nvcc = (
         "#!/bin/sh\n"
         f"PYTHONPATH={shlex.quote(str(root))}${{PYTHONPATH:+:$PYTHONPATH}} TORCH_DEVICE_BACKEND_AUTOLOAD=0 "
-        f"exec {shlex.quote(sys.executable)} -m torch_loom.kernels.cuda_cpp.nvcc{checked} \"$@\"\n"
+        f'exec {shlex.quote(sys.executable)} -m torch_loom.kernels.cuda_cpp.nvcc{checked} "$@"\n'
     )
     digest = hashlib.sha256(f"{nvcc}\0{library}".encode()).hexdigest()[:16]
     folder = config.kernel_cache() / f"cuda-{digest}"
