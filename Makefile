@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-TORCH := torch==2.13.0
+TORCH := 2.13.0
 STAMP := $(VENV)/.loom-dependencies
 WHEEL_VENV := build/wheel-venv
 TENSORFLOW_VENV := build/tensorflow-venv
@@ -11,7 +11,8 @@ CPP := $(shell find csrc -name '*.cpp' -o -name '*.h')
 GENERATED := $(wildcard csrc/*/generated/*.inc)
 NATIVE := $(wildcard tests/native/*.cpp tests/native/*.h)
 
-.PHONY: demo test site conformance benchmark sanitize build wheel check-wheel check-tensorflow docs lint format clean
+.PHONY: demo test site conformance benchmark sanitize build wheel check-wheel check-tensorflow check-torch \
+	check-python docs lint format clean
 
 demo: build
 	$(BIN)/loom demo
@@ -28,7 +29,7 @@ wheel: $(STAMP)
 check-wheel: wheel
 	rm -rf $(WHEEL_VENV)
 	$(PYTHON) -m venv $(WHEEL_VENV)
-	$(WHEEL_VENV)/bin/pip install --quiet $(TORCH)
+	$(WHEEL_VENV)/bin/pip install --quiet torch==$(TORCH)
 	$(WHEEL_VENV)/bin/pip install --quiet "$$(ls dist/torch_loom-*.whl)[demo]"
 	cd $(WHEEL_VENV) && bin/loom demo
 
@@ -46,6 +47,34 @@ check-tensorflow: build
 site: build
 	$(BIN)/pip install --quiet "mkdocs-material>=9.7,<10" "mkdocstrings[python]>=1.0,<2"
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+# What a version of PyTorch and of Python must pass that is not the one of `make test`: the driver's contract, loading,
+# dispatch, graphs, CUDA's name and the compiler.
+SAMPLE := tests/test_torch_version.py tests/driver tests/torch tests/cuda tests/compiler \
+	tests/device/test_accelerator.py tests/device/test_autoload.py tests/device/test_fitness.py tests/device/test_graph*.py
+# A copy of the sources, so that no build finds the objects of another.
+CHECKED := build/torch-$(TORCH)-$(notdir $(PYTHON))
+
+# make check-torch TORCH=2.14.1 PYTHON=python3.11: the sample on any version, in an environment of its own. Where the
+# configuration of pip holds it back, that is left aside.
+check-torch:
+	$(PYTHON) -m venv $(CHECKED)/venv
+	$(CHECKED)/venv/bin/pip install --quiet torch==$(TORCH) || \
+		PIP_CONFIG_FILE=/dev/null PIP_CONSTRAINT= $(CHECKED)/venv/bin/pip install --quiet torch==$(TORCH)
+	mkdir -p $(CHECKED)/checkout
+	tar -c --exclude=./build --exclude=./.venv --exclude=./.git --exclude='*.so' --exclude=__pycache__ . \
+		| tar -x -C $(CHECKED)/checkout
+	$(CHECKED)/venv/bin/pip install --quiet "setuptools>=77" wheel ninja
+	cd $(CHECKED)/checkout && ../venv/bin/pip install --quiet --no-build-isolation --editable ".[demo,examples,test]"
+	cd $(CHECKED)/checkout && ../venv/bin/python -m pytest -n 2 -m "not slow and not conformance" $(SAMPLE)
+
+# The same on each of these that is here. PyTorch's wheels for others come from the index: a build for CUDA has 3 GB.
+PYTHONS := python3.10 python3.11 python3.12 python3.13 python3.14
+check-python:
+	for python in $(PYTHONS); do \
+		$$python -c "" 2> /dev/null || { echo "$$python is not here: left out"; continue; }; \
+		$(MAKE) --no-print-directory check-torch PYTHON=$$python || exit 1; \
+	done
 
 docs: build
 	$(BIN)/python -m tools.docs
@@ -96,8 +125,8 @@ build: $(EXTENSION)
 # torch comes first and alone: the extension is compiled against the installed one, never an isolated copy.
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet $(TORCH)
-	$(BIN)/pip install --quiet "setuptools>=70" wheel ninja
+	$(BIN)/pip install --quiet torch==$(TORCH)
+	$(BIN)/pip install --quiet "setuptools>=77" wheel ninja
 	touch $@
 
 $(EXTENSION): $(STAMP) $(CPP) $(GENERATED) setup.py
