@@ -5,30 +5,56 @@ Beside them a library that needs neither PyTorch nor Python, NVML's.
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+ROOT = Path(__file__).resolve().parent
+
+
+def load_torch_version() -> ModuleType:
+    """Reads the module by its path: importing its package would register the devices."""
+    path = ROOT / "torch_loom" / "torch_version.py"
+    spec = importlib.util.spec_from_file_location("_loom_torch_version", path)
+    assert spec is not None
+    assert spec.loader is not None
+    # A dataclass asks for its module by name.
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+torch_version = load_torch_version()
+if refusal := torch_version.platform_refusal(torch_version.this_platform()):
+    raise SystemExit(refusal)
+# What was installed before must not be loaded: it may be broken, which is why this is built.
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 try:
     import torch
     from torch.utils.cpp_extension import include_paths, library_paths
 except ModuleNotFoundError as error:
     raise SystemExit(
         "torch-loom is compiled against the torch that is installed, and there is none in this environment: "
-        "run `pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu`, then "
+        f"run `pip install torch=={'.'.join(map(str, torch_version.NEWEST))}.*`, then "
         "`pip install --no-build-isolation .`"
     ) from error
+TRIES_ANY_TORCH = os.environ.get(torch_version.ANY_TORCH) == "1"
+if refusal := torch_version.refusal(str(torch.__version__), tries_any=TRIES_ANY_TORCH):
+    raise SystemExit(refusal)
 
-ROOT = Path(__file__).resolve().parent
 CSRC = ROOT / "csrc"
 # Objects stay here between builds, through pip as well, so that touching one file compiles one file.
 OUTPUT = ROOT / "build" / "temp"
@@ -147,6 +173,7 @@ class NinjaFile:
             "-DAT_PER_OPERATOR_HEADERS",
             # The version the extension was built against; it is compared with the running one at first use.
             f"-DLOOM_BUILT_TORCH_VERSION={shlex.quote(json_string(torch.__version__))}",
+            *(["-DLOOM_TRIES_ANY_TORCH"] if TRIES_ANY_TORCH else []),
         ]
         self.headers = {name: OUTPUT / "precompiled" / f"{name}.h" for name in PRECOMPILED}
         libraries = [f"-L{shlex.quote(path)}" for path in library_paths()]
@@ -261,8 +288,16 @@ class Build(build_ext):
         for name in CONTRACT:
             text = (CSRC / name).read_text(encoding="utf-8")
             write_if_changed(library.with_name("include") / name, text)
-        record = f'"""Written by setup.py."""\n\nTORCH_VERSION = "{torch.__version__}"\n'
-        write_if_changed(library.with_name("_built_with.py"), record)
+        write_if_changed(library.with_name("_built_with.py"), record_of(library))
+
+
+def record_of(library: Path) -> str:
+    """What torch_loom/_register/fitness.py compares before it loads the extension."""
+    content = library.read_bytes()
+    return (
+        f'"""Written by setup.py."""\n\nTORCH_VERSION = "{torch.__version__}"\n'
+        f"EXTENSION_BYTES = {len(content)}\nEXTENSION_CHECKSUM = {zlib.crc32(content)}\n"
+    )
 
 
 def install(source: Path, target: Path) -> None:

@@ -51,16 +51,16 @@ EXCEPT = {
 
 # The staircase, lowest first; a layer may import itself and what stands before it.
 STAIRCASE = ["numerics", "ops", "chips", "image", "compiler", "pipeline"]
-BESIDE = {"config", "errors", "late", "patches"}  # may be imported by all
+BESIDE = {"config", "errors", "late", "patches", "torch_version"}  # may be imported by all
 # What tools and the facade may import is all of the staircase; neither imports the other.
 ALLOWED = {
-    "config": {"errors"},
+    "config": {"errors", "torch_version"},
     "as_cuda": {"config"},
     "errors": set(),
     "late": set(),
+    "torch_version": set(),
     "patches": {"_C", "config"},
-    "_register": {"_C", "_built_with", "chips", "compiler", "cuda", "cuda.names", "device", "kernels"}
-    | BESIDE,
+    "_register": {"_C", "chips", "compiler", "cuda", "cuda.names", "device", "kernels"} | BESIDE,
     "cuda": {"_C", "cuda.names", "device", "nvml"} | BESIDE,
     "cuda.names": {"_C"} | BESIDE,
     "device": {"_C", "cuda.names", "ops"} | BESIDE,

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
 from torch_loom import errors
-from torch_loom._register import registration
+from torch_loom._register import fitness
 from torch_loom.errors import ExtensionError
 
 PROGRAMS = Path(__file__).parent / "programs" / "autoload"
@@ -31,12 +32,6 @@ def test_import_reads_only_code_and_starts_nothing(fork_python: PythonRunner) ->
 
 
 @pytest.mark.slow
-def test_another_torch_is_one_clear_error_at_first_use(run_python: PythonRunner) -> None:
-    done = run_python(PROGRAMS / "another_torch_is_one_clear_error_at_first_use.py")
-    assert done.stderr.count("torch-loom is not available") == 1
-
-
-@pytest.mark.slow
 def test_a_missing_extension_does_not_break_import(run_python: PythonRunner) -> None:
     done = run_python(PROGRAMS / "a_missing_extension_does_not_break_import.py", flags=("-W", "error"))
     assert done.stdout.startswith("ExtensionError The extension torch_loom._C could not be loaded")
@@ -44,19 +39,16 @@ def test_a_missing_extension_does_not_break_import(run_python: PythonRunner) -> 
 
 
 @pytest.mark.parametrize(
-    ("is_built", "message"),
-    [(False, "sources without the compiled extension"), (True, "could not be loaded (no symbol)")],
+    ("is_checkout", "message"),
+    [(True, "sources without the compiled extension"), (False, "has no extension for this Python (.none)")],
 )
 def test_sources_that_are_not_built_are_told_apart(
-    is_built: bool, message: str, monkeypatch: pytest.MonkeyPatch
+    is_checkout: bool, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(name: str) -> None:
-        raise ImportError("no symbol")
-
-    monkeypatch.setattr(registration.importlib, "import_module", refuse)
-    monkeypatch.setattr(registration, "_has_extension", lambda folder: is_built)
+    monkeypatch.setattr(fitness, "EXTENSION_SUFFIXES", [".none"])
+    monkeypatch.setattr(fitness, "_is_checkout", lambda: is_checkout)
     with pytest.raises(ExtensionError, match=re.escape(message)):
-        registration._load_extension()
+        fitness.check(torch)
 
 
 def test_another_name(fork_python: PythonRunner) -> None:

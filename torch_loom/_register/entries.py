@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from torch_loom._register import communication
 from torch_loom.patches import eager, split_groups
 
 # The names under which checkpoints of these devices are written: the default and the vendor's.
@@ -32,7 +33,7 @@ def register(device_type: str) -> None:
     eager.profiled_figures.apply()
     eager.shared_storages.apply()
     eager.profile_ends.apply()
-    _provide_communication()
+    communication.provide(device_type)
     eager.captured_steps.apply()
     eager.default_tensor_type.apply(TensorType)
     eager.other_default_dtypes.apply()
@@ -68,32 +69,6 @@ def _end_profile_at_exit() -> None:
             torch._C._autograd._disable_profiler()
 
     atexit.register(end_profile)
-
-
-def _provide_communication() -> None:
-    if hasattr(torch._C, "_broadcast_coalesced"):
-        return  # a CUDA build: these devices have no DataParallel there
-    from torch_loom.device import comm
-    from torch_loom.device._core import device_index
-    from torch_loom.device.comm import nccl
-
-    def gather_(tensors: Any, dim: int, destination: int) -> Any:
-        return comm.gather(tensors, dim, "cpu" if destination == -1 else destination)
-
-    functions = {
-        "_broadcast": comm.broadcast,
-        "_broadcast_out": lambda tensor, out: comm.broadcast(tensor, out=out),
-        "_broadcast_coalesced": comm.broadcast_coalesced,
-        "_scatter": comm.scatter,
-        "_scatter_out": lambda tensor, out, dim, streams: comm.scatter(
-            tensor, dim=dim, streams=streams, out=out
-        ),
-        "_gather": gather_,
-        "_gather_out": lambda tensors, out, dim: comm.gather(tensors, dim, out=out),
-        "nccl": nccl,
-        "_get_device_index": device_index._get_device_index,
-    }
-    eager.communication.apply(functions)
 
 
 def end_cuda_sanitizer(device_type: str) -> None:

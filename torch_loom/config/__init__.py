@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from torch_loom.config import rbln
 from torch_loom.config.parsers import NO_CUDA_VERSION, parse_size
 from torch_loom.config.settings import (
+    ANY_TORCH,
     ASSERTS,
     CHAOS_SEED,
     CHECK_KERNELS,
@@ -109,6 +110,7 @@ __all__ = [
     "put_first",
     "raw_value",
     "resolve",
+    "tries_any_torch",
 ]
 
 T = TypeVar("T")
@@ -145,6 +147,15 @@ def device_name() -> str:
 def is_device_named() -> bool:
     """Return whether the environment names the device type."""
     return raw_value(DEVICE_NAME)[1] != "default"
+
+
+def tries_any_torch() -> bool:
+    """Return whether TORCH_LOOM_ANY_TORCH asks to try a PyTorch that is newer than those known.
+
+    Raises:
+        ConfigurationError: it has a bad value.
+    """
+    return required(ANY_TORCH, {})
 
 
 def is_rbln_diagnosed() -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from torch_loom import torch_version
 from torch_loom.config import rbln
 from torch_loom.config.parsers import (
     COMPILE_CACHE_FOLDER,
@@ -84,6 +85,12 @@ DEVICE_NAME = Setting(
         "devices CUDA's."
     ),
     parse=parse_device_name,
+    configurable=False,
+)
+ANY_TORCH = _flag(
+    torch_version.ANY_TORCH,
+    meaning="With 1, a version of PyTorch that this torch-loom does not know, because it is newer, is tried; "
+    "read when torch-loom is built and when torch is imported.",
     configurable=False,
 )
 DEVICES = Setting(

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "torch/core/device.h"
 #include "torch/core/optional_tensor.h"
+#include "torch/core/torch_version.h"
 #include "torch/kernels/fused_op.h"
 #include "torch/kernels/register.h"
 
@@ -169,10 +171,10 @@ Tensor first_parts(const Tensor& left, const Tensor& right, const Tensor& left_s
   return grouped_parts(left, right, left_scale, right_scale, offsets);
 }
 
-Tensor second_parts(const Tensor& left, const Tensor& right, at::TensorList left_scales, at::IntArrayRef,
-                    at::IntArrayRef, at::TensorList right_scales, at::IntArrayRef, at::IntArrayRef,
+Tensor second_parts(const Tensor& left, const Tensor& right, ScaleList left_scales, at::IntArrayRef,
+                    at::IntArrayRef, ScaleList right_scales, at::IntArrayRef, at::IntArrayRef,
                     OptionalTensor offsets, OptionalTensor, std::optional<Type>, at::IntArrayRef, bool) {
-  return grouped_parts(left, right, left_scales[0], right_scales[0], offsets);
+  return grouped_parts(left, right, *left_scales.begin(), *right_scales.begin(), offsets);
 }
 
 // Kernels for scales of blocks come with FBGEMM, which a build of PyTorch may lack; the words are of such
@@ -232,10 +234,10 @@ void check_recipes(const Tensor& left, const Tensor& right, at::TensorList left_
   TORCH_CHECK_VALUE(false, "No gemm implementation was found");
 }
 
-Tensor second(const Tensor& left, const Tensor& right, at::TensorList left_scales,
-              at::IntArrayRef left_recipe, at::IntArrayRef left_swizzle, at::TensorList right_scales,
-              at::IntArrayRef right_recipe, at::IntArrayRef right_swizzle, OptionalTensor offsets,
-              OptionalTensor bias, std::optional<Type> type, at::IntArrayRef contraction, bool is_fast) {
+Tensor second(const Tensor& left, const Tensor& right, ScaleList left_scales, at::IntArrayRef left_recipe,
+              at::IntArrayRef left_swizzle, ScaleList right_scales, at::IntArrayRef right_recipe,
+              at::IntArrayRef right_swizzle, OptionalTensor offsets, OptionalTensor bias,
+              std::optional<Type> type, at::IntArrayRef contraction, bool is_fast) {
   check_chip(left);
   check_matrices(left, right);
   TORCH_CHECK_VALUE(contraction.empty() || (left.dim() == 2 && right.dim() == 2) ||
@@ -245,8 +247,10 @@ Tensor second(const Tensor& left, const Tensor& right, at::TensorList left_scale
   check_offsets(left, right, offsets);
   check_result(type);
   check_groups(left, right, offsets);
-  check_recipes(left, right, left_scales, left_recipe, right_scales, right_recipe);
-  check_scales(left, right, left_scales[0], right_scales[0], offsets);
+  const std::vector<Tensor> left_list(left_scales.begin(), left_scales.end()),
+      right_list(right_scales.begin(), right_scales.end());
+  check_recipes(left, right, left_list, left_recipe, right_list, right_recipe);
+  check_scales(left, right, left_list[0], right_list[0], offsets);
   check_types(left, right);
   return Fused<&second_parts>::call(left, right, left_scales, left_recipe, left_swizzle, right_scales,
                                     right_recipe, right_swizzle, offsets, bias, type, contraction, is_fast);

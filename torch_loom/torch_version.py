@@ -1,0 +1,123 @@
+"""Which versions of PyTorch and which platforms this package knows, and what differs between the versions.
+
+It imports neither torch nor the rest of the package: setup.py reads it by its path. What differs in C++
+stands in ``csrc/torch/core/torch_version.h``; docs/upstream.md has the table.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import sysconfig
+from dataclasses import dataclass
+
+Minor = tuple[int, int]
+
+# The newest three minors; dependencies of pyproject.toml say the same to pip.
+OLDEST: Minor = (2, 13)
+NEWEST: Minor = (2, 15)
+
+# How the names of torch._C begin that builds for CUDA alone have.
+CUDA_PREFIXES = ("_cuda", "_Cuda", "_CUDA", "_cudnn", "_nccl", "_StaticCuda", "_FastCuda")
+
+# Names of torch._C for CUDA that not all known versions have, with the first that has them.
+NEW_NAMES: dict[str, Minor] = {
+    "_cuda_annotateMemory": (2, 14),
+    "_cuda_memoryMetadataSupported": (2, 14),
+    "_cuda_tunableop_get_cublaslt_requested_algo_count": (2, 14),
+    "_cuda_tunableop_set_cublaslt_requested_algo_count": (2, 14),
+    "_cudnn_clear_dropout_state": (2, 14),
+}
+
+# With 1, a PyTorch that is newer is tried.
+ANY_TORCH = "TORCH_LOOM_ANY_TORCH"
+
+
+def minor_of(version: str) -> Minor:
+    """Return major and minor of a version: (2, 14) of ``2.14.1+cu130``; (0, 0) of what is none."""
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def is_release(version: str) -> bool:
+    """Return whether it is a release: neither a nightly build nor one of somebody's own."""
+    return re.fullmatch(r"\d+\.\d+(\.\d+)*(\+(cpu|cu\d+|rocm[\d.]+|xpu))?", version) is not None
+
+
+def have_one_abi(built_with: str, running: str) -> bool:
+    """Return whether an extension built with one PyTorch loads into the other.
+
+    Releases of one minor keep their binary interface, builds for the CPU and for CUDA have the same. Other
+    builds have that of nobody else.
+    """
+    if is_release(built_with) and is_release(running):
+        return minor_of(built_with) == minor_of(running)
+    return built_with == running
+
+
+def refusal(version: str, *, tries_any: bool = False) -> str | None:
+    """Return why a version of PyTorch is not one of those that this package knows, or None.
+
+    Args:
+        version: as ``torch.__version__`` says it.
+        tries_any: whether TORCH_LOOM_ANY_TORCH asks to try newer ones.
+    """
+    minor = minor_of(version)
+    oldest, newest = (".".join(map(str, each)) for each in (OLDEST, NEWEST))
+    if minor < OLDEST:
+        return (
+            f"torch {version} is too old: torch-loom knows {oldest} to {newest}. Install one of these, as in "
+            f"`pip install torch=={newest}.*`, and build torch-loom again."
+        )
+    if minor > NEWEST and not tries_any:
+        name = ".".join(map(str, minor))
+        return (
+            f"torch {name} was not known when this was built: torch-loom knows {oldest} to {newest}. "
+            f"Install a newer torch-loom, or one of these versions of torch; {ANY_TORCH}=1 tries {version} "
+            "anyway, when torch-loom is built and when it is loaded."
+        )
+    return None
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What decides whether the extension can be compiled.
+
+    Attributes:
+        system: as ``sys.platform``.
+        implementation: of Python, as ``sys.implementation.name``.
+        abi: as sysconfig's SOABI, which ends with the C library's name.
+        is_debug: whether this is a debug build of Python.
+    """
+
+    system: str
+    implementation: str
+    abi: str
+    is_debug: bool
+
+
+def this_platform() -> Platform:
+    """Return the platform of the running interpreter."""
+    abi = str(sysconfig.get_config_var("SOABI") or "")
+    return Platform(sys.platform, sys.implementation.name, abi, hasattr(sys, "gettotalrefcount"))
+
+
+_CONTAINER = "a container with Linux and glibc"
+
+
+def platform_refusal(platform: Platform) -> str | None:
+    """Return why torch-loom does not run on a platform, and what does, in a sentence; or None."""
+    if platform.system == "darwin":
+        return f"torch-loom runs on Linux, and this is macOS: use {_CONTAINER}."
+    if platform.system in ("win32", "cygwin"):
+        return f"torch-loom runs on Linux, and this is Windows: use WSL, or {_CONTAINER}."
+    if not platform.system.startswith("linux"):
+        return f"torch-loom runs on Linux, and this is {platform.system}: use {_CONTAINER}."
+    if platform.implementation != "cpython":
+        name = platform.implementation
+        return f"torch-loom is an extension of CPython, as PyTorch is, and this is {name}: use CPython."
+    if "musl" in platform.abi:
+        return f"PyTorch has no wheels for musl, the C library here (Alpine Linux): use {_CONTAINER}."
+    if platform.is_debug:
+        return "PyTorch has no wheels for a debug build of Python, which this is: use a release build."
+    return None
