@@ -13,6 +13,7 @@ from torch._inductor.utils import run_and_get_code
 
 from tests.device.tape_programs import listening
 from torch_loom.errors import DeviceTypeError
+from torch_loom.torch_version import minor_of
 
 PROGRAMS = Path(__file__).parent / "programs" / "inductor"
 
@@ -90,7 +91,9 @@ def test_fake_results_lie_in_memory_as_the_real_ones(layout: torch.memory_format
         )
         u, _, v = torch.linalg.svd(y, full_matrices=False)
         normal = torch.native_group_norm(y, None, None, 2, 8, y[0, 0].numel(), 2, 1e-5)
-        return [y, *gradients[:2], u, v, *normal]
+        # Since 2.14 PyTorch's fake kernel of group norm is contiguous, the CPU's own in the input's layout.
+        is_known_to_differ = minor_of(torch.__version__) >= (2, 14) and layout is torch.channels_last
+        return [y, *gradients[:2], u, v, *(normal[1:] if is_known_to_differ else normal)]
 
     x = torch.randn(2, 4, 12, 12, device="loom").to(memory_format=layout)
     weight = torch.randn(8, 4, kernel_size, kernel_size, device="loom")

@@ -5,32 +5,35 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.conftest import PythonRunner
 
 PROGRAMS = Path(__file__).parent / "programs" / "release"
 
 NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"}
-PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+# cuDNN as its headers write it, cuDNN, NCCL. As the requirements of the default wheels on PyPI say.
+WHEELS = {"2.13": (92000, (9, 20, 0), (2, 29, 7)), "2.14": (92400, (9, 24, 0), (2, 30, 7))}
+CUDNN, *NUMBERS = WHEELS[".".join(torch.__version__.split(".")[:2])]
 
 
 def test_a_gpu_has_the_versions_of_the_default_wheel(fork_python: PythonRunner) -> None:
-    fork_python(PROGRAMS / "a_gpu_has_the_versions_of_the_default_wheel.py", NAME)
+    program = PROGRAMS / "a_gpu_has_the_versions_of_the_default_wheel.py"
+    fork_python(program, NAME, given=(CUDNN, *NUMBERS))
 
 
 def test_the_running_release_is_known(fork_python: PythonRunner) -> None:
-    """The release that pyproject.toml asks for has an entry of its own."""
-    fork_python(PROGRAMS / "the_running_release_is_known.py", NAME, given=str(PYPROJECT))
+    fork_python(PROGRAMS / "the_running_release_is_known.py", NAME)
 
 
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [
-        ({"TORCH_LOOM_CUDA_VERSION": "12.8"}, ("12.8", True, 92000, 12080)),
+        ({"TORCH_LOOM_CUDA_VERSION": "12.8"}, ("12.8", True, CUDNN, 12080)),
         ({"TORCH_LOOM_CUDA_VERSION": "none"}, (None, False, None, 0)),
         ({"TORCH_LOOM_CHIP": "wormhole_b0"}, (None, False, None, 0)),
-        ({"TORCH_LOOM_CHIP": "a100"}, ("13.0", True, 92000, 13000)),
-        ({"TORCH_LOOM_CHIP": "loom1", "TORCH_LOOM_CUDA_VERSION": "12.6"}, ("12.6", True, 92000, 12060)),
+        ({"TORCH_LOOM_CHIP": "a100"}, ("13.0", True, CUDNN, 13000)),
+        ({"TORCH_LOOM_CHIP": "loom1", "TORCH_LOOM_CUDA_VERSION": "12.6"}, ("12.6", True, CUDNN, 12060)),
     ],
 )
 def test_the_variable_and_the_chip_decide(

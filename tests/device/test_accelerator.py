@@ -129,7 +129,9 @@ def test_get_device_capability() -> None:
     assert capability == accelerator.get_device_capability("loom:1")
     works = set()
     ones = torch.ones(4, device="loom")
-    for dtype in {value for value in vars(torch).values() if isinstance(value, torch.dtype)}:
+    dtypes = {value for value in vars(torch).values() if isinstance(value, torch.dtype)}
+    # PyTorch 2.14 has it, and no bit for it among the capabilities.
+    for dtype in dtypes - {getattr(torch, "bcomplex32", None)}:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # complex to real, complex32
             try:

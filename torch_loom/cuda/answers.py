@@ -10,7 +10,7 @@ import torch.autograd.profiler
 from torch.backends import ContextProp
 from torch.profiler import ProfilerActivity
 
-from torch_loom import config
+from torch_loom import _C, config
 from torch_loom.cuda import release
 from torch_loom.cuda.names import not_applicable
 from torch_loom.device._core import first_use
@@ -71,6 +71,7 @@ def _profile_devices() -> None:
         @functools.wraps(function)
         def call(first: Any, activities: set[ProfilerActivity], *args: Any, **kwargs: Any) -> Any:
             as_known = {theirs if activity == ours else activity for activity in activities}
+            _C.keep_kineto_on_host()
             return function(first, as_known, *args, **kwargs)
 
         return call

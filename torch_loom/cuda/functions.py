@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
-from torch_loom import _C
+from torch_loom import _C, torch_version
 from torch_loom.cuda import libraries, release
 from torch_loom.device._core import first_use
 from torch_loom.device._core.first_use import _chip_names, _lazy_init
+from torch_loom.errors import NotApplicableError
 from torch_loom.patches.declared import CUDA_NAME
 
-# cuDNN's figures that programs set and read back; nothing here depends on them.
+# Figures of cuDNN and cuBLASLt that programs set and read back; nothing here depends on them.
 _KEPT_FIGURES: dict[str, int | bool] = {
     "cudnn_benchmark_limit": 10,
     "conv_benchmark_empty_cache": False,
+    "cublaslt_requested_algo_count": 8,
 }
 
 
@@ -41,7 +43,10 @@ def provide(module: ModuleType) -> None:
         **libraries.functions(module),
         **_classes(module),
     }
+    running = torch_version.minor_of(str(torch.__version__))
     for name, value in functions.items():
+        if running < torch_version.NEW_NAMES.get(name, running):
+            continue
         is_function = callable(value) and not isinstance(value, type)
         CUDA_NAME.put(torch._C, **{name: _own(name, value) if is_function else value})
     computed = "_dispatch_has_computed_kernel_for_dispatch_key"
@@ -196,6 +201,8 @@ def _memory_functions(module: ModuleType) -> dict[str, Any]:
         "_cuda_allocationTraceback": memory.history._allocation_traceback,
         "_cuda_setMemoryMetadata": _C.set_memory_metadata,
         "_cuda_getMemoryMetadata": _C.memory_metadata,
+        "_cuda_memoryMetadataSupported": lambda: memory.get_allocator_backend() == "native",
+        "_cuda_annotateMemory": _refuse_annotation,
         "_cuda_attach_out_of_memory_observer": memory._attach_out_of_memory_observer,
         "_cuda_getAllocatorBackend": memory.get_allocator_backend,
         "_cuda_cudaCachingAllocator_raw_alloc": lambda size, stream: module.caching_allocator_alloc(
@@ -213,6 +220,13 @@ def _memory_functions(module: ModuleType) -> dict[str, Any]:
         "_cuda_changeCurrentAllocator": change,
         "_cuda_getAllocator": lambda: memory.allocators._get_current_allocator().allocator(),
     }
+
+
+def _refuse_annotation(address: int, metadata: str) -> NoReturn:
+    raise NotApplicableError(
+        "torch._C._cuda_annotateMemory stands for a mark on memory that is taken already, which the history "
+        "here does not keep: torch.cuda.memory._set_memory_metadata() marks what is taken from then on"
+    )
 
 
 def _pool_functions() -> dict[str, Any]:
@@ -245,6 +259,12 @@ def _figure_functions() -> dict[str, Any]:
             "conv_benchmark_empty_cache",
             "_cuda_get_conv_benchmark_empty_cache",
             "_cudnn_set_conv_benchmark_empty_cache",
+        ),
+        "_cuda_tunableop_get_cublaslt_requested_algo_count": lambda: _KEPT_FIGURES[
+            "cublaslt_requested_algo_count"
+        ],
+        "_cuda_tunableop_set_cublaslt_requested_algo_count": lambda count: _keep(
+            "cublaslt_requested_algo_count", max(count, 1)
         ),
         **_workspace_functions("Cublas", is_linear=False),
         **_workspace_functions("CublasLt", is_linear=True),

@@ -45,14 +45,16 @@ class Options:
 
 
 def provide() -> None:
-    """Put it where PyTorch looks for it, if this build has gloo and no NCCL."""
+    """Put it where PyTorch looks for it, if this build has gloo. NCCL, if it has that, gives way."""
     if not torch.distributed.is_available():
         return
     c10d: Any = torch.distributed.distributed_c10d
-    if c10d.is_nccl_available() or not c10d.is_gloo_available():
+    if not c10d.is_gloo_available():
         return
     group = _group_type(c10d.ProcessGroupGloo)
     CUDA_NAME.put(torch.distributed, ProcessGroupNCCL=group)
+    if hasattr(torch._C._distributed_c10d, "ProcessGroupNCCL"):
+        CUDA_NAME.put(torch._C._distributed_c10d, ProcessGroupNCCL=group)
     CUDA_NAME.put(c10d, ProcessGroupNCCL=group, _NCCL_AVAILABLE=True, default_pg_nccl_timeout=_TIMEOUT)
     _reach_the_host(c10d.BackendConfig)
     _coalesce(c10d.ProcessGroup)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from torch_loom import config
+from torch_loom import config, torch_version
 from torch_loom.device._core.first_use import _is_gpu
 
 Version = tuple[int, int, int]
@@ -31,10 +31,11 @@ class Release:
     cusparselt: Version
 
 
-# By the release of PyTorch, the newest last. Source: requires_dist of the wheel on PyPI (cuda-toolkit 13.0.3,
-# nvidia-cudnn-cu13 9.20.0.48, nvidia-nccl-cu13 2.29.7, nvidia-cusparselt-cu13 0.8.1).
+# By the release of PyTorch, the newest last. Source: requires_dist of the wheels on PyPI, as in cuda-toolkit
+# 13.0.3, nvidia-cudnn-cu13 9.20.0.48, nvidia-nccl-cu13 2.29.7, nvidia-cusparselt-cu13 0.8.1.
 _DEFAULT_WHEELS = {
     "2.13": Release(cuda="13.0", cudnn=(9, 20, 0), nccl=(2, 29, 7), cusparselt=(0, 8, 1)),
+    "2.14": Release(cuda="13.0", cudnn=(9, 24, 0), nccl=(2, 30, 7), cusparselt=(0, 8, 1)),
 }
 
 # What a build for CUDA says of itself; None on a build for the CPU.
@@ -43,7 +44,7 @@ _own_cuda: str | None = torch.version.cuda
 
 def default_wheel() -> Release:
     """Return what the default wheel of the running release has; of an unknown release, the newest known."""
-    running = ".".join(torch.__version__.split(".")[:2])
+    running = ".".join(map(str, torch_version.minor_of(str(torch.__version__))))
     return _DEFAULT_WHEELS.get(running) or list(_DEFAULT_WHEELS.values())[-1]
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from torch_loom import config
 from torch_loom.errors import ConfigurationError
 from torch_loom.nvml import description
+
+# There where NVIDIA's driver runs.
+_DRIVER = Path("/proc/driver/nvidia/version")
 
 # What options set, by the name of the setting.
 Values = Mapping[str, str | None]
@@ -48,6 +52,11 @@ def run(arguments: Sequence[str], values: Values) -> None:
     if arguments[0].startswith("-") and not is_python:
         raise ConfigurationError(f"loom run has no option {arguments[0]}; `loom run --help` lists them")
     prepare(config.CUDA_NAME, values)
+    if _DRIVER.exists():
+        print(
+            "loom run: the GPU of this machine is not used: the program's cuda devices are virtual",
+            file=sys.stderr,
+        )
     sys.stdout.flush()
     sys.stderr.flush()
     line = [sys.executable, *arguments] if is_python else list(arguments)

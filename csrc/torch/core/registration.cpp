@@ -17,16 +17,20 @@ void choose_type(const std::string& name) {
   TORCH_CHECK(detail::chosen.type == c10::DeviceType::CPU, "the device '", name,
               "' cannot be registered: this process has the device '",
               c10::DeviceTypeName(detail::chosen.type, /*lower_case=*/true), "' already");
-  TORCH_CHECK_VALUE(!c10::impl::hasDeviceGuardImpl(type), "the device '", name, "' cannot be registered: ",
-                    is_cuda
-                        ? "this PyTorch was built with CUDA and keeps its own kernels; use a CPU build of "
-                          "PyTorch, or another name of the device"
-                        : "another backend has taken PyTorch's device type for backends outside of its "
-                          "tree");
+  // A build for CUDA has a backend of its own for that type, which gives way (cuda/builtin_backend.h).
+  TORCH_CHECK_VALUE(is_cuda || !c10::impl::hasDeviceGuardImpl(type), "the device '", name,
+                    "' cannot be registered: another backend has taken PyTorch's device type for backends "
+                    "outside of its tree");
   if (!is_cuda) c10::register_privateuse1_backend(name);
   const c10::DispatchKey dense = c10::computeDispatchKey(std::nullopt, std::nullopt, c10::Device(type));
   const c10::BackendComponent backend = c10::toBackendComponent(dense);
   detail::chosen = {type, backend, c10::DispatchKeySet(dense)};
+}
+
+// By Python's lock only one thread registers.
+std::map<std::pair<c10::DispatchKey, std::string>, torch::Library>& libraries() {
+  static auto* const all = new std::map<std::pair<c10::DispatchKey, std::string>, torch::Library>;
+  return *all;
 }
 
 }  // namespace
@@ -37,18 +41,23 @@ c10::DispatchKey autocast_key() {
 }
 
 torch::Library& library(c10::DispatchKey key, const char* name_space) {
-  // By Python's lock only one thread registers.
-  static auto* libraries = new std::map<std::pair<c10::DispatchKey, std::string>, torch::Library>;
   const auto place = std::pair(key, std::string(name_space));
-  const auto known = libraries->find(place);
-  if (known != libraries->end()) return known->second;
+  const auto known = libraries().find(place);
+  if (known != libraries().end()) return known->second;
   torch::Library made(torch::Library::IMPL, name_space, key, __FILE__, __LINE__);
-  return libraries->emplace(place, std::move(made)).first->second;
+  return libraries().emplace(place, std::move(made)).first->second;
 }
 
-void register_device(const std::string& name, c10::ArrayRef<Registration> registrations) {
+void register_device(const std::string& name, c10::ArrayRef<Registration> registrations,
+                     Registration put_back) {
   choose_type(name);
-  for (const Registration registration : registrations) registration();
+  try {
+    for (const Registration registration : registrations) registration();
+  } catch (...) {
+    libraries().clear();
+    put_back();
+    throw;
+  }
 }
 
 }  // namespace loom::glue

@@ -15,9 +15,11 @@ namespace loom::glue {
 using Registration = void (*)();
 
 // Chooses the device type and runs the registrations in their order. `name` is "cuda" for CUDA's own type,
-// else the name that the type for backends outside of PyTorch's tree gets. Throws ValueError when CUDA has
-// kernels in this PyTorch, and RuntimeError at a second call.
-void register_device(const std::string& name, c10::ArrayRef<Registration> registrations);
+// else the name that the type for backends outside of PyTorch's tree gets. Throws ValueError when another
+// backend has that type, RuntimeError at a second call, and what a registration throws: then kernels that
+// have been registered are taken away, and `put_back` restores what they had replaced.
+void register_device(const std::string& name, c10::ArrayRef<Registration> registrations,
+                     Registration put_back);
 
 // Where kernels are registered under a key; lives as long as the process, since destroying a library takes
 // its kernels away. `name_space` "_" is that of fallbacks.

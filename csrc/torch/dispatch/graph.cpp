@@ -265,12 +265,13 @@ CapturedDraw captured_draw(const at::Generator& generator, int device, const cha
 }
 
 void register_graph_impl() {
-  const std::string key = device_name_upper();
-  if (at::GraphImplRegistry()->Has(key)) return;
+  // Before what a build for CUDA has for that type. No other name can be taken: it is the device type's.
   at::GraphImplRegistry()->Register(
-      key, [](const at::GraphImplArgs& args) -> std::unique_ptr<at::GraphImplInterface> {
+      device_name_upper(),
+      [](const at::GraphImplArgs& args) -> std::unique_ptr<at::GraphImplInterface> {
         return std::make_unique<LoomGraph>(args);
-      });
+      },
+      c10::REGISTRY_PREFERRED);
 }
 
 }  // namespace loom::glue

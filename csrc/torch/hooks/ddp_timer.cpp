@@ -48,9 +48,11 @@ class DdpTimer final : public c10d::Timer {
 }  // namespace
 
 void register_ddp_timer() {
-  c10d::TimerRegistry()->Register(device_type(), [](c10::Device device) -> std::unique_ptr<c10d::Timer> {
-    return std::make_unique<DdpTimer>(device);
-  });
+  // Before what a build for CUDA has for that type.
+  c10d::TimerRegistry()->Register(
+      device_type(),
+      [](c10::Device device) -> std::unique_ptr<c10d::Timer> { return std::make_unique<DdpTimer>(device); },
+      c10::REGISTRY_PREFERRED);
 }
 
 }  // namespace loom::glue

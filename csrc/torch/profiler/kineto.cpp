@@ -99,6 +99,8 @@ class Session final : public libkineto::IActivityProfilerSession {
     rows.log(logger, start_ns);
     buffer_ = rows.buffer();
     status_ = libkineto::TraceStatus::READY;
+    // From errors on, as PyTorch has it: see cuda/builtin_backend.cpp.
+    suppressLibkinetoLogMessages();
   }
 
   std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override {
