@@ -57,6 +57,19 @@ def env(
     run(is_json)
 
 
+@app.command()
+def doctor(
+    is_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    asks_libraries: Annotated[
+        bool, typer.Option("--libraries/--no-libraries", help="Ask installed libraries what they choose.")
+    ] = True,
+) -> None:
+    """Say what is installed, whether it fits, and what to do next; exit status 1 if something is wrong."""
+    from torch_loom.tools.doctor import run
+
+    run(is_json=is_json, asks_libraries=asks_libraries)
+
+
 chips_app = typer.Typer(help="List, show, check, fit and measure chips.", invoke_without_command=True)
 app.add_typer(chips_app, name="chips")
 

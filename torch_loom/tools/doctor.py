@@ -1,0 +1,157 @@
+"""`loom doctor`: versions, builds, devices, what installed libraries choose, and the next command."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution, version
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from torch_loom import chips, config, torch_version
+from torch_loom.errors import LoomError
+from torch_loom.tools import console
+
+# For a process that imports all libraries. Lightning and transformers take half a minute on a cold disk.
+_LIMIT_S = 120
+_PACKAGE = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A row.
+
+    Attributes:
+        what: it is about.
+        says: what was found, a sentence at most.
+        remedy: the command, or what else helps, where something is wrong.
+    """
+
+    what: str
+    says: str
+    remedy: str = ""
+
+
+def findings(*, asks_libraries: bool = True) -> Iterator[Finding]:
+    """Yield what there is, from the ground up."""
+    yield _python()
+    yield Finding("torch-loom", f"{version('torch-loom')} in {_PACKAGE}")
+    yield _torch()
+    yield _extension()
+    yield from _devices()
+    if asks_libraries:
+        yield from _libraries()
+
+
+def _python() -> Finding:
+    refusal = torch_version.platform_refusal(torch_version.this_platform())
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return Finding("Python", f"{python}, {platform.system()} {platform.machine()}", refusal or "")
+
+
+def _torch() -> Finding:
+    # From its files: importing it would register the devices, which may be what is wrong.
+    try:
+        files = distribution("torch")
+    except PackageNotFoundError:
+        return Finding("torch", "is not installed", "pip install torch")
+    found = files.version
+    build = Path(str(files.locate_file("torch/lib/libtorch_cuda.so")))
+    kind = (
+        "a build for CUDA, whose kernels give way under the name cuda"
+        if build.exists()
+        else "a build for the CPU"
+    )
+    says = f"{found}, {kind}, in {files.locate_file('torch')}"
+    return Finding("torch", says, torch_version.refusal(found, tries_any=config.tries_any_torch()) or "")
+
+
+def _extension() -> Finding:
+    # In a process of its own: what does not fit may end it.
+    program = (
+        "import torch, torch_loom, sys; sys.exit(str(torch_loom._failure) if torch_loom._failure else 0)"
+    )
+    done = _start(["-W", "ignore", "-c", program])
+    if done.returncode == 0:
+        return Finding("extension", "fits this torch, and is loaded by `import torch`")
+    said = done.stderr.strip().splitlines() or [f"ended by signal {-done.returncode}"]
+    return Finding("extension", "does not fit", said[-1])
+
+
+def _devices() -> Iterator[Finding]:
+    for name in (config.device_name(), config.CUDA_NAME):
+        environment = {"TORCH_LOOM_DEVICE_NAME": name}
+        program = (
+            f"import json, torch; m = torch.{name}; print(json.dumps([[m.get_device_name(i), "
+            "m.get_device_properties(i).total_memory] for i in range(m.device_count())]))"
+        )
+        done = _start(["-W", "ignore", "-c", program], environment)
+        how = "" if name != config.CUDA_NAME else ", under `loom run`"
+        if done.returncode:
+            yield Finding(
+                f"devices {name}{how}", "cannot be used", (done.stderr.strip().splitlines() or ["?"])[-1]
+            )
+            continue
+        devices = json.loads(done.stdout.strip().splitlines()[-1])
+        shown = ", ".join(f"{chip} ({size / 2**30:.0f} GiB)" for chip, size in devices)
+        yield Finding(f"devices {name}{how}", f"{len(devices)}: {shown}" if devices else "none")
+    try:
+        for chip in dict.fromkeys(config.resolve().chips):
+            chips.load(chip)
+    except LoomError as error:
+        yield Finding("settings", "cannot be used", str(error))
+
+
+def _libraries() -> Iterator[Finding]:
+    command = ["-W", "ignore", "-m", "torch_loom.tools.library_choices"]
+    done = _start(command, {"TORCH_LOOM_DEVICE_NAME": config.CUDA_NAME})
+    if done.returncode:
+        yield Finding("libraries", "could not be asked", (done.stderr.strip().splitlines() or ["?"])[-1])
+        return
+    for name, found in json.loads(done.stdout.strip().splitlines()[-1]).items():
+        says = f"{found['version']}: {found.get('choice', 'could not be asked')}"
+        yield Finding(name, says, found.get("error", ""))
+
+
+def _start(
+    arguments: list[str], environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    try:
+        return subprocess.run(
+            command,
+            env={**os.environ, **(environment or {})},
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 1, "", f"did not end in {_LIMIT_S} s")
+
+
+def run(*, is_json: bool = False, asks_libraries: bool = True) -> None:
+    """Prints what was found; ends with exit status 1 if something must be mended first."""
+    found = list(findings(asks_libraries=asks_libraries))
+    wrong = [one for one in found if one.remedy]
+    if is_json:
+        print(json.dumps([vars(one) for one in found], indent=2))
+    else:
+        table = Table(show_header=False, show_lines=False, box=None, padding=(0, 2, 0, 0))
+        for one in found:
+            says = Text(one.says)
+            if one.remedy:
+                says.append(f"\n{one.remedy}", style="bold red")
+            table.add_row(Text(one.what, style="bold"), says)
+        console.out.print(table)
+        following = "mend the first line in red" if wrong else "loom run YOUR_SCRIPT.py"
+        console.out.print(Text("next: ", style="bold").append(following, style="default"))
+    if wrong:
+        raise SystemExit(1)
