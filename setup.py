@@ -182,7 +182,7 @@ class NinjaFile:
             f"cxx = {compiler}",
             f"plain = {' '.join(common)}",
             # The rooms that answer CUDA C++.
-            f"cuda = -isystem {shlex.quote(str(CUDA_INCLUDE))}",
+            f"cuda = -I{shlex.quote(str(CUDA_INCLUDE))}",
             f"torch = {' '.join(with_torch)}",
             "cold = $torch -O1",
             f"link = {' '.join(libraries)} -lc10 -ltorch_cpu -ltorch -ltorch_python",

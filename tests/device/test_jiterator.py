@@ -376,10 +376,11 @@ def test_compile_kernel() -> None:
         (lambda: add((1,), (1,), [a, b, 1, 1, 1.0]), RuntimeError, "pointer"),
         (lambda: add((1,), (1,), [a, torch.ones(1), c, 1, 1.0]), DeviceTypeError, "argument 1"),
         (lambda: add((0,)), ValueError, "grid"),
-        (lambda: add(shared_mem=4), ValueError, "shared_mem"),
+        (lambda: add(shared_mem=-1), ValueError, "shared_mem"),
+        (lambda: add((1,), (32, 33)), ValueError, "1024 threads"),
         (lambda: add(args=(2**64,)), ValueError, "64 bits"),
         (lambda: add(args=["x"]), TypeError, "'x'"),
-        (lambda: loom._compile_kernel("__shared__ int x;", "f"), CompilationError, "__shared__"),
+        (lambda: loom._compile_kernel("\nint x = tex2D<int>(0, 0, 0);", "f"), CompilationError, "code:2.*textures"),
         (lambda: loom._compile_kernel("__global__ void f() {", "f"), CompilationError, "expected"),
     ):
         with pytest.raises(kind, match=message):

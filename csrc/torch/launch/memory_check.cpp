@@ -60,7 +60,7 @@ std::string line_of(const void* from) {
   // Before the call's return.
   const auto offset = static_cast<const char*>(from) - static_cast<const char*>(info.dli_fbase) - 1;
   std::array<char, 512> text{};
-  std::snprintf(text.data(), text.size(), "addr2line -e '%s' 0x%zx 2>/dev/null", file.c_str(),
+  std::snprintf(text.data(), text.size(), "addr2line -s -e '%s' 0x%zx 2>/dev/null", file.c_str(),
                 static_cast<size_t>(offset));
   FILE* const pipe = popen(text.data(), "r");
   if (pipe == nullptr) return {};
@@ -113,6 +113,14 @@ void loom_cuda_access(uintptr_t address, size_t bytes, int is_written, const voi
     *known = {address, address + bytes};
     return;
   }
+  // What the headers keep of the launch.
+  const auto holds_object = [&](const void* object, size_t size) {
+    const auto first = reinterpret_cast<uintptr_t>(object);
+    if (address < first || address + bytes > first + size) return false;
+    *known = {first, first + size};
+    return true;
+  };
+  if (holds_object(runner, sizeof(*runner)) || holds_object(launch.closure, launch.closure_bytes)) return;
   if (runner->is_shared(address, bytes)) {
     const auto first = reinterpret_cast<uintptr_t>(runner->shared);
     *known = {first, first + runner->shared_bytes};

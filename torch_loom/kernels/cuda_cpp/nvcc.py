@@ -87,7 +87,7 @@ _COMPILE = (
 )
 # Each access calls a function, and no stack or variable gets a zone of its own.
 CHECKED = (
-    *("-DLOOM_CUDA_CHECKED=1", "-g1", "-fsanitize=kernel-address", "-fsanitize=bounds"),
+    *("-DLOOM_CUDA_CHECKED=1", "-g1", "-gdwarf-4", "-fsanitize=kernel-address", "-fsanitize=bounds"),
     *("-fsanitize-recover=kernel-address", "-fsanitize-recover=bounds"),
     *("--param", "asan-stack=0", "--param", "asan-globals=0"),
     *("--param", "asan-instrumentation-with-call-threshold=0"),

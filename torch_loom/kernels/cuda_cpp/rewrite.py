@@ -112,16 +112,26 @@ def _joined(text: str) -> str:
     """Remove markers within a line: the preprocessor puts one around what a library's macro stands for."""
     pieces: list[str] = []
     at, file, line = 0, "", 1
+    ends_line = True  # what is in `pieces`
     for marker in _MARKER.finditer(text):
         begin, end = marker.span()
         line += text.count("\n", at, begin)
         wanted = int(marker[1])
-        pieces.append(text[at:begin])
+        before = text[at:begin]
         at = end + 1
-        if marker[2] == file and wanted == line - 1 and pieces[-1].endswith("\n"):
-            pieces[-1] = pieces[-1][:-1]
-        elif marker[2] != file or wanted != line:
-            pieces.append(text[begin : end + 1])
+        is_directive = text.startswith("#", at) or text.startswith("#", text.rfind("\n", 0, begin - 1) + 1)
+        if is_directive:
+            keeps = True
+        elif marker[2] == file and wanted == line - 1 and before.endswith("\n"):
+            before = before[:-1]
+            keeps = False
+        else:
+            keeps = marker[2] != file or wanted != line
+        pieces.append(before)
+        ends_line = before.endswith("\n") if before else ends_line
+        if keeps:
+            pieces.append(("" if ends_line else "\n") + text[begin : end + 1])
+            ends_line = True
         file, line = marker[2], wanted
     return "".join([*pieces, text[at:]])
 

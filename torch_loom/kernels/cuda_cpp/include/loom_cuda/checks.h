@@ -36,6 +36,16 @@ LOOM_CUDA_HANDLER(out_of_bounds)(void* data, uintptr_t index) {
 }
 LOOM_CUDA_HANDLER(out_of_bounds_abort)(void* data, uintptr_t index) { __ubsan_handle_out_of_bounds(data, index); }
 
+namespace loom_cuda {
+static thread_local int unchecked_depth;
+// Accesses of this thread are not looked at while there is one.
+struct Unchecked {
+  Unchecked() { ++unchecked_depth; }
+  ~Unchecked() { --unchecked_depth; }
+  Unchecked(const Unchecked&) = delete;
+};
+}  // namespace loom_cuda
+
 // -fsanitize=kernel-address. Code of the host is instrumented as well, and lets everything pass.
 namespace loom_cuda {
 
@@ -54,7 +64,7 @@ LOOM_CUDA_UNCHECKED __attribute__((noinline)) static void check_slowly(uintptr_t
 }
 
 LOOM_CUDA_UNCHECKED static inline void check(uintptr_t address, size_t bytes, int is_written, const void* from) {
-  if (runner == nullptr) return;
+  if (runner == nullptr || unchecked_depth != 0) return;
   for (const loom_cuda_range& range : known_ranges) {
     if (address >= range.begin && address + bytes <= range.end) return;
   }
@@ -86,4 +96,10 @@ LOOM_CUDA_CALLBACK(storeN_noabort)(uintptr_t at, size_t bytes) {
 LOOM_CUDA_CALLBACK(handle_no_return)() {}
 LOOM_CUDA_CALLBACK(before_dynamic_init)(const char*) {}
 LOOM_CUDA_CALLBACK(after_dynamic_init)() {}
+#else
+namespace loom_cuda {
+struct Unchecked {
+  Unchecked() {}
+};
+}  // namespace loom_cuda
 #endif

@@ -48,6 +48,7 @@ struct loom_cuda_kernel {
   void (*thread_index)(unsigned* xyz);  // of the thread that runs
   void (*release)(void* closure);
   void* closure;
+  size_t closure_bytes;
   const struct loom_cuda_argument* arguments;  // kept by the closure
   int num_arguments;
   unsigned grid[3], block[3];

@@ -8,6 +8,8 @@
 #include "loom_cuda/checks.h"
 #include "loom_cuda/threads.h"
 
+struct CUstream_st;
+
 namespace loom_cuda {
 
 struct Configuration {
@@ -27,7 +29,7 @@ struct Configuration {
     } else if constexpr (std::is_integral_v<Stream> || std::is_same_v<Stream, std::nullptr_t>) {
       return reinterpret_cast<const void*>(static_cast<size_t>(stream));  // 0: the default one
     } else {
-      return static_cast<struct CUstream_st*>(stream);
+      return static_cast<::CUstream_st*>(stream);
     }
   }
 };
@@ -106,6 +108,7 @@ static inline void describe(loom_cuda_kernel& kernel, Closure<Call, Values...>& 
   kernel.thread_index = &Own::thread_index;
   kernel.release = &Own::release;
   kernel.closure = &closure;
+  kernel.closure_bytes = sizeof(closure);
   kernel.arguments = closure.arguments;
   kernel.num_arguments = count;
 }

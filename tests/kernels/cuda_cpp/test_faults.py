@@ -1,0 +1,117 @@
+"""What a kernel must not do is named by kernel, block, thread and line, before it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import torch_loom.device as loom
+
+if TYPE_CHECKING:
+    from tests.conftest import PythonRunner
+
+PROGRAMS = Path(__file__).parent / "programs"
+SOURCE = (PROGRAMS / "faults.cu").read_text(encoding="utf-8")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("kernels") / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCH_LOOM_KERNEL_CACHE", str(folder))
+        patch.setenv("TORCH_LOOM_CHECK_KERNELS", "1")
+        yield folder
+
+
+def kernel(name: str) -> Callable[..., Any]:
+    return loom._compile_kernel(SOURCE, name)
+
+
+def line_of(mark: str) -> int:
+    """The number of the line that ends with a comment."""
+    return next(i for i, line in enumerate(SOURCE.splitlines(), 1) if line.endswith(f"// {mark}"))
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "grid", "n", "message"),
+    [
+        (
+            "writes_behind",
+            100,
+            (4,),
+            100,
+            r"block \(3, 0, 0\), thread \(4, 0, 0\) writes 4 bytes at 0x\w+, at code:{}: "
+            r"0 bytes after the end of argument 2 \(400 bytes\)",
+        ),
+        ("reads_before", 32, (1,), 32, r"thread \(0, 0, 0\) reads 4 bytes.*code:{}: 4 bytes before argument 1"),
+        ("reads_null", 32, (1,), 1, r"thread \(0, 0, 0\) reads 4 bytes.*code:{}: a null pointer"),
+        (
+            "writes_behind_shared",
+            32,
+            (1,),
+            1,
+            r"thread \(31, 0, 0\) writes.*code:{}: 0 bytes after the block's 128 bytes of dynamic shared",
+        ),
+        ("writes_behind_array", 8, (1,), 1, r"index 8 is outside of its array at code:{}.*thread \(7, 0, 0\)"),
+    ],
+)
+def test_accesses_out_of_bounds(name: str, size: int, grid: tuple[int], n: int, message: str) -> None:
+    x, y = torch.ones(size, device="loom"), torch.zeros(size, device="loom")
+    block = min(size, 32)
+    with pytest.raises(torch.AcceleratorError, match="(?s)" + message.format(line_of(name))) as error:
+        kernel(name)(grid, (block,), (x, y, n), shared_mem=4 * block)
+    assert "an illegal memory access was encountered" in str(error.value)
+    assert error.value.error_code == 700
+
+
+def test_an_overrun_into_a_live_tensor_is_found() -> None:
+    x, y, other = (torch.ones(128, device="loom") for _ in range(3))
+    assert other.data_ptr() == y.data_ptr() + 512
+    with pytest.raises(torch.AcceleratorError, match="0 bytes after the end of argument 2"):
+        kernel("writes_behind")((5,), (32,), (x, y, 128))
+    assert torch.equal(other.cpu(), torch.ones(128))
+
+
+def test_a_table_of_pointers_gives_what_it_points_to() -> None:
+    rows = [torch.arange(4.0, device="loom") + 10 * i for i in range(2)]
+    table = torch.tensor([row.data_ptr() for row in rows], device="loom")
+    y = torch.zeros(4, device="loom")
+    kernel("by_table")((1,), (4,), (table, y, 0))
+    assert y.tolist() == [10, 11, 12, 13]
+    with pytest.raises(torch.AcceleratorError, match=rf"thread \(3, 0, 0\) reads.*code:{line_of('by_table')}"):
+        kernel("by_table")((1,), (4,), (table, y, 1))
+
+
+def test_right_kernels_are_silent() -> None:
+    x, y = torch.ones(96, device="loom"), torch.zeros(96, device="loom")
+    kernel("writes_behind")((3,), (32,), (x, y, 96))
+    assert y.sum().item() == 192
+    kernel("writes_behind_shared")((1,), (32,), (x, y, 0), shared_mem=128)
+    kernel("writes_behind_array")((1,), (8,), (x, y, 0))
+
+
+def test_asserts_traps_and_divisions() -> None:
+    x, y = torch.full((8,), 2e9, device="loom"), torch.zeros(8, device="loom")
+    with pytest.raises(torch.AcceleratorError, match=r"(?s)device-side assert.*code:\d+: void asserts.*: block.*\(3, 0, 0\)"):
+        kernel("asserts")((1,), (8,), (x, y, 0))
+    with pytest.raises(torch.AcceleratorError, match=r"unspecified launch failure\ntraps: __trap\(\) in block"):
+        kernel("traps")((1,), (8,), (x, y, 0))
+    with pytest.raises(torch.AcceleratorError, match=f"integer division by zero at code:{line_of('divides')}"):
+        kernel("divides")((1,), (8,), (x, y, 2))
+    kernel("divides")((1,), (8,), (x, y, 1))
+    assert y.tolist() == [-8] * 8
+
+
+def test_printf(capfd: pytest.CaptureFixture[str]) -> None:
+    x = torch.ones(4, device="loom")
+    kernel("prints")((2,), (4,), (x, x, 7))
+    assert capfd.readouterr().out == "n is 7\nn is 7\n"
+
+
+def test_errors_stay_under_the_name_cuda(fork_cuda: PythonRunner, cache: Path) -> None:
+    done = fork_cuda(PROGRAMS / "sticky.py", {"TORCH_LOOM_KERNEL_CACHE": str(cache)}, given=(SOURCE,))
+    assert "an illegal memory access was encountered" in done.stderr

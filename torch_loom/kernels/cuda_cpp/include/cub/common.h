@@ -1,0 +1,102 @@
+// What this subset of cub shares. Its collectives exchange values through shared memory and the block's barrier.
+#pragma once
+
+#include "loom_cuda/device.h"
+
+#define CUB_VERSION 200500
+#define CUB_MAJOR_VERSION 2
+#define CUB_MINOR_VERSION 5
+#define CUB_PTX_ARCH 800
+#define CUB_NS_QUALIFIER ::cub
+#define CUB_NAMESPACE_BEGIN namespace cub {
+#define CUB_NAMESPACE_END }
+
+namespace cub {
+
+struct NullType {};
+
+struct Sum {
+  template <typename A, typename B>
+  auto operator()(const A& a, const B& b) const { return a + b; }
+};
+struct Max {
+  template <typename A, typename B>
+  auto operator()(const A& a, const B& b) const { return a < b ? b : a; }
+};
+struct Min {
+  template <typename A, typename B>
+  auto operator()(const A& a, const B& b) const { return b < a ? b : a; }
+};
+struct Equality {
+  template <typename T>
+  bool operator()(const T& a, const T& b) const { return a == b; }
+};
+struct ArgMax {
+  template <typename P>
+  P operator()(const P& a, const P& b) const {
+    return b.value > a.value || (b.value == a.value && b.key < a.key) ? b : a;
+  }
+};
+struct ArgMin {
+  template <typename P>
+  P operator()(const P& a, const P& b) const {
+    return b.value < a.value || (b.value == a.value && b.key < a.key) ? b : a;
+  }
+};
+
+template <typename K, typename V>
+struct KeyValuePair {
+  using Key = K;
+  using Value = V;
+  K key;
+  V value;
+  KeyValuePair() = default;
+  KeyValuePair(const K& key, const V& value) : key(key), value(value) {}
+};
+
+// Memory that is not constructed, and that a collective uses by a reference to its storage.
+template <typename T>
+struct Uninitialized {
+  alignas(T) unsigned char storage[sizeof(T)];
+  T& Alias() { return *reinterpret_cast<T*>(this); }
+};
+
+enum CacheLoadModifier { LOAD_DEFAULT, LOAD_CA, LOAD_CG, LOAD_CS, LOAD_CV, LOAD_LDG, LOAD_VOLATILE };
+enum BlockLoadAlgorithm {
+  BLOCK_LOAD_DIRECT,
+  BLOCK_LOAD_STRIPED,
+  BLOCK_LOAD_VECTORIZE,
+  BLOCK_LOAD_TRANSPOSE,
+  BLOCK_LOAD_WARP_TRANSPOSE,
+  BLOCK_LOAD_WARP_TRANSPOSE_TIMESLICED
+};
+enum BlockStoreAlgorithm {
+  BLOCK_STORE_DIRECT,
+  BLOCK_STORE_STRIPED,
+  BLOCK_STORE_VECTORIZE,
+  BLOCK_STORE_TRANSPOSE,
+  BLOCK_STORE_WARP_TRANSPOSE,
+  BLOCK_STORE_WARP_TRANSPOSE_TIMESLICED
+};
+enum BlockReduceAlgorithm {
+  BLOCK_REDUCE_RAKING_COMMUTATIVE_ONLY,
+  BLOCK_REDUCE_RAKING,
+  BLOCK_REDUCE_WARP_REDUCTIONS
+};
+enum BlockScanAlgorithm { BLOCK_SCAN_RAKING, BLOCK_SCAN_RAKING_MEMOIZE, BLOCK_SCAN_WARP_SCANS };
+
+static inline unsigned RowMajorTid(int, int, int) { return loom_cuda::thread_rank(); }
+static inline unsigned LaneId() { return loom_cuda::lane(); }
+static inline unsigned WarpId() { return loom_cuda::thread_rank() / 32; }
+static inline void CTA_SYNC() { __syncthreads(); }
+static inline void WARP_SYNC(unsigned mask) { __syncwarp(mask); }
+template <int N>
+struct Log2 {
+  enum { VALUE = N <= 1 ? 0 : 1 + Log2<(N + 1) / 2>::VALUE };
+};
+template <>
+struct Log2<1> {
+  enum { VALUE = 0 };
+};
+
+}  // namespace cub
