@@ -19,6 +19,7 @@ TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2|aten)\b|^(Python\.h|pybind11
 CPP_LAYERS = {
     "util": set(),
     "numerics": set(),
+    "cuda_cpp": {"loom_cuda", "util"},  # loom_cuda: headers of the package, for kernels
     "telemetry": {"driver", "util"},
     "nvml": {"telemetry", "util"},
     "driver": set(),
@@ -33,14 +34,23 @@ CPP_LAYERS = {
 # include what is outside csrc/torch.
 TORCH_ROOMS = [
     *("core", "engine", "numerics", "cuda", "ops", "memory", "loans", "inference", "dispatch"),
-    *("kernels", "kernels/attention", "hooks", "profiler", "bindings"),
+    *("kernels", "kernels/attention", "hooks", "profiler", "launch", "bindings"),
 ]
 # From the op table: rows that others include.
 CPP_LAYERS |= {"runtime/generated": set(), "torch/generated": set()}
-BELOW_TORCH = {"numerics", "driver", "runtime", "runtime/ipc", "runtime/memory", "telemetry", "util"}
+BELOW_TORCH = {
+    "numerics",
+    "cuda_cpp",
+    "driver",
+    "runtime",
+    "runtime/ipc",
+    "runtime/memory",
+    "telemetry",
+    "util",
+}
 for place, room in enumerate(TORCH_ROOMS):
     above = {"kernels", "kernels/attention", "hooks", "profiler"}
-    unknown = set() if room in {"kernels/attention", "bindings"} else above
+    unknown = set() if room in {"kernels/attention", "launch", "bindings"} else above
     below = set(TORCH_ROOMS[:place]) - unknown
     CPP_LAYERS[f"torch/{room}"] = {f"torch/{name}" for name in below} | BELOW_TORCH
 # registry.cpp is the one file of its room that knows the drivers, and what they are given.
@@ -61,9 +71,10 @@ ALLOWED = {
     "torch_version": set(),
     "patches": {"_C", "config"},
     "_register": {"_C", "chips", "compiler", "cuda", "cuda.names", "device", "kernels"} | BESIDE,
-    "cuda": {"_C", "cuda.names", "device", "nvml"} | BESIDE,
+    "cuda": {"_C", "cuda.names", "device", "kernels", "nvml"} | BESIDE,
     "cuda.names": {"_C"} | BESIDE,
-    "device": {"_C", "cuda.names", "ops"} | BESIDE,
+    "device": {"_C", "cuda.names", "kernels", "ops"} | BESIDE,
+    "kernels": {"_C"} | BESIDE,
     **{layer: {"_C", *STAIRCASE[:number]} | BESIDE for number, layer in enumerate(STAIRCASE)},
     "pybuda": {"_C", "device", *STAIRCASE} | BESIDE,
     "tools": {"_C", "device", "nvml", *STAIRCASE} | BESIDE,

@@ -380,7 +380,11 @@ def test_compile_kernel() -> None:
         (lambda: add((1,), (32, 33)), ValueError, "1024 threads"),
         (lambda: add(args=(2**64,)), ValueError, "64 bits"),
         (lambda: add(args=["x"]), TypeError, "'x'"),
-        (lambda: loom._compile_kernel("\nint x = tex2D<int>(0, 0, 0);", "f"), CompilationError, "code:2.*textures"),
+        (
+            lambda: loom._compile_kernel("\nint x = tex2D<int>(0, 0, 0);", "f"),
+            CompilationError,
+            "code:2.*textures",
+        ),
         (lambda: loom._compile_kernel("__global__ void f() {", "f"), CompilationError, "expected"),
     ):
         with pytest.raises(kind, match=message):

@@ -14,6 +14,7 @@
 #include "torch/core/python_line.h"
 #include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/device_error.h"
+#include "torch/launch/interrupt.h"
 
 namespace loom::glue {
 
@@ -101,6 +102,7 @@ void report(const cuda_cpp::Failure& failure, const KernelLaunch& launch) {
 
 void run_launch(const KernelLaunch& launch) {
   if (has_asserted.load(std::memory_order_relaxed)) return;  // nothing runs any more
+  const RunningKernel running;
   const cuda_cpp::Failure failure = cuda_cpp::run_grid(launch, at::get_num_threads(), &spread);
   std::fflush(stdout);  // what it has printed
   if (failure.error != 0) report(failure, launch);

@@ -89,6 +89,22 @@ ProfileRecorder::Thread& ProfileRecorder::here() {
   return thread;
 }
 
+namespace {
+
+// A size of three numbers that a kernel of the program's own is launched with; empty where it has none.
+std::string triple_of(const Command& command, const char* name) {
+  for (const runtime::Attribute& attribute : command.attributes) {
+    if (attribute.kind != runtime::Attribute::Kind::kIntegers || attribute.count != 3) continue;
+    if (std::string_view(attribute.name) != name) continue;
+    std::string text = "[";
+    for (uint32_t i = 0; i < 3; ++i) text += (i == 0 ? "" : ", ") + std::to_string(attribute.integers[i]);
+    return text + "]";
+  }
+  return {};
+}
+
+}  // namespace
+
 void ProfileRecorder::begin(const Command& command) {
   if (command.times == nullptr) return;
   if (!is_open_.load(std::memory_order_relaxed)) return;
@@ -102,6 +118,10 @@ void ProfileRecorder::begin(const Command& command) {
   // Ops by their names without the overload, as PyTorch's profiler has them.
   record.name = command.op == nullptr ? command.name : command.op->name;
   record.shape_class = command.op == nullptr ? runtime::ShapeClass::kBytesMoved : command.op->shape_class;
+  if (command.kind == CommandKind::kKernel) {
+    record.grid = triple_of(command, "grid");
+    record.block = triple_of(command, "block");
+  }
   record.event = command.event;
   record.bytes = cleared != 0 ? cleared : command.bytes;
   record.direction = command.kind == CommandKind::kCopy ? direction_of(command) : "";

@@ -190,6 +190,8 @@ void ProfileRows::add_work(const Record& record, uint32_t flow) {
   work.addMetadata("stream", record.stream);
   work.addMetadata("correlation", flow);
   work.addMetadata("queued", times.issued_ns + device_offset_ns_);
+  if (!record.grid.empty()) work.addMetadata("grid", record.grid);
+  if (!record.block.empty()) work.addMetadata("block", record.block);
   if (record.kind == CommandKind::kKernel) return;
   work.addMetadata("bytes", record.bytes);
   if (ended_ns > began_ns) {

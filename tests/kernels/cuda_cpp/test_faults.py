@@ -47,7 +47,13 @@ def line_of(mark: str) -> int:
             r"block \(3, 0, 0\), thread \(4, 0, 0\) writes 4 bytes at 0x\w+, at code:{}: "
             r"0 bytes after the end of argument 2 \(400 bytes\)",
         ),
-        ("reads_before", 32, (1,), 32, r"thread \(0, 0, 0\) reads 4 bytes.*code:{}: 4 bytes before argument 1"),
+        (
+            "reads_before",
+            32,
+            (1,),
+            32,
+            r"thread \(0, 0, 0\) reads 4 bytes.*code:{}: 4 bytes before argument 1",
+        ),
         ("reads_null", 32, (1,), 1, r"thread \(0, 0, 0\) reads 4 bytes.*code:{}: a null pointer"),
         (
             "writes_behind_shared",
@@ -56,7 +62,13 @@ def line_of(mark: str) -> int:
             1,
             r"thread \(31, 0, 0\) writes.*code:{}: 0 bytes after the block's 128 bytes of dynamic shared",
         ),
-        ("writes_behind_array", 8, (1,), 1, r"index 8 is outside of its array at code:{}.*thread \(7, 0, 0\)"),
+        (
+            "writes_behind_array",
+            8,
+            (1,),
+            1,
+            r"index 8 is outside of its array at code:{}.*thread \(7, 0, 0\)",
+        ),
     ],
 )
 def test_accesses_out_of_bounds(name: str, size: int, grid: tuple[int], n: int, message: str) -> None:
@@ -82,7 +94,9 @@ def test_a_table_of_pointers_gives_what_it_points_to() -> None:
     y = torch.zeros(4, device="loom")
     kernel("by_table")((1,), (4,), (table, y, 0))
     assert y.tolist() == [10, 11, 12, 13]
-    with pytest.raises(torch.AcceleratorError, match=rf"thread \(3, 0, 0\) reads.*code:{line_of('by_table')}"):
+    with pytest.raises(
+        torch.AcceleratorError, match=rf"thread \(3, 0, 0\) reads.*code:{line_of('by_table')}"
+    ):
         kernel("by_table")((1,), (4,), (table, y, 1))
 
 
@@ -96,11 +110,17 @@ def test_right_kernels_are_silent() -> None:
 
 def test_asserts_traps_and_divisions() -> None:
     x, y = torch.full((8,), 2e9, device="loom"), torch.zeros(8, device="loom")
-    with pytest.raises(torch.AcceleratorError, match=r"(?s)device-side assert.*code:\d+: void asserts.*: block.*\(3, 0, 0\)"):
+    with pytest.raises(
+        torch.AcceleratorError, match=r"(?s)device-side assert.*code:\d+: void asserts.*: block.*\(3, 0, 0\)"
+    ):
         kernel("asserts")((1,), (8,), (x, y, 0))
-    with pytest.raises(torch.AcceleratorError, match=r"unspecified launch failure\ntraps: __trap\(\) in block"):
+    with pytest.raises(
+        torch.AcceleratorError, match=r"unspecified launch failure\ntraps: __trap\(\) in block"
+    ):
         kernel("traps")((1,), (8,), (x, y, 0))
-    with pytest.raises(torch.AcceleratorError, match=f"integer division by zero at code:{line_of('divides')}"):
+    with pytest.raises(
+        torch.AcceleratorError, match=f"integer division by zero at code:{line_of('divides')}"
+    ):
         kernel("divides")((1,), (8,), (x, y, 2))
     kernel("divides")((1,), (8,), (x, y, 1))
     assert y.tolist() == [-8] * 8

@@ -1,4 +1,4 @@
-"""Atomic functions, half and quarter precision, vectors, bits and functions: against torch and plain Python."""
+"""Atomic functions, half and quarter precision, vectors, bits and functions: against torch and Python."""
 
 from __future__ import annotations
 
@@ -102,7 +102,9 @@ def test_bits() -> None:
 
 def test_quarter_precision_is_torchs() -> None:
     torch.manual_seed(0)
-    x = torch.cat([torch.randn(200) * 10, torch.tensor([0.0, -0.0, 1e-3, 2e-3, 447.0, 57000.0, 2**-9, 2**-16])])
+    x = torch.cat(
+        [torch.randn(200) * 10, torch.tensor([0.0, -0.0, 1e-3, 2e-3, 447.0, 57000.0, 2**-9, 2**-16])]
+    )
     y, z = torch.empty_like(x, device="loom"), torch.empty_like(x, device="loom")
     kernel("eighths")((4,), (64,), (x.to("loom"), y, z, len(x)))
     assert torch.equal(y.cpu(), x.clamp(-448, 448).to(torch.float8_e4m3fn).float())

@@ -55,7 +55,7 @@ def _compile_kernel(
     def build(source: Path, made: Path) -> None:
         try:
             library.build(text, given, run, source, made, Path(_C.__file__))
-        except library.Refusal as refusal:
+        except library.RefusedError as refusal:
             raise CompilationError(f"{refusal}. The code:\n{kernel_source}") from refusal
 
     key = library.key_of(text, [*given, config.compiler(), str(torch.__version__)])

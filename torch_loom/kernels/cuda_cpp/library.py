@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from torch_loom.kernels.cuda_cpp import nvcc
-from torch_loom.kernels.cuda_cpp.rewrite import Refusal, rewrite
+from torch_loom.kernels.cuda_cpp.rewrite import RefusedError, rewrite
 
 _TEXT = """#include "loom_cuda/prelude.h"
 #include "loom_cuda/called.h"
@@ -78,7 +78,7 @@ def build(
         links: the extension module, whose functions it calls.
 
     Raises:
-        Refusal: the program's text needs what there is not here.
+        RefusedError: the program's text needs what there is not here.
     """
     preprocessed, objects = source.with_suffix(".ii"), source.with_suffix(".o")
     try:
@@ -96,4 +96,4 @@ def build(
             rest.unlink(missing_ok=True)
 
 
-__all__ = ["Refusal", "build", "key_of", "options", "text_of"]
+__all__ = ["RefusedError", "build", "key_of", "options", "text_of"]

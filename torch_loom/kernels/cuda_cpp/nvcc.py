@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from torch_loom import config
-from torch_loom.kernels.cuda_cpp.rewrite import Refusal, rewrite
+from torch_loom.kernels.cuda_cpp.rewrite import RefusedError, rewrite
 
 INCLUDE = Path(__file__).with_name("include")
 _CUDA_SUFFIXES = (".cu", ".cuh")
@@ -214,7 +214,7 @@ def compile_source(source: str, output: Path, command: Command) -> None:
     """Compile a source of CUDA C++ to an object.
 
     Raises:
-        Refusal: it needs what there is not here.
+        RefusedError: it needs what there is not here.
         subprocess.CalledProcessError: the compiler refuses it.
     """
     own = [*compile_options(), *(CHECKED if command.is_checked else ())]
@@ -261,8 +261,8 @@ def main(arguments: Sequence[str]) -> int:
                     _run([*compiler().split(), "-c", *options, source, "-o", str(output)])
         if not command.compiles:
             return _link(command)
-    except (Refusal, ValueError) as error:
-        print(error if isinstance(error, Refusal) else f"nvcc: {error}", file=sys.stderr)
+    except (RefusedError, ValueError) as error:
+        print(error if isinstance(error, RefusedError) else f"nvcc: {error}", file=sys.stderr)
         return 2
     except subprocess.CalledProcessError as error:
         return error.returncode or 1

@@ -84,7 +84,7 @@ _NOTHING = (
 )
 
 
-class UnknownInstruction(Exception):
+class UnknownInstructionError(Exception):
     """An instruction that has no translation."""
 
 
@@ -92,7 +92,7 @@ def translated(inside: str) -> str:
     """Return a C++ statement without its semicolon for what stands between the brackets of ``asm``.
 
     Raises:
-        UnknownInstruction: with the instruction's text.
+        UnknownInstructionError: with the instruction's text.
     """
     parts = _split(inside, ":")
     code = "".join(_STRING.findall(parts[0])).replace("\\n", "\n").replace("\\t", " ")
@@ -120,7 +120,7 @@ def _split(text: str, separator: str) -> list[str]:
 def _operand(text: str) -> str:
     found = _OPERAND.match(text.strip())
     if found is None:
-        raise UnknownInstruction(f"with the operand {text.strip()!r}")
+        raise UnknownInstructionError(f"with the operand {text.strip()!r}")
     return text.strip()[found.end() : -1]
 
 
@@ -142,11 +142,11 @@ def _instruction(text: str, operands: list[str]) -> str:
     is_known = opcode in _FUNCTIONS and (wanted is None or any(kind in wanted.split("|") for kind in kinds))
     is_known = is_known and not any("x2" in kind or kind in ("f16", "bf16", "cc") for kind in kinds)
     if not is_known or not given:
-        raise UnknownInstruction(repr(text))
+        raise UnknownInstructionError(repr(text))
     try:
         return f"{given[0]} = {_FUNCTIONS[opcode].format(*given[1:])}"
     except IndexError:
-        raise UnknownInstruction(repr(text)) from None
+        raise UnknownInstructionError(repr(text)) from None
 
 
 def _value(text: str, operands: list[str], instruction: str) -> str:
@@ -162,7 +162,7 @@ def _value(text: str, operands: list[str], instruction: str) -> str:
     if re.fullmatch(r"%\d+\s*\+\s*\d+", text):
         number, _, offset = text[1:].partition("+")
         return f"(reinterpret_cast<const char*>({operands[int(number)]}) + {offset.strip()})"
-    raise UnknownInstruction(repr(instruction))
+    raise UnknownInstructionError(repr(instruction))
 
 
 _POINTEES = {
@@ -179,7 +179,7 @@ _POINTEES = {
 
 def _pointee(kinds: list[str]) -> str:
     if kinds[-1] not in _POINTEES:
-        raise UnknownInstruction(repr(f"ld.{'.'.join(kinds)}"))
+        raise UnknownInstructionError(repr(f"ld.{'.'.join(kinds)}"))
     return _POINTEES[kinds[-1]]
 
 

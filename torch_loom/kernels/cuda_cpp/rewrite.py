@@ -29,6 +29,8 @@ _ATTRIBUTE = re.compile(
 _UNSIZED = re.compile(r"^(.+?[\s*&>])\s*(\w+)\s*\[\s*\]((?:\s*\[[^\]]*\])*)\s*$", re.DOTALL)
 _NAMESPACE = re.compile(r'(?:\bnamespace\b[\w\s:]*|\bextern\s*"C(?:\+\+)?"\s*)$')
 
+_MOST_SHARED = 1 << 20
+
 # What there is no counterpart for, by the words that it cannot be written without.
 _REFUSED = {
     r"\btex(?:1D|2D|3D|Cubemap)\w*\s*[(<]": "textures",
@@ -45,7 +47,7 @@ _OPENS = {")": "(", "]": "[", "}": "{"}
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
 
 
-class Refusal(Exception):
+class RefusedError(Exception):
     """What cannot be compiled, with the place in the program's source."""
 
     def __init__(self, file: str, line: int, what: str) -> None:
@@ -97,7 +99,7 @@ def rewrite(text: str) -> str:
         text: what the preprocessor returns, with its line markers.
 
     Raises:
-        Refusal: the source needs what there is not here.
+        RefusedError: the source needs what there is not here.
     """
     text = _joined(text)
     lines = Lines(text)
@@ -152,7 +154,9 @@ def _refuse(text: str, lines: Lines) -> None:
         if place.is_system or _is_in_string(text, found.start()):
             continue
         number = next(i for i in range(len(_REASONS)) if found[f"r{i}"] is not None)
-        raise Refusal(place.file, place.line, f"{_REASONS[number]}: not supported by torch-loom's CUDA C++")
+        raise RefusedError(
+            place.file, place.line, f"{_REASONS[number]}: not supported by torch-loom's CUDA C++"
+        )
 
 
 def _is_in_string(text: str, position: int) -> bool:
@@ -215,7 +219,9 @@ def _launches(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
         if not kernel or configuration_end == len(text) or closing >= len(text):
             if place.is_system:
                 continue
-            raise Refusal(place.file, place.line, "<<< begins no launch: kernel<<<grid, block>>>(arguments)")
+            raise RefusedError(
+                place.file, place.line, "<<< begins no launch: kernel<<<grid, block>>>(arguments)"
+            )
         configuration, arguments = text[end:configuration_end], text[opening + 1 : closing]
         name = " ".join(kernel.split()).replace("\\", "\\\\").replace('"', '\\"')
         file = place.file.rpartition("/")[2].replace('"', "")
@@ -224,7 +230,8 @@ def _launches(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
         yield (
             first,
             closing + 1,
-            f'::loom_cuda::launch("{name}", "{file}:{place.line}", ::loom_cuda::Configuration({configuration}), '
+            f'::loom_cuda::launch("{name}", "{file}:{place.line}", '
+            f"::loom_cuda::Configuration({configuration}), "
             f"[=](auto... loom_given) {{ {kernel}(loom_given...); }}{comma}{given})",
         )
 
@@ -300,24 +307,24 @@ def _shared(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
         declared = _UNSIZED.match(_ATTRIBUTE.sub(" ", text[end:closing]).strip())
         place = lines.at(begin)
         if declared is None:
-            raise Refusal(
+            raise RefusedError(
                 place.file,
                 place.line,
                 "extern __shared__ declares an array without its size: extern __shared__ float name[];",
             )
         kind, name, rest = declared[1].strip(), declared[2], declared[3].strip()
-        memory = "::loom_cuda::dynamic_shared()"
+        # An array, since programs look at it as something else: reinterpret_cast<Storage&>(name). Its size is more
+        # than a block can have.
+        array = f"{kind} (*)[{_MOST_SHARED}]{rest}"
+        memory = f"*reinterpret_cast<{array}>(::loom_cuda::dynamic_shared())"
         if _is_in_function(text, begin):
-            pointer = f"{kind} (* const {name}){rest}" if rest else f"{kind}* const {name}"
-            cast = f"{kind} (*){rest}" if rest else f"{kind}*"
-            yield begin, closing + 1, f"{pointer} = reinterpret_cast<{cast}>({memory});"
+            yield begin, closing + 1, f"auto& {name} = {memory};"
             continue
         # Each function has the memory of its own launch.
         yield begin, closing + 1, ""
-        cast = f"{kind} (*){rest}" if rest else f"{kind}*"
         for use in re.compile(rf"\b{name}\b").finditer(text, closing):
             if not lines.at(use.start()).is_system:
-                yield use.start(), use.end(), f"(reinterpret_cast<{cast}>({memory}))"
+                yield use.start(), use.end(), f"({memory})"
 
 
 def _is_in_function(text: str, at: int) -> bool:
@@ -342,8 +349,8 @@ def _assembly(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
         closing = _skip(text, opening.end(), ")")
         try:
             new = ptx.translated(text[opening.end() : closing])
-        except ptx.UnknownInstruction as error:
-            raise Refusal(
+        except ptx.UnknownInstructionError as error:
+            raise RefusedError(
                 place.file, place.line, f"inline PTX {error}: not supported by torch-loom's CUDA C++"
             ) from None
         yield found.start(), closing + 1, new

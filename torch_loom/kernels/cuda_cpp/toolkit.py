@@ -1,8 +1,8 @@
 """A folder in the shape of a CUDA toolkit: what ``CUDA_HOME`` names under the name cuda.
 
-``bin/nvcc`` is :mod:`~torch_loom.kernels.cuda_cpp.nvcc`, ``include`` the headers of this package. In ``lib64``
-stand the names of libraries that extensions link, as text for the linker that names torch_loom's extension
-module: it has their functions, and is in the process already.
+``bin/nvcc`` is :mod:`~torch_loom.kernels.cuda_cpp.nvcc`, ``include`` the headers of this package. In
+``lib64`` stand the names of libraries that extensions link, as text for the linker that names torch_loom's
+extension module: it has their functions, and is in the process already.
 """
 
 from __future__ import annotations

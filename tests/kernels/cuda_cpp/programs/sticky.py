@@ -18,4 +18,6 @@ for ask in (torch.cuda.synchronize, torch.cuda.synchronize, lambda: torch.ones(3
     except torch.AcceleratorError as error:
         errors.append(str(error))
 assert len(errors) == 3, errors
-assert errors[0].startswith("CUDA error: an illegal memory access was encountered\nwrites_behind: block (1, 0, 0)"), errors
+assert errors[0].startswith(
+    "CUDA error: an illegal memory access was encountered\nwrites_behind: block (1, 0, 0)"
+), errors

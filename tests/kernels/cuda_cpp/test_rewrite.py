@@ -1,0 +1,148 @@
+"""What the rewriter makes of launches, shared memory and inline PTX; what it refuses, by line."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from torch_loom.kernels.cuda_cpp import nvcc
+from torch_loom.kernels.cuda_cpp.rewrite import RefusedError, rewrite
+
+
+SHARED = "*reinterpret_cast<{}>(::loom_cuda::dynamic_shared())"
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("code", "kernel", "configuration", "arguments"),
+    [
+        ("f<<<1, 2>>>(a);", "f", "1, 2", "a"),
+        (
+            "f<<<grid, block, n * sizeof(float), stream>>>();",
+            "f",
+            "grid, block, n * sizeof(float), stream",
+            "",
+        ),
+        ("f<Pair<int, Pair<A, B>>, 4><<<g, b>>>(x, y);", "f<Pair<int, Pair<A, B>>, 4>", "g, b", "x, y"),
+        ("f<(a > b)><<<g, dim3(8, 8)>>>(x[1], g(y, {1}));", "f<(a > b)>", "g, dim3(8, 8)", "x[1], g(y, {1})"),
+        (
+            "::n::Traits<T>::template f<2> <<<g, Traits<A<B>>::n>>> (x);",
+            "::n::Traits<T>::template f<2>",
+            "g, Traits<A<B>>::n",
+            "x",
+        ),
+        ("(*pointer)<<<1, 1>>>(NULL);", "(*pointer)", "1, 1", "nullptr"),
+        ("if (n) object.kernel<<<1, 1>>>(')');", "object.kernel", "1, 1", "')'"),
+        ('f<<<max(1, n >> 2), 32>>>(">>>(");', "f", "max(1, n >> 2), 32", '">>>("'),
+    ],
+)
+def test_launches(code: str, kernel: str, configuration: str, arguments: str) -> None:
+    made = flat(rewrite(f"void g() {{ {code} }}"))
+    comma = "," if arguments else ""
+    assert f'::loom_cuda::launch("{kernel}", "code:1", ::loom_cuda::Configuration({configuration})' in made
+    assert f"{{ {kernel}(loom_given...); }}{comma}{arguments})" in made
+    assert "<<<" not in made.replace('">>>("', "")
+
+
+def test_what_is_no_launch() -> None:
+    code = 'void f() { s << "<<<1, 1>>>(x)" << x; } std::ostream& operator<< <>(std::ostream&, int);'
+    assert rewrite(code) == code
+
+
+def test_lines_stay() -> None:
+    code = "\nvoid f() {\n  k<<<\n    1,\n    2\n  >>>(\n    a);\n}\nint last;"
+    made = rewrite(code)
+    assert made.count("\n") == code.count("\n")
+    assert made.splitlines()[-1] == "int last;"
+
+
+def test_markers_within_a_line_go() -> None:
+    code = '# 3 "a.cu"\nextern \n# 3 "a.cu" 3 4\n __loom_shared__ \n# 3 "a.cu"\n float x[];\nint y;\n'
+    assert rewrite(f"void f() {{\n{code}}}").splitlines()[-2:] == ["int y;", "}"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "made"),
+    [
+        ("__loom_shared__ float x[4];", "static thread_local float x[4];"),
+        ("extern __loom_shared__ float x[];", f"auto& x = {SHARED.format('float (*)[1048576]')};"),
+        (
+            "extern __loom_shared__ __attribute__((aligned(16))) unsigned char x[];",
+            f"auto& x = {SHARED.format('unsigned char (*)[1048576]')};",
+        ),
+        ("__loom_shared__ extern int x[][8];", f"auto& x = {SHARED.format('int (*)[1048576][8]')};"),
+    ],
+)
+def test_shared_memory(declared: str, made: str) -> None:
+    assert flat(rewrite(f"void f() {{ {declared} }}")) == flat(f"void f() {{ {made} }}")
+
+
+def test_shared_memory_outside_of_functions() -> None:
+    made = flat(rewrite("namespace n { extern __loom_shared__ float x[]; void f() { x[1] = 2; } }"))
+    memory = SHARED.format("float (*)[1048576]")
+    assert made == f"namespace n {{ void f() {{ ({memory})[1] = 2; }} }}"
+
+
+@pytest.mark.parametrize(
+    ("code", "made"),
+    [
+        ('asm volatile("mov.u32 %0, %laneid;" : "=r"(x));', "x = ::loom_cuda::lane();"),
+        ('asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));', "y = exp2f(x);"),
+        (
+            'asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(y) : "f"(a), "f"(b + c), "f"(d));',
+            "y = (a) * (b + c) + (d);",
+        ),
+        ('asm volatile("membar.gl;" ::: "memory");', ""),
+        (
+            'asm volatile("ld.global.nc.v2.f32 {%0, %1}, [%2];" : "=f"(a), "=f"(b) : "l"(p));',
+            "a = reinterpret_cast<const float*>(p)[0]; b = reinterpret_cast<const float*>(p)[1];",
+        ),
+    ],
+)
+def test_inline_ptx(code: str, made: str) -> None:
+    assert flat(rewrite(f"void f() {{ {code} }}")) == flat(f"void f() {{ do {{ {made} }} while (0); }}")
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "message"),
+    [
+        (
+            '\nvoid f() { asm("mma.sync.aligned.m16n8k8 %0, %1;" : "=f"(a) : "f"(b)); }',
+            2,
+            r"inline PTX 'mma\.sync",
+        ),
+        ("\n\nfloat f() { return tex2D<float>(t, 0, 0); }", 3, "textures"),
+        ("nvcuda::wmma::fragment<int> f;", 1, "wmma"),
+        ("void f() { extern __loom_shared__ float x; }", 1, "without its size"),
+        ("void f() { k<<<1, 1; }", 1, "begins no launch"),
+    ],
+)
+def test_refusals(code: str, line: int, message: str) -> None:
+    with pytest.raises(RefusedError, match=message) as refusal:
+        rewrite(code)
+    assert (refusal.value.file, refusal.value.line) == ("code", line)
+
+
+def test_headers_of_the_system_are_left_alone() -> None:
+    code = '# 1 "/usr/include/x.h" 1 3 4\nvoid f() { asm("mma.sync"); }\n'
+    assert re.search("mma.sync", rewrite(code))
+
+
+def test_options_of_nvcc() -> None:
+    words = (
+        "-gencode=arch=compute_80,code=sm_80 -gencode arch=x --expt-relaxed-constexpr -Xcompiler -fopenmp,-Wall "
+        "--compiler-options '-fPIC' -DA=1 -I /x -isystem /y -std=c++17 -O3 --use_fast_math --ptxas-options=-v "
+        "-Xptxas -O3 --threads 4 -MD -MF d -lineinfo -c a.cu -o a.o"
+    )
+    command = nvcc.parse(words.split())
+    assert (command.sources, command.output, command.compiles) == (["a.cu"], "a.o", True)
+    assert command.compile == ["-fopenmp", "-Wall", "-fPIC", "-std=c++17", "-O3"]
+    assert command.preprocess == ["-DA=1", "-I", "/x", "-isystem", "/y", "-MD", "-MF", "d"]
+    with pytest.raises(ValueError, match="--frobnicate"):
+        nvcc.parse(["--frobnicate", "a.cu"])
+    with pytest.raises(ValueError, match="needs a value"):
+        nvcc.parse(["a.cu", "-o"])
