@@ -1,0 +1,83 @@
+"""Triton's kernels on the devices, each program in a process of its own."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PythonRunner
+
+PROGRAMS = Path(__file__).parent / "programs"
+NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda"}
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed"),
+]
+
+
+def test_launches(run_python: PythonRunner) -> None:
+    run_python(PROGRAMS / "launches.py", NAME)
+
+
+def test_bad_input(run_python: PythonRunner) -> None:
+    run_python(PROGRAMS / "bad_input.py", NAME)
+
+
+def test_libraries_find_triton_and_inductor_generates_cpp(run_python: PythonRunner) -> None:
+    run_python(PROGRAMS / "found.py", NAME)
+
+
+def test_a_device_without_kernels_runs_no_program(run_python: PythonRunner) -> None:
+    run_python(PROGRAMS / "dry.py", {**NAME, "TORCH_LOOM_DRIVER": "null"})
+
+
+ILLEGAL = "700 CUDA error: an illegal memory access was encountered\n"
+# What reads where, by its text in programs/kernels.py.
+FAULTS = {
+    "missing mask": ("tl.load(x + at))", "reads 4 bytes", "0 bytes after the end of argument x, a tensor of Float [1000]"),
+    "by one": ("tl.load(x + at + by", "reads 4 bytes", "0 bytes after the end of argument x, a tensor of Float [1000]"),
+    "in front": ("tl.load(x + at + by", "reads 4 bytes", "4 bytes before the begin of argument x, a tensor of Float [1000]"),
+    "other tensor": ("tl.load(x + at + by", "reads 4 bytes", "bytes after the end of argument x, a tensor of Float [1000]"),
+    "wrong stride": ("row * stride", "program (3, 0, 0) of (4, 1, 1) reads", "argument x, a tensor of Float [4, 256]"),
+    "index": ("tl.load(index + at)", "reads 4 bytes", "0 bytes after the end of argument x, a tensor of Float [1000]"),
+    "null": ("address.to(", "reads 4 bytes at 0x0", "memory that is no tensor's"),
+    "freed": ("address.to(", "reads 4 bytes", "memory that is no tensor's"),
+}
+
+
+def line_of(text: str) -> int:
+    """Return the only line of the kernels that has a text."""
+    lines = (PROGRAMS / "kernels.py").read_text(encoding="utf-8").splitlines()
+    (found,) = [number for number, line in enumerate(lines, 1) if text in line]
+    return found
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_access_outside_of_its_argument(run_python: PythonRunner, fault: str) -> None:
+    text, *words = FAULTS[fault]
+    shown = run_python(PROGRAMS / "faults.py", NAME, given=fault).stdout
+    assert shown.startswith(ILLEGAL), shown
+    assert shown.endswith("sticky\n")
+    for word in (f"kernels.py:{line_of(text)}: ", *words):
+        assert word in shown, shown
+
+
+def test_an_assertion(run_python: PythonRunner) -> None:
+    shown = run_python(PROGRAMS / "faults.py", NAME, given="assertion").stdout
+    assert shown.startswith("710 CUDA error: device-side assert triggered\n"), shown
+    place = f"kernels.py:{line_of('device_assert')}"
+    assert f"{place}: program (0, 0, 0): the assertion failed: all are positive" in shown
+
+
+def test_programs_without_a_fault(run_python: PythonRunner) -> None:
+    assert run_python(PROGRAMS / "faults.py", NAME, given="none").stdout == "nothing\n"
+
+
+def test_errors_that_do_not_stay(run_python: PythonRunner) -> None:
+    settings = {**NAME, "TORCH_LOOM_ASSERTS": "immediate"}
+    shown = run_python(PROGRAMS / "faults.py", settings, given="by one").stdout
+    assert shown.startswith(ILLEGAL)
+    assert "sticky" not in shown
