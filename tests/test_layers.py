@@ -80,7 +80,6 @@ ALLOWED = {
     "tools": {"_C", "device", "nvml", *STAIRCASE} | BESIDE,
     "nvml": {"chips"} | BESIDE,
     "distributed": {"_C", "device"} | BESIDE,
-    "kernels": {"_C", "device"} | BESIDE,
 }
 
 # The parts of torch_loom/device, lowest first; a part may import itself and what stands before it.

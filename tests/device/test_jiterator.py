@@ -20,9 +20,9 @@ from torch_loom.device.jiterator import (
     _common_dtype,
     _create_jit_fn,
     _create_multi_output_jit_fn,
-    host_compiler,
 )
 from torch_loom.errors import CompilationError, ConfigurationError, DeviceTypeError, ShapeError
+from torch_loom.kernels import host_compiler
 
 PROGRAMS = Path(__file__).parent / "programs" / "jiterator"
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from torch_loom.device.jiterator.host_compiler import FOR_THIS_MACHINE, compiled
 from torch_loom.kernels.emission import emit
 from torch_loom.kernels.emission.kernel import Emitted
+from torch_loom.kernels.host_compiler import FOR_THIS_MACHINE, compiled
 from torch_loom.kernels.ttir import read
 
 TEXTS = Path(__file__).parent / "ttir"

@@ -37,12 +37,36 @@ def test_a_device_without_kernels_runs_no_program(run_python: PythonRunner) -> N
 ILLEGAL = "700 CUDA error: an illegal memory access was encountered\n"
 # What reads where, by its text in programs/kernels.py.
 FAULTS = {
-    "missing mask": ("tl.load(x + at))", "reads 4 bytes", "0 bytes after the end of argument x, a tensor of Float [1000]"),
-    "by one": ("tl.load(x + at + by", "reads 4 bytes", "0 bytes after the end of argument x, a tensor of Float [1000]"),
-    "in front": ("tl.load(x + at + by", "reads 4 bytes", "4 bytes before the begin of argument x, a tensor of Float [1000]"),
-    "other tensor": ("tl.load(x + at + by", "reads 4 bytes", "bytes after the end of argument x, a tensor of Float [1000]"),
-    "wrong stride": ("row * stride", "program (3, 0, 0) of (4, 1, 1) reads", "argument x, a tensor of Float [4, 256]"),
-    "index": ("tl.load(index + at)", "reads 4 bytes", "0 bytes after the end of argument x, a tensor of Float [1000]"),
+    "missing mask": (
+        "tl.load(x + at))",
+        "reads 4 bytes",
+        "0 bytes after the end of argument x, a tensor of Float [1000]",
+    ),
+    "by one": (
+        "tl.load(x + at + by",
+        "reads 4 bytes",
+        "0 bytes after the end of argument x, a tensor of Float [1000]",
+    ),
+    "in front": (
+        "tl.load(x + at + by",
+        "reads 4 bytes",
+        "4 bytes before the begin of argument x, a tensor of Float [1000]",
+    ),
+    "other tensor": (
+        "tl.load(x + at + by",
+        "reads 4 bytes",
+        "bytes after the end of argument x, a tensor of Float [1000]",
+    ),
+    "wrong stride": (
+        "row * stride",
+        "program (3, 0, 0) of (4, 1, 1) reads",
+        "argument x, a tensor of Float [4, 256]",
+    ),
+    "index": (
+        "tl.load(index + at)",
+        "reads 4 bytes",
+        "0 bytes after the end of argument x, a tensor of Float [1000]",
+    ),
     "null": ("address.to(", "reads 4 bytes at 0x0", "memory that is no tensor's"),
     "freed": ("address.to(", "reads 4 bytes", "memory that is no tensor's"),
 }

@@ -22,7 +22,7 @@ namespace loom::glue {
 
 namespace {
 
-// What torch_loom/device/jiterator/host_compiler.py compiles. `addresses`: where each tensor begins. The
+// What torch_loom/kernels/host_compiler.py compiles. `addresses`: where each tensor begins. The
 // meaning of `numbers` and `scalars` is between it and the code that it generates. Returns null or what went
 // wrong, text that lives until the thread's next call.
 using Function = const char* (*)(void* const* addresses, const int64_t* numbers, const char* scalars);

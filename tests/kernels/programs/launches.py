@@ -30,7 +30,9 @@ assert out.eq(4).all() and total.item() == 20000
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
     kernels.scale[grid](x, out, 5000, 5.0, BLOCK=1024)
     torch.cuda.synchronize()
-assert any(event.name == "cuda::scale" for event in profile.events()), [event.name for event in profile.events()]
+assert any(event.name == "cuda::scale" for event in profile.events()), [
+    event.name for event in profile.events()
+]
 
 warm = kernels.one.warmup(torch.float32, torch.float32, grid=(1,))
 assert warm.metadata.name == "one"
@@ -46,7 +48,9 @@ kernels.reversed_in_place[(1,)](backwards, BLOCK=1024)
 assert torch.equal(backwards, torch.arange(1023.0, -1.0, -1.0, device="cuda"))
 
 tried = []
-choices = [triton.Config({"BLOCK": size}, pre_hook=lambda given: tried.append(given["BLOCK"])) for size in (256, 512)]
+choices = [
+    triton.Config({"BLOCK": size}, pre_hook=lambda given: tried.append(given["BLOCK"])) for size in (256, 512)
+]
 tuned = triton.autotune(choices, key=["size"])(kernels.scale)
 tuned[lambda meta: (triton.cdiv(5000, meta["BLOCK"]),)](x, out, 5000, 6.0)
 assert out.eq(6).all() and set(tried) == {256}, tried

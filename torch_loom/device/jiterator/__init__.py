@@ -17,8 +17,9 @@ import torch
 
 from torch_loom import _C
 from torch_loom.device._core.device_index import DEVICE_TYPE
-from torch_loom.device.jiterator import host_compiler, source
+from torch_loom.device.jiterator import source
 from torch_loom.errors import CompilationError, DeviceTypeError, InputCountError, ShapeError
+from torch_loom.kernels import host_compiler
 
 __all__: list[str] = []
 

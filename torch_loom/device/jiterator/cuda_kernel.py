@@ -12,9 +12,9 @@ import torch
 from torch_loom import _C, config
 from torch_loom.device._core.device_index import DEVICE_TYPE
 from torch_loom.device.devices import current_device
-from torch_loom.device.jiterator import host_compiler
 from torch_loom.device.streams import stream as stream_context
 from torch_loom.errors import CompilationError, DeviceTypeError
+from torch_loom.kernels import host_compiler
 from torch_loom.kernels.cuda_cpp import library
 
 # Of a block: on the largest of the chips, CUDA C++ Programming Guide, "Technical Specifications per Compute
@@ -92,8 +92,8 @@ class CompiledKernel:
 
         Raises:
             TypeError: an argument is neither tensor nor number.
-            ValueError: a size is not positive, a block has more than 1,024 threads, or a whole number has more
-                than 64 bits.
+            ValueError: a size is not positive, a block has more than 1,024 threads, or a whole number has
+                more than 64 bits.
             DeviceTypeError: a tensor is not on the loom device of the first tensor.
         """
         if not 0 <= shared_mem <= _MOST_SHARED_BYTES:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from torch_loom.device.jiterator.host_compiler import ENTRY
+from torch_loom.kernels.host_compiler import ENTRY
 
 # How an element is stored, and what a function computes with, as CUDA's: half precision in float.
 STORED = {

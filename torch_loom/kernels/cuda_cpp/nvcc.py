@@ -187,7 +187,7 @@ def _take(command: Command, word: str, words: Iterator[str]) -> None:
 
 @cache
 def machine_options() -> tuple[str, ...]:
-    """Options for instructions that this machine has: conversions of half precision, fused multiply and add."""
+    """Options for what this machine has: conversions of half precision, fused multiply and add."""
     with contextlib.suppress(OSError):
         flags = (
             Path("/proc/cpuinfo")
@@ -243,7 +243,8 @@ def main(arguments: Sequence[str]) -> int:
     if {"-V", "--version"} & set(arguments):
         version = config.cuda_version("13.0") or "13.0"
         print(
-            f"torch-loom's nvcc: compiles CUDA C++ for the host\nCuda compilation tools, release {version}, V{version}.0"
+            "torch-loom's nvcc: compiles CUDA C++ for the host\n"
+            f"Cuda compilation tools, release {version}, V{version}.0"
         )
         return 0
     try:

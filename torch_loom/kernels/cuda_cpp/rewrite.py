@@ -313,8 +313,8 @@ def _shared(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
                 "extern __shared__ declares an array without its size: extern __shared__ float name[];",
             )
         kind, name, rest = declared[1].strip(), declared[2], declared[3].strip()
-        # An array, since programs look at it as something else: reinterpret_cast<Storage&>(name). Its size is more
-        # than a block can have.
+        # An array, since programs look at it as something else: reinterpret_cast<Storage&>(name). Its size is
+        # more than a block can have.
         array = f"{kind} (*)[{_MOST_SHARED}]{rest}"
         memory = f"*reinterpret_cast<{array}>(::loom_cuda::dynamic_shared())"
         if _is_in_function(text, begin):

@@ -62,8 +62,8 @@ class LoweredFunction:
         makers: the op of each value that is no argument.
         inline: values that are computed wherever they are used.
         users: the ops that have a value as an operand.
-        in_place: of blocks that a loop carries, those values of a turn, the last one its end, that may have the
-            same memory.
+        in_place: of blocks that a loop carries, those values of a turn, the last one its end, that may have
+            the same memory.
     """
 
     function: Function

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from torch_loom import _C
-from torch_loom.device.jiterator.host_compiler import FOR_THIS_MACHINE, compiled
+from torch_loom.kernels.host_compiler import FOR_THIS_MACHINE, compiled
 
 # Begins the text, in front of what is known of the kernel beside it.
 HEADER = "// torch-loom kernel "

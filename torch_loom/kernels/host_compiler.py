@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from torch_loom import config
-from torch_loom.device.jiterator import kept
 from torch_loom.errors import CompilationError
+from torch_loom.kernels import kept
 
 # The name of the function that every text defines.
 ENTRY = "loom_entry_"
