@@ -268,7 +268,8 @@ void Runner::settle(Warp& warp) {
     }
     meeting.combine(meeting.given.data(), meeting.arrived);
     for (unsigned lane = 0; lane < kWarp; ++lane) {
-      if ((meeting.arrived >> lane & 1) != 0 && meeting.fibers[lane] != nullptr) ready_.push(meeting.fibers[lane]);
+      if ((meeting.arrived >> lane & 1) != 0 && meeting.fibers[lane] != nullptr)
+        ready_.push(meeting.fibers[lane]);
     }
     warp.meetings.erase(warp.meetings.begin() + static_cast<std::ptrdiff_t>(i));
   }
@@ -342,14 +343,14 @@ Failure run_grid(const loom_cuda_kernel& kernel, int num_threads, Spread spread)
   // Below this, waking other threads costs more than they save.
   constexpr uint64_t kFewThreads = 4096;
   GridRun grid(kernel);
-  const uint64_t num_device_threads =
-      grid.num_blocks() * kernel.block[0] * kernel.block[1] * kernel.block[2];
+  const uint64_t num_device_threads = grid.num_blocks() * kernel.block[0] * kernel.block[1] * kernel.block[2];
   if (kernel.is_cooperative != 0 && grid.num_blocks() > 1) {
     run_cooperatively(grid);
   } else if (num_threads <= 1 || grid.num_blocks() == 1 || num_device_threads < kFewThreads) {
     own_runner().run(grid);
   } else {
-    const int count = static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(num_threads), grid.num_blocks()));
+    const int count =
+        static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(num_threads), grid.num_blocks()));
     spread(count, [](void* context) { own_runner().run(*static_cast<GridRun*>(context)); }, &grid);
   }
   return grid.failure();

@@ -1,5 +1,5 @@
-// Runs the blocks of a kernel's launch. A thread of the host has one runner, which runs one block at a time and
-// all of the block's threads; these take turns where they wait for one another.
+// Runs the blocks of a kernel's launch. A thread of the host has one runner, which runs one block at a time
+// and all of the block's threads; these take turns where they wait for one another.
 #pragma once
 
 #include <array>

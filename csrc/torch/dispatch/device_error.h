@@ -7,8 +7,8 @@
 
 namespace loom::glue {
 
-// The device has failed, as by note_device_assert(): CUDA's number of the error, and its text ("an illegal memory
-// access was encountered"). Raises it at once where errors are no asserts.
+// The device has failed, as by note_device_assert(): CUDA's number of the error, and its text ("an illegal
+// memory access was encountered"). Raises it at once where errors are no asserts.
 void note_device_error(int32_t error, const char* title, const std::string& kernel, const std::string& reason,
                        std::string_view line);
 

@@ -25,16 +25,19 @@ int device_or_current(c10::DeviceIndex device) {
 }
 
 c10::cuda::CUDAStream stream_of_id(int device, int64_t id) {
-  return c10::cuda::CUDAStream(
-      c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device)), id));
+  return c10::cuda::CUDAStream(c10::Stream(
+      c10::Stream::UNSAFE, c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device)), id));
 }
 
-runtime::StreamRef reference(const c10::cuda::CUDAStream& stream) { return {stream.device_index(), stream.id()}; }
+runtime::StreamRef reference(const c10::cuda::CUDAStream& stream) {
+  return {stream.device_index(), stream.id()};
+}
 
 [[noreturn]] void refuse_library(const char* name) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, name,
-                              ": NVIDIA's libraries are not there for torch-loom's devices. Call torch's functions "
-                              "(at::mm, at::linalg_solve …), which compute the same on them.");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, name,
+      ": NVIDIA's libraries are not there for torch-loom's devices. Call torch's functions "
+      "(at::mm, at::linalg_solve …), which compute the same on them.");
 }
 
 }  // namespace
@@ -47,8 +50,12 @@ namespace c10::cuda {
 
 // --- streams ---
 
-bool CUDAStream::query() const { return translated([&] { return loom::runtime::query_stream(reference(*this)); }); }
-void CUDAStream::synchronize() const { translated([&] { loom::runtime::synchronize_stream(reference(*this)); }); }
+bool CUDAStream::query() const {
+  return translated([&] { return loom::runtime::query_stream(reference(*this)); });
+}
+void CUDAStream::synchronize() const {
+  translated([&] { loom::runtime::synchronize_stream(reference(*this)); });
+}
 cudaStream_t CUDAStream::stream() const { return static_cast<cudaStream_t>(handle_of(reference(*this))); }
 
 CUDAStream getStreamFromPool(const int priority, DeviceIndex device) {
@@ -60,8 +67,8 @@ CUDAStream getStreamFromPool(const bool isHighPriority, DeviceIndex device) {
 }
 CUDAStream getStreamFromExternal(cudaStream_t stream, DeviceIndex device) {
   const loom::runtime::StreamRef found = stream_of(stream);
-  TORCH_CHECK_VALUE(found.device >= 0 && found.device == device_or_current(device), "getStreamFromExternal: ", stream,
-                    " is no stream of device ", static_cast<int>(device));
+  TORCH_CHECK_VALUE(found.device >= 0 && found.device == device_or_current(device),
+                    "getStreamFromExternal: ", stream, " is no stream of device ", static_cast<int>(device));
   return stream_of_id(found.device, found.id);
 }
 CUDAStream getDefaultCUDAStream(DeviceIndex device) { return stream_of_id(device_or_current(device), 0); }
@@ -82,7 +89,9 @@ DeviceIndex device_count_ensure_non_zero() {
   return device_count();
 }
 DeviceIndex current_device() { return static_cast<DeviceIndex>(device_or_current(-1)); }
-void set_device(DeviceIndex device, const bool) { loom::runtime::set_current_device(device_or_current(device)); }
+void set_device(DeviceIndex device, const bool) {
+  loom::runtime::set_current_device(device_or_current(device));
+}
 void device_synchronize() { C10_CUDA_CHECK(cudaDeviceSynchronize()); }
 void warn_or_error_on_sync() {}
 cudaError_t GetDeviceCount(int* count) { return cudaGetDeviceCount(count); }
@@ -109,8 +118,8 @@ std::optional<DeviceIndex> getDeviceIndexWithPrimaryContext() {
 
 // --- errors ---
 
-void c10_cuda_check_implementation(const int32_t error, const char* file, const char* function, const uint32_t line,
-                                   const bool) {
+void c10_cuda_check_implementation(const int32_t error, const char* file, const char* function,
+                                   const uint32_t line, const bool) {
   if (error == cudaSuccess) [[likely]]
     return;
   cudaGetLastError();
@@ -128,10 +137,13 @@ std::mutex* getFreeMutex() {
 
 // Assertions by this means are not kept: assert() itself fails the kernel, and says more.
 CUDAKernelLaunchRegistry::CUDAKernelLaunchRegistry() = default;
-uint32_t CUDAKernelLaunchRegistry::insert(const char*, const char*, const uint32_t, const char*, const int32_t) {
+uint32_t CUDAKernelLaunchRegistry::insert(const char*, const char*, const uint32_t, const char*,
+                                          const int32_t) {
   return 0;
 }
-DeviceAssertionsData* CUDAKernelLaunchRegistry::get_uvm_assertions_ptr_for_current_device() { return nullptr; }
+DeviceAssertionsData* CUDAKernelLaunchRegistry::get_uvm_assertions_ptr_for_current_device() {
+  return nullptr;
+}
 bool CUDAKernelLaunchRegistry::has_failed() const { return false; }
 CUDAKernelLaunchRegistry& CUDAKernelLaunchRegistry::get_singleton_ref() {
   static auto* registry = new CUDAKernelLaunchRegistry;

@@ -13,18 +13,23 @@ using loom::glue::devices;
 using loom::glue::translated;
 
 [[noreturn]] void refuse(const char* name) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "CUDACachingAllocator::", name,
-                              "() of C++ is not there for torch-loom's devices: torch.cuda.memory has it in Python");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "CUDACachingAllocator::", name,
+      "() of C++ is not there for torch-loom's devices: torch.cuda.memory has it in Python");
 }
 
 class Allocator final : public CUDAAllocator {
  public:
   DataPtr allocate(size_t bytes) override { return own()->allocate(bytes); }
   DeleterFnPtr raw_deleter() const override { return own()->raw_deleter(); }
-  void copy_data(void* to, const void* from, size_t bytes) const override { own()->copy_data(to, from, bytes); }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    own()->copy_data(to, from, bytes);
+  }
   bool initialized() override { return own()->initialized(); }
   void emptyCache(MempoolId_t pool) override { own()->emptyCache(pool); }
-  void recordStream(const DataPtr& data, CUDAStream stream) override { own()->recordStream(data, stream.unwrap()); }
+  void recordStream(const DataPtr& data, CUDAStream stream) override {
+    own()->recordStream(data, stream.unwrap());
+  }
   CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex device) override {
     return own()->getDeviceStats(device);
   }
@@ -34,7 +39,8 @@ class Allocator final : public CUDAAllocator {
   void* raw_alloc(size_t bytes) override { return own()->raw_allocate(bytes); }
   void* raw_alloc_with_stream(size_t bytes, cudaStream_t stream) override {
     const loom::runtime::StreamRef wanted = loom::glue::stream_of(stream);
-    TORCH_CHECK_VALUE(wanted.device >= 0, "raw_alloc_with_stream: ", stream, " is no stream of these devices");
+    TORCH_CHECK_VALUE(wanted.device >= 0, "raw_alloc_with_stream: ", stream,
+                      " is no stream of these devices");
     const int64_t before = loom::runtime::current_stream(wanted.device);
     loom::runtime::set_current_stream(wanted.device, wanted.id);
     void* const memory = own()->raw_allocate(bytes);
@@ -67,14 +73,16 @@ class Allocator final : public CUDAAllocator {
   void releasePool(DeviceIndex, MempoolId_t) override { refuse("releasePool"); }
   ShareableHandle shareIpcHandle(void*) override { refuse("shareIpcHandle"); }
   std::shared_ptr<void> getIpcDevPtr(std::string) override { refuse("getIpcDevPtr"); }
-  void recordHistory(bool, CreateContextFn, size_t, RecordContext, bool, const std::vector<std::string>&) override {
+  void recordHistory(bool, CreateContextFn, size_t, RecordContext, bool,
+                     const std::vector<std::string>&) override {
     refuse("recordHistory");
   }
   void attachOutOfMemoryObserver(OutOfMemoryObserver) override { refuse("attachOutOfMemoryObserver"); }
   void attachOomRejectionObserver(OomRejectionObserver) override { refuse("attachOomRejectionObserver"); }
   void attachAllocatorTraceTracker(AllocatorTraceTracker) override { refuse("attachAllocatorTraceTracker"); }
   void enablePeerAccess(DeviceIndex, DeviceIndex) override {}
-  cudaError_t memcpyAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t stream, bool) override {
+  cudaError_t memcpyAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t stream,
+                          bool) override {
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
   }
   std::shared_ptr<AllocatorState> getCheckpointState(DeviceIndex, MempoolId_t) override {

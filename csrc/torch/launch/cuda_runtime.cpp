@@ -1,9 +1,8 @@
-// The functions of CUDA's runtime library, on the devices: what an extension calls beside PyTorch. They return
-// errors by number; what was thrown is kept for who checks the number by PyTorch's means.
-#include <cuda_runtime_api.h>
-
+// The functions of CUDA's runtime library, on the devices: what an extension calls beside PyTorch. They
+// return errors by number; what was thrown is kept for who checks the number by PyTorch's means.
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/PyInterpreter.h>
+#include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cstring>
@@ -42,7 +41,8 @@ template <typename F>
 cudaError_t on_stream(cudaStream_t handle, F&& body) {
   return numbered([&] {
     const runtime::StreamRef stream = stream_of(handle);
-    TORCH_CHECK(stream.device >= 0, "CUDA error: invalid resource handle: ", handle, " is no stream of these devices");
+    TORCH_CHECK(stream.device >= 0, "CUDA error: invalid resource handle: ", handle,
+                " is no stream of these devices");
     body(stream);
   });
 }
@@ -244,8 +244,8 @@ cudaError_t cudaFree(void* address) {
   if (address == nullptr) return cudaSuccess;
   return numbered([&] {
     const loom::runtime::Place place = devices().locate(address);
-    TORCH_CHECK(place.device != nullptr && forget_allocation(address), "CUDA error: invalid argument: ", address,
-                " is not what cudaMalloc() returned");
+    TORCH_CHECK(place.device != nullptr && forget_allocation(address),
+                "CUDA error: invalid argument: ", address, " is not what cudaMalloc() returned");
     place.device->synchronize();
     place.device->driver().deallocate(address);
   });
@@ -288,7 +288,8 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
                               size_t height, cudaMemcpyKind, cudaStream_t handle) {
   return on_stream(handle, [&](StreamRef stream) {
     for (size_t row = 0; row < height; ++row) {
-      copy_bytes(stream, static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);
+      copy_bytes(stream, static_cast<char*>(to) + row * to_pitch,
+                 static_cast<const char*>(from) + row * from_pitch, width);
     }
   });
 }
@@ -356,14 +357,17 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
   });
 }
 cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
-  return on_stream(handle, [&](StreamRef stream) { *priority = loom::runtime::Runtime::priority_of(stream.id); });
+  return on_stream(handle,
+                   [&](StreamRef stream) { *priority = loom::runtime::Runtime::priority_of(stream.id); });
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
   return on_stream(handle, [&](StreamRef stream) {
-    *status = loom::runtime::is_captured(stream) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    *status =
+        loom::runtime::is_captured(stream) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   });
 }
-cudaError_t loom_cuda_capture_info(cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned long long* id) {
+cudaError_t loom_cuda_capture_info(cudaStream_t handle, cudaStreamCaptureStatus* status,
+                                   unsigned long long* id) {
   if (id != nullptr) *id = 1;
   return cudaStreamIsCapturing(handle, status);
 }
@@ -375,13 +379,13 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
     void* data;
   };
   return on_stream(handle, [&](StreamRef stream) {
-    const loom::driver::Kernel kernel{
-        "host function",
-        [](void* context, loom::driver::Stream) {
-          const Call& call = *static_cast<const Call*>(context);
-          call.function(call.data);
-        },
-        [](void* context) { delete static_cast<Call*>(context); }, new Call{function, data}};
+    const loom::driver::Kernel kernel{"host function",
+                                      [](void* context, loom::driver::Stream) {
+                                        const Call& call = *static_cast<const Call*>(context);
+                                        call.function(call.data);
+                                      },
+                                      [](void* context) { delete static_cast<Call*>(context); },
+                                      new Call{function, data}};
     loom::runtime::submit(stream, kernel);
   });
 }
@@ -424,7 +428,9 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
         1e6);
   });
 }
-cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t*, cudaEvent_t) { return refuse(cudaErrorNotSupported); }
+cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t*, cudaEvent_t) {
+  return refuse(cudaErrorNotSupported);
+}
 
 // --- functions of the device ---
 
@@ -446,7 +452,8 @@ void loom_cuda_function_attributes(cudaFuncAttributes* attributes) {
 // As threads and shared memory allow; what registers would allow is not known.
 int loom_cuda_blocks_per_core(int* blocks, int block_threads, size_t shared_bytes) {
   cudaDeviceProp all;
-  if (const cudaError_t error = cudaGetDeviceProperties(&all, loom::runtime::current_device()); error != cudaSuccess)
+  if (const cudaError_t error = cudaGetDeviceProperties(&all, loom::runtime::current_device());
+      error != cudaSuccess)
     return error;
   *blocks = 0;
   if (block_threads <= 0) return refuse(cudaErrorInvalidValue);

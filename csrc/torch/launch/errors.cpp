@@ -41,8 +41,8 @@ constexpr Known kKnown[] = {
 };
 
 const Known* find(int error) {
-  const auto* const found =
-      std::find_if(std::begin(kKnown), std::end(kKnown), [&](const Known& known) { return known.error == error; });
+  const auto* const found = std::find_if(std::begin(kKnown), std::end(kKnown),
+                                         [&](const Known& known) { return known.error == error; });
   return found == std::end(kKnown) ? nullptr : found;
 }
 

@@ -1,12 +1,12 @@
 #include "torch/launch/interrupt.h"
 
-#include <csignal>
 #include <pthread.h>
 #include <semaphore.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <mutex>
 #include <thread>
@@ -58,7 +58,8 @@ void install() {
   struct sigaction known;
   if (sigaction(SIGINT, nullptr, &known) != 0) return;
   // Where it ends the process anyway, or is ignored on purpose, nothing is to be done.
-  const bool is_handled = (known.sa_flags & SA_SIGINFO) != 0 || (known.sa_handler != SIG_DFL && known.sa_handler != SIG_IGN);
+  const bool is_handled =
+      (known.sa_flags & SA_SIGINFO) != 0 || (known.sa_handler != SIG_DFL && known.sa_handler != SIG_IGN);
   if (!is_handled) return;
   before = known;
   begin_watch();

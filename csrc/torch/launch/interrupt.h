@@ -4,9 +4,9 @@
 
 namespace loom::glue {
 
-// Exists while a kernel runs in this thread. The first one of the process has SIGINT looked at: where it comes
-// while kernels run, and for three seconds none of them ends, the process ends by it. Handlers of the program
-// are called as before.
+// Exists while a kernel runs in this thread. The first one of the process has SIGINT looked at: where it
+// comes while kernels run, and for three seconds none of them ends, the process ends by it. Handlers of the
+// program are called as before.
 class RunningKernel {
  public:
   RunningKernel();

@@ -55,8 +55,8 @@ std::string configuration_text(const loom_cuda_kernel& kernel) {
   const auto triple = [](const unsigned (&xyz)[3]) {
     return "(" + std::to_string(xyz[0]) + ", " + std::to_string(xyz[1]) + ", " + std::to_string(xyz[2]) + ")";
   };
-  return std::string(kernel.name) + ": grid " + triple(kernel.grid) + ", block " + triple(kernel.block) + ", " +
-         std::to_string(kernel.shared_bytes) + " bytes of dynamic shared memory";
+  return std::string(kernel.name) + ": grid " + triple(kernel.grid) + ", block " + triple(kernel.block) +
+         ", " + std::to_string(kernel.shared_bytes) + " bytes of dynamic shared memory";
 }
 
 // Calls `use` with each place in the arguments that holds an address of a device.
@@ -120,13 +120,15 @@ void submit(std::unique_ptr<KernelLaunch> launch, runtime::StreamRef stream) {
   if (is_described || is_fenced || launch->is_checked != 0) {
     for_device_words(*launch, runtime, [&](int number, char* at, void* word, const runtime::Place& place) {
       const KernelRange range = allocation_around(reinterpret_cast<uintptr_t>(place.device_address));
-      const bool is_new = range.end != 0 && std::none_of(launch->ranges.begin(), launch->ranges.end(),
-                                                         [&](const KernelRange& known) { return known.begin == range.begin; });
+      const bool is_new = range.end != 0 &&
+                          std::none_of(launch->ranges.begin(), launch->ranges.end(),
+                                       [&](const KernelRange& known) { return known.begin == range.begin; });
       if (is_new) {
         launch->ranges.push_back({range.begin, range.end, "argument " + std::to_string(number + 1)});
         if (sizes.size() < sizes.capacity()) {
           sizes.push_back(static_cast<int64_t>(range.end - range.begin));
-          operands.push_back({reinterpret_cast<const void*>(range.begin), &sizes.back(), &kOne, 1, 1, -1, true});
+          operands.push_back(
+              {reinterpret_cast<const void*>(range.begin), &sizes.back(), &kOne, 1, 1, -1, true});
         }
       }
       if (is_fenced) std::memcpy(at, &place.engine_address, sizeof(void*));
@@ -135,7 +137,8 @@ void submit(std::unique_ptr<KernelLaunch> launch, runtime::StreamRef stream) {
   if (is_fenced) {
     // Kernels know memory by the addresses where they reach it.
     for (KernelRange& range : launch->ranges) {
-      const auto first = reinterpret_cast<uintptr_t>(runtime.engine_address(reinterpret_cast<void*>(range.begin)));
+      const auto first =
+          reinterpret_cast<uintptr_t>(runtime.engine_address(reinterpret_cast<void*>(range.begin)));
       range.end = first + (range.end - range.begin);
       range.begin = first;
     }
@@ -147,9 +150,9 @@ void submit(std::unique_ptr<KernelLaunch> launch, runtime::StreamRef stream) {
   attributes[0] = {"grid", runtime::Attribute::Kind::kIntegers, 3, {.integers = grid}, 0};
   attributes[1] = {"block", runtime::Attribute::Kind::kIntegers, 3, {.integers = block}, 0};
   const runtime::OpRecord& op = runtime::intern_op(launch->kernel_name);
-  driver::Kernel kernel{op.full_name,
-                        [](void* work, driver::Stream) { run_launch(*static_cast<const KernelLaunch*>(work)); },
-                        [](void* work) { delete static_cast<KernelLaunch*>(work); }, launch.release()};
+  driver::Kernel kernel{
+      op.full_name, [](void* work, driver::Stream) { run_launch(*static_cast<const KernelLaunch*>(work)); },
+      [](void* work) { delete static_cast<KernelLaunch*>(work); }, launch.release()};
   if (!runtime.device(stream.device).runs_kernels()) kernel.run = [](void*, driver::Stream) {};
   translated([&] { runtime::submit(stream, kernel, {&op, operands, attributes}, operands); });
 }
@@ -157,13 +160,16 @@ void submit(std::unique_ptr<KernelLaunch> launch, runtime::StreamRef stream) {
 }  // namespace
 
 KernelLaunch::KernelLaunch(const loom_cuda_kernel& given)
-    : loom_cuda_kernel(given), kernel_name(given.name), kernel_place(given.place == nullptr ? "" : given.place) {}
+    : loom_cuda_kernel(given),
+      kernel_name(given.name),
+      kernel_place(given.place == nullptr ? "" : given.place) {}
 
 KernelRange allocation_around(uintptr_t address) {
   runtime::Runtime& runtime = devices();
   const runtime::Place place = runtime.locate(reinterpret_cast<void*>(address));
   if (place.kind != driver::AddressKind::kDevice) return {};
-  if (const KernelRange block = block_around(*place.device->allocator, reinterpret_cast<uintptr_t>(place.device_address));
+  if (const KernelRange block =
+          block_around(*place.device->allocator, reinterpret_cast<uintptr_t>(place.device_address));
       block.end != 0) {
     return block;
   }
@@ -204,8 +210,8 @@ void* handle_of(runtime::StreamRef stream) {
 
 size_t max_shared_bytes(int device) {
   const runtime::Chip& chip = devices().device(device).chip();
-  // Compute capabilities, CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability":
-  // maximum amount of shared memory per thread block.
+  // Compute capabilities, CUDA C++ Programming Guide, table "Technical Specifications per Compute
+  // Capability": maximum amount of shared memory per thread block.
   switch (chip.capability_major * 10 + chip.capability_minor) {
     case 70:
     case 72:
@@ -236,13 +242,15 @@ int loom_cuda_launch(const loom_cuda_kernel* given) {
   auto launch = std::make_unique<KernelLaunch>(*given);
   launch->name = launch->kernel_name.c_str();
   TORCH_CHECK(given->abi == LOOM_CUDA_ABI, given->name, " was compiled against version ", given->abi,
-              " of torch-loom's CUDA headers, and this is version ", LOOM_CUDA_ABI, ": build the extension anew");
+              " of torch-loom's CUDA headers, and this is version ", LOOM_CUDA_ABI,
+              ": build the extension anew");
   TORCH_CHECK_NOT_IMPLEMENTED(Runner::active() == nullptr, given->name, " (", given->place,
                               ") is launched by a kernel: dynamic parallelism is not supported");
   const loom::runtime::StreamRef stream = stream_of(given->stream);
   if (stream.device < 0) return set_last_error(kInvalidHandle);
   if (const int error = check_configuration(*given, stream.device); error != kSuccess) {
-    const std::string what = std::string("CUDA error: ") + error_text(error) + "\n" + configuration_text(*given);
+    const std::string what =
+        std::string("CUDA error: ") + error_text(error) + "\n" + configuration_text(*given);
     return set_last_error(error, std::make_exception_ptr(c10::AcceleratorError(
                                      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, error, what)));
   }
@@ -255,12 +263,15 @@ void loom_cuda_run(const loom_cuda_kernel* given) {
   launch.release = nullptr;  // it stays the caller's
   launch.name = launch.kernel_name.c_str();
   if (given->is_checked != 0) {
-    loom::glue::for_device_words(launch, loom::glue::devices(), [&](int number, char*, void* word, const auto& place) {
-      const auto range = loom::glue::allocation_around(reinterpret_cast<uintptr_t>(place.device_address));
-      const auto first = reinterpret_cast<uintptr_t>(loom::glue::devices().engine_address(reinterpret_cast<void*>(range.begin)));
-      if (range.end != 0)
-        launch.ranges.push_back({first, first + (range.end - range.begin), "argument " + std::to_string(number + 1)});
-    });
+    loom::glue::for_device_words(
+        launch, loom::glue::devices(), [&](int number, char*, void* word, const auto& place) {
+          const auto range = loom::glue::allocation_around(reinterpret_cast<uintptr_t>(place.device_address));
+          const auto first = reinterpret_cast<uintptr_t>(
+              loom::glue::devices().engine_address(reinterpret_cast<void*>(range.begin)));
+          if (range.end != 0)
+            launch.ranges.push_back(
+                {first, first + (range.end - range.begin), "argument " + std::to_string(number + 1)});
+        });
   }
   loom::glue::run_launch(launch);
 }
@@ -291,15 +302,17 @@ void loom_cuda_fail(int error, const char* what) {
   runner->fail(error, what + (" in " + runner->position()));
 }
 
-void loom_cuda_assert_fail(const char* assertion, const char* file, unsigned line, const char* function) noexcept {
+void loom_cuda_assert_fail(const char* assertion, const char* file, unsigned line,
+                           const char* function) noexcept {
   Runner* const runner = Runner::active();
   if (runner == nullptr) __assert_fail(assertion, file, line, function);
-  runner->fail(loom::cuda_cpp::kAssertTriggered, std::string(file) + ":" + std::to_string(line) + ": " + function + ": " +
-                                                     runner->position() + ": Assertion `" + assertion + "` failed.");
+  runner->fail(loom::cuda_cpp::kAssertTriggered, std::string(file) + ":" + std::to_string(line) + ": " +
+                                                     function + ": " + runner->position() + ": Assertion `" +
+                                                     assertion + "` failed.");
 }
 
 unsigned long long loom_cuda_clock(void) {
-  return static_cast<unsigned long long>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
+  return static_cast<unsigned long long>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                             std::chrono::steady_clock::now().time_since_epoch())
+                                             .count());
 }

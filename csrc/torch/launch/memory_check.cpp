@@ -39,7 +39,7 @@ struct Search {
 int find_segment(dl_phdr_info* info, size_t, void* context) {
   auto& search = *static_cast<Search*>(context);
   for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = info->dlpi_phdr[i];
+    const ElfW(Phdr) & segment = info->dlpi_phdr[i];
     uintptr_t begin = 0;
     if (segment.p_type == PT_LOAD) begin = info->dlpi_addr + segment.p_vaddr;
     if (segment.p_type == PT_TLS) begin = reinterpret_cast<uintptr_t>(info->dlpi_tls_data);
@@ -75,8 +75,9 @@ std::string distance(const KernelLaunch& launch, uintptr_t address, size_t bytes
   const KernelRange* nearest = nullptr;
   uintptr_t least = 0;
   for (const KernelRange& range : launch.ranges) {
-    const uintptr_t away = address >= range.begin ? (address + bytes > range.end ? address + bytes - range.end : 0)
-                                                  : range.begin - address;
+    const uintptr_t away = address >= range.begin
+                               ? (address + bytes > range.end ? address + bytes - range.end : 0)
+                               : range.begin - address;
     if (nearest == nullptr || away < least) {
       nearest = &range;
       least = away;
@@ -85,25 +86,27 @@ std::string distance(const KernelLaunch& launch, uintptr_t address, size_t bytes
   if (nearest == nullptr) return "the kernel was given no memory of a device";
   const std::string memory = nearest->name + " (" + std::to_string(nearest->end - nearest->begin) + " bytes)";
   if (address < nearest->begin) return std::to_string(nearest->begin - address) + " bytes before " + memory;
-  if (address >= nearest->end) return std::to_string(address - nearest->end) + " bytes after the end of " + memory;
+  if (address >= nearest->end)
+    return std::to_string(address - nearest->end) + " bytes after the end of " + memory;
   return "across the end of " + memory;
 }
 
-[[noreturn]] void refuse(cuda_cpp::Runner& runner, uintptr_t address, size_t bytes, bool is_written, const void* from,
-                         const std::string& where) {
+[[noreturn]] void refuse(cuda_cpp::Runner& runner, uintptr_t address, size_t bytes, bool is_written,
+                         const void* from, const std::string& where) {
   const std::string line = line_of(from);
   std::array<char, 32> shown{};
   std::snprintf(shown.data(), shown.size(), "0x%zx", static_cast<size_t>(address));
-  runner.fail(cuda_cpp::kIllegalAddress,
-              runner.position() + (is_written ? " writes " : " reads ") + std::to_string(bytes) + " bytes at " +
-                  shown.data() + (line.empty() ? "" : ", at " + line) + ": " + where);
+  runner.fail(cuda_cpp::kIllegalAddress, runner.position() + (is_written ? " writes " : " reads ") +
+                                             std::to_string(bytes) + " bytes at " + shown.data() +
+                                             (line.empty() ? "" : ", at " + line) + ": " + where);
 }
 
 }  // namespace
 
 }  // namespace loom::glue
 
-void loom_cuda_access(uintptr_t address, size_t bytes, int is_written, const void* from, loom_cuda_range* known) {
+void loom_cuda_access(uintptr_t address, size_t bytes, int is_written, const void* from,
+                      loom_cuda_range* known) {
   using namespace loom::glue;
   loom::cuda_cpp::Runner* const runner = loom::cuda_cpp::Runner::active();
   if (runner == nullptr) return;
@@ -126,7 +129,8 @@ void loom_cuda_access(uintptr_t address, size_t bytes, int is_written, const voi
     *known = {first, first + runner->shared_bytes};
     return;
   }
-  for (const std::vector<KernelRange>* ranges : {&launch.ranges, static_cast<const std::vector<KernelRange>*>(&reached)}) {
+  for (const std::vector<KernelRange>* ranges :
+       {&launch.ranges, static_cast<const std::vector<KernelRange>*>(&reached)}) {
     for (const KernelRange& range : *ranges) {
       if (!holds(range, address, bytes)) continue;
       // A pointer among the contents gives the kernel what it points to. What is read in words of its size is
@@ -154,8 +158,9 @@ void loom_cuda_access(uintptr_t address, size_t bytes, int is_written, const voi
   const auto shared = reinterpret_cast<uintptr_t>(runner->shared);
   std::string where = "no memory of a device";
   if (address + 65536 > shared && address < shared + runner->shared_bytes + 65536) {
-    where = address < shared ? std::to_string(shared - address) + " bytes before the block's "
-                             : std::to_string(address - shared - runner->shared_bytes) + " bytes after the block's ";
+    where = address < shared
+                ? std::to_string(shared - address) + " bytes before the block's "
+                : std::to_string(address - shared - runner->shared_bytes) + " bytes after the block's ";
     where += std::to_string(runner->shared_bytes) + " bytes of dynamic shared memory";
   } else if (address < 4096) {
     where = "a null pointer";

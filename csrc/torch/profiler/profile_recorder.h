@@ -35,7 +35,7 @@ class ProfileRecorder final : public runtime::TapeReader {
     int64_t stream;
     std::string name;
     runtime::ShapeClass shape_class;  // of the op, if the kernel has an op
-    std::string grid, block;  // of a kernel of the program's own, as "[1, 1, 1]"; empty: it has none
+    std::string grid, block;          // of a kernel of the program's own, as "[1, 1, 1]"; empty: it has none
     const void* event;
     size_t bytes;
     const char* direction;                    // of a copy

@@ -80,6 +80,8 @@ _COMPILE = (
     *("-O3", "-fPIC", "-w", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
     # Kernels look at memory through pointers of other types.
     "-fno-strict-aliasing",
+    # Kernels are this library's own, and may be part of the loop that calls them.
+    "-fno-semantic-interposition",
     # Static variables of templates are each library's own.
     "-fno-gnu-unique",
     "-fsanitize=integer-divide-by-zero",

@@ -57,7 +57,9 @@ class coalesced_group {
   unsigned meta_group_rank() const { return 0; }
   unsigned meta_group_size() const { return 1; }
   template <typename T>
-  T shfl(T value, unsigned rank) const { return loom_cuda::shuffle(mask_, value, lane_of(rank)); }
+  T shfl(T value, unsigned rank) const {
+    return loom_cuda::shuffle(mask_, value, lane_of(rank));
+  }
   template <typename T>
   T shfl_up(T value, unsigned delta) const {
     const unsigned rank = thread_rank();
@@ -91,7 +93,8 @@ static inline coalesced_group coalesced_threads() { return coalesced_group(__act
 // `N` threads of a warp in a row, a power of two up to 32.
 template <unsigned N, typename Parent = void>
 class thread_block_tile {
-  static_assert(N > 0 && N <= 32 && (N & (N - 1)) == 0, "torch-loom has tiles of up to 32 threads, a power of two");
+  static_assert(N > 0 && N <= 32 && (N & (N - 1)) == 0,
+                "torch-loom has tiles of up to 32 threads, a power of two");
 
  public:
   static void sync() { __syncwarp(mask()); }
@@ -101,20 +104,32 @@ class thread_block_tile {
   static unsigned meta_group_rank() { return loom_cuda::thread_rank() / N; }
   static unsigned meta_group_size() { return (thread_block::num_threads() + N - 1) / N; }
   template <typename T>
-  static T shfl(T value, int rank) { return __shfl_sync(mask(), value, rank, N); }
+  static T shfl(T value, int rank) {
+    return __shfl_sync(mask(), value, rank, N);
+  }
   template <typename T>
-  static T shfl_up(T value, unsigned delta) { return __shfl_up_sync(mask(), value, delta, N); }
+  static T shfl_up(T value, unsigned delta) {
+    return __shfl_up_sync(mask(), value, delta, N);
+  }
   template <typename T>
-  static T shfl_down(T value, unsigned delta) { return __shfl_down_sync(mask(), value, delta, N); }
+  static T shfl_down(T value, unsigned delta) {
+    return __shfl_down_sync(mask(), value, delta, N);
+  }
   template <typename T>
-  static T shfl_xor(T value, unsigned lanes) { return __shfl_xor_sync(mask(), value, static_cast<int>(lanes), N); }
+  static T shfl_xor(T value, unsigned lanes) {
+    return __shfl_xor_sync(mask(), value, static_cast<int>(lanes), N);
+  }
   static int any(int predicate) { return __any_sync(mask(), predicate); }
   static int all(int predicate) { return __all_sync(mask(), predicate); }
   static unsigned ballot(int predicate) { return __ballot_sync(mask(), predicate) >> first(); }
   template <typename T>
-  static unsigned match_any(T value) { return __match_any_sync(mask(), value) >> first(); }
+  static unsigned match_any(T value) {
+    return __match_any_sync(mask(), value) >> first();
+  }
   template <typename T>
-  static unsigned match_all(T value, int& are_equal) { return __match_all_sync(mask(), value, &are_equal) >> first(); }
+  static unsigned match_all(T value, int& are_equal) {
+    return __match_all_sync(mask(), value, &are_equal) >> first();
+  }
   static unsigned mask() { return (N == 32 ? 0xffffffffU : (1U << N % 32) - 1) << first(); }
 
  private:
@@ -135,9 +150,13 @@ static inline coalesced_group binary_partition(const Group& group, bool predicat
   return coalesced_group(predicate ? votes : mask & ~votes);
 }
 template <typename Group>
-static inline void sync(const Group& group) { group.sync(); }
+static inline void sync(const Group& group) {
+  group.sync();
+}
 template <typename Group>
-static inline unsigned thread_rank(const Group& group) { return static_cast<unsigned>(group.thread_rank()); }
+static inline unsigned thread_rank(const Group& group) {
+  return static_cast<unsigned>(group.thread_rank());
+}
 
 template <typename T>
 using plus = loom_cuda::Add;
@@ -166,7 +185,9 @@ static inline T inclusive_scan(const Group& group, T value, Op op) {
   return value;
 }
 template <typename Group, typename T>
-static inline T inclusive_scan(const Group& group, T value) { return inclusive_scan(group, value, loom_cuda::Add()); }
+static inline T inclusive_scan(const Group& group, T value) {
+  return inclusive_scan(group, value, loom_cuda::Add());
+}
 template <typename Group, typename T>
 static inline T exclusive_scan(const Group& group, T value) {
   const T sum = group.shfl_up(inclusive_scan(group, value), 1);
@@ -180,6 +201,8 @@ static inline void memcpy_async(const Group& group, T* to, const U* from, S byte
     reinterpret_cast<char*>(to)[at] = reinterpret_cast<const char*>(from)[at];
 }
 template <typename Group>
-static inline void wait(const Group& group) { group.sync(); }
+static inline void wait(const Group& group) {
+  group.sync();
+}
 
 }  // namespace cooperative_groups

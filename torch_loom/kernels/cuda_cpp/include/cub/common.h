@@ -1,4 +1,5 @@
-// What this subset of cub shares. Its collectives exchange values through shared memory and the block's barrier.
+// What this subset of cub shares. Its collectives exchange values through shared memory and the block's
+// barrier.
 #pragma once
 
 #include "loom_cuda/device.h"
@@ -17,19 +18,27 @@ struct NullType {};
 
 struct Sum {
   template <typename A, typename B>
-  auto operator()(const A& a, const B& b) const { return a + b; }
+  auto operator()(const A& a, const B& b) const {
+    return a + b;
+  }
 };
 struct Max {
   template <typename A, typename B>
-  auto operator()(const A& a, const B& b) const { return a < b ? b : a; }
+  auto operator()(const A& a, const B& b) const {
+    return a < b ? b : a;
+  }
 };
 struct Min {
   template <typename A, typename B>
-  auto operator()(const A& a, const B& b) const { return b < a ? b : a; }
+  auto operator()(const A& a, const B& b) const {
+    return b < a ? b : a;
+  }
 };
 struct Equality {
   template <typename T>
-  bool operator()(const T& a, const T& b) const { return a == b; }
+  bool operator()(const T& a, const T& b) const {
+    return a == b;
+  }
 };
 struct ArgMax {
   template <typename P>

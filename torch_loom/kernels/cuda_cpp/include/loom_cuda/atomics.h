@@ -58,15 +58,19 @@ static inline T fetch_add(T* at, T value) {
 
 }  // namespace loom_cuda
 
-#define LOOM_CUDA_ATOMIC(name, expression)                                            \
-  template <typename T>                                                               \
-  static inline T name(T* at, loom_cuda::Given<T> value) {                            \
-    return expression;                                                                \
-  }                                                                                   \
-  template <typename T>                                                               \
-  static inline T name##_system(T* at, loom_cuda::Given<T> value) { return name(at, value); } \
-  template <typename T>                                                               \
-  static inline T name##_block(T* at, loom_cuda::Given<T> value) { return name(at, value); }
+#define LOOM_CUDA_ATOMIC(name, expression)                          \
+  template <typename T>                                             \
+  static inline T name(T* at, loom_cuda::Given<T> value) {          \
+    return expression;                                              \
+  }                                                                 \
+  template <typename T>                                             \
+  static inline T name##_system(T* at, loom_cuda::Given<T> value) { \
+    return name(at, value);                                         \
+  }                                                                 \
+  template <typename T>                                             \
+  static inline T name##_block(T* at, loom_cuda::Given<T> value) {  \
+    return name(at, value);                                         \
+  }
 
 LOOM_CUDA_ATOMIC(atomicAdd, loom_cuda::fetch_add(at, value))
 LOOM_CUDA_ATOMIC(atomicSub, __atomic_fetch_sub(at, value, __ATOMIC_SEQ_CST))
@@ -76,9 +80,11 @@ LOOM_CUDA_ATOMIC(atomicXor, __atomic_fetch_xor(at, value, __ATOMIC_SEQ_CST))
 LOOM_CUDA_ATOMIC(atomicMin, loom_cuda::exchange_by(at, [value](T old) { return value < old ? value : old; }))
 LOOM_CUDA_ATOMIC(atomicMax, loom_cuda::exchange_by(at, [value](T old) { return old < value ? value : old; }))
 LOOM_CUDA_ATOMIC(atomicExch, loom_cuda::exchange_by(at, [value](T) { return value; }))
-LOOM_CUDA_ATOMIC(atomicInc, loom_cuda::exchange_by(at, [value](T old) { return old >= value ? T(0) : T(old + 1); }))
-LOOM_CUDA_ATOMIC(atomicDec,
-                 loom_cuda::exchange_by(at, [value](T old) { return old == 0 || old > value ? value : T(old - 1); }))
+LOOM_CUDA_ATOMIC(atomicInc,
+                 loom_cuda::exchange_by(at, [value](T old) { return old >= value ? T(0) : T(old + 1); }))
+LOOM_CUDA_ATOMIC(atomicDec, loom_cuda::exchange_by(at, [value](T old) {
+                   return old == 0 || old > value ? value : T(old - 1);
+                 }))
 #undef LOOM_CUDA_ATOMIC
 
 template <typename T>

@@ -54,8 +54,7 @@ struct __attribute__((aligned(4))) __nv_bfloat162 {
   __nv_bfloat16 x, y;
   __nv_bfloat162() = default;
   __nv_bfloat162(const __nv_bfloat16& x, const __nv_bfloat16& y) : x(x), y(y) {}
-  __nv_bfloat162(const __nv_bfloat162_raw& raw)
-      : x(__nv_bfloat16_raw{raw.x}), y(__nv_bfloat16_raw{raw.y}) {}
+  __nv_bfloat162(const __nv_bfloat162_raw& raw) : x(__nv_bfloat16_raw{raw.x}), y(__nv_bfloat16_raw{raw.y}) {}
 };
 typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;
@@ -96,7 +95,9 @@ static inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) {
 static inline __nv_bfloat162 __float22bfloat162_rn(float2 x) { return __floats2bfloat162_rn(x.x, x.y); }
 static inline float2 __bfloat1622float2(const __nv_bfloat162& x) { return {x.x.wide(), x.y.wide()}; }
 static inline __nv_bfloat162 __bfloat162bfloat162(const __nv_bfloat16& x) { return {x, x}; }
-static inline __nv_bfloat162 __halves2bfloat162(const __nv_bfloat16& x, const __nv_bfloat16& y) { return {x, y}; }
+static inline __nv_bfloat162 __halves2bfloat162(const __nv_bfloat16& x, const __nv_bfloat16& y) {
+  return {x, y};
+}
 static inline __nv_bfloat162 make_bfloat162(const __nv_bfloat16& x, const __nv_bfloat16& y) { return {x, y}; }
 static inline __nv_bfloat16 __low2bfloat16(const __nv_bfloat162& x) { return x.x; }
 static inline __nv_bfloat16 __high2bfloat16(const __nv_bfloat162& x) { return x.y; }

@@ -19,7 +19,8 @@ static inline void fail_at(int error, const char* what, const void* data) {
 
 }  // namespace loom_cuda
 
-#define LOOM_CUDA_HANDLER(name) extern "C" __attribute__((weak, visibility("hidden"), used)) void __ubsan_handle_##name
+#define LOOM_CUDA_HANDLER(name) \
+  extern "C" __attribute__((weak, visibility("hidden"), used)) void __ubsan_handle_##name
 // A GPU returns some number; the host would end the process.
 LOOM_CUDA_HANDLER(divrem_overflow)(void* data, uintptr_t, uintptr_t) {
   loom_cuda::fail_at(719, "integer division by zero", data);
@@ -34,7 +35,9 @@ LOOM_CUDA_HANDLER(out_of_bounds)(void* data, uintptr_t index) {
   snprintf(text, sizeof(text), "index %lld is outside of its array", static_cast<long long>(index));
   if (loom_cuda_in_kernel()) loom_cuda::fail_at(700, text, data);
 }
-LOOM_CUDA_HANDLER(out_of_bounds_abort)(void* data, uintptr_t index) { __ubsan_handle_out_of_bounds(data, index); }
+LOOM_CUDA_HANDLER(out_of_bounds_abort)(void* data, uintptr_t index) {
+  __ubsan_handle_out_of_bounds(data, index);
+}
 
 namespace loom_cuda {
 static thread_local int unchecked_depth;
@@ -55,15 +58,16 @@ namespace loom_cuda {
 static thread_local loom_cuda_range known_ranges[4];
 static thread_local unsigned next_range;
 
-LOOM_CUDA_UNCHECKED __attribute__((noinline)) static void check_slowly(uintptr_t address, size_t bytes, int is_written,
-                                                                      const void* from) {
+LOOM_CUDA_UNCHECKED __attribute__((noinline)) static void check_slowly(uintptr_t address, size_t bytes,
+                                                                       int is_written, const void* from) {
   if (!loom_cuda_in_kernel()) return;
   loom_cuda_range& range = known_ranges[next_range++ % 4];
   range = {1, 0};
   loom_cuda_access(address, bytes, is_written, from, &range);
 }
 
-LOOM_CUDA_UNCHECKED static inline void check(uintptr_t address, size_t bytes, int is_written, const void* from) {
+LOOM_CUDA_UNCHECKED static inline void check(uintptr_t address, size_t bytes, int is_written,
+                                             const void* from) {
   if (runner == nullptr || unchecked_depth != 0) return;
   for (const loom_cuda_range& range : known_ranges) {
     if (address >= range.begin && address + bytes <= range.end) return;
@@ -73,13 +77,14 @@ LOOM_CUDA_UNCHECKED static inline void check(uintptr_t address, size_t bytes, in
 
 }  // namespace loom_cuda
 
-#define LOOM_CUDA_CALLBACK(name) extern "C" __attribute__((weak, visibility("hidden"), used)) LOOM_CUDA_UNCHECKED void __asan_##name
-#define LOOM_CUDA_ACCESS(bytes)                                                       \
-  LOOM_CUDA_CALLBACK(load##bytes##_noabort)(uintptr_t at) {                           \
-    loom_cuda::check(at, bytes, 0, __builtin_return_address(0));                      \
-  }                                                                                   \
-  LOOM_CUDA_CALLBACK(store##bytes##_noabort)(uintptr_t at) {                          \
-    loom_cuda::check(at, bytes, 1, __builtin_return_address(0));                      \
+#define LOOM_CUDA_CALLBACK(name) \
+  extern "C" __attribute__((weak, visibility("hidden"), used)) LOOM_CUDA_UNCHECKED void __asan_##name
+#define LOOM_CUDA_ACCESS(bytes)                                  \
+  LOOM_CUDA_CALLBACK(load##bytes##_noabort)(uintptr_t at) {      \
+    loom_cuda::check(at, bytes, 0, __builtin_return_address(0)); \
+  }                                                              \
+  LOOM_CUDA_CALLBACK(store##bytes##_noabort)(uintptr_t at) {     \
+    loom_cuda::check(at, bytes, 1, __builtin_return_address(0)); \
   }
 LOOM_CUDA_ACCESS(1)
 LOOM_CUDA_ACCESS(2)

@@ -1,6 +1,6 @@
-// What compiled kernels and the process that runs them know of each other: torch_loom's extension module exports
-// these functions, code that CUDA C++ became calls them. Plain C types, so that both may be compiled by
-// different compilers.
+// What compiled kernels and the process that runs them know of each other: torch_loom's extension module
+// exports these functions, code that CUDA C++ became calls them. Plain C types, so that both may be compiled
+// by different compilers.
 #pragma once
 
 #include <stddef.h>
@@ -35,11 +35,11 @@ struct loom_cuda_argument {
 
 // A kernel and what it is launched with.
 struct loom_cuda_kernel {
-  int abi;           // LOOM_CUDA_ABI
-  int is_checked;    // whether its accesses call loom_cuda_access()
+  int abi;         // LOOM_CUDA_ABI
+  int is_checked;  // whether its accesses call loom_cuda_access()
   int is_cooperative;
-  const char* name;  // "scale<float>"
-  const char* place; // "scale.cu:12", may be empty
+  const char* name;   // "scale<float>"
+  const char* place;  // "scale.cu:12", may be empty
   // Runs threads of the runner's block, and then other blocks as long as loom_cuda_next_block() has one.
   // Returns early, having run the thread that it was in, where a thread has waited.
   void (*run)(const void* closure, struct loom_cuda_runner* runner);
@@ -73,8 +73,8 @@ LOOM_CUDA_EXPORT void loom_cuda_end_thread(struct loom_cuda_runner* runner, unsi
 enum { LOOM_CUDA_SYNC, LOOM_CUDA_COUNT, LOOM_CUDA_AND, LOOM_CUDA_OR };
 // Waits for all threads of the block that have not ended. Returns what the kind makes of their values.
 LOOM_CUDA_EXPORT int loom_cuda_barrier(struct loom_cuda_runner* runner, unsigned thread, int kind, int value);
-// Waits for the lanes of a mask; the last calls `combine` with what each lane has given, and the lanes that are
-// there. All must give the same function.
+// Waits for the lanes of a mask; the last calls `combine` with what each lane has given, and the lanes that
+// are there. All must give the same function.
 LOOM_CUDA_EXPORT void loom_cuda_meet(struct loom_cuda_runner* runner, unsigned thread, unsigned mask,
                                      void* given, void (*combine)(void* const* given, unsigned lanes));
 // The lanes of the warp that are here, too.
@@ -93,7 +93,8 @@ LOOM_CUDA_EXPORT void loom_cuda_assert_fail(const char* assertion, const char* f
 // Whether this thread of the host runs a kernel now.
 LOOM_CUDA_EXPORT int loom_cuda_in_kernel(void);
 // In checked builds, before an access: fails the kernel where `bytes` at `address` are no memory of the
-// kernel's. `from` is the code that accesses. Sets `known` to a range around the address that may be accessed.
+// kernel's. `from` is the code that accesses. Sets `known` to a range around the address that may be
+// accessed.
 struct loom_cuda_range {
   uintptr_t begin, end;
 };

@@ -1,5 +1,5 @@
-// __nv_fp8_e4m3 and __nv_fp8_e5m2, of one to four numbers: storage, and conversions from and to float. What is
-// too large becomes the largest number, as their constructors do on a GPU.
+// __nv_fp8_e4m3 and __nv_fp8_e5m2, of one to four numbers: storage, and conversions from and to float. What
+// is too large becomes the largest number, as their constructors do on a GPU.
 #pragma once
 
 #include "loom_cuda/bfloat16.h"
@@ -25,7 +25,8 @@ struct Float8 {
     if (is_ieee && exponent == 31) return mantissa == 0 ? sign * HUGE_VALF : NAN;
     if (!is_ieee && (x & 0x7F) == 0x7F) return NAN;
     if (exponent == 0) return sign * ldexpf(static_cast<float>(mantissa), 1 - bias - bits);
-    return sign * ldexpf(static_cast<float>(mantissa + (1U << bits)), static_cast<int>(exponent) - bias - bits);
+    return sign *
+           ldexpf(static_cast<float>(mantissa + (1U << bits)), static_cast<int>(exponent) - bias - bits);
   }
 
   unsigned char narrow(float value, bool saturates) const {
@@ -35,7 +36,8 @@ struct Float8 {
     int exponent = 0;
     if (magnitude != 0) frexpf(magnitude, &exponent);
     const int unit = (exponent - 1 < 1 - bias ? 1 - bias : exponent - 1) - bits;
-    const float rounded = magnitude == HUGE_VALF ? magnitude : ldexpf(nearbyintf(ldexpf(magnitude, -unit)), unit);
+    const float rounded =
+        magnitude == HUGE_VALF ? magnitude : ldexpf(nearbyintf(ldexpf(magnitude, -unit)), unit);
     const unsigned char most = is_ieee ? 0x7B : 0x7E;
     if (rounded > largest) return sign | (saturates ? most : is_ieee ? 0x7C : 0x7F);
     if (rounded == 0) return sign;
@@ -47,15 +49,20 @@ struct Float8 {
   }
 };
 inline constexpr Float8 kE4M3{3, 7, 448, false}, kE5M2{2, 15, 57344, true};
-static inline const Float8& float8(__nv_fp8_interpretation_t kind) { return kind == __NV_E4M3 ? kE4M3 : kE5M2; }
+static inline const Float8& float8(__nv_fp8_interpretation_t kind) {
+  return kind == __NV_E4M3 ? kE4M3 : kE5M2;
+}
 
 }  // namespace loom_cuda
 
-static inline __nv_fp8_storage_t __nv_cvt_float_to_fp8(float x, __nv_saturation_t s, __nv_fp8_interpretation_t k) {
+static inline __nv_fp8_storage_t __nv_cvt_float_to_fp8(float x, __nv_saturation_t s,
+                                                       __nv_fp8_interpretation_t k) {
   return loom_cuda::float8(k).narrow(x, s == __NV_SATFINITE);
 }
-static inline __nv_fp8x2_storage_t __nv_cvt_float2_to_fp8x2(float2 x, __nv_saturation_t s, __nv_fp8_interpretation_t k) {
-  return static_cast<__nv_fp8x2_storage_t>(__nv_cvt_float_to_fp8(x.x, s, k) | __nv_cvt_float_to_fp8(x.y, s, k) << 8);
+static inline __nv_fp8x2_storage_t __nv_cvt_float2_to_fp8x2(float2 x, __nv_saturation_t s,
+                                                            __nv_fp8_interpretation_t k) {
+  return static_cast<__nv_fp8x2_storage_t>(__nv_cvt_float_to_fp8(x.x, s, k) | __nv_cvt_float_to_fp8(x.y, s, k)
+                                                                                  << 8);
 }
 static inline __half_raw __nv_cvt_fp8_to_halfraw(__nv_fp8_storage_t x, __nv_fp8_interpretation_t k) {
   return {loom_cuda::half_of_float(loom_cuda::float8(k).wide(x))};
@@ -65,39 +72,40 @@ static inline __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t x, __n
           __nv_cvt_fp8_to_halfraw(static_cast<unsigned char>(x >> 8), k).x};
 }
 
-#define LOOM_CUDA_FLOAT8(name, format)                                                         \
-  struct __nv_fp8_##name {                                                                     \
-    __nv_fp8_storage_t __x;                                                                    \
-    __nv_fp8_##name() = default;                                                               \
-    explicit __nv_fp8_##name(float x) : __x(format.narrow(x, true)) {}                         \
-    explicit __nv_fp8_##name(double x) : __nv_fp8_##name(static_cast<float>(x)) {}             \
-    explicit __nv_fp8_##name(int x) : __nv_fp8_##name(static_cast<float>(x)) {}                \
-    explicit __nv_fp8_##name(__half x) : __nv_fp8_##name(x.wide()) {}                          \
-    explicit __nv_fp8_##name(__nv_bfloat16 x) : __nv_fp8_##name(x.wide()) {}                   \
-    explicit operator float() const { return format.wide(__x); }                               \
-    explicit operator double() const { return format.wide(__x); }                              \
-    explicit operator __half() const { return __half::narrow(format.wide(__x)); }              \
-    explicit operator __nv_bfloat16() const { return __nv_bfloat16::narrow(format.wide(__x)); } \
-  };                                                                                           \
-  struct __attribute__((aligned(2))) __nv_fp8x2_##name {                                       \
-    __nv_fp8x2_storage_t __x;                                                                  \
-    __nv_fp8x2_##name() = default;                                                             \
-    explicit __nv_fp8x2_##name(float2 v)                                                       \
-        : __x(static_cast<unsigned short>(format.narrow(v.x, true) | format.narrow(v.y, true) << 8)) {} \
-    explicit operator float2() const {                                                         \
-      return {format.wide(static_cast<unsigned char>(__x)), format.wide(static_cast<unsigned char>(__x >> 8))}; \
-    }                                                                                          \
-  };                                                                                           \
-  struct __attribute__((aligned(4))) __nv_fp8x4_##name {                                       \
-    __nv_fp8x4_storage_t __x;                                                                  \
-    __nv_fp8x4_##name() = default;                                                             \
-    explicit __nv_fp8x4_##name(float4 v)                                                       \
-        : __x(static_cast<unsigned>(format.narrow(v.x, true)) | format.narrow(v.y, true) << 8 |  \
+#define LOOM_CUDA_FLOAT8(name, format)                                                                   \
+  struct __nv_fp8_##name {                                                                               \
+    __nv_fp8_storage_t __x;                                                                              \
+    __nv_fp8_##name() = default;                                                                         \
+    explicit __nv_fp8_##name(float x) : __x(format.narrow(x, true)) {}                                   \
+    explicit __nv_fp8_##name(double x) : __nv_fp8_##name(static_cast<float>(x)) {}                       \
+    explicit __nv_fp8_##name(int x) : __nv_fp8_##name(static_cast<float>(x)) {}                          \
+    explicit __nv_fp8_##name(__half x) : __nv_fp8_##name(x.wide()) {}                                    \
+    explicit __nv_fp8_##name(__nv_bfloat16 x) : __nv_fp8_##name(x.wide()) {}                             \
+    explicit operator float() const { return format.wide(__x); }                                         \
+    explicit operator double() const { return format.wide(__x); }                                        \
+    explicit operator __half() const { return __half::narrow(format.wide(__x)); }                        \
+    explicit operator __nv_bfloat16() const { return __nv_bfloat16::narrow(format.wide(__x)); }          \
+  };                                                                                                     \
+  struct __attribute__((aligned(2))) __nv_fp8x2_##name {                                                 \
+    __nv_fp8x2_storage_t __x;                                                                            \
+    __nv_fp8x2_##name() = default;                                                                       \
+    explicit __nv_fp8x2_##name(float2 v)                                                                 \
+        : __x(static_cast<unsigned short>(format.narrow(v.x, true) | format.narrow(v.y, true) << 8)) {}  \
+    explicit operator float2() const {                                                                   \
+      return {format.wide(static_cast<unsigned char>(__x)),                                              \
+              format.wide(static_cast<unsigned char>(__x >> 8))};                                        \
+    }                                                                                                    \
+  };                                                                                                     \
+  struct __attribute__((aligned(4))) __nv_fp8x4_##name {                                                 \
+    __nv_fp8x4_storage_t __x;                                                                            \
+    __nv_fp8x4_##name() = default;                                                                       \
+    explicit __nv_fp8x4_##name(float4 v)                                                                 \
+        : __x(static_cast<unsigned>(format.narrow(v.x, true)) | format.narrow(v.y, true) << 8 |          \
               format.narrow(v.z, true) << 16 | static_cast<unsigned>(format.narrow(v.w, true)) << 24) {} \
-    explicit operator float4() const {                                                         \
+    explicit operator float4() const {                                                                   \
       const auto part = [this](int i) { return format.wide(static_cast<unsigned char>(__x >> 8 * i)); }; \
-      return {part(0), part(1), part(2), part(3)};                                             \
-    }                                                                                          \
+      return {part(0), part(1), part(2), part(3)};                                                       \
+    }                                                                                                    \
   };
 LOOM_CUDA_FLOAT8(e4m3, loom_cuda::kE4M3)
 LOOM_CUDA_FLOAT8(e5m2, loom_cuda::kE5M2)

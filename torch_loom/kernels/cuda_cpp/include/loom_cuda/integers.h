@@ -6,7 +6,9 @@
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 static inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
-static inline int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(x)); }
+static inline int __clzll(long long x) {
+  return x == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(x));
+}
 static inline int __ffs(int x) { return __builtin_ffs(x); }
 static inline int __ffsll(long long x) { return __builtin_ffsll(x); }
 static inline unsigned __brev(unsigned x) {
@@ -16,7 +18,8 @@ static inline unsigned __brev(unsigned x) {
   return __builtin_bswap32(x);
 }
 static inline unsigned long long __brevll(unsigned long long x) {
-  return static_cast<unsigned long long>(__brev(static_cast<unsigned>(x))) << 32 | __brev(static_cast<unsigned>(x >> 32));
+  return static_cast<unsigned long long>(__brev(static_cast<unsigned>(x))) << 32 |
+         __brev(static_cast<unsigned>(x >> 32));
 }
 static inline int __fns(unsigned mask, unsigned base, int offset) {
   // The offset-th bit that is set, from `base` on: up where it is positive, down where it is negative.
@@ -76,7 +79,8 @@ namespace loom_cuda {
 // Sums of products of the parts of two words.
 template <typename A, typename B, typename C>
 static inline C dot4(unsigned a, unsigned b, C c) {
-  for (int i = 0; i < 4; ++i) c += static_cast<C>(static_cast<A>(a >> 8 * i)) * static_cast<C>(static_cast<B>(b >> 8 * i));
+  for (int i = 0; i < 4; ++i)
+    c += static_cast<C>(static_cast<A>(a >> 8 * i)) * static_cast<C>(static_cast<B>(b >> 8 * i));
   return c;
 }
 // Lane by lane of words that hold four or two numbers.
@@ -90,14 +94,36 @@ static inline unsigned by_parts(unsigned a, unsigned b, F&& f) {
 }
 }  // namespace loom_cuda
 static inline int __dp4a(int a, int b, int c) { return loom_cuda::dot4<int8_t, int8_t>(a, b, c); }
-static inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) { return loom_cuda::dot4<uint8_t, uint8_t>(a, b, c); }
-static inline unsigned __vadd4(unsigned a, unsigned b) { return loom_cuda::by_parts<uint8_t>(a, b, [](int x, int y) { return x + y; }); }
-static inline unsigned __vsub4(unsigned a, unsigned b) { return loom_cuda::by_parts<uint8_t>(a, b, [](int x, int y) { return x - y; }); }
-static inline unsigned __vadd2(unsigned a, unsigned b) { return loom_cuda::by_parts<uint16_t>(a, b, [](int x, int y) { return x + y; }); }
-static inline unsigned __vsub2(unsigned a, unsigned b) { return loom_cuda::by_parts<uint16_t>(a, b, [](int x, int y) { return x - y; }); }
-static inline unsigned __vmaxs4(unsigned a, unsigned b) { return loom_cuda::by_parts<int8_t>(a, b, [](int x, int y) { return x < y ? y : x; }); }
-static inline unsigned __vmins4(unsigned a, unsigned b) { return loom_cuda::by_parts<int8_t>(a, b, [](int x, int y) { return y < x ? y : x; }); }
-static inline unsigned __vmaxu4(unsigned a, unsigned b) { return loom_cuda::by_parts<uint8_t>(a, b, [](int x, int y) { return x < y ? y : x; }); }
-static inline unsigned __vminu4(unsigned a, unsigned b) { return loom_cuda::by_parts<uint8_t>(a, b, [](int x, int y) { return y < x ? y : x; }); }
-static inline unsigned __vabsdiffu4(unsigned a, unsigned b) { return loom_cuda::by_parts<uint8_t>(a, b, [](int x, int y) { return x < y ? y - x : x - y; }); }
-static inline unsigned __vcmpeq4(unsigned a, unsigned b) { return loom_cuda::by_parts<uint8_t>(a, b, [](int x, int y) { return x == y ? 0xFF : 0; }); }
+static inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
+  return loom_cuda::dot4<uint8_t, uint8_t>(a, b, c);
+}
+static inline unsigned __vadd4(unsigned a, unsigned b) {
+  return loom_cuda::by_parts<uint8_t>(a, b, [](int x, int y) { return x + y; });
+}
+static inline unsigned __vsub4(unsigned a, unsigned b) {
+  return loom_cuda::by_parts<uint8_t>(a, b, [](int x, int y) { return x - y; });
+}
+static inline unsigned __vadd2(unsigned a, unsigned b) {
+  return loom_cuda::by_parts<uint16_t>(a, b, [](int x, int y) { return x + y; });
+}
+static inline unsigned __vsub2(unsigned a, unsigned b) {
+  return loom_cuda::by_parts<uint16_t>(a, b, [](int x, int y) { return x - y; });
+}
+static inline unsigned __vmaxs4(unsigned a, unsigned b) {
+  return loom_cuda::by_parts<int8_t>(a, b, [](int x, int y) { return x < y ? y : x; });
+}
+static inline unsigned __vmins4(unsigned a, unsigned b) {
+  return loom_cuda::by_parts<int8_t>(a, b, [](int x, int y) { return y < x ? y : x; });
+}
+static inline unsigned __vmaxu4(unsigned a, unsigned b) {
+  return loom_cuda::by_parts<uint8_t>(a, b, [](int x, int y) { return x < y ? y : x; });
+}
+static inline unsigned __vminu4(unsigned a, unsigned b) {
+  return loom_cuda::by_parts<uint8_t>(a, b, [](int x, int y) { return y < x ? y : x; });
+}
+static inline unsigned __vabsdiffu4(unsigned a, unsigned b) {
+  return loom_cuda::by_parts<uint8_t>(a, b, [](int x, int y) { return x < y ? y - x : x - y; });
+}
+static inline unsigned __vcmpeq4(unsigned a, unsigned b) {
+  return loom_cuda::by_parts<uint8_t>(a, b, [](int x, int y) { return x == y ? 0xFF : 0; });
+}

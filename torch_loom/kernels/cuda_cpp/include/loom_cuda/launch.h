@@ -89,7 +89,9 @@ struct Closure {
     }
   }
 
-  static void thread_index(unsigned* xyz) { xyz[0] = threadIdx.x, xyz[1] = threadIdx.y, xyz[2] = threadIdx.z; }
+  static void thread_index(unsigned* xyz) {
+    xyz[0] = threadIdx.x, xyz[1] = threadIdx.y, xyz[2] = threadIdx.z;
+  }
   static void release(void* closure) { delete static_cast<Closure*>(closure); }
 };
 

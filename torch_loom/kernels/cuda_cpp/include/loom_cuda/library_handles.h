@@ -1,5 +1,5 @@
-// Names of NVIDIA's libraries that PyTorch's headers mention. Nothing stands behind them: torch's own functions
-// compute matrix products and solve on these devices.
+// Names of NVIDIA's libraries that PyTorch's headers mention. Nothing stands behind them: torch's own
+// functions compute matrix products and solve on these devices.
 #pragma once
 
 #include "loom_cuda/runtime_api.h"

@@ -25,8 +25,8 @@ using ::loom_cuda_fminf;
 #define fmaxf loom_cuda_fmaxf
 
 // Not templates, so that they are chosen before those of namespace std.
-#define LOOM_CUDA_LEAST(T)                                                    \
-  static inline constexpr T min(T a, T b) { return b < a ? b : a; }           \
+#define LOOM_CUDA_LEAST(T)                                          \
+  static inline constexpr T min(T a, T b) { return b < a ? b : a; } \
   static inline constexpr T max(T a, T b) { return a < b ? b : a; }
 LOOM_CUDA_LEAST(int)
 LOOM_CUDA_LEAST(unsigned)
@@ -39,13 +39,15 @@ static inline float min(float a, float b) { return fminf(a, b); }
 static inline float max(float a, float b) { return fmaxf(a, b); }
 static inline double min(double a, double b) { return loom_cuda_fmin(a, b); }
 static inline double max(double a, double b) { return loom_cuda_fmax(a, b); }
-template <typename A, typename B,
-          typename = std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B> && !std::is_same_v<A, B>>>
+template <
+    typename A, typename B,
+    typename = std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B> && !std::is_same_v<A, B>>>
 static inline constexpr std::common_type_t<A, B> min(A a, B b) {
   return min(static_cast<std::common_type_t<A, B>>(a), static_cast<std::common_type_t<A, B>>(b));
 }
-template <typename A, typename B,
-          typename = std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B> && !std::is_same_v<A, B>>>
+template <
+    typename A, typename B,
+    typename = std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B> && !std::is_same_v<A, B>>>
 static inline constexpr std::common_type_t<A, B> max(A a, B b) {
   return max(static_cast<std::common_type_t<A, B>>(a), static_cast<std::common_type_t<A, B>>(b));
 }
@@ -55,8 +57,8 @@ static inline long long llmin(long long a, long long b) { return min(a, b); }
 static inline long long llmax(long long a, long long b) { return max(a, b); }
 
 // f(float), f(double) and, where CUDA has it, ff(float).
-#define LOOM_CUDA_MATH(name, expression)                                      \
-  static inline double name(double x) { return expression; }                  \
+#define LOOM_CUDA_MATH(name, expression)                                       \
+  static inline double name(double x) { return expression; }                   \
   static inline float name(float x) { return static_cast<float>(expression); } \
   static inline float name##f(float x) { return static_cast<float>(expression); }
 LOOM_CUDA_MATH(rsqrt, 1 / std::sqrt(x))
@@ -72,8 +74,8 @@ static inline float exp10f(float x) { return static_cast<float>(::pow(10.0, x));
 #endif
 
 namespace loom_cuda {
-// The inverse of erf by Newton's steps from Winitzki's first guess (2008, "A handy approximation for the error
-// function and its inverse").
+// The inverse of erf by Newton's steps from Winitzki's first guess (2008, "A handy approximation for the
+// error function and its inverse").
 static inline double inverse_erf(double y) {
   if (!(y > -1 && y < 1)) return y == 1 ? HUGE_VAL : y == -1 ? -HUGE_VAL : NAN;
   const double a = 0.147, l = ::log1p(-y * y), b = 2 / (3.14159265358979323846 * a) + l / 2;
@@ -86,7 +88,9 @@ static inline double erfinv(double y) { return loom_cuda::inverse_erf(y); }
 static inline float erfinvf(float y) { return static_cast<float>(loom_cuda::inverse_erf(y)); }
 static inline double erfcinv(double y) { return loom_cuda::inverse_erf(1 - y); }
 static inline float erfcinvf(float y) { return static_cast<float>(loom_cuda::inverse_erf(1.0 - y)); }
-static inline double normcdfinv(double y) { return 1.41421356237309504880 * loom_cuda::inverse_erf(2 * y - 1); }
+static inline double normcdfinv(double y) {
+  return 1.41421356237309504880 * loom_cuda::inverse_erf(2 * y - 1);
+}
 static inline float normcdfinvf(float y) { return static_cast<float>(normcdfinv(y)); }
 static inline float fdividef(float a, float b) { return a / b; }
 static inline float __fdividef(float a, float b) { return a / b; }
@@ -95,7 +99,9 @@ static inline double rhypot(double a, double b) { return 1 / hypot(a, b); }
 static inline float norm3df(float a, float b, float c) { return sqrtf(a * a + b * b + c * c); }
 static inline double norm3d(double a, double b, double c) { return ::sqrt(a * a + b * b + c * c); }
 static inline float rnorm3df(float a, float b, float c) { return 1 / norm3df(a, b, c); }
-static inline float norm4df(float a, float b, float c, float d) { return sqrtf(a * a + b * b + c * c + d * d); }
+static inline float norm4df(float a, float b, float c, float d) {
+  return sqrtf(a * a + b * b + c * c + d * d);
+}
 static inline void sincospif(float x, float* s, float* c) { *s = sinpif(x), *c = cospif(x); }
 static inline void sincospi(double x, double* s, double* c) { *s = sinpi(x), *c = cospi(x); }
 
@@ -126,28 +132,46 @@ static inline float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1) : 0; }
 static inline float __frsqrt_rn(float x) { return 1 / sqrtf(x); }
 
 // The modes of rounding: to nearest, as the host computes. Towards zero, up and down the last bit may differ.
-#define LOOM_CUDA_ROUNDED(r)                                                              \
-  static inline float __fadd_##r(float a, float b) { volatile float c = a + b; return c; } \
-  static inline float __fsub_##r(float a, float b) { volatile float c = a - b; return c; } \
-  static inline float __fmul_##r(float a, float b) { volatile float c = a * b; return c; } \
-  static inline float __fdiv_##r(float a, float b) { return a / b; }                      \
-  static inline float __frcp_##r(float a) { return 1 / a; }                               \
-  static inline float __fsqrt_##r(float a) { return sqrtf(a); }                           \
-  static inline float __fmaf_##r(float a, float b, float c) { return fmaf(a, b, c); }     \
-  static inline float fmaf_##r(float a, float b, float c) { return fmaf(a, b, c); }       \
-  static inline double __dadd_##r(double a, double b) { volatile double c = a + b; return c; } \
-  static inline double __dsub_##r(double a, double b) { volatile double c = a - b; return c; } \
-  static inline double __dmul_##r(double a, double b) { volatile double c = a * b; return c; } \
-  static inline double __ddiv_##r(double a, double b) { return a / b; }                   \
-  static inline double __drcp_##r(double a) { return 1 / a; }                             \
-  static inline double __dsqrt_##r(double a) { return ::sqrt(a); }                        \
-  static inline double __fma_##r(double a, double b, double c) { return ::fma(a, b, c); } \
-  static inline float __double2float_##r(double x) { return static_cast<float>(x); }      \
-  static inline float __int2float_##r(int x) { return static_cast<float>(x); }            \
-  static inline float __uint2float_##r(unsigned x) { return static_cast<float>(x); }      \
-  static inline float __ll2float_##r(long long x) { return static_cast<float>(x); }       \
+#define LOOM_CUDA_ROUNDED(r)                                                                  \
+  static inline float __fadd_##r(float a, float b) {                                          \
+    volatile float c = a + b;                                                                 \
+    return c;                                                                                 \
+  }                                                                                           \
+  static inline float __fsub_##r(float a, float b) {                                          \
+    volatile float c = a - b;                                                                 \
+    return c;                                                                                 \
+  }                                                                                           \
+  static inline float __fmul_##r(float a, float b) {                                          \
+    volatile float c = a * b;                                                                 \
+    return c;                                                                                 \
+  }                                                                                           \
+  static inline float __fdiv_##r(float a, float b) { return a / b; }                          \
+  static inline float __frcp_##r(float a) { return 1 / a; }                                   \
+  static inline float __fsqrt_##r(float a) { return sqrtf(a); }                               \
+  static inline float __fmaf_##r(float a, float b, float c) { return fmaf(a, b, c); }         \
+  static inline float fmaf_##r(float a, float b, float c) { return fmaf(a, b, c); }           \
+  static inline double __dadd_##r(double a, double b) {                                       \
+    volatile double c = a + b;                                                                \
+    return c;                                                                                 \
+  }                                                                                           \
+  static inline double __dsub_##r(double a, double b) {                                       \
+    volatile double c = a - b;                                                                \
+    return c;                                                                                 \
+  }                                                                                           \
+  static inline double __dmul_##r(double a, double b) {                                       \
+    volatile double c = a * b;                                                                \
+    return c;                                                                                 \
+  }                                                                                           \
+  static inline double __ddiv_##r(double a, double b) { return a / b; }                       \
+  static inline double __drcp_##r(double a) { return 1 / a; }                                 \
+  static inline double __dsqrt_##r(double a) { return ::sqrt(a); }                            \
+  static inline double __fma_##r(double a, double b, double c) { return ::fma(a, b, c); }     \
+  static inline float __double2float_##r(double x) { return static_cast<float>(x); }          \
+  static inline float __int2float_##r(int x) { return static_cast<float>(x); }                \
+  static inline float __uint2float_##r(unsigned x) { return static_cast<float>(x); }          \
+  static inline float __ll2float_##r(long long x) { return static_cast<float>(x); }           \
   static inline float __ull2float_##r(unsigned long long x) { return static_cast<float>(x); } \
-  static inline double __ll2double_##r(long long x) { return static_cast<double>(x); }    \
+  static inline double __ll2double_##r(long long x) { return static_cast<double>(x); }        \
   static inline double __ull2double_##r(unsigned long long x) { return static_cast<double>(x); }
 LOOM_CUDA_ROUNDED(rn)
 LOOM_CUDA_ROUNDED(rz)
@@ -163,15 +187,18 @@ template <typename T>
 static inline T whole(double x) {
   if (x != x) return 0;
   constexpr int bits = sizeof(T) * 8 - std::is_signed_v<T>;
-  if (x >= ::ldexp(1.0, bits)) return std::is_signed_v<T> ? static_cast<T>(~(~static_cast<std::make_unsigned_t<T>>(0) << bits)) : static_cast<T>(~T(0));
-  if (x <= (std::is_signed_v<T> ? -::ldexp(1.0, bits) : -0.0)) return std::is_signed_v<T> ? static_cast<T>(static_cast<std::make_unsigned_t<T>>(1) << bits) : T(0);
+  if (x >= ::ldexp(1.0, bits))
+    return std::is_signed_v<T> ? static_cast<T>(~(~static_cast<std::make_unsigned_t<T>>(0) << bits))
+                               : static_cast<T>(~T(0));
+  if (x <= (std::is_signed_v<T> ? -::ldexp(1.0, bits) : -0.0))
+    return std::is_signed_v<T> ? static_cast<T>(static_cast<std::make_unsigned_t<T>>(1) << bits) : T(0);
   return static_cast<T>(x);
 }
 }  // namespace loom_cuda
-#define LOOM_CUDA_TO_WHOLE(name, From, T)                                                       \
-  static inline T name##_rn(From x) { return loom_cuda::whole<T>(::nearbyint(x)); }              \
-  static inline T name##_rz(From x) { return loom_cuda::whole<T>(::trunc(x)); }                  \
-  static inline T name##_ru(From x) { return loom_cuda::whole<T>(::ceil(x)); }                   \
+#define LOOM_CUDA_TO_WHOLE(name, From, T)                                           \
+  static inline T name##_rn(From x) { return loom_cuda::whole<T>(::nearbyint(x)); } \
+  static inline T name##_rz(From x) { return loom_cuda::whole<T>(::trunc(x)); }     \
+  static inline T name##_ru(From x) { return loom_cuda::whole<T>(::ceil(x)); }      \
   static inline T name##_rd(From x) { return loom_cuda::whole<T>(::floor(x)); }
 LOOM_CUDA_TO_WHOLE(__float2int, float, int)
 LOOM_CUDA_TO_WHOLE(__float2uint, float, unsigned)
@@ -183,11 +210,11 @@ LOOM_CUDA_TO_WHOLE(__double2ll, double, long long)
 LOOM_CUDA_TO_WHOLE(__double2ull, double, unsigned long long)
 #undef LOOM_CUDA_TO_WHOLE
 
-#define LOOM_CUDA_BITS(name, From, To)   \
-  static inline To name(From x) {        \
-    To bits;                             \
-    memcpy(&bits, &x, sizeof(To));       \
-    return bits;                         \
+#define LOOM_CUDA_BITS(name, From, To) \
+  static inline To name(From x) {      \
+    To bits;                           \
+    memcpy(&bits, &x, sizeof(To));     \
+    return bits;                       \
   }
 LOOM_CUDA_BITS(__float_as_int, float, int)
 LOOM_CUDA_BITS(__float_as_uint, float, unsigned)

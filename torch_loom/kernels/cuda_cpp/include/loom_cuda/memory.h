@@ -3,9 +3,11 @@
 
 #include "loom_cuda/threads.h"
 
-#define LOOM_CUDA_LOAD(name)                      \
-  template <typename T>                           \
-  static inline T name(const T* at) { return *at; }
+#define LOOM_CUDA_LOAD(name)          \
+  template <typename T>               \
+  static inline T name(const T* at) { \
+    return *at;                       \
+  }
 LOOM_CUDA_LOAD(__ldg)
 LOOM_CUDA_LOAD(__ldcg)
 LOOM_CUDA_LOAD(__ldca)
@@ -13,9 +15,11 @@ LOOM_CUDA_LOAD(__ldcs)
 LOOM_CUDA_LOAD(__ldlu)
 LOOM_CUDA_LOAD(__ldcv)
 #undef LOOM_CUDA_LOAD
-#define LOOM_CUDA_STORE(name)                                          \
-  template <typename T, typename V>                                    \
-  static inline void name(T* at, V value) { *at = static_cast<T>(value); }
+#define LOOM_CUDA_STORE(name)               \
+  template <typename T, typename V>         \
+  static inline void name(T* at, V value) { \
+    *at = static_cast<T>(value);            \
+  }
 LOOM_CUDA_STORE(__stwb)
 LOOM_CUDA_STORE(__stcg)
 LOOM_CUDA_STORE(__stcs)

@@ -1,5 +1,5 @@
-// CUDA's words for where code and data live. Kernels are functions of the host here; memory that the threads of
-// a block share belongs to the thread of the host that runs the block.
+// CUDA's words for where code and data live. Kernels are functions of the host here; memory that the threads
+// of a block share belongs to the thread of the host that runs the block.
 #pragma once
 
 #define __global__

@@ -1,5 +1,5 @@
-// The part of CUDA's runtime library that extensions call: types and numbers are CUDA's, the functions are those
-// of torch-loom's devices.
+// The part of CUDA's runtime library that extensions call: types and numbers are CUDA's, the functions are
+// those of torch-loom's devices.
 #pragma once
 
 #include <stddef.h>
@@ -256,15 +256,18 @@ LOOM_CUDART cudaError_t cudaMallocManaged(void** address, size_t bytes, unsigned
 LOOM_CUDART cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, enum cudaMemcpyKind kind);
 LOOM_CUDART cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, enum cudaMemcpyKind kind,
                                         cudaStream_t stream);
-LOOM_CUDART cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t bytes,
-                                            cudaStream_t stream);
-LOOM_CUDART cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-                                          size_t height, enum cudaMemcpyKind kind, cudaStream_t stream);
+LOOM_CUDART cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
+                                            size_t bytes, cudaStream_t stream);
+LOOM_CUDART cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                                          size_t width, size_t height, enum cudaMemcpyKind kind,
+                                          cudaStream_t stream);
 LOOM_CUDART cudaError_t cudaMemset(void* address, int value, size_t bytes);
 LOOM_CUDART cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes, cudaStream_t stream);
 LOOM_CUDART cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
-LOOM_CUDART cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes* attributes, const void* address);
-LOOM_CUDART cudaError_t cudaMemPrefetchAsync(const void* address, size_t bytes, int device, cudaStream_t stream);
+LOOM_CUDART cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes* attributes,
+                                                 const void* address);
+LOOM_CUDART cudaError_t cudaMemPrefetchAsync(const void* address, size_t bytes, int device,
+                                             cudaStream_t stream);
 
 // --- streams, events ---
 LOOM_CUDART cudaError_t cudaStreamCreate(cudaStream_t* stream);

@@ -31,8 +31,8 @@ static inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t byt
 static inline cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes) {
   return ::cudaMemsetAsync(address, value, bytes, nullptr);
 }
-static inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-                                       size_t height, cudaMemcpyKind kind) {
+static inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                                       size_t width, size_t height, cudaMemcpyKind kind) {
   const cudaError_t error = cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, nullptr);
   return error != cudaSuccess ? error : cudaStreamSynchronize(nullptr);
 }
@@ -43,24 +43,27 @@ static inline cudaError_t cudaEventRecord(cudaEvent_t event) { return ::cudaEven
 static inline cudaError_t cudaEventCreate(cudaEvent_t* event, unsigned flags) {
   return cudaEventCreateWithFlags(event, flags);
 }
-static inline cudaError_t cudaDeviceEnablePeerAccess(int peer) { return ::cudaDeviceEnablePeerAccess(peer, 0); }
+static inline cudaError_t cudaDeviceEnablePeerAccess(int peer) {
+  return ::cudaDeviceEnablePeerAccess(peer, 0);
+}
 static inline cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
-                                                   unsigned long long* id = nullptr, void* = nullptr, void* = nullptr,
-                                                   void* = nullptr, void* = nullptr) {
+                                                   unsigned long long* id = nullptr, void* = nullptr,
+                                                   void* = nullptr, void* = nullptr, void* = nullptr) {
   return loom_cuda_capture_info(stream, status, id);
 }
 
 // Variables of the device are variables of the process: what is in flight may use them.
 template <typename T>
-static inline cudaError_t cudaMemcpyToSymbol(const T& symbol, const void* from, size_t bytes, size_t offset = 0,
-                                             cudaMemcpyKind = cudaMemcpyHostToDevice) {
+static inline cudaError_t cudaMemcpyToSymbol(const T& symbol, const void* from, size_t bytes,
+                                             size_t offset = 0, cudaMemcpyKind = cudaMemcpyHostToDevice) {
   const cudaError_t error = cudaDeviceSynchronize();
   if (error != cudaSuccess) return error;
   void* const to = reinterpret_cast<char*>(const_cast<std::remove_cv_t<T>*>(&symbol)) + offset;
   return cudaMemcpy(to, from, bytes, cudaMemcpyDefault);
 }
 template <typename T>
-static inline cudaError_t cudaMemcpyToSymbolAsync(const T& symbol, const void* from, size_t bytes, size_t offset = 0,
+static inline cudaError_t cudaMemcpyToSymbolAsync(const T& symbol, const void* from, size_t bytes,
+                                                  size_t offset = 0,
                                                   cudaMemcpyKind kind = cudaMemcpyHostToDevice,
                                                   cudaStream_t = nullptr) {
   return cudaMemcpyToSymbol(symbol, from, bytes, offset, kind);
@@ -109,13 +112,15 @@ static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blo
   return static_cast<cudaError_t>(loom_cuda_blocks_per_core(blocks, block_threads, shared_bytes));
 }
 template <typename F>
-static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, F, int block_threads,
-                                                                                 size_t shared_bytes, unsigned) {
+static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, F,
+                                                                                 int block_threads,
+                                                                                 size_t shared_bytes,
+                                                                                 unsigned) {
   return static_cast<cudaError_t>(loom_cuda_blocks_per_core(blocks, block_threads, shared_bytes));
 }
 template <typename F, typename S>
-static inline cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* least_grid, int* block, F, S shared_bytes,
-                                                                         int limit = 0) {
+static inline cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* least_grid, int* block, F,
+                                                                         S shared_bytes, int limit = 0) {
   int device = 0, cores = 0, blocks = 0;
   *block = limit > 0 && limit < 1024 ? limit : 1024;
   cudaError_t error = cudaGetDevice(&device);
@@ -135,8 +140,8 @@ static inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int* least_grid, in
 #ifdef LOOM_CUDA_DEVICE_CODE
 namespace loom_cuda {
 template <typename... P, size_t... I>
-static inline cudaError_t launch_by_pointers(void (*kernel)(P...), const Configuration& configuration, void** values,
-                                             std::index_sequence<I...>) {
+static inline cudaError_t launch_by_pointers(void (*kernel)(P...), const Configuration& configuration,
+                                             void** values, std::index_sequence<I...>) {
   return static_cast<cudaError_t>(launch(
       "kernel", "", configuration, [kernel](auto... value) { kernel(value...); },
       *static_cast<std::remove_cv_t<std::remove_reference_t<P>>*>(values[I])...));
@@ -146,12 +151,13 @@ static inline cudaError_t launch_by_pointers(void (*kernel)(P...), const Configu
 template <typename... P>
 static inline cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void** values,
                                            size_t shared_bytes = 0, cudaStream_t stream = nullptr) {
-  return loom_cuda::launch_by_pointers(kernel, loom_cuda::Configuration(grid, block, shared_bytes, stream), values,
-                                       std::index_sequence_for<P...>());
+  return loom_cuda::launch_by_pointers(kernel, loom_cuda::Configuration(grid, block, shared_bytes, stream),
+                                       values, std::index_sequence_for<P...>());
 }
 template <typename... P>
-static inline cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(P...), dim3 grid, dim3 block, void** values,
-                                                      size_t shared_bytes = 0, cudaStream_t stream = nullptr) {
+static inline cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(P...), dim3 grid, dim3 block,
+                                                      void** values, size_t shared_bytes = 0,
+                                                      cudaStream_t stream = nullptr) {
   loom_cuda::Configuration configuration(grid, block, shared_bytes, stream);
   configuration.is_cooperative = true;
   return loom_cuda::launch_by_pointers(kernel, configuration, values, std::index_sequence_for<P...>());
@@ -168,7 +174,8 @@ struct cudaLaunchConfig_t {
   unsigned numAttrs = 0;
 };
 template <typename... P, typename... Given>
-static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), Given&&... given) {
+static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...),
+                                             Given&&... given) {
   return static_cast<cudaError_t>(loom_cuda::launch(
       "kernel", "",
       loom_cuda::Configuration(config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream),

@@ -1,27 +1,15 @@
 // Vectors of two to four numbers, and dim3.
 #pragma once
 
-#define LOOM_CUDA_VECTORS(T, name, a2, a4)                                    \
-  struct name##1 {                                                            \
-    T x;                                                                      \
-  };                                                                          \
-  struct __attribute__((aligned(a2))) name##2 {                               \
-    T x, y;                                                                   \
-  };                                                                          \
-  struct name##3 {                                                            \
-    T x, y, z;                                                                \
-  };                                                                          \
-  struct __attribute__((aligned(a4))) name##4 {                               \
-    T x, y, z, w;                                                             \
-  };                                                                          \
-  static inline constexpr name##1 make_##name##1(T x) { return {x}; }         \
-  static inline constexpr name##2 make_##name##2(T x, T y) { return {x, y}; } \
-  static inline constexpr name##3 make_##name##3(T x, T y, T z) {             \
-    return {x, y, z};                                                         \
-  }                                                                           \
-  static inline constexpr name##4 make_##name##4(T x, T y, T z, T w) {        \
-    return {x, y, z, w};                                                      \
-  }
+#define LOOM_CUDA_VECTORS(T, name, a2, a4)                                            \
+  struct name##1 { T x; };                                                            \
+  struct __attribute__((aligned(a2))) name##2 { T x, y; };                            \
+  struct name##3 { T x, y, z; };                                                      \
+  struct __attribute__((aligned(a4))) name##4 { T x, y, z, w; };                      \
+  static inline constexpr name##1 make_##name##1(T x) { return {x}; }                 \
+  static inline constexpr name##2 make_##name##2(T x, T y) { return {x, y}; }         \
+  static inline constexpr name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; } \
+  static inline constexpr name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
 
 LOOM_CUDA_VECTORS(signed char, char, 2, 4)
 LOOM_CUDA_VECTORS(unsigned char, uchar, 2, 4)

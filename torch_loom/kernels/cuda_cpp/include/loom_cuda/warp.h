@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "loom_cuda/checks.h"
 #include "loom_cuda/threads.h"
 
 namespace loom_cuda {
@@ -17,6 +18,7 @@ struct Shuffled {
 
 template <typename T>
 static void shuffle_lanes(void* const* given, unsigned lanes) {
+  const Unchecked own_memory;
   T values[32];
   for (unsigned l = 0; l < 32; ++l) {
     if (lanes >> l & 1) values[l] = static_cast<Shuffled<T>*>(given[l])->value;
@@ -41,6 +43,7 @@ struct Vote {
   unsigned value;
 };
 static inline void ballot_lanes(void* const* given, unsigned lanes) {
+  const Unchecked own_memory;
   unsigned all = 0;
   for (unsigned l = 0; l < 32; ++l) {
     if ((lanes >> l & 1) && static_cast<Vote*>(given[l])->value != 0) all |= 1U << l;
@@ -57,6 +60,7 @@ struct Matched {
 };
 template <typename T>
 static void match_lanes(void* const* given, unsigned lanes) {
+  const Unchecked own_memory;
   for (unsigned l = 0; l < 32; ++l) {
     if ((lanes >> l & 1) == 0) continue;
     auto& own = *static_cast<Matched<T>*>(given[l]);
@@ -70,6 +74,7 @@ static void match_lanes(void* const* given, unsigned lanes) {
 
 template <typename T, typename Op>
 static void reduce_lanes(void* const* given, unsigned lanes) {
+  const Unchecked own_memory;
   bool is_first = true;
   T all{};
   for (unsigned l = 0; l < 32; ++l) {
@@ -88,10 +93,12 @@ static inline T reduce(unsigned mask, T value) {
   return value;
 }
 
-#define LOOM_CUDA_OPERATION(name, expression)                   \
-  struct name {                                                 \
-    template <typename T>                                       \
-    T operator()(const T& a, const T& b) const { return expression; } \
+#define LOOM_CUDA_OPERATION(name, expression)    \
+  struct name {                                  \
+    template <typename T>                        \
+    T operator()(const T& a, const T& b) const { \
+      return expression;                         \
+    }                                            \
   };
 LOOM_CUDA_OPERATION(Add, a + b)
 LOOM_CUDA_OPERATION(Least, b < a ? b : a)

@@ -1,5 +1,5 @@
-// A subset of thrust over pointers and iterators: each call is one command of the stream, which a thread of the
-// host computes; what returns a number waits for it.
+// A subset of thrust over pointers and iterators: each call is one command of the stream, which a thread of
+// the host computes; what returns a number waits for it.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,9 @@ struct execution_policy {
   bool is_host = false;
   execution_policy on(cudaStream_t other) const { return {other, is_host}; }
   template <typename Allocator>
-  execution_policy operator()(Allocator&&) const { return *this; }
+  execution_policy operator()(Allocator&&) const {
+    return *this;
+  }
 };
 inline constexpr execution_policy device{}, host{nullptr, true}, seq{nullptr, true};
 namespace cuda {
@@ -60,20 +62,32 @@ class device_ptr {
   T* address_ = nullptr;
 };
 template <typename T>
-inline device_ptr<T> device_pointer_cast(T* address) { return device_ptr<T>(address); }
+inline device_ptr<T> device_pointer_cast(T* address) {
+  return device_ptr<T>(address);
+}
 template <typename T>
-inline device_ptr<T> device_pointer_cast(device_ptr<T> address) { return address; }
+inline device_ptr<T> device_pointer_cast(device_ptr<T> address) {
+  return address;
+}
 template <typename T>
-inline T* raw_pointer_cast(T* address) { return address; }
+inline T* raw_pointer_cast(T* address) {
+  return address;
+}
 template <typename T>
-inline T* raw_pointer_cast(device_ptr<T> address) { return address.get(); }
+inline T* raw_pointer_cast(device_ptr<T> address) {
+  return address.get();
+}
 
 namespace loom_detail {
 
 template <typename Iterator>
-inline auto bare(Iterator iterator) { return iterator; }
+inline auto bare(Iterator iterator) {
+  return iterator;
+}
 template <typename T>
-inline T* bare(device_ptr<T> pointer) { return pointer.get(); }
+inline T* bare(device_ptr<T> pointer) {
+  return pointer.get();
+}
 template <typename Iterator>
 using Value = std::remove_cv_t<std::remove_reference_t<decltype(*std::declval<Iterator>())>>;
 
@@ -101,15 +115,18 @@ inline T ask(const char* name, const execution_policy& policy, F body, A... argu
 }  // namespace loom_detail
 
 // Each has a form with a policy and one without.
-#define LOOM_THRUST_FORMS(name)                                                                                \
-  template <typename First, typename... Rest,                                                                  \
-            typename = std::enable_if_t<!std::is_base_of_v<execution_policy, std::decay_t<First>>>>            \
-  inline auto name(First first, Rest... rest) { return ::thrust::name(device, first, rest...); }
+#define LOOM_THRUST_FORMS(name)                                                                     \
+  template <typename First, typename... Rest,                                                       \
+            typename = std::enable_if_t<!std::is_base_of_v<execution_policy, std::decay_t<First>>>> \
+  inline auto name(First first, Rest... rest) {                                                     \
+    return ::thrust::name(device, first, rest...);                                                  \
+  }
 
 template <typename I, typename F>
 inline I for_each(const execution_policy& policy, I first, I last, F f) {
-  loom_detail::submit("thrust::for_each", policy, [](auto a, auto b, F f) { std::for_each(a, b, f); },
-                      loom_detail::bare(first), loom_detail::bare(last), f);
+  loom_detail::submit(
+      "thrust::for_each", policy, [](auto a, auto b, F f) { std::for_each(a, b, f); },
+      loom_detail::bare(first), loom_detail::bare(last), f);
   return last;
 }
 LOOM_THRUST_FORMS(for_each)
@@ -120,43 +137,47 @@ inline I for_each_n(const execution_policy& policy, I first, N n, F f) {
 LOOM_THRUST_FORMS(for_each_n)
 template <typename I, typename O, typename F>
 inline O transform(const execution_policy& policy, I first, I last, O out, F f) {
-  loom_detail::submit("thrust::transform", policy,
-                      [](auto a, auto b, auto o, F f) { std::transform(a, b, o, f); }, loom_detail::bare(first),
-                      loom_detail::bare(last), loom_detail::bare(out), f);
+  loom_detail::submit(
+      "thrust::transform", policy, [](auto a, auto b, auto o, F f) { std::transform(a, b, o, f); },
+      loom_detail::bare(first), loom_detail::bare(last), loom_detail::bare(out), f);
   return out + (last - first);
 }
 template <typename I, typename J, typename O, typename F>
 inline O transform(const execution_policy& policy, I first, I last, J second, O out, F f) {
-  loom_detail::submit("thrust::transform", policy,
-                      [](auto a, auto b, auto c, auto o, F f) { std::transform(a, b, c, o, f); },
-                      loom_detail::bare(first), loom_detail::bare(last), loom_detail::bare(second),
-                      loom_detail::bare(out), f);
+  loom_detail::submit(
+      "thrust::transform", policy, [](auto a, auto b, auto c, auto o, F f) { std::transform(a, b, c, o, f); },
+      loom_detail::bare(first), loom_detail::bare(last), loom_detail::bare(second), loom_detail::bare(out),
+      f);
   return out + (last - first);
 }
 LOOM_THRUST_FORMS(transform)
 template <typename I, typename T>
 inline void fill(const execution_policy& policy, I first, I last, T value) {
-  loom_detail::submit("thrust::fill", policy, [](auto a, auto b, T value) { std::fill(a, b, value); },
-                      loom_detail::bare(first), loom_detail::bare(last), value);
+  loom_detail::submit(
+      "thrust::fill", policy, [](auto a, auto b, T value) { std::fill(a, b, value); },
+      loom_detail::bare(first), loom_detail::bare(last), value);
 }
 LOOM_THRUST_FORMS(fill)
 template <typename I, typename T = loom_detail::Value<I>>
 inline void sequence(const execution_policy& policy, I first, I last, T value = T()) {
-  loom_detail::submit("thrust::sequence", policy, [](auto a, auto b, T value) { std::iota(a, b, value); },
-                      loom_detail::bare(first), loom_detail::bare(last), value);
+  loom_detail::submit(
+      "thrust::sequence", policy, [](auto a, auto b, T value) { std::iota(a, b, value); },
+      loom_detail::bare(first), loom_detail::bare(last), value);
 }
 LOOM_THRUST_FORMS(sequence)
 template <typename I, typename O>
 inline O copy(const execution_policy& policy, I first, I last, O out) {
-  loom_detail::submit("thrust::copy", policy, [](auto a, auto b, auto o) { std::copy(a, b, o); },
-                      loom_detail::bare(first), loom_detail::bare(last), loom_detail::bare(out));
+  loom_detail::submit(
+      "thrust::copy", policy, [](auto a, auto b, auto o) { std::copy(a, b, o); }, loom_detail::bare(first),
+      loom_detail::bare(last), loom_detail::bare(out));
   return out + (last - first);
 }
 LOOM_THRUST_FORMS(copy)
 template <typename I, typename Less = std::less<>>
 inline void sort(const execution_policy& policy, I first, I last, Less less = {}) {
-  loom_detail::submit("thrust::sort", policy, [](auto a, auto b, Less less) { std::stable_sort(a, b, less); },
-                      loom_detail::bare(first), loom_detail::bare(last), less);
+  loom_detail::submit(
+      "thrust::sort", policy, [](auto a, auto b, Less less) { std::stable_sort(a, b, less); },
+      loom_detail::bare(first), loom_detail::bare(last), less);
 }
 LOOM_THRUST_FORMS(sort)
 template <typename K, typename V, typename Less = std::less<>>
@@ -178,7 +199,8 @@ LOOM_THRUST_FORMS(sort_by_key)
 template <typename I, typename T = loom_detail::Value<I>, typename Op = std::plus<>>
 inline T reduce(const execution_policy& policy, I first, I last, T initial = T(), Op op = {}) {
   return loom_detail::ask<T>(
-      "thrust::reduce", policy, [](auto a, auto b, T value, Op op) { return std::accumulate(a, b, value, op); },
+      "thrust::reduce", policy,
+      [](auto a, auto b, T value, Op op) { return std::accumulate(a, b, value, op); },
       loom_detail::bare(first), loom_detail::bare(last), initial, op);
 }
 LOOM_THRUST_FORMS(reduce)
@@ -202,17 +224,18 @@ inline ptrdiff_t count_if(const execution_policy& policy, I first, I last, P p) 
 LOOM_THRUST_FORMS(count_if)
 template <typename I, typename O, typename Op = std::plus<>>
 inline O inclusive_scan(const execution_policy& policy, I first, I last, O out, Op op = {}) {
-  loom_detail::submit("thrust::inclusive_scan", policy,
-                      [](auto a, auto b, auto o, Op op) { std::partial_sum(a, b, o, op); }, loom_detail::bare(first),
-                      loom_detail::bare(last), loom_detail::bare(out), op);
+  loom_detail::submit(
+      "thrust::inclusive_scan", policy, [](auto a, auto b, auto o, Op op) { std::partial_sum(a, b, o, op); },
+      loom_detail::bare(first), loom_detail::bare(last), loom_detail::bare(out), op);
   return out + (last - first);
 }
 LOOM_THRUST_FORMS(inclusive_scan)
 template <typename I, typename O, typename T = loom_detail::Value<I>, typename Op = std::plus<>>
 inline O exclusive_scan(const execution_policy& policy, I first, I last, O out, T initial = T(), Op op = {}) {
-  loom_detail::submit("thrust::exclusive_scan", policy,
-                      [](auto a, auto b, auto o, T value, Op op) { std::exclusive_scan(a, b, o, value, op); },
-                      loom_detail::bare(first), loom_detail::bare(last), loom_detail::bare(out), initial, op);
+  loom_detail::submit(
+      "thrust::exclusive_scan", policy,
+      [](auto a, auto b, auto o, T value, Op op) { std::exclusive_scan(a, b, o, value, op); },
+      loom_detail::bare(first), loom_detail::bare(last), loom_detail::bare(out), initial, op);
   return out + (last - first);
 }
 LOOM_THRUST_FORMS(exclusive_scan)

@@ -15,10 +15,10 @@ struct complex : std::complex<T> {
       : std::complex<T>(static_cast<T>(other.real()), static_cast<T>(other.imag())) {}
 };
 
-#define LOOM_CUDA_COMPLEX_UNARY(name)                          \
-  template <typename T>                                        \
-  inline complex<T> name(const complex<T>& x) {                \
-    return std::name(static_cast<const std::complex<T>&>(x));  \
+#define LOOM_CUDA_COMPLEX_UNARY(name)                         \
+  template <typename T>                                       \
+  inline complex<T> name(const complex<T>& x) {               \
+    return std::name(static_cast<const std::complex<T>&>(x)); \
   }
 LOOM_CUDA_COMPLEX_UNARY(exp)
 LOOM_CUDA_COMPLEX_UNARY(log)
@@ -40,10 +40,10 @@ LOOM_CUDA_COMPLEX_UNARY(conj)
 LOOM_CUDA_COMPLEX_UNARY(proj)
 #undef LOOM_CUDA_COMPLEX_UNARY
 
-#define LOOM_CUDA_COMPLEX_REAL(name)                           \
-  template <typename T>                                        \
-  inline T name(const complex<T>& x) {                         \
-    return std::name(static_cast<const std::complex<T>&>(x));  \
+#define LOOM_CUDA_COMPLEX_REAL(name)                          \
+  template <typename T>                                       \
+  inline T name(const complex<T>& x) {                        \
+    return std::name(static_cast<const std::complex<T>&>(x)); \
   }
 LOOM_CUDA_COMPLEX_REAL(abs)
 LOOM_CUDA_COMPLEX_REAL(arg)

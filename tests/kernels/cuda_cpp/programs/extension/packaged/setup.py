@@ -9,7 +9,7 @@ setup(
     ext_modules=[
         CUDAExtension(
             "loom_test_scale",
-            ["scale.cpp", "scale.cu"],
+            ["bindings.cpp", "scale.cu"],
             extra_compile_args={
                 "cxx": ["-O1"],
                 "nvcc": ["-O1", "--expt-extended-lambda", "-gencode", "arch=compute_80,code=sm_80"],

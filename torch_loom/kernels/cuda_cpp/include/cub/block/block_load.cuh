@@ -6,8 +6,8 @@ namespace cub {
 
 // Each thread has `Items` items in a row ("blocked"), or every N-th ("striped"). However the items get there,
 // they are the same here.
-template <typename T, int X, int Items, BlockLoadAlgorithm kAlgorithm = BLOCK_LOAD_DIRECT, int Y = 1, int Z = 1,
-          int = 0>
+template <typename T, int X, int Items, BlockLoadAlgorithm kAlgorithm = BLOCK_LOAD_DIRECT, int Y = 1,
+          int Z = 1, int = 0>
 class BlockLoad {
  public:
   struct TempStorage : Uninitialized<char> {};

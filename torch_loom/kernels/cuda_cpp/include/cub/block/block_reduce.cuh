@@ -5,7 +5,8 @@
 namespace cub {
 
 // The result is the first thread's; the values are combined in the order of the threads.
-template <typename T, int X, BlockReduceAlgorithm = BLOCK_REDUCE_WARP_REDUCTIONS, int Y = 1, int Z = 1, int = 0>
+template <typename T, int X, BlockReduceAlgorithm = BLOCK_REDUCE_WARP_REDUCTIONS, int Y = 1, int Z = 1,
+          int = 0>
 class BlockReduce {
  public:
   struct TempStorage {
@@ -25,7 +26,9 @@ class BlockReduce {
     return value;
   }
   template <typename Op>
-  T Reduce(T value, Op op) { return Reduce(value, op, X * Y * Z); }
+  T Reduce(T value, Op op) {
+    return Reduce(value, op, X * Y * Z);
+  }
   template <int Items, typename Op>
   T Reduce(T (&items)[Items], Op op) {
     T value = items[0];
@@ -35,7 +38,9 @@ class BlockReduce {
   T Sum(T value) { return Reduce(value, cub::Sum()); }
   T Sum(T value, int num_valid) { return Reduce(value, cub::Sum(), num_valid); }
   template <int Items>
-  T Sum(T (&items)[Items]) { return Reduce(items, cub::Sum()); }
+  T Sum(T (&items)[Items]) {
+    return Reduce(items, cub::Sum());
+  }
 
  private:
   static TempStorage& own() {

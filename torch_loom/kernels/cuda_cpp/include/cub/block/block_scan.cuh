@@ -92,13 +92,21 @@ class BlockScan {
   void ExclusiveSum(T in, T& out) { ExclusiveScan(in, out, T(), cub::Sum()); }
   void ExclusiveSum(T in, T& out, T& all) { ExclusiveScan(in, out, T(), cub::Sum(), all); }
   template <int Items>
-  void InclusiveSum(T (&in)[Items], T (&out)[Items]) { InclusiveScan(in, out, cub::Sum()); }
+  void InclusiveSum(T (&in)[Items], T (&out)[Items]) {
+    InclusiveScan(in, out, cub::Sum());
+  }
   template <int Items>
-  void InclusiveSum(T (&in)[Items], T (&out)[Items], T& all) { InclusiveScan(in, out, cub::Sum(), all); }
+  void InclusiveSum(T (&in)[Items], T (&out)[Items], T& all) {
+    InclusiveScan(in, out, cub::Sum(), all);
+  }
   template <int Items>
-  void ExclusiveSum(T (&in)[Items], T (&out)[Items]) { ExclusiveScan(in, out, T(), cub::Sum()); }
+  void ExclusiveSum(T (&in)[Items], T (&out)[Items]) {
+    ExclusiveScan(in, out, T(), cub::Sum());
+  }
   template <int Items>
-  void ExclusiveSum(T (&in)[Items], T (&out)[Items], T& all) { ExclusiveScan(in, out, T(), cub::Sum(), all); }
+  void ExclusiveSum(T (&in)[Items], T (&out)[Items], T& all) {
+    ExclusiveScan(in, out, T(), cub::Sum(), all);
+  }
 
  private:
   static TempStorage& own() {

@@ -4,8 +4,8 @@
 
 namespace cub {
 
-template <typename T, int X, int Items, BlockStoreAlgorithm kAlgorithm = BLOCK_STORE_DIRECT, int Y = 1, int Z = 1,
-          int = 0>
+template <typename T, int X, int Items, BlockStoreAlgorithm kAlgorithm = BLOCK_STORE_DIRECT, int Y = 1,
+          int Z = 1, int = 0>
 class BlockStore {
  public:
   struct TempStorage : Uninitialized<char> {};

@@ -1,5 +1,5 @@
-// cub's functions over whole arrays: one command of the stream each, which the host's thread computes. As cub's,
-// they are called twice: first for the size of temporary memory.
+// cub's functions over whole arrays: one command of the stream each, which the host's thread computes. As
+// cub's, they are called twice: first for the size of temporary memory.
 #pragma once
 
 #include <algorithm>
@@ -20,14 +20,13 @@ static inline bool asks_size(void* temporary, size_t& bytes) {
 }
 template <typename F, typename... A>
 static inline cudaError_t on_stream(const char* name, cudaStream_t stream, F body, A... arguments) {
-  return static_cast<cudaError_t>(
-      loom_cuda::launch(
-          name, "", loom_cuda::Configuration(1, 1, 0, stream),
-          [body](auto... given) {
-            const loom_cuda::Unchecked own_memory;
-            body(given...);
-          },
-          arguments...));
+  return static_cast<cudaError_t>(loom_cuda::launch(
+      name, "", loom_cuda::Configuration(1, 1, 0, stream),
+      [body](auto... given) {
+        const loom_cuda::Unchecked own_memory;
+        body(given...);
+      },
+      arguments...));
 }
 template <typename Iterator>
 using Value = std::remove_cv_t<std::remove_reference_t<decltype(*std::declval<Iterator>())>>;
@@ -81,7 +80,8 @@ struct DeviceReduce {
 
  private:
   template <typename In, typename Out, typename N, typename Op>
-  static cudaError_t first_and(void* temporary, size_t& bytes, In in, Out out, N n, Op op, cudaStream_t stream) {
+  static cudaError_t first_and(void* temporary, size_t& bytes, In in, Out out, N n, Op op,
+                               cudaStream_t stream) {
     if (loom_detail::asks_size(temporary, bytes)) return cudaSuccess;
     return loom_detail::on_stream(
         "cub::DeviceReduce", stream,
@@ -126,11 +126,13 @@ struct DeviceScan {
         in, out, op, initial, n);
   }
   template <typename In, typename Out, typename N>
-  static cudaError_t InclusiveSum(void* temporary, size_t& bytes, In in, Out out, N n, cudaStream_t stream = nullptr) {
+  static cudaError_t InclusiveSum(void* temporary, size_t& bytes, In in, Out out, N n,
+                                  cudaStream_t stream = nullptr) {
     return InclusiveScan(temporary, bytes, in, out, cub::Sum(), n, stream);
   }
   template <typename In, typename Out, typename N>
-  static cudaError_t ExclusiveSum(void* temporary, size_t& bytes, In in, Out out, N n, cudaStream_t stream = nullptr) {
+  static cudaError_t ExclusiveSum(void* temporary, size_t& bytes, In in, Out out, N n,
+                                  cudaStream_t stream = nullptr) {
     return ExclusiveScan(temporary, bytes, in, out, cub::Sum(), loom_detail::Value<In>(), n, stream);
   }
 };
@@ -138,8 +140,8 @@ struct DeviceScan {
 // The range of bits is not looked at: whole keys are compared.
 struct DeviceRadixSort {
   template <typename K, typename N>
-  static cudaError_t SortKeys(void* temporary, size_t& bytes, const K* in, K* out, N n, int = 0, int = 8 * sizeof(K),
-                              cudaStream_t stream = nullptr) {
+  static cudaError_t SortKeys(void* temporary, size_t& bytes, const K* in, K* out, N n, int = 0,
+                              int = 8 * sizeof(K), cudaStream_t stream = nullptr) {
     return keys(temporary, bytes, in, out, n, false, stream);
   }
   template <typename K, typename N>
@@ -148,8 +150,9 @@ struct DeviceRadixSort {
     return keys(temporary, bytes, in, out, n, true, stream);
   }
   template <typename K, typename V, typename N>
-  static cudaError_t SortPairs(void* temporary, size_t& bytes, const K* in, K* out, const V* values, V* values_out, N n,
-                               int = 0, int = 8 * sizeof(K), cudaStream_t stream = nullptr) {
+  static cudaError_t SortPairs(void* temporary, size_t& bytes, const K* in, K* out, const V* values,
+                               V* values_out, N n, int = 0, int = 8 * sizeof(K),
+                               cudaStream_t stream = nullptr) {
     return pairs(temporary, bytes, in, out, values, values_out, n, false, stream);
   }
   template <typename K, typename V, typename N>
@@ -173,8 +176,8 @@ struct DeviceRadixSort {
         in, out, n, is_descending);
   }
   template <typename K, typename V, typename N>
-  static cudaError_t pairs(void* temporary, size_t& bytes, const K* in, K* out, const V* values, V* values_out, N n,
-                           bool is_descending, cudaStream_t stream) {
+  static cudaError_t pairs(void* temporary, size_t& bytes, const K* in, K* out, const V* values,
+                           V* values_out, N n, bool is_descending, cudaStream_t stream) {
     if (loom_detail::asks_size(temporary, bytes)) return cudaSuccess;
     return loom_detail::on_stream(
         "cub::DeviceRadixSort", stream,

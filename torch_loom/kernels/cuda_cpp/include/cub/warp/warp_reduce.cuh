@@ -12,7 +12,9 @@ class WarpReduce {
   WarpReduce() = default;
   explicit WarpReduce(TempStorage&) {}
   template <typename Op>
-  T Reduce(T value, Op op) { return Reduce(value, op, N); }
+  T Reduce(T value, Op op) {
+    return Reduce(value, op, N);
+  }
   template <typename Op>
   T Reduce(T value, Op op, int num_valid) {
     const int rank = static_cast<int>(loom_cuda::lane()) % N;
