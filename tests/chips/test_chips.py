@@ -33,8 +33,8 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_what_is_shipped() -> None:
-    names = ("a100", "atom", "blackhole", "grayskull", "h100", "h200", "loom1", "wormhole_b0")
-    assert chips.available() == names
+    names = ("a100", "atom", "atom_max", "blackhole", "grayskull", "h100", "h200", "loom1", "rebel")
+    assert chips.available() == (*names, "wormhole_b0")
     loom1, atom, h200 = chips.load("loom1"), chips.load("atom"), chips.load("h200")
     assert (loom1.memory_bytes, loom1.memory_policy) == (16 << 30, "eager")
     assert loom1.amp_dtypes == ("float16", "bfloat16")
@@ -45,6 +45,19 @@ def test_what_is_shipped() -> None:
     assert (h200.capability_major, h200.capability_minor) == (9, 0)
     assert (h200.power_idle_watts, h200.power_max_watts) == (115, 700)
     assert (atom.power_idle_watts, atom.power_max_watts, atom.clock_idle_mhz) == (6.1, 43.9, 0)
+    assert (atom.npu_name, atom.num_chiplets, loom1.npu_name, loom1.num_chiplets) == ("RBLN-CA12", 1, "", 1)
+
+
+def test_the_newer_cards_of_rebellions() -> None:
+    atom, one, rebel = (chips.load(name) for name in ("atom", "atom_max", "rebel"))
+    # Of an ATOM-Max, torch-rbln sees each of the four NPUs.
+    assert (one.npu_name, one.memory_bytes, one.num_chiplets) == ("RBLN-CA25", atom.memory_bytes, 1)
+    assert one.dram_gbps == atom.dram_gbps
+    assert {dtype: one.peak_tflops[dtype] for dtype in atom.peak_tflops} == dict(atom.peak_tflops)
+    # What torch-rbln gives as an example of total_memory.
+    assert (rebel.npu_name, rebel.memory_bytes, rebel.num_chiplets) == ("RBLN-CR13", 150_323_855_360, 4)
+    assert (rebel.dram_gbps, rebel.peak_tflops["float16"], rebel.power_max_watts) == (4800, 1000, 600)
+    assert one.native_ops == rebel.native_ops == atom.native_ops
 
 
 @pytest.mark.parametrize("name", chips.available())
@@ -167,7 +180,7 @@ def test_figures_that_contradict_one_another(tmp_path: Path, lines: str, complai
         ("efficiency.copy.start_ns = 0", "a number of ns, 0.001 to 1e+09"),
         ("efficiency.copy.memory_share = 1e9", "a number of share, 0.001 to 1.25"),
         ("efficiency.copy = 3", "a table, keys start_ns, item_cycles, memory_share"),
-        ('efficiency_of = "b300"', "a100, atom"),
+        ('efficiency_of = "b300"', "a100, atom, atom_max"),
         ('sources = "me"', "a table"),
         ("sources.memory = 1", "text of one line"),
     ],
@@ -243,7 +256,7 @@ def test_what_is_no_file(path: str, reason: str) -> None:
 
 def test_an_unknown_name_lists_the_known() -> None:
     with pytest.raises(
-        ChipError, match=r"There is no chip 'b300'\. Shipped are: a100, atom, .*, wormhole_b0;"
+        ChipError, match=r"There is no chip 'b300'\. Shipped are: a100, atom, atom_max, .*, wormhole_b0;"
     ):
         chips.load("b300")
 

@@ -108,6 +108,14 @@ class Chip:
         "NVIDIA's: under that name it refuses calls that CUDA has no kernel for",
         default="",
     )
+    npu_name: str = figure(
+        checks.text(),
+        "what Rebellions' tools call the card: its device's name under the name rbln; the chip's if empty",
+        default="",
+    )
+    num_chiplets: int = figure(
+        checks.whole(1, 64), "dies of the package, over which memory is spread evenly", "chiplets", 1
+    )
     num_cores: int = figure(checks.whole(1, 1_000_000), "cores or multiprocessors that work", "cores", 0)
     grid_rows: int = figure(
         checks.whole(1, 10_000), "rows of the grid of cores, harvested ones too", "cores", 0
