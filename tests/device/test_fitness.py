@@ -101,6 +101,10 @@ def have_no_stamp(folder: Path) -> None:
     (folder / "_built_with.py").unlink()
 
 
+def have_an_older_stamp(folder: Path) -> None:
+    (folder / "_built_with.py").write_text(f'TORCH_VERSION = "{VERSION}"\n')
+
+
 CASES: dict[Callable[[Path], None], tuple[str, tuple[str, ...]]] = {
     truncate: ("ExtensionError", ("is damaged", EXTENSION, REPAIR)),
     lose_a_page: ("ExtensionError", ("is damaged", EXTENSION, REPAIR)),
@@ -110,6 +114,7 @@ CASES: dict[Callable[[Path], None], tuple[str, tuple[str, ...]]] = {
     be_for_another_python: ("ExtensionError", ("no extension for this Python", "cpython-39", REPAIR)),
     be_for_another_minor: ("VersionMismatchError", ("2.9.1+cpu", VERSION, REPAIR)),
     be_for_a_nightly_build: ("VersionMismatchError", (".dev20260101", VERSION, REPAIR)),
+    have_an_older_stamp: ("ExtensionError", ("_built_with.py", REPAIR)),
     have_no_stamp: ("ExtensionError", ("_built_with.py", REPAIR)),
 }
 

@@ -114,13 +114,17 @@ def _find_extension() -> Path:
 
 def _record() -> dict[str, Any]:
     # Written beside the extension by setup.py. Not imported: that might find another copy of the package.
+    file = _PACKAGE / "_built_with.py"
     try:
-        return runpy.run_path(str(_PACKAGE / "_built_with.py"))
-    except OSError:
+        found = runpy.run_path(str(file))
+    except (OSError, SyntaxError, ValueError):
+        found = {}
+    if not {"TORCH_VERSION", "EXTENSION_BYTES", "EXTENSION_CHECKSUM"} <= found.keys():
         raise ExtensionError(
-            f"{_PACKAGE} does not say which torch its extension was built against (_built_with.py). "
+            f"{file} does not say which torch the extension was built against, and what it is. "
             f"Install torch-loom again: `{repair()}`."
-        ) from None
+        )
+    return found
 
 
 def _checksum(file: Path) -> int:
