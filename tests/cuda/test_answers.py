@@ -68,29 +68,6 @@ def test_cuda_sources_are_refused(warm_python: PythonRunner) -> None:
 
 
 @pytest.mark.slow
-def test_triton_kernels_are_refused_by_name(warm_python: PythonRunner, tmp_path: Path) -> None:
-    """With a package of Triton's structure: where Triton is installed, tests/libraries/triton_kernels.py."""
-    runtime = tmp_path / "triton" / "runtime"
-    runtime.mkdir(parents=True)
-    (tmp_path / "triton" / "__init__.py").write_text("from triton.runtime.jit import JITFunction\n")
-    (runtime / "__init__.py").write_text("from triton.runtime import autotuner, jit\n")
-    (runtime / "jit.py").write_text(
-        "class JITFunction:\n"
-        "    def __init__(self, fn): self.fn = fn\n"
-        "    def run(self, *args, **kwargs): raise AssertionError('libcuda.so cannot found!')\n"
-    )
-    (runtime / "autotuner.py").write_text(
-        "class Autotuner:\n"
-        "    def __init__(self, fn, configs): self.fn, self.configs = fn, configs\n"
-        "    def _bench(self, *args, config, **meta): raise AssertionError('libcuda.so cannot found!')\n"
-        "    def run(self, *args, **kwargs):\n"
-        "        min(self.configs, key=lambda config: self._bench(*args, config=config, **kwargs))\n"
-        "        return self.fn.run(*args, **kwargs)\n"
-    )
-    warm_python(PROGRAMS / "triton_kernels_are_refused_by_name.py", NAME, given=str(tmp_path))
-
-
-@pytest.mark.slow
 def test_only_devices_in_use_have_a_context(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "only_devices_in_use_have_a_context.py", NAME)
 

@@ -64,3 +64,9 @@ def test_product_of_halves(size: int) -> None:
     assert Kernel("product").run((programs, 1, 1), a, b, out, size, size, size, size, size, size) == ""
     expected = a.astype(np.float32) @ b.astype(np.float32)
     np.testing.assert_allclose(out.astype(np.float32), expected, rtol=2e-3, atol=2e-2)
+
+
+def test_a_square_block_is_transposed_when_it_is_whole() -> None:
+    x, y, out = floats(16, 16), floats(16, 16, seed=1), np.zeros((16, 16), np.float32)
+    assert Kernel("transposed").run((1, 1, 1), x, y, out) == ""
+    np.testing.assert_allclose(out, (2 * x).T @ y, rtol=1e-5, atol=1e-5)

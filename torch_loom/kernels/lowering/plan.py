@@ -244,7 +244,9 @@ class _Planner:
                 values += [value for one in block.ops for deep in one.walk() for value in deep.operands]
         shape = loop_shape(op)
         seen: set[tuple[Value, bool]] = set()
-        waiting = [(value, shape_of(value.type) == shape) for value in values]
+        # A view that is kept, as the transpose of a square block, needs elements of other places.
+        is_view = op.name in kinds.VIEWS
+        waiting = [(value, shape_of(value.type) == shape and not is_view) for value in values]
         if op.name == "tt.gather":
             waiting[0] = (values[0], False)
         while waiting:
@@ -340,7 +342,8 @@ class _Planner:
             return None
         last = step.ops.index(self.makers[made[0]])
         for op in users:
-            is_local = op.name not in ("tt.reduce", *kinds.ORDERED) and loop_shape(op) == step.shape
+            reads_others = op.name in kinds.VIEWS or op.name in ("tt.reduce", "tt.gather", *kinds.ORDERED)
+            is_local = not reads_others and loop_shape(op) == step.shape
             # Behind the write, what is read would be the new block.
             if not is_local or step.ops.index(op) > last:
                 return None
