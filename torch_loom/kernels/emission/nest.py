@@ -468,13 +468,13 @@ class NestText:
     def _element(self, access: _Access, kind: str) -> str:
         row, step = self._row(access)
         if step == 0:
-            return f"*(const {kind}*){row}"
+            return f"(*(const {kind}*){row})"
         name = self.names[-1]
         size = byte_size(element_of(_pointee(access.op)))
         if isinstance(step, int) and step % size == 0:
             place = name if step == size else f"{name} * {step // size}"
             return f"((const {kind}*){row})[{place}]"
-        return f"*(const {kind}*)({row} + {text(step)} * {name})"
+        return f"(*(const {kind}*)({row} + {text(step)} * {name}))"
 
     # Halves are converted by rows: a compiler makes no such instructions of a loop.
 

@@ -35,8 +35,8 @@ class HostBackend(CUDABackend):  # type: ignore[misc]
         """Name the stages: Triton's own IR, then C++."""
         if language is not None and getattr(language, "name", "TRITON") != "TRITON":
             raise UnsupportedKernelError(
-                "Gluon kernels are written for the registers and barriers of one GPU and are not compiled "
-                "for the host. Write them with Triton's language."
+                "Gluon kernels are written for the registers and barriers of one GPU and not compiled for "
+                "the host. Write them with Triton's language."
             )
         capability = self._parse_arch(options.arch) if hasattr(self, "_parse_arch") else self.target.arch
         stages["ttir"] = lambda module, metadata: self._make_ttir(module, metadata, options, capability)
