@@ -133,9 +133,9 @@ def test_headers_of_the_system_are_left_alone() -> None:
 
 def test_options_of_nvcc() -> None:
     words = (
-        "-gencode=arch=compute_80,code=sm_80 -gencode arch=x --expt-relaxed-constexpr -Xcompiler "
-        "-fopenmp,-Wall --compiler-options '-fPIC' -DA=1 -I /x -isystem /y -std=c++17 -O3 --use_fast_math "
-        "--ptxas-options=-v -Xptxas -O3 --threads 4 -MD -MF d -lineinfo -c a.cu -o a.o"
+        "-gencode=arch=compute_80,code=sm_80 -gencode arch=x --expt-relaxed-constexpr -Xcompiler"
+        " -fopenmp,-Wall --compiler-options '-fPIC' -DA=1 -I /x -isystem /y -std=c++17 -O3"
+        " --use_fast_math -Xptxas -O3 --ptxas-options=-v --threads 4 -MD -MF d -lineinfo -c a.cu -o a.o"
     )
     command = nvcc.parse(words.split())
     assert (command.sources, command.output, command.compiles) == (["a.cu"], "a.o", True)

@@ -1,4 +1,4 @@
-"""Inline PTX of a few instructions as C++: special registers, approximations, loads and stores with hints."""
+"""Inline PTX of a few instructions, as C++: special registers, approximations, loads and stores."""
 
 from __future__ import annotations
 

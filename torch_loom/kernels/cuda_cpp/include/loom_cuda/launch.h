@@ -49,6 +49,13 @@ struct Closure {
     gridDim = {to->grid[0], to->grid[1], to->grid[2]};
     blockDim = {to->block[0], to->block[1], to->block[2]};
   }
+#ifdef LOOM_CUDA_CHECKED
+  // Checks ask where a kernel is, and the compiler takes them for functions that do not.
+  __attribute__((noipa))
+#endif
+  static void call_kernel(const Call& own, std::tuple<Values...>& copies) {
+    std::apply(own, copies);
+  }
   static void enter_block() {
     blockIdx = {runner->at[0], runner->at[1], runner->at[2]};
     has_waited = false;
@@ -66,7 +73,7 @@ struct Closure {
         for (unsigned y = 0; y < size.y; ++y) {
           for (unsigned x = 0; x < size.x; ++x) {
             threadIdx = {x, y, z};
-            std::apply(own, copies);
+            call_kernel(own, copies);
             if (has_waited) {
               loom_cuda_end_thread(to, thread_rank());
               return run_rest(closure, to);
@@ -84,7 +91,7 @@ struct Closure {
     while (to->next_thread < to->num_threads) {
       const unsigned rank = to->next_thread++;
       threadIdx = {rank % size.x, rank / size.x % size.y, rank / (size.x * size.y)};
-      std::apply(own, copies);
+      call_kernel(own, copies);
       loom_cuda_end_thread(to, thread_rank());
     }
   }

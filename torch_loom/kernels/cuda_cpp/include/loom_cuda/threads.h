@@ -35,7 +35,12 @@ struct Wait {
       loom_cuda_begin_waiting(runner, rank);
     }
   }
-  ~Wait() { threadIdx = thread; }
+  ~Wait() {
+    threadIdx = thread;
+#ifdef LOOM_CUDA_CHECKED
+    asm volatile("" : "+m"(threadIdx) : : "memory");  // before the next check
+#endif
+  }
 };
 
 static inline int barrier(int kind, int value) {
