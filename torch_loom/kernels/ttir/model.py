@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number: ``i1`` to ``i64``, ``index``, ``f16``, ``bf16``, ``f32``, ``f64``, ``f8E4M3FN``, ``f8E5M2``"""
+    """A number: ``i1`` to ``i64``, ``index``, ``f16``, ``bf16``, ``f32``, ``f64``, ``f8E4M3FN``, …"""
 
     name: str
 
