@@ -62,7 +62,8 @@ check-torch:
 	$(CHECKED)/venv/bin/pip install --quiet torch==$(TORCH) || \
 		PIP_CONFIG_FILE=/dev/null PIP_CONSTRAINT= $(CHECKED)/venv/bin/pip install --quiet torch==$(TORCH)
 	mkdir -p $(CHECKED)/checkout
-	tar -c --exclude=./build --exclude=./.venv --exclude=./.git --exclude='*.so' --exclude=__pycache__ . \
+	tar -c --exclude=./build --exclude=./.venv --exclude=./.git --exclude='*.so' --exclude=_built_with.py \
+		--exclude=__pycache__ . \
 		| tar -x -C $(CHECKED)/checkout
 	$(CHECKED)/venv/bin/pip install --quiet "setuptools>=77" wheel ninja
 	cd $(CHECKED)/checkout && ../venv/bin/pip install --quiet --no-build-isolation --editable ".[demo,examples,test]"
