@@ -149,11 +149,14 @@ class NestText:
     def _apart(self) -> list[str]:
         """All loads in front of all stores, as the block of the program has it."""
         loads = [op for op in self.nest.ops if op.name in kinds.LOADS]
+        # Arithmetic is computed again where it is used: loads may need some for their masks and addresses.
+        sinks = (*kinds.STORES, *kinds.ORDERED, "tt.reduce")
+        until = [op for op in self.nest.ops if op.name not in sinks]
         others = [op for op in self.nest.ops if op.name not in kinds.LOADS]
         kept = {result for op in loads for result in op.results}
         for value in kept:
             self.function.buffer(value)
-        first = Nest(self.nest.shape, loads, kept)
+        first = Nest(self.nest.shape, until, kept)
         second = Nest(self.nest.shape, others, self.nest.kept - kept)
         return [
             "{",

@@ -15,7 +15,7 @@ from torch_loom.kernels.lowering.rewrite import rewrite
 from torch_loom.kernels.ttir.model import Block, Function, Module, Op, Region, Tensor, Value, shape_of
 
 # Whole numbers that cost more than this many additions get memory instead.
-_MOST_WEIGHT = 24
+_MOST_WEIGHT = 40
 
 
 @dataclass(eq=False)
