@@ -63,6 +63,7 @@ struct KeyValuePair {
   KeyValuePair(const K& key, const V& value) : key(key), value(value) {}
 };
 
+// Programs put what follows a collective's storage behind it: the storages are multiples of 16 bytes.
 // Memory that is not constructed, and that a collective uses by a reference to its storage.
 template <typename T>
 struct Uninitialized {

@@ -9,7 +9,7 @@ class BlockExchange {
   static constexpr int kThreads = X * Y * Z;
 
  public:
-  struct TempStorage {
+  struct alignas(16) TempStorage {
     Uninitialized<T> items[kThreads * Items];
   };
   explicit BlockExchange(TempStorage& storage) : storage_(storage) {}

@@ -10,7 +10,7 @@ template <typename T, int X, int Items, BlockLoadAlgorithm kAlgorithm = BLOCK_LO
           int Z = 1, int = 0>
 class BlockLoad {
  public:
-  struct TempStorage : Uninitialized<char> {};
+  struct alignas(16) TempStorage : Uninitialized<char> {};
   BlockLoad() = default;
   explicit BlockLoad(TempStorage&) {}
 

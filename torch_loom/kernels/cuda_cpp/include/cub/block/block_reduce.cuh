@@ -9,7 +9,7 @@ template <typename T, int X, BlockReduceAlgorithm = BLOCK_REDUCE_WARP_REDUCTIONS
           int = 0>
 class BlockReduce {
  public:
-  struct TempStorage {
+  struct alignas(16) TempStorage {
     Uninitialized<T> values[X * Y * Z];
   };
   BlockReduce() : storage_(own()) {}

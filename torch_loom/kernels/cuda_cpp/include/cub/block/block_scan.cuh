@@ -11,7 +11,7 @@ class BlockScan {
   static constexpr int kThreads = X * Y * Z;
 
  public:
-  struct TempStorage {
+  struct alignas(16) TempStorage {
     Uninitialized<T> values[kThreads + 1];  // the last: what a callback has returned
   };
   BlockScan() : storage_(own()) {}

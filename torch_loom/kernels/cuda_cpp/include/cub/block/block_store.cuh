@@ -8,7 +8,7 @@ template <typename T, int X, int Items, BlockStoreAlgorithm kAlgorithm = BLOCK_S
           int Z = 1, int = 0>
 class BlockStore {
  public:
-  struct TempStorage : Uninitialized<char> {};
+  struct alignas(16) TempStorage : Uninitialized<char> {};
   BlockStore() = default;
   explicit BlockStore(TempStorage&) {}
 

@@ -8,7 +8,7 @@ namespace cub {
 template <typename T, int N = 32, int = 0>
 class WarpReduce {
  public:
-  struct TempStorage : Uninitialized<char> {};
+  struct alignas(16) TempStorage : Uninitialized<char> {};
   WarpReduce() = default;
   explicit WarpReduce(TempStorage&) {}
   template <typename Op>
@@ -34,7 +34,7 @@ class WarpReduce {
 template <typename T, int N = 32, int = 0>
 class WarpScan {
  public:
-  struct TempStorage : Uninitialized<char> {};
+  struct alignas(16) TempStorage : Uninitialized<char> {};
   explicit WarpScan(TempStorage&) {}
   template <typename Op>
   void InclusiveScan(T in, T& out, Op op) {
