@@ -95,15 +95,18 @@ def _dot_scaled(function: FunctionText, op: Op) -> list[str]:
     lhs, rhs = (_SCALED[one] for one in formats)
     depth = left.shape[-1] * (2 if lhs == "FP4" else 1)
     factors = []
+    scale_types = []
     for scale in scales:
         factors.append(1 if scale is None else depth // scale.type.shape[-1])
+        scale_types.append("int8_t" if scale is None else function.element_type(scale))
     kind = function.element_type(op.result)
     batch = math.prod(result.shape[:-2])
     if batch != 1:
         raise elements.refused(op, "tl.dot_scaled of three dimensions")
     return [
         *found,
-        f"scaled_product<{kind}, {lhs}, {rhs}, {height}, {width}, {depth}, {factors[0]}, {factors[1]}>("
+        f"scaled_product<{kind}, {lhs}, {rhs}, {', '.join(scale_types)}, {height}, {width}, {depth}, "
+        f"{factors[0]}, {factors[1]}>("
         f"{function.buffer(op.result)}, {names[2]}, (const uint8_t*){names[0]}, (const uint8_t*){names[1]}, "
         f"{scale_names[0]}, {scale_names[1]});",
     ]

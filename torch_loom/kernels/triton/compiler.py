@@ -123,9 +123,15 @@ _NO_GPU = {
 
 def _run(manager: Any, module: Any, name: str) -> None:
     try:
-        manager.run(module, name)
-    except TypeError:  # before Triton 3.5
-        manager.run(module)
+        try:
+            manager.run(module, name)
+        except TypeError:  # before Triton 3.5
+            manager.run(module)
+    except RuntimeError as error:
+        raise UnsupportedKernelError(
+            "Triton's own passes cannot bring this kernel into blocks of addresses; what they say of it "
+            "stands above, with its line. A reduction by a descriptor can be written with tl.atomic_add."
+        ) from error
 
 
 @functools.cache

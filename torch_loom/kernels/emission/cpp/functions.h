@@ -65,8 +65,8 @@ inline T min_or_nan(T a, T b) {
   return a != a ? a : (b >= a ? a : b);
 }
 
-// 2^whole * e^rest, for |rest| <= 0.35 and a whole number from -126 to 129: subnormal results become zero, as on
-// a GPU. The series up to rest^6, whose rest is 1.2e-7 at the ends.
+// 2^whole * e^rest, for |rest| <= 0.35 and a whole number from -126 to 129: subnormal results become zero, as
+// on a GPU. The series up to rest^6, whose rest is 1.2e-7 at the ends.
 inline float scaled_exp(float whole, float rest) {
   float p = 1.3980e-3f;
   p = p * rest + 8.3335e-3f;
@@ -150,7 +150,8 @@ inline double erf(double x) { return ::erf(x); }
   inline float name(float x) { return ::name##f(x); } \
   inline double name(double x) { return ::name(x); }
 LOOM_OF_C(sin)
-LOOM_OF_C(cos) LOOM_OF_C(tan) LOOM_OF_C(asin) LOOM_OF_C(acos) LOOM_OF_C(atan) LOOM_OF_C(sinh) LOOM_OF_C(cosh)
+LOOM_OF_C(cos)
+LOOM_OF_C(tan) LOOM_OF_C(asin) LOOM_OF_C(acos) LOOM_OF_C(atan) LOOM_OF_C(sinh) LOOM_OF_C(cosh)
     LOOM_OF_C(asinh) LOOM_OF_C(acosh) LOOM_OF_C(atanh) LOOM_OF_C(exp10) LOOM_OF_C(expm1) LOOM_OF_C(log10)
         LOOM_OF_C(log1p) LOOM_OF_C(cbrt) LOOM_OF_C(erfc) LOOM_OF_C(lgamma) LOOM_OF_C(tgamma) LOOM_OF_C(j0)
             LOOM_OF_C(j1) LOOM_OF_C(y0) LOOM_OF_C(y1) LOOM_OF_C(sqrt) LOOM_OF_C(floor) LOOM_OF_C(ceil)

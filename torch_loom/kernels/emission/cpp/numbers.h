@@ -62,8 +62,8 @@ struct f16 {
   operator float() const { return half_to_float(bits); }
 };
 
-// Rows of half precision, as an instruction converts them where the processor has it. Its header takes longer to
-// read than a kernel to compile.
+// Rows of half precision, as an instruction converts them where the processor has it. Its header takes longer
+// to read than a kernel to compile.
 #ifdef __F16C__
 typedef float Floats __attribute__((vector_size(32), aligned(4), may_alias));
 typedef short Halves __attribute__((vector_size(16), aligned(2), may_alias));

@@ -23,7 +23,8 @@ struct Vector {
 
 // `rows` rows of the result, `vectors` vectors wide, in registers. Rows of `right` are `stride` apart.
 template <typename T, int rows, int vectors>
-inline void product_tile(T* out, const T* sum, const T* left, const T* right, int depth, int width, int stride) {
+inline void product_tile(T* out, const T* sum, const T* left, const T* right, int depth, int width,
+                         int stride) {
   using V = typename Vector<T>::type;
   constexpr int lanes = kVectorBytes / sizeof(T);
   V total[rows][vectors];
@@ -72,8 +73,8 @@ __attribute__((noinline)) void product(T* out, const T* sum, const T* left, cons
         product_tile<T, kRows, vectors>(out + m * width + n, sum + m * width + n, left + m * depth, b, depth,
                                         width, stride);
       if constexpr (rest != 0)
-        product_tile<T, rest, vectors>(out + m * width + n, sum + m * width + n, left + m * depth, b, depth, width,
-                                       stride);
+        product_tile<T, rest, vectors>(out + m * width + n, sum + m * width + n, left + m * depth, b, depth,
+                                       width, stride);
     }
   }
 }
@@ -93,14 +94,20 @@ inline float microscaled(const uint8_t* values, int64_t at) {
     return static_cast<float>(value);
   }
 }
+// A scale is the exponent of a power of 2, or a float8.
+template <typename S>
 inline float scale_of(const uint8_t* scales, int64_t at) {
   if (scales == nullptr) return 1.f;
-  return scales[at] == 255 ? NAN : ldexpf(1.f, scales[at] - 127);
+  if constexpr (std::is_same_v<S, int8_t>) {
+    return scales[at] == 255 ? NAN : ldexpf(1.f, scales[at] - 127);
+  } else {
+    return microscaled<S>(scales, at);
+  }
 }
 
-// One scale, a power of 2, for each group of neighbours along the depth.
-template <typename T, typename L, typename R, int height, int width, int depth, int left_group,
-          int right_group>
+// One scale for each group of neighbours along the depth.
+template <typename T, typename L, typename R, typename LS, typename RS, int height, int width, int depth,
+          int left_group, int right_group>
 __attribute__((noinline)) void scaled_product(T* out, const T* sum, const uint8_t* left, const uint8_t* right,
                                               const uint8_t* left_scales, const uint8_t* right_scales) {
   for (int m = 0; m < height; ++m)
@@ -117,8 +124,8 @@ __attribute__((noinline)) void scaled_product(T* out, const T* sum, const uint8_
         } else {
           b = microscaled<R>(right, int64_t{k} * width + n);
         }
-        a *= scale_of(left_scales, int64_t{m} * (depth / left_group) + k / left_group);
-        b *= scale_of(right_scales, int64_t{n} * (depth / right_group) + k / right_group);
+        a *= scale_of<LS>(left_scales, int64_t{m} * (depth / left_group) + k / left_group);
+        b *= scale_of<RS>(right_scales, int64_t{n} * (depth / right_group) + k / right_group);
         total += a * b;
       }
       out[m * width + n] = static_cast<T>(total);
