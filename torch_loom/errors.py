@@ -98,6 +98,18 @@ class SharingError(LoomError, RuntimeError, cuda_type=RuntimeError):
     """Memory or an event cannot be shared with another process, or what it shared no longer exists."""
 
 
+class DummyDeviceError(LoomError, RuntimeError):
+    """Something would have to be executed, under RBLN_DUMMY_DEVICE; the message says what works there."""
+
+
+class DeviceLayoutError(LoomError, RuntimeError):
+    """A tensor whose device memory cannot be taken or laid out as asked; the message says what it must be."""
+
+
+class RegionError(LoomError, RuntimeError):
+    """A region of ``torch.rbln.explain()`` was opened, read or closed out of turn."""
+
+
 class FallbackError(LoomError, NotImplementedError):
     """An op or dtype that the chip does not do itself, under ``TORCH_LOOM_FALLBACK=error``."""
 
@@ -174,7 +186,7 @@ class ImageError(LoomError, ValueError):
 
 
 class NotApplicableError(LoomError, NotImplementedError):
-    """A name of ``torch.cuda`` stands for an object of an NVIDIA library, which does not exist here."""
+    """A name stands for what does not exist here: an object of an NVIDIA library, or what a vendor lacks."""
 
 
 class AllocatorLibraryError(LoomError, OSError, cuda_type=OSError):

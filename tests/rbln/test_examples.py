@@ -44,7 +44,7 @@ def printed(name: str, commands: str = "") -> str:
 def test_basic_add() -> None:
     tensor = "tensor([[1.5000, 2.5000],\n        [3.5000, 4.5000]],{} dtype=torch.float16)\n"
     assert printed("basic_add") == (
-        tensor.format(" device='rbln:0',") + tensor.format("") + "1536 bytes of atom in use\n"
+        tensor.format(" device='rbln:0',") + tensor.format("") + "1536 bytes of RBLN-CA12 in use\n"
     )
 
 

@@ -71,7 +71,8 @@ def test_what_is_never_used_takes_nothing() -> None:
 @pytest.mark.seed(0, "get_amp_supported_dtype/1", "get_amp_supported_dtype/2")
 def test_the_chip_is_an_atom() -> None:
     assert torch.rbln.get_amp_supported_dtype() == [torch.float16]
-    assert torch.rbln.get_device_name() == "atom"
+    assert torch.rbln.get_device_name() == "RBLN-CA12"
+    assert torch.loom.get_device_name() == "atom"
     properties = torch.rbln.get_device_properties(0)
     assert f"{properties.total_memory / 2**30:.1f}" == "15.7"
     assert properties.extra["memory_policy"] == "lazy"

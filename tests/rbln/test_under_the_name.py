@@ -51,7 +51,7 @@ def test_the_vendors_package_is_found_before_torch(run_python: PythonRunner) -> 
         given=str(ROOT / "torch_loom" / "compat"),
     )
     assert "  TORCH_LOOM_CHIP=atom\n" in done.stdout
-    assert done.stdout.endswith("The device works: atom\n")
+    assert done.stdout.endswith("The device works: RBLN-CA12\n")
 
 
 def test_a_started_interpreter_finds_nothing_under_another_name() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tools.parity import names, report, signatures
+from tools.parity import names, rbln, report, signatures
 from tools.parity.exercised import MarkedTest, marked_tests
 from torch_loom.cuda.names.not_applicable import REASONS
 
@@ -35,6 +35,10 @@ def rows(tests: list[MarkedTest]) -> list[report.Row]:
 
 def test_nothing_is_wrong(rows: list[report.Row], tests: list[MarkedTest]) -> None:
     assert report.problems(rows, tests) == []
+
+
+def test_nothing_of_torch_rbln_is_wrong(tests: list[MarkedTest]) -> None:
+    assert rbln.problems(tests) == []
 
 
 def test_the_page_is_up_to_date() -> None:

@@ -1,1 +1,1 @@
-"""`docs/api_parity.md`: each name of torch.cuda's interface, what it is here, and the test that shows it."""
+"""`docs/api_parity.md`: each name of torch.cuda's and torch-rbln's interface, and the test that shows it."""

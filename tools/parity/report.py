@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.blocks import markdown_table
+from tools.parity import rbln
 from tools.parity.exercised import MarkedTest, marked_tests
 from tools.parity.names import LISTS, PACKAGE, Name, bindings, found, is_found, names
 from tools.parity.signatures import ACCEPTED, difference
@@ -110,6 +111,8 @@ def problems(found_rows: Sequence[Row], tests: Sequence[MarkedTest]) -> list[str
         if not test.asserts:
             said.append(f"{test.id} asserts nothing")
         for full in test.names:
+            if full.startswith(rbln.PREFIX):
+                continue  # of another list
             if full not in by_name:
                 said.append(f"{test.id} exercises {full}, which is not in names.tsv")
             elif not by_name[full].words & test.words:
@@ -140,17 +143,17 @@ def _counted(found_rows: Sequence[Row]) -> list[str]:
 
 def counts() -> str:
     """Returns the table of how many names of each list are there, without the column of the tests."""
-    return _counts(rows([]), tested=False)
+    return _counts(rows([]), None)
 
 
-def _counts(found_rows: Sequence[Row], tested: bool) -> str:
+def _counts(found_rows: Sequence[Row], tests: Sequence[MarkedTest] | None) -> str:
     groups = {text: [row for row in found_rows if key in row.name.listed] for key, text in LISTS.items()}
     own = [row for row in groups[LISTS["all"]] if row.name.module == PACKAGE]
     groups = {"`torch.cuda.__all__`": own, **groups}
     header = ["names of", "there", "implemented", "not applicable", "with a test"]
     lines = [[text, *_counted(group)] for text, group in groups.items()]
-    end = None if tested else -1
-    return markdown_table(header[:end], [line[:end] for line in lines])
+    end = -1 if tests is None else None
+    return markdown_table(header[:end], [*(line[:end] for line in lines), rbln.counted(tests)])
 
 
 def document(root: Path) -> str:
@@ -159,13 +162,14 @@ def document(root: Path) -> str:
     Raises:
         ValueError: a marker cannot be read; the message names the file and the line.
     """
-    found_rows = rows(marked_tests(root / "tests"))
+    tests = marked_tests(root / "tests")
+    found_rows = rows(tests)
     parts = [
         "# The device API, name by name",
         "Written by `make docs`. *Alias*: the object goes by the name given. *Not applicable*: it names a "
         "part of NVIDIA's software; using it raises `NotImplementedError` with the reason. A test counts "
         "when it calls the name and asserts its effect; at most two are named.",
-        _counts(found_rows, tested=True),
+        _counts(found_rows, tests),
     ]
     modules: dict[str, list[Row]] = defaultdict(list)
     for row in found_rows:
@@ -174,7 +178,7 @@ def document(root: Path) -> str:
         parts.append(f"## {group[0].name.here.rpartition('.')[0] if module != PACKAGE else 'torch.loom'}")
         lines = [[f"`{row.name.name}`", _state(row), _tests(row)] for row in group]
         parts.append(markdown_table(["name", "state", "exercised by"], lines))
-    parts += ["## Calls that differ from torch.cuda's", _accepted()]
+    parts += ["## Calls that differ from torch.cuda's", _accepted(), rbln.section(tests)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -57,8 +57,10 @@ def register() -> Exception | None:
             stand_in.put_module(OWN_NAME, module)
         else:
             rename_privateuse1_backend(name)
-            # What has no counterpart under the other name is found under our own: torch.loom.explain.
-            stand_in.register_module((name, OWN_NAME), module)
+            # What has another counterpart under the other name, or none, is found under our own.
+            is_vendors = name == config.rbln.NAME
+            own = importlib.import_module("torch_loom.rbln") if is_vendors else module
+            stand_in.register_module((name, OWN_NAME), own, module)
             generate_methods_for_privateuse1_backend(
                 for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
             )
@@ -106,9 +108,9 @@ def _stop_threads_at_exit() -> None:
     atexit.register(_C.stop_autograd_threads)
 
 
-def _load_chip(chip: str) -> Any:
+def _load_chip(chip: str, executes: bool) -> Any:
     # Imported at first use: programs that use no device need no reader of chips.
-    return importlib.import_module("torch_loom.chips.core").load_for_core(chip)
+    return importlib.import_module("torch_loom.chips.core").load_for_core(chip, executes)
 
 
 def _watch_checkpoints() -> None:

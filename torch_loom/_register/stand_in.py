@@ -23,12 +23,13 @@ def put_module(name: str, module: ModuleType) -> None:
         sys.modules[f"torch.{name}.{submodule}"] = getattr(module, submodule)
 
 
-def register_module(names: Iterable[str], module: ModuleType) -> None:
-    """Make a module the device's, under its name, the first, and its others."""
+def register_module(names: Iterable[str], module: ModuleType, other: ModuleType | None = None) -> None:
+    """Make a module the device's, under its name, the first. Its others name `other`, or the same module."""
     first, *others = dict.fromkeys(names)
     torch._register_device_module(first, module)  # type: ignore[no-untyped-call]
-    for name in (first, *others):
-        put_module(name, module)
+    for name in others:
+        put_module(name, other or module)
+    put_module(first, module)
 
 
 class StandIn(ModuleType):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +15,10 @@ from torch_loom.errors import ChipError
 
 if TYPE_CHECKING:
     from torch_loom.chips.estimator import Estimator
+
+
+# What makes a tensor of numbers without computing on one; fills, views and copies are native to every chip.
+_CONSTRUCTORS = ("arange", "range", "linspace", "logspace", "eye")
 
 
 def _check_op(chip: str, op: str) -> None:
@@ -43,11 +47,12 @@ class Figures(dict[str, float]):
         self.product_name = chip.product_name
 
 
-def load_for_core(chip: str) -> tuple[_C.Chip, Figures]:
+def load_for_core(chip: str, executes: bool = True) -> tuple[_C.Chip, Figures]:
     """Read a chip and return what the core keeps of it, and all of its figures by name; 0: not known.
 
     Args:
         chip: the name of a shipped chip, or the path of a description.
+        executes: False for a stand-in for it, which makes tensors and computes nothing.
 
     Raises:
         ChipError: there is no such chip, or its description cannot be used.
@@ -55,7 +60,8 @@ def load_for_core(chip: str) -> tuple[_C.Chip, Figures]:
     described = load(chip)
     for op in described.native_ops or ():
         _check_op(chip, op)
-    return for_core(described), Figures(described)
+    own = described if executes else replace(described, native_ops=_CONSTRUCTORS)
+    return for_core(own), Figures(described)
 
 
 @functools.lru_cache(maxsize=32)

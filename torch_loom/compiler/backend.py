@@ -8,6 +8,7 @@ by replaying a captured graph.
 from __future__ import annotations
 
 import functools
+import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,18 +19,19 @@ from torch import fx
 
 from torch_loom import config
 from torch_loom.chips import Chip, load
+from torch_loom.compiler import artifacts, built
 from torch_loom.compiler.ir import computes, facts
 from torch_loom.compiler.options import Options, configuration
 from torch_loom.compiler.passes import EAGER_PASSES, Context, PassRecord, run
-from torch_loom.errors import CompilerOptionError
+from torch_loom.errors import CompilerOptionError, DummyDeviceError
 from torch_loom.image.replay import Replayer
 from torch_loom.patches.tracing import eager_kernels
 
 # Options of torch-rbln's backend that say nothing here: placement on its NPUs and its compiler's cache.
 _VENDOR_OPTIONS = {
-    "cache_dir": "compiled graphs live as long as the process",
+    "cache_dir": "compiled graphs live as long as the process; mode compile_only writes them there",
     "disable_logger": "logging is Python's own, named torch_loom.compiler",
-    "mode": "nothing is tuned",
+    "mode": "nothing is tuned; compile_only builds without running",
     "npu": "the chip is that of the device",
     "tensor_parallel_size": "a graph runs on one device",
     "use_global_ctx": "there is one context",
@@ -93,17 +95,25 @@ def loom_backend(
         mode: accepted for other backends' programs; it changes nothing.
         options: ``numerics``: ``"exact"`` (the default) runs the engine's kernels, with eager's bits;
             ``"float"`` hands the graph to Inductor, and inference is replayed. ``host_ops``: ``"host"`` or
-            ``"error"``. ``replay``: False never captures. Options of torch-rbln's backend are accepted
-            and change nothing.
+            ``"error"``. ``replay``: False never captures. Of the options of torch-rbln's backend, ``mode``
+            with ``"compile_only"`` in it builds, and writes what is built into ``cache_dir``; calls return
+            memory that was not computed. The others are accepted and change nothing.
 
     Raises:
         CompilerOptionError: an option that does not exist, or with a bad value.
         HostOpError: the chip lacks an op, under ``host_ops="error"``.
+        DummyDeviceError: under RBLN_DUMMY_DEVICE, unless it is only to be built.
     """
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
 
-    own, replays = _own_options({} if options is None else options)
+    given = {} if options is None else options
+    own, replays = _own_options(given)
+    build = _build_of(given, mode)
+    if build is None and config.is_rbln_dummy():
+        raise DummyDeviceError(config.rbln.refusal("a compiled graph"))
+    if build is not None:
+        own = own.but(numerics="exact")
     if own.numerics == "float":
         from torch._inductor.compile_fx import compile_fx
 
@@ -115,7 +125,7 @@ def loom_backend(
         compiled: Any = compile_fx(graph, list(example_inputs), config_patches=patches)
         return compiled  # type: ignore[no-any-return]
     partition = min_cut_rematerialization_partition if own.enable_recompute else default_partition
-    compiler = functools.partial(_compile, options=own, replays=replays)
+    compiler = functools.partial(_compile, options=own, replays=replays, build=build)
     with eager_kernels():
         return aot_autograd(
             fw_compiler=functools.partial(compiler, role="forward"),
@@ -123,6 +133,24 @@ def loom_backend(
             inference_compiler=functools.partial(compiler, role="inference"),
             partition_fn=partition,
         )(graph, example_inputs)
+
+
+@dataclass(frozen=True)
+class _Build:
+    """A graph is to be built and not run.
+
+    Attributes:
+        folder: where it is written; None for nowhere.
+    """
+
+    folder: str | None
+
+
+def _build_of(given: Mapping[str, Any], mode: Any) -> _Build | None:
+    if not artifacts.is_asked_for(given.get("mode", mode)):
+        return None
+    folder = given.get("cache_dir")
+    return _Build(None if folder is None else os.fspath(folder))
 
 
 def _own_options(given: Mapping[str, Any]) -> tuple[Options, bool]:
@@ -138,7 +166,13 @@ def _own_options(given: Mapping[str, Any]) -> tuple[Options, bool]:
 
 
 def _compile(
-    graph: fx.GraphModule, inputs: Sequence[Any], *, role: str, options: Options, replays: bool
+    graph: fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    role: str,
+    options: Options,
+    replays: bool,
+    build: _Build | None,
 ) -> Callable[..., Any]:
     context = Context(chip=chip_of(graph), options=options)
     graph = run(graph, EAGER_PASSES, context)
@@ -147,10 +181,23 @@ def _compile(
     _compiled[:] = [one for one in _compiled if one() is not None]
     _compiled.append(weakref.ref(compiled))
     function: Callable[..., Any] = graph.forward
+    if build is not None:
+        if build.folder is not None:
+            artifacts.write(graph, context.chip, build.folder)
+        function, replays = artifacts.unset_results(graph), False
     # What a training step keeps for its backward pass would be copied out of the graph's memory.
     if replays and role == "inference":
         compiled.replayer = Replayer(function, _static_inputs())
-    return _boxed(function, compiled)
+    call = _boxed(function, compiled)
+    if built.is_heard():
+        built.tell(built.Built(_name(), graph, lambda inputs: call(list(inputs))))
+    return call
+
+
+def _name() -> str:
+    """Return what Dynamo calls the compilation under way, ``"0/0"``; empty if nothing."""
+    found = torch._guards.CompileContext.current_compile_id()
+    return "" if found is None else str(found)
 
 
 def _boxed(function: Callable[..., Any], record: CompiledGraph) -> Callable[..., Any]:

@@ -46,13 +46,17 @@ from torch_loom.config.settings import (
     MEMORY_POLICY,
     NVML,
     PROTECT,
+    RBLN_C10D_ASYNC,
     RBLN_DEVICE_MAP,
     RBLN_DEVICES,
     RBLN_DIAGNOSE,
     RBLN_DISABLE_FALLBACK,
+    RBLN_DUMMY_DEVICE,
     RBLN_EAGER_MALLOC,
     RBLN_LOG_LEVEL,
     RBLN_NPUS_PER_DEVICE,
+    RBLN_OFFLOAD_DIR,
+    RBLN_VISIBLE_DEVICES,
     SANITIZER,
     SETTINGS,
     VISIBLE_DEVICES,
@@ -84,6 +88,7 @@ __all__ = [
     "ENV_PREFIX",
     "NVML",
     "RBLN_DEVICES",
+    "RBLN_VISIBLE_DEVICES",
     "SETTINGS",
     "VISIBLE_DEVICES",
     "Setting",
@@ -101,7 +106,9 @@ __all__ = [
     "is_blas_deterministic",
     "is_configured",
     "is_device_named",
+    "is_rbln_async",
     "is_rbln_diagnosed",
+    "is_rbln_dummy",
     "kernel_cache",
     "kernel_cache_refused",
     "machine_texts",
@@ -109,6 +116,7 @@ __all__ = [
     "parse_size",
     "put_first",
     "raw_value",
+    "rbln_offload_folder",
     "resolve",
     "tries_any_torch",
 ]
@@ -165,6 +173,33 @@ def is_rbln_diagnosed() -> bool:
         ConfigurationError: it has a bad value.
     """
     return required(RBLN_DIAGNOSE, {})
+
+
+def is_rbln_dummy() -> bool:
+    """Return whether the devices are stand-ins that execute nothing: RBLN_DUMMY_DEVICE, under the name rbln.
+
+    Raises:
+        ConfigurationError: it has a bad value.
+    """
+    return device_name() == rbln.NAME and required(RBLN_DUMMY_DEVICE, {})
+
+
+def is_rbln_async() -> bool:
+    """Return whether TORCH_RBLN_C10D_ASYNC has collectives of rbln-ccl run beside the program.
+
+    Raises:
+        ConfigurationError: it has a bad value.
+    """
+    return required(RBLN_C10D_ASYNC, {})
+
+
+def rbln_offload_folder() -> Path:
+    """Return where host memory is kept in files, which may not be there.
+
+    Raises:
+        ConfigurationError: RBLN_OFFLOAD_DIR is no path.
+    """
+    return Path(required(RBLN_OFFLOAD_DIR, {}))
 
 
 def is_blas_deterministic() -> bool:
@@ -279,7 +314,7 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
     log_level = value_of(LOG_LEVEL, overrides)
     launch = required(LAUNCH, overrides)
     asserts = value_of(ASSERTS, overrides) or ("device" if name == CUDA_NAME else "immediate")
-    groups = None
+    groups, is_dummy = None, False
     if name == CUDA_NAME:
         indices = value_of(CUDA_VISIBLE_DEVICES, overrides)
         if visible is None and indices is not None:
@@ -287,11 +322,18 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
         if _is_open(LAUNCH, overrides) and required(CUDA_LAUNCH_BLOCKING, overrides):
             launch = "blocking"
     if name == rbln.NAME:
-        if visible is None:
-            visible = _visible(RBLN_DEVICES, devices, overrides)
+        is_dummy = required(RBLN_DUMMY_DEVICE, overrides)
         if policy is None and required(RBLN_EAGER_MALLOC, overrides):
             policy = "eager"
-        groups = _npu_groups(devices if visible is None else len(visible), overrides)
+        if is_dummy:
+            # No NPU is there to be hidden, and a list of chips or memories is for those that are.
+            device_map, size = value_of(RBLN_DEVICE_MAP, overrides), required(RBLN_NPUS_PER_DEVICE, overrides)
+            groups, visible = rbln.stand_ins(device_map, size), None
+            devices, chips, memories = sum(map(len, groups)), chips[:1], memories[:1]
+        else:
+            for setting in (RBLN_VISIBLE_DEVICES, RBLN_DEVICES):
+                visible = _visible(setting, devices, overrides) if visible is None else visible
+            groups = _npu_groups(devices if visible is None else len(visible), overrides)
         disabled = value_of(RBLN_DISABLE_FALLBACK, overrides) or ()
         if _is_open(FALLBACK, overrides) and {"unsupported_op", "all"} & set(disabled):
             fallback = "error"
@@ -316,6 +358,7 @@ def _resolve(overrides: Mapping[str, str]) -> Settings:
         fallback=fallback,
         log_level=log_level,
         host_memory_bytes=value_of(HOST_MEMORY, overrides),
+        is_dummy=is_dummy,
     )
 
 

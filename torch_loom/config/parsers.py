@@ -107,6 +107,12 @@ def parse_folder(text: str) -> str:
     return os.path.abspath(os.path.expanduser(text or KERNEL_CACHE_FOLDER))
 
 
+def parse_place(text: str) -> str:
+    if "\0" in text or not text:
+        raise ValueError("not a path")
+    return os.path.abspath(os.path.expanduser(text))
+
+
 def parse_compile_cache(text: str) -> str | None:
     return None if text == "off" else parse_folder(text or COMPILE_CACHE_FOLDER)
 

@@ -22,6 +22,32 @@ FALLBACKS = ("compile_error", "non_blocking_copy", "strided_copy_error", "unsupp
 
 _MAP = "RBLN_DEVICE_MAP"
 
+OFFLOAD_FOLDER = "~/.cache/rbln_cache/offload"
+"""Where RBLN_OFFLOAD_DIR is by default, as the vendor has it."""
+
+_YES, _NO = ("1", "true", "t", "on", "yes", "y"), ("0", "false", "f", "off", "no", "n")
+
+
+def parse_boolean(text: str) -> bool:
+    """Return what one of the vendor's words for yes and no means; case does not matter.
+
+    Raises:
+        ValueError: the text is none of them.
+    """
+    word = text.strip().lower()
+    if word not in (*_YES, *_NO):
+        raise ValueError("not a boolean")
+    return word in _YES
+
+
+def refusal(what: str) -> str:
+    """Return the message for what RBLN_DUMMY_DEVICE cannot execute: the vendor's sentence, and help."""
+    return (
+        f"RBLN_DUMMY_DEVICE has no NPU and cannot execute {what}. It has tensors, copies between host and "
+        "device, and torch.compile(…, options={'mode': ['compile_only']}), which builds without running. "
+        "Unset RBLN_DUMMY_DEVICE to run on a virtual NPU."
+    )
+
 
 def parse_fallbacks(text: str) -> tuple[str, ...]:
     """Return the words of a list such as ``unsupported_op,compile_error``.
@@ -135,6 +161,16 @@ def divide(pool: int, size: int) -> Groups:
             "TORCH_LOOM_DEVICES says how many the machine has)"
         )
     return tuple(tuple(range(first, first + size)) for first in range(0, pool - size + 1, size))
+
+
+def stand_ins(device_map: Groups | None, size: int) -> Groups:
+    """Return the groups of NPUs that there are not, numbered from 0: those of a map, or one of ``size``.
+
+    The numbers in the map are the shape alone.
+    """
+    sizes = [size] if device_map is None else [len(group) for group in device_map]
+    firsts = [sum(sizes[:place]) for place in range(len(sizes))]
+    return tuple(tuple(range(first, first + own)) for first, own in zip(firsts, sizes, strict=True))
 
 
 def _sizes() -> str:

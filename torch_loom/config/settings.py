@@ -31,6 +31,7 @@ from torch_loom.config.parsers import (
     parse_machine,
     parse_memories,
     parse_memory,
+    parse_place,
     parse_seed,
 )
 
@@ -151,6 +152,40 @@ RBLN_DEVICES = Setting(
     allowed="NPU indices without repetition, separated by commas (0,1); empty for none",
     meaning="What TORCH_LOOM_VISIBLE_DEVICES is, where that is not set; only under the device name rbln.",
     parse=parse_indices,
+    configurable=False,
+)
+RBLN_VISIBLE_DEVICES = Setting(
+    env="RBLN_VISIBLE_DEVICES",
+    type_name="list of integers",
+    default=None,
+    allowed="NPU indices without repetition, separated by commas (0,1); empty for none",
+    meaning="The newer name of RBLN_DEVICES, which it goes before.",
+    parse=parse_indices,
+    configurable=False,
+)
+RBLN_DUMMY_DEVICE = Setting(
+    env="RBLN_DUMMY_DEVICE",
+    type_name="flag",
+    default="0",
+    allowed="1, true, t, on, yes, y; 0, false, f, off, no, n",
+    meaning="With 1 there is no NPU: tensors, copies and compilation work, and what would execute raises. "
+    "RBLN_DEVICE_MAP says how many devices there are, else one; only under the device name rbln.",
+    parse=rbln.parse_boolean,
+    configurable=False,
+)
+RBLN_OFFLOAD_DIR = Setting(
+    env="RBLN_OFFLOAD_DIR",
+    type_name="folder",
+    default=rbln.OFFLOAD_FOLDER,
+    allowed="a folder or its place",
+    meaning="Where torch.rbln.offload() keeps files, in a folder of the process; made at the first one.",
+    parse=parse_place,
+    configurable=False,
+)
+RBLN_C10D_ASYNC = _flag(
+    "TORCH_RBLN_C10D_ASYNC",
+    meaning="With 1, collectives of rbln-ccl run on a thread of the process group beside the program; read "
+    "when the group is made.",
     configurable=False,
 )
 RBLN_NPUS_PER_DEVICE = Setting(

@@ -39,6 +39,7 @@ class Settings:
         log_level: ``"DEBUG"``, ``"INFO"``, ``"WARNING"`` or ``"ERROR"``; None leaves it to Python's logging.
         host_memory_bytes: the most host memory that the process may use; None for what the host has.
         asserts: ``"immediate"`` or ``"device"``: where an error that values cause is raised.
+        is_dummy: whether the devices execute nothing: RBLN_DUMMY_DEVICE.
     """
 
     device_name: str
@@ -59,6 +60,7 @@ class Settings:
     device_groups: rbln.Groups | None = None
     host_memory_bytes: int | None = None
     asserts: str = "immediate"
+    is_dummy: bool = False
 
     @property
     def visible_npus(self) -> tuple[int, ...]:

@@ -23,4 +23,4 @@ def num_chips_available() -> int:
 def chip_name(index: int) -> str:
     """Return the name of a virtual chip, such as ``loom1`` or ``wormhole_b0``."""
     module = torch.get_device_module(device_type())
-    return str(module.get_device_properties(index).name)
+    return str(module.get_device_properties(index).extra["chip"])

@@ -17,6 +17,7 @@
 #include "torch/core/device.h"
 #include "torch/memory/alloc_conf.h"
 #include "torch/memory/host_allocator.h"
+#include "torch/memory/host_files.h"
 
 namespace py = pybind11;
 
@@ -315,6 +316,9 @@ void bind_memory(py::module_& m) {
         guarded([] { at::getHostAllocator(device_type())->reset_peak_stats(); }));
   m.def("reset_accumulated_host_memory_stats",
         guarded([] { at::getHostAllocator(device_type())->reset_accumulated_stats(); }));
+  m.def("open_host_folder", guarded(host_files::open_folder));
+  m.def("close_host_folder", host_files::close_folder);
+  m.def("remove_host_files", guarded(host_files::remove_names));
   bind_pools(m);
   bind_sources(m);
 }

@@ -14,6 +14,7 @@
 #include "torch/engine/engine.h"
 #include "torch/engine/output_allocation.h"
 #include "torch/memory/allocator.h"
+#include "torch/memory/host_files.h"
 #include "torch/memory/register.h"
 #include "torch/memory/worlds.h"
 
@@ -39,6 +40,7 @@ struct Waiting {
         device(device_index),
         stream(stream_id),
         bytes(size),
+        is_in_file(host_files::is_open() && size >= host_files::kLeastBytes),
         pin(own.runtime()) {
     ++stats().pending_tensors;
   }
@@ -59,6 +61,7 @@ struct Waiting {
   const int device;
   const int64_t stream;  // that was current when the storage was made
   const size_t bytes;
+  bool is_in_file;    // what is written to its host side
   c10::DataPtr host;  // null until something is written or read
   const runtime::worlds::Pin pin;
 };
@@ -109,9 +112,10 @@ class HostSideLock {
   std::unique_lock<std::recursive_mutex> lock_;
 };
 
-c10::DataPtr host_memory(size_t bytes) {
+c10::DataPtr host_memory(const Waiting& waiting) {
+  if (waiting.is_in_file) return host_files::allocate(waiting.bytes);
   const OutputAllocations::Suspended on_the_host;
-  return c10::GetCPUAllocator()->allocate(bytes);
+  return c10::GetCPUAllocator()->allocate(waiting.bytes);
 }
 
 // The stream on which contents move, whose pool gives the memory: that of a tensor made eagerly. A program
@@ -244,8 +248,9 @@ void resize_unmaterialised(c10::StorageImpl* storage, size_t bytes) {
     const int device = storage->device().index();
     const int64_t stream = old == nullptr ? runtime::current_stream(device) : old->stream;
     auto waiting = std::make_unique<Waiting>(device, stream, bytes);
+    if (old != nullptr) waiting->is_in_file = old->is_in_file && bytes >= host_files::kLeastBytes;
     if (old != nullptr && old->host) {
-      waiting->set_host(host_memory(bytes));
+      waiting->set_host(host_memory(*waiting));
       std::memcpy(waiting->host.get(), old->host.get(), std::min(bytes, old->bytes));
     }
     data = host_side_data(std::move(waiting));
@@ -280,7 +285,13 @@ void carry_over(const at::Tensor& tensor, const at::Tensor& host, const void* le
     const size_t bytes = host_storage->nbytes();
     const int device = storage->device().index();
     auto waiting = std::make_unique<Waiting>(device, runtime::current_stream(device), bytes);
-    if (host_storage->data() != nullptr) {
+    if (const Waiting* const old = host_side_of(storage)) {
+      waiting->is_in_file = old->is_in_file && bytes >= host_files::kLeastBytes;
+    }
+    if (host_storage->data() != nullptr && waiting->is_in_file) {
+      waiting->set_host(host_memory(*waiting));
+      std::memcpy(waiting->host.get(), host_storage->data(), bytes);
+    } else if (host_storage->data() != nullptr) {
       waiting->set_host(std::move(host_storage->_mutable_data_ptr_no_checks()));
     }
     storage->clear_materializer();
@@ -304,7 +315,7 @@ bool on_host(const at::Tensor& tensor, c10::function_ref<void(at::Tensor&)> body
   if (waiting == nullptr && storage->nbytes() != 0) return false;
   // An engine without arithmetic has no contents, and no memory for them.
   if (waiting != nullptr && !waiting->host && waiting->own.runs_kernels()) {
-    waiting->set_host(host_memory(waiting->bytes));
+    waiting->set_host(host_memory(*waiting));
   }
   void* data = waiting == nullptr ? nullptr : waiting->host.get();
   at::Tensor host = host_tensor(tensor, data);

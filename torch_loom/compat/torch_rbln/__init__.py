@@ -1,7 +1,7 @@
 """What programs for torch-rbln import for its effect: the device "rbln", which torch_loom has registered.
 
-The package's names are those of ``torch.rbln``, which is ``torch_rbln.device``; ``.memory`` and ``.random``
-are its modules.
+The package's names are those of ``torch.rbln``, which is ``torch_rbln.device``; ``.memory``, ``.programs``,
+``.profiler`` and ``.random`` have the vendor's in their files.
 """
 
 from __future__ import annotations
@@ -12,21 +12,24 @@ import torch_loom
 from torch_loom import config
 
 __version__: str = torch_loom.__version__
-__all__ = ["device", "memory", "random"]
+__all__ = ["device", "memory", "profiler", "programs", "random"]
 
 
 def _find_modules() -> None:
     import torch
 
+    from torch_loom.rbln import memory, programs, regions, streams
+
     from . import context_holder
 
     module = torch.get_device_module(config.rbln.NAME)
     module.context_holder = context_holder
-    modules = {"device": module, "memory": module.memory, "random": module.random}
+    modules = {"device": module, "memory": memory, "random": module.random}
+    modules |= {"programs": programs, "profiler": regions}
     globals().update(modules)
     # The files that the vendor's module is made of.
     modules |= {f"device.{name}": module for name in ("device", "device_tensor_utils")}
-    modules |= {"device.streams": module.streams, "device.context_holder": context_holder}
+    modules |= {"device.streams": streams, "device.context_holder": context_holder}
     sys.modules.update({f"{__name__}.{name}": found for name, found in modules.items()})
 
 

@@ -21,7 +21,7 @@ _initializing = False
 _ready = False
 _is_poisoning_forks = False
 _is_poisoned_child = False
-_ChipLoader = Callable[[str], "tuple[_C.Chip, Mapping[str, float]]"]
+_ChipLoader = Callable[[str, bool], "tuple[_C.Chip, Mapping[str, float]]"]
 _load_chip: _ChipLoader | None = None
 # Of each device that the program sees, and while a dry run is under way of each of the program's own.
 _figures: Sequence[Mapping[str, float]] = ()
@@ -132,7 +132,7 @@ def _initialize_core(settings: config.Settings) -> None:
         launch=settings.launch,
         chaos_seed=seed,
         protect=settings.protect,
-        refuse_fallbacks=settings.fallback == "error",
+        refuse_fallbacks=settings.fallback == "error" or settings.is_dummy,
         host_memory_bytes=settings.host_memory_bytes or 0,
         device_asserts=settings.asserts == "device",
     )
@@ -205,21 +205,25 @@ def set_chip_loader(load: _ChipLoader) -> None:
     _load_chip = load
 
 
-def read_chip(chip: str) -> tuple[_C.Chip, Mapping[str, float]]:
+def read_chip(chip: str, executes: bool = True) -> tuple[_C.Chip, Mapping[str, float]]:
     """Return what the core keeps of a chip, and its figures.
+
+    Args:
+        chip: its name, or the path of its description.
+        executes: False for a stand-in, which makes tensors and computes nothing.
 
     Raises:
         ChipError: there is no such chip, or its description cannot be used.
     """
     assert _load_chip is not None, "torch_loom._register sets it"
-    return _load_chip(chip)
+    return _load_chip(chip, executes)
 
 
 def _describe_devices(
     settings: config.Settings,
 ) -> tuple[list[_C.DeviceConfig], Sequence[Mapping[str, float]]]:
     """Return what the program's devices are made from, and the figures of their chips."""
-    read = {name: read_chip(name) for name in dict.fromkeys(settings.chips)}
+    read = {name: read_chip(name, not settings.is_dummy) for name in dict.fromkeys(settings.chips)}
     devices: list[_C.DeviceConfig] = []
     figures: list[Mapping[str, float]] = []
     for index, physical in enumerate(settings.physical_devices):
@@ -353,11 +357,10 @@ def _chip_names() -> list[str]:
 def _no_device_message(settings: config.Settings) -> str:
     setting: config.Setting[Any] = config.DEVICES
     if settings.devices:
-        is_loom = config.raw_value(config.VISIBLE_DEVICES)[0] is not None
-        vendors = (
-            config.CUDA_VISIBLE_DEVICES if settings.device_name == config.CUDA_NAME else config.RBLN_DEVICES
-        )
-        setting = config.VISIBLE_DEVICES if is_loom else vendors
+        hiding = (config.VISIBLE_DEVICES, config.RBLN_VISIBLE_DEVICES, config.RBLN_DEVICES)
+        if settings.device_name == config.CUDA_NAME:
+            hiding = (config.VISIBLE_DEVICES, config.CUDA_VISIBLE_DEVICES, config.CUDA_VISIBLE_DEVICES)
+        setting = next((one for one in hiding if config.raw_value(one)[0] is not None), hiding[-1])
     # torch.cuda's sentence, word for word: libraries and tests search for it.
     what = "CUDA GPUs" if settings.device_name == config.CUDA_NAME else f"{settings.device_name} devices"
     return f"No {what} are available: {config.describe(setting)}"

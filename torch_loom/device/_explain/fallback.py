@@ -16,12 +16,13 @@ import torch
 from torch_loom import _C, config
 from torch_loom.device._core.first_use import at_first_use
 from torch_loom.device._core.log import logger
-from torch_loom.errors import FallbackError
+from torch_loom.errors import DummyDeviceError, FallbackError
 
 __all__ = ["Fallback", "FallbackWarning", "fallback_stats", "reset_fallback_stats"]
 
 _OWN_FOLDER = str(Path(__file__).parents[1]) + os.sep
 _policy = "allow"
+_is_dummy = False
 
 
 class FallbackWarning(UserWarning):
@@ -64,12 +65,14 @@ def reset_fallback_stats() -> None:
 
 
 def _configure(settings: config.Settings) -> None:
-    global _policy
-    _policy = settings.fallback
+    global _policy, _is_dummy
+    _policy, _is_dummy = settings.fallback, settings.is_dummy
 
 
 def _tell(op: str, dtype: str | None, operands: Sequence[str], device: int) -> None:
     """Log, warn of or refuse a fallback, in the thread that issues the op; the core calls it."""
+    if _is_dummy:
+        raise DummyDeviceError(config.rbln.refusal(op))
     chip = _C.chip(device)
     where = config.device_name().upper()
     reason = "" if dtype is None else f": {dtype} is not a dtype of the chip '{chip.name}'"

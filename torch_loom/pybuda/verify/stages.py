@@ -104,7 +104,7 @@ def _passes(
     except Exception as error:
         text = f"{config.graph_name}: the modules cannot be exported as a graph, so that no pass is verified"
         raise VerificationError(f"{text}: {type(error).__name__}: {error}") from error
-    name = torch.get_device_module(place.type).get_device_properties(place).name
+    name = torch.get_device_module(place.type).get_device_properties(place).extra["chip"]
     context = Context(
         chip=load(name),
         options=configuration(),

@@ -14,4 +14,7 @@ rbln.reset_peak_memory_stats()
 rbln.reset_accumulated_memory_stats()
 for use in (rbln.current_device, lambda: torch.ones(2, device="rbln"), rbln.mem_get_info):
     raises("NoDeviceError", "No rbln devices are available: RBLN_DEVICES=''", use)
-assert not rbln.is_initialized()
+# To torch.distributed there is nothing to select.
+assert rbln.is_initialized() and not torch.loom.is_initialized()
+assert rbln.memory_stats_per_chiplet() == {}
+assert rbln.memory_summary() == "No memory statistics: there are no rbln devices\n"

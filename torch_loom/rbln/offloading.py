@@ -1,0 +1,97 @@
+"""The host side of tensors in files, which the system writes out when memory is short."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch_loom import _C, config
+from torch_loom.errors import ConfigurationError
+
+
+class _Folder:
+    """The folder of this process, made when it is first needed, and how many blocks are open."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._depth = 0
+        self._path: str | None = None
+        self._process = 0
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._depth == 0:
+                _C.open_host_folder(self._made())
+            self._depth += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                _C.close_host_folder()
+
+    def _made(self) -> str:
+        # A child that was forked has a folder of its own.
+        if self._path is None or self._process != os.getpid():
+            parent = config.rbln_offload_folder()
+            try:
+                parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._path = tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent)
+            except OSError as error:
+                raise ConfigurationError(
+                    f"RBLN_OFFLOAD_DIR={str(parent)!r}: no files can be kept there: {error}"
+                ) from error
+            self._process = os.getpid()
+            atexit.register(self.remove)
+        return self._path
+
+    def remove(self) -> int:
+        with self._lock:
+            removed = _C.remove_host_files()
+            if self._path is not None and self._process == os.getpid() and self._depth == 0:
+                shutil.rmtree(self._path, ignore_errors=True)
+                self._path = None
+                atexit.unregister(self.remove)
+            return removed
+
+
+_folder = _Folder()
+
+
+@contextmanager
+def offload() -> Iterator[None]:
+    """Let tensors that are made within a ``with`` block, by any thread, wait for the device in files.
+
+    Under the lazy memory policy a new tensor is on the host until an op of the device needs it. Its host
+    side is then a file below RBLN_OFFLOAD_DIR, whose pages the system writes out and drops when memory is
+    short; of 4 KiB and more. It is removed with the host side: when the tensor is freed, or goes to the
+    device. Blocks may be nested. Under the eager policy tensors have no host side, and nothing is in files.
+
+    Raises:
+        ConfigurationError: there can be no files in that folder.
+
+    Example:
+        >>> with torch.rbln.offload():  # doctest: +SKIP
+        ...     cache = torch.zeros(1 << 30, device="rbln")
+    """
+    _folder.enter()
+    try:
+        yield
+    finally:
+        _folder.leave()
+
+
+def release_offload_temp_storage() -> int:
+    """Remove this process's files of :func:`offload`, and their folder; it is done at the end, too.
+
+    Tensors whose host side is in them can still be used: the system keeps what is mapped, without a name.
+
+    Returns:
+        How many files were removed.
+    """
+    return _folder.remove()
