@@ -50,7 +50,7 @@ def test_what_is_shipped() -> None:
 
 def test_the_newer_cards_of_rebellions() -> None:
     atom, one, rebel = (chips.load(name) for name in ("atom", "atom_max", "rebel"))
-    # Of an ATOM-Max, torch-rbln sees each of the four NPUs.
+    # Of an ATOM-Max, torch-rbln sees each NPU.
     assert (one.npu_name, one.memory_bytes, one.num_chiplets) == ("RBLN-CA25", atom.memory_bytes, 1)
     assert one.dram_gbps == atom.dram_gbps
     assert {dtype: one.peak_tflops[dtype] for dtype in atom.peak_tflops} == dict(atom.peak_tflops)
