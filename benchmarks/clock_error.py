@@ -2,6 +2,7 @@
 
     python -m benchmarks.clock_error --chip h200 OPS.json     # a sweep of ops: held out in five parts
     python -m benchmarks.clock_error --chip h200 MODELS.json  # model steps: as the chip's description says
+    python -m benchmarks.clock_error FOLDER   # all files of a folder, each with the chip of its card
 
 OPS.json: ``{"ops": [{op, shape, dtype, ms, device_ms}]}``. Coefficients are fitted to four fifths of each
 op's timings and predict the rest; nothing of the description but its figures is used.
@@ -26,7 +27,7 @@ if __package__ in (None, ""):
 import numpy as np
 import torch
 
-from benchmarks import hf_models, traced_ops
+from benchmarks import clock_truth, hf_models, timm_steps, traced_ops
 from benchmarks._common import write_docs
 from tools.blocks import markdown_table
 from torch_loom import chips
@@ -188,17 +189,41 @@ def models_report(
     return summary(errors, names)
 
 
+def folder_report(folder: Path, with_steps: bool) -> str:
+    """Print errors by family and source of all files of a folder; return the last line."""
+    found: list[clock_truth.Found] = []
+    for path in clock_truth.files(folder):
+        kind = clock_truth.kind_of(path)
+        if kind == "sweep":
+            found += clock_truth.ops(path, print)
+        elif kind == "steps" and with_steps:
+            found += clock_truth.steps(path, step_kernels, read_steps(path))
+        elif kind == "timm" and with_steps:
+            found += timm_steps.errors(path)
+        elif kind == "other":
+            print(f"{path.name}: nothing here reads it")
+    if not found:
+        raise DataError(f"{folder}: no file of timings that a chip stands for")
+    print(clock_truth.report(found))
+    other = [each for each in found if not each.is_fitted] or found
+    return summary([each.error for each in other], [f"{each.source}: {each.name}" for each in other])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 2 if the file cannot be used."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("file", type=Path, help="a sweep of ops, or a list of model steps")
+    parser.add_argument("file", type=Path, help="a sweep of ops, a list of model steps, a folder")
     parser.add_argument("--chip", default="h200", help="name or description of the chip")
     parser.add_argument("--families", action="store_true", help="print where each step's time goes")
     parser.add_argument("--by-shape", action="store_true", help="leave out all dtypes of a shape together")
+    parser.add_argument("--no-steps", action="store_true", help="of a folder: ops alone, which takes seconds")
     parser.add_argument("--write-docs", action="store_true", help="write the result into docs/performance.md")
     options = parser.parse_args(arguments)
     try:
         chip = chips.load(options.chip)
+        if options.file.is_dir():
+            print(folder_report(options.file, not options.no_steps))
+            return 0
         if is_sweep(options.file):
             subject, title = "clock_error_ops", "Device time of ops, against a GPU's"
             line = ops_report(chip, options.file, options.by_shape)

@@ -28,27 +28,31 @@ MAX_KNOWN_ITEMS = 1 << 16
 
 
 class _Recorder(TorchDispatchMode):
-    """Keeps the ops on meta tensors, and the values of small integers."""
+    """Keeps the ops on tensors of a device, and the values of small integers."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str) -> None:
         super().__init__()
+        self.device = device
         self.ops: list[Op] = []
         self.known = WeakTensorKeyDictionary()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         tensors = [item for item in tree_flatten((args, kwargs))[0] if isinstance(item, torch.Tensor)]
-        if func is aten._local_scalar_dense.default and tensors[0].is_meta:
+        if func is aten._local_scalar_dense.default and self._is_ours(tensors[0]):
             self.ops.append(Op("_local_scalar_dense", (described(tensors[0]),), ()))
             return self.known[tensors[0]].item() if tensors[0] in self.known else 0
         known = self._value(func, args, kwargs, tensors)
         result = func(*args, **kwargs)
         results = [item for item in tree_flatten(result)[0] if isinstance(item, torch.Tensor)]
-        if isinstance(known, torch.Tensor) and len(results) == 1 and results[0].is_meta:
+        if isinstance(known, torch.Tensor) and len(results) == 1 and self._is_ours(results[0]):
             self.known[results[0]] = known
-        if any(item.is_meta for item in (*tensors, *results)) and not func.is_view:
+        if any(self._is_ours(item) for item in (*tensors, *results)) and not func.is_view:
             self._keep(func, args, kwargs, results)
         return result
+
+    def _is_ours(self, tensor: torch.Tensor) -> bool:
+        return tensor.device.type == self.device
 
     def _value(self, func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> object:
         """Return what the op gives for integers that are known; None if it cannot be known or is large."""
@@ -91,7 +95,7 @@ class _Fused(TorchFunctionMode):
 
 
 def _dropout(func: Any, input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    if not training or p == 0 or inplace or not input.is_meta:
+    if not training or p == 0 or inplace or input.device.type == "cpu":
         return func(input, p, training, inplace)
     return aten.native_dropout(input, p, True)[0]
 
@@ -137,9 +141,9 @@ def _unfused_attention(
 
 
 @contextmanager
-def recorded() -> Iterator[list[Op]]:
-    """Record the ops of the body, in order, views left out."""
-    recorder = _Recorder()
+def recorded(device: str = "meta") -> Iterator[list[Op]]:
+    """Record the ops of the body on tensors of a device, in order, views left out."""
+    recorder = _Recorder(device)
     with recorder, _Fused():
         yield recorder.ops
 

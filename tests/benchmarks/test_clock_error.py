@@ -133,3 +133,24 @@ def test_a_model_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert clock_error.main([written(tmp_path, rows), "--families"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert float(last.split()[3].rstrip("%")) < 10, last
+
+
+def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    truth = model(chips.load("t4"))
+    rows = []
+    for size in range(1 << 20, 1 << 21, 1 << 15):
+        kernels = sweep.lower(sweep.describe("add", [size], "float32"))
+        rows.append({"op": "add", "shape": [size], "dtype": "float32", "ms": truth.total_ns(kernels) * 2e-6})
+    inner = tmp_path / "public"
+    inner.mkdir()
+    written(inner, {"device": "Tesla T4", "ops": rows})
+    (inner / "unknown.json").write_text(json.dumps({"device": "Abacus", "ops": rows}), encoding="utf-8")
+    assert clock_error.main([str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "unknown.json: no chip stands for 'Abacus'" in out
+    assert "| **elementwise** | all | 32 | 50.0% | 50.0% | 3.5% | -50% add [" in out
+
+
+def test_an_empty_folder_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert clock_error.main([str(tmp_path)]) == 2
+    assert "no file of timings" in capsys.readouterr().err

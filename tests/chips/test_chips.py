@@ -33,8 +33,10 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_what_is_shipped() -> None:
-    names = ("a100", "atom", "atom_max", "blackhole", "grayskull", "h100", "h200", "loom1", "rebel")
-    assert chips.available() == (*names, "wormhole_b0")
+    gpus = "a10 a100 a100_pcie40 a40 b200 h100 h200 l4 l40s mi300x p100 p4 rtx3090 rtx4090 rtx5090 t4"
+    gpus += " v100 v100_pcie"
+    others = "atom atom_max blackhole grayskull loom1 rebel wormhole_b0"
+    assert chips.available() == tuple(sorted([*gpus.split(), *others.split()]))
     loom1, atom, h200 = chips.load("loom1"), chips.load("atom"), chips.load("h200")
     assert (loom1.memory_bytes, loom1.memory_policy) == (16 << 30, "eager")
     assert loom1.amp_dtypes == ("float16", "bfloat16")
@@ -180,7 +182,7 @@ def test_figures_that_contradict_one_another(tmp_path: Path, lines: str, complai
         ("efficiency.copy.start_ns = 0", "a number of ns, 0.001 to 1e+09"),
         ("efficiency.copy.memory_share = 1e9", "a number of share, 0.001 to 1.25"),
         ("efficiency.copy = 3", "a table, keys start_ns, item_cycles, memory_share"),
-        ('efficiency_of = "b300"', "a100, atom, atom_max"),
+        ('efficiency_of = "b30"', "a10, a100, "),
         ('sources = "me"', "a table"),
         ("sources.memory = 1", "text of one line"),
     ],
@@ -255,23 +257,21 @@ def test_what_is_no_file(path: str, reason: str) -> None:
 
 
 def test_an_unknown_name_lists_the_known() -> None:
-    with pytest.raises(
-        ChipError, match=r"There is no chip 'b300'\. Shipped are: a100, atom, atom_max, .*, wormhole_b0;"
-    ):
-        chips.load("b300")
+    with pytest.raises(ChipError, match=r"There is no chip 'zz9'\. Shipped are: a10, a100, .*, wormhole_b0;"):
+        chips.load("zz9")
 
 
 @pytest.mark.parametrize(("text", "name"), [("wormhole", "wormhole_b0"), ("h20", "h200")])
 def test_an_unknown_name_is_answered_with_the_nearest(text: str, name: str) -> None:
     with pytest.raises(
-        ChipError, match=f"There is no chip '{text}'\\. Did you mean '{name}'\\? Shipped are: a100"
+        ChipError, match=f"There is no chip '{text}'\\. Did you mean '{name}'\\? Shipped are: a10, a100,"
     ):
         chips.load(text)
 
 
 @pytest.mark.parametrize("text", ["1", "o", "cuda", ""])
 def test_a_name_near_none_is_answered_with_the_list_alone(text: str) -> None:
-    with pytest.raises(ChipError, match=f"There is no chip '{text}'\\. Shipped are: a100"):
+    with pytest.raises(ChipError, match=f"There is no chip '{text}'\\. Shipped are: a10, a100,"):
         chips.load(text)
 
 

@@ -93,15 +93,18 @@ def test_parts_are_even() -> None:
     assert sorted(numbers[12:]) == [0, 1, 2, 3, 4]
 
 
-VECTOR, ROWS = [64], [8, 16]
+VECTOR, ROWS, CONVOLUTION = [64], [8, 16], [1, 8, 8, 8, 3, 1]
 SHAPES: dict[str, list[int]] = {
     "mm": [8, 16, 8],
+    "linear": [8, 16, 8],
     "bmm": [2, 8, 16, 8],
-    "conv2d": [1, 8, 8, 8, 3, 1],
-    "max_pool2d": [1, 8, 8],
-    "sdpa": [1, 2, 8, 8],
+    **{op: [1, 8, 8, 8, 3, 1] for op in ("conv2d", "conv2d_dgrad", "conv2d_wgrad")},
+    **{op: [1, 8, 8, 3, 1] for op in ("depthwise", "depthwise_dgrad", "depthwise_wgrad")},
+    **{op: [1, 8, 8] for op in ("max_pool2d", "batch_norm", "batch_norm_inference", "batch_norm_backward")},
+    **{op: [1, 2, 8, 8] for op in ("sdpa", "sdpa_backward")},
     "embedding": [100, 8, 4],
     **{op: [64] for op in ("add", "mul_scalar", "gelu", "relu_", "copy", "sum")},
+    **{op: [64] for op in ("mul", "div", "relu", "tanh")},
     **dict.fromkeys(("sum_dim", "softmax", "layer_norm", "transpose_copy"), ROWS),
     **dict.fromkeys(("h2d_pageable", "h2d_pinned", "d2h_pageable", "d2h_pinned"), VECTOR),
 }
@@ -112,6 +115,19 @@ def test_every_op_of_a_sweep_is_read(tmp_path: Path, op: str, shape: list[int]) 
     (case,) = sweep.read(written(tmp_path, {"ops": [row(op, shape, took=0.5)]}))
     assert (case.op, list(case.shape), case.device_ns) == (op, shape, 0.5e6)
     assert case.kernels
+
+
+def test_geometry_and_layout_of_a_convolution(tmp_path: Path) -> None:
+    keys = {"hw": [161, 700], "rs": [5, 20], "pad": [0, 0], "stride": [2, 2], "layout": "nhwc"}
+    (case,) = sweep.read(written(tmp_path, {"ops": [{**row("conv2d", [4, 1, 161, 32, 5, 2]), **keys}]}))
+    (kernel,) = case.kernels
+    assert (kernel.m, kernel.n, kernel.k) == (4 * 79 * 341, 32, 100)
+
+
+def test_the_other_half_is_half() -> None:
+    fitted = [sweep.is_fitted(f"row {number}") for number in range(400)]
+    assert fitted == [sweep.is_fitted(f"row {number}") for number in range(400)]
+    assert 160 < sum(fitted) < 240
 
 
 def test_the_list_of_ops_is_complete() -> None:
@@ -135,6 +151,13 @@ def test_the_list_of_ops_is_complete() -> None:
         ({"ops": [row("add", [4], took=float("nan"))]}, "milliseconds, above 0"),
         ({"ops": [row("add", [4], took=float("inf"))]}, "milliseconds, above 0"),
         ({"ops": [{"op": "add", "shape": [4], "dtype": "float32"}]}, "device_ms = None"),
+        ({"ops": [{**row("conv2d", CONVOLUTION), "rs": [3]}]}, r"rs = \[3\]. Allowed: 2 whole numbers, 1 or"),
+        (
+            {"ops": [{**row("conv2d", CONVOLUTION), "pad": -1}]},
+            "pad = .* Allowed: 2 whole numbers, 0 or more",
+        ),
+        ({"ops": [{**row("conv2d", CONVOLUTION), "groups": 0}]}, "groups = 0"),
+        ({"ops": [{**row("conv2d", CONVOLUTION), "layout": "nwch"}]}, "layout = 'nwch'. Allowed: NN"),
     ],
 )
 def test_a_bad_sweep_is_one_clear_error(tmp_path: Path, content: object, complaint: str) -> None:

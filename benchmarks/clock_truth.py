@@ -1,0 +1,182 @@
+"""How far chips' clocks are off, over a folder of measurements: by family, source, half.
+
+    python -m benchmarks.clock_error FOLDER
+
+Read are sweeps of ops (``torch_loom.chips.cost.sweep``), H200 model steps and steps of timm's models, here
+and one folder below. Which half of its source a row belongs to, a hash of what it timed says: ``make fit``
+sees one half, and the other shows what to expect of what nobody measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tools.blocks import markdown_table
+from torch_loom import chips
+from torch_loom.chips import rates as chip_rates
+from torch_loom.chips.cost import sweep
+from torch_loom.chips.cost.lowerings.common import NARROW
+
+# The chip of a sweep, by what the sweep calls its card: the longest text that the card's name begins with.
+CARDS = {
+    "v100": "v100",
+    "Tesla V100-PCIE": "v100_pcie",
+    "Tesla V100-SXM2": "v100",
+    "t4": "t4",
+    "Tesla T4": "t4",
+    "Tesla P4": "p4",
+    "Tesla P100": "p100",
+    "NVIDIA A100-PCIE-40GB": "a100_pcie40",
+    "NVIDIA A100-SXM4": "a100",
+    "NVIDIA A10": "a10",
+    "NVIDIA A40": "a40",
+    "NVIDIA L4": "l4",
+    "NVIDIA L40S": "l40s",
+    "NVIDIA H100": "h100",
+    "NVIDIA H200": "h200",
+}
+ELEMENTWISE = ("add", "mul", "div", "mul_scalar", "relu", "relu_", "gelu", "tanh", "copy")
+NORMS = ("softmax", "layer_norm", "batch_norm", "batch_norm_inference", "batch_norm_backward")
+CONVNETS = (
+    "resnet",
+    "mobilenet",
+    "convnext",
+    "regnet",
+    "densenet",
+    "vgg",
+    "inception",
+    "xception",
+    "darknet",
+)
+FAMILIES = (
+    *("half GEMM", "float GEMM", "elementwise", "norm and softmax", "convolution", "convolution gradient"),
+    *("depthwise", "transformer steps", "convnet steps, h200", "convnet steps, others", "other ops"),
+)
+# What is asked of the half that is not fitted.
+TARGETS = {
+    "half GEMM": "6%",
+    "float GEMM": "9%",
+    "elementwise": "3.5%",
+    "norm and softmax": "8%",
+    "convolution": "18%",
+    "convolution gradient": "25%",
+    "depthwise": "25%",
+    "transformer steps": "4%",
+    "convnet steps, h200": "12%",
+    "convnet steps, others": "15%",
+}
+
+
+class Found(NamedTuple):
+    """One row: its family, the file it is from, its name, whether it was fitted, its error."""
+
+    family: str
+    source: str
+    name: str
+    is_fitted: bool
+    error: float
+
+
+def chip_of(card: str) -> str | None:
+    """Return the chip that stands for a card; None where none does."""
+    known = [name for name in CARDS if card.startswith(name)]
+    return CARDS[max(known, key=len)] if known else None
+
+
+def family_of(case: sweep.Case) -> str:
+    """Return the family of a sweep's row, as the report groups them."""
+    if case.op in ("mm", "linear", "bmm"):
+        return "half GEMM" if case.dtype in NARROW else "float GEMM"
+    if case.op in ELEMENTWISE:
+        return "elementwise"
+    if case.op in NORMS:
+        return "norm and softmax"
+    if case.op.startswith("depthwise") or any("depthwise" in kernel.family for kernel in case.kernels):
+        return "depthwise"
+    if case.op.startswith("conv2d"):
+        return "convolution" if case.op == "conv2d" else "convolution gradient"
+    return "other ops"
+
+
+def ops(path: Path, say: Callable[[str], object]) -> list[Found]:
+    """Return the rows of a sweep, forecast by the chip of its card; collectives are left out."""
+    name = chip_of(sweep.device_of(path))
+    if name is None:
+        say(f"{path.name}: no chip stands for {sweep.device_of(path)!r}")
+        return []
+    model = chip_rates.model(chips.load(name))
+    found = []
+    for case in sweep.read(path):
+        if case.kernels:
+            error = model.total_ns(case.kernels) / case.device_ns - 1.0
+            found.append(Found(family_of(case), path.stem, case.name, sweep.is_fitted(case.key), error))
+    return found
+
+
+def is_convnet(model: str) -> bool:
+    """Return whether a model's steps are counted as a convnet's."""
+    return not any(part in model for part in ("bert", "gpt", "opt", "llama", "t5", "vit", "deit", "swin"))
+
+
+def step_key(row: dict[str, Any]) -> str:
+    """Return what a step's half is decided by: its model, so that no model is in both."""
+    return f"step {row['model']}"
+
+
+def steps(
+    path: Path, kernels_of: Callable[[dict[str, Any]], Any], rows: Iterable[dict[str, Any]]
+) -> list[Found]:
+    """Return the H200's model steps."""
+    model = chip_rates.model(chips.load("h200"))
+    found = []
+    for row in rows:
+        predicted = sum(model.time(kernel).total_ns * count for kernel, count in kernels_of(row).items())
+        family = "convnet steps, h200" if is_convnet(row["model"]) else "transformer steps"
+        name = f"{row['model']} {row['dtype']} {row['mode']} {row['shape']}"
+        # All of these models were looked at when the cost model was written.
+        found.append(Found(family, path.stem, name, True, predicted * 1e-6 / row["kernel_ms"] - 1.0))
+    return found
+
+
+def report(found: Sequence[Found], by_source: bool = True) -> str:
+    """Return the table of mean errors by family, and by source within it."""
+    lines = []
+    for family in FAMILIES:
+        mine = [each for each in found if each.family == family]
+        if not mine:
+            continue
+        lines.append(_line(f"**{family}**", "all", mine, TARGETS.get(family, "")))
+        if by_source:
+            for source in dict.fromkeys(each.source for each in mine):
+                lines.append(_line("", source, [each for each in mine if each.source == source], ""))
+    headings = ["family", "source", "rows", "fitted half", "other half", "target", "worst of the other half"]
+    return markdown_table(headings, lines)
+
+
+def _line(family: str, source: str, found: Sequence[Found], target: str) -> list[str]:
+    halves = [[each for each in found if each.is_fitted is half] for half in (True, False)]
+    means = [f"{np.mean([abs(each.error) for each in half]):.1%}" if half else "none" for half in halves]
+    worst = max(halves[1], key=lambda each: abs(each.error), default=None)
+    named = f"{worst.error:+.0%} {worst.name}" if worst else ""
+    return [family, source, str(len(found)), *means, target, named]
+
+
+def files(folder: Path) -> list[Path]:
+    """Return the JSON files of a folder and of those in it."""
+    return sorted([*folder.glob("*.json"), *folder.glob("*/*.json")])
+
+
+def kind_of(path: Path) -> str:
+    """Return what a file holds: ``sweep``, ``steps``, ``timm`` or, where nothing here reads it, ``other``."""
+    content = json.loads(path.read_bytes())
+    if isinstance(content, dict):
+        rows = content.get("rows")
+        if isinstance(rows, list) and rows and isinstance(rows[0], dict) and "layout" in rows[0]:
+            return "timm"
+        return "sweep" if "ops" in content else "other"
+    return "steps" if content and isinstance(content[0], dict) and "kernel_ms" in content[0] else "other"
