@@ -24,7 +24,7 @@ from torch_loom import chips
 from torch_loom.chips import rates as chip_rates
 from torch_loom.chips.cost import calibration, sweep
 from torch_loom.chips.cost.families import FAMILIES
-from torch_loom.chips.cost.fit import Timing, fit, free_coefficients, predicted
+from torch_loom.chips.cost.fit import Timing, fit, free_coefficients, identified, predicted
 from torch_loom.chips.cost.formulas import Rates
 from torch_loom.chips.fitted import described
 from torch_loom.chips.writer import to_toml
@@ -50,7 +50,11 @@ def step_timings(path: Path) -> tuple[list[str], list[Timing]]:
 
 
 def fit_together(
-    measured: Sequence[Timing], steps: Sequence[Timing], rates: Rates, start: Coefficients
+    measured: Sequence[Timing],
+    steps: Sequence[Timing],
+    rates: Rates,
+    start: Coefficients,
+    dram_share: float = 0.9,
 ) -> dict[str, dict[str, float]]:
     """Fit all families that occur to ops and steps at once, from where the sweep alone has brought them."""
     swept = {kernel.family for timing in measured for kernel in timing.kernels}
@@ -60,7 +64,9 @@ def fit_together(
         for family, name in free_coefficients(sorted(occurring & set(FAMILIES)))
         if family in swept or name not in HELD
     ]
-    fitted = fit([*steps, *measured], rates, free, start, starts=1, prior=PRIOR)
+    timings = [*steps, *measured]
+    free = identified(timings, rates, free, start, dram_share)
+    fitted = fit(timings, rates, free, start, starts=1, prior=PRIOR, dram_share=dram_share)
     return {family: fitted[family] for family in sorted(occurring)}
 
 
@@ -98,8 +104,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (clock_error.DataError, chips.ChipError) as error:
         print(error, file=sys.stderr)
         return 2
-    found = calibration.calibrate(measured, chip_rates.rates(chip))
-    fitted = fit_together(measured, steps, found.rates, found.coefficients)
+    rates = chip_rates.rates(chip)
+    peak = rates.dram_bytes_per_ns / (chip.dram_share or chip_rates.GUESSED_DRAM_SHARE)
+    found = calibration.calibrate(measured, rates, dram_peak=peak)
+    share = found.rates.dram_bytes_per_ns / peak
+    fitted = fit_together(measured, steps, found.rates, found.coefficients, share)
     source = "python -m benchmarks.calibrate: fitted to a sweep of ops and to model steps of one card"
     result = described(chip, calibration.Calibration(found.rates, fitted), source)
     if options.out:

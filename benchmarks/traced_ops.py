@@ -44,6 +44,8 @@ class _Recorder(TorchDispatchMode):
             return self.known[tensors[0]].item() if tensors[0] in self.known else 0
         known = self._value(func, args, kwargs, tensors)
         result = func(*args, **kwargs)
+        if func is aten.convolution.default and result.dim() == 4:
+            result = _laid_out(result, tensors[:2])
         results = [item for item in tree_flatten(result)[0] if isinstance(item, torch.Tensor)]
         if isinstance(known, torch.Tensor) and len(results) == 1 and self._is_ours(results[0]):
             self.known[results[0]] = known
@@ -80,6 +82,20 @@ class _Recorder(TorchDispatchMode):
         if not op.outputs and func._schema.is_mutable and not op.lists:
             op = op._replace(outputs=op.inputs[:1])
         self.ops.append(op)
+
+
+def _laid_out(result: torch.Tensor, operands: list[torch.Tensor]) -> torch.Tensor:
+    """Return a convolution's result with channels innermost where an operand has them so, as on a GPU.
+
+    On a device that executes nothing, results do not follow their operands.
+    """
+    if not any(_is_channels_last(each) for each in operands) or _is_channels_last(result):
+        return result
+    return torch.empty_like(result, memory_format=torch.channels_last)
+
+
+def _is_channels_last(tensor: torch.Tensor) -> bool:
+    return not tensor.is_contiguous() and tensor.is_contiguous(memory_format=torch.channels_last)
 
 
 class _Fused(TorchFunctionMode):

@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 from torch_loom import chips
 from torch_loom.chips import measure
 from torch_loom.chips.cost import sweep
+from torch_loom.chips.limits import beyond_limits
 from torch_loom.chips.rates import model
 from torch_loom.tools.cli import app
 from torch_loom.tools.roofline import attainable, plot
@@ -187,3 +188,37 @@ def test_the_roofline() -> None:
     lines = plot({"a": 10.0, "b": 100.0, "c": 10.0}, 1000.0, width=30, height=8)
     assert [line.plain.strip() for line in lines[-2:]] == ["━ 100  b", "━ 10  a, c"]
     assert all(len(line.plain) <= 41 for line in lines[1:10])
+
+
+BOUNDED = """
+name = "mine"
+description = "A chip that claims much"
+memory = "4GiB"
+memory_policy = "eager"
+dtypes = ["float32"]
+amp_dtypes = []
+capability_major = 1
+capability_minor = 0
+"""
+
+
+@pytest.mark.parametrize("name", chips.available())
+def test_a_shipped_chip_does_what_hardware_can(name: str) -> None:
+    assert beyond_limits(chips.load(name)) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        ("dram_share = 0.97", "dram_share = 0.97. Allowed: at most 0.95"),
+        ("[efficiency.matmul]\nflop_share = 1.8", "efficiency.matmul.flop_share = 1.8. Allowed: at most 1.1"),
+        ("[efficiency.convolution_dgrad]\nstart_ns = 76884.0", "start_ns = 76884. Allowed: at most 20000"),
+        ("[efficiency.copy]\nmemory_share = 1.2", "copy.memory_share = 1.2. Allowed: at most 1.05556"),
+    ],
+)
+def test_what_no_hardware_does_is_refused(tmp_path: Path, lines: str, complaint: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(BOUNDED + lines, encoding="utf-8")
+    result = run("check", str(path))
+    assert result.exit_code != 0
+    assert complaint in " ".join(result.output.split())

@@ -13,7 +13,8 @@ from torch_loom.chips.rates import rates
 KEYS = ("dram_share", "l2_gbps", "l2_full_share", "l2_none_share", "l2_write_cost", "efficiency")
 
 
-def _rounded(value: float) -> float:
+def rounded(value: float) -> float:
+    """Return a figure with as many digits as a description keeps."""
     return float(f"{value:.5g}")
 
 
@@ -25,16 +26,16 @@ def described(chip: Chip, found: Calibration, source: str) -> Chip:
     peak = rates(dataclasses.replace(chip, dram_share=1.0, derating=1.0)).dram_bytes_per_ns
     measured = found.rates
     tables = {
-        family: MappingProxyType({name: _rounded(value) for name, value in table.items()})
+        family: MappingProxyType({name: rounded(value) for name, value in table.items()})
         for family, table in {**chip.efficiency, **found.coefficients}.items()
     }
     return dataclasses.replace(
         chip,
-        dram_share=_rounded(min(1.0, measured.dram_bytes_per_ns / peak)),
-        l2_gbps=_rounded(measured.cache_bytes_per_ns),
-        l2_full_share=_rounded(measured.cache_full_share),
-        l2_none_share=_rounded(max(measured.cache_none_share, measured.cache_full_share)),
-        l2_write_cost=_rounded(measured.cache_write_cost),
+        dram_share=rounded(min(1.0, measured.dram_bytes_per_ns / peak)),
+        l2_gbps=rounded(measured.cache_bytes_per_ns),
+        l2_full_share=rounded(measured.cache_full_share),
+        l2_none_share=rounded(max(measured.cache_none_share, measured.cache_full_share)),
+        l2_write_cost=rounded(measured.cache_write_cost),
         efficiency=MappingProxyType(dict(sorted(tables.items()))),
         sources=MappingProxyType({**chip.sources, **dict.fromkeys(KEYS, source)}),
     )

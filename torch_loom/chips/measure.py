@@ -33,6 +33,7 @@ SHAPES: dict[str, list[list[int]]] = {
         *([256, 1024, 256], [1, 4096, 4096], [8, 4096, 4096], [32, 4096, 11_008], [128, 4096, 4096]),
         *([512, 768, 3072], [4096, 768, 768], [16_384, 256, 256], [2048, 8192, 1024], [333, 777, 555]),
     ],
+    "linear": [[4096, 768, 3072], [8192, 1024, 1024], [512, 4096, 4096], [64, 2048, 2048]],
     "bmm": [
         [16, 128, 64, 128],
         [96, 512, 64, 512],
@@ -41,6 +42,7 @@ SHAPES: dict[str, list[list[int]]] = {
         [12, 197, 64, 197],
     ],
     **{op: [[n] for n in VECTORS] for op in ("add", "mul_scalar", "gelu", "relu_", "copy", "sum")},
+    **{op: [[n] for n in (65_536, 1 << 22, 1 << 26)] for op in ("mul", "div", "relu", "tanh")},
     **dict.fromkeys(("softmax", "layer_norm", "sum_dim", "transpose_copy"), ROWS),
     "conv2d": [
         *([1, 3, 224, 64, 7, 2], [32, 3, 224, 64, 7, 2], [32, 64, 56, 64, 3, 1], [32, 128, 28, 128, 3, 1]),
@@ -52,8 +54,35 @@ SHAPES: dict[str, list[list[int]]] = {
         ),
         *([1, 256, 14, 256, 3, 1], [8, 320, 64, 320, 3, 1]),
     ],
+    **{
+        op: [
+            *([32, 3, 224, 64, 7, 2], [32, 64, 56, 64, 3, 1], [32, 128, 28, 128, 3, 1]),
+            *(
+                [32, 256, 14, 256, 3, 1],
+                [32, 256, 56, 128, 1, 2],
+                [32, 256, 56, 64, 1, 1],
+                [8, 320, 64, 320, 3, 1],
+            ),
+        ]
+        for op in ("conv2d_dgrad", "conv2d_wgrad")
+    },
+    **{
+        op: [
+            [32, 96, 56, 3, 1],
+            [32, 192, 28, 3, 1],
+            [32, 96, 56, 7, 1],
+            [32, 144, 56, 3, 2],
+            [32, 960, 7, 5, 1],
+        ]
+        for op in ("depthwise", "depthwise_dgrad", "depthwise_wgrad")
+    },
+    **{
+        op: [[32, 64, 112], [32, 256, 56], [32, 512, 28], [32, 2048, 7]]
+        for op in ("batch_norm", "batch_norm_inference", "batch_norm_backward")
+    },
     "max_pool2d": [[1, 3, 224], [32, 3, 224], [32, 64, 56], [32, 128, 28], [32, 256, 56], [8, 320, 64]],
     "sdpa": [[1, 12, 128, 64], [8, 12, 512, 64], [4, 32, 2048, 128], [1, 32, 8192, 128], [16, 12, 197, 64]],
+    "sdpa_backward": [[8, 12, 512, 64], [4, 32, 2048, 128], [16, 12, 197, 64]],
     "embedding": [[30_522, 768, 4096], [50_257, 768, 8192], [128_256, 2048, 2048]],
     **{
         op: [[1 << n] for n in (10, 16, 20, 24, 27)]
@@ -77,10 +106,18 @@ def _make(op: str, shape: list[int], dtype: torch.dtype, device: torch.device) -
         batch, m, k, n = shape
         a, b = random(batch, m, k), random(batch, k, n)
         return lambda: torch.bmm(a, b)
-    if op == "conv2d":
-        count, channels, size, outputs, window, stride = shape
-        x, w = random(count, channels, size, size), random(outputs, channels, window, window)
-        return lambda: functional.conv2d(x, w, stride=stride, padding=window // 2)
+    if op.startswith(("conv2d", "depthwise")):
+        return _convolution(op, shape, random)
+    if op.startswith("batch_norm"):
+        return _batch_norm(op, random(shape[0], shape[1], shape[2], shape[2]))
+    if op == "linear":
+        x, w, b = random(shape[0], shape[1]), random(shape[2], shape[1]), random(shape[2])
+        return lambda: functional.linear(x, w, b)
+    if op == "sdpa_backward":
+        leaves = [random(*shape).requires_grad_() for _ in range(3)]
+        query, key, value = leaves
+        out, grad = functional.scaled_dot_product_attention(query, key, value), random(*shape)
+        return lambda: torch.autograd.grad(out, leaves, grad, retain_graph=True)
     if op == "max_pool2d":
         x = random(shape[0], shape[1], shape[2], shape[2])
         return lambda: functional.max_pool2d(x, 3, 2, 1)
@@ -94,15 +131,17 @@ def _make(op: str, shape: list[int], dtype: torch.dtype, device: torch.device) -
     if op in COPIES:
         return _copy(op, shape[0], device)
     x = random(*shape)
-    if op == "add":
+    if op in ("add", "mul", "div"):
         y = random(*shape)
-        return lambda: x + y
+        return lambda: getattr(torch, op)(x, y)
     if op == "layer_norm":
         weight, bias = random(shape[1]), random(shape[1])
         return lambda: functional.layer_norm(x, (shape[1],), weight, bias)
     simple: dict[str, Run] = {
         "mul_scalar": lambda: x * 1.5,
         "gelu": lambda: functional.gelu(x),
+        "relu": lambda: torch.relu(x),
+        "tanh": lambda: torch.tanh(x),
         "relu_": lambda: torch.relu_(x),
         "copy": lambda: x.clone(),
         "sum": lambda: x.sum(),
@@ -111,6 +150,32 @@ def _make(op: str, shape: list[int], dtype: torch.dtype, device: torch.device) -
         "transpose_copy": lambda: x.t().contiguous(),
     }
     return simple[op]
+
+
+def _convolution(op: str, shape: list[int], random: Callable[..., torch.Tensor]) -> Run:
+    """Return a convolution ``[N, C, H, K, R, stride]``, depthwise ``[N, C, H, R, stride]``, or a gradient."""
+    groups = shape[1] if op.startswith("depthwise") else 1
+    count, channels, size, *_, window, stride = shape
+    outputs = shape[3] if groups == 1 else channels
+    x, w = random(count, channels, size, size), random(outputs, channels // groups, window, window)
+    pad = window // 2
+    out = functional.conv2d(x, w, stride=stride, padding=pad, groups=groups)
+    if not op.endswith("grad"):
+        return lambda: functional.conv2d(x, w, stride=stride, padding=pad, groups=groups)
+    wanted = [op.endswith("dgrad"), op.endswith("wgrad"), False]
+    where = [stride] * 2, [pad] * 2, [1, 1], False, [0, 0], groups
+    return lambda: torch.ops.aten.convolution_backward(out, x, w, None, *where, wanted)
+
+
+def _batch_norm(op: str, x: torch.Tensor) -> Run:
+    scale, shift, mean, var = (torch.ones(x.shape[1], device=x.device) for _ in range(4))
+    aten = torch.ops.aten
+    if not op.endswith("backward"):
+        is_training = not op.endswith("inference")
+        return lambda: aten.native_batch_norm(x, scale, shift, mean, var, is_training, 0.1, 1e-5)
+    out, kept, kept_inverse = aten.native_batch_norm(x, scale, shift, mean, var, True, 0.1, 1e-5)
+    rest = mean, var, kept, kept_inverse, True, 1e-5, [True, True, True]
+    return lambda: aten.native_batch_norm_backward(out, x, scale, *rest)
 
 
 def _copy(op: str, size_bytes: int, device: torch.device) -> Run:

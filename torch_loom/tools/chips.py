@@ -15,6 +15,7 @@ from torch_loom.chips import rates as chip_rates
 from torch_loom.chips.chip import figures, given
 from torch_loom.chips.cost import calibration, sweep
 from torch_loom.chips.fitted import described
+from torch_loom.chips.limits import beyond_limits
 from torch_loom.chips.writer import to_toml
 from torch_loom.errors import ChipError
 from torch_loom.tools import console
@@ -107,10 +108,12 @@ def _loaded(name: str) -> chips.Chip:
 
 
 def check(path: Path) -> None:
-    """Read a description; say what is wrong with it, or what lacks a source."""
+    """Read a description; say what is wrong with it, what no hardware can do, or what lacks a source."""
     chip_path = str(path) if path.suffix == ".toml" or path.parent != Path() else f"./{path}"
     chip = _loaded(chip_path)
     keys = given(chip_path) - {"name", "description", "sources", *chip.sources}
+    if beyond := beyond_limits(chip):
+        console.fail("\n".join(f"{path}: {line}." for line in beyond))
     missing = [key for key in figures() if key in keys]
     if missing:
         console.out.print(Text(f"without a source: {', '.join(missing)}", style="yellow"))
@@ -121,7 +124,7 @@ def fit(sweep_path: Path, base: str, out: Path, name: str | None) -> None:
     """Fit a chip's efficiency to a sweep, print held-out errors by op, write the description."""
     chip = _loaded(base)
     try:
-        cases = sweep.read(sweep_path)
+        cases = [case for case in sweep.read(sweep_path) if case.kernels]
     except ChipError as error:
         console.fail(error)
     rates = chip_rates.rates(chip)
@@ -130,7 +133,10 @@ def fit(sweep_path: Path, base: str, out: Path, name: str | None) -> None:
         took = np.array([case.device_ns for case in cases])
         errors = np.abs(calibration.held_out(cases, rates, groups) / took - 1.0)
         console.out.print(_errors(groups, errors))
-    found = calibration.calibrate(calibration.timings(cases), rates)
+    if not cases:
+        console.fail(f"{sweep_path}: collectives alone; what one chip takes cannot be fitted to them")
+    peak = rates.dram_bytes_per_ns / (chip.dram_share or chip_rates.GUESSED_DRAM_SHARE)
+    found = calibration.calibrate(calibration.timings(cases), rates, dram_peak=peak)
     source = f"loom chips fit: {len(cases)} timings"
     result = described(chip, found, source)
     if name is not None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from torch_loom.chips.cost.families import MAX_DRAM_SHARE, given_or_like
 from torch_loom.chips.cost.fit import (
     RATE_LIMITS,
     RATES,
@@ -17,6 +19,7 @@ from torch_loom.chips.cost.fit import (
     fit,
     folds,
     free_coefficients,
+    identified,
     moved,
     predicted,
 )
@@ -24,8 +27,13 @@ from torch_loom.chips.cost.formulas import Rates
 from torch_loom.chips.cost.sweep import Case
 
 PARTS = 5
+# Outputs of the smallest tile of a library's batched products.
+LEAST_TILES = (1024.0, 4096.0, 8192.0, 16384.0)
 # What moves memory and does nothing else: the rates of cache and DRAM come from these.
 STREAMS = ("elementwise", "elementwise_heavy", "copy")
+
+
+Coefficients = Mapping[str, Mapping[str, float]]
 
 
 class Calibration(NamedTuple):
@@ -35,9 +43,11 @@ class Calibration(NamedTuple):
     coefficients: Mapping[str, Mapping[str, float]]
 
 
-def timings(cases: Sequence[Case]) -> list[Timing]:
-    """Return cases of a sweep as the fit takes them."""
-    return [Timing(case.name, Counter(case.kernels), case.device_ns) for case in cases]
+def timings(cases: Sequence[Case], card: int = 0) -> list[Timing]:
+    """Return cases of a sweep as the fit takes them; those without kernels of one chip are left out."""
+    return [
+        Timing(case.name, Counter(case.kernels), case.device_ns, card=card) for case in cases if case.kernels
+    ]
 
 
 def _components(measured: Sequence[Timing]) -> list[tuple[list[str], list[Timing]]]:
@@ -52,17 +62,87 @@ def _components(measured: Sequence[Timing]) -> list[tuple[list[str], list[Timing
     return [(sorted(families), members) for families, members in groups if families]
 
 
-def calibrate(measured: Sequence[Timing], rates: Rates, starts: int = STARTS) -> Calibration:
-    """Fit memory rates, then every family that occurs; ``rates`` has what is known of the chip."""
+def calibrate(
+    measured: Sequence[Timing],
+    rates: Rates,
+    starts: int = STARTS,
+    start: Coefficients | None = None,
+    dram_peak: float = 0.0,
+) -> Calibration:
+    """Fit memory rates, then every family that occurs; ``rates`` has what is known of the chip.
+
+    Args:
+        start: coefficients to begin with.
+        dram_peak: bytes per nanosecond of the DRAM's peak; 0: it is not known, and bounds nothing.
+    """
+    rates = memory_rates(measured, rates, dram_peak or math.inf)
+    share = rates.dram_bytes_per_ns / dram_peak if dram_peak else MAX_DRAM_SHARE
+    coefficients = fit_families(measured, [rates], start, starts, share)
+    return Calibration(rates, coefficients)
+
+
+def memory_rates(measured: Sequence[Timing], rates: Rates, dram_peak: float) -> Rates:
+    """Return the rates with those of DRAM and cache that a card's streams show; others stay."""
     streams = [each for each in measured if {kernel.family for kernel in each.kernels} <= set(STREAMS)]
-    if streams:
-        free = free_coefficients(STREAMS, ("memory_share",)) + [(RATES, name) for name in RATE_LIMITS]
-        rates = moved(rates, fit(streams, rates, free, starts=1)[RATES])
+    if not streams:
+        return rates
+    free = free_coefficients(STREAMS, ("memory_share",))
+    # Where nothing fits into the cache, nothing says how fast it is.
+    smallest = min(kernel.footprint_bytes for each in streams for kernel in each.kernels)
+    names = (
+        list(RATE_LIMITS) if smallest < rates.cache_bytes * rates.cache_full_share else ["dram_bytes_per_ns"]
+    )
+    found = fit(streams, rates, [*free, *((RATES, name) for name in names)], starts=1)[RATES]
+    found["dram_bytes_per_ns"] = min(found["dram_bytes_per_ns"], MAX_DRAM_SHARE * dram_peak)
+    return moved(rates, {name: found[name] for name in names})
+
+
+def fit_families(
+    measured: Sequence[Timing],
+    rates: Sequence[Rates],
+    start: Coefficients | None = None,
+    starts: int = STARTS,
+    dram_share: float = 0.9,
+) -> dict[str, Mapping[str, float]]:
+    """Return the coefficients of every family that occurs in timings of one or more cards."""
     coefficients: dict[str, Mapping[str, float]] = {}
     for families, members in _components(measured):
-        fitted = fit(members, rates, free_coefficients(families), coefficients, starts)
-        coefficients.update({family: fitted[family] for family in families})
-    return Calibration(rates, coefficients)
+        best: tuple[float, dict[str, dict[str, float]]] | None = None
+        for begun in _choices(families, start or {}):
+            known = {**begun, **coefficients}
+            free = identified(members, rates, free_coefficients(families), known, dram_share)
+            found = graded(fit(members, rates, free, known, starts, dram_share=dram_share), free)
+            took = np.array([each.took_ns for each in members])
+            error = float(np.abs(np.log(predicted(members, rates, found) / took)).mean())
+            if best is None or error < best[0]:
+                best = error, found
+        assert best is not None
+        coefficients.update({family: best[1][family] for family in families})
+    return coefficients
+
+
+def graded(
+    found: dict[str, dict[str, float]], told: Sequence[tuple[str, str]]
+) -> dict[str, dict[str, float]]:
+    """Return the coefficients with factors of alignments that nothing told no larger than coarser ones."""
+    for family, c in found.items():
+        most = math.inf
+        for name in ("unaligned_2", "unaligned_4", "unaligned_8"):
+            if name in c and (family, name) in told:
+                most = c[name]
+            elif name in c and any((family, name) in told for name in c):
+                c[name] = min(c[name], most)
+    return found
+
+
+def _choices(families: Sequence[str], start: Coefficients) -> Iterator[Coefficients]:
+    """Return what fits begin with, one for each smallest tile that a library may have."""
+    batched = "batched_matmul_vector"
+    if batched not in families:
+        yield start
+        return
+    for least in LEAST_TILES:
+        yield {**start, batched: {**given_or_like(batched, start), "least_tile": least}}
 
 
 def held_out(

@@ -21,6 +21,8 @@ class Family(NamedTuple):
     formula: str
     meaning: str
     defaults: Mapping[str, float]
+    like: str = ""
+    """Whose coefficients apply, as far as names agree, where a chip gives none of its own."""
 
 
 # Zero is not allowed: fitting works on logarithms.
@@ -49,7 +51,21 @@ COEFFICIENTS: Mapping[str, Coefficient] = {
     ),
     "edge_cycles": Coefficient("cycles", 1e-6, 1e6, "to load one element of a tile's edge"),
     "fill": Coefficient("depth", 1e-6, 1e6, "inner dimension that the start and end of a tile amount to"),
-    "unaligned": Coefficient("factor", 1.0, 1e3, "slower where rows do not begin at multiples of 16 bytes"),
+    "unaligned_8": Coefficient("factor", 1.0, 1e3, "slower where rows begin at multiples of 8 bytes, not 16"),
+    "unaligned_4": Coefficient("factor", 1.0, 1e3, "slower where rows begin at multiples of 4 bytes, not 8"),
+    "unaligned_2": Coefficient("factor", 1.0, 1e3, "slower where rows begin at multiples of 2 bytes, not 4"),
+    "least_tile": Coefficient("outputs", 1.0, 16384.0, "of the smallest tile that the library has"),
+    "again": Coefficient("share", 1e-3, 1.0, "of what is read twice, how much comes from memory again"),
+    "kept_bytes": Coefficient("bytes", 256.0, 1e9, "of the longest row that is not read a second time"),
+    "fused_start_ns": Coefficient("ns", 1e-3, 1e9, "the same of Winograd's algorithm in one kernel"),
+    "fused_share": Coefficient("share", 1e-3, 2.0, "of the peak that its products reach"),
+    "fused_fill": Coefficient("depth", 1e-6, 1e6, "channels that its start and end amount to"),
+    "fused_lone": Coefficient("blocks", 1e-3, 1e3, "how many blocks of a core take no longer than one"),
+    "batched_start_ns": Coefficient("ns", 1e-3, 1e9, "the same of Winograd's algorithm in four kernels"),
+    "batched_cost": Coefficient("factor", 0.1, 10.0, "what its products take, against the same of other ops"),
+    "transform_share": Coefficient(
+        "share", 1e-3, 1.25, "of the memory's rate that its transformations reach"
+    ),
     "pair_cycles": Coefficient("cycles", 1e-6, 1e6, "of a core for the softmax of one query and key"),
     "block_cycles": Coefficient("cycles", 1e-6, 1e9, "of a core for one block of queries"),
     "products": Coefficient("count", 1.0, 100.0, "matrix products per pair: 2 forward, 5 or more backward"),
@@ -67,7 +83,9 @@ _ROWS = {
     "column_cycles_16": 0.4,
     "column_cycles_32": 0.6,
     "lane_cycles": 0.2,
+    "kept_bytes": 1e9,
 }
+_NORMALISED = {**_ROWS, "kept_bytes": 24_576.0}
 _REDUCTION = {
     "start_ns": 700.0,
     "grid_ns": 4400.0,
@@ -86,7 +104,9 @@ _MATMUL = {
     "busy_share": 0.3,
     "derate": 0.6,
     "derate_ns": 20_000.0,
-    "unaligned": 4.0,
+    "unaligned_8": 1.1,
+    "unaligned_4": 1.5,
+    "unaligned_2": 4.0,
 }
 _VECTOR = {
     "start_ns": 1300.0,
@@ -99,8 +119,21 @@ _VECTOR = {
     "busy_share": 0.4,
     "derate": 0.016,
     "derate_ns": 1000.0,
-    "unaligned": 1.05,
+    "unaligned_8": 1.05,
+    "unaligned_4": 1.05,
+    "unaligned_2": 1.05,
 }
+_WINOGRAD = {
+    "fused_start_ns": 3000.0,
+    "fused_share": 0.6,
+    "fused_fill": 10.0,
+    "fused_lone": 1.5,
+    "batched_start_ns": 5000.0,
+    "batched_cost": 1.0,
+    "transform_share": 0.7,
+}
+_CONVOLUTION = {**_MATMUL, "split_ns": 5000.0, "flop_share": 0.9, "fill": 40.0, "memory_share": 0.9}
+_CONVOLUTION_VECTOR = {**_VECTOR, "fill": 25.0, "split_ns": 5000.0, "memory_share": 0.8}
 _ATTENTION = {
     "start_ns": 3100.0,
     "flop_share": 0.67,
@@ -140,19 +173,43 @@ FAMILIES: Mapping[str, Family] = {
         "stream", "items are inputs times window", {**_STREAM, "start_ns": 1300.0, "item_cycles": 0.45}
     ),
     "batch_norm": Family(
-        "stream", "per channel over batch and space", {**_STREAM, "start_ns": 2000.0, "memory_share": 0.7}
+        "twice", "per channel over batch and space", {**_STREAM, "start_ns": 2000.0, "again": 0.7}
     ),
     "batch_norm_inference": Family(
         "stream", "with statistics that are known", {**_STREAM, "start_ns": 1000.0}
     ),
     "batch_norm_backward": Family(
-        "stream", "per channel over batch and space", {**_STREAM, "start_ns": 2500.0, "memory_share": 0.7}
+        "twice", "per channel over batch and space", {**_STREAM, "start_ns": 2500.0, "again": 0.7}
     ),
     "depthwise_convolution": Family(
         "stream", "items are outputs times window", {**_STREAM, "start_ns": 2000.0, "item_cycles": 0.3}
     ),
-    "depthwise_convolution_backward": Family(
-        "stream", "items are inputs times window", {**_STREAM, "start_ns": 3000.0, "item_cycles": 0.6}
+    "depthwise_dgrad": Family(
+        "stream",
+        "the gradient of its source",
+        {**_STREAM, "start_ns": 2000.0, "item_cycles": 0.4},
+        "depthwise_convolution",
+    ),
+    "depthwise_wgrad": Family(
+        "stream", "the gradient of its weights", {**_STREAM, "start_ns": 3000.0, "item_cycles": 0.8}
+    ),
+    "depthwise_last": Family(
+        "stream",
+        "of channels that lie innermost",
+        {**_STREAM, "start_ns": 2000.0, "item_cycles": 0.3},
+        "depthwise_convolution",
+    ),
+    "depthwise_last_dgrad": Family(
+        "stream",
+        "the gradient of its source",
+        {**_STREAM, "start_ns": 2000.0, "item_cycles": 0.4},
+        "depthwise_dgrad",
+    ),
+    "depthwise_last_wgrad": Family(
+        "stream",
+        "the gradient of its weights",
+        {**_STREAM, "start_ns": 3000.0, "item_cycles": 0.8},
+        "depthwise_wgrad",
     ),
     "layout": Family(
         "stream", "channels first to last and back", {**_STREAM, "start_ns": 1300.0, "memory_share": 0.35}
@@ -162,37 +219,49 @@ FAMILIES: Mapping[str, Family] = {
     ),
     # Exponentials cost the same in every width.
     "softmax": Family("rows", "up to 1024 columns", {**_ROWS, "column_cycles_32": 0.4}),
-    "softmax_long": Family("rows", "more columns than one warp keeps", {**_ROWS, "column_cycles_32": 0.4}),
+    "softmax_long": Family(
+        "rows", "more columns than one warp keeps", {**_NORMALISED, "column_cycles_32": 0.4}
+    ),
     "softmax_backward": Family("rows", "its gradient", {**_ROWS, "column_cycles_32": 0.4}),
-    "layer_norm": Family("rows", "mean, variance and scaling of each row", _ROWS),
+    "layer_norm": Family("rows", "mean, variance and scaling of each row", _NORMALISED),
     "layer_norm_backward": Family("rows", "the gradient of its input", _ROWS),
     "reduce_rows": Family("rows", "sums along the innermost dimension", _ROWS),
     "reduce_columns": Family("rows", "sums across rows", {**_ROWS, "start_ns": 1500.0}),
     "reduce_all": Family("reduction", "sums everything", _REDUCTION),
     "matmul": Family("matmul", "on matrix units", _MATMUL),
     "matmul_vector": Family("vector_matmul", "on vector units: float32 without TF32, float64", _VECTOR),
-    "convolution": Family(
-        "matmul",
-        "as a matrix product, on matrix units",
-        {
-            **_MATMUL,
-            "split_ns": 5000.0,
-            "flop_share": 1.8,
-            "fill": 40.0,
-            "edge_cycles": 0.025,
-            "memory_share": 0.9,
-        },
+    "batched_matmul_vector": Family(
+        "batched_matmul",
+        "batches of them",
+        {**_VECTOR, "least_tile": 1024.0},
+        "matmul_vector",
+    ),
+    "convolution": Family("matmul", "as a matrix product, on matrix units", _CONVOLUTION),
+    "convolution_dgrad": Family("matmul", "the gradient of its source", _CONVOLUTION, "convolution"),
+    "convolution_wgrad": Family("deep_matmul", "the gradient of its weights", _CONVOLUTION, "convolution"),
+    "convolution_few": Family(
+        "matmul", "of channels that fill no multiple of 8, as of pictures", _CONVOLUTION, "convolution"
+    ),
+    "convolution_few_dgrad": Family("matmul", "the gradient of its source", _CONVOLUTION, "convolution_few"),
+    "convolution_few_wgrad": Family(
+        "deep_matmul", "the gradient of its weights", _CONVOLUTION, "convolution_few"
     ),
     "convolution_vector": Family(
-        "vector_matmul",
-        "as a matrix product, on vector units",
-        {**_VECTOR, "edge_cycles": 0.68, "fill": 40.0, "split_ns": 1e6, "memory_share": 1.0},
+        "vector_convolution",
+        "as a matrix product or by Winograd's algorithm, on vector units",
+        {**_CONVOLUTION_VECTOR, **_WINOGRAD},
     ),
-    "convolution_backward": Family("matmul", "its two gradients, on matrix units", _MATMUL),
-    "convolution_backward_vector": Family(
-        "vector_matmul",
-        "its two gradients, on vector units",
-        {**_VECTOR, "edge_cycles": 0.68, "fill": 40.0, "split_ns": 1e6, "memory_share": 1.0},
+    "convolution_dgrad_vector": Family(
+        "vector_convolution",
+        "the gradient of its source",
+        {**_CONVOLUTION_VECTOR, **_WINOGRAD},
+        "convolution_vector",
+    ),
+    "convolution_wgrad_vector": Family(
+        "vector_gradient",
+        "the gradient of its weights",
+        {**_CONVOLUTION_VECTOR, **_WINOGRAD},
+        "convolution_vector",
     ),
     "attention": Family("attention", "fused, on matrix units", _ATTENTION),
     "attention_vector": Family(
@@ -220,6 +289,44 @@ FAMILIES: Mapping[str, Family] = {
     "device_to_host_pinned": Family("link", "to page-locked memory", _LINK),
     "peer": Family("link", "to another device", _LINK),
 }
+
+
+# What hardware cannot exceed: shares of a peak, nanoseconds of a start, shares of the DRAM's rate that bytes
+# take which must be moved. Transfers over the link start in the host, which may take longer.
+MAX_FLOP_SHARE, MAX_START_NS, MAX_DRAM_SHARE = 1.1, 20_000.0, 0.95
+# Power takes no more than half of the clock.
+MAX_DERATE = 1.0
+_FLOP_SHARES = ("flop_share", "fused_share")
+_STARTS = ("start_ns", "fused_start_ns", "batched_start_ns", "grid_ns", "split_ns")
+_MEMORY_SHARES = ("memory_share", "transform_share")
+
+
+def limit(family: str, name: str, dram_share: float) -> float:
+    """Return the largest value of a coefficient that hardware allows for.
+
+    Args:
+        dram_share: of the DRAM's peak, the rate to which memory shares refer.
+    """
+    if name in _FLOP_SHARES:
+        return MAX_FLOP_SHARE
+    if name == "derate":
+        return MAX_DERATE
+    if name in _STARTS and FAMILIES[family].formula != "link":
+        return MAX_START_NS
+    if name in _MEMORY_SHARES:
+        return min(COEFFICIENTS[name].high, MAX_DRAM_SHARE / dram_share)
+    return COEFFICIENTS[name].high
+
+
+def given_or_like(family: str, given: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Return a family's coefficients: those given, else of the family that it is like, else its defaults."""
+    declared = FAMILIES[family]
+    found = dict(declared.defaults)
+    if declared.like and family not in given:
+        other = given_or_like(declared.like, given)
+        if declared.like in given or FAMILIES[declared.like].like:
+            found.update({name: value for name, value in other.items() if name in found})
+    return {**found, **given.get(family, {})}
 
 
 def defaults(family: str) -> dict[str, float]:

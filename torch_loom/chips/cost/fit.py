@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from torch_loom.chips.cost.families import COEFFICIENTS, FAMILIES
-from torch_loom.chips.cost.formulas import FORMULAS, Rates
+from torch_loom.chips.cost.batched import BATCHED, Columns
+from torch_loom.chips.cost.families import COEFFICIENTS, FAMILIES, limit
+from torch_loom.chips.cost.formulas import Rates
 from torch_loom.chips.cost.model import CostModel
 from torch_loom.chips.cost.records import Kernel
 
@@ -22,12 +23,12 @@ PRIOR = 0.02
 TWIN_PRIOR = 0.05
 # Beyond this error a timing counts linearly: a kernel that took another algorithm must not bend the curve.
 ROBUST_ERROR = 0.1
+# A coefficient is fitted where its logarithm moves those of so many timings so much.
+LEAST_TIMINGS, LEAST_SLOPE = 2, 0.02
 STARTS = 8
 SPREAD = 0.4
 POLISHED = 1
 
-
-HELD_IN_CONVOLUTIONS = ("busy_share", "split_ns", "derate", "derate_ns", "unaligned", "store_cycles", "fill")
 
 # Free coefficients of this family are fields of the rates, within these limits.
 RATES = "rates"
@@ -53,6 +54,8 @@ class Timing(NamedTuple):
     kernels: Mapping[Kernel, int]
     took_ns: float
     weight: float = 1.0
+    card: int = 0
+    """Which of the cards that a fit is for: their rates differ, their coefficients do not."""
 
 
 def _levenberg(residuals: Callable[[Vector], Vector], start: Vector, steps: int = 30) -> tuple[Vector, float]:
@@ -90,42 +93,66 @@ def _robust(error: Vector) -> Vector:
     return np.asarray(np.where(size <= ROBUST_ERROR, error, np.sign(error) * outer))
 
 
+class _Part:
+    """The kernels of a family on a card, and in which timings each occurs how often."""
+
+    def __init__(self, uses: Mapping[Kernel, Sequence[tuple[int, int]]]) -> None:
+        self.columns = Columns(list(uses))
+        places = [
+            (place, number, count) for place, each in enumerate(uses.values()) for number, count in each
+        ]
+        self.kernel, self.timing, self.count = (np.array(each) for each in zip(*places, strict=True))
+
+    def summed(self, took: Vector, timings: int) -> Vector:
+        """Return what each timing's kernels take together."""
+        weights = took[self.kernel] * self.count
+        return np.asarray(np.bincount(self.timing, weights=weights, minlength=timings), dtype=np.float64)
+
+
 class _Problem:
     """Timings, and which coefficients of which families are free."""
 
     def __init__(
         self,
         timings: Sequence[Timing],
-        rates: Rates,
+        rates: Sequence[Rates],
         start: Mapping[str, Mapping[str, float]],
         free: Sequence[tuple[str, str]],
         prior: float = PRIOR,
+        dram_share: float = 1.0,
     ) -> None:
         self.prior = prior
         self.timings = timings
         self.rates = rates
-        self.model = CostModel(rates, start).coefficients
+        self.model = CostModel(rates[0], start).coefficients
         self.free = list(free)
         self.moves_rates = any(family == RATES for family, _ in self.free)
         if self.moves_rates:
-            self.model[RATES] = {name: float(getattr(rates, name)) for name in RATE_LIMITS}
-        self.start = np.log([self.model[family][name] for family, name in self.free])
-        limits = [RATE_LIMITS[n] if f == RATES else COEFFICIENTS[n][1:3] for f, n in self.free]
+            self.model[RATES] = {name: float(getattr(rates[0], name)) for name in RATE_LIMITS}
+        limits = [
+            RATE_LIMITS[name]
+            if family == RATES
+            else (COEFFICIENTS[name].low, limit(family, name, dram_share))
+            for family, name in self.free
+        ]
         self.low, self.high = np.log([low for low, _ in limits]), np.log([high for _, high in limits])
+        begun = np.log([self.model[family][name] for family, name in self.free])
+        self.start = np.clip(begun, self.low, self.high)
         self.touched = {family for family, _ in self.free}
         self.took = np.array([timing.took_ns for timing in timings])
         self.weight = np.array([timing.weight for timing in timings])
-        self.kernels: dict[str, dict[Kernel, list[tuple[int, int]]]] = {}
-        fixed = CostModel(rates, start)
         self.fixed = np.zeros(len(timings))
+        models = [CostModel(each, start) for each in rates]
+        uses: dict[tuple[str, int], dict[Kernel, list[tuple[int, int]]]] = {}
         for number, timing in enumerate(timings):
             for kernel, count in timing.kernels.items():
                 if kernel.family in self.touched:
-                    family = self.kernels.setdefault(kernel.family, {})
-                    family.setdefault(kernel, []).append((number, count))
+                    mine = uses.setdefault((kernel.family, timing.card), {})
+                    mine.setdefault(kernel, []).append((number, count))
                 else:
-                    self.fixed[number] += fixed.time(kernel).total_ns * count
-        self.memory: dict[str, tuple[tuple[float, ...], Vector]] = {}
+                    self.fixed[number] += models[timing.card].time(kernel).total_ns * count
+        self.parts = {key: _Part(found) for key, found in uses.items()}
+        self.memory: dict[tuple[str, int], tuple[tuple[float, ...], Vector]] = {}
         place = {pair: number for number, pair in enumerate(self.free)}
         self.twins = [
             (number, place[family, name.replace("_16", "_32")])
@@ -142,19 +169,16 @@ class _Problem:
     def predicted(self, x: Vector) -> Vector:
         total: Vector = self.fixed.copy()
         coefficients = self.coefficients(x)
-        rates = moved(self.rates, coefficients.pop(RATES, {}))
-        for family, c in coefficients.items():
+        changes = coefficients.pop(RATES, {})
+        for (family, card), part in self.parts.items():
+            rates = moved(self.rates[card], changes) if changes else self.rates[card]
+            c = coefficients[family]
             key = (*c.values(), *rates[2:5], *rates[8:])
-            seen = self.memory.get(family)
+            seen = self.memory.get((family, card))
             if seen is None or seen[0] != key:
-                part = np.zeros(len(self.timings))
-                formula = FORMULAS[FAMILIES[family].formula]
-                for kernel, uses in self.kernels.get(family, {}).items():
-                    took = formula(kernel, c, rates).total_ns
-                    for number, count in uses:
-                        part[number] += took * count
-                seen = (key, part)
-                self.memory[family] = seen
+                took = BATCHED[FAMILIES[family].formula](part.columns, c, rates)
+                seen = (key, part.summed(took, len(self.timings)))
+                self.memory[family, card] = seen
             total += seen[1]
         return total
 
@@ -175,31 +199,66 @@ class _Problem:
         return np.concatenate([self.prior * away, np.array(apart)])
 
 
+# Whole choices and flags: no slope leads to them.
+HELD = ("joined", "products", "least_tile")
+
+
 def free_coefficients(families: Sequence[str], fixed: Sequence[str] = ()) -> list[tuple[str, str]]:
     """Return the coefficients of these families that a fit may move: all but flags and those in ``fixed``."""
-    held = {"joined", "products", *fixed}
-    free = []
-    for family in families:
-        names = FAMILIES[family].defaults
-        # Convolutions are too few to determine these.
-        rare = HELD_IN_CONVOLUTIONS if family.startswith("convolution") else ()
-        if family.startswith("convolution_"):
-            # All but the pointwise ones on matrix units compute long enough to hide their memory.
-            rare = (*rare, "memory_share")
-        free += [(family, name) for name in names if name not in held and name not in rare]
-    return free
+    held = {*HELD, *fixed}
+    return [(family, name) for family in families for name in FAMILIES[family].defaults if name not in held]
+
+
+def identified(
+    timings: Sequence[Timing],
+    rates: Rates | Sequence[Rates],
+    free: Sequence[tuple[str, str]],
+    start: Mapping[str, Mapping[str, float]] | None = None,
+    dram_share: float = 1.0,
+) -> list[tuple[str, str]]:
+    """Return those of the free coefficients that the timings tell.
+
+    One is told where doubling it changes enough timings: LEAST_TIMINGS of them by LEAST_SLOPE or more, at the
+    start or where the coefficient is four times as large or as small. Others stay as they are.
+    """
+    cards = [rates] if isinstance(rates, Rates) else list(rates)
+    problem = _Problem(timings, cards, start or {}, free, PRIOR, dram_share)
+    told = []
+    least = min(LEAST_TIMINGS, max(1, len(timings) // 4))
+    for number, pair in enumerate(problem.free):
+        for begin in (0.0, math.log(4.0), -math.log(4.0)):
+            x = problem.start.copy()
+            x[number] = (
+                float(np.clip(x[number] + begin, problem.low[number] + 0.1, problem.high[number])) - 0.1
+            )
+            more = x.copy()
+            more[number] += 0.1
+            slope = np.abs(np.log(problem.predicted(more) / problem.predicted(x))) / 0.1
+            if int((slope >= LEAST_SLOPE).sum()) >= least:
+                told.append(pair)
+                break
+    # How short work is spared tells itself only where long work is slowed down.
+    slowed = [(family, "derate_ns") for family, name in told if name == "derate"]
+    return [*told, *(pair for pair in slowed if pair in problem.free and pair not in told)]
 
 
 def fit(
     timings: Sequence[Timing],
-    rates: Rates,
+    rates: Rates | Sequence[Rates],
     free: Sequence[tuple[str, str]],
     start: Mapping[str, Mapping[str, float]] | None = None,
     starts: int = STARTS,
     prior: float = PRIOR,
+    dram_share: float = 1.0,
 ) -> dict[str, dict[str, float]]:
-    """Return coefficients by family that make the timings: those of ``start``, the free ones moved."""
-    problem = _Problem(timings, rates, start or {}, free, prior)
+    """Return coefficients by family that make the timings: those of ``start``, the free ones moved.
+
+    Args:
+        rates: of the chip, or of each card that the timings name.
+        dram_share: of the DRAM's peak, the rate that ``rates`` has.
+    """
+    cards = [rates] if isinstance(rates, Rates) else list(rates)
+    problem = _Problem(timings, cards, start or {}, free, prior, dram_share)
     noise = np.random.default_rng(0)
     found = []
     for attempt in range(max(1, starts)):
@@ -215,12 +274,17 @@ def fit(
 
 
 def predicted(
-    timings: Sequence[Timing], rates: Rates, coefficients: Mapping[str, Mapping[str, float]]
+    timings: Sequence[Timing],
+    rates: Rates | Sequence[Rates],
+    coefficients: Mapping[str, Mapping[str, float]],
 ) -> Vector:
     """Return the nanoseconds that the model says for each timing."""
-    model = CostModel(rates, coefficients)
+    models = [CostModel(each, coefficients) for each in ([rates] if isinstance(rates, Rates) else rates)]
     return np.array(
-        [sum(model.time(k).total_ns * n for k, n in timing.kernels.items()) for timing in timings]
+        [
+            sum(models[timing.card].time(k).total_ns * n for k, n in timing.kernels.items())
+            for timing in timings
+        ]
     )
 
 

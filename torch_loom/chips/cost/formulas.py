@@ -38,6 +38,15 @@ MIN_EPILOGUE_DEPTH = 1024
 # Over how many cores the inner dimension of one tile may be split, and the least that each must get.
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 MIN_SPLIT_DEPTH = 64
+# Gradients of weights have small results and the deepest inner dimension: all positions of a batch.
+DEEP_SPLITS = (*SPLITS, 24, 32, 48, 64, 96, 128, 192)
+# Winograd's algorithms for windows of 3x3: 16 multiplications make a tile of 2x2 outputs in one kernel, 36
+# one of 4x4 in a batch of products between two transformations. The former works in blocks of such tiles.
+FUSED_TILE = 32
+FUSED_PRODUCTS, BATCHED_PRODUCTS = 16, 36
+# Transformations of source, weights and result, beside the products.
+TRANSFORMATIONS = 3
+ALGORITHMS = ("implicit", "winograd fused", "winograd batched")
 
 
 class Rates(NamedTuple):
@@ -100,6 +109,16 @@ def stream(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
     return Time(launch + overlapped(memory, compute), compute, memory, launch)
 
 
+def twice(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
+    """What is read twice, for statistics first: of the second time only ``again`` comes from memory."""
+    launch = (rates.launch_ns + c["start_ns"]) * kernel.launches
+    memory = memory_ns(kernel, rates, c["memory_share"])
+    moved = kernel.read_bytes + kernel.written_bytes
+    memory *= (moved + kernel.read_bytes * c["again"]) / moved
+    compute = kernel.items * c["item_cycles"] / (rates.cores * rates.clock_ghz)
+    return Time(launch + overlapped(memory, compute), compute, memory, launch)
+
+
 def rows(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
     """A core works on a row at a time; one row takes the latency of its columns at least."""
     narrow = kernel.item_bytes <= 2
@@ -107,6 +126,10 @@ def rows(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
     lane_cycles = c["lane_cycles"] * (kernel.item_bytes / 4.0) ** LANE_WIDTH_POWER
     launch = (rates.launch_ns + c["start_ns"]) * kernel.launches
     memory = memory_ns(kernel, rates, c["memory_share"])
+    again = kernel.columns * kernel.item_bytes / c["kept_bytes"] - 1.0
+    if again > 0.0:
+        # Rows that the memory of a core does not keep are read once more.
+        memory *= 1.0 + min(again, 1.0) * kernel.read_bytes / (kernel.read_bytes + kernel.written_bytes)
     cycles = kernel.rows * (c["row_cycles"] + kernel.columns * column_cycles)
     compute = cycles / (rates.cores * rates.clock_ghz)
     compute = overlapped(compute, kernel.columns * lane_cycles / rates.clock_ghz)
@@ -126,22 +149,47 @@ def reduction(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
     return Time(launch + compute, compute, memory, launch)
 
 
+class Plan(NamedTuple):
+    """Ways to cut products into tiles: which tiles, over how many cores the depth may be split.
+
+    ``least_depth`` and ``least_area`` bound the parts of a split and the tiles.
+    """
+
+    tiles: tuple[tuple[int, int], ...]
+    splits: tuple[int, ...] = SPLITS
+    least_depth: int = MIN_SPLIT_DEPTH
+    least_area: float = 0.0
+
+
+PLANS: Mapping[str, Plan] = {
+    "matrix": Plan(MATRIX_TILES),
+    "matrix, bias": Plan(MATRIX_TILES, least_depth=MIN_EPILOGUE_DEPTH, least_area=MIN_EPILOGUE_TILE),
+    "matrix, deep": Plan(MATRIX_TILES, DEEP_SPLITS),
+    "vector": Plan(VECTOR_TILES),
+    "vector, bias": Plan(VECTOR_TILES, least_depth=MIN_EPILOGUE_DEPTH, least_area=MIN_EPILOGUE_TILE),
+    "vector, deep": Plan(VECTOR_TILES, DEEP_SPLITS),
+    "vector, whole": Plan(VECTOR_TILES, (1,)),
+}
+
+
 @lru_cache(maxsize=1 << 14)
 def _plans(
-    m: int, n: int, k: int, batch: int, cores: int, epilogue: bool, vector: bool
+    m: int, n: int, k: int, batch: int, cores: int, name: str, least_area: float = 0.0
 ) -> tuple[tuple[float, float, tuple[tuple[float, float, float, int], ...]], ...]:
-    """Return area and edge of each tile of a product, and waves, depth, busy share and splits of each way to
-    split it over the cores."""
+    """Return area and edge of each tile of a product, and of each way to split it waves, depth, busy, splits.
+
+    ``busy`` is the share of the cores that have a part.
+    """
     found = []
-    least_depth = MIN_EPILOGUE_DEPTH if epilogue else MIN_SPLIT_DEPTH
-    for tile_m, tile_n in VECTOR_TILES if vector else MATRIX_TILES:
+    plan = PLANS[name]
+    for tile_m, tile_n in plan.tiles:
         area = tile_m * tile_n
-        if epilogue and area < MIN_EPILOGUE_TILE:
+        if area < max(plan.least_area, least_area):
             continue
         ways = []
         count = -(-m // tile_m) * -(-n // tile_n) * batch
-        for splits in SPLITS:
-            if splits > 1 and (k < least_depth * splits or count * splits > 2 * cores):
+        for splits in plan.splits:
+            if splits > 1 and (k < plan.least_depth * splits or count * splits > 2 * cores):
                 break
             waves, depth = -(-count * splits // cores), -(-k // splits)
             busy = min(cores, count * splits) / cores
@@ -150,17 +198,27 @@ def _plans(
     return tuple(found)
 
 
-def _tiled(kernel: Kernel, c: Coefficients, rates: Rates, vector: bool, memory: float) -> float:
+def slower(kernel: Kernel, c: Coefficients) -> float:
+    """Return how much slower a product is whose rows do not begin at multiples of 16 bytes."""
+    alignment = kernel.alignment
+    if alignment >= 16:
+        return 1.0
+    return c["unaligned_8"] if alignment == 8 else c["unaligned_4"] if alignment == 4 else c["unaligned_2"]
+
+
+def _tiled(
+    kernel: Kernel, c: Coefficients, rates: Rates, plan: str, memory: float, least_area: float = 0.0
+) -> float:
     """Return the shortest time of a matrix product over tilings and splits."""
     flop_ns = 2.0 * rates.cores / (rates.flops_per_ns[kernel.dtype] * c["flop_share"])
     edge_ns = c["edge_cycles"] / rates.clock_ghz
     store_ns = kernel.item_bytes * c["store_cycles"] / rates.clock_ghz
-    slow = 1.0 if kernel.aligned else c["unaligned"]
+    slow = slower(kernel, c)
     fill, derate, busy_share = c["fill"], c["derate"], c["busy_share"]
     pause = rates.launch_ns + c["derate_ns"]
     outputs = kernel.m * kernel.n * kernel.batch
     best = math.inf
-    plans = _plans(kernel.m, kernel.n, kernel.k, kernel.batch, rates.cores, kernel.epilogue, vector)
+    plans = _plans(kernel.m, kernel.n, kernel.k, kernel.batch, rates.cores, plan, least_area)
     for area, edge, ways in plans:
         step = overlapped(area * flop_ns, edge * edge_ns) * slow
         for waves, depth, busy, splits in ways:
@@ -179,21 +237,99 @@ def _tiled(kernel: Kernel, c: Coefficients, rates: Rates, vector: bool, memory: 
     return best
 
 
+def dram_ns(kernel: Kernel, c: Coefficients, rates: Rates) -> float:
+    """Return how long the kernel's bytes take from DRAM."""
+    return (kernel.read_bytes + kernel.written_bytes) / (rates.dram_bytes_per_ns * c["memory_share"])
+
+
+def _product(
+    kernel: Kernel, c: Coefficients, rates: Rates, plan: str, memory: float, least_area: float = 0.0
+) -> Time:
+    launch = rates.launch_ns + c["start_ns"]
+    compute = _tiled(kernel, c, rates, plan, memory, least_area)
+    return Time(launch + compute, compute, memory, launch)
+
+
 def matmul(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
     """Matrix products on tensor cores: tiles in waves over the cores, the inner dimension split where few."""
-    launch = rates.launch_ns + c["start_ns"]
+    plan = "matrix, bias" if kernel.epilogue else "matrix"
     # Matrix units are fed from the cache no faster than from DRAM.
-    memory = (kernel.read_bytes + kernel.written_bytes) / (rates.dram_bytes_per_ns * c["memory_share"])
-    compute = _tiled(kernel, c, rates, False, memory)
-    return Time(launch + compute, compute, memory, launch)
+    return _product(kernel, c, rates, plan, dram_ns(kernel, c, rates))
+
+
+def deep_matmul(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
+    """The same with as many splits as it takes to give all cores work: gradients of weights."""
+    return _product(kernel, c, rates, "matrix, deep", dram_ns(kernel, c, rates))
 
 
 def vector_matmul(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
     """Matrix products on the vector units, as float32 without TF32."""
-    launch = rates.launch_ns + c["start_ns"]
+    plan = "vector, bias" if kernel.epilogue else "vector"
+    return _product(kernel, c, rates, plan, memory_ns(kernel, rates, c["memory_share"]))
+
+
+def batched_matmul(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
+    """Batches of products on the vector units: their depth is not split, small tiles may be missing."""
     memory = memory_ns(kernel, rates, c["memory_share"])
-    compute = _tiled(kernel, c, rates, True, memory)
-    return Time(launch + compute, compute, memory, launch)
+    return _product(kernel, c, rates, "vector, whole", memory, c["least_tile"])
+
+
+def _algorithms(kernel: Kernel, c: Coefficients, rates: Rates, is_deep: bool) -> tuple[float, ...]:
+    """Return what each of :data:`ALGORITHMS` takes, its first launch left out.
+
+    Where the lowering counts no tiles that is the first alone, else the others; gradients of weights have no
+    fused one, and keep the first.
+    """
+    memory = memory_ns(kernel, rates, c["memory_share"])
+    is_winograd = kernel.rows > 0 and kernel.batch == 1
+    implicit = math.inf
+    if is_deep or not is_winograd:
+        implicit = c["start_ns"] + _tiled(kernel, c, rates, "vector, deep" if is_deep else "vector", memory)
+    if not is_winograd:
+        return (implicit,)
+    # The products that make all multiplications of Winograd's tiles; their operands are the transformed ones.
+    if is_deep:
+        channels, outputs, fused = -(-kernel.n // 9), kernel.m, math.inf
+        products = kernel._replace(n=channels, k=kernel.columns, batch=BATCHED_PRODUCTS)
+    else:
+        channels, outputs = -(-kernel.k // 9), kernel.n
+        products = kernel._replace(m=kernel.columns, k=channels, batch=BATCHED_PRODUCTS)
+        flop_ns = 2.0 * rates.cores / rates.flops_per_ns[kernel.dtype]
+        blocks = -(-kernel.rows // FUSED_TILE) * -(-outputs // FUSED_TILE)
+        waves = max(float(-(-blocks // rates.cores)), c["fused_lone"])
+        compute = waves * (channels + c["fused_fill"]) * FUSED_TILE * FUSED_TILE
+        compute *= FUSED_PRODUCTS * flop_ns / c["fused_share"]
+        fused = c["fused_start_ns"] + overlapped(compute, memory)
+    spread = BATCHED_PRODUCTS * kernel.item_bytes * float(kernel.columns) * (channels + outputs)
+    moved = spread + BATCHED_PRODUCTS * kernel.item_bytes * float(channels) * outputs
+    rate = rates.dram_bytes_per_ns
+    batched = (
+        _tiled(products, c, rates, "vector, whole", moved / (rate * c["memory_share"])) * c["batched_cost"]
+    )
+    batched += (kernel.read_bytes + kernel.written_bytes + moved) / (rate * c["transform_share"])
+    return implicit, fused, c["batched_start_ns"] + TRANSFORMATIONS * rates.launch_ns + batched
+
+
+def _fastest(kernel: Kernel, c: Coefficients, rates: Rates, is_deep: bool) -> Time:
+    best = min(_algorithms(kernel, c, rates, is_deep))
+    launch = rates.launch_ns
+    return Time(launch + best, best, memory_ns(kernel, rates, c["memory_share"]), launch)
+
+
+def vector_convolution(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
+    """Convolutions on the vector units: the faster of Winograd's algorithms where there is one."""
+    return _fastest(kernel, c, rates, False)
+
+
+def vector_gradient(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
+    """Gradients of weights on the vector units: the same, with as many splits as it takes."""
+    return _fastest(kernel, c, rates, True)
+
+
+def algorithm(kernel: Kernel, c: Coefficients, rates: Rates) -> str:
+    """Return which of :data:`ALGORITHMS` a convolution on the vector units goes by."""
+    found = _algorithms(kernel, c, rates, kernel.family.endswith("_wgrad_vector"))
+    return ALGORITHMS[found.index(min(found))]
 
 
 def attention(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
@@ -226,10 +362,15 @@ def link(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
 
 FORMULAS: Mapping[str, Formula] = {
     "stream": stream,
+    "twice": twice,
     "rows": rows,
     "reduction": reduction,
     "matmul": matmul,
+    "deep_matmul": deep_matmul,
     "vector_matmul": vector_matmul,
+    "batched_matmul": batched_matmul,
+    "vector_convolution": vector_convolution,
+    "vector_gradient": vector_gradient,
     "attention": attention,
     "link": link,
 }

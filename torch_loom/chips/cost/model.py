@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from torch_loom.chips.cost.families import FAMILIES, defaults
+from torch_loom.chips.cost.families import FAMILIES, given_or_like
 from torch_loom.chips.cost.formulas import FORMULAS, Rates, Time
 from torch_loom.chips.cost.lower import lower
 from torch_loom.chips.cost.records import Kernel, Op
@@ -29,13 +29,14 @@ class CostModel:
 
     Args:
         rates: the chip's figures.
-        coefficients: of each family of kernels; a missing family has its defaults.
+        coefficients: of each family of kernels; a missing family has those of the one that it is
+            like, or its defaults.
     """
 
     def __init__(self, rates: Rates, coefficients: Mapping[str, Mapping[str, float]] | None = None) -> None:
         self.rates = rates
         given = coefficients or {}
-        self.coefficients = {family: {**defaults(family), **given.get(family, {})} for family in FAMILIES}
+        self.coefficients = {family: given_or_like(family, given) for family in FAMILIES}
         self._seen: dict[Kernel, Time] = {}
 
     def time(self, kernel: Kernel) -> Time:

@@ -113,9 +113,10 @@ class Kernel(NamedTuple):
         read_bytes, written_bytes: what it moves between cores and memory.
         footprint_bytes: memory that it touches; less than what it moves where it works in place.
         items: elements that it handles, times what each needs (the window of a pooling, say).
-        rows, columns: of kernels that work row by row.
+        rows, columns: of kernels that work row by row; of convolutions by windows of 3x3 at every position
+            how many tiles of 2x2 and of 4x4 outputs there are, else 0.
         m, n, k, batch: of matrix products; attention has queries, keys, head size and heads here.
-        aligned: whether rows of the operands begin at multiples of 16 bytes.
+        alignment: the largest of 16, 8, 4 and 2 bytes at whose multiples all rows of the operands begin.
         epilogue: whether the product's kernel adds a bias too.
         launches: how many kernels like it run one after the other, the work split between them.
         item_bytes: of an element of the largest operand.
@@ -133,7 +134,7 @@ class Kernel(NamedTuple):
     n: int = 0
     k: int = 0
     batch: int = 1
-    aligned: bool = True
+    alignment: int = 16
     epilogue: bool = False
     launches: int = 1
     item_bytes: int = 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from torch_loom.chips.cost.lowerings.common import NARROW, as_int, as_list, moved_bytes, stream
 from torch_loom.chips.cost.lowerings.rows import column_sum
@@ -18,7 +17,7 @@ COMPLEX_OPERATIONS = 4
 
 
 def _matmul_kernels(
-    dtype: str, batch: int, m: int, n: int, k: int, extra: float = 0.0, aligned: bool = True
+    dtype: str, batch: int, m: int, n: int, k: int, extra: float = 0.0, alignment: int = 16
 ) -> list[Kernel]:
     from_dtype = Tensor.dense(dtype, 1).item_bytes
     read = float(batch * (m * k + k * n)) * from_dtype + extra
@@ -37,7 +36,7 @@ def _matmul_kernels(
                 item_bytes=from_dtype,
             )
         ]
-    family = "matmul" if dtype in NARROW else "matmul_vector"
+    family = "matmul" if dtype in NARROW else "matmul_vector" if batch == 1 else "batched_matmul_vector"
     return [
         Kernel(
             *(family, dtype, read, written, read + written),
@@ -45,18 +44,21 @@ def _matmul_kernels(
             n=n,
             k=max(k, 1),
             batch=batch,
-            aligned=aligned,
+            alignment=alignment,
             item_bytes=from_dtype,
             epilogue=extra > 0.0,
         )
     ]
 
 
-def _leading_aligned(tensor: Tensor) -> bool:
-    steps = [
-        stride for stride, size in zip(tensor.strides, tensor.shape, strict=True) if size > 1 and stride > 1
-    ]
-    return all(stride * tensor.item_bytes % 16 == 0 for stride in steps)
+def _alignment(*tensors: Tensor) -> int:
+    """Return the largest of 16, 8, 4 and 2 bytes at whose multiples the rows of all operands begin."""
+    bits = 16
+    for tensor in tensors:
+        for stride, size in zip(tensor.strides, tensor.shape, strict=True):
+            if size > 1 and stride > 1:
+                bits |= stride * tensor.item_bytes
+    return max(2, bits & -bits)
 
 
 def linear_algebra(op: Op) -> list[Kernel]:
@@ -94,15 +96,15 @@ def matmul(op: Op) -> list[Kernel]:
         # Rows of all batches are rows of one product.
         batch, m = 1, m * batch
     out = op.outputs[0] if op.outputs else op.inputs[0]
-    aligned = all(_leading_aligned(tensor) for tensor in (left, right, out))
-    return _matmul_kernels(left.dtype, batch, m, n, k, bias, aligned)
+    alignment = _alignment(left, right, out)
+    return _matmul_kernels(left.dtype, batch, m, n, k, bias, alignment)
 
 
 def scaled_matmul(op: Op) -> list[Kernel]:
     """Products whose scales stand behind the matrices."""
     left, right, scales = op.inputs[0], op.inputs[1], moved_bytes(op.inputs[2:])
-    aligned = all(_leading_aligned(tensor) for tensor in (left, right, op.outputs[0]))
-    return _matmul_kernels(left.dtype, 1, left.shape[0], right.shape[1], left.shape[1], scales, aligned)
+    alignment = _alignment(left, right, op.outputs[0])
+    return _matmul_kernels(left.dtype, 1, left.shape[0], right.shape[1], left.shape[1], scales, alignment)
 
 
 def grouped_matmul(op: Op) -> list[Kernel]:
@@ -118,8 +120,8 @@ def grouped_matmul(op: Op) -> list[Kernel]:
         n = math.ceil(n / groups)
     elif not is_left_3d:
         k = math.ceil(k / groups)
-    aligned = all(_leading_aligned(tensor) for tensor in (left, right, out))
-    return _matmul_kernels(left.dtype, groups, m, n, k, others, aligned)
+    alignment = _alignment(left, right, out)
+    return _matmul_kernels(left.dtype, groups, m, n, k, others, alignment)
 
 
 def semi_structured_matmul(op: Op) -> list[Kernel]:
@@ -141,76 +143,94 @@ def semi_structured_linear(op: Op) -> list[Kernel]:
 
 def _semi_structured(op: Op, dense: Tensor, m: int, n: int, k: int) -> list[Kernel]:
     read, written = moved_bytes(op.inputs), moved_bytes(op.outputs)
-    aligned = all(_leading_aligned(tensor) for tensor in (dense, op.outputs[0]))
+    alignment = _alignment(dense, op.outputs[0])
     return [
         kernel._replace(read_bytes=read, written_bytes=written, footprint_bytes=read + written)
-        for kernel in _matmul_kernels(dense.dtype, 1, m, n, k, aligned=aligned)
+        for kernel in _matmul_kernels(dense.dtype, 1, m, n, k, alignment=alignment)
     ]
 
 
 def linear(op: Op) -> list[Kernel]:
     source, weight = op.inputs[:2]
     out = op.outputs[0] if op.outputs else op.inputs[0]
-    aligned = all(_leading_aligned(tensor) for tensor in (source, weight, out))
+    alignment = _alignment(source, weight, out)
     m, (n, k) = math.prod(source.shape[:-1]), weight.shape if len(weight.shape) > 1 else (1, weight.shape[0])
-    return _matmul_kernels(source.dtype, 1, m, n, k, moved_bytes(op.inputs[2:]), aligned)
+    return _matmul_kernels(source.dtype, 1, m, n, k, moved_bytes(op.inputs[2:]), alignment)
+
+
+FORWARD, OF_SOURCE, OF_WEIGHT = "", "_dgrad", "_wgrad"
+WINOGRAD_WINDOW = 9
+# Winograd's algorithms are for sums over so many channels, and images longer than this. The rule is read off
+# the names of the kernels that cuDNN 8.9 ran on a V100 and a T4 (NeuSight, every second convolution).
+WINOGRAD_CHANNELS, WINOGRAD_IMAGE = 48, 5
 
 
 def convolution(op: Op) -> list[Kernel]:
     source, weight = op.inputs[0], op.inputs[1]
     if op.attributes.get("transposed"):
         # The gradient of a convolution with the roles of input and output exchanged.
-        return _convolution_like("convolution_backward", op.outputs[0], weight, source, op, forward=False)
-    return _convolution_like("convolution", source, weight, op.outputs[0], op, forward=True)
+        return _convolution(OF_SOURCE, op.outputs[0], weight, source, op)
+    return _convolution(FORWARD, source, weight, op.outputs[0], op)
 
 
-def _convolution_like(
-    family: str, source: Tensor, weight: Tensor, out: Tensor, op: Op, forward: bool, wgrad: bool = False
-) -> list[Kernel]:
+def _winograd_tiles(batch: int, height: int, width: int, size: int) -> int:
+    return batch * -(-height // size) * -(-width // size)
+
+
+def _is_last(tensor: Tensor) -> bool:
+    """Return whether channels lie innermost."""
+    return not tensor.is_contiguous and tensor.strides[1] == 1
+
+
+def _convolution(role: str, source: Tensor, weight: Tensor, out: Tensor, op: Op) -> list[Kernel]:
+    """Return the kernels of a convolution or one of its gradients: the class by window, dtype and layout."""
     groups = max(1, as_int(op.attributes.get("groups"), 1))
     window = math.prod(weight.shape[2:])
     channels, outputs = source.shape[1] // groups, weight.shape[0] // groups
-    positions = out.shape[0] * math.prod(out.shape[2:])
     tensors = (source, weight, out)
     moved = moved_bytes(tensors)
-    written = weight if wgrad else out if forward else source
+    written = weight if role == OF_WEIGHT else source if role == OF_SOURCE else out
     read = moved - written.memory_bytes
-    common: dict[str, Any] = {"item_bytes": source.item_bytes}
+    dtype, item_bytes = source.dtype, source.item_bytes
     if channels == 1 and groups > 1:
-        items = float(out.items if forward or wgrad else source.items) * window
-        name = "depthwise_convolution" if forward else "depthwise_convolution_backward"
-        return [Kernel(name, source.dtype, read, float(written.memory_bytes), moved, items, **common)]
-    narrow = source.dtype in NARROW
+        items = float(source.items if role == OF_SOURCE else out.items) * window
+        name = f"depthwise_last{role}" if _is_last(source) else f"depthwise{role or '_convolution'}"
+        size = float(written.memory_bytes)
+        return [Kernel(name, dtype, read, size, moved, items, item_bytes=item_bytes)]
+    narrow = dtype in NARROW
+    steps = math.prod(as_list(op.attributes.get("stride"), 2, 1))
     kernels = []
+    if narrow and window > 1 and not _is_last(source) and not _is_last(weight):
+        # Matrix units want channels innermost.
+        for tensor in tensors:
+            size = float(tensor.memory_bytes)
+            kernels.append(Kernel("layout", dtype, size, size, 2.0 * size, item_bytes=item_bytes))
+    is_few = narrow and groups == 1 and channels % 8 != 0
     if narrow:
-        # Matrix units want channels innermost, in multiples of 8.
-        channels = math.ceil(channels / 8) * 8
-    pointwise = window == 1 and math.prod(as_list(op.attributes.get("stride"), 2, 1)) == 1
-    if narrow and not pointwise and source.is_contiguous:
-        kernels += [
-            Kernel(
-                "layout",
-                source.dtype,
-                float(tensor.memory_bytes),
-                float(tensor.memory_bytes),
-                2.0 * tensor.memory_bytes,
-                **common,
-            )
-            for tensor in tensors
-        ]
-    if wgrad:
-        m, n, k = outputs, channels * window, positions
-    elif forward:
+        # In multiples of 8, too.
+        channels = -(-channels // 8) * 8
+    positions = out.shape[0] * math.prod(out.shape[2:])
+    if role == FORWARD:
         m, n, k = positions, outputs, channels * window
-    else:
+    elif role == OF_SOURCE:
         # Where the stride skips positions, the gradient's products do too.
-        m, n, k = source.items // source.shape[1], channels, outputs * window
-        k = max(1, round(k * positions / max(1, m)))
-    name = family if narrow else f"{family}_vector"
+        m, n = source.items // source.shape[1], channels
+        k = max(1, round(outputs * window * positions / max(1, m)))
+    else:
+        m, n, k = outputs, channels * window, positions
+    tiles = (0, 0)
+    if not narrow and window == WINOGRAD_WINDOW and steps == 1 and len(weight.shape) == 4:
+        height, width = (source if role == OF_SOURCE else out).shape[2:]
+        summed = outputs if role == OF_SOURCE else channels
+        if summed >= WINOGRAD_CHANNELS and min(height, width) > WINOGRAD_IMAGE:
+            count = out.shape[0]
+            tiles = (_winograd_tiles(count, height, width, 2), _winograd_tiles(count, height, width, 4))
+    name = f"convolution{'_few' if is_few else ''}{role}" if narrow else f"convolution{role}_vector"
+    size = float(written.memory_bytes)
     kernels.append(
         Kernel(
-            *(name, source.dtype, read, float(written.memory_bytes), moved),
-            **{"m": m, "n": n, "k": k, "batch": groups, **common},
+            *(name, dtype, read, size, moved, 0.0, *tiles, m, n, k, groups),
+            item_bytes=item_bytes,
         )
     )
     return kernels
@@ -221,12 +241,9 @@ def convolution_backward(op: Op) -> list[Kernel]:
     mask = op.attributes.get("output_mask")
     wanted = list(mask) if isinstance(mask, (list, tuple)) else [True, True, False]
     kernels = []
-    if wanted[0]:
-        kernels += _convolution_like("convolution_backward", source, weight, grad, op, forward=False)
-    if wanted[1]:
-        kernels += _convolution_like(
-            "convolution_backward", source, weight, grad, op, forward=False, wgrad=True
-        )
+    for is_wanted, role in zip(wanted, (OF_SOURCE, OF_WEIGHT), strict=False):
+        if is_wanted:
+            kernels += _convolution(role, source, weight, grad, op)
     if len(wanted) > 2 and wanted[2]:
         kernels += column_sum(grad, grad.shape[1])
     return kernels

@@ -127,13 +127,12 @@ def batch_norm(op: Op) -> list[Kernel]:
     kernel = stream("batch_norm", op, (source,), (out,))
     if passes == 1:
         return [kernel._replace(family="batch_norm_inference")]
-    return [kernel._replace(read_bytes=kernel.read_bytes * 2)]
+    return [kernel]
 
 
 def batch_norm_backward(op: Op) -> list[Kernel]:
     grad, source = op.inputs[0], op.inputs[1]
-    kernel = stream("batch_norm_backward", op, (grad, source), (source,))
-    return [kernel._replace(read_bytes=kernel.read_bytes * 2)]
+    return [stream("batch_norm_backward", op, (grad, source), (source,))]
 
 
 def pooling(op: Op) -> list[Kernel]:

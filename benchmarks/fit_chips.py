@@ -1,0 +1,212 @@
+"""Fits the chips of an architecture to the measurements of its cards, and writes their descriptions.
+
+    python -m benchmarks.fit_chips FOLDER [--all] [--only v100] [--out torch_loom/chips]
+
+Read are the sweeps that ``python -m benchmarks.clock_error FOLDER`` reads. Curves are an architecture's: one
+chip has them, the others name it (``efficiency_of``), each with the memory rates that its own timings
+show. Fitted is the half of each source that ``sweep.is_fitted`` says; the report is of both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import numpy as np
+
+from benchmarks import clock_truth
+from torch_loom import chips
+from torch_loom.chips import rates as chip_rates
+from torch_loom.chips.cost import calibration, sweep
+from torch_loom.chips.cost.fit import Timing, predicted
+from torch_loom.chips.cost.formulas import Rates
+from torch_loom.chips.fitted import described, rounded
+from torch_loom.chips.writer import to_toml
+
+COMMAND = "python -m benchmarks.fit_chips"
+STARTS = 3
+
+
+class Architecture(NamedTuple):
+    """Cards with the same curves: the chip that has them, the others, and whose curves stand for the rest."""
+
+    main: str
+    others: tuple[str, ...] = ()
+    rest: str = "h200"
+
+
+ARCHITECTURES = (
+    Architecture("v100", ("v100_pcie",)),
+    Architecture("t4"),
+    Architecture("a100", ("a100_pcie40",)),
+    Architecture("a40", (), "a100"),
+)
+
+
+class Source(NamedTuple):
+    """A sweep of a card: its file's name, the chip, and its cases."""
+
+    name: str
+    chip: str
+    cases: Sequence[sweep.Case]
+
+
+def sources(folder: Path) -> list[Source]:
+    """Return the sweeps of a folder whose cards have a chip."""
+    found = []
+    for path in clock_truth.files(folder):
+        if clock_truth.kind_of(path) == "sweep":
+            chip = clock_truth.chip_of(sweep.device_of(path))
+            cases = [case for case in sweep.read(path) if case.kernels]
+            if chip is not None and cases:
+                found.append(Source(path.stem, chip, cases))
+    return found
+
+
+def known_rates(chip: chips.Chip) -> tuple[Rates, float]:
+    """Return the rates that a fit begins with, and the DRAM's peak: what a fit wrote before has no part."""
+    figures = dataclasses.replace(
+        chip,
+        l2_gbps=0.0,
+        l2_full_share=0.0,
+        l2_none_share=0.0,
+        l2_write_cost=0.0,
+        dram_share=0.9,
+        derating=1.0,
+    )
+    rates = chip_rates.rates(figures)
+    # A core reads 64 bytes a cycle from the cache that all share, at most.
+    cache = min(rates.cores * rates.clock_ghz * 64.0, 3.0 * rates.dram_bytes_per_ns)
+    return rates._replace(cache_bytes_per_ns=cache), rates.dram_bytes_per_ns / 0.9
+
+
+def fit_architecture(
+    one: Architecture, data: Sequence[Source], whole: bool, starts: int = STARTS
+) -> dict[str, chips.Chip]:
+    """Return the descriptions of an architecture's chips, fitted; empty without data of one."""
+    names = [name for name in (one.main, *one.others) if any(source.chip == name for source in data)]
+    if not names:
+        return {}
+    measured: list[Timing] = []
+    rates, peaks, shown = [], [], []
+    for card, name in enumerate(names):
+        mine = [
+            case
+            for source in data
+            if source.chip == name
+            for case in source.cases
+            if whole or sweep.is_fitted(case.key)
+        ]
+        known, peak = known_rates(chips.load(name))
+        own = calibration.timings(mine, card)
+        rates.append(calibration.memory_rates([each._replace(card=0) for each in own], known, peak))
+        peaks.append(peak)
+        shown.append(rates[-1] != known)
+        measured += own
+    share = np.mean(
+        [
+            each.dram_bytes_per_ns / peak
+            for each, peak, is_shown in zip(rates, peaks, shown, strict=True)
+            if is_shown
+        ]
+        or [0.9]
+    )
+    for card, is_shown in enumerate(shown):
+        if not is_shown:  # as the architecture's other cards
+            rates[card] = rates[card]._replace(dram_bytes_per_ns=float(share) * peaks[card])
+    start = chip_rates.efficiency(chips.load(one.rest))
+    used = max(each.dram_bytes_per_ns / peak for each, peak in zip(rates, peaks, strict=True))
+    curves = calibration.fit_families(measured, rates, start, starts, used)
+    text = f"{COMMAND}: fitted to half of {', '.join(s.name for s in data if s.chip in names)}"
+    found = {}
+    for card, name in enumerate(names):
+        base = dataclasses.replace(chips.load(name), efficiency=MappingProxyType({}))
+        table: Mapping[str, Mapping[str, float]] = curves if name == one.main else {}
+        chip = described(base, calibration.Calibration(rates[card], table), text)
+        found[name] = chip
+    if one.main not in found:
+        table = {
+            family: MappingProxyType({k: rounded(v) for k, v in c.items()}) for family, c in curves.items()
+        }
+        base = chips.load(one.main)
+        origins = {**base.sources, "efficiency": text}
+        found[one.main] = dataclasses.replace(
+            base, efficiency=MappingProxyType(table), sources=MappingProxyType(origins)
+        )
+    for name, chip in found.items():
+        rest = one.rest if name == one.main else one.main
+        why = (
+            f"{rest}: curves that these timings do not show"
+            if name == one.main
+            else f"{rest}: the same architecture"
+        )
+        origins = {**chip.sources, "efficiency_of": why}
+        if not chip.efficiency:
+            origins.pop("efficiency", None)
+        found[name] = dataclasses.replace(chip, efficiency_of=rest, sources=MappingProxyType(origins))
+    return found
+
+
+def residuals(
+    fitted: Mapping[str, chips.Chip], data: Sequence[Source], curves: Mapping[str, Mapping[str, float]]
+) -> str:
+    """Return the table of what the fitted chips make of both halves."""
+    rows = []
+    for source in data:
+        chip = fitted.get(source.chip)
+        if chip is None:
+            continue
+        rates = chip_rates.rates(chip)
+        took = np.array([case.device_ns for case in source.cases])
+        off = predicted(calibration.timings(source.cases), rates, curves) / took - 1.0
+        rows += [
+            clock_truth.Found(
+                clock_truth.family_of(case), source.name, case.name, sweep.is_fitted(case.key), error
+            )
+            for case, error in zip(source.cases, off.tolist(), strict=True)
+        ]
+    return clock_truth.report(rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fit and write; 2 if a file cannot be used."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("folder", type=Path, help="a folder of measurements")
+    parser.add_argument("--only", help="the architecture of this chip alone")
+    parser.add_argument("--all", action="store_true", help="fit all rows, not one half")
+    parser.add_argument(
+        "--out", type=Path, help="the folder of the descriptions; without it nothing is written"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        data = sources(options.folder)
+    except chips.ChipError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for one in ARCHITECTURES:
+        if options.only and options.only not in (one.main, *one.others):
+            continue
+        fitted = fit_architecture(one, data, options.all)
+        if not fitted:
+            continue
+        inherited = chip_rates.efficiency(chips.load(one.rest))
+        curves = {**inherited, **fitted[one.main].efficiency}
+        print(f"{one.main}: {', '.join(fitted)}\n{residuals(fitted, data, curves)}", flush=True)
+        if options.out:
+            for name, chip in fitted.items():
+                (options.out / f"{name}.toml").write_text(
+                    to_toml(chip, f"{chip.description}."), encoding="utf-8"
+                )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
