@@ -11,7 +11,7 @@ CPP := $(shell find csrc -name '*.cpp' -o -name '*.h')
 GENERATED := $(wildcard csrc/*/generated/*.inc)
 NATIVE := $(wildcard tests/native/*.cpp tests/native/*.h)
 
-.PHONY: demo test site conformance benchmark sanitize build wheel check-wheel check-tensorflow check-torch \
+.PHONY: demo test fit site conformance benchmark sanitize build wheel check-wheel check-tensorflow check-torch \
 	check-python docs lint format clean
 
 demo: build
@@ -19,6 +19,12 @@ demo: build
 
 test: build
 	$(BIN)/python -m pytest -m "not conformance or sample" --stateful-seconds 60
+
+# The efficiency of chips, from measurements: `make fit DATA=folder`. Steps of models need timm and torchvision.
+fit: build
+	$(BIN)/python -m benchmarks.calibrate --chip h200 $(DATA)/h200_ops.json $(DATA)/h200_models.json \
+		--out torch_loom/chips/h200.toml
+	$(BIN)/python -m benchmarks.fit_chips $(DATA) --steps --traces build/traces.json --out torch_loom/chips
 
 # What users install: without bindings for tests, and without the generators of the docs.
 wheel: $(STAMP)

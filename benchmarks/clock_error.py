@@ -189,7 +189,7 @@ def models_report(
     return summary(errors, names)
 
 
-def folder_report(folder: Path, with_steps: bool) -> str:
+def folder_report(folder: Path, with_steps: bool, traces: Path | None = None) -> str:
     """Print errors by family and source of all files of a folder; return the last line."""
     found: list[clock_truth.Found] = []
     for path in clock_truth.files(folder):
@@ -199,7 +199,7 @@ def folder_report(folder: Path, with_steps: bool) -> str:
         elif kind == "steps" and with_steps:
             found += clock_truth.steps(path, step_kernels, read_steps(path))
         elif kind == "timm" and with_steps:
-            found += timm_steps.errors(path)
+            found += timm_steps.errors(path, timm_steps.Traces(traces))
         elif kind == "other":
             print(f"{path.name}: nothing here reads it")
     if not found:
@@ -217,12 +217,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--families", action="store_true", help="print where each step's time goes")
     parser.add_argument("--by-shape", action="store_true", help="leave out all dtypes of a shape together")
     parser.add_argument("--no-steps", action="store_true", help="of a folder: ops alone, which takes seconds")
+    parser.add_argument("--traces", type=Path, help="a file that keeps what was traced of timm's models")
     parser.add_argument("--write-docs", action="store_true", help="write the result into docs/performance.md")
     options = parser.parse_args(arguments)
     try:
         chip = chips.load(options.chip)
         if options.file.is_dir():
-            print(folder_report(options.file, not options.no_steps))
+            print(folder_report(options.file, not options.no_steps, options.traces))
             return 0
         if is_sweep(options.file):
             subject, title = "clock_error_ops", "Device time of ops, against a GPU's"

@@ -42,16 +42,24 @@ CARDS = {
 }
 ELEMENTWISE = ("add", "mul", "div", "mul_scalar", "relu", "relu_", "gelu", "tanh", "copy")
 NORMS = ("softmax", "layer_norm", "batch_norm", "batch_norm_inference", "batch_norm_backward")
-CONVNETS = (
-    "resnet",
-    "mobilenet",
-    "convnext",
-    "regnet",
-    "densenet",
-    "vgg",
-    "inception",
-    "xception",
-    "darknet",
+# What the names of models begin with that are no convnets; hybrids count as convnets.
+TRANSFORMERS = (
+    *(
+        "bert",
+        "distilbert",
+        "gpt",
+        "opt-",
+        "llama",
+        "t5",
+        "vit",
+        "deit",
+        "beit",
+        "cait",
+        "xcit",
+        "tnt",
+        "swin",
+    ),
+    *("crossvit", "pvt", "twins", "mixer", "resmlp", "gmlp", "levit", "poolformer"),
 )
 FAMILIES = (
     *("half GEMM", "float GEMM", "elementwise", "norm and softmax", "convolution", "convolution gradient"),
@@ -120,7 +128,7 @@ def ops(path: Path, say: Callable[[str], object]) -> list[Found]:
 
 def is_convnet(model: str) -> bool:
     """Return whether a model's steps are counted as a convnet's."""
-    return not any(part in model for part in ("bert", "gpt", "opt", "llama", "t5", "vit", "deit", "swin"))
+    return not model.startswith(TRANSFORMERS)
 
 
 def step_key(row: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -22,11 +22,11 @@ if __package__ in (None, ""):
 
 import numpy as np
 
-from benchmarks import clock_truth
+from benchmarks import clock_truth, timm_steps
 from torch_loom import chips
 from torch_loom.chips import rates as chip_rates
 from torch_loom.chips.cost import calibration, sweep
-from torch_loom.chips.cost.fit import Timing, predicted
+from torch_loom.chips.cost.fit import Timing, fit, free_coefficients, identified, predicted
 from torch_loom.chips.cost.formulas import Rates
 from torch_loom.chips.fitted import described, rounded
 from torch_loom.chips.writer import to_toml
@@ -35,19 +35,28 @@ COMMAND = "python -m benchmarks.fit_chips"
 STARTS = 3
 
 
+# A step's one time counts as a few of ops; coefficients that steps do not tell stay close to where they are.
+STEP_WEIGHT, STEP_PRIOR = 3.0, 0.1
+HELD_IN_STEPS = ("busy_share", "split_ns")
+
+
 class Architecture(NamedTuple):
-    """Cards with the same curves: the chip that has them, the others, and whose curves stand for the rest."""
+    """Cards with the same curves: the chip that has them, the others, and whose curves stand for the rest.
+
+    ``steps`` is the chip whose model steps show the families that no op was timed of.
+    """
 
     main: str
     others: tuple[str, ...] = ()
     rest: str = "h200"
+    steps: str = ""
 
 
 ARCHITECTURES = (
     Architecture("v100", ("v100_pcie",)),
     Architecture("t4"),
     Architecture("a100", ("a100_pcie40",)),
-    Architecture("a40", (), "a100"),
+    Architecture("a40", ("rtx3090",), "a100", "rtx3090"),
 )
 
 
@@ -88,13 +97,38 @@ def known_rates(chip: chips.Chip) -> tuple[Rates, float]:
     return rates._replace(cache_bytes_per_ns=cache), rates.dram_bytes_per_ns / 0.9
 
 
+def fit_steps(
+    one: Architecture,
+    steps: Sequence[Timing],
+    rates: Rates,
+    share: float,
+    curves: Mapping[str, Mapping[str, float]],
+    told: Collection[tuple[str, str]],
+) -> dict[str, Mapping[str, float]]:
+    """Return the curves with what steps tell and ops, in ``told``, did not."""
+    start = {**chip_rates.efficiency(chips.load(one.rest)), **curves}
+    occurring = sorted({kernel.family for step in steps for kernel in step.kernels})
+    free = [
+        pair for pair in free_coefficients(occurring) if pair[1] not in HELD_IN_STEPS and pair not in told
+    ]
+    free = identified(steps, rates, free, start, share)
+    found = fit(steps, rates, free, start, starts=1, prior=STEP_PRIOR, dram_share=share)
+    return {**curves, **{family: found[family] for family in sorted({family for family, _ in free})}}
+
+
 def fit_architecture(
-    one: Architecture, data: Sequence[Source], whole: bool, starts: int = STARTS
+    one: Architecture,
+    data: Sequence[Source],
+    whole: bool,
+    starts: int = STARTS,
+    steps: Sequence[Timing] = (),
 ) -> dict[str, chips.Chip]:
     """Return the descriptions of an architecture's chips, fitted; empty without data of one."""
     names = [name for name in (one.main, *one.others) if any(source.chip == name for source in data)]
     if not names:
         return {}
+    if one.steps and one.steps not in names and steps:
+        names.append(one.steps)
     measured: list[Timing] = []
     rates, peaks, shown = [], [], []
     for card, name in enumerate(names):
@@ -125,6 +159,11 @@ def fit_architecture(
     start = chip_rates.efficiency(chips.load(one.rest))
     used = max(each.dram_bytes_per_ns / peak for each, peak in zip(rates, peaks, strict=True))
     curves = calibration.fit_families(measured, rates, start, starts, used)
+    if steps and one.steps:
+        card = names.index(one.steps)
+        own_share = rates[card].dram_bytes_per_ns / peaks[card]
+        told = identified(measured, rates, free_coefficients(sorted(curves)), {**start, **curves}, used)
+        curves = fit_steps(one, steps, rates[card], own_share, curves, told)
     text = f"{COMMAND}: fitted to half of {', '.join(s.name for s in data if s.chip in names)}"
     found = {}
     for card, name in enumerate(names):
@@ -185,16 +224,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--out", type=Path, help="the folder of the descriptions; without it nothing is written"
     )
+    parser.add_argument("--steps", action="store_true", help="fit steps of timm's models, too: needs timm")
+    parser.add_argument("--traces", type=Path, help="a file that keeps what was traced of them")
     options = parser.parse_args(arguments)
     try:
         data = sources(options.folder)
     except chips.ChipError as error:
         print(error, file=sys.stderr)
         return 2
+    steps: list[Timing] = []
+    for path in clock_truth.files(options.folder) if options.steps else []:
+        if clock_truth.kind_of(path) == "timm":
+            found = timm_steps.timings(path, timm_steps.Traces(options.traces))
+            steps += [
+                step._replace(weight=STEP_WEIGHT)
+                for row, step in found
+                if options.all or sweep.is_fitted(clock_truth.step_key(row))
+            ]
     for one in ARCHITECTURES:
         if options.only and options.only not in (one.main, *one.others):
             continue
-        fitted = fit_architecture(one, data, options.all)
+        fitted = fit_architecture(one, data, options.all, steps=steps if one.steps else ())
         if not fitted:
             continue
         inherited = chip_rates.efficiency(chips.load(one.rest))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ import torch
 from benchmarks import clock_truth, traced_ops
 from torch_loom import chips
 from torch_loom.chips import rates as chip_rates
-from torch_loom.chips.cost import Kernel, Op, sweep
+from torch_loom.chips.cost import CostModel, Kernel, Op, Tensor, sweep
+from torch_loom.chips.cost.fit import Timing
 from torch_loom.chips.cost.lower import lower
 
 GPUS = {"3090": "rtx3090", "4090": "rtx4090", "5090": "rtx5090"}
@@ -90,33 +92,85 @@ def _recorded(program: Any, twice: bool = False) -> list[Op]:
     return ops
 
 
-def kernels(ops: list[Op]) -> Counter[Kernel]:
-    """Return the kernels of a step's ops, and how often each runs."""
-    return Counter(kernel for op in ops for kernel in lower(op))
+class Traces:
+    """Ops of steps that were traced before, kept in a file: tracing all models takes a quarter of an hour."""
 
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.known: dict[str, list[Any]] = {}
+        if path is not None and path.exists():
+            self.known = json.loads(path.read_bytes())
 
-def errors(path: Path) -> list[clock_truth.Found]:
-    """Return the steps of a file, forecast by the chip of its card."""
-    found: list[clock_truth.Found] = []
-    models: dict[str, Any] = {}
-    steps: dict[tuple[Any, ...], Counter[Kernel]] = {}
-    for row in json.loads(path.read_bytes())["rows"]:
-        chip = GPUS.get(row["gpu"])
-        if chip is None:
-            continue
-        model = models.setdefault(chip, chip_rates.model(chips.load(chip)))
-        key = (row["model"], row["mode"], row["layout"], *row["shape"])
-        if key not in steps:
+    def ops(self, row: dict[str, Any]) -> list[tuple[Op, int]]:
+        """Return the ops of a step and how often each runs; none where it cannot be traced."""
+        step = (row["model"], row["mode"], row["layout"], row["shape"])
+        key = json.dumps(step)
+        if key not in self.known:
             try:
-                steps[key] = kernels(traced(row["model"], row["mode"], row["layout"], row["shape"]))
+                self.known[key] = packed(traced(*step))
             except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
                 print(f"{key}: cannot be traced: {str(error).partition(chr(10))[0]:.200}", file=sys.stderr)
-                steps[key] = Counter()
-        if not steps[key]:
+                self.known[key] = []
+        return [(unpacked(op), count) for op, count in self.known[key]]
+
+    def save(self) -> None:
+        """Write what was traced."""
+        if self.path is not None:
+            self.path.write_text(json.dumps(self.known), encoding="utf-8")
+
+
+def packed(ops: Sequence[Op]) -> list[Any]:
+    """Return each different op and how often it occurs, as JSON keeps it; arguments but plain data go."""
+    counts: dict[str, int] = Counter()
+    for op in ops:
+        plain = {
+            name: value
+            for name, value in op.attributes.items()
+            if value is None or isinstance(value, (bool, int, float, str, list, tuple))
+        }
+        counts[json.dumps(op._replace(attributes=plain), default=str)] += 1
+    return [[json.loads(text), count] for text, count in counts.items()]
+
+
+def unpacked(fields: Sequence[Any]) -> Op:
+    """Return the op of what :func:`packed` made."""
+    name, inputs, outputs, attributes, lists = fields
+    operands = [
+        tuple(Tensor(dtype, tuple(shape), tuple(strides)) for dtype, shape, strides in each)
+        for each in (inputs, outputs)
+    ]
+    return Op(name, operands[0], operands[1], attributes, tuple(lists))
+
+
+def timings(path: Path, traces: Traces) -> list[tuple[dict[str, Any], Timing]]:
+    """Return the rows of a file whose card has a chip and whose step can be traced, with their kernels."""
+    found = []
+    steps: dict[str, dict[Kernel, int]] = {}
+    for row in json.loads(path.read_bytes())["rows"]:
+        if row["gpu"] not in GPUS:
             continue
-        took = sum(model.time(kernel).total_ns * count for kernel, count in steps[key].items()) * 1e-6
+        name = f"{row['model']} {row['mode']} {row['layout']} {row['shape']}"
+        if name not in steps:
+            counts: Counter[Kernel] = Counter()
+            for op, count in traces.ops(row):
+                for kernel in lower(op):
+                    counts[kernel] += count
+            steps[name] = dict(counts)
+        if steps[name]:
+            found.append((row, Timing(f"{name} {row['pt']}", steps[name], row["ms"] * 1e6)))
+    traces.save()
+    return found
+
+
+def errors(path: Path, traces: Traces) -> list[clock_truth.Found]:
+    """Return the steps of a file, forecast by the chip of its card."""
+    found: list[clock_truth.Found] = []
+    models: dict[str, CostModel] = {}
+    for row, timing in timings(path, traces):
+        chip = GPUS[row["gpu"]]
+        model = models.setdefault(chip, chip_rates.model(chips.load(chip)))
+        took = sum(model.time(kernel).total_ns * count for kernel, count in timing.kernels.items())
         family = "convnet steps, others" if clock_truth.is_convnet(row["model"]) else "transformer steps"
-        name = f"{row['model']} {row['mode']} {row['layout']} {row['pt']} {row['shape']}"
         half = sweep.is_fitted(clock_truth.step_key(row))
-        found.append(clock_truth.Found(family, path.stem, name, half, took / row["ms"] - 1.0))
+        found.append(clock_truth.Found(family, path.stem, timing.name, half, took / timing.took_ns - 1.0))
     return found
