@@ -38,6 +38,7 @@ STARTS = 3
 # A step's one time counts as a few of ops; coefficients that steps do not tell stay close to where they are.
 STEP_WEIGHT, STEP_PRIOR = 3.0, 0.1
 HELD_IN_STEPS = ("busy_share", "split_ns")
+OWN_IN_STEPS = ("matmul",)
 
 
 class Architecture(NamedTuple):
@@ -104,16 +105,23 @@ def fit_steps(
     share: float,
     curves: Mapping[str, Mapping[str, float]],
     told: Collection[tuple[str, str]],
-) -> dict[str, Mapping[str, float]]:
-    """Return the curves with what steps tell and ops, in ``told``, did not."""
+) -> tuple[dict[str, Mapping[str, float]], dict[str, Mapping[str, float]]]:
+    """Return the curves with what steps tell and ops, in ``told``, did not; and what is the card's own.
+
+    A card may clock higher than its data sheet says, or have matrix units of another rate beside the same cores.
+    """
     start = {**chip_rates.efficiency(chips.load(one.rest)), **curves}
     occurring = sorted({kernel.family for step in steps for kernel in step.kernels})
     free = [
-        pair for pair in free_coefficients(occurring) if pair[1] not in HELD_IN_STEPS and pair not in told
+        pair
+        for pair in free_coefficients(occurring)
+        if pair[1] not in HELD_IN_STEPS and (pair not in told or pair[0] in OWN_IN_STEPS)
     ]
     free = identified(steps, rates, free, start, share)
     found = fit(steps, rates, free, start, starts=1, prior=STEP_PRIOR, dram_share=share)
-    return {**curves, **{family: found[family] for family in sorted({family for family, _ in free})}}
+    shown = sorted({family for family, _ in free} - set(OWN_IN_STEPS))
+    own = {family: found[family] for family in OWN_IN_STEPS if family in occurring}
+    return {**curves, **{family: found[family] for family in shown}}, own
 
 
 def fit_architecture(
@@ -159,16 +167,18 @@ def fit_architecture(
     start = chip_rates.efficiency(chips.load(one.rest))
     used = max(each.dram_bytes_per_ns / peak for each, peak in zip(rates, peaks, strict=True))
     curves = calibration.fit_families(measured, rates, start, starts, used)
+    own_curves: dict[str, Mapping[str, float]] = {}
     if steps and one.steps:
         card = names.index(one.steps)
         own_share = rates[card].dram_bytes_per_ns / peaks[card]
         told = identified(measured, rates, free_coefficients(sorted(curves)), {**start, **curves}, used)
-        curves = fit_steps(one, steps, rates[card], own_share, curves, told)
+        curves, own_curves = fit_steps(one, steps, rates[card], own_share, curves, told)
+    tables: dict[str, Mapping[str, Mapping[str, float]]] = {one.main: curves, one.steps: own_curves}
     text = f"{COMMAND}: fitted to half of {', '.join(s.name for s in data if s.chip in names)}"
     found = {}
     for card, name in enumerate(names):
         base = dataclasses.replace(chips.load(name), efficiency=MappingProxyType({}))
-        table: Mapping[str, Mapping[str, float]] = curves if name == one.main else {}
+        table = tables.get(name, {})
         chip = described(base, calibration.Calibration(rates[card], table), text)
         found[name] = chip
     if one.main not in found:

@@ -154,20 +154,22 @@ def _dram_ns(of: Columns, c: Coefficients, rates: Rates) -> Vector:
     return np.asarray((of.read + of.written) / (rates.dram_bytes_per_ns * c["memory_share"]))
 
 
-def _with_bias(kind: str, of: Columns, c: Coefficients, rates: Rates, memory: Vector) -> Vector:
-    plain = _tiled(of, of.tiles(kind, rates.cores), c, rates, memory)
-    if not of.epilogue.any():
-        return rates.launch_ns + c["start_ns"] + plain
-    bias = _tiled(of, of.tiles(f"{kind}, bias", rates.cores), c, rates, memory)
-    return np.asarray(rates.launch_ns + c["start_ns"] + np.where(of.epilogue, bias, plain))
-
-
 def matmul(of: Columns, c: Coefficients, rates: Rates) -> Vector:
-    return _with_bias("matrix", of, c, rates, _dram_ns(of, c, rates))
+    memory = _dram_ns(of, c, rates)
+    found = _tiled(of, of.tiles("matrix", rates.cores), c, rates, memory)
+    if of.epilogue.any():
+        bias = _tiled(of, of.tiles("matrix, bias", rates.cores), c, rates, memory)
+        found = np.where(of.epilogue, bias, found)
+    return rates.launch_ns + c["start_ns"] + found
 
 
 def vector_matmul(of: Columns, c: Coefficients, rates: Rates) -> Vector:
-    return _with_bias("vector", of, c, rates, memory_ns(of, rates, c["memory_share"]))
+    memory = memory_ns(of, rates, c["memory_share"])
+    found = _tiled(of, of.tiles("vector", rates.cores), c, rates, memory)
+    if of.epilogue.any() and c["least_tile"] >= formulas.MIN_EPILOGUE_TILE:
+        bias = _tiled(of, of.tiles("vector, bias", rates.cores), c, rates, memory)
+        found = np.where(of.epilogue, bias, found)
+    return rates.launch_ns + c["start_ns"] + found
 
 
 def deep_matmul(of: Columns, c: Coefficients, rates: Rates) -> Vector:

@@ -27,8 +27,11 @@ from torch_loom.chips.cost.formulas import Rates
 from torch_loom.chips.cost.sweep import Case
 
 PARTS = 5
-# Outputs of the smallest tile of a library's batched products.
-LEAST_TILES = (1024.0, 4096.0, 8192.0, 16384.0)
+# Outputs of the smallest tile that a library may have, by family.
+LEAST_TILES = {
+    "batched_matmul_vector": (1024.0, 4096.0, 8192.0, 16384.0),
+    "matmul_vector": (8192.0, 1024.0),
+}
 # What moves memory and does nothing else: the rates of cache and DRAM come from these.
 STREAMS = ("elementwise", "elementwise_heavy", "copy")
 
@@ -137,12 +140,12 @@ def graded(
 
 def _choices(families: Sequence[str], start: Coefficients) -> Iterator[Coefficients]:
     """Return what fits begin with, one for each smallest tile that a library may have."""
-    batched = "batched_matmul_vector"
-    if batched not in families:
-        yield start
-        return
-    for least in LEAST_TILES:
-        yield {**start, batched: {**given_or_like(batched, start), "least_tile": least}}
+    for family, tiles in LEAST_TILES.items():
+        if family in families:
+            for least in tiles:
+                yield {**start, family: {**given_or_like(family, start), "least_tile": least}}
+            return
+    yield start
 
 
 def held_out(

@@ -54,7 +54,9 @@ COEFFICIENTS: Mapping[str, Coefficient] = {
     "unaligned_8": Coefficient("factor", 1.0, 1e3, "slower where rows begin at multiples of 8 bytes, not 16"),
     "unaligned_4": Coefficient("factor", 1.0, 1e3, "slower where rows begin at multiples of 4 bytes, not 8"),
     "unaligned_2": Coefficient("factor", 1.0, 1e3, "slower where rows begin at multiples of 2 bytes, not 4"),
-    "least_tile": Coefficient("outputs", 1.0, 16384.0, "of the smallest tile that the library has"),
+    "least_tile": Coefficient(
+        "outputs", 1.0, 16384.0, "of the smallest tile that the library has for batches, or with a bias"
+    ),
     "again": Coefficient("share", 1e-3, 1.0, "of what is read twice, how much comes from memory again"),
     "kept_bytes": Coefficient("bytes", 256.0, 1e9, "of the longest row that is not read a second time"),
     "fused_start_ns": Coefficient("ns", 1e-3, 1e9, "the same of Winograd's algorithm in one kernel"),
@@ -229,7 +231,9 @@ FAMILIES: Mapping[str, Family] = {
     "reduce_columns": Family("rows", "sums across rows", {**_ROWS, "start_ns": 1500.0}),
     "reduce_all": Family("reduction", "sums everything", _REDUCTION),
     "matmul": Family("matmul", "on matrix units", _MATMUL),
-    "matmul_vector": Family("vector_matmul", "on vector units: float32 without TF32, float64", _VECTOR),
+    "matmul_vector": Family(
+        "vector_matmul", "on vector units: float32 without TF32, float64", {**_VECTOR, "least_tile": 8192.0}
+    ),
     "batched_matmul_vector": Family(
         "batched_matmul",
         "batches of them",

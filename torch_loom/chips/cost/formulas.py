@@ -32,7 +32,7 @@ MATRIX_TILES = (
     *((64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128)),
     *((64, 256), (256, 64), (64, 32), (32, 64)),
 )
-# Kernels that add a bias come in larger tiles only, and split less.
+# Kernels that add a bias come in larger tiles only, and split less; on vector units if `least_tile` says so.
 MIN_EPILOGUE_TILE = 128 * 64
 MIN_EPILOGUE_DEPTH = 1024
 # Over how many cores the inner dimension of one tile may be split, and the least that each must get.
@@ -264,7 +264,8 @@ def deep_matmul(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
 
 def vector_matmul(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
     """Matrix products on the vector units, as float32 without TF32."""
-    plan = "vector, bias" if kernel.epilogue else "vector"
+    large = kernel.epilogue and c["least_tile"] >= MIN_EPILOGUE_TILE
+    plan = "vector, bias" if large else "vector"
     return _product(kernel, c, rates, plan, memory_ns(kernel, rates, c["memory_share"]))
 
 
