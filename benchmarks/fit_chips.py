@@ -108,7 +108,7 @@ def fit_steps(
 ) -> tuple[dict[str, Mapping[str, float]], dict[str, Mapping[str, float]]]:
     """Return the curves with what steps tell and ops, in ``told``, did not; and what is the card's own.
 
-    A card may clock higher than its data sheet says, or have matrix units of another rate beside the same cores.
+    A card may clock higher than its data sheet says, or have matrix units of another rate beside its cores.
     """
     start = {**chip_rates.efficiency(chips.load(one.rest)), **curves}
     occurring = sorted({kernel.family for step in steps for kernel in step.kernels})
