@@ -161,7 +161,7 @@ def linear(op: Op) -> list[Kernel]:
 FORWARD, OF_SOURCE, OF_WEIGHT = "", "_dgrad", "_wgrad"
 WINOGRAD_WINDOW = 9
 # Winograd's algorithms are for sums over so many channels, and images longer than this: by the names of the
-# kernels that cuDNN 8.9 ran on a V100 and a T4 (NeuSight). On the fitted half of them 44 to 56 channels do alike.
+# kernels that cuDNN 8.9 ran on a V100 and a T4 (NeuSight). Of the fitted half, 44 to 56 channels do alike.
 WINOGRAD_CHANNELS, WINOGRAD_IMAGE = 48, 5
 
 
