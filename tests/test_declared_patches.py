@@ -24,6 +24,8 @@ OURS = {
     "cuda/exchange.py: _get_pointer.argtypes": "the same",
     "tools/compile.py: sys.argv": "the arguments of the script that is run",
     "tools/plan.py: sys.argv": "the same",
+    "tools/pytest_plugin/unskip.py: unittest.skipIf": "while files of tests are imported: which are left in",
+    "tools/pytest_plugin/unskip.py: unittest.skipUnless": "the same",
 }
 
 

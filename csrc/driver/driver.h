@@ -252,14 +252,6 @@ class Driver {
   // Throws InvalidArgument for an event without timing or never recorded, NotReady for an unfinished one and
   // for one recorded behind a failure.
   virtual int64_t elapsed_ns(Event start, Event end) = 0;
-
-  // --- chaos ---
-
-  // Begins the order of Launch::kChaos again, as with this chaos_seed, while all streams are idle. Throws
-  // NotSupported under other launch modes, and where the driver has no such mode.
-  virtual void set_chaos_seed(uint64_t /*seed*/) {
-    throw NotSupported("set_chaos_seed: this driver has no launch mode chaos");
-  }
 };
 
 // --- making one ---
@@ -301,7 +293,7 @@ struct DriverLibrary {
 };
 
 // Another number whenever something above changes.
-constexpr uint32_t kContractVersion = 4;
+constexpr uint32_t kContractVersion = 3;
 
 #define LOOM_DRIVER_LIBRARY(create)                                                                  \
   extern "C" __attribute__((visibility("default"))) const ::loom::driver::DriverLibrary loom_driver; \

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "driver/host/host_driver.h"
 #include "driver/host/null.h"
 #include "driver/host/virtual.h"
 #include "util/clock.h"
@@ -42,6 +43,12 @@ std::unique_ptr<Driver> create_from_library(const std::string& path, DriverConfi
 }
 
 }  // namespace
+
+void set_chaos_seed(Driver& driver, uint64_t seed) {
+  auto* const host = dynamic_cast<HostDriver*>(&driver);
+  if (host == nullptr) throw NotSupported("set_chaos_seed: this driver has no launch mode chaos");
+  host->set_chaos_seed(seed);
+}
 
 std::vector<std::string> driver_names() { return {"virtual", "null"}; }
 

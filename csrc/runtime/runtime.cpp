@@ -117,7 +117,7 @@ void Runtime::create_drivers() {
 }
 
 void Runtime::set_chaos_seed(uint64_t seed) {
-  for (const Shared& each : drivers_) each.driver->set_chaos_seed(seed);
+  for (const Shared& each : drivers_) driver::set_chaos_seed(*each.driver, seed);
 }
 
 void Runtime::throw_no_device(int index) const {

@@ -333,14 +333,11 @@ void bind_events(DriverClass& cls) {
              const Event pointer = get(driver, event);
              unlocked([&] { driver.synchronize_event(pointer); });
            })
-      .def("elapsed_ns",
-           [](Driver& driver, const PythonEvent* start, const PythonEvent* end) {
-             const Event first = get(driver, start);
-             const Event second = get(driver, end);
-             return unlocked([&] { return driver.elapsed_ns(first, second); });
-           })
-      .def("set_chaos_seed",
-           [](Driver& driver, uint64_t seed) { unlocked([&] { driver.set_chaos_seed(seed); }); });
+      .def("elapsed_ns", [](Driver& driver, const PythonEvent* start, const PythonEvent* end) {
+        const Event first = get(driver, start);
+        const Event second = get(driver, end);
+        return unlocked([&] { return driver.elapsed_ns(first, second); });
+      });
 }
 
 // Leaked with the interpreter.

@@ -63,11 +63,6 @@ def test_variables_of_cuda(run_python: PythonRunner) -> None:
 
 
 @pytest.mark.slow
-def test_cuda_sources_are_refused(warm_python: PythonRunner) -> None:
-    warm_python(PROGRAMS / "cuda_sources_are_refused.py", NAME)
-
-
-@pytest.mark.slow
 def test_only_devices_in_use_have_a_context(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "only_devices_in_use_have_a_context.py", NAME)
 

@@ -143,6 +143,8 @@ def test_errors_have_the_builtin_types_of_cuda() -> None:
 
 # What no GPU raises: settings, chips, plans, compilers, pipelines, the extension itself.
 OWN = {
+    "KernelTextError",
+    "UnsupportedKernelError",
     *("ChipError", "CompilerOptionError", "ConfigurationError", "DeviceLayoutError", "DryRunError"),
     *("DummyDeviceError", "ExportError", "RegionError"),
     *("ExtensionError", "FallbackError", "FormatError", "HostOpError", "IllegalGraphError", "ImageError"),

@@ -57,6 +57,7 @@ capability_minor = 0
 native_ops = ["add", "mm"]
 deterministic = false
 harvested_rows = []
+num_chiplets = 1
 derating = 1.0
 clock_mhz = 900
 efficiency_of = "h200"

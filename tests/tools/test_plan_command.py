@@ -80,7 +80,7 @@ def test_a_full_disk(tmp_path: Path, option: str) -> None:
 def test_a_script_that_is_not_there(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch_loom.tools.cli", "plan", str(tmp_path / "no.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "no.py" in done.stderr
 
 

@@ -129,6 +129,16 @@ def export(values: Mapping[str, str | None]) -> None:
             os.environ[setting.env] = value
 
 
+def interprets_triton() -> bool:
+    """Return whether TRITON_INTERPRET=1 has Triton run its kernels in Python."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def cxx() -> str | None:
+    """Return the C++ compiler that CXX names, as for builds of extensions; None: it names none."""
+    return os.environ.get("CXX") or None
+
+
 def machine_texts() -> dict[str, str | None]:
     """Return the variables that say what devices the machine has, unchecked; None: not set."""
     names = [DEVICE_NAME.env, DEVICES.env, CHIP.env, MEMORY.env, MACHINE.env, CUDA_VERSION.env]

@@ -26,7 +26,7 @@ def find_compilers() -> None:
 
 def _has_compiled_triton() -> bool:
     # Libraries ask torch.utils._triton.has_triton() to choose between a Triton kernel and torch ops.
-    return importlib.util.find_spec("triton") is not None and os.environ.get("TRITON_INTERPRET") != "1"
+    return importlib.util.find_spec("triton") is not None and not config.interprets_triton()
 
 
 def _have_no_triton() -> None:

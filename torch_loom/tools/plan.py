@@ -43,8 +43,8 @@ def run(script: Sequence[str], options: dict[str, Any]) -> None:
 
     if script[0].startswith("-"):
         if script[0] == "-m":
-            console.fail("loom plan takes a script: instead of -m MODULE, give the file that starts it", 2)
-        console.fail(f"loom plan has no option {script[0]}; `loom plan --help` lists them", 2)
+            console.fail("loom plan takes a script: instead of -m MODULE, give the file that starts it")
+        console.fail(f"loom plan has no option {script[0]}; `loom plan --help` lists them")
     console.check_folders(options["json"], options["html"])
     path = Path(script[0])
     try:

@@ -50,7 +50,9 @@ class HostDriver : public Driver {
   void synchronize_event(Event event) override;
   int64_t elapsed_ns(Event start, Event end) override;
 
-  void set_chaos_seed(uint64_t seed) override;
+  // Begins the order of Launch::kChaos again, as with this chaos_seed, while all streams are idle. Throws
+  // NotSupported under other launch modes.
+  void set_chaos_seed(uint64_t seed);
 
  private:
   // Host memory that is more than that: allocated here and pinned, or registered.

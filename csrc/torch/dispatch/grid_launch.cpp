@@ -3,16 +3,17 @@
 #include <ATen/Parallel.h>
 #include <c10/util/SmallVector.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "torch/core/errors.h"
 #include "torch/core/python_line.h"
 #include "torch/dispatch/device_assert.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/worlds.h"
+#include "util/clock.h"
 
 namespace loom::glue {
 
@@ -38,11 +39,13 @@ char* block_memory(size_t bytes) {
     size_t bytes = 0;
     ~Kept() { std::free(memory); }
   };
-  static thread_local Kept kept;
+  static thread_local std::unique_ptr<Kept> instance;
+  if (instance == nullptr) instance = std::make_unique<Kept>();
+  Kept& kept = *instance;
   constexpr size_t kAlignment = 64;
   if (bytes > kept.bytes) {
-    std::free(kept.memory);
-    kept = {};
+    std::free(std::exchange(kept.memory, nullptr));
+    kept.bytes = 0;
     const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
     kept.memory = std::aligned_alloc(kAlignment, rounded);
     TORCH_CHECK_WITH(OutOfMemoryError, kept.memory != nullptr, "A kernel needs ", rounded,
@@ -79,7 +82,7 @@ struct GridLaunch {
 
   void run() const {
     const int64_t known_ns = kernel->program_ns.load(std::memory_order_relaxed);
-    const auto before = std::chrono::steady_clock::now();
+    const int64_t before = clock::host_ns();
     std::string error;
     bool is_timed = known_ns == 0;
     int64_t done = 0;
@@ -95,7 +98,7 @@ struct GridLaunch {
     const int64_t program_ns = kernel->program_ns.load(std::memory_order_relaxed);
     if (error.empty() && rest > 0) {
       if (rest == 1 || program_ns * rest < kWorthwhileNs || at::get_num_threads() == 1) {
-        const auto start = std::chrono::steady_clock::now();
+        const int64_t start = clock::host_ns();
         error = run_some(done, num_programs);
         if (error.empty())
           kernel->program_ns.store(std::max<int64_t>(elapsed_ns(start) / rest, 1), std::memory_order_relaxed);
@@ -125,10 +128,7 @@ struct GridLaunch {
     if (!error.empty()) report(error);
   }
 
-  static int64_t elapsed_ns(std::chrono::steady_clock::time_point before) {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - before)
-        .count();
-  }
+  static int64_t elapsed_ns(int64_t before) { return clock::host_ns() - before; }
 
   void report(std::string error) const {
     const char kind = error[0];

@@ -4,7 +4,6 @@
 #include <c10/util/Exception.h>
 #include <c10/util/SmallVector.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -15,6 +14,7 @@
 #include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/device_error.h"
 #include "torch/launch/interrupt.h"
+#include "util/clock.h"
 
 namespace loom::glue {
 
@@ -311,8 +311,4 @@ void loom_cuda_assert_fail(const char* assertion, const char* file, unsigned lin
                                                      assertion + "` failed.");
 }
 
-unsigned long long loom_cuda_clock(void) {
-  return static_cast<unsigned long long>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                             std::chrono::steady_clock::now().time_since_epoch())
-                                             .count());
-}
+unsigned long long loom_cuda_clock(void) { return static_cast<unsigned long long>(loom::clock::host_ns()); }

@@ -7,7 +7,6 @@ Imports no torch: a build calls it once for each source.
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 import tempfile
@@ -209,7 +208,7 @@ def compile_options() -> tuple[str, ...]:
 
 def compiler() -> str:
     """Return the command of the C++ compiler: CXX, or TORCH_LOOM_COMPILER."""
-    return os.environ.get("CXX") or config.compiler()
+    return config.cxx() or config.compiler()
 
 
 def compile_source(source: str, output: Path, command: Command) -> None:

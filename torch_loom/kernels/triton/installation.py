@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from typing import Any
 
-from torch_loom import late
+from torch_loom import config, late
 from torch_loom.patches.declared import CUDA_NAME
 
 
@@ -16,7 +15,7 @@ def install(name: str) -> None:
 
     Under ``TRITON_INTERPRET=1`` its kernels run in Python, and nothing is changed.
     """
-    if os.environ.get("TRITON_INTERPRET") == "1":
+    if config.interprets_triton():
         late.after_import("triton.runtime.autotuner", _time_no_choices)
         return
     late.after_import("triton.backends", lambda: _replace_backend(name))
