@@ -6,6 +6,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
@@ -50,8 +51,9 @@ void each_tensor(c10::ArrayRef<const c10::IValue> values, F&& visit) {
 
 // Which argument of an op is a dtype; −1: none.
 int dtype_argument(const char* name, const char* overload) {
-  thread_local std::unordered_map<std::string, int> known;
-  const auto [place, is_new] = known.try_emplace(std::string(name) + '.' + overload, -1);
+  // On a pointer: there is little room for a library's thread-local variables.
+  thread_local const auto known = std::make_unique<std::unordered_map<std::string, int>>();
+  const auto [place, is_new] = known->try_emplace(std::string(name) + '.' + overload, -1);
   if (is_new) {
     if (const auto op = c10::Dispatcher::singleton().findSchema({name, overload})) {
       const auto& arguments = op->schema().arguments();
