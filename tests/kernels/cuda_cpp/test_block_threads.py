@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,6 @@ import torch_loom.device as loom
 
 SOURCE = (Path(__file__).parent / "programs" / "threads.cu").read_text(encoding="utf-8")
 Kernel = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("kernels") / "cache"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TORCH_LOOM_KERNEL_CACHE", str(folder))
-        yield folder
 
 
 def kernel(name: str) -> Kernel:

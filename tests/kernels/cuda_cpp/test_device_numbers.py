@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 
 import torch_loom.device as loom
 
 SOURCE = (Path(__file__).parent / "programs" / "numbers.cu").read_text(encoding="utf-8")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("kernels") / "cache"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TORCH_LOOM_KERNEL_CACHE", str(folder))
-        yield folder
 
 
 def kernel(name: str) -> Callable[..., Any]:
