@@ -4,10 +4,11 @@
 
 runs `pytest FILES` in FOLDER with the variable set to cpu, without torch-loom, and under `loom run` with it
 set to cuda. A suite that does less where the variable is "cpu" takes `--cpu cpu:0`. The files are not in
-this repository. Three kinds of runs say where the time goes: one that only collects the tests (imports), one
-that runs them, and one that runs them twice in one process (the second time no call is the first of its
-shape). A fourth runs them under `loom run` with this machine's clock, which estimates no times. `--once`
-leaves all but the second out.
+this repository. A first run on each finds the tests that pass on both, and only these are timed: a suite has
+tests that want an accelerator. Three kinds of runs say where the time goes: one that only collects the tests
+(imports), one that runs them, and one that runs them twice in one process (the second time no call is the
+first of its shape). A fourth runs them under `loom run` with this machine's clock, which estimates no times.
+`--once` leaves all but the second out.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import shlex
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ from pathlib import Path
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks import _selected_tests
 from benchmarks._common import parser, write_docs, write_json
 from tools.blocks import markdown_table
 from torch_loom import config
@@ -71,25 +74,27 @@ def environment(options: argparse.Namespace, device: str, kind: str) -> dict[str
     return result
 
 
-def command(options: argparse.Namespace, device: str, kind: str) -> list[str]:
-    """Returns the command of a run."""
+def command(options: argparse.Namespace, device: str, kind: str, *select: str) -> list[str]:
+    """Returns the command of a run; ``select`` are options of the plugin that chooses tests."""
     loom = ["-m", "torch_loom.tools.cli", "run", "--devices", str(options.devices)]
     pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", *options.pytest]
+    # Values stand behind "=": a path that stands alone moves the root of the tests.
+    pytest += ["-p", _selected_tests.__name__, *select]
     chosen = ["-k", options.keyword] if options.keyword else []
     more = {COLLECT: ["--collect-only"], TWICE: ["--keep-duplicates", *options.files]}.get(kind, [])
     start = [options.python, *(loom if device == "cuda" else [])]
     return [*start, *pytest, *chosen, *more, *options.files]
 
 
-def run(options: argparse.Namespace, device: str, kind: str) -> Run:
-    """Runs a suite once.
+def run(options: argparse.Namespace, device: str, kind: str, *select: str) -> Run:
+    """Runs a suite once; ``select`` are options of the plugin that chooses tests.
 
     Raises:
         SuiteError: no test passed, or none was collected.
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     done = subprocess.run(
-        command(options, device, kind),
+        command(options, device, kind, *select),
         env=environment(options, device, kind),
         cwd=options.folder,
         capture_output=True,
@@ -103,7 +108,24 @@ def run(options: argparse.Namespace, device: str, kind: str) -> Run:
     return Run(seconds, 0 if kind == COLLECT else int(found[1]))
 
 
-def measure(options: argparse.Namespace, rounds: int) -> dict[tuple[str, str], list[Run]]:
+def passing(options: argparse.Namespace, folder: Path) -> dict[str, set[str]]:
+    """Returns the names of the tests that pass on each device, and writes those of both to ``folder``/both.
+
+    Raises:
+        SuiteError: no test passes on both.
+    """
+    found = {}
+    for device in ("cpu", "cuda"):
+        run(options, device, ONCE, f"--passed-to={folder / device}")
+        found[device] = set((folder / device).read_text(encoding="utf-8").splitlines())
+    both = found["cpu"] & found["cuda"]
+    if not both:
+        raise SuiteError(f"no test passes on both: {len(found['cpu'])} on cpu, {len(found['cuda'])} on cuda")
+    (folder / "both").write_text("".join(f"{name}\n" for name in sorted(both)), encoding="utf-8")
+    return found
+
+
+def measure(options: argparse.Namespace, rounds: int, *select: str) -> dict[tuple[str, str], list[Run]]:
     """Returns the runs of each device and kind, made in turns; the first of a round changes."""
     chosen = [
         (device, kind)
@@ -114,7 +136,7 @@ def measure(options: argparse.Namespace, rounds: int) -> dict[tuple[str, str], l
     found: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for number in range(rounds):
         for device, kind in chosen if number % 2 else reversed(chosen):
-            found[device, kind].append(run(options, device, kind))
+            found[device, kind].append(run(options, device, kind, *select))
             last = found[device, kind][-1]
             print(f"{device} {kind}: {last.user_seconds:.1f} s user, {last.passed} passed", flush=True)
     return found
@@ -142,9 +164,12 @@ def parts(medians: Mapping[str, float]) -> Parts:
 
 
 def docs_body(
-    options: argparse.Namespace, found: Mapping[tuple[str, str], Sequence[Run]], rounds: int
+    options: argparse.Namespace,
+    passed: Mapping[str, set[str]],
+    found: Mapping[tuple[str, str], Sequence[Run]],
+    rounds: int,
 ) -> str:
-    """Returns the section for docs/performance.md."""
+    """Returns the section for docs/performance.md; ``passed`` are the tests that pass on each device."""
     medians = {one: statistics.median(run.user_seconds for run in runs) for one, runs in found.items()}
     rows = [("**all**", medians["cpu", ONCE], medians["cuda", ONCE])]
     estimates = ""
@@ -162,11 +187,12 @@ def docs_body(
             *rows,
         ]
     lines = [_line(*row) for row in rows]
-    counts = ", ".join(f"{found[device, ONCE][0].passed} pass on {device}" for device in ("cpu", "cuda"))
+    counts = ", ".join(f"{len(passed[device])} pass on {device}" for device in ("cpu", "cuda"))
+    both = len(passed["cpu"] & passed["cuda"])
     chosen = f' -k "{options.keyword}"' if options.keyword else ""
     note = (
-        f"`{' '.join(options.files)}{chosen}`: {counts}. Seconds of user time, medians of {rounds} runs in "
-        f"turns.{estimates}"
+        f"`{' '.join(options.files)}{chosen}`: {counts}. Seconds of user time for the {both} that pass on "
+        f"both, medians of {rounds} runs in turns.{estimates}"
     )
     return f"{note}\n\n{markdown_table(['part', 'cpu s', 'loom run s', 'more', 'ratio'], lines)}"
 
@@ -212,8 +238,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; returns the exit status."""
     options = parse(arguments)
     rounds = QUICK_ROUNDS if options.quick else options.rounds
-    found = measure(options, rounds)
-    body = docs_body(options, found, rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        passed = passing(options, Path(folder))
+        found = measure(options, rounds, f"--only-of={Path(folder) / 'both'}")
+    body = docs_body(options, passed, found, rounds)
     print(body)
     if options.json:
         seconds = {

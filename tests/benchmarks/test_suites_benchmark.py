@@ -20,6 +20,9 @@ def test_cpu():
 
 def test_name():
     assert ("TORCH_LOOM_DEVICE_NAME" in os.environ) == (os.environ["SUITE_DEVICE"] == "cuda")
+
+def test_accelerator():
+    assert torch.accelerator.is_available()
 """
 
 
@@ -30,7 +33,9 @@ def test_a_suite_runs_on_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     arguments += ["--quick", "--once"]
     assert suites.main(arguments) == 0
     printed = capsys.readouterr().out
-    assert "`test_small.py`: 3 pass on cpu, 3 pass on cuda." in printed
+    assert "`test_small.py`: 3 pass on cpu, 4 pass on cuda. Seconds of user time for the 3 that" in printed
+    assert "3 passed" in printed
+    assert "4 passed" not in printed
 
 
 @pytest.mark.slow
@@ -50,8 +55,10 @@ def test_parts_of_the_time() -> None:
         for device, all_taken in seconds.items()
         for kind, taken in zip(suites.KINDS, all_taken, strict=True)
     }
-    body = suites.docs_body(options, runs, 1)
-    assert '`test_x.py -k "a or b"`: 4 pass on cpu, 4 pass on cuda.' in body
+    body = suites.docs_body(options, {"cpu": set("abcd"), "cuda": set("abcde")}, runs, 1)
+    assert (
+        '`test_x.py -k "a or b"`: 4 pass on cpu, 5 pass on cuda. Seconds of user time for the 4 that' in body
+    )
     assert "Estimates of the chip's times are 1.0 s of it." in body
     assert "| what first calls take more | 1.0 | 5.0 | +4.0 | 5.00 |" in body
     assert "| **all** | 5.0 | 10.0 | +5.0 | 2.00 |" in body
