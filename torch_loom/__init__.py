@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import warnings
 from typing import Any
@@ -25,12 +26,19 @@ def _autoload() -> None:
     if _done:
         return
     _done = True
+    # What is made now lives as long as the process. A collection amid it would walk all of PyTorch for
+    # nothing, which takes longer than the rest.
+    collects = gc.isenabled()
+    gc.disable()
     try:
         from torch_loom._register import registration
 
         _failure = registration.register()
     except Exception as error:
         _failure = error
+    finally:
+        if collects:
+            gc.enable()
     if _failure is not None:
         _warn(f"torch-loom is not available: {_failure}")
 

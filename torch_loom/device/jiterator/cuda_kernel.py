@@ -15,7 +15,6 @@ from torch_loom.device.devices import current_device
 from torch_loom.device.streams import stream as stream_context
 from torch_loom.errors import CompilationError, DeviceTypeError
 from torch_loom.kernels import host_compiler
-from torch_loom.kernels.cuda_cpp import library
 
 # Of a block: on the largest of the chips, CUDA C++ Programming Guide, "Technical Specifications per Compute
 # Capability".
@@ -46,6 +45,9 @@ def _compile_kernel(
     for what, value in (("kernel_source", kernel_source), ("kernel_name", kernel_name)):
         if not isinstance(value, str):
             raise TypeError(f"{what} must be a str, but got {type(value).__name__}")
+    # Imported with the first kernel: `import torch` would compile its patterns for programs without any.
+    from torch_loom.kernels.cuda_cpp import library
+
     text = library.text_of(kernel_source, kernel_name, host_compiler.ENTRY)
     given = library.options(is_checked=config.checks_kernels(), includes=tuple(cuda_include_dirs or ()))
 
