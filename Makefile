@@ -12,7 +12,7 @@ GENERATED := $(wildcard csrc/*/generated/*.inc)
 NATIVE := $(wildcard tests/native/*.cpp tests/native/*.h)
 
 .PHONY: demo test fit site conformance benchmark sanitize build wheel check-wheel check-tensorflow check-torch \
-	check-python docs lint format clean
+	checkout-of-torch wheel-of-torch check-release release check-python docs lint format clean
 
 demo: build
 	$(BIN)/loom demo
@@ -61,9 +61,8 @@ SAMPLE := tests/test_torch_version.py tests/driver tests/torch tests/cuda tests/
 # A copy of the sources, so that no build finds the objects of another.
 CHECKED := build/torch-$(TORCH)-$(notdir $(PYTHON))
 
-# make check-torch TORCH=2.14.1 PYTHON=python3.11: the sample on any version, in an environment of its own. Where the
-# configuration of pip holds it back, that is left aside.
-check-torch:
+# An environment with one version of PyTorch. Where the configuration of pip holds it back, that is left aside.
+checkout-of-torch:
 	$(PYTHON) -m venv $(CHECKED)/venv
 	$(CHECKED)/venv/bin/pip install --quiet torch==$(TORCH) || \
 		PIP_CONFIG_FILE=/dev/null PIP_CONSTRAINT= $(CHECKED)/venv/bin/pip install --quiet torch==$(TORCH)
@@ -72,8 +71,36 @@ check-torch:
 		--exclude=__pycache__ . \
 		| tar -x -C $(CHECKED)/checkout
 	$(CHECKED)/venv/bin/pip install --quiet "setuptools>=77" wheel ninja
+
+# make check-torch TORCH=2.14.1 PYTHON=python3.11: the sample on any version, in an environment of its own.
+check-torch: checkout-of-torch
 	cd $(CHECKED)/checkout && ../venv/bin/pip install --quiet --no-build-isolation --editable ".[demo,examples,test]"
 	cd $(CHECKED)/checkout && ../venv/bin/python -m pytest -n 2 -m "not slow and not conformance" $(SAMPLE)
+
+# make release TORCHES="2.13.0 2.14.1": in dist, the sources and one wheel for these versions, checked beside each.
+TORCHES := 2.13.0 2.14.1
+release: build
+	rm -rf dist
+	$(BIN)/python setup.py --quiet sdist
+	for torch in $(TORCHES); do \
+		$(MAKE) --no-print-directory wheel-of-torch TORCH=$$torch || exit 1; \
+	done
+	$(BIN)/python -m tools.release \
+		$(foreach torch,$(TORCHES),build/torch-$(torch)-$(notdir $(PYTHON))/wheel/torch_loom-*.whl) --out dist
+	for torch in $(TORCHES); do \
+		$(MAKE) --no-print-directory check-release TORCH=$$torch || exit 1; \
+	done
+
+wheel-of-torch: checkout-of-torch
+	rm -rf $(CHECKED)/wheel
+	cd $(CHECKED)/checkout && ../venv/bin/pip wheel --quiet --no-build-isolation --no-deps --wheel-dir ../wheel .
+
+# What users do: the wheel beside a torch that is there, which stays as it is.
+check-release:
+	$(CHECKED)/venv/bin/pip uninstall --quiet --yes torch-loom
+	$(CHECKED)/venv/bin/pip install --quiet dist/torch_loom-*.whl
+	$(CHECKED)/venv/bin/pip list | grep "^torch  *$(TORCH)"
+	cd $(CHECKED) && venv/bin/loom doctor && venv/bin/loom run $(CURDIR)/tests/tools/programs/release/trains.py
 
 # The same on each of these that is here. PyTorch's wheels for others come from the index: a build for CUDA has 3 GB.
 PYTHONS := python3.10 python3.11 python3.12 python3.13 python3.14
@@ -137,7 +164,7 @@ $(STAMP): pyproject.toml
 	touch $@
 
 $(EXTENSION): $(STAMP) $(CPP) $(GENERATED) setup.py
-	$(BIN)/pip install --quiet --no-build-isolation --editable ".[demo,examples,test,lint]"
+	$(BIN)/pip install --quiet --no-build-isolation --editable ".[demo,examples,test,lint,release]"
 	touch $@
 
 lint: build

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -288,16 +287,8 @@ class Build(build_ext):
         for name in CONTRACT:
             text = (CSRC / name).read_text(encoding="utf-8")
             write_if_changed(library.with_name("include") / name, text)
-        write_if_changed(library.with_name("_built_with.py"), record_of(library))
-
-
-def record_of(library: Path) -> str:
-    """What torch_loom/_register/fitness.py compares before it loads the extension."""
-    content = library.read_bytes()
-    return (
-        f'"""Written by setup.py."""\n\nTORCH_VERSION = "{torch.__version__}"\n'
-        f"EXTENSION_BYTES = {len(content)}\nEXTENSION_CHECKSUM = {zlib.crc32(content)}\n"
-    )
+        record = torch_version.record(str(torch.__version__), library.read_bytes())
+        write_if_changed(library.with_name("_built_with.py"), record)
 
 
 def install(source: Path, target: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import sysconfig
+import zlib
 from dataclasses import dataclass
 
 Minor = tuple[int, int]
@@ -53,6 +54,17 @@ def have_one_abi(built_with: str, running: str) -> bool:
     if is_release(built_with) and is_release(running):
         return minor_of(built_with) == minor_of(running)
     return built_with == running
+
+
+def record(version: str, extension: bytes) -> str:
+    """Return what stands beside an extension: which PyTorch it was built against, and what it is.
+
+    ``_register/fitness.py`` compares it with the file before it loads that.
+    """
+    return (
+        f'"""Written when the extension was built."""\n\nTORCH_VERSION = "{version}"\n'
+        f"EXTENSION_BYTES = {len(extension)}\nEXTENSION_CHECKSUM = {zlib.crc32(extension)}\n"
+    )
 
 
 def refusal(version: str, *, tries_any: bool = False) -> str | None:

@@ -136,6 +136,31 @@ def test_a_copy_that_fits_is_loaded(fork_python: PythonRunner, package: Path) ->
     assert "assert [str(one.message)" in done.stderr
 
 
+def have_folders(folder: Path, *versions: str) -> None:
+    """Move the extension to folders of several versions, as in a wheel for these."""
+    for version in versions:
+        target = folder / "extensions" / f"torch{version.rsplit('.', 1)[0]}"
+        target.mkdir(parents=True)
+        shutil.copyfile(folder / EXTENSION, target / EXTENSION)
+        stamp(target, version)
+    (folder / EXTENSION).unlink()
+    (folder / "_built_with.py").unlink()
+
+
+def test_the_extension_of_the_running_version_is_loaded(fork_python: PythonRunner, package: Path) -> None:
+    running = VERSION.split("+")[0]
+    have_folders(package, "2.9.1", running, "2.99.0")
+    file = package / "extensions" / f"torch{running.rsplit('.', 1)[0]}" / EXTENSION
+    fork_python(PROGRAMS / "the_extension_of_a_folder.py", given=(str(package.parent), str(file)))
+
+
+def test_none_of_several_versions_runs(fork_python: PythonRunner, package: Path) -> None:
+    have_folders(package, "2.8.1", "2.9.1+cpu")
+    words = ("2 versions of torch, the newest 2.9.1+cpu", "install torch 2.8 or 2.9", REPAIR)
+    program = PROGRAMS / "each_use_raises_what_is_wrong.py"
+    fork_python(program, given=(str(package.parent), "VersionMismatchError", words))
+
+
 @pytest.mark.parametrize("name", ["torch_loom.device", "torch_loom._register.entries"])
 def test_a_failure_after_loading_is_raised(fork_python: PythonRunner, name: str) -> None:
     fork_python(PROGRAMS / "a_failure_after_loading_is_raised.py", given=name)

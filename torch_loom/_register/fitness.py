@@ -6,12 +6,15 @@ exception in a static initialiser, or a page that is not there, ends the process
 
 from __future__ import annotations
 
+import importlib
 import json
 import runpy
 import shlex
+import sys
 import zlib
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,11 +24,15 @@ from torch_loom import config, torch_version
 from torch_loom.errors import ExtensionError, VersionMismatchError
 
 _PACKAGE = Path(__file__).parents[1]
+# A wheel that is for several PyTorchs has an extension for each minor version, in a folder of its name, as
+# torch2.14; tools/release.py makes them. What a build for one PyTorch makes stands in the package itself.
+FOLDERS = _PACKAGE / "extensions"
+NAME = "torch_loom._C"
 _BLOCK = 1 << 20
 
 
-def check(torch: ModuleType) -> None:
-    """Raise what is wrong with the extension.
+def check(torch: ModuleType) -> Path:
+    """Return the extension's file, or raise what is wrong with it.
 
     Args:
         torch: the running one.
@@ -40,14 +47,16 @@ def check(torch: ModuleType) -> None:
         raise VersionMismatchError(refusal)
     if refusal := torch_version.platform_refusal(torch_version.this_platform()):
         raise ExtensionError(refusal)
-    file = _find_extension()
-    built = _record()
+    file = _find_extension(torch_version.minor_of(running))
+    built = _record(file.parent)
     built_with = str(built["TORCH_VERSION"])
     if not torch_version.have_one_abi(built_with, running):
+        minors = sorted(_folders()) or [torch_version.minor_of(built_with)]
+        with_others = f"{len(minors)} versions of torch, the newest" if len(minors) > 1 else "torch"
         raise VersionMismatchError(
-            f"torch-loom was built against torch {built_with}, but torch {running} is running "
+            f"torch-loom was built against {with_others} {built_with}, but torch {running} is running "
             f"({Path(str(torch.__file__)).parent}). Build it again: `{repair()}`; or install torch "
-            f"{'.'.join(map(str, torch_version.minor_of(built_with)))}."
+            f"{' or '.join(_text(minor) for minor in minors)}."
         )
     size = file.stat().st_size
     if size != built["EXTENSION_BYTES"] or _checksum(file) != built["EXTENSION_CHECKSUM"]:
@@ -55,6 +64,21 @@ def check(torch: ModuleType) -> None:
             f"{file} is damaged: it is not the file that was built ({size:,} bytes, of "
             f"{built['EXTENSION_BYTES']:,}). Install it again: `{repair()}`."
         )
+    return file
+
+
+def load(file: Path) -> ModuleType:
+    """Load the extension, under its one name wherever it stands."""
+    if file.parent != _PACKAGE and NAME not in sys.modules:
+        spec = spec_from_file_location(NAME, file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[NAME] = module
+        package, name = NAME.split(".")
+        setattr(sys.modules[package], name, module)
+    return importlib.import_module(NAME)
 
 
 def load_failure(error: BaseException, torch: ModuleType) -> ExtensionError:
@@ -95,26 +119,46 @@ def _is_checkout() -> bool:
     return (_PACKAGE.parent / "csrc").is_dir() and (_PACKAGE.parent / "setup.py").is_file()
 
 
-def _find_extension() -> Path:
-    for suffix in EXTENSION_SUFFIXES:
-        if (file := _PACKAGE / f"_C{suffix}").exists():
-            return file
+def _text(minor: torch_version.Minor) -> str:
+    return ".".join(map(str, minor))
+
+
+def _folders() -> dict[torch_version.Minor, Path]:
+    found = {torch_version.minor_of(path.name.removeprefix("torch")): path for path in FOLDERS.glob("torch*")}
+    return {minor: path for minor, path in found.items() if _in_folder(path) is not None}
+
+
+def _in_folder(folder: Path) -> Path | None:
+    files = (folder / f"_C{suffix}" for suffix in EXTENSION_SUFFIXES)
+    return next((file for file in files if file.exists()), None)
+
+
+def _find_extension(running: torch_version.Minor) -> Path:
+    if (file := _in_folder(_PACKAGE)) is not None:
+        return file
+    if folders := _folders():
+        # The newest stands for all where there is none for this one: it says what there is.
+        file = _in_folder(folders.get(running) or folders[max(folders)])
+        assert file is not None
+        return file
     if _is_checkout():
         raise ExtensionError(
             f"{_PACKAGE.parent} has torch-loom's sources without the compiled extension, and Python imports "
             "them. Start Python in another folder to import what is installed, or build the extension here: "
             "`pip install --no-build-isolation -e .`"
         )
-    others = sorted(file.name for file in _PACKAGE.glob("_C.*.so"))
+    others = sorted(
+        {file.name for pattern in ("_C.*.so", "extensions/*/_C.*.so") for file in _PACKAGE.glob(pattern)}
+    )
     raise ExtensionError(
         f"{_PACKAGE} has no extension for this Python ({EXTENSION_SUFFIXES[0]}): there is "
         f"{', '.join(others) or 'none'}. Install torch-loom with this Python: `{repair()}`."
     )
 
 
-def _record() -> dict[str, Any]:
+def _record(folder: Path) -> dict[str, Any]:
     # Written beside the extension by setup.py. Not imported: that might find another copy of the package.
-    file = _PACKAGE / "_built_with.py"
+    file = folder / "_built_with.py"
     try:
         found = runpy.run_path(str(file))
     except (OSError, SyntaxError, ValueError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -35,12 +36,11 @@ def register() -> Exception | None:
         name = config.device_name()
         if name != cuda.NAME:
             _reject_taken_name(name)
-        fitness.check(torch)
+        file = fitness.check(torch)
         if name == cuda.NAME:
             build_for_cuda.check_unused()
-        _load_extension()
+        extension: Any = _load_extension(file)
         # Everything in C++ at once. What follows registers with PyTorch's Python.
-        extension = importlib.import_module("torch_loom._C")
         extension.register_device(name)
         extension.set_library_files(library_files.prefixes())
         _stop_threads_at_exit()
@@ -95,9 +95,9 @@ def _reject_taken_name(name: str) -> None:
     raise config.device_name_taken(name, f"torch.device({name!r})")
 
 
-def _load_extension() -> None:
+def _load_extension(file: Path) -> ModuleType:
     try:
-        importlib.import_module("torch_loom._C")
+        return fitness.load(file)
     except Exception as error:
         raise fitness.load_failure(error, torch) from error
 
