@@ -23,7 +23,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torch_loom import torch_version
-from torch_loom._register import fitness
 
 PACKAGE = "torch_loom"
 RECORD = "_built_with.py"
@@ -134,7 +133,7 @@ def join(wheels: Sequence[Path], out: Path) -> Path:
         for wheel, root in zip(wheels, roots, strict=True):
             version = built_with(root / PACKAGE)
             minor = ".".join(map(str, torch_version.minor_of(version)))
-            target = base / PACKAGE / fitness.FOLDERS.name / f"torch{minor}"
+            target = base / PACKAGE / torch_version.EXTENSIONS / f"torch{minor}"
             if target.exists():
                 raise ReleaseError(f"{wheel} is for torch {minor}, as is another")
             target.mkdir(parents=True)
@@ -149,7 +148,7 @@ def join(wheels: Sequence[Path], out: Path) -> Path:
         (repaired,) = (folder / "repaired").glob("*.whl")
         result = unpacked(repaired, folder)
         # The tool may have written to the libraries: they are recorded as users get them.
-        for target in sorted((result / PACKAGE / fitness.FOLDERS.name).iterdir()):
+        for target in sorted((result / PACKAGE / torch_version.EXTENSIONS).iterdir()):
             stamp(target, built_with(target))
         final = packed(result, folder / "final")
         out.mkdir(parents=True, exist_ok=True)

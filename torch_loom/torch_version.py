@@ -30,6 +30,10 @@ NEW_NAMES: dict[str, Minor] = {
     "_cudnn_clear_dropout_state": (2, 14),
 }
 
+# In a wheel that is for several PyTorchs, the folder of the package with an extension for each minor version,
+# in a folder of its name, as torch2.14. What a build for one PyTorch makes stands in the package itself.
+EXTENSIONS = "extensions"
+
 # With 1, a PyTorch that is newer is tried.
 ANY_TORCH = "TORCH_LOOM_ANY_TORCH"
 

@@ -24,9 +24,7 @@ from torch_loom import config, torch_version
 from torch_loom.errors import ExtensionError, VersionMismatchError
 
 _PACKAGE = Path(__file__).parents[1]
-# A wheel that is for several PyTorchs has an extension for each minor version, in a folder of its name, as
-# torch2.14; tools/release.py makes them. What a build for one PyTorch makes stands in the package itself.
-FOLDERS = _PACKAGE / "extensions"
+_FOLDERS = _PACKAGE / torch_version.EXTENSIONS
 NAME = "torch_loom._C"
 _BLOCK = 1 << 20
 
@@ -124,7 +122,9 @@ def _text(minor: torch_version.Minor) -> str:
 
 
 def _folders() -> dict[torch_version.Minor, Path]:
-    found = {torch_version.minor_of(path.name.removeprefix("torch")): path for path in FOLDERS.glob("torch*")}
+    found = {
+        torch_version.minor_of(path.name.removeprefix("torch")): path for path in _FOLDERS.glob("torch*")
+    }
     return {minor: path for minor, path in found.items() if _in_folder(path) is not None}
 
 
@@ -148,7 +148,11 @@ def _find_extension(running: torch_version.Minor) -> Path:
             "`pip install --no-build-isolation -e .`"
         )
     others = sorted(
-        {file.name for pattern in ("_C.*.so", "extensions/*/_C.*.so") for file in _PACKAGE.glob(pattern)}
+        {
+            file.name
+            for pattern in ("_C.*.so", f"{torch_version.EXTENSIONS}/*/_C.*.so")
+            for file in _PACKAGE.glob(pattern)
+        }
     )
     raise ExtensionError(
         f"{_PACKAGE} has no extension for this Python ({EXTENSION_SUFFIXES[0]}): there is "
