@@ -11,18 +11,38 @@ import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import Any
 
 _waiting: dict[str, list[Callable[[], None]]] = {}
+_unfinished: dict[str, list[Callable[[], None]]] = {}
 
 
 def after_import(name: str, callback: Callable[[], None]) -> None:
     """Call it once, when the module has been imported; now if it has been."""
+    module = sys.modules.get(name)
+    if module is not None and getattr(module.__spec__, "_initializing", False):
+        # Its import imported torch: it has to end first, and no finder sees that.
+        _unfinished.setdefault(name, []).append(callback)
+        module.__class__ = _Unfinished
+        return
     if name in sys.modules:
         callback()
         return
     if not _waiting:
         sys.meta_path.insert(0, _Finder())
     _waiting.setdefault(name, []).append(callback)
+
+
+class _Unfinished(ModuleType):
+    """A module whose import is under way: calls back before anything of the finished module is read."""
+
+    def __getattribute__(self, name: str) -> Any:
+        read = super().__getattribute__
+        if not getattr(read("__spec__"), "_initializing", False):
+            self.__class__ = ModuleType  # type: ignore[assignment]
+            for callback in _unfinished.pop(read("__name__"), ()):
+                callback()
+        return read(name)
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -7,12 +7,18 @@ from torch_loom.errors import ConfigurationError
 
 
 def _autoload() -> None:
-    """Let `import torch_rbln` be found under that name. An entry point of the group ``torch.backends``.
+    """Let libraries learn the device's name, and `import torch_rbln` be found under that one.
+
+    An entry point of the group ``torch.backends``.
 
     Never raises: torch_loom's own entry point reports what is wrong with the name.
     """
     try:
         name = config.device_name()
+        if name != "cuda" and config.informs_libraries():
+            from torch_loom.compat import libraries
+
+            libraries.register(name)
     except ConfigurationError:
         return
     if name == "rbln":

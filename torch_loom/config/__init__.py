@@ -40,6 +40,7 @@ from torch_loom.config.settings import (
     HOST_MEMORY,
     KERNEL_CACHE,
     LAUNCH,
+    LIBRARIES,
     LOG_LEVEL,
     MACHINE,
     MEMORY,
@@ -106,6 +107,7 @@ __all__ = [
     "device_name",
     "device_uuid",
     "export",
+    "informs_libraries",
     "interprets_triton",
     "is_blas_deterministic",
     "is_configured",
@@ -168,6 +170,15 @@ def tries_any_torch() -> bool:
         ConfigurationError: it has a bad value.
     """
     return required(ANY_TORCH, {})
+
+
+def informs_libraries() -> bool:
+    """Return whether libraries learn the name of the devices: TORCH_LOOM_LIBRARIES.
+
+    Raises:
+        ConfigurationError: it has a bad value.
+    """
+    return required(LIBRARIES, {})
 
 
 def is_rbln_diagnosed() -> bool:

@@ -94,6 +94,13 @@ ANY_TORCH = _flag(
     "read when torch-loom is built and when torch is imported.",
     configurable=False,
 )
+LIBRARIES = _flag(
+    "TORCH_LOOM_LIBRARIES",
+    default="1",
+    meaning="Whether libraries that know devices by a list of names (accelerate, transformers, Lightning, "
+    "safetensors) learn that of the devices when they are imported; read when torch is imported.",
+    configurable=False,
+)
 DEVICES = Setting(
     env="TORCH_LOOM_DEVICES",
     type_name="integer",
