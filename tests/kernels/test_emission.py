@@ -70,3 +70,40 @@ def test_a_square_block_is_transposed_when_it_is_whole() -> None:
     x, y, out = floats(16, 16), floats(16, 16, seed=1), np.zeros((16, 16), np.float32)
     assert Kernel("transposed").run((1, 1, 1), x, y, out) == ""
     np.testing.assert_allclose(out, (2 * x).T @ y, rtol=1e-5, atol=1e-5)
+
+
+def test_rows_by_their_index() -> None:
+    table, index, out = floats(40, 20), np.random.default_rng(0).permutation(16), np.zeros((16, 32))
+    out = out.astype(np.float32)
+    assert Kernel("rows").run((2, 1, 1), table, index, out, 20) == ""
+    np.testing.assert_array_equal(out[:, :20], table[:16])
+    np.testing.assert_array_equal(out[:, 20:], 7)
+
+
+@pytest.mark.parametrize(("row", "words"), [(40, "0 bytes after the end"), (-1, "80 bytes before the begin")])
+def test_a_row_outside_of_its_table_is_named(row: int, words: str) -> None:
+    table, index, out = floats(40, 20), np.arange(16), np.zeros((64, 32), np.float32)
+    index[11] = row
+    error = Kernel("rows").run((2, 1, 1), table, index, out[16:], 20)
+    assert error.startswith("Mkernels.py:7: program (1, 0, 0) of (2, 1, 1) reads 4 bytes"), error
+    assert f"{words} of argument table" in error
+
+
+def test_rows_are_read_before_rows_of_the_same_table_are_written() -> None:
+    table, index = floats(10, 32), np.arange(8)
+    expected = np.concatenate([table[:1], table[:8], table[9:]])
+    assert Kernel("rows").run((1, 1, 1), table, index, table[1:], 32) == ""
+    np.testing.assert_array_equal(table, expected)
+
+
+@pytest.mark.parametrize("index", [16, -1, 2**31 - 1])
+def test_an_index_of_gather_outside_of_its_block_is_named(index: int) -> None:
+    x, indices, out = floats(16), np.arange(16, dtype=np.int32)[::-1].copy(), np.zeros(16, np.float32)
+    assert Kernel("picked").run((1, 1, 1), x, indices, out) == ""
+    np.testing.assert_array_equal(out, x[::-1])
+    indices[3] = index
+    error = Kernel("picked").run((1, 1, 1), x, indices, out)
+    assert error == (
+        f"Akernels.py:14: program (0, 0, 0): tl.gather is given the index {index}, and its source has 16 "
+        "elements there"
+    )

@@ -97,21 +97,25 @@ class KernelText:
 
     def site(self, function: FunctionText, op: Op) -> str:
         """Return C++ of the record of a load or store, for errors."""
-        number = -1
-        argument = ""
         is_write = op.name in kinds.STORES or op.name in kinds.ORDERED
-        if function.lowered is self.kernel:
-            if function not in self._origins:
-                self._origins[function] = Origins(function.lowered)
-            origin = self._origins[function].of(op.operands[0])
-            if origin is not None:
-                arguments = self.kernel.function.arguments
-                pointers = [one for one in arguments if isinstance(one.type, Pointer)]
-                number, argument = pointers.index(origin), origin.name
+        number = self.argument(function, op)
+        argument = self._pointers()[number].name if number >= 0 else ""
         if is_write and number >= 0:
             self._written.add(number)
         key = ("writes" if is_write else "reads", str(op.place), argument, number)
         return f"sites[{self._sites.setdefault(key, len(self._sites))}]"
+
+    def argument(self, function: FunctionText, op: Op) -> int:
+        """Return which address among the arguments the address of an access comes from; -1: not known."""
+        if function.lowered is not self.kernel:
+            return -1
+        if function not in self._origins:
+            self._origins[function] = Origins(function.lowered)
+        origin = self._origins[function].of(op.operands[0])
+        return -1 if origin is None else self._pointers().index(origin)
+
+    def _pointers(self) -> list[Value]:
+        return [one for one in self.kernel.function.arguments if isinstance(one.type, Pointer)]
 
     def call(self, function: FunctionText, op: Op) -> list[str]:
         callee = self.functions.get(str(op.attributes.get("callee")))

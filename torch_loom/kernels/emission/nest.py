@@ -23,7 +23,8 @@ from torch_loom.kernels.emission.linear import (
     source_index,
     text,
 )
-from torch_loom.kernels.emission.ordered import ordered
+from torch_loom.kernels.emission.ordered import ordered, quoted
+from torch_loom.kernels.emission.rows import RowLinears
 from torch_loom.kernels.emission.types import byte_size, literal
 from torch_loom.kernels.lowering import ops as kinds
 from torch_loom.kernels.lowering.plan import Nest
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
 # How many elements of the innermost loop are converted at once.
 _PART = 256
-# Which elements of the innermost loop a body is for.
-_ALL, _ACTIVE, _IDLE, _TESTED = "all", "active", "idle", "tested"
+# Which elements of the innermost loop a body is for; _EACH: all, accesses by rows checked each.
+_ALL, _ACTIVE, _IDLE, _TESTED, _EACH = "all", "active", "idle", "tested", "each"
 
 
 @dataclass
@@ -49,6 +50,8 @@ class _Access:
     low: Number = 0
     high: Number = 0
     row: str = ""
+    # Of a sum over the innermost index alone: what has to be true in front of each row.
+    conditions: tuple[str, ...] | None = None
 
 
 @dataclass
@@ -91,6 +94,13 @@ class NestText:
         self.at = tuple(at)
         self.mine = {result for op in nest.ops for result in op.results if op.name != "tt.reduce"}
         self.accesses: dict[Op, _Access] = {}
+        self.row_linears = RowLinears(
+            self.before[-2] if self.depth else [],
+            function.name,
+            self.sizes,
+            self._maker,
+            lambda value, at: self.value(value, at)[0],
+        )
         self.reductions: list[tuple[str, str]] = []
         self.rows: dict[Box, tuple[str, str]] = {}
         self.totals: dict[Op, str] = {}
@@ -111,13 +121,24 @@ class NestText:
                 self._find_access(op)
         writes = any(op.name in kinds.STORES for op in memory)
         reads = any(op.name in kinds.LOADS for op in memory)
-        if writes and reads and self.depth and (self.is_checked or len(self.accesses) < len(memory)):
-            return self._apart()
-        if not self.accesses:
-            return ["{", *self._text(), "}"]
         conditions = [*self._conditions()]
+        is_mixed = bool(writes and reads and self.depth)
+        if is_mixed and self.is_checked:
+            return self._apart()
+        if is_mixed:
+            apart = self._overlaps()
+            if apart is None:
+                return self._apart()
+            conditions += apart
         fast = self._text()
-        slow = NestText(self.function, self.nest, is_checked=True).lines()
+        if not conditions:
+            return ["{", *self.head, *fast, "}"]
+        is_sum = all(op in self.accesses and self.accesses[op].conditions is None for op in memory)
+        if is_mixed and not is_sum:
+            # Where they may overlap, loads by rows are checked by rows still.
+            slow = NestText(self.function, self.nest)._apart()
+        else:
+            slow = NestText(self.function, self.nest, is_checked=True).lines()
         return [
             "{",
             *self.head,
@@ -171,25 +192,28 @@ class NestText:
         if boxes and self._needs_rest(boxes):
             modes.append(_IDLE if len(boxes) == 1 else _TESTED)
         rows = self._rows(boxes)
+        is_fine = self._row_check()
+        if is_fine:
+            modes.append(_EACH)
         for mode in modes:
             self.mode = mode
             self.bodies[mode] = []
             for op in self.nest.ops:
                 self._sink(op)
         if not self.depth:
-            return [
-                *([] if self.accesses else self.head),
-                *self.before[0],
-                *self.bodies[_ALL],
-                *self.after[0],
-            ]
+            return [*self.before[0], *self.bodies[_ALL], *self.after[0]]
         inner = self._inner(boxes, rows)
+        if is_fine:
+            name, size = self.names[-1], self.sizes[-1]
+            each = f"for (int64_t {name} = 0; {name} < {size}; ++{name}) {{"
+            head = f"if (__builtin_expect({is_fine}, 1)) {{"
+            inner = [head, *inner, "} else {", each, *self.bodies[_EACH], "}", "}"]
         for loop in reversed(range(self.depth)):
             if loop < self.depth - 1:
                 name, size = self.names[loop], self.sizes[loop]
                 inner = [f"for (int64_t {name} = 0; {name} < {size}; ++{name}) {{", *inner, "}"]
             inner = [*self.before[loop], *inner, *self.after[loop]]
-        return [*([] if self.accesses else self.head), *inner]
+        return inner
 
     def _inner(self, boxes: list[Box], rows: dict[Box, tuple[str, str]]) -> list[str]:
         name, size = self.names[-1], self.sizes[-1]
@@ -237,21 +261,29 @@ class NestText:
     def _find_access(self, op: Op) -> None:
         pointer = op.operands[0]
         linear = self.linears.exact(pointer, self.at)
-        if linear is None:
-            return
-        if isinstance(linear.base, int):
-            return
+        conditions = None
+        row = ""
+        if linear is None or isinstance(linear.base, int):
+            found = self.row_linears.row(pointer, self.at) if self.depth > 1 else None
+            if found is None:
+                return
+            linear, conditions = found
+            row = self.function.name("p")
+            self.before[-2].append(f"const char* const {row} = (const char*)({text(linear.base)});")
         mask = _mask(op)
         box = None if mask is None else self.linears.box(mask, self.at)
         if box == Box((), ()):
             mask = box = None
-        access = _Access(op, linear, box, mask is not None and box is None)
+        has_mask = mask is not None and box is None
+        access = _Access(op, linear, box, has_mask, row=row, conditions=conditions)
         if access.has_mask and op.name in kinds.STORES and self.is_checked:
             return
         self.accesses[op] = access
 
     def _conditions(self) -> Iterable[str]:
         for op, access in self.accesses.items():
+            if access.conditions is not None:
+                continue
             access.low, high = self.linears.ends(access.linear, access.box)
             access.high = self.numbers.add(high, byte_size(element_of(_pointee(op))))
             holds = f"holds(program, {self.function.site(op)}, {text(access.low)}, {text(access.high)})"
@@ -265,16 +297,61 @@ class NestText:
                         empty.append(f"{self.sizes[loop]} <= {text(bound)}")
             yield f"({' || '.join([*empty, holds])})"
         yield from self.linears.conditions
-        reads = [one for one in self.accesses.values() if one.op.name in kinds.LOADS]
-        for write in (one for one in self.accesses.values() if one.op.name in kinds.STORES):
-            for read in reads:
-                if read.linear == write.linear:
-                    continue
-                apart = f"{text(read.high)} <= {text(write.low)} || {text(write.high)} <= {text(read.low)}"
+
+    def _overlaps(self) -> list[str] | None:
+        """Return what has to be true so that no store changes what a load reads; None if nothing is known."""
+        loads = [op for op in self.nest.ops if op.name in kinds.LOADS]
+        stores = [op for op in self.nest.ops if op.name in kinds.STORES]
+        found = []
+        for store in stores:
+            for load in loads:
+                read, write = self.accesses.get(load), self.accesses.get(store)
                 same = ""
-                if dict(read.linear.steps) == dict(write.linear.steps):
-                    same = f" || {text(read.linear.base)} == {text(write.linear.base)}"
-                yield f"({apart}{same})"
+                is_sum = self._is_sum(read) and self._is_sum(write)
+                if is_sum and read is not None and write is not None:
+                    if read.linear == write.linear:
+                        continue
+                    if dict(read.linear.steps) == dict(write.linear.steps):
+                        same = f" || {text(read.linear.base)} == {text(write.linear.base)}"
+                reach, target = self._extent(load), self._extent(store)
+                if reach is None or target is None or reach == target:
+                    return None
+                (low, high), (first, last) = reach, target
+                found.append(f"({high} <= {first} || {last} <= {low}{same})")
+        return list(dict.fromkeys(found))
+
+    def _is_sum(self, access: _Access | None) -> bool:
+        return access is not None and access.conditions is None
+
+    def _extent(self, op: Op) -> tuple[str, str] | None:
+        """Return between which addresses an access lies; None if nothing is known."""
+        access = self.accesses.get(op)
+        if access is not None and access.conditions is None:
+            return text(access.low), text(access.high)
+        number = self.function.kernel.argument(self.function, op)
+        memory = f"program.memories[{number}]"
+        return None if number < 0 else (f"{memory}.begin", f"{memory}.end")
+
+    def _row_check(self) -> str:
+        """Write down whether all accesses by rows are in their memory; return the variable, or ""."""
+        tests: list[str] = []
+        linears = self.row_linears
+        for op, access in self.accesses.items():
+            if access.conditions is None:
+                continue
+            begin, end = self.rows[access.box] if access.box is not None else (0, self.sizes[-1])
+            bytes_ = byte_size(element_of(_pointee(op)))
+            low, high = linears.ends_of_row(access.linear, begin, end, bytes_)
+            site = self.function.site(op)
+            test = f"holds(program, {site}, {text(low)}, {text(high)})"
+            tests += access.conditions
+            tests.append(test if access.box is None else f"({end} <= {begin} || {test})")
+        if not tests:
+            return ""
+        name = self.function.name("w")
+        tests = [*dict.fromkeys(tests)]
+        self.before[-2].append(f"const bool {name} = {' && '.join(tests)};")
+        return name
 
     def _boxes(self) -> list[Box]:
         found = [access.box for access in self.accesses.values() if access.box is not None]
@@ -419,7 +496,8 @@ class NestText:
         index, _ = self.value(op.operands[1], at)
         assert isinstance(source.type, Tensor)
         size = source.type.shape[axis]
-        kept = self._line("int64_t", f"kept_in({index}, 0, {size - 1})", self.depth)
+        place = f"index_in(program, {quoted(str(op.place))}, {index}, {size})"
+        kept = self._line("int64_t", place, self.depth)
         places = (*at[:axis], Index(kept, self.depth, None), *at[axis + 1 :])
         element = f"{self.function.buffer(source)}[{flat_index(places, source.type.shape)}]"
         return self._line(self.function.element_type(op.result), element, self.depth), self.depth
@@ -546,13 +624,18 @@ class NestText:
             return None
         return self._narrowed(maker.operands[0])
 
+    def _known_access(self, op: Op) -> _Access | None:
+        """Return what is known of an access in this body; None if the element is to be checked."""
+        access = self.accesses.get(op)
+        return None if self.mode == _EACH and not self._is_sum(access) else access
+
     def _load(self, op: Op) -> str:
         kind = self.function.element_type(op.result)
         mask = _mask(op)
         other = f"{kind}()"
         if mask is not None and len(op.operands) > 2:
             other, _ = self.value(op.operands[2], self.at)
-        access = self.accesses.get(op)
+        access = self._known_access(op)
         if access is None:
             address, _ = self.value(op.operands[0], self.at)
             read = f"read_checked<{kind}>(program, {self.function.site(op)}, {address})"
@@ -582,7 +665,7 @@ class NestText:
 
     def _store(self, op: Op) -> None:
         kind = self.function.element_type(op.operands[1])
-        access = self.accesses.get(op)
+        access = self._known_access(op)
         mask = _mask(op)
         if access is not None and access.box is not None and self.mode == _IDLE:
             return
@@ -602,7 +685,7 @@ class NestText:
         if access.has_mask:
             assert mask is not None
             condition = f"if ({self.value(mask, self.at)[0]}) "
-        elif access.box is not None and self.mode == _TESTED:
+        elif access.box is not None and self.mode in (_TESTED, _EACH):
             condition = f"if ({self._is_in(access.box)}) "
         lines.append(condition + assigned(place, element, kind))
 

@@ -129,6 +129,18 @@ inline int64_t least(int64_t a, int64_t b) { return b < a ? b : a; }
 inline int64_t most(int64_t a, int64_t b) { return a < b ? b : a; }
 inline int64_t kept_in(int64_t value, int64_t low, int64_t high) { return most(low, least(value, high)); }
 
+__attribute__((noinline, cold, noreturn)) inline void fail_index(const Program& program, const char* place,
+                                                                 int64_t index, int64_t size) {
+  fail('A', "%s: program (%d, %d, %d): tl.gather is given the index %lld, and its source has %lld elements there",
+       place, program.id[0], program.id[1], program.id[2], (long long)index, (long long)size);
+}
+// An index of tl.gather, which has to be in its block.
+inline int64_t index_in(const Program& program, const char* place, int64_t index, int64_t size) {
+  if (__builtin_expect(static_cast<uint64_t>(index) >= static_cast<uint64_t>(size), 0))
+    fail_index(program, place, index, size);
+  return index;
+}
+
 template <typename T>
 inline void copy_block(T* to, const T* from, int64_t count) {
   if (to != from) memmove(to, from, sizeof(T) * count);
