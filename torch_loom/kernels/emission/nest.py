@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 # How many elements of the innermost loop are converted at once.
 _PART = 256
+# How many sums of floats are added up beside one another: an addition takes several cycles.
+_LANES = 64
 # Which elements of the innermost loop a body is for; _EACH: all, accesses by rows checked each.
 _ALL, _ACTIVE, _IDLE, _TESTED, _EACH = "all", "active", "idle", "tested", "each"
 
@@ -104,6 +106,10 @@ class NestText:
         self.reductions: list[tuple[str, str]] = []
         self.rows: dict[Box, tuple[str, str]] = {}
         self.totals: dict[Op, str] = {}
+        # Masks that are exactly where a box is.
+        self.masks: dict[Value, Box] = {}
+        # Where the elements begin that have a sum each; "" where all have one.
+        self.chunk = self._sums_side_by_side()
         self._reduced: set[Op] = set()
         # What is converted between halves and floats row by row: C++ in front of and behind a part of the
         # innermost loop, which begins at `part` and has `count` elements.
@@ -202,12 +208,10 @@ class NestText:
                 self._sink(op)
         if not self.depth:
             return [*self.before[0], *self.bodies[_ALL], *self.after[0]]
-        inner = self._inner(boxes, rows)
+        inner, each = self._inner(boxes, rows)
         if is_fine:
-            name, size = self.names[-1], self.sizes[-1]
-            each = f"for (int64_t {name} = 0; {name} < {size}; ++{name}) {{"
             head = f"if (__builtin_expect({is_fine}, 1)) {{"
-            inner = [head, *inner, "} else {", each, *self.bodies[_EACH], "}", "}"]
+            inner = [head, *inner, "} else {", *each, "}"]
         for loop in reversed(range(self.depth)):
             if loop < self.depth - 1:
                 name, size = self.names[loop], self.sizes[loop]
@@ -215,32 +219,55 @@ class NestText:
             inner = [*self.before[loop], *inner, *self.after[loop]]
         return inner
 
-    def _inner(self, boxes: list[Box], rows: dict[Box, tuple[str, str]]) -> list[str]:
+    def _sums_side_by_side(self) -> str:
+        if not self.depth or self.sizes[-1] < 4 * _LANES or self.sizes[-1] % _LANES:
+            return ""
+        for op in self.nest.ops:
+            is_inner = op.name == "tt.reduce" and op.attributes["axis"] == self.loops[-1]
+            if is_inner and self._total_type(op) in ("float", "double"):
+                return self.function.name("c")
+        return ""
+
+    def _inner(self, boxes: list[Box], rows: dict[Box, tuple[str, str]]) -> tuple[list[str], list[str]]:
+        """Return the innermost loop, and the same for rows whose elements are checked one by one."""
         name, size = self.names[-1], self.sizes[-1]
         pragma = "#pragma GCC ivdep"
         if self.reductions:
             clauses = " ".join(dict.fromkeys(f"reduction({sign}:{one})" for sign, one in self.reductions))
             pragma = f"#pragma omp simd {clauses}"
 
+        def run(begin: str, end: str, mode: str) -> list[str]:
+            head = f"for (int64_t {name} = {begin}; {name} < {end}; ++{name}) {{"
+            return [pragma, head, *self.bodies[mode], "}"]
+
+        def chunks(begin: str, end: str, mode: str) -> list[str]:
+            chunk = self.chunk
+            if not chunk:
+                return run(begin, end, mode)
+            if mode not in (_ALL, _ACTIVE):
+                head = f"for (int64_t {chunk} = {begin}; {chunk} < {end}; {chunk} += {_LANES}) {{"
+                return [head, *run(chunk, f"least({chunk} + {_LANES}, {end})", mode), "}"]
+            head = f"for (; {chunk} + {_LANES} <= {end}; {chunk} += {_LANES}) {{"
+            lines = ["{", f"int64_t {chunk} = {begin};", head, *run(chunk, f"{chunk} + {_LANES}", mode), "}"]
+            # What is left, where the size is no constant.
+            return [*lines, *(run(chunk, end, mode) if boxes else []), "}"]
+
         def loop(begin: str, end: str, mode: str) -> list[str]:
-            if mode in (_IDLE, _TESTED) or not (self.rows_before or self.rows_after):
-                head = f"for (int64_t {name} = {begin}; {name} < {end}; ++{name}) {{"
-                return [pragma, head, *self.bodies[mode], "}"]
+            if mode not in (_ALL, _ACTIVE) or not (self.rows_before or self.rows_after):
+                return chunks(begin, end, mode)
             part, count = self.part, self.count
             return [
                 f"for (int64_t {part} = {begin}; {part} < {end}; {part} += {_PART}) {{",
                 f"const int64_t {count} = least({_PART}, {end} - {part});",
                 *self.rows_before,
-                pragma,
-                f"for (int64_t {name} = {part}; {name} < {part} + {count}; ++{name}) {{",
-                *self.bodies[mode],
-                "}",
+                *chunks(part, f"{part} + {count}", mode),
                 *self.rows_after,
                 "}",
             ]
 
+        each = loop("0", str(size), _EACH) if _EACH in self.bodies else []
         if not boxes:
-            return loop("0", str(size), _ALL)
+            return loop("0", str(size), _ALL), each
         first, last = rows[boxes[0]]
         for box in boxes[1:]:
             begin, end = rows[box]
@@ -254,7 +281,7 @@ class NestText:
         lines += loop(low, high, _ACTIVE)
         if has_rest:
             lines += loop(high, str(size), rest)
-        return lines
+        return lines, each
 
     # ------------------------------------------------------------------ accesses
 
@@ -274,6 +301,8 @@ class NestText:
         box = None if mask is None else self.linears.box(mask, self.at)
         if box == Box((), ()):
             mask = box = None
+        if mask is not None and box is not None:
+            self.masks[mask] = box
         has_mask = mask is not None and box is None
         access = _Access(op, linear, box, has_mask, row=row, conditions=conditions)
         if access.has_mask and op.name in kinds.STORES and self.is_checked:
@@ -405,6 +434,9 @@ class NestText:
         """Return C++ for an element, and how deep in the loops it is known."""
         if kinds.is_number(value.type):
             return self.function.number(value), 0
+        if value in self.masks and at == self.at and self.mode in (_ACTIVE, _IDLE):
+            # With several masks, the bodies are for where all are true, and for all the rest, tested.
+            return ("true" if self.mode == _ACTIVE else "false"), self.depth
         place = tuple(one.text for one in at)
         for mode in ("", self.mode):
             if (value, place, mode) in self.known:
@@ -689,6 +721,11 @@ class NestText:
             condition = f"if ({self._is_in(access.box)}) "
         lines.append(condition + assigned(place, element, kind))
 
+    def _total_type(self, op: Op) -> str:
+        kind = self.function.element_type(op.operands[0])
+        is_sum = kinds.simple_combination(op) == "arith.addf"
+        return "float" if kind in ("f16", "bf16") and is_sum else kind
+
     def _reduce(self, op: Op) -> None:
         combination = kinds.simple_combination(op)
         assert combination is not None
@@ -696,7 +733,7 @@ class NestText:
         assert isinstance(source.type, Tensor)
         axis = op.attributes["axis"]
         kind = self.function.element_type(source)
-        total = "float" if kind in ("f16", "bf16") and combination == "arith.addf" else kind
+        total = self._total_type(op)
         element, _ = self.value(source, self.at)
         element = element if total == kind else f"{total}({element})"
         start = f"{total}({_START[combination].format(T=total)})"
@@ -709,6 +746,13 @@ class NestText:
         self._reduced.add(op)
         if loop is None:
             self._result(op, place, f"{kind}({element})", body)
+            return
+        if loop == self.depth - 1 and self.chunk and total in ("float", "double"):
+            if is_first:
+                self._side_by_side(op, combination, total, start)
+                self._result(op, place, f"{kind}({self.totals[op]}[0])", self.after[loop])
+            name = f"{self.totals[op]}[{self.names[-1]} - {self.chunk}]"
+            body.append(f"{name} = {self._combined(op, combination, total, name, element)};")
             return
         if loop == self.depth - 1:
             if is_first:
@@ -731,6 +775,18 @@ class NestText:
             self._copy_totals(op, name, kind, result_shape)
         name = f"{self.totals[op]}[{place}]"
         body.append(f"{name} = {self._combined(op, combination, total, name, element)};")
+
+    def _side_by_side(self, op: Op, combination: str, total: str, start: str) -> None:
+        """Declare an array of sums, which are added up by halves behind the loop."""
+        name = self.totals[op] = self.function.name("a")
+        half, k = self.function.name("h"), self.function.name("k")
+        fill = f"for (int64_t {k} = 0; {k} < {_LANES}; ++{k}) {name}[{k}] = {start};"
+        self.before[-2] += [f"alignas(64) {total} {name}[{_LANES}];", fill]
+        both = self._combined(op, combination, total, f"{name}[{k}]", f"{name}[{k} + {half}]")
+        self.after[-2] += [
+            f"for (int64_t {half} = {_LANES // 2}; {half} > 0; {half} /= 2)",
+            f"for (int64_t {k} = 0; {k} < {half}; ++{k}) {name}[{k}] = {both};",
+        ]
 
     def _combined(self, op: Op, combination: str, total: str, a: str, b: str) -> str:
         if combination == "arith.maxnumf" and total in _REDUCED_TYPES:

@@ -79,6 +79,7 @@ inline Halves narrowed(Floats floats) {
 inline void widen_row(float* to, const f16* from, int64_t count) {
   int64_t i = 0;
 #ifdef __F16C__
+#pragma GCC unroll 4
   for (; i + 8 <= count; i += 8)
     *reinterpret_cast<Floats*>(to + i) = widened(*reinterpret_cast<const Halves*>(from + i));
 #endif
@@ -87,6 +88,7 @@ inline void widen_row(float* to, const f16* from, int64_t count) {
 inline void narrow_row(f16* to, const float* from, int64_t count) {
   int64_t i = 0;
 #ifdef __F16C__
+#pragma GCC unroll 4
   for (; i + 8 <= count; i += 8)
     *reinterpret_cast<Halves*>(to + i) = narrowed(*reinterpret_cast<const Floats*>(from + i));
 #endif
@@ -95,6 +97,7 @@ inline void narrow_row(f16* to, const float* from, int64_t count) {
 inline void round_row(float* row, int64_t count) {
   int64_t i = 0;
 #ifdef __F16C__
+#pragma GCC unroll 4
   for (; i + 8 <= count; i += 8)
     *reinterpret_cast<Floats*>(row + i) = widened(narrowed(*reinterpret_cast<const Floats*>(row + i)));
 #endif
