@@ -131,7 +131,7 @@ benchmark: build
 	$(BIN)/python -m benchmarks.import_time --check
 
 # The layers below PyTorch with their own tests, under the compiler's sanitizers: CXX says which compiler.
-SANITIZED := $(shell find csrc/driver csrc/runtime csrc/telemetry csrc/util tests/native -name "*.cpp")
+SANITIZED := $(shell find csrc/driver csrc/kernel_checks csrc/runtime csrc/telemetry csrc/util tests/native -name "*.cpp")
 SANITIZE_FLAGS := -std=c++20 -O1 -g -fno-omit-frame-pointer -Wall -Wextra -Icsrc -Itests/native -pthread
 SANITIZE_address := -fsanitize=address,undefined -fno-sanitize-recover=all
 SANITIZE_thread := -fsanitize=thread

@@ -59,7 +59,7 @@ CSRC = ROOT / "csrc"
 OUTPUT = ROOT / "build" / "temp"
 
 # Folders of csrc that include no header of PyTorch.
-PLAIN = ("util", "driver", "runtime", "numerics", "nvml", "telemetry", "cuda_cpp")
+PLAIN = ("util", "driver", "runtime", "numerics", "nvml", "telemetry", "cuda_cpp", "kernel_checks")
 # What CUDA C++ is compiled against, and the rooms of csrc that answer it.
 CUDA_INCLUDE = ROOT / "torch_loom" / "kernels" / "cuda_cpp" / "include"
 CUDA_ROOMS = ("cuda_cpp", "torch/launch")

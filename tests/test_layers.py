@@ -20,6 +20,7 @@ CPP_LAYERS = {
     "util": set(),
     "numerics": set(),
     "cuda_cpp": {"loom_cuda", "util"},  # loom_cuda: headers of the package, for kernels
+    "kernel_checks": set(),
     "telemetry": {"driver", "util"},
     "nvml": {"telemetry", "util"},
     "driver": set(),
@@ -42,6 +43,7 @@ BELOW_TORCH = {
     "numerics",
     "cuda_cpp",
     "driver",
+    "kernel_checks",
     "runtime",
     "runtime/ipc",
     "runtime/memory",

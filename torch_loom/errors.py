@@ -149,6 +149,11 @@ class UnsupportedKernelError(LoomError, NotImplementedError):
     """A program's own kernel does what is not compiled; the message names the kernel, the line and the op."""
 
 
+class KernelCheckError(LoomError, RuntimeError):
+    """The sanitizer found a fault in a kernel: a race, a read of memory never written, an offset that wrapped
+    around. The message names the kernel, the line, the program and the argument."""
+
+
 class LaunchError(LoomError, ValueError, cuda_type=ValueError):
     """A kernel of a program's own was launched with a grid or arguments that cannot be."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -16,7 +17,10 @@ def prefixes() -> list[tuple[str, bool]]:
     Packages that are installed are the program's: a user may well want to know that such a package waits.
     """
     standard = Path(sysconfig.get_path("stdlib"))
+    # Its launches are the program's, whose lines are where they are called.
+    triton = getattr(sys.modules.get("triton"), "__file__", None)
     folders = {
+        **({str(Path(triton).parent): True} if triton else {}),
         str(Path(torch.__file__).parent): True,
         str(Path(__file__).parents[1]): True,
         str(standard / "site-packages"): False,

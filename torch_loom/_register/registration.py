@@ -43,6 +43,7 @@ def register() -> Exception | None:
         # Everything in C++ at once. What follows registers with PyTorch's Python.
         extension.register_device(name)
         extension.set_library_files(library_files.prefixes())
+        late.after_import("triton", lambda: extension.set_library_files(library_files.prefixes()))
         _stop_threads_at_exit()
         module: ModuleType = importlib.import_module("torch_loom.device")
         importlib.import_module("torch_loom.device._core.first_use").set_chip_loader(_load_chip)

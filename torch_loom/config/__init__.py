@@ -248,7 +248,12 @@ def compiler() -> str:
 
 def checks_kernels() -> bool:
     """Return whether CUDA C++ is compiled with a check of each access."""
-    return required(CHECK_KERNELS, {}) or required(SANITIZER, {}) or value_of(CUDA_SANITIZER, {}) is not None
+    return required(CHECK_KERNELS, {}) or watches_kernels()
+
+
+def watches_kernels() -> bool:
+    """Return whether Triton's kernels are compiled so that each access is reported to the sanitizer."""
+    return required(SANITIZER, {}) or value_of(CUDA_SANITIZER, {}) is not None
 
 
 def compile_cache() -> Path | None:

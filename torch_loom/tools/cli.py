@@ -161,7 +161,9 @@ def run_program(
         str | None, typer.Option(help="Memory of each device, as in 16GiB. [default: the chip's]")
     ] = None,
     launch: Annotated[str | None, typer.Option(help="auto, blocking or chaos. [default: auto]")] = None,
-    sanitize: Annotated[bool, typer.Option("--sanitize", help="Report races between streams.")] = False,
+    sanitize: Annotated[
+        bool, typer.Option("--sanitize", help="Report races between streams and in kernels.")
+    ] = False,
     protect: Annotated[bool, typer.Option("--protect", help="Host access to device memory faults.")] = False,
 ) -> None:
     """Run a program whose `cuda` devices are virtual ones, unchanged and without a GPU."""

@@ -11,6 +11,7 @@
 #include "torch/bindings/guarded.h"
 #include "torch/core/python_line.h"
 #include "torch/dispatch/grid_launch.h"
+#include "torch/dispatch/grid_watch.h"
 #include "torch/kernels/factories.h"
 #include "torch/loans/lend.h"
 #include "torch/memory/lazy.h"
@@ -169,15 +170,17 @@ class CompiledKernel {
 class ProgramKernel {
  public:
   // `parameters`: a letter for each argument: p an address, i a whole number, f, d, h, b a float32, float64,
-  // float16, bfloat16. `is_written`: of each address. `library` has the function.
+  // float16, bfloat16. `is_written`: of each address. `is_watched`: it reports each access. `library` has the
+  // function.
   ProgramKernel(std::string name, uintptr_t function, std::string parameters, std::vector<bool> is_written,
-                size_t block_bytes, py::object library)
+                size_t block_bytes, bool is_watched, py::object library)
       : parameters_(std::move(parameters)), library_(std::move(library)) {
     kernel_ = std::make_shared<GridKernel>();
     kernel_->name = std::move(name);
     kernel_->function = reinterpret_cast<GridFunction>(function);
     kernel_->is_written = std::move(is_written);
     kernel_->block_bytes = block_bytes;
+    kernel_->is_watched = is_watched;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       if (parameters_[i] == 'p') places_.push_back(static_cast<int>(i));
     }
@@ -281,12 +284,13 @@ void bind_compiled_kernels(py::module_& m) {
       .def_property_readonly("name", &CompiledKernel::name)
       .def("__call__", guarded(&CompiledKernel::call));
   py::class_<ProgramKernel>(m, "ProgramKernel")
-      .def(py::init<std::string, uintptr_t, std::string, std::vector<bool>, size_t, py::object>(),
+      .def(py::init<std::string, uintptr_t, std::string, std::vector<bool>, size_t, bool, py::object>(),
            py::arg("name"), py::arg("function"), py::arg("parameters"), py::arg("is_written"),
-           py::arg("block_bytes"), py::arg("library"))
+           py::arg("block_bytes"), py::arg("is_watched"), py::arg("library"))
       .def_property_readonly("name", &ProgramKernel::name)
       .def("launch", guarded(&ProgramKernel::launch), py::arg("device"), py::arg("x"), py::arg("y"),
            py::arg("z"), py::arg("arguments"));
+  m.def("watch_kernels", guarded(watch_grids));
   m.def("empty_strided", guarded(make_buffer), py::arg("device"), py::arg("sizes"), py::arg("strides"),
         py::arg("dtype"));
 }

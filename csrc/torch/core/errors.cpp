@@ -59,6 +59,10 @@ std::string cuda_words_of(const CaptureError::Kind& kind, const std::string& det
 
 void raise_implicit_sync(const std::string& what) { raise_own("ImplicitSynchronizationError", what); }
 
+void raise_kernel_check(const std::string& what) {
+  throw OwnPythonError("torch_loom.errors", "KernelCheckError", what);
+}
+
 void raise_asserted_index(const std::string& what) {
   throw OwnPythonError("torch_loom.device._core.asserts", "AssertedIndexError", what);
 }

@@ -14,6 +14,8 @@ namespace loom::glue {
 
 // Raises ImplicitSynchronizationError of torch_loom.errors; under the name cuda RuntimeError, as on a GPU.
 [[noreturn]] void raise_implicit_sync(const std::string& what);
+// Raises KernelCheckError of torch_loom.errors, under any name of the device.
+[[noreturn]] void raise_kernel_check(const std::string& what);
 // Raises what is an IndexError and, as CUDA's error of a device-side assert, a torch.AcceleratorError.
 [[noreturn]] void raise_asserted_index(const std::string& what);
 

@@ -11,6 +11,7 @@
 #include "torch/core/errors.h"
 #include "torch/core/python_line.h"
 #include "torch/dispatch/device_assert.h"
+#include "torch/dispatch/grid_watch.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/worlds.h"
 #include "util/clock.h"
@@ -55,8 +56,9 @@ char* block_memory(size_t bytes) {
   return static_cast<char*>(kept.memory);
 }
 
-// What goes in front of the arguments: the grid, the first program and the one behind the last, find_memory.
-constexpr size_t kNumbersInFront = 6;
+// Where in front of the arguments, behind the grid, the first program and the one behind the last and
+// find_memory, the address of a GridWatcher stands.
+constexpr size_t kWatcherPlace = 6;
 // Below this, a second thread costs more than it saves.
 constexpr int64_t kWorthwhileNs = 40'000;
 
@@ -70,8 +72,9 @@ struct GridLaunch {
   std::thread::id issuer = std::this_thread::get_id();
 
   // Returns what went wrong, or "".
-  std::string run_some(int64_t begin, int64_t end) const {
+  std::string run_some(int64_t begin, int64_t end, GridWatcher* watcher = nullptr) const {
     c10::SmallVector<int64_t, 32> own(numbers.begin(), numbers.end());
+    own[kWatcherPlace] = reinterpret_cast<int64_t>(watcher);
     own[3] = begin;
     own[4] = end;
     const void* const first = memories.data();
@@ -80,7 +83,15 @@ struct GridLaunch {
     return error == nullptr ? "" : error;
   }
 
+  void run_watched() const {
+    std::vector<int64_t> begins;
+    for (const Memory& memory : memories) begins.push_back(memory.begin);
+    LaunchWatcher watcher({numbers[0], numbers[1], numbers[2]}, std::move(begins), shapes);
+    if (const std::string error = run_some(0, num_programs, &watcher); !error.empty()) report(error);
+  }
+
   void run() const {
+    if (kernel->is_watched && are_grids_watched.load(std::memory_order_relaxed)) return run_watched();
     const int64_t known_ns = kernel->program_ns.load(std::memory_order_relaxed);
     const int64_t before = clock::host_ns();
     std::string error;
@@ -139,6 +150,8 @@ struct GridLaunch {
       const size_t number = std::stoul(error.substr(begin + 1, end - begin - 1));
       error.replace(begin, end - begin + 1, number < shapes.size() ? ", " + shapes[number] : "");
     }
+    if (kind == 'S')
+      raise_kernel_check(kernel->name + " at " + error + (line.empty() ? "" : "\n  launched at " + line));
     if (kind != 'M' && kind != 'A') {
       TORCH_CHECK(false, kernel->name, ": ", error, line.empty() ? "" : "\n  launched at " + line);
     }
@@ -204,11 +217,13 @@ void submit_grid(std::shared_ptr<GridKernel> kernel, int device, const std::arra
     operands.push_back(describe(tensor, is_written));
     if (is_written) outputs.push_back(operands.back());
   }
-  numbers.insert(numbers.begin(), {grid[0], grid[1], grid[2], 0, 0, reinterpret_cast<int64_t>(&find_memory)});
+  numbers.insert(numbers.begin(),
+                 {grid[0], grid[1], grid[2], 0, 0, reinterpret_cast<int64_t>(&find_memory), 0});
   work->num_programs = grid[0] * grid[1] * grid[2];
   work->numbers = std::move(numbers);
   if (!translated([&] { return runtime::runs_in_place(stream); })) work->line = python_line();
   const runtime::OpRecord& op = runtime::intern_op(kernel->name);
+  const bool is_watched = kernel->is_watched && are_grids_watched.load(std::memory_order_relaxed);
   work->kernel = std::move(kernel);
   // The driver, a graph or a refusal releases it.
   GridLaunch* const context = work.release();
@@ -216,7 +231,20 @@ void submit_grid(std::shared_ptr<GridKernel> kernel, int device, const std::arra
                          [](void* work, driver::Stream) { static_cast<const GridLaunch*>(work)->run(); },
                          [](void* work) { delete static_cast<const GridLaunch*>(work); }, context};
   if (!devices().device(device).runs_kernels()) command.run = [](void*, driver::Stream) {};
-  translated([&] { runtime::submit(stream, command, {&op, operands, {}}, outputs); });
+  if (!is_watched) {
+    translated([&] { runtime::submit(stream, command, {&op, operands, {}}, outputs); });
+    return;
+  }
+  translated([&] {
+    {
+      const WatchedIssue issue;
+      runtime::submit(stream, command, {&op, operands, {}}, outputs);
+    }
+    // What it writes is known once it has run. The wait is no order of the program's, so that nobody is told.
+    if (runtime::is_captured(stream)) return;
+    const runtime::Device& device_of = devices().device(device);
+    device_of.driver().synchronize_stream(device_of.stream(stream.id));
+  });
 }
 
 }  // namespace loom::glue

@@ -16,7 +16,7 @@ namespace loom::glue {
 
 // What torch_loom/kernels compiles: runs the programs numbers[3] to numbers[4] of a grid of numbers[0] to
 // numbers[2]. Returns null or what went wrong, whose first character says what: M an illegal memory access,
-// A an assertion. Text that lives until the thread's next call.
+// A an assertion, S what the sanitizer found. Text that lives until the thread's next call.
 using GridFunction = const char* (*)(void* const* addresses, const int64_t* numbers, const char* scalars);
 
 // A compiled kernel, as long as launches of it are under way.
@@ -25,6 +25,7 @@ struct GridKernel {
   GridFunction function;
   std::vector<bool> is_written;  // of each argument that is an address
   size_t block_bytes;            // of memory that a program needs
+  bool is_watched = false;       // it reports each access to grid_watch.h
   // What a program took last; 0: not known.
   std::atomic<int64_t> program_ns{0};
 };

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_loom import config
+from torch_loom import _C, config
 from torch_loom.device._core.first_use import at_first_use
 from torch_loom.device.sanitizer.cuda_names import cuda_sanitizer
 
@@ -42,6 +42,7 @@ def is_enabled() -> bool:
 def _enable_if_set(settings: config.Settings) -> None:
     if settings.sanitizer:
         enable()
+        _C.watch_kernels()
 
 
 at_first_use(_enable_if_set)

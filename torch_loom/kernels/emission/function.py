@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from torch_loom.kernels.emission import alone, elements
 from torch_loom.kernels.emission.assembly import translated
 from torch_loom.kernels.emission.nest import NestText
-from torch_loom.kernels.emission.ordered import ordered
+from torch_loom.kernels.emission.offsets import WRAPS, can_wrap, offset_values
+from torch_loom.kernels.emission.ordered import ordered, quoted
 from torch_loom.kernels.emission.types import literal
 from torch_loom.kernels.lowering import ops as kinds
 from torch_loom.kernels.lowering.plan import Alone, Control, LoweredFunction, Nest, Plan, Step
@@ -39,6 +40,7 @@ class FunctionText:
         self.head: list[str] = []
         self._is_branching = len(lowered.plans) > 1
         self._depth = 0
+        self._offsets = offset_values(lowered) if kernel.is_watched else set()
 
     # -------------------------------------------------------------------- names
 
@@ -141,7 +143,7 @@ class FunctionText:
             return lines
         for op in step.ops:
             lines += self._declared(op)
-        return [*lines, *NestText(self, step).lines()]
+        return [*lines, *NestText(self, step, is_checked=self.kernel.is_watched).lines()]
 
     def _declared(self, op: Op) -> list[str]:
         """Declare the numbers that an op returns, which its loop will set."""
@@ -192,7 +194,8 @@ class FunctionText:
         else:
             if not op.results:
                 raise elements.refused(op, f"the op {op.name}")
-            return self._set(op, elements.expression(op, arguments))
+            lines = self._checked_offset(op, arguments)
+            return [*lines, *self._set(op, elements.expression(op, arguments))]
         for result, text in zip(op.results, results, strict=True):
             lines += self.declare(result, text)
         return lines
@@ -200,13 +203,26 @@ class FunctionText:
     def _set(self, op: Op, expression: str) -> list[str]:
         return self.declare(op.result, expression)
 
+    def _checked_offset(self, op: Op, arguments: list[str]) -> list[str]:
+        if op.results[0] not in self._offsets or not can_wrap(op):
+            return []
+        wraps = WRAPS[op.name].format(*arguments, T=self.element_type(op.result))
+        return [f"check_wrapped(program, {quoted(str(op.place))}, {wraps});"]
+
+    def read(self, op: Op, address: str, *more: str) -> str:
+        """Return C++ of a checked load."""
+        kind = self.element_type(op.result)
+        access = ", kVolatileRead" if op.attributes.get("isVolatile") else ""
+        given = ", ".join(["program", self.site(op), address, *filter(None, more)])
+        return f"read_checked<{kind}{access}>({given})"
+
     def _scalar_access(self, op: Op) -> list[str]:
         arguments = [self.number(value) for value in op.operands]
         if op.name in kinds.ORDERED:
             return ordered(self, op, arguments, [])[0]
         if op.name == "tt.load":
             kind = self.element_type(op.result)
-            read = f"read_checked<{kind}>(program, {self.site(op)}, {arguments[0]})"
+            read = self.read(op, arguments[0])
             if len(arguments) > 1:
                 other = arguments[2] if len(arguments) > 2 else f"{kind}()"
                 read = f"{arguments[1]} ? {read} : {other}"

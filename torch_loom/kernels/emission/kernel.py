@@ -40,19 +40,24 @@ class Emitted:
     block_bytes: int
 
 
-def emit(module: Module) -> Emitted:
+def emit(module: Module, *, is_watched: bool = False) -> Emitted:
     """Return the C++ of a kernel.
+
+    Args:
+        module: the kernel and what it calls.
+        is_watched: report each access to the sanitizer, and look for offsets that wrap around.
 
     Raises:
         UnsupportedKernelError: an op or a type in it is not compiled; the message names its line.
     """
-    return KernelText(module).emitted()
+    return KernelText(module, is_watched=is_watched).emitted()
 
 
 class KernelText:
     """The text of a kernel and what its functions share."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, *, is_watched: bool = False) -> None:
+        self.is_watched = is_watched
         self.functions = {one.function.name: one for one in lower(module)}
         self.kernel = self.functions[module.kernel.name]
         self._blocks = 0
@@ -71,6 +76,7 @@ class KernelText:
             for what, place, argument, number in self._sites
         ]
         lines = [
+            *(["#define LOOM_WATCHED"] if self.is_watched else []),
             prelude(),
             "namespace loom {",
             "namespace {",
@@ -226,23 +232,25 @@ def prelude() -> str:
     return "\n".join(lines)
 
 
-# numbers: the grid, the first program and the one behind the last, `find`, then the arguments. addresses: the
-# begin and end of the memory of each argument that is an address. scalars: memory for blocks.
+# numbers: the grid, the first program and the one behind the last, `find`, `watcher`, then the arguments.
+# addresses: the begin and end of the memory of each argument that is an address. scalars: memory for blocks.
 _ENTRY = r"""
 extern "C" const char* loom_entry_(void* const* addresses, const int64_t* numbers, const char* scalars) {
   static thread_local loom::Failure failure;
   loom::Program program;
-  program.numbers = numbers + 6;
+  program.numbers = numbers + 7;
   program.memories = reinterpret_cast<const loom::Memory*>(addresses);
   for (int i = 0; i < 3; ++i) program.count[i] = static_cast<int32_t>(numbers[i]);
   program.blocks = const_cast<char*>(scalars);
   program.find = reinterpret_cast<loom::Memory (*)(int64_t)>(numbers[5]);
   program.found = {0, 0};
+  program.watcher = reinterpret_cast<loom::Watcher*>(numbers[6]);
   try {
     for (int64_t one = numbers[3]; one < numbers[4]; ++one) {
       program.id[0] = static_cast<int32_t>(one % numbers[0]);
       program.id[1] = static_cast<int32_t>(one / numbers[0] % numbers[1]);
       program.id[2] = static_cast<int32_t>(one / numbers[0] / numbers[1]);
+      program.number = one;
       loom::run_program(program);
     }
   } catch (const loom::Failure& thrown) {

@@ -23,6 +23,7 @@ from torch_loom.kernels.emission.linear import (
     source_index,
     text,
 )
+from torch_loom.kernels.emission.offsets import WRAPS, can_wrap, operands_kept
 from torch_loom.kernels.emission.ordered import ordered, quoted
 from torch_loom.kernels.emission.rows import RowLinears
 from torch_loom.kernels.emission.types import byte_size, literal
@@ -542,6 +543,27 @@ class NestText:
         self._lines(depth).append(f"const {kind} {name} = {expression};")
         return name
 
+    def _has_wrapped(self, op: Op) -> str:
+        """Return C++ of whether the address of this element has wrapped around; "" if nobody asks."""
+        if not self.function.kernel.is_watched:
+            return ""
+        return " | ".join(dict.fromkeys(self._wraps(op.operands[0], self.at)))
+
+    def _wraps(self, value: Value, at: tuple[Index, ...]) -> list[str]:
+        maker = self._maker(value)
+        if maker is None or kinds.is_number(value.type):
+            return []
+        found: list[str] = []
+        for operand in operands_kept(maker):
+            place = source_index(maker, at, None)[0] if maker.name in kinds.VIEWS else at
+            found += self._wraps(operand, place)
+        if can_wrap(maker):
+            arguments = [self.value(operand, at) for operand in maker.operands]
+            kind = self.function.element_type(maker.result)
+            wraps = WRAPS[maker.name].format(*(text for text, _ in arguments), T=kind)
+            found.append(self._line("bool", wraps, max(depth for _, depth in arguments)))
+        return found
+
     # --------------------------------------------------------------------- sinks
 
     def _sink(self, op: Op) -> None:
@@ -670,7 +692,7 @@ class NestText:
         access = self._known_access(op)
         if access is None:
             address, _ = self.value(op.operands[0], self.at)
-            read = f"read_checked<{kind}>(program, {self.function.site(op)}, {address})"
+            read = self.function.read(op, address, self._has_wrapped(op))
             if mask is None:
                 return self._line(kind, read, self.depth)
             is_active, _ = self.value(mask, self.at)
@@ -708,9 +730,9 @@ class NestText:
         if access is None:
             address, _ = self.value(op.operands[0], self.at)
             is_active = "" if mask is None else f"if ({self.value(mask, self.at)[0]}) "
-            lines.append(
-                f"{is_active}write_checked<{kind}>(program, {self.function.site(op)}, {address}, {element});"
-            )
+            more = filter(None, [self._has_wrapped(op)])
+            given = ", ".join(["program", self.function.site(op), address, element, *more])
+            lines.append(f"{is_active}write_checked<{kind}>({given});")
             return
         place = self._element(access, kind).replace(f"const {kind}*", f"{kind}*")
         condition = ""
@@ -816,12 +838,13 @@ class NestText:
         for value in op.operands:
             is_block = isinstance(value.type, Tensor)
             arguments.append(self.value(value, self.at)[0] if is_block else self.function.number(value))
-        lines, result = ordered(self.function, op, arguments, [one.text for one in self.at])
+        has_wrapped = self._has_wrapped(op) if op.name.startswith("tt.atomic") else ""
+        place = [one.text for one in self.at]
+        lines, result = ordered(self.function, op, arguments, place, has_wrapped=has_wrapped)
         self.bodies[self.mode].extend(lines)
         if op.results and not kinds.is_number(op.result.type):
-            place = tuple(one.text for one in self.at)
             mode = self.mode if self.depth else ""
-            self.known[op.result, place, mode] = (result, self.depth)
+            self.known[op.result, tuple(place), mode] = (result, self.depth)
 
 
 def assigned(place: str, element: str, kind: str) -> str:

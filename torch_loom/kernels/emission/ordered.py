@@ -25,7 +25,9 @@ _CHANGES = {
 }
 
 
-def ordered(function: FunctionText, op: Op, arguments: list[str], place: list[str]) -> tuple[list[str], str]:
+def ordered(
+    function: FunctionText, op: Op, arguments: list[str], place: list[str], *, has_wrapped: str = ""
+) -> tuple[list[str], str]:
     """Return the lines for one element, and the name of its result if it has one.
 
     Args:
@@ -33,6 +35,7 @@ def ordered(function: FunctionText, op: Op, arguments: list[str], place: list[st
         op: the op.
         arguments: C++ of its operands.
         place: C++ of the indices of the element.
+        has_wrapped: C++ of whether its address has wrapped around; "": it has not.
     """
     if op.name == "tt.print":
         return _print(op, arguments, place), ""
@@ -43,10 +46,10 @@ def ordered(function: FunctionText, op: Op, arguments: list[str], place: list[st
             f"if (__builtin_expect(!({arguments[0]}), 0)) fail('A', \"%s: program (%d, %d, %d): "
             f'the assertion failed: %s", {where}, program.id[0], program.id[1], program.id[2], {message});'
         ], ""
-    return _atomic(function, op, arguments)
+    return _atomic(function, op, arguments, has_wrapped)
 
 
-def _atomic(function: FunctionText, op: Op, arguments: list[str]) -> tuple[list[str], str]:
+def _atomic(function: FunctionText, op: Op, arguments: list[str], has_wrapped: str) -> tuple[list[str], str]:
     kind = function.element_type(op.result)
     name = function.name("t")
     site = function.site(op)
@@ -63,7 +66,11 @@ def _atomic(function: FunctionText, op: Op, arguments: list[str]) -> tuple[list[
             raise elements.refused(op, f"the atomic {word}")
         text = _CHANGES[word].format(U=unsigned(kind))
         change = f"[given = {kind}({given})]({kind} old) {{ return {kind}({text}); }}"
-    exchange = f"exchange<{kind}>(program, {site}, {pointer}, {change})"
+    # A single number may be a lock, or a counter: what is done behind it is ordered.
+    is_lock = isinstance(op.result.type, Scalar | Pointer) and "relaxed" not in op.attributes["words"]
+    access = "kLock" if is_lock else "kAtomic"
+    given = ", ".join(["program", site, pointer, change, *filter(None, [has_wrapped])])
+    exchange = f"exchange<{kind}, {access}>({given})"
     if mask is not None:
         exchange = f"{mask} ? {exchange} : {kind}()"
     if isinstance(op.result.type, Scalar | Pointer):

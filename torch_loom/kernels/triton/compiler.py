@@ -14,6 +14,7 @@ from triton._C.libtriton import ir, passes
 from triton.backends.compiler import GPUTarget, Language
 from triton.backends.nvidia.compiler import CUDABackend
 
+from torch_loom import config
 from torch_loom.errors import UnsupportedKernelError
 from torch_loom.kernels.emission import emit
 from torch_loom.kernels.triton.library import HEADER, header_of
@@ -29,7 +30,7 @@ class HostBackend(CUDABackend):  # type: ignore[misc]
 
     def hash(self) -> str:
         """Return what identifies the compiler: Triton keeps what it makes under this name."""
-        return f"torch-loom-{_sources()}-{self.target.arch}"
+        return f"torch-loom-{_sources()}-{self.target.arch}{'-watched' if config.watches_kernels() else ''}"
 
     def add_stages(self, stages: dict[str, Any], options: Any, language: Any = None) -> None:
         """Name the stages: Triton's own IR, then C++."""
@@ -61,7 +62,8 @@ class HostBackend(CUDABackend):  # type: ignore[misc]
         return module
 
     def _make_cpp(self, module: Any, metadata: dict[str, Any], options: Any) -> bytes:
-        emitted = emit(read(str(module)))
+        is_watched = config.watches_kernels()
+        emitted = emit(read(str(module)), is_watched=is_watched)
         metadata["name"] = emitted.name
         for key, value in _NO_GPU.items():
             metadata[key] = value
@@ -69,6 +71,7 @@ class HostBackend(CUDABackend):  # type: ignore[misc]
             "parameters": emitted.parameters,
             "are_written": list(emitted.are_written),
             "block_bytes": emitted.block_bytes,
+            "is_watched": is_watched,
             "fuses": bool(getattr(options, "enable_fp_fusion", True)),
             "options": {key: value for key, value in vars(options).items() if _is_plain(value)},
             "arch": self.target.arch,

@@ -33,5 +33,11 @@ def load(name: str, text: str) -> _C.ProgramKernel:
     contraction = "fast" if header["fuses"] else "off"
     address = compiled(text, text, options=(*FOR_THIS_MACHINE, f"-ffp-contract={contraction}"))
     return _C.ProgramKernel(
-        name, address, header["parameters"], header["are_written"], header["block_bytes"], None
+        name,
+        address,
+        header["parameters"],
+        header["are_written"],
+        header["block_bytes"],
+        header["is_watched"],
+        None,
     )

@@ -33,7 +33,9 @@ def add_options(group: pytest.OptionGroup) -> None:
     group.addoption("--loom-chip", metavar="CHIP", help="The chip that the devices are, as h100 or a file.")
     group.addoption("--loom-devices", metavar="N", help="How many devices there are.")
     group.addoption("--loom-memory", metavar="SIZE", help="Memory of each device, as in 8GiB.")
-    group.addoption("--loom-sanitize", action="store_true", help="Report races between streams.")
+    group.addoption(
+        "--loom-sanitize", action="store_true", help="Report races between streams and in kernels."
+    )
 
 
 def asks(options: object) -> bool:

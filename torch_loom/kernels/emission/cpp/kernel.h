@@ -22,12 +22,21 @@ struct Program {
   char* blocks;                     // for blocks that do not fit into registers
   Memory (*find)(int64_t address);  // the tensor at an address; empty where there is none
   mutable Memory found;             // what it found last
+  struct Watcher* watcher;          // null where nobody watches
+  int64_t number;                   // of the program among all of the launch
 };
 
 // A load or store of the source.
 struct Site {
   const char *what, *place, *argument;
   int number;  // of the argument among those that are addresses; negative where it is not known
+};
+
+// The sanitizer, as csrc/torch/dispatch/grid_watch.h has it.
+enum Access : int32_t { kRead, kWrite, kAtomic, kLock, kVolatileRead };
+struct Watcher {
+  const char* (*access)(Watcher* self, int64_t program, const Site* site, int64_t address, int64_t bytes,
+                        int32_t kind, const void* value);
 };
 
 struct Failure {
@@ -47,21 +56,21 @@ __attribute__((noinline, cold, noreturn, format(printf, 2, 3))) inline void fail
 
 __attribute__((noinline, cold, noreturn)) inline void fail_access(const Program& program, const Site& site,
                                                                   int64_t address, int64_t bytes) {
-  char argument[200] = "memory that is no tensor's";
+  char argument[200] = " memory that is no tensor's";
   char where[200] = "";
   if (site.number >= 0) {
     const Memory memory = program.memories[site.number];
     if (address == 0 && memory.begin == memory.end) {
-      snprintf(where, sizeof where, "which is null");
+      snprintf(where, sizeof where, " which is null");
     } else if (address < memory.begin) {
-      snprintf(where, sizeof where, "%lld bytes before the begin", (long long)(memory.begin - address));
+      snprintf(where, sizeof where, " %lld bytes before the begin", (long long)(memory.begin - address));
     } else {
-      snprintf(where, sizeof where, "%lld bytes after the end",
+      snprintf(where, sizeof where, " %lld bytes after the end",
                (long long)(address + bytes > memory.end && address < memory.end ? 0 : address - memory.end));
     }
-    snprintf(argument, sizeof argument, "of argument %s\x01%d\x02", site.argument, site.number);
+    snprintf(argument, sizeof argument, " of argument %s\x01%d\x02", site.argument, site.number);
   }
-  fail('M', "%s: program (%d, %d, %d) of (%d, %d, %d) %s %lld bytes at 0x%llx, %s %s", site.place,
+  fail('M', "%s: program (%d, %d, %d) of (%d, %d, %d) %s %lld bytes at 0x%llx,%s%s", site.place,
        program.id[0], program.id[1], program.id[2], program.count[0], program.count[1], program.count[2],
        site.what, (long long)bytes, (unsigned long long)address, where, argument);
 }
@@ -80,6 +89,48 @@ inline void check(const Program& program, const Site& site, int64_t address, int
   if (__builtin_expect(!is_in(memory_at(program, site.number, address), address, bytes), 0))
     fail_access(program, site, address, bytes);
 }
+
+// Reports an access to the sanitizer, in kernels that are compiled for it.
+inline void watch(const Program& program, const Site& site, int64_t address, int64_t bytes, Access kind,
+                  const void* value) {
+#ifdef LOOM_WATCHED
+  if (program.watcher == nullptr) return;
+  const char* const error =
+      program.watcher->access(program.watcher, program.number, &site, address, bytes, kind, value);
+  if (error != nullptr) fail('S', "%s", error);
+#endif
+}
+// An offset that did not fit into its type, of an access that happens.
+__attribute__((noinline, cold, noreturn)) inline void fail_wrapped(const Program& program,
+                                                                   const char* place) {
+  fail('S',
+       "%s: program (%d, %d, %d) of (%d, %d, %d): an offset does not fit into its type and has wrapped around; "
+       "compute it in 64 bits, as by .to(tl.int64)",
+       place, program.id[0], program.id[1], program.id[2], program.count[0], program.count[1],
+       program.count[2]);
+}
+inline void check_wrapped(const Program& program, const char* place, bool has_wrapped) {
+  if (__builtin_expect(has_wrapped, 0)) fail_wrapped(program, place);
+}
+template <typename T>
+inline bool sum_wraps(T a, T b) {
+  T result;
+  return __builtin_add_overflow(a, b, &result);
+}
+template <typename T>
+inline bool difference_wraps(T a, T b) {
+  T result;
+  return __builtin_sub_overflow(a, b, &result);
+}
+template <typename T>
+inline bool product_wraps(T a, T b) {
+  T result;
+  return __builtin_mul_overflow(a, b, &result);
+}
+template <typename T>
+inline bool shift_wraps(T a, T b) {
+  return b < 0 || b >= static_cast<T>(sizeof(T) * 8) || (a << b >> b) != a;
+}
 // Whether all of [low, high) is an argument's. An empty range is.
 inline bool holds(const Program& program, const Site& site, int64_t low, int64_t high) {
   if (high <= low) return true;
@@ -97,21 +148,29 @@ template <typename T>
 inline void write(int64_t address, T value) {
   memcpy(reinterpret_cast<void*>(address), &value, sizeof value);
 }
-template <typename T>
-inline T read_checked(const Program& program, const Site& site, int64_t address) {
+template <typename T, Access kind = kRead>
+inline T read_checked(const Program& program, const Site& site, int64_t address, bool has_wrapped = false) {
+  check_wrapped(program, site.place, has_wrapped);
   check(program, site, address, sizeof(T));
+  watch(program, site, address, sizeof(T), kind, nullptr);
   return read<T>(address);
 }
 template <typename T>
-inline void write_checked(const Program& program, const Site& site, int64_t address, T value) {
+inline void write_checked(const Program& program, const Site& site, int64_t address, T value,
+                          bool has_wrapped = false) {
+  check_wrapped(program, site.place, has_wrapped);
   check(program, site, address, sizeof(T));
+  watch(program, site, address, sizeof(T), kWrite, &value);
   write<T>(address, value);
 }
 
 // Changes a number in memory at once; returns what was there.
-template <typename T, typename Change>
-inline T exchange(const Program& program, const Site& site, int64_t address, Change change) {
+template <typename T, Access kind, typename Change>
+inline T exchange(const Program& program, const Site& site, int64_t address, Change change,
+                  bool has_wrapped = false) {
+  check_wrapped(program, site.place, has_wrapped);
   check(program, site, address, sizeof(T));
+  watch(program, site, address, sizeof(T), kind, nullptr);
   using Word = std::conditional_t<
       sizeof(T) == 8, uint64_t,
       std::conditional_t<sizeof(T) == 4, uint32_t, std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;

@@ -1,0 +1,61 @@
+// The sanitizer of kernels that run as a grid of programs: races between programs, reads of memory that
+// nothing has written. Kernels that torch_loom/kernels compiled for it report each access.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernel_checks/races.h"
+
+namespace loom::glue {
+
+// As in torch_loom/kernels/emission/cpp/kernel.h.
+struct GridSite {
+  const char *what, *place, *argument;
+  int number;
+};
+enum class GridAccess : int32_t { kRead, kWrite, kAtomic, kLock, kVolatileRead };
+struct GridWatcher {
+  // Called before the access; `value`: what is written. Returns what is wrong, or null.
+  const char* (*access)(GridWatcher* self, int64_t program, const GridSite* site, int64_t address,
+                        int64_t bytes, int32_t kind, const void* value);
+};
+
+// Watches one run of a launch.
+class LaunchWatcher : public GridWatcher {
+ public:
+  // `begins`: where the memory of each argument begins that is an address; `shapes`: its tensor, in words.
+  LaunchWatcher(const std::array<int64_t, 3>& grid, std::vector<int64_t> begins,
+                const std::vector<std::string>& shapes);
+
+ private:
+  const char* look(const kernel_checks::Access& access, const GridSite& site, uintptr_t address,
+                   uint32_t bytes, GridAccess kind, const void* value);
+  std::string program_text(int64_t program) const;
+  std::string begin_of(const kernel_checks::Access& access, const GridSite& site, const char* does,
+                       uintptr_t address, uint32_t bytes) const;
+
+  const std::array<int64_t, 3> grid_;
+  const std::vector<int64_t> begins_;
+  const std::vector<std::string>& shapes_;
+  kernel_checks::LaunchRaces races_;
+  std::string text_;
+};
+
+// From now on allocations and what writes to them are followed.
+void watch_grids();
+extern std::atomic<bool> are_grids_watched;
+
+// Of a launch that is issued while it lives in this thread, the kernel itself says what it writes.
+class WatchedIssue {
+ public:
+  WatchedIssue();
+  ~WatchedIssue();
+  WatchedIssue(const WatchedIssue&) = delete;
+  WatchedIssue& operator=(const WatchedIssue&) = delete;
+};
+
+}  // namespace loom::glue
