@@ -32,6 +32,7 @@ from benchmarks._common import write_docs
 from tools.blocks import markdown_table
 from torch_loom import chips
 from torch_loom.chips import rates as chip_rates
+from torch_loom.chips import uncertainty
 from torch_loom.chips.cost import CostModel, Kernel, calibration, sweep
 from torch_loom.chips.cost.lower import lower
 
@@ -51,6 +52,10 @@ TRUTH = (
     "Public timings of V100, T4, A100, A40 and RTX 3090 and those of an H200. One half of each source, by a "
     "hash of the row, is fitted, and errors of the other half show what to expect; of the H200's rows all "
     "are fitted. Other cards and models of the same sources are not ours to see."
+)
+INTERVALS = (
+    "Intervals that hold eight of ten cases, as `loom plan` gives them: made of one part of the half that is "
+    "not fitted, each card with the same weight, and tested on the other part."
 )
 # The host's transfers are no kernels.
 LINKS = ("host_to_device", "host_to_device_pinned", "device_to_host", "device_to_host_pinned")
@@ -195,8 +200,17 @@ def models_report(
     return summary(errors, names)
 
 
-def folder_report(folder: Path, with_steps: bool, traces: Path | None = None) -> tuple[str, str]:
-    """Print errors by family and source of a folder's files; return the table by family and the last line."""
+def folder_report(
+    folder: Path, with_steps: bool, traces: Path | None = None, intervals: bool = False
+) -> tuple[str, str]:
+    """Print errors by family and source of a folder's files; return the tables by family and the last line.
+
+    Args:
+        folder: of the files.
+        with_steps: whether steps of models are forecast, too.
+        traces: a file that keeps what was traced of timm's models.
+        intervals: whether to write chips/uncertainty.json.
+    """
     found: list[clock_truth.Found] = []
     for path in clock_truth.files(folder):
         kind = clock_truth.kind_of(path)
@@ -213,7 +227,13 @@ def folder_report(folder: Path, with_steps: bool, traces: Path | None = None) ->
     print(clock_truth.report(found))
     other = [each for each in found if not each.is_fitted] or found
     line = summary([each.error for each in other], [f"{each.source}: {each.name}" for each in other])
-    return clock_truth.report(found, by_source=False), line
+    made = clock_truth.intervals(found)
+    table = clock_truth.intervals_table(made)
+    print(table)
+    if intervals:
+        text = json.dumps({"by": f"{COMMAND} FOLDER --write-uncertainty", "families": made}, indent=1)
+        uncertainty.FILE.write_text(f"{text}\n", encoding="utf-8")
+    return f"{clock_truth.report(found, by_source=False)}\n\n{INTERVALS}\n\n{table}", line
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -225,12 +245,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--by-shape", action="store_true", help="leave out all dtypes of a shape together")
     parser.add_argument("--no-steps", action="store_true", help="of a folder: ops alone, which takes seconds")
     parser.add_argument("--traces", type=Path, help="a file that keeps what was traced of timm's models")
+    parser.add_argument(
+        "--write-uncertainty",
+        action="store_true",
+        help="of a folder: write torch_loom/chips/uncertainty.json",
+    )
     parser.add_argument("--write-docs", action="store_true", help="write the result into docs/performance.md")
     options = parser.parse_args(arguments)
     try:
         chip = chips.load(options.chip)
         if options.file.is_dir():
-            table, line = folder_report(options.file, not options.no_steps, options.traces)
+            table, line = folder_report(
+                options.file, not options.no_steps, options.traces, options.write_uncertainty
+            )
             if options.write_docs:
                 write_docs("clock_error_truth", TRUTH_TITLE, f"{TRUTH}\n\n{table}", COMMAND)
             print(line)

@@ -9,8 +9,10 @@ sees one half, and the other shows what to expect of what nobody measured.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +21,7 @@ import numpy as np
 from tools.blocks import markdown_table
 from torch_loom import chips
 from torch_loom.chips import rates as chip_rates
+from torch_loom.chips import uncertainty
 from torch_loom.chips.cost import sweep
 from torch_loom.chips.cost.lowerings.common import NARROW
 
@@ -65,6 +68,8 @@ FAMILIES = (
     *("half GEMM", "float GEMM", "elementwise", "norm and softmax", "convolution", "convolution gradient"),
     *("depthwise", "transformer steps", "convnet steps, h200", "convnet steps, others", "other ops"),
 )
+# Of fewer rows no interval is made.
+LEAST_ROWS = 20
 # What is asked of the half that is not fitted.
 TARGETS = {
     "half GEMM": "6%",
@@ -172,6 +177,70 @@ def _line(family: str, source: str, found: Sequence[Found], target: str) -> list
     worst = max(halves[1], key=lambda each: abs(each.error), default=None)
     named = f"{worst.error:+.0%} {worst.name}" if worst else ""
     return [family, source, str(len(found)), *means, target, named]
+
+
+# Of the half that nothing is fitted to, one part makes the intervals and the other tests them.
+def makes_intervals(each: Found) -> bool:
+    """Return whether a row is of the part of the other half from which intervals are made."""
+    return hashlib.sha256(f"interval {each.source} {each.name}".encode()).digest()[0] % 2 == 0
+
+
+def interval_name(family: str) -> str:
+    """Return the family whose interval holds for it: steps of an H200 are steps."""
+    return family.partition(",")[0]
+
+
+def percentile(found: Sequence[Found], share: float) -> float:
+    """Return the percentile of measured time over forecast: the outer one of two.
+
+    In one each row has the same weight, in the other each source: neither the card with the most rows nor the
+    one with the fewest decides alone.
+    """
+    ratios = np.array([1.0 / (1.0 + each.error) for each in found])
+    counts = Counter(each.source for each in found)
+    order = np.argsort(ratios)
+    both = []
+    for weights in (np.ones(len(found)), np.array([1.0 / counts[each.source] for each in found])):
+        # Of n values the i-th stands at i / (n + 1): so much of what is drawn later lies below it on average.
+        reached = np.cumsum(weights[order]) / (weights.sum() + weights.mean())
+        both.append(float(np.interp(share, reached, ratios[order])))
+    return min(both) if share < 0.5 else max(both)
+
+
+def intervals(found: Sequence[Found]) -> dict[str, dict[str, float | int]]:
+    """Return by family what holds eight of ten rows, and how many of the other rows it does hold."""
+    tail = (1.0 - uncertainty.SHARE) / 2
+    made: dict[str, dict[str, float | int]] = {}
+    for name in dict.fromkeys(interval_name(family) for family in FAMILIES):
+        mine = [each for each in found if interval_name(each.family) == name and not each.is_fitted]
+        taken = [each for each in mine if makes_intervals(each)]
+        rest = [each for each in mine if not makes_intervals(each)]
+        if len(taken) < LEAST_ROWS or not rest:
+            continue
+        low, high = percentile(taken, tail), percentile(taken, 1.0 - tail)
+        held = sum(low <= 1.0 / (1.0 + each.error) <= high for each in rest) / len(rest)
+        made[name] = {
+            "low": round(low, 3),
+            "high": round(high, 3),
+            "rows": len(taken),
+            "held": round(held, 3),
+            "tested": len(rest),
+        }
+    return made
+
+
+def intervals_table(made: Mapping[str, Mapping[str, float | int]]) -> str:
+    """Return the table of the intervals."""
+    lines = [
+        [
+            name,
+            str(each["rows"]),
+            f"{each['low']:.2f} to {each['high']:.2f}",
+            f"{each['held']:.0%} of {each['tested']:,}",
+        ]
+        for name, each in made.items()
+    ]
+    return markdown_table(["family", "made of rows", "measured over forecast", "holds of other rows"], lines)
 
 
 def files(folder: Path) -> list[Path]:

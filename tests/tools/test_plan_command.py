@@ -54,11 +54,16 @@ def test_a_script_is_planned(tmp_path: Path, device: str) -> None:
     assert 0 < found["setup"]["device_seconds"] <= found["setup"]["seconds"]
     assert sum(found["step_seconds"]) + found["setup"]["seconds"] <= found["seconds"] + 1e-12
     assert "setup" in done.stdout
+    interval = found["interval"]
+    assert 0 < interval["low"] < found["step_seconds"][-1] < interval["high"]
+    assert interval["share"] == 0.8
+    assert "80% likely: that step takes" in " ".join(done.stdout.split())
     page = as_page.read_text(encoding="utf-8")
     assert page.count("<svg") == 2
     assert "src=" not in page
     assert "http" not in page
     assert "aten::addmm" in page
+    assert "80% likely" in page
 
 
 @pytest.mark.slow
@@ -307,6 +312,7 @@ def found(**changes: Any) -> dict[str, Any]:
         "chip": "h200",
         "seconds": 1.0,
         "step_seconds": [0.5],
+        "interval": {"share": 0.8, "low": 0.45, "high": 0.6, "source": "steps of cards"},
         "seconds_by_family": {"attention": 0.5},
         "setup": {"seconds": 0.1, "calls": 0, "device_seconds": 0.0},
         "ops": [[f"aten::{name}", "attention", 1, 0.1] for name in LONG_NAMES],
@@ -341,6 +347,7 @@ def test_the_table_has_names_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     plan._show(found())
     text = out.export_text()
     assert text.startswith("train <b>.py (Net) on h200: 1 s, 500 ms for the last of 1 steps\n")
+    assert "80% likely: that step takes 450 ms to 600 ms on the card, as steps of cards\n" in text
     assert "…" not in text
     cells = "".join(line.split("│")[1].strip() for line in text.splitlines() if line.startswith("│"))
     assert "".join(f"aten::{name}" for name in LONG_NAMES) in cells

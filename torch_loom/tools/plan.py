@@ -15,6 +15,7 @@ import signal
 import sys
 import traceback
 import warnings
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -213,6 +214,8 @@ def summary(plan: Any, script: Sequence[str], chip: str, num_steps: int) -> dict
 
     Memory is in bytes, time in seconds.
     """
+    from torch_loom.chips import uncertainty
+
     devices = []
     for index in range(plan.num_devices):
         points = _thinned(list(plan.memory_over_time(index)))
@@ -239,6 +242,11 @@ def summary(plan: Any, script: Sequence[str], chip: str, num_steps: int) -> dict
         if len(spans) >= MAX_SPANS:
             break
         spans.append([span.name, span.family, span.device, span.stream, span.began, span.ended])
+    by_family: dict[str, float] = defaultdict(float)
+    for op in plan.step_ops() if plan.step_seconds else plan.ops():
+        by_family[op.family] += op.seconds
+    forecast = plan.step_seconds[-1] if plan.step_seconds else plan.seconds
+    interval = uncertainty.of_step(forecast, by_family)
     return {
         "script": script[0],
         "arguments": list(script[1:]),
@@ -246,6 +254,8 @@ def summary(plan: Any, script: Sequence[str], chip: str, num_steps: int) -> dict
         "chip": chip,
         "seconds": plan.seconds,
         "step_seconds": list(plan.step_seconds),
+        # Of the last step, or of all where there are none.
+        "interval": {"share": uncertainty.SHARE, **interval._asdict()},
         "seconds_by_family": plan.seconds_by_family(),
         "setup": {
             "seconds": plan.setup_seconds,
@@ -309,7 +319,7 @@ def _show(found: dict[str, Any]) -> None:
 
     from torch_loom.image.report import duration
     from torch_loom.tools import console
-    from torch_loom.tools.plan_text import reads_text, size_text, times_text
+    from torch_loom.tools.plan_text import interval_text, reads_text, size_text, times_text
 
     print_ = console.out.print
     steps = found["step_seconds"]
@@ -317,6 +327,8 @@ def _show(found: dict[str, Any]) -> None:
     model = f" ({escape(found['model'])})" if found["model"] else ""
     print_(f"[bold]{escape(found['script'])}[/bold]{model} on {found['chip']}: ", end="")
     print_(f"{duration(found['seconds'])}{last}")
+    if found["seconds"] > 0:
+        print_(interval_text(found), style="dim", highlight=False)
     setup = found["setup"]
     if not found["ops"] and not setup["calls"]:
         print_("no op ran on a device: does the script name the device, as cuda or loom?")

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from torch_loom.image.report import duration
-from torch_loom.tools.plan_text import reads_text, size_text
+from torch_loom.tools.plan_text import interval_text, reads_text, size_text
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 960, 300, 70, 30
 LANE = 26
@@ -70,6 +70,8 @@ def page(found: dict[str, Any]) -> str:
         ),
         "</div>",
     ]
+    if found["seconds"] > 0:
+        parts.append(f"<p>{escape(interval_text(found))}</p>")
     if text := reads_text(found):
         parts.append(f"<p class=bad>{escape(text)}</p>")
     if found["out_of_memory"]:

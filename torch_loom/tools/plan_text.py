@@ -28,6 +28,18 @@ def reads_text(found: dict[str, Any]) -> str:
     return text
 
 
+def interval_text(found: dict[str, Any]) -> str:
+    """Return how far the time may be off, in words."""
+    from torch_loom.image.report import duration
+
+    interval = found["interval"]
+    of = "that step" if found["step_seconds"] else "that"
+    return (
+        f"{interval['share']:.0%} likely: {of} takes {duration(interval['low'])} to "
+        f"{duration(interval['high'])} on the card, as {interval['source']}"
+    )
+
+
 def size_text(size_bytes: float) -> str:
     """Return bytes with a unit, to three digits."""
     for unit, step in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
