@@ -30,6 +30,17 @@ def test_libraries_find_triton_and_inductor_generates_cpp(run_python: PythonRunn
     run_python(PROGRAMS / "found.py", NAME)
 
 
+def test_a_kernel_that_does_not_end_is_named(run_python: PythonRunner) -> None:
+    settings = {**NAME, "TORCH_LOOM_KERNEL_TIMEOUT": "0.2", "TORCH_LOOM_ASSERTS": "immediate"}
+    shown = run_python(PROGRAMS / "endless.py", settings).stdout
+    assert shown.startswith("702 CUDA error: the launch timed out and was terminated\n"), shown
+    assert "waits_for_a_later_program" in shown
+    assert (
+        f"endless.py:{line_of('# it comes in order', 'endless.py')}: program (0, 0, 0) of (1, 1, 1)" in shown
+    )
+    assert "TORCH_LOOM_KERNEL_TIMEOUT" in shown
+
+
 def test_a_device_without_kernels_runs_no_program(run_python: PythonRunner) -> None:
     run_python(PROGRAMS / "dry.py", {**NAME, "TORCH_LOOM_DRIVER": "null"})
 
@@ -72,9 +83,9 @@ FAULTS = {
 }
 
 
-def line_of(text: str) -> int:
+def line_of(text: str, name: str = "kernels.py") -> int:
     """Return the only line of the kernels that has a text."""
-    lines = (PROGRAMS / "kernels.py").read_text(encoding="utf-8").splitlines()
+    lines = (PROGRAMS / name).read_text(encoding="utf-8").splitlines()
     (found,) = [number for number, line in enumerate(lines, 1) if text in line]
     return found
 

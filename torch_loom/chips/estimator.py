@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch_loom.chips import rates as chip_rates
 from torch_loom.chips.chip import Chip
-from torch_loom.chips.cost import CostModel, Kernel
+from torch_loom.chips.cost import CostModel, Kernel, launches
 from torch_loom.chips.cost.calls import Operand, of_command
 from torch_loom.chips.cost.lower import ATTRIBUTES, lower
 
@@ -55,6 +56,8 @@ class Estimator:
         ``chip`` is a number from :meth:`describe`.
         """
         model = self._model(chip)
+        if "launch" in attributes:
+            return round(self.launch_time(chip, inputs, attributes["launch"]).total_ns)
         op = of_command(name, inputs, outputs, attributes)
         try:
             return round(model.total_ns(lower(op)))
@@ -64,6 +67,25 @@ class Estimator:
                 self._failed.add(name)
                 logger.warning("%s: its time is that of the bytes it moves (%r)", name, error)
             return round(model.total_ns(lower(op._replace(name="", attributes={}))))
+
+    def launch_time(self, chip: int, inputs: Sequence[Operand], launch: Sequence[int]) -> launches.LaunchTime:
+        """Return what a launch of a program's own kernel takes.
+
+        Args:
+            chip: a number from :meth:`describe`.
+            inputs: the tensors that it was given.
+            launch: the kernel's number, the grid, and the whole numbers that decide how often its loops turn.
+        """
+        launched = launches.known(launch[0])
+        numbers = dict(zip(launched.outline["numbers"], launch[4:], strict=True))
+        work = launches.work_of(launched.outline, (launch[1], launch[2], launch[3]), numbers)
+        footprint = [0.0, 0.0]
+        for address, sizes, strides, item_bytes, is_written, _ in {one[0]: one for one in inputs}.values():
+            if address:
+                sizes_of = [size for size, stride in zip(sizes, strides, strict=True) if stride or not size]
+                footprint[is_written] += math.prod(sizes_of) * item_bytes
+        model = self._model(chip)
+        return launches.launch_time(launched, work, (footprint[0], footprint[1]), model, self._chips[chip])
 
     def move_ns(self, chip: int, move: int, size_bytes: int) -> int:
         """Return nanoseconds of moving or filling so many bytes; ``move`` is a place in :data:`MOVES`."""

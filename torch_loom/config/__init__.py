@@ -20,6 +20,7 @@ from torch_loom.config.parsers import NO_CUDA_VERSION, parse_size
 from torch_loom.config.settings import (
     ANY_TORCH,
     ASSERTS,
+    AUTOTUNE,
     CHAOS_SEED,
     CHECK_KERNELS,
     CHIP,
@@ -38,7 +39,11 @@ from torch_loom.config.settings import (
     DRIVER,
     FALLBACK,
     HOST_MEMORY,
+    INDUCTOR,
     KERNEL_CACHE,
+    KERNEL_CACHE_LIMIT,
+    KERNEL_REPORT,
+    KERNEL_TIMEOUT,
     LAUNCH,
     LIBRARIES,
     LOG_LEVEL,
@@ -256,6 +261,27 @@ def watches_kernels() -> bool:
     return required(SANITIZER, {}) or value_of(CUDA_SANITIZER, {}) is not None
 
 
+def autotunes_by_model() -> bool:
+    """Return whether the cost model chooses among the configurations of Triton's kernels."""
+    return required(AUTOTUNE, {}) == "model"
+
+
+def generates_triton() -> bool:
+    """Return whether Inductor generates Triton's kernels for the devices, as it does for a GPU."""
+    return device_name() == CUDA_NAME and required(INDUCTOR, {}) == "triton"
+
+
+def kernel_timeout() -> float:
+    """Return how many seconds a launch of a Triton kernel may take; 0: any number."""
+    return required(KERNEL_TIMEOUT, {})
+
+
+def kernel_report() -> Path | None:
+    """Return the folder where processes write which kernels they launched; None: nowhere."""
+    folder = value_of(KERNEL_REPORT, {})
+    return None if folder is None else Path(folder)
+
+
 def compile_cache() -> Path | None:
     """Return the folder of compiled models, which may not be there; None: none are kept.
 
@@ -300,6 +326,11 @@ def kernel_cache() -> Path:
             "`chmod go-w` it"
         )
     return folder
+
+
+def kernel_cache_bytes() -> int:
+    """Return how many bytes the folder of compiled kernels may take."""
+    return required(KERNEL_CACHE_LIMIT, {})
 
 
 def kernel_cache_refused(why: str) -> ConfigurationError:

@@ -107,6 +107,13 @@ def parse_folder(text: str) -> str:
     return os.path.abspath(os.path.expanduser(text or KERNEL_CACHE_FOLDER))
 
 
+def parse_seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < 1e9:
+        raise ValueError("not a number of seconds")
+    return seconds
+
+
 def parse_place(text: str) -> str:
     if "\0" in text or not text:
         raise ValueError("not a path")

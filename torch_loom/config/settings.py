@@ -32,6 +32,7 @@ from torch_loom.config.parsers import (
     parse_memories,
     parse_memory,
     parse_place,
+    parse_seconds,
     parse_seed,
 )
 
@@ -362,6 +363,51 @@ CHECK_KERNELS = _flag(
     "TORCH_LOOM_CHECK_KERNELS",
     meaning="With 1, CUDA C++ is compiled with a check of each access to memory, which names what is out of "
     "bounds. TORCH_LOOM_SANITIZER=1 does it, too.",
+    configurable=False,
+)
+INDUCTOR = _choice(
+    "TORCH_LOOM_INDUCTOR",
+    ["cpp", "triton"],
+    default="cpp",
+    meaning="What torch.compile generates under the name cuda: C++, or what it generates on a GPU, Triton's "
+    "kernels, which run slower here.",
+    configurable=False,
+)
+AUTOTUNE = _choice(
+    "TORCH_LOOM_AUTOTUNE",
+    ["first", "model"],
+    default="first",
+    meaning="Which configuration triton.autotune takes: the first that the pruning leaves, or the fastest "
+    "by the cost model of the device's chip.",
+    configurable=False,
+)
+KERNEL_TIMEOUT = Setting(
+    env="TORCH_LOOM_KERNEL_TIMEOUT",
+    type_name="seconds",
+    default="600",
+    allowed="a number of seconds; 0: no limit",
+    meaning="How long a launch of a Triton kernel may take before it is an error, which names the kernel and "
+    "the line where it was.",
+    parse=parse_seconds,
+    configurable=False,
+)
+KERNEL_CACHE_LIMIT = Setting(
+    env="TORCH_LOOM_KERNEL_CACHE_LIMIT",
+    type_name="size",
+    default="4GiB",
+    allowed="2MiB to 16TiB, as bytes or with a unit (8GiB, 8GB)",
+    meaning="How much the folder of compiled kernels may take: those that were used longest ago are removed.",
+    parse=parse_memory,
+    configurable=False,
+)
+KERNEL_REPORT = Setting(
+    env="TORCH_LOOM_KERNEL_REPORT",
+    type_name="folder",
+    default=None,
+    allowed="a folder, or its place",
+    meaning="Where each process writes at its end which Triton kernels it launched, as JSON: `loom kernels` "
+    "sets it.",
+    parse=parse_place,
     configurable=False,
 )
 KERNEL_CACHE = Setting(

@@ -135,7 +135,9 @@ def features() -> str:
 def _load(digest: str, build: Callable[[Path, Path], None]) -> int:
     folder = config.kernel_cache()
     path = folder / f"{digest}.so"
-    if not kept.is_whole(path):
+    if kept.is_whole(path):
+        kept.note_use(path)
+    else:
         _build(folder, path, build)
     try:
         return _entry(path)
@@ -174,9 +176,18 @@ def _build(folder: Path, path: Path, build: Callable[[Path, Path], None]) -> Non
         source, library = (folder / f"building.{end}" for end in ("cpp", "so"))
         for old in (source, library):
             old.unlink(missing_ok=True)
-        build(source, library)
-        kept.keep(library, path)
-        source.unlink()
+        try:
+            build(source, library)
+            kept.keep(library, path)
+            source.unlink()
+        except OSError as error:
+            # A full disk is the compiler's failure or ours.
+            for old in (source, library):
+                old.unlink(missing_ok=True)
+            raise config.kernel_cache_refused(
+                f"a kernel cannot be kept there: {error.strerror}. Free some space, or name another folder"
+            ) from error
+        kept.shrink(folder, config.kernel_cache_bytes())
 
 
 @contextlib.contextmanager

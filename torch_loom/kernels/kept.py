@@ -5,6 +5,7 @@ A truncated library that is mapped ends the process with SIGBUS, so that it must
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import stat
@@ -37,6 +38,31 @@ def keep(library: Path, path: Path) -> None:
     seal.replace(_seal_of(path))
     library.replace(path)
     _sync(path.parent)
+
+
+def note_use(path: Path) -> None:
+    """Have a library count as used now."""
+    with contextlib.suppress(OSError):
+        os.utime(path)
+
+
+def shrink(folder: Path, most_bytes: int) -> None:
+    """Remove the libraries of a folder that were used longest ago, until the others take so many bytes.
+
+    Processes that have loaded one keep it: it is gone from the disk when they end.
+    """
+    files = []
+    for path in folder.glob("*.so"):
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            files.append((status.st_mtime_ns, status.st_size, path))
+    total = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
+        if total <= most_bytes:
+            return
+        with contextlib.suppress(OSError):
+            forget(path)
+            total -= size
 
 
 def forget(path: Path) -> None:

@@ -184,6 +184,31 @@ def run_program(
     )
 
 
+@app.command(
+    name="kernels",
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
+)
+def list_kernels(
+    context: typer.Context,
+    program: Annotated[list[str], typer.Argument(help="SCRIPT.py or -m MODULE, with its arguments.")],
+    chip: Annotated[
+        str | None, typer.Option(help=f"The chip that the devices are. [default: {DEFAULT_CHIP}]")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Where to write a page with sources and generated code.")
+    ] = None,
+    sanitize: Annotated[
+        bool, typer.Option("--sanitize", help="Report races between streams and in kernels.")
+    ] = False,
+) -> None:
+    """Run a program and list its Triton kernels: launches, time, bytes, occupancy, checks."""
+    from torch_loom.tools import misplaced
+    from torch_loom.tools.kernels import run
+
+    misplaced.warn(context, program)
+    raise typer.Exit(run(program, {"chip": chip, "sanitizer": _flag(sanitize)}, html))
+
+
 @app.command(name="compile")
 def compile_model(
     model: Annotated[

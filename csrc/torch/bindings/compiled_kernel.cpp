@@ -170,10 +170,12 @@ class CompiledKernel {
 class ProgramKernel {
  public:
   // `parameters`: a letter for each argument: p an address, i a whole number, f, d, h, b a float32, float64,
-  // float16, bfloat16. `is_written`: of each address. `is_watched`: it reports each access. `library` has the
-  // function.
+  // float16, bfloat16. `is_written`: of each address. `is_watched`: it reports each access. `number`: the
+  // cost model's of it; `deciding`: the places of the whole numbers that its cost depends on. `library` has
+  // the function.
   ProgramKernel(std::string name, uintptr_t function, std::string parameters, std::vector<bool> is_written,
-                size_t block_bytes, bool is_watched, py::object library)
+                size_t block_bytes, bool is_watched, int64_t number, std::vector<int> deciding,
+                py::object library)
       : parameters_(std::move(parameters)), library_(std::move(library)) {
     kernel_ = std::make_shared<GridKernel>();
     kernel_->name = std::move(name);
@@ -181,6 +183,8 @@ class ProgramKernel {
     kernel_->is_written = std::move(is_written);
     kernel_->block_bytes = block_bytes;
     kernel_->is_watched = is_watched;
+    kernel_->number = number;
+    kernel_->deciding = std::move(deciding);
     for (size_t i = 0; i < parameters_.size(); ++i) {
       if (parameters_[i] == 'p') places_.push_back(static_cast<int>(i));
     }
@@ -284,12 +288,15 @@ void bind_compiled_kernels(py::module_& m) {
       .def_property_readonly("name", &CompiledKernel::name)
       .def("__call__", guarded(&CompiledKernel::call));
   py::class_<ProgramKernel>(m, "ProgramKernel")
-      .def(py::init<std::string, uintptr_t, std::string, std::vector<bool>, size_t, bool, py::object>(),
+      .def(py::init<std::string, uintptr_t, std::string, std::vector<bool>, size_t, bool, int64_t,
+                    std::vector<int>, py::object>(),
            py::arg("name"), py::arg("function"), py::arg("parameters"), py::arg("is_written"),
-           py::arg("block_bytes"), py::arg("is_watched"), py::arg("library"))
+           py::arg("block_bytes"), py::arg("is_watched"), py::arg("number"), py::arg("deciding"),
+           py::arg("library"))
       .def_property_readonly("name", &ProgramKernel::name)
       .def("launch", guarded(&ProgramKernel::launch), py::arg("device"), py::arg("x"), py::arg("y"),
            py::arg("z"), py::arg("arguments"));
+  m.def("set_kernel_time_limit", guarded(set_grid_time_limit), py::arg("seconds"));
   m.def("watch_kernels", guarded(watch_grids));
   m.def("empty_strided", guarded(make_buffer), py::arg("device"), py::arg("sizes"), py::arg("strides"),
         py::arg("dtype"));

@@ -8,13 +8,16 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/blocking.h"
 #include "torch/core/errors.h"
 #include "torch/core/python_line.h"
 #include "torch/dispatch/device_assert.h"
+#include "torch/dispatch/device_error.h"
 #include "torch/dispatch/grid_watch.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/worlds.h"
 #include "util/clock.h"
+#include "util/waiting.h"
 
 namespace loom::glue {
 
@@ -56,9 +59,27 @@ char* block_memory(size_t bytes) {
   return static_cast<char*>(kept.memory);
 }
 
-// Where in front of the arguments, behind the grid, the first program and the one behind the last and
-// find_memory, the address of a GridWatcher stands.
-constexpr size_t kWatcherPlace = 6;
+// In front of the arguments stand the grid, the first program and the one behind the last, find_memory, then
+// these: a GridWatcher or null, ask_to_end and the run that it is given.
+constexpr size_t kWatcherPlace = 6, kRunPlace = 8;
+std::atomic<int64_t> time_limit_ns{0};
+
+// One run of a launch. Ctrl-C leaves it as Python's exception.
+struct GridRun {
+  int64_t begin_ns = clock::host_ns();
+};
+const char* ask_to_end(void* of) {
+  auto& run = *static_cast<GridRun*>(of);
+  {
+    const runtime::Interruptible wait;
+    check_wait();
+  }
+  const int64_t limit = time_limit_ns.load(std::memory_order_relaxed);
+  if (limit == 0 || clock::host_ns() - run.begin_ns < limit) return nullptr;
+  return "has not ended within the limit for a launch (TORCH_LOOM_KERNEL_TIMEOUT). Programs of a launch run "
+         "one "
+         "after another on each thread: one that waits for a later one waits for ever";
+}
 // Below this, a second thread costs more than it saves.
 constexpr int64_t kWorthwhileNs = 40'000;
 
@@ -72,9 +93,10 @@ struct GridLaunch {
   std::thread::id issuer = std::this_thread::get_id();
 
   // Returns what went wrong, or "".
-  std::string run_some(int64_t begin, int64_t end, GridWatcher* watcher = nullptr) const {
+  std::string run_some(GridRun& run, int64_t begin, int64_t end, GridWatcher* watcher = nullptr) const {
     c10::SmallVector<int64_t, 32> own(numbers.begin(), numbers.end());
     own[kWatcherPlace] = reinterpret_cast<int64_t>(watcher);
+    own[kRunPlace] = reinterpret_cast<int64_t>(&run);
     own[3] = begin;
     own[4] = end;
     const void* const first = memories.data();
@@ -87,19 +109,21 @@ struct GridLaunch {
     std::vector<int64_t> begins;
     for (const Memory& memory : memories) begins.push_back(memory.begin);
     LaunchWatcher watcher({numbers[0], numbers[1], numbers[2]}, std::move(begins), shapes);
-    if (const std::string error = run_some(0, num_programs, &watcher); !error.empty()) report(error);
+    GridRun run;
+    if (const std::string error = run_some(run, 0, num_programs, &watcher); !error.empty()) report(error);
   }
 
   void run() const {
     if (kernel->is_watched && are_grids_watched.load(std::memory_order_relaxed)) return run_watched();
     const int64_t known_ns = kernel->program_ns.load(std::memory_order_relaxed);
-    const int64_t before = clock::host_ns();
+    GridRun run;
+    const int64_t before = run.begin_ns;
     std::string error;
     bool is_timed = known_ns == 0;
     int64_t done = 0;
     // The first program of the first launch says whether threads are worth it.
     if (known_ns == 0 && num_programs > 1) {
-      error = run_some(0, 1);
+      error = run_some(run, 0, 1);
       done = 1;
       const int64_t took = elapsed_ns(before);
       kernel->program_ns.store(std::max<int64_t>(took, 1), std::memory_order_relaxed);
@@ -110,7 +134,7 @@ struct GridLaunch {
     if (error.empty() && rest > 0) {
       if (rest == 1 || program_ns * rest < kWorthwhileNs || at::get_num_threads() == 1) {
         const int64_t start = clock::host_ns();
-        error = run_some(done, num_programs);
+        error = run_some(run, done, num_programs);
         if (error.empty())
           kernel->program_ns.store(std::max<int64_t>(elapsed_ns(start) / rest, 1), std::memory_order_relaxed);
       } else {
@@ -123,7 +147,7 @@ struct GridLaunch {
             while (true) {
               const int64_t begin = next.fetch_add(share);
               if (begin >= num_programs) break;
-              std::string one = run_some(begin, std::min(begin + share, num_programs));
+              std::string one = run_some(run, begin, std::min(begin + share, num_programs));
               if (one.empty()) continue;
               next.store(num_programs);
               const std::lock_guard<std::mutex> lock(mutex);
@@ -149,6 +173,11 @@ struct GridLaunch {
     if (begin != std::string::npos && end != std::string::npos) {
       const size_t number = std::stoul(error.substr(begin + 1, end - begin - 1));
       error.replace(begin, end - begin + 1, number < shapes.size() ? ", " + shapes[number] : "");
+    }
+    constexpr int32_t kLaunchTimeout = 702;  // CUDA's
+    if (kind == 'T') {
+      note_device_error(kLaunchTimeout, "the launch timed out and was terminated", kernel->name, error, line);
+      return;
     }
     if (kind == 'S')
       raise_kernel_check(kernel->name + " at " + error + (line.empty() ? "" : "\n  launched at " + line));
@@ -182,6 +211,8 @@ runtime::Operand describe(const at::Tensor& tensor, bool is_written) {
 }
 
 }  // namespace
+
+void set_grid_time_limit(double seconds) { time_limit_ns.store(static_cast<int64_t>(seconds * 1e9)); }
 
 void submit_grid(std::shared_ptr<GridKernel> kernel, int device, const std::array<int64_t, 3>& grid,
                  std::vector<int64_t> numbers, const std::vector<int>& places,
@@ -217,8 +248,17 @@ void submit_grid(std::shared_ptr<GridKernel> kernel, int device, const std::arra
     operands.push_back(describe(tensor, is_written));
     if (is_written) outputs.push_back(operands.back());
   }
-  numbers.insert(numbers.begin(),
-                 {grid[0], grid[1], grid[2], 0, 0, reinterpret_cast<int64_t>(&find_memory), 0});
+  // What the cost model is asked by.
+  c10::SmallVector<int64_t, 12> launch{kernel->number, grid[0], grid[1], grid[2]};
+  for (const int place : kernel->deciding) launch.push_back(numbers[static_cast<size_t>(place)]);
+  runtime::Attribute asked{};
+  asked.name = "launch";
+  asked.kind = runtime::Attribute::Kind::kIntegers;
+  asked.count = static_cast<uint32_t>(launch.size());
+  asked.integers = launch.data();
+  const std::span<const runtime::Attribute> attributes(&asked, 1);
+  numbers.insert(numbers.begin(), {grid[0], grid[1], grid[2], 0, 0, reinterpret_cast<int64_t>(&find_memory),
+                                   0, reinterpret_cast<int64_t>(&ask_to_end), 0});
   work->num_programs = grid[0] * grid[1] * grid[2];
   work->numbers = std::move(numbers);
   if (!translated([&] { return runtime::runs_in_place(stream); })) work->line = python_line();
@@ -232,13 +272,13 @@ void submit_grid(std::shared_ptr<GridKernel> kernel, int device, const std::arra
                          [](void* work) { delete static_cast<const GridLaunch*>(work); }, context};
   if (!devices().device(device).runs_kernels()) command.run = [](void*, driver::Stream) {};
   if (!is_watched) {
-    translated([&] { runtime::submit(stream, command, {&op, operands, {}}, outputs); });
+    translated([&] { runtime::submit(stream, command, {&op, operands, attributes}, outputs); });
     return;
   }
   translated([&] {
     {
       const WatchedIssue issue;
-      runtime::submit(stream, command, {&op, operands, {}}, outputs);
+      runtime::submit(stream, command, {&op, operands, attributes}, outputs);
     }
     // What it writes is known once it has run. The wait is no order of the program's, so that nobody is told.
     if (runtime::is_captured(stream)) return;

@@ -16,7 +16,7 @@ namespace loom::glue {
 
 // What torch_loom/kernels compiles: runs the programs numbers[3] to numbers[4] of a grid of numbers[0] to
 // numbers[2]. Returns null or what went wrong, whose first character says what: M an illegal memory access,
-// A an assertion, S what the sanitizer found. Text that lives until the thread's next call.
+// A an assertion, S what the sanitizer found, T a time limit. Text that lives until the thread's next call.
 using GridFunction = const char* (*)(void* const* addresses, const int64_t* numbers, const char* scalars);
 
 // A compiled kernel, as long as launches of it are under way.
@@ -26,6 +26,8 @@ struct GridKernel {
   std::vector<bool> is_written;  // of each argument that is an address
   size_t block_bytes;            // of memory that a program needs
   bool is_watched = false;       // it reports each access to grid_watch.h
+  int64_t number = 0;            // of torch_loom/chips/cost/launches.py
+  std::vector<int> deciding;     // the places of the whole numbers that its cost depends on
   // What a program took last; 0: not known.
   std::atomic<int64_t> program_ns{0};
 };
@@ -35,6 +37,9 @@ struct GridAddress {
   int64_t address = 0;
   at::Tensor tensor;  // undefined: an address that is no tensor's
 };
+
+// How long a launch may take; 0: as long as it likes.
+void set_grid_time_limit(double seconds);
 
 // Submits a launch to the current stream of a device. `numbers`: the arguments, 64 bits each; those that are
 // addresses are filled in here. `places`: where they are among them. The caller has the GIL released.

@@ -18,6 +18,7 @@ from torch_loom.ops import Family, family_of
 ATTRIBUTES = (
     *("dim", "exponent", "groups", "is_causal", "kernel_size", "normalized_shape", "output_mask", "stride"),
     *("train", "training", "transposed"),
+    "launch",  # of a program's own kernel: launches.py
 )
 
 _FILES = {"data": data, "products": products, "rows": rows}

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch._dynamo.device_interface import DeviceInterface
 
+from torch_loom import config
+
 
 def interface_of(name: str) -> type[DeviceInterface]:
     """Return the interface of the device type with this name; its methods are those of ``torch.<name>``."""
@@ -29,7 +31,11 @@ def interface_of(name: str) -> type[DeviceInterface]:
         def get_device_properties(device: Any = None) -> Any:
             return module.get_device_properties(device)
 
+    has_triton = config.generates_triton()
+
     def raise_if_triton_unavailable(device: Any = None) -> None:
+        if has_triton:
+            return
         raise RuntimeError(
             f"Triton generates no code for {name} devices: Inductor generates C++ for them. Leave "
             "config.cpu_backend and config.cuda_backend as they are."
@@ -46,7 +52,7 @@ def interface_of(name: str) -> type[DeviceInterface]:
         "get_raw_stream": staticmethod(lambda device: int(module.current_stream(device).native_handle)),
         "exchange_device": staticmethod(module._exchange_device),
         "maybe_exchange_device": staticmethod(module._maybe_exchange_device),
-        "is_triton_capable": staticmethod(lambda device=None: False),
+        "is_triton_capable": staticmethod(lambda device=None: has_triton),
         "raise_if_triton_unavailable": staticmethod(raise_if_triton_unavailable),
     }
     same = (

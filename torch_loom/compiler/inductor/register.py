@@ -46,7 +46,13 @@ def register_fake_kernels() -> None:
 
 
 def register_with_inductor() -> None:
-    """Have Inductor generate C++ for the device, by its scheduling of the CPU."""
+    """Have Inductor generate C++ for the device, by its scheduling of the CPU.
+
+    Under ``TORCH_LOOM_INDUCTOR=triton`` nothing is registered: it generates what it does for a GPU.
+    """
+    if config.generates_triton():
+        _generate_as_for_gpu()
+        return
     from torch._inductor.codegen.common import register_backend_for_device, register_device_op_overrides
     from torch._inductor.codegen.wrapper_fxir import WrapperFxCodegen
 
@@ -84,6 +90,15 @@ def register_with_inductor() -> None:
         inductor_captures.allowed_captures.apply()
         inductor_captures.backward_without_trees.apply()
     decompose(name)
+
+
+def _generate_as_for_gpu() -> None:
+    from torch._inductor import config as inductor_config
+
+    # It starts kernels by NVIDIA's driver, from its machine code.
+    for name in ("use_static_cuda_launcher", "use_static_triton_launcher"):
+        if hasattr(inductor_config, name):
+            setattr(inductor_config, name, False)
 
 
 def register_own_backend() -> None:

@@ -263,7 +263,7 @@ class FunctionText:
         kind = self.element_type(index)
         counter = self.name("k")
         wide = "uint64_t" if op.attributes.get("unsigned") else "int64_t"
-        body = [f"const {kind} {self.number(index)} = {kind}({counter});", *inner_head]
+        body = [self._turn(op), f"const {kind} {self.number(index)} = {kind}({counter});", *inner_head]
         body += self._inside(plan, lambda end: turn(end.operands))
         head = f"for ({wide} {counter} = {lower}; {counter} < {upper}; {counter} += {by}) {{"
         return [*lines, head, *body, "}"]
@@ -408,7 +408,10 @@ class FunctionText:
                 body += self.fill(one, self.buffer(argument))
         body += self._inside(before, test)
         body += self._inside(after, lambda end: self._assign(tuple(carried), end.operands))
-        return [*lines, "for (;;) {", *body, "}"]
+        return [*lines, "for (;;) {", self._turn(op), *body, "}"]
+
+    def _turn(self, op: Op) -> str:
+        return f"turn(program, {quoted(str(op.place))});"
 
     def _return(self, end: Op) -> list[str]:
         return self.kernel.returned(self, end)

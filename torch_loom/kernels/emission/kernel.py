@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,8 @@ class Emitted:
             ``d``, ``h``, ``b`` a float of 32, 64, 16 bits, a bfloat16.
         are_written: for each address among them, whether the kernel writes there.
         block_bytes: how much memory a program needs for its blocks.
+        checks: how many loads and stores are checked at the ``ends`` of their blocks, at those of ``rows``,
+            and at ``each`` element.
     """
 
     text: str
@@ -38,6 +41,7 @@ class Emitted:
     parameters: str
     are_written: tuple[bool, ...]
     block_bytes: int
+    checks: dict[str, int]
 
 
 def emit(module: Module, *, is_watched: bool = False) -> Emitted:
@@ -64,6 +68,7 @@ class KernelText:
         self._sites: dict[tuple[str, str, str, int], int] = {}
         self._origins: dict[FunctionText, Origins] = {}
         self._written: set[int] = set()
+        self.checks: Counter[str] = Counter()
 
     def emitted(self) -> Emitted:
         bodies = [self._function(one) for one in self.functions.values() if one is not self.kernel]
@@ -91,7 +96,14 @@ class KernelText:
             _ENTRY,
         ]
         written = tuple(number in self._written for number in range(len(pointers)))
-        return Emitted("\n".join(lines) + "\n", self.kernel.function.name, parameters, written, self._blocks)
+        return Emitted(
+            "\n".join(lines) + "\n",
+            self.kernel.function.name,
+            parameters,
+            written,
+            self._blocks,
+            dict(self.checks),
+        )
 
     # -------------------------------------------------------------- for functions
 
@@ -232,25 +244,30 @@ def prelude() -> str:
     return "\n".join(lines)
 
 
-# numbers: the grid, the first program and the one behind the last, `find`, `watcher`, then the arguments.
-# addresses: the begin and end of the memory of each argument that is an address. scalars: memory for blocks.
+# numbers: the grid, the first program and the one behind the last, `find`, `watcher`, `ask` and what it is
+# given, then the arguments. addresses: the begin and end of the memory of each argument that is an address.
+# scalars: memory for blocks.
 _ENTRY = r"""
 extern "C" const char* loom_entry_(void* const* addresses, const int64_t* numbers, const char* scalars) {
   static thread_local loom::Failure failure;
   loom::Program program;
-  program.numbers = numbers + 7;
+  program.numbers = numbers + 9;
   program.memories = reinterpret_cast<const loom::Memory*>(addresses);
   for (int i = 0; i < 3; ++i) program.count[i] = static_cast<int32_t>(numbers[i]);
   program.blocks = const_cast<char*>(scalars);
   program.find = reinterpret_cast<loom::Memory (*)(int64_t)>(numbers[5]);
   program.found = {0, 0};
   program.watcher = reinterpret_cast<loom::Watcher*>(numbers[6]);
+  program.ask = reinterpret_cast<const char* (*)(void*)>(numbers[7]);
+  program.run = reinterpret_cast<void*>(numbers[8]);
+  program.turns = 0;
   try {
     for (int64_t one = numbers[3]; one < numbers[4]; ++one) {
       program.id[0] = static_cast<int32_t>(one % numbers[0]);
       program.id[1] = static_cast<int32_t>(one / numbers[0] % numbers[1]);
       program.id[2] = static_cast<int32_t>(one / numbers[0] / numbers[1]);
       program.number = one;
+      if ((one & 255) == 255) loom::ask(program, "a launch of many programs");
       loom::run_program(program);
     }
   } catch (const loom::Failure& thrown) {

@@ -128,6 +128,7 @@ class NestText:
                 self._find_access(op)
         writes = any(op.name in kinds.STORES for op in memory)
         reads = any(op.name in kinds.LOADS for op in memory)
+        self._count_checks(memory)
         conditions = [*self._conditions()]
         is_mixed = bool(writes and reads and self.depth)
         if is_mixed and self.is_checked:
@@ -155,6 +156,14 @@ class NestText:
             *slow,
             "}",
         ]
+
+    def _count_checks(self, memory: list[Op]) -> None:
+        if self.is_checked and not self.function.kernel.is_watched:
+            return  # the loop beside one that was counted
+        for op in memory:
+            access = self.accesses.get(op)
+            kind = "each" if access is None else "ends" if access.conditions is None else "rows"
+            self.function.kernel.checks[kind] += 1
 
     def filled(self, value: Value, place: str) -> list[str]:
         """Return the lines that write a computed block to a place in memory."""

@@ -17,6 +17,7 @@ from triton.backends.nvidia.compiler import CUDABackend
 from torch_loom import config
 from torch_loom.errors import UnsupportedKernelError
 from torch_loom.kernels.emission import emit
+from torch_loom.kernels.outline import outline_of
 from torch_loom.kernels.triton.library import HEADER, header_of
 from torch_loom.kernels.ttir import read
 
@@ -63,7 +64,8 @@ class HostBackend(CUDABackend):  # type: ignore[misc]
 
     def _make_cpp(self, module: Any, metadata: dict[str, Any], options: Any) -> bytes:
         is_watched = config.watches_kernels()
-        emitted = emit(read(str(module)), is_watched=is_watched)
+        known = read(str(module))
+        emitted = emit(known, is_watched=is_watched)
         metadata["name"] = emitted.name
         for key, value in _NO_GPU.items():
             metadata[key] = value
@@ -72,6 +74,8 @@ class HostBackend(CUDABackend):  # type: ignore[misc]
             "are_written": list(emitted.are_written),
             "block_bytes": emitted.block_bytes,
             "is_watched": is_watched,
+            "checks": emitted.checks,
+            "outline": outline_of(known),
             "fuses": bool(getattr(options, "enable_fp_fusion", True)),
             "options": {key: value for key, value in vars(options).items() if _is_plain(value)},
             "arch": self.target.arch,

@@ -9,7 +9,9 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
+from torch_loom import _C, config
 from torch_loom.kernels.triton.library import load
+from torch_loom.kernels.triton.record import recorder
 
 _name = "loom"
 # Of devices that have no compute capability: the kernels' front end then offers what a recent GPU has.
@@ -32,8 +34,8 @@ class _Utils:
 
     @staticmethod
     def load_binary(name: str, text: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
-        kernel = load(name, text.decode())
-        return kernel, kernel, 32, 0, 1024
+        loaded = load(name, text.decode())
+        return loaded, loaded, 32, 0, 1024
 
     @staticmethod
     def unload_module(module: Any) -> None:
@@ -60,6 +62,7 @@ class Launcher:
         signature = list(source.signature.values())
         self._is_flat = not any(isinstance(kind, tuple) or _is_descriptor(kind) for kind in signature)
         self._signature = signature
+        self._source = source
         self._places = [number for number, kind in enumerate(signature) if kind != "constexpr"]
 
     def __call__(
@@ -68,7 +71,7 @@ class Launcher:
         y: int,
         z: int,
         stream: int,
-        kernel: Any,
+        loaded: Any,
         packed: Any,
         metadata: Any,
         enter_hook: Callable[[Any], object] | None,
@@ -81,7 +84,10 @@ class Launcher:
             given = tuple(_flattened(self._signature, arguments))
         if enter_hook is not None:
             enter_hook(metadata)
-        kernel.launch(device_module().current_device(), x, y, z, given)
+        device = device_module().current_device()
+        if recorder is not None:
+            recorder.note(loaded, self._source, device, (x, y, z), given)
+        loaded.kernel.launch(device, x, y, z, given)
         if exit_hook is not None:
             exit_hook(metadata)
 
@@ -118,6 +124,7 @@ class HostDriver(DriverBase):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
+        _C.set_kernel_time_limit(config.kernel_timeout())
         self.utils = _Utils()
         self.launcher_cls = Launcher
 

@@ -6,7 +6,8 @@ import importlib
 import sys
 from typing import Any
 
-from torch_loom import config, late
+from torch_loom import config as loom_config
+from torch_loom import late
 from torch_loom.patches.declared import CUDA_NAME
 
 
@@ -15,7 +16,7 @@ def install(name: str) -> None:
 
     Under ``TRITON_INTERPRET=1`` its kernels run in Python, and nothing is changed.
     """
-    if config.interprets_triton():
+    if loom_config.interprets_triton():
         late.after_import("triton.runtime.autotuner", _time_no_choices)
         return
     late.after_import("triton.backends", lambda: _replace_backend(name))
@@ -53,7 +54,7 @@ def _replace_backend(name: str) -> None:
 
 def _time_no_choices() -> None:
     # All choices have the same result: with equal times Triton takes the first that the program's own pruning
-    # leaves, and the others are never compiled.
+    # leaves, and the others are never compiled. The cost model needs their intermediate code.
     autotuner: Any = sys.modules["triton.runtime.autotuner"]
 
     def bench(self: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
@@ -64,6 +65,10 @@ def _time_no_choices() -> None:
                 f"Conflicting meta-parameters: {', '.join(conflicts)}. Make sure that you don't re-define "
                 "auto-tuned symbols."
             )
-        return [0.0, 0.0, 0.0]  # the quantiles that Triton asks for
+        seconds = 0.0
+        if loom_config.autotunes_by_model():
+            forecast = importlib.import_module("torch_loom.kernels.triton.forecast")
+            seconds = forecast.seconds_of_choice(self, args, config, meta)
+        return [seconds] * 3  # the quantiles that Triton asks for
 
     CUDA_NAME.put(autotuner.Autotuner, _bench=bench)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from torch_loom import _C
+from torch_loom.chips.cost.launches import Launched, know
 from torch_loom.kernels.host_compiler import FOR_THIS_MACHINE, compiled
 
 # Begins the text, in front of what is known of the kernel beside it.
@@ -19,7 +21,39 @@ def header_of(text: str) -> dict[str, Any]:
     return header
 
 
-def load(name: str, text: str) -> _C.ProgramKernel:
+@dataclass(frozen=True)
+class Loaded:
+    """A kernel that can be launched.
+
+    Attributes:
+        kernel: launches it.
+        number: the cost model's of it.
+        parameters, are_written, checks: as :class:`torch_loom.kernels.emission.kernel.Emitted` has them.
+        is_watched: whether each access is reported to the sanitizer.
+        options: Triton's, for this kernel.
+        text: its C++.
+    """
+
+    kernel: _C.ProgramKernel
+    name: str
+    number: int
+    parameters: str
+    are_written: list[bool]
+    checks: dict[str, int]
+    is_watched: bool
+    options: dict[str, Any]
+    text: str
+
+    def own_text(self) -> str:
+        """Return its C++ without what all kernels begin and end with."""
+        begin = self.text.rfind("\nvoid run_program(")
+        first = self.text.rfind("const Site sites[]", 0, begin)
+        lines = self.text[first:begin].splitlines()
+        functions = "\n".join(lines[lines.index('{"", "", "", 0}};') + 1 :])
+        return functions.strip() + self.text[begin : self.text.find("}  // namespace\n", begin)]
+
+
+def load(name: str, text: str) -> Loaded:
     """Return what launches a kernel.
 
     Args:
@@ -32,12 +66,28 @@ def load(name: str, text: str) -> _C.ProgramKernel:
     header = header_of(text)
     contraction = "fast" if header["fuses"] else "off"
     address = compiled(text, text, options=(*FOR_THIS_MACHINE, f"-ffp-contract={contraction}"))
-    return _C.ProgramKernel(
+    options = header["options"]
+    launched = Launched(header["outline"], options.get("num_warps", 4), options.get("num_stages", 3))
+    number = know(launched)
+    kernel = _C.ProgramKernel(
         name,
         address,
         header["parameters"],
         header["are_written"],
         header["block_bytes"],
         header["is_watched"],
+        number,
+        header["outline"]["numbers"],
         None,
+    )
+    return Loaded(
+        kernel,
+        name,
+        number,
+        header["parameters"],
+        header["are_written"],
+        header["checks"],
+        header["is_watched"],
+        options,
+        text,
     )

@@ -24,6 +24,9 @@ struct Program {
   mutable Memory found;             // what it found last
   struct Watcher* watcher;          // null where nobody watches
   int64_t number;                   // of the program among all of the launch
+  const char* (*ask)(void* run);    // why the launch has to end; null: it goes on
+  void* run;
+  mutable uint64_t turns;  // of loops
 };
 
 // A load or store of the source.
@@ -73,6 +76,18 @@ __attribute__((noinline, cold, noreturn)) inline void fail_access(const Program&
   fail('M', "%s: program (%d, %d, %d) of (%d, %d, %d) %s %lld bytes at 0x%llx,%s%s", site.place,
        program.id[0], program.id[1], program.id[2], program.count[0], program.count[1], program.count[2],
        site.what, (long long)bytes, (unsigned long long)address, where, argument);
+}
+
+__attribute__((noinline, cold)) inline void ask(const Program& program, const char* place) {
+  if (program.ask == nullptr) return;
+  const char* const reason = program.ask(program.run);
+  if (reason != nullptr)
+    fail('T', "%s: program (%d, %d, %d) of (%d, %d, %d) %s", place, program.id[0], program.id[1], program.id[2],
+         program.count[0], program.count[1], program.count[2], reason);
+}
+// At each turn of a loop: whether the launch has to end is asked now and then.
+inline void turn(const Program& program, const char* place) {
+  if (__builtin_expect((++program.turns & 0x3fff) == 0, 0)) ask(program, place);
 }
 
 inline bool is_in(Memory memory, int64_t address, int64_t bytes) {

@@ -1,0 +1,108 @@
+"""`loom kernels`: the kernels that a program launched, as a table and as a page."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torch_loom.tools.kernels import checks_text, merged
+from torch_loom.tools.kernels_page import page
+
+PROGRAM = Path(__file__).parents[1] / "kernels" / "programs" / "launched_kernels.py"
+
+
+def kernel(**given: Any) -> dict[str, Any]:
+    shape = {
+        "chip": "h100",
+        "grid": [4, 1, 1],
+        "launches": 2,
+        "seconds": 3e-6,
+        "bytes": 1e6,
+        "products": 2.5e9,
+        "operations": 10.0,
+        "occupancy": 0.5,
+        "waves": 1,
+    }
+    return {
+        "name": "scale",
+        "file": "kernels.py",
+        "line": 10,
+        "source": "def scale(x):\n    tl.store(x, 1 < 2)\n",
+        "constants": {"BLOCK": "1024"},
+        "generated": "void run_program(const Program& program) {\nfor (;;) {\nx();\n}\n}",
+        "options": {"num_warps": 4, "num_stages": 3},
+        "checks": {"ends": 2, "each": 1},
+        "is_watched": False,
+        "launches": 2,
+        "seconds": 6e-6,
+        "bytes": 2e6,
+        "shapes": [shape],
+        **given,
+    }
+
+
+def test_kernels_of_several_processes_are_added_up() -> None:
+    other = kernel(name="other", generated="other", seconds=1e-3)
+    found = merged([[kernel()], [kernel(), other]])
+    assert [(one["name"], one["launches"], one["seconds"]) for one in found] == [
+        ("other", 2, 1e-3),
+        ("scale", 4, 1.2e-5),
+    ]
+
+
+def test_checks_in_words() -> None:
+    assert checks_text(kernel()) == "2 by block, 1 one by one"
+    assert checks_text(kernel(is_watched=True)) == "each, watched"
+    assert checks_text(kernel(checks={})) == "none"
+
+
+def test_the_page_has_source_and_generated_code() -> None:
+    text = page(["train.py"], [kernel()])
+    assert "<span class=no>11 </span>    tl.store(x, 1 &lt; 2)" in text
+    assert "<span class=no>3 </span>    x();" in text
+    assert "2.5 G" in text
+    assert "BLOCK=1024; num_warps=4" in text
+
+
+def test_the_page_of_a_program_without_kernels() -> None:
+    assert "<b>0</b><span>kernels</span>" in page(["train.py"], [])
+
+
+@pytest.mark.parametrize(
+    ("program", "words"), [("ls", "is neither"), ("absent.py", "there is no file 'absent.py'")]
+)
+def test_what_is_no_program_is_refused(program: str, words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "torch_loom.tools.cli", "kernels", program],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert words in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+def test_a_program(tmp_path: Path) -> None:
+    html = tmp_path / "page.html"
+    done = subprocess.run(
+        [sys.executable, "-m", "torch_loom.tools.cli", "kernels", "--chip", "a100", "--html", html, PROGRAM],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=None,
+    )
+    assert done.returncode == 3, done.stderr  # the program's
+    rows = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line.strip()}
+    assert rows["scale"][2] == "5"
+    assert rows["one"][2] == "1"
+    assert "of the chip a100" in done.stdout
+    assert "tl.store(out + at, tl.load(x + at, mask=mask) * factor, mask=mask)" in html.read_text(
+        encoding="utf-8"
+    )

@@ -1,0 +1,102 @@
+"""`loom kernels`: run a program, and list the Triton kernels that it launched."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch_loom.errors import ConfigurationError
+from torch_loom.image.report import duration
+from torch_loom.tools import console, kernels_page
+from torch_loom.tools.launch import Values, prepare
+from torch_loom.tools.plan_text import size_text
+
+
+def run(arguments: Sequence[str], values: Values, html: Path | None) -> int:
+    """Run a program under the name cuda, and show its kernels.
+
+    Args:
+        arguments: what to run: ``file.py`` or ``-m module``, and its arguments.
+        values: settings by their names; None for those that are not given.
+        html: where to write the page; None: nowhere.
+
+    Returns:
+        The exit status of the program.
+
+    Raises:
+        ConfigurationError: a value is bad, or there is no such program.
+    """
+    from torch_loom import config
+
+    is_python = arguments[0] in {"-m", "-c"} or arguments[0].endswith(".py")
+    if not is_python:
+        raise ConfigurationError(f"loom kernels runs SCRIPT.py or -m MODULE, and {arguments[0]!r} is neither")
+    if arguments[0].endswith(".py") and not Path(arguments[0]).is_file():
+        raise ConfigurationError(f"there is no file {arguments[0]!r}")
+    with tempfile.TemporaryDirectory(prefix="loom-kernels-") as folder:
+        prepare(config.CUDA_NAME, {**values, "kernel_report": folder})
+        done = subprocess.run([sys.executable, *arguments], env=os.environ, check=False)
+        found = merged([json.loads(path.read_text(encoding="utf-8")) for path in _files(Path(folder))])
+    _show(found)
+    if html is not None:
+        html.write_text(kernels_page.page(list(arguments), found), encoding="utf-8")
+        console.out.print(f"written: {html}", highlight=False)
+    return done.returncode
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("kernels-*.json"))
+
+
+def merged(processes: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the kernels of several processes, each kernel once."""
+    found: dict[str, dict[str, Any]] = {}
+    for kernels in processes:
+        for one in kernels:
+            known = found.setdefault(one["generated"], {**one, "launches": 0, "seconds": 0.0, "bytes": 0.0})
+            for key in ("launches", "seconds", "bytes"):
+                known[key] += one[key]
+    return sorted(found.values(), key=lambda one: -one["seconds"])
+
+
+def checks_text(kernel: dict[str, Any]) -> str:
+    """Return in words how the accesses of a kernel are checked."""
+    if kernel["is_watched"]:
+        return "each, watched"
+    checks = kernel["checks"]
+    names = {"ends": "by block", "rows": "by row", "each": "one by one"}
+    return ", ".join(f"{checks[key]} {name}" for key, name in names.items() if checks.get(key)) or "none"
+
+
+def _show(kernels: list[dict[str, Any]]) -> None:
+    if not kernels:
+        console.out.print("The program launched no Triton kernel.", highlight=False)
+        return
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    table.add_column("kernel", overflow="fold", min_width=16)
+    table.add_column("at", overflow="fold")
+    for name in ("launches", "time", "of one", "moved", "occupancy", "checks"):
+        table.add_column(name, justify="left" if name == "checks" else "right")
+    for one in kernels:
+        place = f"{os.path.basename(one['file'])}:{one['line']}" if one["file"] else ""
+        table.add_row(
+            one["name"],
+            place,
+            str(one["launches"]),
+            duration(one["seconds"]),
+            duration(one["seconds"] / one["launches"]),
+            size_text(round(one["bytes"])),
+            f"{one['shapes'][0]['occupancy']:.0%}",
+            checks_text(one),
+        )
+    chip = kernels[0]["shapes"][0]["chip"]
+    console.out.print(table)
+    console.out.print(f"Times are the cost model's, of the chip {chip}.", highlight=False)
