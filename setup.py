@@ -78,8 +78,8 @@ MIRROR = ROOT / "tests" / "driver" / "mirror"
 LOGGED = ROOT / "tests" / "driver" / "logged"
 # Where optimising further buys nothing: what is called from Python, or once.
 COLD = ("torch/bindings", "torch/profiler", "testing")
-# Where each file has options of its own.
-ALONE = ("numerics",)
+# Where each file has options or helpers of its own.
+ALONE = ("numerics", "numerics/tensix", "numerics/tensor_core")
 # Headers are most of what a file costs, so the files of a room are compiled several at a time.
 # About so many; SEPARATE_OBJECTS=1 compiles each file alone, which suits who edits one file again and again.
 FILES_PER_UNIT = 1 if os.environ.get("SEPARATE_OBJECTS") == "1" else 16

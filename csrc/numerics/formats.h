@@ -26,6 +26,14 @@ enum class Format : int64_t {
   kInvalid = 255,
 };
 
+// By which converter a value gets into a format. The number of a format with a rule is format + 256 · (rule +
+// 8 · wide), where the packer's source holds float32.
+enum class Rule : int64_t { kPyBuda = 0, kHost = 1, kPacker = 2, kPackerPrecise = 3, kUnpacker = 4 };
+
+constexpr Format without_rule(int64_t format) { return static_cast<Format>(format & 0xFF); }
+constexpr Rule rule_of(int64_t format) { return static_cast<Rule>(format >> 8 & 7); }
+constexpr bool is_from_wide(int64_t format) { return (format >> 11 & 1) != 0; }
+
 inline constexpr int64_t kBlock = 16;  // elements that share an exponent
 inline constexpr int64_t kFace = 16, kTile = 32;
 inline constexpr int64_t kTileElements = kTile * kTile;
@@ -58,7 +66,7 @@ constexpr bool is_known(int64_t format) {
 
 // Magnitude bits of an element of a block format, its explicit leading one among them; 0: no block format.
 constexpr int magnitude_bits(Format format) {
-  switch (format) {
+  switch (without_rule(static_cast<int64_t>(format))) {
     case Format::kBfp8:
     case Format::kBfp8_b:
       return 7;
@@ -77,6 +85,7 @@ constexpr bool is_block(Format format) { return magnitude_bits(format) != 0; }
 
 // Block formats whose shared exponent has 5 bits.
 constexpr bool has_short_exponent(Format format) {
+  format = without_rule(static_cast<int64_t>(format));
   return format == Format::kBfp8 || format == Format::kBfp4 || format == Format::kBfp2;
 }
 
@@ -86,7 +95,7 @@ struct IntegerRange {
 };
 
 constexpr IntegerRange integer_range(Format format) {
-  switch (format) {
+  switch (without_rule(static_cast<int64_t>(format))) {
     case Format::kInt8:
       return {-128.0, 127.0};
     case Format::kInt32:
@@ -121,6 +130,24 @@ constexpr int element_bits(Format format) {
     default:
       return 8;
   }
+}
+
+// Whether a converter has a rule for a format.
+constexpr bool has_rule(Format format, Rule rule) {
+  switch (rule) {
+    case Rule::kPyBuda:
+      return true;
+    case Rule::kHost:
+      return is_block(format) || format == Format::kFloat32 || format == Format::kFloat16_b ||
+             format == Format::kFloat16;
+    case Rule::kPacker:
+    case Rule::kPackerPrecise:
+      return (is_block(format) && !has_short_exponent(format)) || format == Format::kFloat32 ||
+             format == Format::kFloat16_b || format == Format::kFloat16;
+    case Rule::kUnpacker:
+      return format == Format::kFloat32 || format == Format::kFloat16_b || format == Format::kFloat16;
+  }
+  return false;
 }
 
 // Bytes of a packed tile of 32 x 32 elements.

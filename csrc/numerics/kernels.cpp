@@ -25,8 +25,6 @@ namespace {
 
 std::atomic<const Kernels*> chosen_kernels{nullptr};
 
-uint64_t bits_of(double value) { return std::bit_cast<uint64_t>(value); }
-
 }  // namespace
 
 const Kernels* kernels_named(const char* name) {
@@ -58,21 +56,6 @@ const Kernels& kernels() {
 
 void use_kernels(const Kernels* chosen) { chosen_kernels.store(chosen, std::memory_order_relaxed); }
 
-Accumulate accumulate_of(Format format) {
-  const double infinity = HUGE_VAL;
-  // The least value that rounds up to the smallest normal: half a step of the denormals below it, a tie that
-  // goes to the even neighbour.
-  switch (format) {
-    case Format::kFloat16:
-      return {42, bits_of(0x1p-14), bits_of(0x1p-14 - 0x1p-25), bits_of(65504.0), bits_of(65504.0)};
-    case Format::kFloat16_b:
-      return {45, bits_of(0x1p-126), bits_of(0x1p-126 - 0x1p-134), bits_of(0x1.fep127), bits_of(infinity)};
-    default:
-      return {29, bits_of(0x1p-126), bits_of(0x1p-126 - 0x1p-150), bits_of(0x1.fffffep127),
-              bits_of(infinity)};
-  }
-}
-
 namespace scalar {
 
 void quantize_block(Format format, const float* in, float* out, int64_t count, Counts& counts) {
@@ -100,28 +83,6 @@ void quantize_block(Format format, const float* in, float* out, int64_t count, C
     uint32_t magnitude = scale.is_zero ? 0 : magnitude_of(absolute, exponent, bits);
     if (scale.is_saturated && magnitude != 0) magnitude = (1u << bits) - 1;
     out[i] = std::bit_cast<float>(magnitude == 0 ? 0u : sign | scaled(magnitude, scale.power));
-  }
-}
-
-void strict_product(const StrictProduct& product, int64_t panel_width, int64_t first_row, int64_t last_row) {
-  const int64_t depth = product.depth;
-  for (int64_t row = first_row; row < last_row; ++row) {
-    for (int64_t column = 0; column < product.columns; ++column) {
-      const int64_t place = column / panel_width * depth * panel_width + column % panel_width;
-      double sum = 0;
-      for (int64_t k = 0; k < depth; ++k) {
-        const int64_t right = place + k * panel_width, left = row * depth + k;
-        const double a = product.right_high[right], b = product.left_high[left];
-        sum += a * b;
-        if (std::isfinite(a) && std::isfinite(b)) {
-          if (product.num_passes > 1) sum += product.right_low[right] * b;
-          if (product.num_passes > 2) sum += a * product.left_low[left];
-          if (product.num_passes > 3) sum += product.right_low[right] * product.left_low[left];
-        }
-        if (k % kBlock == kBlock - 1 || k == depth - 1) sum = rounded_sum(sum, product.accumulate);
-      }
-      product.out[row * product.out_stride + column] = static_cast<float>(sum);
-    }
   }
 }
 

@@ -6,6 +6,8 @@
 #include <cstdint>
 
 #include "numerics/formats.h"
+#include "numerics/tensix/products.h"
+#include "numerics/tensor_core/products.h"
 
 namespace loom::numerics {
 
@@ -13,32 +15,6 @@ namespace loom::numerics {
 struct OperandMask {
   uint32_t kept;        // of the operand itself
   uint32_t subtracted;  // the part without these bits is what is wanted; 0: all that is kept
-};
-
-// How the running sum of a strict product is rounded. Bits of float64.
-struct Accumulate {
-  int dropped_bits;          // of float64's 52 mantissa bits
-  uint64_t smallest_normal;  // below it is zero, but for what rounds up to it
-  uint64_t flushed_below;
-  uint64_t largest;         // what a larger finite sum becomes
-  uint64_t overflow_above;  // sums above `largest`, once rounded
-};
-
-Accumulate accumulate_of(Format format);
-
-// One product of a strict matmul: out[m][n] = sum over k of left[m][k] * right[k][n], both packed by the
-// caller as float64: `left` as `rows` x `depth` pairs (high, low), `right` in panels of `panel_width`
-// columns.
-struct StrictProduct {
-  const double* left_high;
-  const double* left_low;  // rows x depth
-  const double* right_high;
-  const double* right_low;  // panels: depth x panel_width each
-  int64_t rows, depth, columns;
-  int num_passes;  // 1 to 4: high·high, low(right)·high, high·low(left), low·low
-  Accumulate accumulate;
-  float* out;  // rows x columns
-  int64_t out_stride;
 };
 
 struct Kernels {
@@ -51,9 +27,23 @@ struct Kernels {
   void (*mask)(OperandMask mask, bool drops_nonfinite, const float* in, float* out, int64_t count);
   // A hash of `count` words of 32 bits: inputs that differ in any word have, almost surely, different hashes.
   uint64_t (*fingerprint)(const void* words, int64_t count);
-  int64_t panel_width;
-  // Rows [first_row, last_row) of a strict product.
-  void (*strict_product)(const StrictProduct& product, int64_t first_row, int64_t last_row);
+  // Operands of a matrix unit's product, laid out: rows of the left one, panels of the right one.
+  int64_t tensix_panel_width;
+  void (*tensix_pack_left)(const tensix::Reading& reading, const float* left, int64_t first_row,
+                           int64_t last_row, int64_t true_depth, int64_t depth, tensix::Packed& packed);
+  void (*tensix_pack_right)(const tensix::Reading& reading, const float* right, int64_t first_panel,
+                            int64_t last_panel, int64_t true_depth, int64_t columns, int64_t row_stride,
+                            int64_t column_stride, int64_t depth, tensix::Packed& packed);
+  // Rows [first_row, last_row) of a matrix unit's product.
+  void (*tensix_product)(const tensix::Product& product, int64_t first_row, int64_t last_row);
+  // The same of a GPU's matrix instructions.
+  int64_t core_panel_width;
+  void (*core_pack_left)(const tensor_core::Reading& reading, const float* left, int64_t first_row,
+                         int64_t last_row, int64_t true_depth, int64_t depth, tensor_core::Packed& packed);
+  void (*core_pack_right)(const tensor_core::Reading& reading, const float* right, int64_t first_panel,
+                          int64_t last_panel, int64_t true_depth, int64_t columns, int64_t row_stride,
+                          int64_t column_stride, int64_t depth, tensor_core::Packed& packed);
+  void (*core_product)(const tensor_core::Product& product, int64_t first_row, int64_t last_row);
 };
 
 // What this processor runs best.

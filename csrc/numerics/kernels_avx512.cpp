@@ -14,7 +14,7 @@
 
 #define LOOM_ISA "avx512"
 #define LOOM_VECTOR_BYTES 64
-#define LOOM_STRICT_ROWS 8
+#define LOOM_TENSIX_ROWS 4
 
 namespace loom::numerics::avx512 {
 

@@ -68,21 +68,4 @@ inline float quantize_integer(Format format, float value, Counts& counts) {
   return static_cast<float>(rounded) + 0.0f;  // no integer is -0
 }
 
-// A running sum, rounded to the accumulate format.
-inline double rounded_sum(double sum, const Accumulate& to) {
-  const uint64_t bits = std::bit_cast<uint64_t>(sum), sign = bits & (uint64_t{1} << 63),
-                 absolute = bits ^ sign;
-  if (std::isnan(sum)) return sum;
-  const uint64_t ulp = uint64_t{1} << to.dropped_bits;
-  uint64_t rounded = (absolute + (ulp / 2 - 1) + ((absolute >> to.dropped_bits) & 1)) & ~(ulp - 1);
-  if (rounded < to.smallest_normal) rounded = to.smallest_normal;
-  if (absolute < to.flushed_below) rounded = 0;
-  if (rounded > to.largest) rounded = to.overflow_above;
-  return std::bit_cast<double>(rounded | sign);
-}
-
-// Rows of a strict product whose operands may be infinite or NaN: such a product has one pass, of the whole
-// operands, since infinity times the other's empty low part would be NaN.
-void strict_product(const StrictProduct& product, int64_t panel_width, int64_t first_row, int64_t last_row);
-
 }  // namespace loom::numerics::scalar

@@ -275,36 +275,3 @@ def passes(fidelity: MathFidelity, a: int, b: int) -> list[Fraction]:
     b_high, b_low = parts(b, 0xFFFE0000, 0xFFFFE000)
     every = [a_high * b_high, a_low * b_high, a_high * b_low, a_low * b_low]
     return every[: max(1, fidelity.value)]
-
-
-def to_double(value: Fraction) -> Fraction:
-    return to_grid(value, 52, -1022)
-
-
-def accumulated(fmt: DataFormat, value: Fraction) -> Fraction:
-    """A finite running sum in the accumulate format."""
-    mantissa_bits, lowest = {
-        DataFormat.Float32: (23, -126),
-        DataFormat.Float16_b: (7, -126),
-        DataFormat.Float16: (10, -14),
-    }[fmt]
-    rounded = to_grid(value, mantissa_bits, lowest)
-    if abs(rounded) < Fraction(2) ** lowest:
-        return Fraction(0)
-    if fmt is DataFormat.Float16:
-        return min(max(rounded, Fraction(-65504)), Fraction(65504))
-    assert abs(rounded) < Fraction(2) ** 128, "the reference has no infinities"
-    return rounded
-
-
-def strict_dot(
-    fidelity: MathFidelity, accumulate: DataFormat, left: Sequence[int], right: Sequence[int]
-) -> Fraction:
-    """A row of operand 0 (SrcB) with a column of operand 1 (SrcA)."""
-    total = Fraction(0)
-    for k, (b, a) in enumerate(zip(left, right, strict=True)):
-        for part in passes(fidelity, a, b):
-            total = to_double(total + part)
-        if k % 16 == 15 or k == len(left) - 1:
-            total = accumulated(accumulate, total)
-    return total

@@ -44,7 +44,7 @@ def test_bad_formats_are_named() -> None:
         numerics.matmul(x, x, accumulate=B8)
     with pytest.raises(FormatError, match="need HiFi4"):
         numerics.matmul(x, x, accumulate=DataFormat.Int32, fidelity=MathFidelity.LoFi)
-    with pytest.raises(FormatError, match="mode is 'exact'; allowed: fast, strict"):
+    with pytest.raises(FormatError, match="mode is 'exact'; allowed: fast, silicon"):
         numerics.matmul(x, x, mode="exact")
     with pytest.raises(
         FormatError, match=r"matmul: .*operand 0 is Float16 \(family a\).*operand 1 is Float16_b"
@@ -69,7 +69,7 @@ def test_bad_operands_are_named() -> None:
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
         numerics.matmul(random(3, 4), random(5, 4))
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
-        numerics.matmul(random(3, 4), random(5, 4), mode="strict")
+        numerics.matmul(random(3, 4), random(5, 4), mode="silicon")
 
 
 def test_bad_tiles_are_named() -> None:
@@ -115,7 +115,7 @@ def test_a_file_cut_short_is_named(tmp_path: Path) -> None:
             numerics.unpack(whole[:left].clone(), B8, (40, 40))
 
 
-@pytest.mark.parametrize("mode", ["fast", "strict"])
+@pytest.mark.parametrize("mode", ["fast", "silicon"])
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
@@ -143,7 +143,7 @@ def test_bad_convolutions_are_named(changed: dict[str, Any], told: str, mode: st
 
 def test_windows_larger_than_the_input_are_refused() -> None:
     x, weight = random(1, 4, 2, 2), random(6, 4, 3, 3)
-    for mode in ("fast", "strict"):
+    for mode in ("fast", "silicon"):
         with pytest.raises((RuntimeError, OperandError), match=r"2 x 2|does not fit"):
             numerics.conv2d(x, weight, mode=mode)
         assert numerics.conv2d(x, weight, padding=1, mode=mode).shape == (1, 6, 2, 2)

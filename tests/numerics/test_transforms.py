@@ -43,7 +43,7 @@ def test_vmap_of_matmul(shapes: Any, dims: Any) -> None:
     how: dict[str, Any] = {
         "fidelity": MathFidelity.HiFi2,
         "accumulate": DataFormat.Float16_b,
-        "mode": "strict",
+        "mode": "silicon",
     }
     got = torch.vmap(lambda a, b: numerics.matmul(a, b, **how), in_dims)(*inputs)
     for i in range(3):

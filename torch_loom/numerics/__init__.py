@@ -14,6 +14,7 @@ from torch_loom.numerics.quantization import (
     unpack,
 )
 from torch_loom.numerics.reports import Comparison, SearchResult, compare, pcc, search
+from torch_loom.numerics.tensor_cores import tensor_core
 
 __all__ = [
     "Comparison",
@@ -38,5 +39,6 @@ __all__ = [
     "quantize",
     "quantize_",
     "search",
+    "tensor_core",
     "unpack",
 ]

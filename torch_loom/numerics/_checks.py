@@ -13,7 +13,7 @@ from torch_loom.numerics.formats import DataFormat, ExponentFamily, MathFidelity
 FLOAT_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGER_DTYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 ACCUMULATE_FORMATS = (DataFormat.Float32, DataFormat.Float16_b, DataFormat.Float16, DataFormat.Int32)
-MODES = ("fast", "strict")
+MODES = ("fast", "silicon")
 # The format that a dtype of PyTorch is.
 DTYPE_FORMATS = {
     torch.float64: DataFormat.Float32,
@@ -82,10 +82,10 @@ def check_accumulate(op: str, accumulate: object, fidelity: MathFidelity) -> Dat
 
 
 def check_mode(op: str, mode: object) -> bool:
-    """Return whether `mode` is strict."""
+    """Return whether sums are those of a chip's matrix unit."""
     if mode not in MODES:
         raise FormatError(f"{op}: mode is {mode!r}; allowed: {_listed(MODES)}")
-    return mode == "strict"
+    return mode == "silicon"
 
 
 def check_tensor(op: str, tensor: object, argument: str = "t") -> Tensor:

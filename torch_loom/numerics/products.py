@@ -20,6 +20,7 @@ from torch_loom.numerics._checks import (
     check_mode,
 )
 from torch_loom.numerics._ops import NONE, ops
+from torch_loom.numerics._silicon import check_destination, silicon_mode
 from torch_loom.numerics.formats import DataFormat, ExponentFamily, MathFidelity
 
 
@@ -29,7 +30,8 @@ class _Product:
 
     fidelity: int
     accumulate: DataFormat
-    strict: bool
+    silicon: int
+    """The mode of sums, as the ops take it; 0: fast."""
     out_format: int
 
 
@@ -56,6 +58,7 @@ def _checked(
     accumulate: DataFormat | None,
     mode: str,
     out_format: DataFormat | None,
+    chip: str,
 ) -> _Product:
     formats = {"operand 0": DTYPE_FORMATS[a.dtype], "operand 1": DTYPE_FORMATS[b.dtype]}
     check_families(op, formats)
@@ -64,7 +67,11 @@ def _checked(
         accumulate = default_accumulate(list(formats.values()))
     accumulate = check_accumulate(op, accumulate, fidelity)
     out = NONE if out_format is None else check_format(op, out_format, "out_format").value
-    return _Product(fidelity.value, accumulate, check_mode(op, mode), out)
+    silicon = 0
+    if check_mode(op, mode):
+        silicon = silicon_mode(op, formats["operand 0"], chip)
+        check_destination(op, formats["operand 0"], accumulate)
+    return _Product(fidelity.value, accumulate, silicon, out)
 
 
 def matmul(
@@ -75,6 +82,7 @@ def matmul(
     accumulate: DataFormat | None = None,
     mode: str = "fast",
     out_format: DataFormat | None = None,
+    chip: str = "wormhole_b0",
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``a @ b`` as the chip's matrix unit computes it. Differentiable: the backward's products alike.
@@ -85,9 +93,11 @@ def matmul(
         fidelity: which bits of the operands a product sees.
         accumulate: the format of the sums: Float32, Float16_b, Float16, or Int32 (exact, HiFi4 alone).
             Default: Float32 if an operand is float32 or float64, else the operands' dtype.
-        mode: ``"fast"``: PyTorch's float32 matmul over the masked operands, rounded once. ``"strict"``: in
-            the chip's order, rounded after every 16 products.
+        mode: ``"fast"``: PyTorch's float32 matmul over the masked operands, rounded once. ``"silicon"``: as
+            the chip's matrix unit computes it, to the bit; operands of an exponent field of 0 are zero.
         out_format: the format of the result; default: the accumulate format.
+        chip: whose matrix unit ``"silicon"`` means: ``"wormhole_b0"``, ``"blackhole"``, or ``"grayskull"``,
+            which is computed by Wormhole's rule.
         out: a tensor of the dtype of `a` to write to; no gradients then.
 
     Returns:
@@ -99,8 +109,8 @@ def matmul(
     """
     a = check_floats("matmul", a, "a")
     b = check_floats("matmul", b, "b")
-    how = _checked("matmul", a, b, fidelity, accumulate, mode, out_format)
-    arguments = (a, b, how.fidelity, how.accumulate.value, how.strict, how.out_format)
+    how = _checked("matmul", a, b, fidelity, accumulate, mode, out_format, chip)
+    arguments = (a, b, how.fidelity, how.accumulate.value, how.silicon, how.out_format)
     if out is None:
         result: Tensor = ops.matmul(*arguments)
         return result
@@ -156,6 +166,7 @@ def conv2d(
     accumulate: DataFormat | None = None,
     mode: str = "fast",
     out_format: DataFormat | None = None,
+    chip: str = "wormhole_b0",
 ) -> Tensor:
     """Return a convolution, which is a matmul of windows, as the chip's matrix unit computes it.
 
@@ -164,8 +175,8 @@ def conv2d(
         weight: (SrcA), [O, C / groups, kH, kW].
         bias: [O], added in float32 before the sum's last rounding.
         stride, padding, dilation, groups: as in :func:`torch.nn.functional.conv2d`.
-        fidelity, accumulate, mode, out_format: as in :func:`matmul`; products go over the channels, then the
-            rows and columns of the window.
+        fidelity, accumulate, mode, out_format, chip: as in :func:`matmul`; products go over the channels,
+            then the rows and columns of the window.
 
     Returns:
         [N, O, H', W'] or [O, H', W'], of the dtype of `input`.
@@ -175,7 +186,7 @@ def conv2d(
     """
     input = check_floats("conv2d", input, "input")
     weight = check_floats("conv2d", weight, "weight")
-    how = _checked("conv2d", input, weight, fidelity, accumulate, mode, out_format)
+    how = _checked("conv2d", input, weight, fidelity, accumulate, mode, out_format, chip)
     if weight.dim() != 4 or input.dim() not in (3, 4):
         raise OperandError(
             f"conv2d: input and weight have shapes {list(input.shape)} and {list(weight.shape)}; allowed: "
@@ -188,10 +199,10 @@ def conv2d(
         raise OperandError(f"conv2d: padding is 'same', which needs a stride of 1, not {stride}")
     _check_channels(input, weight, bias, groups)
     pads = _padding(padding, weight.shape[2:], dilation)
-    if how.strict or pads[0] != pads[1] or pads[2] != pads[3]:
+    if how.silicon or pads[0] != pads[1] or pads[2] != pads[3]:
         input, pads = functional.pad(input, pads), [0, 0, 0, 0]
-    if how.strict:
-        return _strict_conv2d(input, weight, bias, stride, dilation, groups, how)
+    if how.silicon:
+        return _silicon_conv2d(input, weight, bias, stride, dilation, groups, how)
     batched = input if input.dim() == 4 else input.unsqueeze(0)
     result: Tensor = ops.convolution(
         batched,
@@ -210,7 +221,7 @@ def conv2d(
     return result if input.dim() == 4 else result.squeeze(0)
 
 
-def _strict_conv2d(
+def _silicon_conv2d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -241,9 +252,11 @@ def _strict_conv2d(
     accumulate = how.accumulate.value
     if groups == 1:
         # One matrix of all windows, so that the weight is laid out once.
-        sums = ops.matmul(left.squeeze(1), right.squeeze(0), how.fidelity, accumulate, True).unsqueeze(1)
+        sums = ops.matmul(left.squeeze(1), right.squeeze(0), how.fidelity, accumulate, how.silicon).unsqueeze(
+            1
+        )
     else:
-        sums = ops.matmul(left, right, how.fidelity, accumulate, True)
+        sums = ops.matmul(left, right, how.fidelity, accumulate, how.silicon)
     result: Tensor = sums.transpose(-2, -1).reshape(count, out_channels, height, width)
     if bias is not None:
         result = ops.quantize(result + bias.view(-1, 1, 1).to(result.dtype), accumulate)

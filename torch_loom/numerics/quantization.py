@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_loom.errors import OperandError, PackedDataError
 from torch_loom.numerics._checks import check_floats, check_format, check_tensor
 from torch_loom.numerics._ops import ops
+from torch_loom.numerics._silicon import check_rule, converted
 from torch_loom.numerics.formats import BLOCK_ELEMENTS, DataFormat
 
 # Where quantize() leaves the counts of a result: (int64 [2] on its device, version of the result).
@@ -28,34 +29,38 @@ class Nonfinite(NamedTuple):
     """Blocks of 16 that a NaN made NaN."""
 
 
-def quantize(t: Tensor, fmt: DataFormat, *, out: Tensor | None = None) -> Tensor:
+def quantize(t: Tensor, fmt: DataFormat, *, rule: str = "pybuda", out: Tensor | None = None) -> Tensor:
     """Return the values of `t` in a data format; the gradient goes straight through.
 
     Args:
         t: any shape, stride and floating-point dtype; wider ones are rounded to float32 first. Integers where
             `fmt` is an integer format. Blocks of block formats lie along the last dimension.
         fmt: the format.
+        rule: whose conversion: ``"pybuda"``, halves away from zero; ``"host"``, tt-metal's of weights, halves
+            to even; ``"packer"``, what a Wormhole or Blackhole chip writes of a 16-bit destination, and
+            ``"packer_precise"`` with all its bits; ``"unpacker"``, what its registers read. docs/numerics.md.
         out: a tensor of the dtype of `t` to write to, resized where its shape differs.
 
     Returns:
         A tensor with the shape, dtype and device of `t`. Values that its dtype cannot hold are rounded to it.
 
     Raises:
-        FormatError: `fmt` is no format that values can have.
+        FormatError: `fmt` is no format that values can have, or none that the rule makes.
         OperandError: `t` has no such values.
     """
     fmt = check_format("quantize", fmt)
     t = check_floats("quantize", t, fmt=fmt)
+    number = converted(fmt, check_rule("quantize", rule, fmt))
     if out is not None:
         if check_tensor("quantize", out, "out").dtype != t.dtype:
             raise OperandError(f"quantize: out is a {out.dtype} tensor; allowed: {t.dtype}, the dtype of t")
-        torch.ops.loom_numerics.quantize.out(t, fmt.value, out=out)
+        torch.ops.loom_numerics.quantize.out(t, number, out=out)
         return out
     if torch.compiler.is_compiling():
-        traced: Tensor = ops.quantize(t, fmt.value)
+        traced: Tensor = ops.quantize(t, number)
         return traced
     result: Tensor
-    result, counts = ops.quantize_counted(t, fmt.value)
+    result, counts = ops.quantize_counted(t, number)
     if not result.is_inference():
         setattr(result, _COUNTS, (counts, result._version))
     return result

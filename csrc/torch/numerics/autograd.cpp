@@ -174,7 +174,7 @@ at::Tensor operand_autograd(const at::Tensor& self, int64_t position, int64_t fi
 struct ProductBackward : Node {
   SavedVariable left, right;
   int64_t fidelity = 0, accumulate = 0, grad_format = kNone;
-  bool strict = false;
+  int64_t mode = 0;
 
   void release_variables() override {
     left.reset_data();
@@ -186,7 +186,7 @@ struct ProductBackward : Node {
 // product sums over them.
 struct MatmulBackward : ProductBackward {
   at::Tensor product(const at::Tensor& a, const at::Tensor& b) const {
-    return matmul(a, b, fidelity, accumulate, strict);
+    return matmul(a, b, fidelity, accumulate, mode);
   }
 
   variable_list apply(variable_list&& grads) override {
@@ -216,10 +216,10 @@ struct MatmulBackward : ProductBackward {
   std::string name() const override { return "LoomMatmulBackward"; }
 };
 
-using Matmul = at::Tensor(const at::Tensor&, const at::Tensor&, int64_t, int64_t, bool, int64_t, int64_t);
+using Matmul = at::Tensor(const at::Tensor&, const at::Tensor&, int64_t, int64_t, int64_t, int64_t, int64_t);
 
 at::Tensor matmul_autograd(const at::Tensor& self, const at::Tensor& other, int64_t fidelity,
-                           int64_t accumulate, bool strict, int64_t out_format, int64_t grad_format) {
+                           int64_t accumulate, int64_t mode, int64_t out_format, int64_t grad_format) {
   static const auto handle = op_named<Matmul>("matmul");
   refuse_forward_mode(self, "matmul");
   refuse_forward_mode(other, "matmul");
@@ -231,26 +231,26 @@ at::Tensor matmul_autograd(const at::Tensor& self, const at::Tensor& other, int6
     node->right = SavedVariable(other, false);
     node->fidelity = fidelity;
     node->accumulate = accumulate;
-    node->strict = strict;
+    node->mode = mode;
     node->grad_format = grad_format;
   }
   at::Tensor result = [&] {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    return handle.call(self, other, fidelity, accumulate, strict, out_format, grad_format);
+    return handle.call(self, other, fidelity, accumulate, mode, out_format, grad_format);
   }();
   if (node != nullptr) set_history(result, node);
   return result;
 }
 
 void matmul_out_autograd(const at::Tensor& self, const at::Tensor& other, int64_t fidelity,
-                         int64_t accumulate, bool strict, int64_t out_format, at::Tensor& out) {
+                         int64_t accumulate, int64_t mode, int64_t out_format, at::Tensor& out) {
   static const auto handle =
-      op_named<void(const at::Tensor&, const at::Tensor&, int64_t, int64_t, bool, int64_t, at::Tensor&)>(
+      op_named<void(const at::Tensor&, const at::Tensor&, int64_t, int64_t, int64_t, int64_t, at::Tensor&)>(
           "matmul", "out");
   check_out({self, other, out}, "matmul");
   {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    handle.call(self, other, fidelity, accumulate, strict, out_format, out);
+    handle.call(self, other, fidelity, accumulate, mode, out_format, out);
   }
   torch::autograd::increment_version(out);
 }

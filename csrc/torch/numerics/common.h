@@ -21,9 +21,19 @@ enum class Fidelity : int64_t { kLoFi = 0, kHiFi2 = 2, kHiFi3 = 3, kHiFi4 = 4, k
 struct Precision {
   Fidelity fidelity;
   Format accumulate;
-  bool strict;
 
-  Precision(int64_t fidelity_value, int64_t accumulate_value, bool is_strict, const char* op);
+  Precision(int64_t fidelity_value, int64_t accumulate_value, const char* op);
+};
+
+// The bits of `mode`: sums as a Tensix chip's matrix unit makes them.
+struct Silicon {
+  bool is_on;               // 1
+  bool is_blackhole;        // 2
+  bool has_short_exponent;  // 4: operands of the 5-bit family
+  bool adds_in_memory;      // 8: blocks of K are added where the packer writes them
+  int64_t block_tiles;      // from bit 8 on: tiles of K in a block; 0: one block
+
+  Silicon(int64_t mode, const char* op);
 };
 
 // Refuses what is no format; `Invalid` where it is not `kNone`'s way of saying that none is asked for.
@@ -47,6 +57,6 @@ void give_warning();
 at::Tensor quantize(const at::Tensor& self, int64_t format, int64_t first = kNone,
                     int64_t grad_format = kNone);
 at::Tensor matmul(const at::Tensor& self, const at::Tensor& other, int64_t fidelity, int64_t accumulate,
-                  bool strict);
+                  int64_t mode);
 
 }  // namespace loom::numerics::glue

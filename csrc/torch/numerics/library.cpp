@@ -38,14 +38,15 @@ void define_schemas(torch::Library& m) {
   // second product sees.
   m.def("operand(Tensor self, int position, int fidelity, bool low=False) -> Tensor",
         {at::Tag::pt2_compliant_tag});
+  // `mode`: how products are summed, see Silicon in common.h; 0: PyTorch's float32 matmul.
   m.def(
-      "matmul(Tensor self, Tensor other, int fidelity, int accumulate, bool strict=False, int "
-      "out_format=255, "
+      "matmul(Tensor self, Tensor other, int fidelity, int accumulate, int mode=0, int out_format=255, "
       "int grad_format=255) -> Tensor",
       {at::Tag::pt2_compliant_tag});
   m.def(
-      "matmul.out(Tensor self, Tensor other, int fidelity, int accumulate, bool strict=False, int "
-      "out_format=255, *, Tensor(a!) out) -> ()",
+      "matmul.out(Tensor self, Tensor other, int fidelity, int accumulate, int mode=0, int out_format=255, "
+      "*, "
+      "Tensor(a!) out) -> ()",
       {at::Tag::pt2_compliant_tag});
   m.def(
       "linear(Tensor self, Tensor weight, Tensor? bias, int fidelity, int accumulate, int out_format=255, "
@@ -75,12 +76,17 @@ void define_schemas(torch::Library& m) {
 void register_ops() {
   static const bool is_done = [] {
     // As all libraries here, it lives as long as the process.
-    define_schemas(*new torch::Library(torch::Library::DEF, kLibrary, std::nullopt, __FILE__, __LINE__));
+    auto* const library = new torch::Library(torch::Library::DEF, kLibrary, std::nullopt, __FILE__, __LINE__);
+    define_schemas(*library);
+    define_instructions(*library);
+    define_tensor_cores(*library);
     register_conversions();
     register_packing();
     register_products();
     register_product_shapes();
     register_formulas();
+    register_instructions();
+    register_tensor_cores();
     return true;
   }();
   static_cast<void>(is_done);

@@ -20,14 +20,14 @@ at::Tensor result_like(const at::Tensor& shape, const at::Tensor& self) {
   return at::empty_symint(shape.sym_sizes(), shape.options().dtype(self.scalar_type()));
 }
 
-at::Tensor matmul_meta(const at::Tensor& self, const at::Tensor& other, int64_t, int64_t, bool, int64_t,
+at::Tensor matmul_meta(const at::Tensor& self, const at::Tensor& other, int64_t, int64_t, int64_t, int64_t,
                        int64_t) {
   check_floating(self, "matmul");
   check_floating(other, "matmul");
   return result_like(at::matmul(self, other.to(self.scalar_type())), self);
 }
 
-void matmul_out_meta(const at::Tensor& self, const at::Tensor& other, int64_t, int64_t, bool, int64_t,
+void matmul_out_meta(const at::Tensor& self, const at::Tensor& other, int64_t, int64_t, int64_t, int64_t,
                      at::Tensor& out) {
   const at::Tensor shape = at::matmul(self, other.to(self.scalar_type()));
   if (out.sym_sizes() != shape.sym_sizes()) out.resize__symint(shape.sym_sizes());

@@ -43,6 +43,7 @@ struct Matrices {
 
 at::Tensor pack_cpu(const at::Tensor& self, int64_t format_value) {
   const Format format = checked_format(format_value, "pack");
+  TORCH_CHECK_VALUE(rule_of(format_value) == Rule::kPyBuda, "pack: takes formats without a converter's rule");
   const Matrices matrices(self.sizes());
   at::Tensor tiles = at::empty({matrices.num_tiles(), tile_bytes(format)}, self.options().dtype(at::kByte));
   uint8_t* bytes = tiles.mutable_data_ptr<uint8_t>();

@@ -1,4 +1,4 @@
-// Products with math fidelity: masks over PyTorch's float32 matmul and convolution, or strict sums.
+// Products with math fidelity: masks over PyTorch's float32 matmul and convolution, or a matrix unit's sums.
 #include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/convolution.h>
@@ -15,7 +15,7 @@
 #include "torch/engine/engine.h"
 #include "torch/numerics/common.h"
 #include "torch/numerics/register.h"
-#include "torch/numerics/strict.h"
+#include "torch/numerics/silicon.h"
 
 namespace loom::numerics::glue {
 
@@ -93,14 +93,15 @@ at::Tensor integer_matmul(const at::Tensor& self, const at::Tensor& other, int64
 }
 
 at::Tensor matmul_cpu(const at::Tensor& self, const at::Tensor& other, int64_t fidelity, int64_t accumulate,
-                      bool strict, int64_t out_format, int64_t) {
-  const Precision precision(fidelity, accumulate, strict, "matmul");
+                      int64_t mode, int64_t out_format, int64_t) {
+  const Precision precision(fidelity, accumulate, "matmul");
+  const Silicon silicon(mode, "matmul");
   check_floating(self, "matmul");
   check_floating(other, "matmul");
   check_out_format(out_format, "matmul");
   if (precision.accumulate == Format::kInt32) return integer_matmul(self, other, out_format);
-  if (strict) {
-    at::Tensor sum = strict_matmul(as_floats(self), as_floats(other), precision);
+  if (silicon.is_on) {
+    at::Tensor sum = silicon_matmul(self, other, precision, silicon, out_format);
     if (out_format != kNone)
       convert_reported(static_cast<Format>(out_format), Format::kInvalid, sum, sum, "matmul");
     return sum.to(self.scalar_type());
@@ -112,8 +113,8 @@ at::Tensor matmul_cpu(const at::Tensor& self, const at::Tensor& other, int64_t f
 }
 
 void matmul_out_cpu(const at::Tensor& self, const at::Tensor& other, int64_t fidelity, int64_t accumulate,
-                    bool strict, int64_t out_format, at::Tensor& out) {
-  const at::Tensor result = matmul_cpu(self, other, fidelity, accumulate, strict, out_format, kNone);
+                    int64_t mode, int64_t out_format, at::Tensor& out) {
+  const at::Tensor result = matmul_cpu(self, other, fidelity, accumulate, mode, out_format, kNone);
   TORCH_CHECK(out.scalar_type() == self.scalar_type(), "matmul: out is a ", out.scalar_type(),
               " tensor, and the result is ", self.scalar_type());
   if (out.sizes() != result.sizes()) out.resize_(result.sizes());
@@ -122,7 +123,7 @@ void matmul_out_cpu(const at::Tensor& self, const at::Tensor& other, int64_t fid
 
 at::Tensor linear_cpu(const at::Tensor& self, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                       int64_t fidelity, int64_t accumulate, int64_t out_format, int64_t) {
-  const Precision precision(fidelity, accumulate, false, "linear");
+  const Precision precision(fidelity, accumulate, "linear");
   check_floating(self, "linear");
   check_floating(weight, "linear");
   check_out_format(out_format, "linear");
@@ -149,7 +150,7 @@ at::Tensor convolution_cpu(const at::Tensor& self, const at::Tensor& weight,
                            at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
                            at::IntArrayRef output_padding, int64_t groups, int64_t fidelity,
                            int64_t accumulate, int64_t out_format, int64_t) {
-  const Precision precision(fidelity, accumulate, false, "convolution");
+  const Precision precision(fidelity, accumulate, "convolution");
   check_floating(self, "convolution");
   check_floating(weight, "convolution");
   check_out_format(out_format, "convolution");
@@ -168,7 +169,7 @@ std::tuple<at::Tensor, at::Tensor> convolution_backward_cpu(
     const at::Tensor& grad, const at::Tensor& self, const at::Tensor& weight, at::IntArrayRef stride,
     at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
     int64_t groups, int64_t fidelity, int64_t accumulate, std::array<bool, 2> output_mask) {
-  const Precision precision(fidelity, accumulate, false, "convolution_backward");
+  const Precision precision(fidelity, accumulate, "convolution_backward");
   const auto backward = [&](const at::Tensor& g, const at::Tensor& x, const at::Tensor& w,
                             std::array<bool, 3> wanted) {
     return at::convolution_backward(g, x, w, std::nullopt, stride, padding, dilation, transposed,
@@ -198,7 +199,7 @@ std::tuple<at::Tensor, at::Tensor> convolution_backward_cpu(
 }
 
 at::Tensor operand_cpu(const at::Tensor& self, int64_t position, int64_t fidelity, bool low) {
-  const Precision precision(fidelity, static_cast<int64_t>(Format::kFloat32), false, "operand");
+  const Precision precision(fidelity, static_cast<int64_t>(Format::kFloat32), "operand");
   check_floating(self, "operand");
   TORCH_CHECK_VALUE(position == 0 || position == 1, "operand: the position is 0 or 1, not ", position);
   const Side side = static_cast<Side>(position);
@@ -217,10 +218,17 @@ std::string kernels_in_use() { return kernels().name; }
 
 }  // namespace
 
-Precision::Precision(int64_t fidelity_value, int64_t accumulate_value, bool is_strict, const char* op)
-    : fidelity(static_cast<Fidelity>(fidelity_value)),
-      accumulate(static_cast<Format>(accumulate_value)),
-      strict(is_strict) {
+Silicon::Silicon(int64_t mode, const char* op)
+    : is_on((mode & 1) != 0),
+      is_blackhole((mode & 2) != 0),
+      has_short_exponent((mode & 4) != 0),
+      adds_in_memory((mode & 8) != 0),
+      block_tiles(mode >> 8) {
+  TORCH_CHECK_VALUE(mode == 0 || ((mode & 0xF1) == 1 && mode > 0), op, ": ", mode, " is no mode of sums");
+}
+
+Precision::Precision(int64_t fidelity_value, int64_t accumulate_value, const char* op)
+    : fidelity(static_cast<Fidelity>(fidelity_value)), accumulate(static_cast<Format>(accumulate_value)) {
   constexpr std::array kFidelities = {Fidelity::kLoFi, Fidelity::kHiFi2, Fidelity::kHiFi3, Fidelity::kHiFi4,
                                       Fidelity::kWhole};
   TORCH_CHECK_VALUE(std::find(kFidelities.begin(), kFidelities.end(), fidelity) != kFidelities.end(), op,
@@ -234,12 +242,12 @@ Precision::Precision(int64_t fidelity_value, int64_t accumulate_value, bool is_s
 }
 
 at::Tensor matmul(const at::Tensor& self, const at::Tensor& other, int64_t fidelity, int64_t accumulate,
-                  bool strict) {
+                  int64_t mode) {
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("loom_numerics::matmul", "")
-                             .typed<at::Tensor(const at::Tensor&, const at::Tensor&, int64_t, int64_t, bool,
-                                               int64_t, int64_t)>();
-  return op.call(self, other, fidelity, accumulate, strict, kNone, kNone);
+                             .typed<at::Tensor(const at::Tensor&, const at::Tensor&, int64_t, int64_t,
+                                               int64_t, int64_t, int64_t)>();
+  return op.call(self, other, fidelity, accumulate, mode, kNone, kNone);
 }
 
 void register_products() {

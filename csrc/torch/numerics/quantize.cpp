@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "numerics/tensix/conversions.h"
 #include "torch/core/python_errors.h"
 #include "torch/core/registration.h"
 #include "torch/engine/engine.h"
@@ -243,8 +244,12 @@ void give_warning() {
 }
 
 Format checked_format(int64_t format, const char* op) {
-  TORCH_CHECK_VALUE(is_known(format), op, ": ", format, format == kNone ? " (Invalid)" : "",
-                    " is no data format that values can have");
+  const Format base = without_rule(format);
+  TORCH_CHECK_VALUE(format >= 0 && is_known(static_cast<int64_t>(base)), op, ": ", format,
+                    format == kNone ? " (Invalid)" : "", " is no data format that values can have");
+  TORCH_CHECK_VALUE(has_rule(base, rule_of(format)), op, ": converter ",
+                    static_cast<int64_t>(rule_of(format)), " has no rule for format ",
+                    static_cast<int64_t>(base));
   return static_cast<Format>(format);
 }
 
@@ -273,7 +278,18 @@ Counts convert(Format format, Format first, const at::Tensor& in, const at::Tens
   at::parallel_for(0, num_units, std::max<int64_t>(1, kGrain / unit), [&](int64_t begin, int64_t end) {
     const int64_t first_element = begin * unit, last_element = std::min(count, end * unit);
     Counts counts;
-    if (has_rows) {
+    if (const Rule rule = rule_of(static_cast<int64_t>(format)); rule != Rule::kPyBuda) {
+      const int64_t columns = has_rows ? unit : last_element - first_element;
+      const float* source = from + first_element;
+      if (first != Format::kInvalid) {
+        best.quantize(first, Format::kInvalid, source, to + first_element, 1, last_element - first_element,
+                      false, counts);
+        source = to + first_element;
+      }
+      tensix::convert(without_rule(static_cast<int64_t>(format)), rule,
+                      is_from_wide(static_cast<int64_t>(format)), source, to + first_element,
+                      has_rows ? end - begin : 1, columns, counts);
+    } else if (has_rows) {
       best.quantize(format, first, from + first_element, to + first_element, end - begin, unit, streams,
                     counts);
     } else {

@@ -2,6 +2,8 @@
 // torch_loom.numerics is first imported.
 #pragma once
 
+#include <torch/library.h>
+
 namespace loom::numerics::glue {
 
 inline constexpr const char* kLibrary = "loom_numerics";
@@ -14,5 +16,9 @@ void register_packing();
 void register_products();
 void register_product_shapes();
 void register_formulas();
+void define_instructions(torch::Library& m);
+void register_instructions();
+void define_tensor_cores(torch::Library& m);
+void register_tensor_cores();
 
 }  // namespace loom::numerics::glue

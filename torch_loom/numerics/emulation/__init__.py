@@ -28,6 +28,9 @@ def emulate(
     mode: str = ...,
     overrides: Mapping[str, Override] | None = ...,
     formats: Collection[DataFormat] | None = ...,
+    chip: str = ...,
+    k_block: int | None = ...,
+    l1_accumulate: bool = ...,
 ) -> Emulated: ...
 
 
@@ -41,6 +44,9 @@ def emulate(
     mode: str = ...,
     overrides: Mapping[str, Override] | None = ...,
     formats: Collection[DataFormat] | None = ...,
+    chip: str = ...,
+    k_block: int | None = ...,
+    l1_accumulate: bool = ...,
 ) -> Emulation: ...
 
 
@@ -53,6 +59,9 @@ def emulate(
     mode: str = "fast",
     overrides: Mapping[str, Override] | None = None,
     formats: Collection[DataFormat] | None = None,
+    chip: str = "wormhole_b0",
+    k_block: int | None = None,
+    l1_accumulate: bool = False,
 ) -> Emulated | Emulation:
     """Compute with the numbers of a Tensix chip: a wrapped module, or a context for what runs in it.
 
@@ -70,7 +79,9 @@ def emulate(
         fidelity: default: the cheapest that sees all bits of the format.
         accumulate: the format of sums; default: Float32 for Float32, Int32 for integers, else 16 bits of
             the format's exponent family.
-        mode: of products, ``"fast"`` or ``"strict"``, see :func:`matmul`.
+        mode: ``"fast"``, float32 sums that are rounded once; ``"silicon"``, the chip's own: products to the
+            bit (:func:`matmul`), parameters and tensors from outside converted as its host does, results as
+            its packer writes them.
         overrides: other precisions for parts of the program, by pattern: ``*`` stands for any text, ``?`` for
             one character. A key means
 
@@ -87,6 +98,10 @@ def emulate(
             the outermost module that is called. A key that fits nothing is an error where a module is
             wrapped, and a warning at the end of a context.
         formats: what the chip has; default: all.
+        chip: whose matrix unit ``"silicon"`` means, see :func:`matmul`.
+        k_block: in ``"silicon"``, how many tiles of K (32 products each) the matrix unit sums before partial
+            sums wait in memory, in float32 or the result's format. Default: all of K.
+        l1_accumulate: in ``"silicon"``, whether the packer adds blocks where they wait.
 
     Raises:
         FormatError: a format, fidelity or pattern's value that cannot be, formats of two exponent families,
@@ -111,7 +126,8 @@ def emulate(
             f"emulate: model is a {type(model).__name__}; allowed: a torch.nn.Module, None, a DataFormat"
         )
     given = {} if overrides is None else overrides
-    settings = Settings(fmt, fidelity, accumulate, mode, given, formats)  # type: ignore[arg-type]
+    unit = (chip, k_block, l1_accumulate)
+    settings = Settings(fmt, fidelity, accumulate, mode, given, formats, unit)  # type: ignore[arg-type]
     return Emulation(settings) if model is None else Emulated(model, settings)
 
 

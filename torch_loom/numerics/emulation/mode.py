@@ -166,7 +166,7 @@ class Emulation(TorchFunctionMode):
         if "out" in kwargs:  # functions of Python's hand on their default
             kwargs = {key: value for key, value in kwargs.items() if key != "out"}
         value = self._value(func, base, how, fmt, args, kwargs)
-        return result(value, fmt, base, args)
+        return result(value, fmt, how, base, args)
 
     def _value(
         self,
@@ -201,17 +201,17 @@ class Emulation(TorchFunctionMode):
         if base in WITH_STATISTICS:
             # Running statistics are updated in place: only the input and the parameters are operands.
             return [
-                operand(each, how.format, self.weights) if place == 0 or isinstance(each, Parameter) else each
+                operand(each, how, self.weights) if place == 0 or isinstance(each, Parameter) else each
                 for place, each in enumerate(args)
             ]
-        return operands(args, how.format, self.weights)
+        return operands(args, how, self.weights)
 
     def _named(self, base: str, how: Precision, kwargs: dict[str, Any]) -> dict[str, Any]:
         if base in LOSSES:
             return kwargs
         only_parameters = base in WITH_STATISTICS
         return {
-            key: operand(value, how.format, self.weights)
+            key: operand(value, how, self.weights)
             if isinstance(value, Parameter) or (is_float(value) and not only_parameters)
             else value
             for key, value in kwargs.items()
@@ -230,11 +230,11 @@ class Emulation(TorchFunctionMode):
         if isinstance(target, Tensor) and is_own(target):
             return func(*args, **kwargs)  # the program changes its own weights
         if products.is_product(func, base) and is_float(target):
-            target.copy_(result(self._value(func, base, how, fmt, args, kwargs), fmt, base, args))
+            target.copy_(result(self._value(func, base, how, fmt, args, kwargs), fmt, how, base, args))
             return mark(target, fmt)
         if is_float(target) and format_of(target) is None:
-            ops.quantize_(target, how.format.value, NONE, how.format.value, base)
-        rest = operands(args[1:], how.format, self.weights)
+            ops.quantize_(target, how.made(how.format), NONE, how.made(how.format), base)
+        rest = operands(args[1:], how, self.weights)
         value = func(target, *rest, **self._named(base, how, kwargs))
         return _written(value, fmt, how, base)
 
@@ -256,7 +256,7 @@ class Emulation(TorchFunctionMode):
             value = func(*self._given(base, how, args), **self._named(base, how, rest), out=out)
             return _written(value, fmt, how, base)
         rest = {key: value for key, value in kwargs.items() if key != "out"}
-        made = result(self._value(func, base, how, fmt, args, rest), fmt, base, args)
+        made = result(self._value(func, base, how, fmt, args, rest), fmt, how, base, args)
         if out.shape != made.shape:
             out.resize_(made.shape)
         out.copy_(made)
@@ -275,14 +275,14 @@ class Emulation(TorchFunctionMode):
 
     def _take(self, how: Precision) -> attention.Op:
         def take(tensor: Tensor) -> Tensor:
-            converted: Tensor = operand(tensor, how.format, self.weights, exact=True)
+            converted: Tensor = operand(tensor, how, self.weights, exact=True)
             return converted
 
         return take
 
     def _widen(self, how: Precision) -> attention.Op:
         def widen(tensor: Tensor) -> Tensor:
-            widened: Tensor = result(tensor, how.wide, "softmax", ())
+            widened: Tensor = result(tensor, how.wide, how, "softmax", ())
             return widened
 
         return widen
@@ -297,7 +297,7 @@ def _written(value: Any, fmt: DataFormat, how: Precision, base: str) -> Any:
     """What a function wrote to its operands, in the format."""
     for tensor in value if isinstance(value, tuple | list) else (value,):
         if is_float(tensor):
-            ops.quantize_(tensor, fmt.value, NONE, how.format.value, base)
+            ops.quantize_(tensor, how.made(fmt), NONE, how.made(how.format), base)
             mark(tensor, fmt)
     return value
 

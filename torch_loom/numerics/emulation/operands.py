@@ -17,6 +17,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from torch_loom.numerics._checks import FLOAT_DTYPES
 from torch_loom.numerics._ops import NONE, ops
+from torch_loom.numerics.emulation.precision import Precision
 from torch_loom.numerics.formats import DataFormat
 
 _MARK, _MARKED_VERSION = "_loom_format", "_loom_marked_version"
@@ -94,22 +95,23 @@ class Weights:
     def __init__(self) -> None:
         self._kept: Any = None  # a WeakIdKeyDictionary once needed; torch.compile cannot trace its creation
 
-    def get(self, weight: Tensor, fmt: DataFormat) -> Tensor:
+    def get(self, weight: Tensor, how: Precision) -> Tensor:
+        fmt, number = how.format, how.taken
         if torch.compiler.is_compiling() or (weight.requires_grad and torch.is_grad_enabled()):
-            return mark(ops.quantize(weight, fmt.value, NONE, fmt.value), fmt)
+            return mark(ops.quantize(weight, number, NONE, how.made(fmt)), fmt)
         state = None if weight.is_inference() else _state(weight)
         if state is None:
-            return mark(ops.quantize(weight, fmt.value), fmt)
+            return mark(ops.quantize(weight, number), fmt)
         if self._kept is None:
             self._kept = WeakIdKeyDictionary()
-        values, state = weight.detach(), (fmt, *state)
+        values, state = weight.detach(), (number, *state)
         kept = self._kept.get(weight)
         if kept is None or kept[0] != state:
             known = torch.zeros(1, dtype=torch.int64, device=values.device)
             kept = (state, mark(torch.empty_like(values), fmt), known)
             self._kept[weight] = kept
         converted: Tensor = kept[1]
-        ops.renew_(converted, kept[2], values, fmt.value)
+        ops.renew_(converted, kept[2], values, number)
         return converted
 
 
@@ -131,9 +133,8 @@ def _state(weight: Tensor) -> tuple[Any, ...] | None:
     return None if device.is_current_stream_capturing() else (*state, device.current_stream(weight.device))
 
 
-def operand(value: Any, fmt: DataFormat, weights: Weights, *, exact: bool = False) -> Any:
-    """An operand of an op in `fmt`: parameters and tensors from outside converted, results of ops as they
-    are.
+def operand(value: Any, how: Precision, weights: Weights, *, exact: bool = False) -> Any:
+    """An operand in the format of its op: parameters and tensors from outside converted, results as they are.
 
     Args:
         exact: whether results of ops in other formats are converted, too, as a product's operands are.
@@ -141,50 +142,55 @@ def operand(value: Any, fmt: DataFormat, weights: Weights, *, exact: bool = Fals
     if not is_float(value):
         return value
     if isinstance(value, Parameter):
-        return weights.get(value, fmt)
+        return weights.get(value, how)
+    fmt = how.format
     kept = format_of(value)
     if kept is not None and (kept is fmt or not exact):
         return value
-    return mark(ops.quantize(value, fmt.value, NONE, fmt.value), fmt)
+    # What an op made in another format, the packer converts; what came from outside, the host.
+    number = how.taken if kept is None else how.made(fmt)
+    return mark(ops.quantize(value, number, NONE, how.made(fmt)), fmt)
 
 
-def operands(values: Iterable[Any], fmt: DataFormat, weights: Weights) -> list[Any]:
+def operands(values: Iterable[Any], how: Precision, weights: Weights) -> list[Any]:
     """As :func:`operand`, for the arguments of a call: tensors and lists of them."""
     converted: list[Any] = []
     for value in values:
         if isinstance(value, list | tuple) and any(isinstance(each, Tensor) for each in value):
-            converted.append(type(value)([operand(each, fmt, weights) for each in value]))
+            converted.append(type(value)([operand(each, how, weights) for each in value]))
         else:
-            converted.append(operand(value, fmt, weights))
+            converted.append(operand(value, how, weights))
     return converted
 
 
-def result(value: Any, fmt: DataFormat, op: str, given: Iterable[Any]) -> Any:
+def result(value: Any, fmt: DataFormat, how: Precision, op: str, given: Iterable[Any]) -> Any:
     """What an op returned, in `fmt`; in place where the tensor is new and has no gradient."""
     if isinstance(value, Tensor):
-        return _tensor_result(value, fmt, op, given)
+        return _tensor_result(value, fmt, how, op, given)
     if isinstance(value, tuple) and any(is_float(each) for each in value):
         converted = [
-            _tensor_result(each, fmt, op, given) if isinstance(each, Tensor) else each for each in value
+            _tensor_result(each, fmt, how, op, given) if isinstance(each, Tensor) else each for each in value
         ]
         # torch.return_types and named tuples are made of one iterable or of the elements.
         if type(value) is tuple:
             return tuple(converted)
         return type(value)(*converted) if hasattr(value, "_fields") else type(value)(converted)
     if isinstance(value, list) and any(is_float(each) for each in value):
-        return [_tensor_result(each, fmt, op, given) if isinstance(each, Tensor) else each for each in value]
+        return [
+            _tensor_result(each, fmt, how, op, given) if isinstance(each, Tensor) else each for each in value
+        ]
     return value
 
 
-def _tensor_result(value: Tensor, fmt: DataFormat, op: str, given: Iterable[Any]) -> Tensor:
+def _tensor_result(value: Tensor, fmt: DataFormat, how: Precision, op: str, given: Iterable[Any]) -> Tensor:
     if not is_float(value):
         return value
     if format_of(value) is fmt or any(value is each for each in given):
         return value  # a product that was converted, or the operand of dropout(training=False) and the like
     if _is_fresh(value, given):
-        ops.quantize_(value, fmt.value, NONE, fmt.value, op)
+        ops.quantize_(value, how.made(fmt), NONE, how.made(fmt), op)
         return mark(value, fmt)
-    return mark(ops.quantize(value, fmt.value, NONE, fmt.value, op), fmt)
+    return mark(ops.quantize(value, how.made(fmt), NONE, how.made(fmt), op), fmt)
 
 
 def _is_fresh(value: Tensor, given: Iterable[Any]) -> bool:

@@ -17,6 +17,7 @@ from torch_loom.numerics._checks import (
     check_mode,
     written_format,
 )
+from torch_loom.numerics._silicon import FORMATS, HOST, PACKER, check_destination, converted, silicon_mode
 from torch_loom.numerics.emulation.patterns import is_within, matches
 from torch_loom.numerics.emulation.rules import LOSSES, WIDE
 from torch_loom.numerics.formats import DataFormat, ExponentFamily, MathFidelity
@@ -38,7 +39,8 @@ class Precision:
     format: DataFormat
     fidelity: MathFidelity
     accumulate: DataFormat
-    strict: bool = False
+    silicon: int = 0
+    """Sums as a chip's matrix unit makes them, as the ops take it; 0: fast."""
 
     @property
     def wide(self) -> DataFormat:
@@ -47,6 +49,20 @@ class Precision:
             return DataFormat.Float32
         is_b = self.format.exponent_family is ExponentFamily.B
         return DataFormat.Float16_b if is_b else DataFormat.Float16
+
+    @property
+    def taken(self) -> int:
+        """What the ops take for the format of operands that come from outside: the host converts those."""
+        return self._number(self.format, HOST)
+
+    def made(self, fmt: DataFormat) -> int:
+        """What the ops take for the format of a result: the packer writes those."""
+        return self._number(fmt, PACKER)
+
+    def _number(self, fmt: DataFormat, rule: int) -> int:
+        if not self.silicon or fmt is DataFormat.Float32 or fmt not in FORMATS[rule]:
+            return fmt.value
+        return converted(fmt, rule, wide=rule == PACKER and self.accumulate is DataFormat.Float32)
 
     @property
     def fits(self) -> bool:
@@ -68,6 +84,8 @@ def full_fidelity(fmt: DataFormat) -> MathFidelity:
 Override = DataFormat | MathFidelity | Mapping[str, Any] | None
 
 _KEYS = ("format", "fidelity", "accumulate", "mode")
+# Of the matrix unit: its chip, tiles of K in a block, whether blocks are added in memory.
+Unit = tuple[str, int | None, bool]
 
 
 class Settings:
@@ -81,7 +99,9 @@ class Settings:
         mode: str,
         overrides: Mapping[str, Override],
         formats: Collection[DataFormat] | None,
+        unit: Unit = ("wormhole_b0", None, False),
     ) -> None:
+        self.unit = unit
         self.formats = None if formats is None else frozenset(check_formats("emulate", formats))
         self.default = self._precision("emulate", fmt, fidelity, accumulate, mode, is_global=True)
         self._given = (fmt, fidelity, accumulate, mode)
@@ -147,7 +167,11 @@ class Settings:
                 stacklevel=5,
             )
             accumulate = default
-        return Precision(fmt, fidelity, accumulate, check_mode(where, mode))
+        silicon = 0
+        if check_mode(where, mode):
+            silicon = silicon_mode(where, fmt, *self.unit)
+            check_destination(where, fmt, accumulate)
+        return Precision(fmt, fidelity, accumulate, silicon)
 
     def named(self, path: str, op: str) -> tuple[Precision | None, bool]:
         """Return the precision of an op in a module, and whether a pattern named the op. None: exact.

@@ -17,7 +17,7 @@ from torch_loom.numerics.emulation.operands import format_of, is_float, mark, op
 from torch_loom.numerics.emulation.precision import Precision
 from torch_loom.numerics.emulation.rules import BILINEAR, MATMULS, MULTIPLICATIONS
 from torch_loom.numerics.formats import DataFormat, MathFidelity
-from torch_loom.numerics.products import _Product, _strict_conv2d
+from torch_loom.numerics.products import _Product, _silicon_conv2d
 
 if TYPE_CHECKING:
     from torch_loom.numerics.emulation.mode import Emulation
@@ -28,15 +28,15 @@ NOT_TAKEN = object()
 
 
 def fidelity_of(how: Precision) -> int:
-    return WHOLE if how.fits and not how.strict else how.fidelity.value
+    return WHOLE if how.fits and not how.silicon else how.fidelity.value
 
 
 def matmul(emulation: Emulation, how: Precision, out: DataFormat | None, a: Tensor, b: Tensor) -> Tensor:
-    a = operand(a, how.format, emulation.weights, exact=True)
-    b = operand(b, how.format, emulation.weights, exact=True)
-    out_format = NONE if out is None else out.value
+    a = operand(a, how, emulation.weights, exact=True)
+    b = operand(b, how, emulation.weights, exact=True)
+    out_format = NONE if out is None else how.made(out)
     result: Tensor = ops.matmul(
-        a, b, fidelity_of(how), how.accumulate.value, how.strict, out_format, how.format.value
+        a, b, fidelity_of(how), how.accumulate.value, how.silicon, out_format, how.made(how.format)
     )
     return result if out is None else mark(result, out)
 
@@ -58,7 +58,7 @@ def _added_matmul(
 ) -> Any:
     """``beta * self + alpha * (a @ b)``: addmm, addmv, baddbmm."""
     sums = matmul(emulation, how, None, a, b)
-    return sums * alpha + operand(self, how.format, emulation.weights) * beta
+    return sums * alpha + operand(self, how, emulation.weights) * beta
 
 
 def _addbmm(
@@ -72,10 +72,10 @@ def _addbmm(
 def _linear(
     emulation: Emulation, how: Precision, out: DataFormat, input: Any, weight: Any, bias: Any = None
 ) -> Any:
-    input = operand(input, how.format, emulation.weights, exact=True)
-    weight = operand(weight, how.format, emulation.weights, exact=True)
-    bias = operand(bias, how.format, emulation.weights)
-    if not how.strict:
+    input = operand(input, how, emulation.weights, exact=True)
+    weight = operand(weight, how, emulation.weights, exact=True)
+    bias = operand(bias, how, emulation.weights)
+    if not how.silicon:
         result: Tensor = ops.linear(
             input, weight, bias, fidelity_of(how), how.accumulate.value, out.value, how.format.value
         )
@@ -83,12 +83,12 @@ def _linear(
     sums = matmul(emulation, how, None, input, weight.transpose(-2, -1) if weight.dim() > 1 else weight)
     if bias is None:
         return sums
-    return ops.quantize(sums + bias, how.accumulate.value, NONE, NONE)
+    return ops.quantize(sums + bias, how.made(how.accumulate), NONE, NONE)
 
 
 def _bilinear(emulation: Emulation, how: Precision, *given: Any, call: Handler) -> Any:
     """A function linear in both of two operands (given: of SrcB, of SrcA), over their masked values."""
-    b, a = (operand(each, how.format, emulation.weights, exact=True) for each in given)
+    b, a = (operand(each, how, emulation.weights, exact=True) for each in given)
     fidelity = fidelity_of(how)
     if fidelity == WHOLE:
         sums = call(b, a)
@@ -96,7 +96,7 @@ def _bilinear(emulation: Emulation, how: Precision, *given: Any, call: Handler) 
         sums = call(ops.operand(b, 0, fidelity), ops.operand(a, 1, fidelity))
         if how.fidelity is MathFidelity.HiFi3:
             sums = sums + call(ops.operand(b, 0, fidelity, True), ops.operand(a, 1, fidelity, True))
-    return ops.quantize(sums, how.accumulate.value, NONE, NONE)
+    return ops.quantize(sums, how.made(how.accumulate), NONE, NONE)
 
 
 def _named_bilinear(func: Any, name: str) -> Handler:
@@ -134,11 +134,11 @@ def _bilinear_layer(
     bias: Any = None,
 ) -> Any:
     # x1 · W first, then with x2: each a product of its own.
-    weight = operand(weight, how.format, emulation.weights)
+    weight = operand(weight, how, emulation.weights)
     half = _bilinear(emulation, how, left, weight, call=lambda b, a: torch.einsum("...i,oij->...oj", b, a))
-    half = ops.quantize(half, how.format.value, NONE, how.format.value)
+    half = ops.quantize(half, how.made(how.format), NONE, how.made(how.format))
     result = _bilinear(emulation, how, half, right, call=lambda b, a: torch.einsum("...oj,...j->...o", b, a))
-    return result if bias is None else result + operand(bias, how.format, emulation.weights)
+    return result if bias is None else result + operand(bias, how, emulation.weights)
 
 
 def _sizes(value: int | list[int] | tuple[int, ...], count: int) -> list[int]:
@@ -160,22 +160,22 @@ def _convolution(dimensions: int, *, transposed: bool = False) -> Handler:
         groups: int = 1,
         output_padding: Any = 0,
     ) -> Any:
-        input = operand(input, how.format, emulation.weights, exact=True)
-        weight = operand(weight, how.format, emulation.weights, exact=True)
-        bias = operand(bias, how.format, emulation.weights)
+        input = operand(input, how, emulation.weights, exact=True)
+        weight = operand(weight, how, emulation.weights, exact=True)
+        bias = operand(bias, how, emulation.weights)
         stride, dilation, after = (_sizes(each, dimensions) for each in (stride, dilation, output_padding))
         if isinstance(padding, str):
             input, padding = _padded(input, padding, weight.shape[2:], dilation)
         padding = _sizes(padding, dimensions)
         batched = input if input.dim() == dimensions + 2 else input.unsqueeze(0)
-        if how.strict and dimensions == 2 and not transposed:
+        if how.silicon and dimensions == 2 and not transposed:
             whole = functional.pad(batched, [padding[1], padding[1], padding[0], padding[0]])
-            strict = _Product(how.fidelity.value, how.accumulate, True, NONE)
-            result = _strict_conv2d(whole, weight, bias, stride, dilation, groups, strict)
+            unit = _Product(how.fidelity.value, how.accumulate, how.silicon, NONE)
+            result = _silicon_conv2d(whole, weight, bias, stride, dilation, groups, unit)
         else:
             result = ops.convolution(
                 batched, weight, bias, stride, padding, dilation, transposed, after, groups,
-                fidelity_of(how), how.accumulate.value, out.value, how.format.value,
+                fidelity_of(how), how.accumulate.value, how.made(out), how.made(how.format),
             )  # fmt: skip
             mark(result, out)
         return result if input.dim() == dimensions + 2 else pass_mark(result.squeeze(0), result)
@@ -209,7 +209,7 @@ def _padded(input: Tensor, padding: str, kernel: Any, dilation: list[int]) -> tu
 
 def multiply(emulation: Emulation, how: Precision, a: Any, b: Any) -> Any:
     """Elementwise: operand 0 is SrcA, operand 1 SrcB. A number of Python's is exact."""
-    left, right = operands((a, b), how.format, emulation.weights)
+    left, right = operands((a, b), how, emulation.weights)
     fidelity = fidelity_of(how)
     if not (is_float(left) and is_float(right)) or (fidelity == WHOLE and _is_in(left, right, how.format)):
         return left * right

@@ -12,7 +12,11 @@ FAMILIES = (
         "loom_numerics::quantize_counted loom_numerics::renew_ loom_numerics::operand",
     ),
     Family("packed tiles", "bytes_moved", "loom_numerics::pack loom_numerics::unpack"),
-    Family("matrix products with fidelity", "matmul", "loom_numerics::matmul loom_numerics::matmul.out"),
+    Family(
+        "matrix products with fidelity",
+        "matmul",
+        "loom_numerics::matmul loom_numerics::matmul.out loom_numerics::tensor_core_matmul",
+    ),
     Family("linear layers with fidelity", "matmul", "loom_numerics::linear", lowering="products.linear"),
     Family("convolutions with fidelity", "convolution", "loom_numerics::convolution"),
     Family(
